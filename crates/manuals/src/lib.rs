@@ -1,6 +1,6 @@
-//! Manual pages and shell completions of the binaries, made from their command lines.
+//! Manual pages and shell completions of the binaries, generated from their command lines.
 //!
-//! They are files of a release, and no part of the binaries: the images have no shell.
+//! They are files of a release and not part of the binaries: the images have no shell.
 
 use std::fs;
 use std::io;
@@ -13,7 +13,7 @@ use clap_complete::Shell;
 /// The shells that get completions.
 const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Fish, Shell::Zsh];
 
-/// The command line of each binary, under the name that it has in its image.
+/// The command line of each binary, under its name in the image.
 pub fn programs() -> [Command; 3] {
     let with_tap = |command: Command| command.subcommands(querylog::command_lines());
     let nanny = with_tap(nanny::flags::Flags::command().name("dnsmasq-nanny"));
@@ -23,7 +23,7 @@ pub fn programs() -> [Command; 3] {
         .map(|program| tidy(program.version(daemon::version::VERSION)))
 }
 
-/// Without empty defaults, which say nothing, and without clap's command `help`, which the binaries do not have.
+/// Removes empty defaults, and clap's command `help`, which the binaries do not have.
 fn tidy(command: Command) -> Command {
     let subcommands: Vec<String> =
         command.get_subcommands().map(|subcommand| subcommand.get_name().to_owned()).collect();
@@ -38,11 +38,11 @@ fn without_default(arg: Arg) -> Arg {
     arg.default_value(Resettable::Reset)
 }
 
-/// Writes all of them below `directory`: `man1`, and `completions` for each shell.
+/// Writes everything below `directory`: `man1`, and `completions` for each shell.
 ///
 /// # Errors
 ///
-/// When a file cannot be written.
+/// If a file cannot be written.
 pub fn write(directory: &Path) -> io::Result<()> {
     let (pages, completions) = (directory.join("man1"), directory.join("completions"));
     fs::create_dir_all(&pages)?;

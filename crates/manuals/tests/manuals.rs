@@ -1,4 +1,4 @@
-//! Every command and every flag has its place in the manual pages and in the completions.
+//! Every command and every flag is in the manual pages and in the completions.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has to end there")]
 

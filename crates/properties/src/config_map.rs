@@ -1,4 +1,4 @@
-//! The values of the `ConfigMap`, and what becomes of them in the file that dnsmasq reads its servers from.
+//! The values of the `ConfigMap`, and the servers file of dnsmasq that results.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -11,15 +11,15 @@ use nanny::config::loops::Listening;
 use nanny::config::routes::{Forward, Ingredients, Resolutions, Routes};
 use nanny::dnsmasq::servers_file;
 
-/// dnsmasq without DNS: no server is taken for dnsmasq itself, whatever addresses this machine has.
+/// dnsmasq without DNS: no server counts as dnsmasq itself, whatever addresses this machine has.
 static LISTENING: LazyLock<Listening> =
     LazyLock::new(|| Listening::of(&Arguments::from_words(vec!["--port=0".into()])));
 
-/// The keys whose values the octets are, in order.
+/// The keys of the values in the input, in order.
 const KEYS: [&str; 6] = ["stubDomains", "upstreamNameservers", "federations", "other", "hosts", "aliases"];
 
-/// Whatever the `ConfigMap` holds: it is refused with one line that says why, or each line of the servers file is one
-/// that the validated configuration asks for, and no character of a value means anything else to dnsmasq.
+/// Any `ConfigMap` is rejected with a one-line reason, or each line of the servers file is one that the validated
+/// configuration implies, and no character of a value has another meaning to dnsmasq.
 pub fn config_map(input: &[u8]) {
     let mut parts = input.split(|octet| *octet == 0);
     let resolv_conf = String::from_utf8_lossy(parts.next().unwrap_or_default()).into_owned();
@@ -38,7 +38,7 @@ pub fn config_map(input: &[u8]) {
     }
 }
 
-/// A configuration that is written down and read again is the same.
+/// A configuration stays the same when it is written and parsed again.
 fn written_again(config: &Config) {
     let servers = |servers: &Vec<ServerAddr>| servers.iter().map(ToString::to_string).collect::<Vec<_>>();
     let stub_domains: BTreeMap<_, _> =
@@ -60,7 +60,7 @@ fn written_again(config: &Config) {
     assert_eq!(again.map(|config| config.version()), Ok(config.version()));
 }
 
-/// A line for each address.
+/// The addresses, one per line.
 fn hosts(config: &Config) -> String {
     let lines = config.hosts.addresses().iter();
     let lines: Vec<String> =
@@ -68,7 +68,7 @@ fn hosts(config: &Config) -> String {
     lines.concat()
 }
 
-/// The servers file has the lines that are asked for and no other.
+/// The servers file has exactly the expected lines.
 fn servers(config: &Config, resolv_conf: &[Nameserver]) {
     let names = resolutions(config);
     let [servfail_server, kubedns] =
@@ -98,7 +98,7 @@ fn servers(config: &Config, resolv_conf: &[Nameserver]) {
     assert_eq!(servers_file::values(&routes), values, "arguments and file say the same");
 }
 
-/// Addresses for the first two names of servers; the others do not resolve.
+/// Addresses for the first two server names; the others do not resolve.
 fn resolutions(config: &Config) -> Resolutions {
     let servers = config.stub_domains.values().flatten();
     let mut names = servers.filter_map(|server| match server {
@@ -112,7 +112,7 @@ fn resolutions(config: &Config) -> Resolutions {
     ])
 }
 
-/// The expected lines: domain (none for all other names) and server.
+/// The expected lines: domain (`None` for all other names) and server.
 fn expected(
     config: &Config,
     resolv_conf: &[Nameserver],
@@ -129,7 +129,7 @@ fn expected(
     let stub_domains = config.stub_domains.iter().filter(|(domain, _)| !own.contains(*domain));
     for (domain, servers) in stub_domains.filter(|(_, servers)| !servers.is_empty()) {
         let before = lines.len();
-        // dnsmasq asks in plain DNS alone.
+        // dnsmasq forwards in plain DNS alone.
         let is_other =
             |server: &ServerAddr| matches!(server, ServerAddr::Address(at) if at.plain().is_none());
         if servers.iter().any(is_other) {
@@ -164,7 +164,7 @@ fn expected(
     lines
 }
 
-/// Reads a line as dnsmasq does; it may not say anything that we could not have meant.
+/// Parses a line as dnsmasq does; it must not contain anything that we never write.
 fn read(line: &str) -> (Option<String>, Nameserver) {
     let Some(value) = line.strip_prefix("server=") else { unreachable!("an option of its own: {line:?}") };
     let (domain, address) = match value.strip_prefix('/').and_then(|rest| rest.split_once('/')) {

@@ -13,19 +13,19 @@ use skydns::{FurtherZone, Name};
 
 use crate::{example, message};
 
-/// Names of keys that are asked for.
+/// Limit of keys whose names are queried.
 const ASKED: usize = 8;
 
-/// Whatever etcd tells, in whatever order: the records are those of a fresh list of the keys that exist, and all answers
-/// with them can be read.
+/// After any events of etcd, in any order, the records are those of a fresh list of the existing keys, and all answers with
+/// them can be parsed.
 ///
-/// A line is a frame of a watch, or a change: `P` a key that is set, `L` the same with a lease, `D` one that is deleted,
-/// the key without the zone's own in front, a blank and the value behind it.
+/// A line is a frame of a watch, or a change: `P` sets a key, `L` sets it with a lease, `D` deletes it. The key (without the
+/// zone's prefix), a blank and the value follow.
 pub fn etcd_zone(input: &[u8]) {
     let keys = Subtree::new("/skydns", &example::name("skydns.test."));
     let (mut tree, mut known) = (Tree::default(), BTreeMap::new());
     for event in input.split(|octet| *octet == b'\n').flat_map(events) {
-        // A key that is skipped is said so, in the log.
+        // The log reports skipped keys.
         let _ = tree.apply(&keys, &event);
         match event.kind {
             EventKind::Put => known.insert(event.kv.key.clone(), event),
@@ -97,7 +97,7 @@ fn answers(tree: Tree, names: &[Name]) {
     }
 }
 
-/// A stream has the same frames however it is cut.
+/// Splitting a stream differently yields the same frames.
 fn stream(input: &[u8]) {
     let Some((&piece, stream)) = input.split_first() else { return };
     let read = |piece: usize| {

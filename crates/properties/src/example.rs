@@ -1,4 +1,4 @@
-//! A small cluster that has every shape of record, and the ways in which it is served.
+//! A small cluster with every shape of record, and its snapshots.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use dnsconfig::Upstream;
 use serde_json::{Value, json};
 use skydns::{Name, Zone};
 
-/// The ways in which the cluster is served.
+/// The snapshots of the cluster.
 static VIEWS: LazyLock<[Arc<Snapshot>; 4]> = LazyLock::new(|| {
     [
         view(zone(false), &objects(), true),
@@ -21,7 +21,7 @@ static VIEWS: LazyLock<[Arc<Snapshot>; 4]> = LazyLock::new(|| {
     ]
 });
 
-/// One of the views: as kube-dns, strict, before the first lists, and with more records than fit any message.
+/// Selects a snapshot: as kube-dns, strict, before the first lists, or with more records than fit into a message.
 pub(crate) fn choose(choice: u8) -> &'static Arc<Snapshot> {
     let [plain, strict, unsynced, crowded] = &*VIEWS;
     match choice & 3 {
@@ -40,12 +40,12 @@ pub(crate) fn zone(strict: bool) -> Zone {
     Zone { strict, upstreams: server, ..Zone::new(&name("cluster.local")).with_stub_domains(stub_domains) }
 }
 
-/// A name that is known to be one.
+/// Parses a valid name.
 pub(crate) fn name(text: &str) -> Name {
     Name::parse(text).unwrap_or_else(|error| unreachable!("{error}"))
 }
 
-/// An index without objects, and where it publishes.
+/// An index without objects, and the snapshots it publishes.
 pub(crate) fn index(zone: Zone) -> (Index, Arc<Published>) {
     let published = Arc::new(Published::new(Snapshot::new(zone)));
     let mut index = Index::new(Arc::clone(&published));
@@ -53,7 +53,7 @@ pub(crate) fn index(zone: Zone) -> (Index, Arc<Published>) {
     (index, published)
 }
 
-/// Two versions of one index, a Service apart.
+/// Two versions of one index that differ by a Service.
 pub(crate) fn versions() -> [Arc<Snapshot>; 2] {
     let (mut index, published) = index(zone(false));
     for object in objects() {
@@ -176,7 +176,7 @@ fn objects() -> Vec<Value> {
     objects
 }
 
-/// Services with so many records that answers are cut.
+/// Services with so many records that answers are truncated.
 fn crowd() -> Vec<Value> {
     let members = |count: u32, hostnames: bool| -> Value {
         let member = |n: u32| {

@@ -23,10 +23,10 @@ use tower::service_fn;
 
 use crate::{example, memory, watch};
 
-/// The pause that one octet makes the API server wait.
+/// The pause that one octet of input makes the API server take.
 const PAUSE: Duration = Duration::from_secs(20);
-/// The longest that a request and what follows from its response may take, apart from such pauses: a watch that is
-/// silent until after its end, and the longest wait before the next attempt.
+/// Timeout of a request and all that follows from its response, apart from such pauses: a watch that stays silent beyond its
+/// end, and the longest wait before the next attempt.
 const ATTEMPT: Duration = Duration::from_secs(330);
 
 /// The final list of each kind.
@@ -47,15 +47,14 @@ const NODES: [&str; 2] = [
     r#"{"metadata":{"name":"n2"}}"#,
 ];
 
-/// Whatever the API server answers, however it is cut and wherever it ends: the feed asks again until the API server
-/// is itself again, within a bounded time and memory, and then has told what is listed and nothing else.
+/// After any responses of the API server, split or broken off anywhere, the feed retries until the API server recovers,
+/// within bounded time and memory. Then it reports exactly the listed objects.
 ///
-/// The first octet chooses the kind of objects. Then come responses, a zero octet behind each, for the requests in
-/// their order. The first octet of a response says how it goes (see [`respond`]), the others are its body,
-/// which is cut at each octet 1, and at each octet 2
-/// with a pause before what is in front of it.
+/// The first octet selects the kind of objects. Responses follow for the requests in their order, each ended by a zero
+/// octet. The first octet of a response selects its form (see [`respond`]); the others are its body, which is split at each
+/// octet 1, and at each octet 2 with a pause before it.
 pub fn feed(input: &[u8]) {
-    // For the jitter of pauses.
+    // The seed of the jitter in pauses.
     fastrand::seed(input.len() as u64);
     let (choice, responses) = input.split_first().unwrap_or((&0, &[]));
     match choice & 3 {
@@ -66,7 +65,7 @@ pub fn feed(input: &[u8]) {
     }
 }
 
-/// Follows `T`s at an API server that first gives the responses, and then has `listed`.
+/// Follows objects of type `T` at an API server that first gives the responses, and then has `listed`.
 fn follow<T: FromApi + Send + 'static>(responses: &[u8], wrap: fn(Change<T>) -> Event, listed: [&str; 2]) {
     let script: Vec<Vec<u8>> =
         responses.split(|octet| *octet == 0).filter(|response| !response.is_empty()).map(Vec::from).collect();
@@ -74,7 +73,7 @@ fn follow<T: FromApi + Send + 'static>(responses: &[u8], wrap: fn(Change<T>) -> 
     let pauses = responses.split(|octet| *octet == 2).count();
     let patience = ATTEMPT * (count(script.len()) + 4) + PAUSE * count(pauses);
 
-    // The clock goes on when everybody waits for it, so waiting takes no time.
+    // The paused clock advances when all tasks wait for it, so waiting takes no time.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.unwrap_or_else(|error| unreachable!("{error}"));
     let (mut index, published) = others(T::KIND);
@@ -98,7 +97,7 @@ fn apply<T: FromApi>(index: &mut Index, wrap: fn(Change<T>) -> Event, objects: [
     }
 }
 
-/// An index that knows the other kinds, so that the objects of `kind` show.
+/// An index that has listed the other kinds, so that the objects of `kind` become visible.
 fn others(kind: Kind) -> (Index, Arc<Published>) {
     let (mut index, published) = example::index(example::zone(false));
     let source = match kind {
@@ -114,7 +113,7 @@ fn others(kind: Kind) -> (Index, Arc<Published>) {
     (index, published)
 }
 
-/// Takes what a feed tells until `server` has nothing more to say.
+/// Applies the events of a feed until `server` has no more responses.
 async fn tell<T: FromApi>(server: ApiServer, wrap: fn(Change<T>) -> Event, index: &mut Index) {
     let (stop, server) = (server.over.clone(), Arc::new(Mutex::new(server)));
     let client = Client::new(
@@ -149,15 +148,15 @@ async fn tell<T: FromApi>(server: ApiServer, wrap: fn(Change<T>) -> Event, index
     tokio::join!(feed.run(stop), taking);
 }
 
-/// An API server that is out of its mind at first.
+/// An API server with faulty responses at first.
 struct ApiServer {
-    /// Its first responses, the last one first.
+    /// The first responses, the last one first.
     script: Vec<Vec<u8>>,
-    /// The existing objects.
+    /// The list of existing objects.
     list: Vec<u8>,
-    /// A list of what exists has been given from its beginning.
+    /// A complete list has been sent.
     listed: bool,
-    /// After such a list a watch was asked for.
+    /// Cancelled when a watch was requested after such a list.
     over: CancellationToken,
 }
 
@@ -171,29 +170,29 @@ impl ApiServer {
         Self { script, list: list.into(), listed: false, over: CancellationToken::new() }
     }
 
-    /// The response to the next request, if there is ever one.
+    /// The response to the next request; `None` for one that never comes.
     fn answer(&mut self, query: &str) -> Option<io::Result<Response<Body>>> {
         if let Some(response) = self.script.pop() {
             return respond(&response);
         }
         let asked = |wanted: &str| query.split('&').any(|parameter| parameter.starts_with(wanted));
         if !asked("watch=") {
-            // Neither the rest of a list that began in another world nor a look at its first object.
+            // Not the rest of an earlier list, nor a list of the first object alone.
             self.listed |= !asked("continue=") && (asked("limit=500") || asked("resourceVersion="));
             return respond(&[b"l", self.list.as_slice()].concat());
         }
         if self.listed {
             self.over.cancel();
         }
-        // Whatever was told before may have been wrong.
+        // Earlier responses may have been wrong.
         respond(br#"l{"type":"ERROR","object":{"code":410,"reason":"Expired"}}"#)
     }
 }
 
 type Body = StreamBody<BoxStream<'static, io::Result<Frame<Bytes>>>>;
 
-/// A response as its first octet says: `n` none, as the connection breaks; `w` none, without an end; `1`, `3`, `4`,
-/// `5` an error; `b` one whose body breaks off, `s` one whose body falls silent; anything else a whole one.
+/// A response selected by its first octet: `n` none, the connection breaks; `w` none, without an end; `1`, `3`, `4`, `5` an
+/// error; `b` a body that breaks off, `s` a body that falls silent; else a complete response.
 fn respond(response: &[u8]) -> Option<io::Result<Response<Body>>> {
     let (course, octets) = response.split_first().unwrap_or((&b'l', &[]));
     let broken = || io::Error::from(io::ErrorKind::ConnectionReset);

@@ -2,12 +2,12 @@
 
 use skydns::wire::{Frames, framed};
 
-/// Octets of the length before a message, and the most that a message has.
+/// Octets of the length in front of a message.
 const LENGTH: usize = 2;
 const LONGEST: usize = 65_535;
 
-/// The first octet chooses the sizes of the pieces in which the rest comes. However it is cut, the messages are the same
-/// as those read in one go, and nothing is kept beyond the message that has begun.
+/// The first octet selects the sizes of the pieces that the rest is split into. However it is split, the messages are those
+/// parsed at once, and nothing is buffered beyond the message that has begun.
 pub fn frames(octets: &[u8]) {
     let Some((seed, stream)) = octets.split_first() else { return };
     let (expected, rest) = at_once(stream);
@@ -33,7 +33,7 @@ pub fn frames(octets: &[u8]) {
     assert!(again == stream, "nothing is lost or made up");
 }
 
-/// The whole messages in a stream, and what follows them.
+/// The complete messages of a stream, and the rest.
 fn at_once(mut stream: &[u8]) -> (Vec<Vec<u8>>, &[u8]) {
     let mut messages = Vec::new();
     while let Some((length, behind)) = stream.split_first_chunk() {

@@ -1,23 +1,22 @@
 //! Properties that must hold for any octets from outside, one function for each untrusted input.
 //!
-//! The fuzzers under `fuzz/` look for inputs that break these properties, and the tests replay the inputs that they
-//! have collected in `fuzz/corpus/`. A property panics when it is broken, whoever calls it. The same input always
-//! takes the same way: what is random in the code under test is seeded.
+//! The fuzzers under `fuzz/` search for inputs that break these properties, and the tests replay the inputs collected in
+//! `fuzz/corpus/`. A broken property panics. Results are reproducible: random choices in the code under test are seeded.
 //!
-//! | property | what the octets are |
+//! | property | input |
 //! | --- | --- |
-//! | [`query`] | a message to the DNS server, behind an octet that chooses records and transport |
-//! | [`search`] | a name and what each name of its search list has, behind an octet that chooses list and question |
-//! | [`reply`] | a message from an upstream server, behind three octets that choose who had asked for what |
-//! | [`frames`] | a stream of messages, as upstreams send it over TCP and TLS, behind an octet that cuts it into pieces |
-//! | [`config_map`] | the values of the `ConfigMap` and a resolv.conf, each behind the one before and a zero octet |
+//! | [`query`] | a message to the DNS server, behind an octet that selects records and transport |
+//! | [`search`] | a name and the records of each name of its search list, behind an octet that selects list and query |
+//! | [`reply`] | a message from an upstream server, behind three octets that select the query |
+//! | [`frames`] | a stream of messages over TCP or TLS, behind an octet that splits it into pieces |
+//! | [`config_map`] | the values of the `ConfigMap` and a resolv.conf, separated by zero octets |
 //! | [`probe`] | the value of `--probe` |
-//! | [`flags`] | a command line, a line for each word; the first octet chooses the program |
+//! | [`flags`] | a command line, one word per line; the first octet selects the program |
 //! | [`snapshot_file`] | a snapshot file, or lines to be made into a well-formed one |
-//! | [`watch`] | what the API server tells, a line for each event |
-//! | [`feed`] | what the API server sends in response to lists and watches |
-//! | [`transfer`] | a request for a transfer over TCP, behind an octet that chooses key and version |
-//! | [`etcd_zone`] | what etcd tells of a zone, a line for each frame of a watch or each change |
+//! | [`watch`] | events of the API server, one per line |
+//! | [`feed`] | responses of the API server to lists and watches |
+//! | [`transfer`] | a request for a transfer over TCP, behind an octet that selects key and version |
+//! | [`etcd_zone`] | events of etcd for a zone, one frame of a watch or one change per line |
 
 #![allow(
     clippy::missing_panics_doc,
@@ -56,7 +55,7 @@ pub use watch::watch;
 /// A property.
 pub type Property = fn(&[u8]);
 
-/// Every property with its name, which is also that of its fuzzer and of the directory of its inputs.
+/// Every property with its name, which is also the name of its fuzzer and of the directory of its inputs.
 pub const ALL: [(&str, Property); 12] = [
     ("query", query),
     ("search", search),

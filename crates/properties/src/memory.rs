@@ -1,12 +1,12 @@
-//! Memory that an input makes us take.
+//! Memory allocated for an input.
 
-/// Runs `work` on an input of `size` octets and holds the memory it has taken at its peak to a multiple of that.
+/// Runs `work` on an input of `size` octets and limits its peak memory to `factor` times that size.
 ///
 /// # Panics
 ///
-/// When it took more.
+/// If it allocates more.
 pub(crate) fn bounded<T>(size: usize, factor: u64, work: impl FnOnce() -> T) -> T {
-    /// Memory that any input may take: a few objects, tables that have a first size.
+    /// Memory allowed for any input: a few objects, tables with an initial size.
     const BASE: u64 = 256 << 10;
     let mut result = None;
     let taken = allocation_counter::measure(|| result = Some(work())).bytes_max;

@@ -2,7 +2,7 @@
 
 use skydns::wire::{Malformed, Message, PLAIN_UDP, Query, Record, Section, Transport, flag, rtype};
 
-/// Reads a message that we made, as we do and as hickory-proto does: nothing may be wrong with it.
+/// Parses a message of ours, as we do and as hickory-proto does: it must be well-formed.
 pub(crate) fn read(message: &[u8]) -> Message<'_> {
     let walked = Message::parse(message);
     let walked = walked.unwrap_or_else(|error| unreachable!("{error} in {message:02x?}"));
@@ -15,7 +15,7 @@ pub(crate) fn read(message: &[u8]) -> Message<'_> {
     walked
 }
 
-/// The octets of a record whose names are not compressed; `None` where that makes more of them than a record holds.
+/// The octets of a record with uncompressed names; `None` if that makes it too long.
 pub(crate) fn alone(record: &Record<'_>) -> Option<Vec<u8>> {
     let mut data = Vec::new();
     let (owner, appended) = (record.owner(), record.append_data(&mut data));
@@ -26,7 +26,7 @@ pub(crate) fn alone(record: &Record<'_>) -> Option<Vec<u8>> {
     Some([owner.wire(), &kind, &record.ttl.to_be_bytes(), &length, &data].concat())
 }
 
-/// An answer to a query.
+/// Checks an answer to a query.
 pub(crate) fn answers(query: &[u8], transport: Transport, reply: &[u8]) {
     let message = read(reply);
     let (asked, said) = (flags(query), message.header().flags);

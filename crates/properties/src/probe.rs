@@ -3,8 +3,8 @@
 use hickory_proto::op::{Message, MessageType, OpCode};
 use sidecar::spec::Spec;
 
-/// Whatever `--probe` is given: it is refused, or the probe has a label that can stand in a metric's name, asks no more
-/// often than each second, has a question that can be sent, and is the same when it is written down and read again.
+/// Any value of `--probe` is rejected, or its label is valid in a metric name, its interval is at least a second, its query
+/// can be sent, and the probe stays the same when it is written and parsed again.
 pub fn probe(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let spec: Spec = match text.parse() {
@@ -20,7 +20,7 @@ pub fn probe(input: &[u8]) {
     sent(&spec);
     let Spec { label, server, question, transport, interval } = &spec;
     let name = question.name().to_ascii();
-    // A comma ends the name, however it is escaped.
+    // A comma ends the name, even if it is escaped.
     if !name.contains(',') {
         let text =
             format!("{label},{server},{name},{},{}/{transport}", interval.as_secs(), question.query_type());
@@ -28,7 +28,7 @@ pub fn probe(input: &[u8]) {
     }
 }
 
-/// The question can be sent, and is understood by who gets it.
+/// The query can be sent, and its receiver can parse it.
 fn sent(spec: &Spec) {
     let mut message = Message::new(1, MessageType::Query, OpCode::Query);
     message.add_query(spec.question.clone());

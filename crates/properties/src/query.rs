@@ -10,13 +10,13 @@ use skydns::wire::{Malformed, Query, Transport, rtype};
 
 use crate::{example, message};
 
-/// Rounds of questions that the server allows an answer.
+/// Limit of rounds of upstream queries for one answer.
 const ROUNDS: usize = 3;
-/// Questions that one round may put to upstream servers.
+/// Limit of upstream queries in one round.
 const QUESTIONS: usize = 32;
 
-/// Whatever is sent to the server: it does not panic, and what is a query gets an answer that has its ID, repeats its
-/// question, is no larger than the asker can take and can be read by others.
+/// Any message leaves the server running. A query gets an answer that has its ID, repeats its question, is no larger than
+/// the client accepts and can be parsed by others.
 pub fn query(input: &[u8]) {
     let Some((&choice, octets)) = input.split_first() else { return };
     let transport = if choice & 1 == 0 { Transport::Udp } else { Transport::Tcp };
@@ -25,7 +25,7 @@ pub fn query(input: &[u8]) {
     ask(view, octets, transport, |question| outside(told, question));
 }
 
-/// Puts a message to the engine, as the server does, and holds the answer to what must be true of it.
+/// Passes a message to the engine, as the server does, and checks the answer.
 pub(crate) fn ask(
     view: &Snapshot,
     octets: &[u8],
@@ -86,7 +86,7 @@ pub(crate) fn ask(
     }
 }
 
-/// The upstream's answer to a question, in eight variations.
+/// The upstream's answer to a query, in eight variations.
 fn outside(variation: u8, question: &OutsideQuestion) -> OutsideAnswer {
     let address = |n: u8| OutsideRecord {
         owner: question.name.clone(),

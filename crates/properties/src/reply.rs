@@ -10,12 +10,12 @@ use skydns::wire::{Heading, Message, Query, Question, Record, Transport, rtype};
 
 use crate::{example, memory, message, query};
 
-/// Octets of the message in which a record is read again.
+/// The header of a message in which a record is parsed again.
 const HEADER: [u8; 12] = [0, 0, 0x80, 0, 0, 0, 0, 1, 0, 0, 0, 0];
 
-/// Whatever an upstream server says: reading it takes no more memory than a multiple of its size, what is taken for a
-/// reply has the question that was asked, what is passed on fits the client and can be read by others, and so can the
-/// answers that are made with it.
+/// For any message from an upstream server, parsing takes memory of at most a multiple of its size. An accepted reply has
+/// the question of the query. A forwarded message fits the client and can be parsed by others, as can the answers made with
+/// it.
 pub fn reply(input: &[u8]) {
     let Some((&[choice, size0, size1], octets)) = input.split_first_chunk() else { return };
     let transport = if choice & 1 == 0 { Transport::Udp } else { Transport::Tcp };
@@ -32,7 +32,7 @@ pub fn reply(input: &[u8]) {
     answer_with(choice, transport, octets);
 }
 
-/// The query that has the reply's question, or a question of our own where it has none.
+/// The query with the reply's question, or with a question of our own if it has none.
 fn asked(octets: &[u8], edns: Option<u16>) -> Vec<u8> {
     match Heading::parse(octets).ok().and_then(|heading| heading.question) {
         Some(question) => message::query(question.name, question.qtype, edns),
@@ -40,7 +40,7 @@ fn asked(octets: &[u8], edns: Option<u16>) -> Vec<u8> {
     }
 }
 
-/// The records lie one behind the other within the message, and each of them means the same outside of it.
+/// The records follow each other in the message, and each means the same outside of it.
 fn walk(message: &Message<'_>, octets: &[u8]) {
     let mut at = message.question_end();
     for record in message.records() {
@@ -67,7 +67,7 @@ fn again(record: &Record<'_>) {
     assert_eq!(message::alone(&same), Some(octets), "uncompressed names do not change");
 }
 
-/// A reply that counts has our ID and our question, and can be read.
+/// An accepted reply has our ID and our question, and can be parsed.
 fn judge(query: &Query<'_>, octets: &[u8]) {
     let id = octets.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
     let upstream = &SocketAddr::from(([192, 0, 2, 1], 53)).into();
@@ -90,7 +90,7 @@ fn judge(query: &Query<'_>, octets: &[u8]) {
     }
 }
 
-/// A message passed on to the client fits, has its ID, and says so when something is missing.
+/// A message forwarded to the client fits, has its ID, and has TC if it is truncated.
 fn pass_on(query: &Query<'_>, asked: &[u8], octets: &[u8]) {
     let mut out = b"before".to_vec();
     let truncated = resolve::fit(octets, query, &mut out);
@@ -112,7 +112,7 @@ fn pass_on(query: &Query<'_>, asked: &[u8], octets: &[u8]) {
     }
 }
 
-/// Answers of ours that lead to what the upstream server said.
+/// Answers of ours that depend on the upstream server's message.
 fn answer_with(choice: u8, transport: Transport, octets: &[u8]) {
     let names = ["out.apps.svc", "*.apps.svc", "shout.apps.svc", "*.*.svc"];
     let name = names.get(usize::from(choice >> 4 & 3)).unwrap_or(&"");
@@ -133,7 +133,7 @@ fn answer_with(choice: u8, transport: Transport, octets: &[u8]) {
     query::ask(example::choose(choice >> 2 & 1), &asked, transport, told);
 }
 
-/// Every record is of the name that was asked for, or of one that it is an alias for, and of none of the cluster.
+/// Every record belongs to the queried name or to an alias target, and to no name of the cluster.
 fn belong(question: &OutsideQuestion, records: &[OutsideRecord]) {
     let mut names = vec![question.name.to_lowercase()];
     for _ in records {

@@ -1,4 +1,4 @@
-//! A name that is looked up with a search list.
+//! A name resolved with a search list.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use crate::{example, message};
 /// The suffix of completed names, and the search domains behind those of the cluster.
 const SUFFIX: &str = "search.cluster.local";
 const FURTHER: [&str; 2] = ["corp.example", "net"];
-/// More than a search list has names.
+/// More than the number of names in a search list.
 const STATES: usize = 12;
 
-/// Records of the world at a name.
+/// The records that exist at a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Missing,
-    /// It cannot be looked up.
+    /// It cannot be resolved.
     Broken,
-    /// So many records of A, AAAA and other types.
+    /// Number of records of A, AAAA and other types.
     Exists([u8; 3]),
 }
 
@@ -31,12 +31,12 @@ enum State {
 enum End {
     Missing,
     Failed,
-    /// The name, unless the records stand under that in the question.
+    /// The name, unless the records have the owner name of the question.
     At(Option<Name>, usize),
 }
 
-/// Whatever names exist: the answer to a name with a search list is where the client's own walk through the list ends,
-/// for A and AAAA at the same name. The same list with odd responses has an answer that can be read by others.
+/// For any set of existing names, the answer to a name with a search list is that of the client's own walk through the list,
+/// for A and AAAA at the same name. With faulty responses, the answer can still be parsed by others.
 pub fn search(input: &[u8]) {
     let Some((&[choice, states @ ..], text)) = input.split_first_chunk::<{ STATES + 1 }>() else { return };
     let Some((bare, namespace)) = parts(text) else { return };
@@ -65,13 +65,13 @@ pub fn search(input: &[u8]) {
     if !message::read(&answer).header().is_truncated() {
         assert_eq!(ended(&answer, &name, qtype), own_walk(&name, &list.names, &states, qtype), "{name}");
     }
-    // With autopath the first response is one of our own.
+    // With autopath the first response is ours.
     if !autopath {
         message::answers(&asked, transport, &walk(&query, list, &zone, |_, _| input.to_vec()));
     }
 }
 
-/// A name of at least one label and a namespace.
+/// A name of at least one label, and a namespace.
 fn parts(text: &[u8]) -> Option<(String, String)> {
     let text = std::str::from_utf8(text).ok()?;
     let (bare, namespace) = text.rsplit_once('.')?;
@@ -80,7 +80,7 @@ fn parts(text: &[u8]) -> Option<(String, String)> {
     (labels(bare) && labels(namespace) && is_namespace).then(|| (bare.to_owned(), namespace.to_owned()))
 }
 
-/// The names of the list, each made of its text.
+/// The names of the list, each built as text.
 fn expected_names(bare: &str, namespace: &str, zone: &Zone) -> Vec<Name> {
     let cluster =
         [format!("{namespace}.svc.cluster.local"), "svc.cluster.local".into(), "cluster.local".into()];
@@ -120,7 +120,7 @@ impl State {
     }
 }
 
-/// Goes through the list as a client would that asks for A and AAAA together and stops at a name that cannot be looked up.
+/// Walks the list as a client does that queries A and AAAA together and stops at a name that cannot be resolved.
 fn own_walk(asked: &Name, names: &[Name], states: &[State], qtype: u16) -> End {
     let aliased = qtype != rtype::TXT;
     let at = |name: &Name, records| {
@@ -143,7 +143,7 @@ fn own_walk(asked: &Name, names: &[Name], states: &[State], qtype: u16) -> End {
     empty.unwrap_or(End::Missing)
 }
 
-/// Walks the list; `respond` says what is said to a question about the name at that place of the list.
+/// Walks the list; `respond` returns the response for the name at that position of the list.
 fn walk(
     query: &Query<'_>,
     list: SearchList,
@@ -166,7 +166,7 @@ fn walk(
     unreachable!("more than two questions for each of {names:?}")
 }
 
-/// The response of a world with `state` at the name in question.
+/// The response for a name in `state`.
 fn respond(question: &Query<'_>, state: State) -> Vec<u8> {
     let code = match state {
         State::Missing => rcode::NXDOMAIN,
@@ -193,7 +193,7 @@ fn respond(question: &Query<'_>, state: State) -> Vec<u8> {
     message
 }
 
-/// The end of the search that an answer tells of.
+/// The end of the search according to an answer.
 fn ended(answer: &[u8], asked: &Name, qtype: u16) -> End {
     let message = message::read(answer);
     let records: Vec<_> = message.section(Section::Answer).collect();

@@ -11,11 +11,11 @@ const DOMAIN: &str = "cluster.local.";
 const HEADER: &str =
     r#"{"format":"kubedns snapshot","version":1,"written":1700000000,"domain":"cluster.local.","source":"#;
 
-/// Whatever is found in the place of a snapshot file: reading it takes no more memory than a multiple of its size. What
-/// is accepted is served, gives answers that can be read, and is the same when it is written and read again.
+/// For any content of a snapshot file, reading takes memory of at most a multiple of its size. An accepted file is served,
+/// gives answers that can be parsed, and stays the same when it is written and read again.
 ///
-/// A file is protected by a checksum that no fuzzer can guess, so the octets are also taken for the lines of a file
-/// that is right in everything else. The first octet chooses where its endpoints came from.
+/// A checksum that no fuzzer can guess protects the file, so the octets are also used as the lines of an otherwise correct
+/// file. The first octet selects the source of its endpoints.
 pub fn snapshot_file(input: &[u8]) {
     served(input);
     let Some((choice, lines)) = input.split_first() else { return };
@@ -23,7 +23,7 @@ pub fn snapshot_file(input: &[u8]) {
     served(&framed(source, lines));
 }
 
-/// The file that has these lines.
+/// The file with these lines.
 fn framed(source: &str, lines: &[u8]) -> Vec<u8> {
     let mut content = format!("{HEADER}\"{source}\"}}\n").into_bytes();
     let mut objects = 0;
@@ -46,7 +46,7 @@ fn served(content: &[u8]) {
         Ok(saved) => saved,
         Err(error) => {
             let reason = error.to_string();
-            // It may repeat what stands in the file; the log escapes it.
+            // The reason may quote the file; the log escapes it.
             assert!(!reason.is_empty());
             return;
         }

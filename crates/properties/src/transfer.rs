@@ -13,23 +13,22 @@ use crate::{example, message};
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// The time of the first version, in seconds since 1970: later than any clock, so that serials are the same in each run.
 const TIME: u64 = 3_000_000_000;
-/// Messages of one response, at most: the zone is small.
+/// Limit of messages in one response: the zone is small.
 const MESSAGES: usize = 16;
-/// The key of the examples among the inputs.
+/// The key of the examples in the corpus.
 const KEY: &str = r#"key "xfer" { algorithm hmac-sha256; secret "c2VjcmV0IG9mIHR3ZW50eSBvY3RldHM="; };"#;
 
-/// Transfers that everybody may have, and those of whoever signs.
+/// Transfers without a key, and transfers that need a signature.
 static PRIMARIES: LazyLock<[Arc<Transfers<Snapshot>>; 2]> =
     LazyLock::new(|| [primary(None), primary(Key::parse(KEY).ok())]);
-/// Messages are made on another thread.
+/// Another thread builds the messages.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build();
     runtime.unwrap_or_else(|error| unreachable!("{error}"))
 });
 
-/// Whatever asks for a transfer: each message of the response can be read by others, has the ID and the question of the
-/// request, and all of them together begin and end with the SOA record. Nobody gets a record without a signature where
-/// there is a key.
+/// For any transfer request, each message of the response can be parsed by others and has the ID and the question of the
+/// request, and the whole begins and ends with the SOA record. If there is a key, no record is sent without a signature.
 pub fn transfer(input: &[u8]) {
     let Some((&choice, octets)) = input.split_first() else { return };
     let request = if choice & 2 == 0 { octets.to_vec() } else { since(octets, choice & 4 == 0) };
@@ -63,7 +62,7 @@ fn primary(key: Option<Key>) -> Arc<Transfers<Snapshot>> {
     transfers
 }
 
-/// The request with the SOA record of a version in its authority section, in the place of all that followed the question.
+/// The request with the SOA record of a version in its authority section, in place of all that follows the question.
 fn since(octets: &[u8], older: bool) -> Vec<u8> {
     let Ok(query) = Query::parse(octets, Transport::Tcp) else { return octets.to_vec() };
     let mut request = octets.get(..query.question_end()).unwrap_or_default().to_vec();
@@ -76,7 +75,7 @@ fn since(octets: &[u8], older: bool) -> Vec<u8> {
     request
 }
 
-/// The types of the records of an answer, which is held against its request.
+/// The types of the records of an answer, after checks against its request.
 fn records(request: &[u8], answer: &[u8]) -> Vec<u16> {
     let message = message::read(answer);
     assert!(u16::try_from(answer.len()).is_ok(), "{} octets", answer.len());

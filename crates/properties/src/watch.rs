@@ -14,7 +14,7 @@ use skydns::wire::{Transport, reverse, rtype};
 
 use crate::{example, memory, message, query};
 
-/// Objects of the API server.
+/// The existing objects of the API server.
 #[derive(Default)]
 struct Objects {
     services: BTreeMap<ObjectKey, Service>,
@@ -23,13 +23,13 @@ struct Objects {
     nodes: BTreeMap<ObjectKey, Node>,
 }
 
-/// Whatever the API server tells, in whatever order: reading an object takes no more memory than a multiple of its
-/// size, the records are those of a fresh start on the objects that exist, all answers with them can be read, and a
-/// snapshot file brings them back.
+/// After any events of the API server, in any order: parsing an object takes memory of at most a multiple of its size, the
+/// records are those of a fresh start with the existing objects, all answers with them can be parsed, and a snapshot file
+/// restores them.
 ///
-/// A line is an event: `S`, `E`, `L`, `N` for a Service, Endpoints, slice or node that exists now, with its JSON
-/// behind it, the same in lower case for one that is gone; `R` for a new list of everything, `P` for publishing, `1` and
-/// `2` for the source of endpoints (Endpoints, listed anew, and slices, which are followed all along).
+/// A line is an event: `S`, `E`, `L`, `N` adds a Service, Endpoints, slice or node, with its JSON behind; the same in lower
+/// case deletes it. `R` lists everything again, `P` publishes, `1` and `2` select the source of endpoints (Endpoints, listed
+/// again, and slices, which are always followed).
 pub fn watch(input: &[u8]) {
     let (mut index, published) = example::index(example::zone(false));
     let mut objects = Objects::default();
@@ -72,7 +72,7 @@ pub fn watch(input: &[u8]) {
     assert_eq!(visible, restored(&index, &objects, source), "a snapshot file brings back other records");
 }
 
-/// An object exists now, or is gone. One that makes no sense takes the place of one that did.
+/// Adds or deletes an object. A malformed object replaces a well-formed one.
 fn tell<T: FromApi + Clone>(
     known: &mut BTreeMap<ObjectKey, T>,
     json: &str,
@@ -94,7 +94,7 @@ fn tell<T: FromApi + Clone>(
     }
 }
 
-/// Lists objects of one kind.
+/// Lists the objects of one kind.
 fn list<T: Clone>(objects: &BTreeMap<ObjectKey, T>, mut apply: impl FnMut(Change<T>)) {
     apply(Change::RelistStarted);
     for object in objects.values() {
@@ -104,7 +104,7 @@ fn list<T: Clone>(objects: &BTreeMap<ObjectKey, T>, mut apply: impl FnMut(Change
 }
 
 impl Objects {
-    /// Lists everything.
+    /// Lists all objects.
     fn list(&self, index: &mut Index) {
         list(&self.services, |change| index.apply(Event::Service(change)));
         list(&self.endpoints, |change| index.apply(Event::Endpoints(change)));
@@ -112,7 +112,7 @@ impl Objects {
         list(&self.nodes, |change| index.apply(Event::Node(change)));
     }
 
-    /// The records after a start with these objects.
+    /// The records after a fresh start with these objects.
     fn fresh(&self, source: EndpointsSource) -> String {
         let (mut index, published) = example::index(example::zone(false));
         self.list(&mut index);
@@ -122,7 +122,7 @@ impl Objects {
     }
 }
 
-/// The records after a restart with a snapshot file of `index`, and the nodes, which are not in it.
+/// The records after a restart with a snapshot file of `index` and the nodes, which are not in the file.
 fn restored(index: &Index, objects: &Objects, source: EndpointsSource) -> String {
     let written = encode(&index.kept(), source, "cluster.local.").unwrap_or_default();
     let saved = Saved::decode(&written, "cluster.local.");
@@ -137,7 +137,7 @@ fn restored(index: &Index, objects: &Objects, source: EndpointsSource) -> String
     visible(&published)
 }
 
-/// Everything that queries can see, as text.
+/// All that queries can see, as text.
 pub(crate) fn visible(published: &Published) -> String {
     let snapshot = published.get();
     let reverse = snapshot.reverse.iter().map(|(ip, owners)| {
@@ -154,7 +154,7 @@ pub(crate) fn visible(published: &Published) -> String {
     format!("{tree}\n{}\n{place:?}", lines.join("\n"))
 }
 
-/// Questions for every object of `index` get answers that can be read.
+/// Queries for every object of `index` get answers that can be parsed.
 pub(crate) fn answers(index: &Index, snapshot: &Snapshot) {
     let mut questions =
         vec![wire(&["*", "*"]), wire(&["*", "*", "*"]), wire(&["*", "*", "*", "*"]), wire(&[])];
@@ -165,7 +165,7 @@ pub(crate) fn answers(index: &Index, snapshot: &Snapshot) {
         questions.push(wire(&["*", name, namespace]));
         questions.push(wire(&[name, namespace, "fed"]));
         questions.extend(ports.map(|port| wire(&[&format!("_{}", port.name), "_tcp", name, namespace])));
-        // The labels that such a name would have if its dots were those between labels.
+        // The labels of the name if its dots separated labels.
         let labels: Vec<&str> = name.split('.').chain(namespace.split('.')).collect();
         questions.push(wire(&labels));
     }
@@ -179,7 +179,7 @@ pub(crate) fn answers(index: &Index, snapshot: &Snapshot) {
     }
 }
 
-/// A name below `svc.cluster.local` in lower case, if it is one.
+/// The wire format of a name below `svc.cluster.local` in lower case; `None` if it is invalid.
 fn wire(labels: &[&str]) -> Option<Vec<u8>> {
     let mut wire = Vec::new();
     for label in labels.iter().chain(&["svc", "cluster", "local"]) {

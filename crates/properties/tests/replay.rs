@@ -1,4 +1,4 @@
-//! The inputs that the fuzzers have collected, replayed: every property still holds for all of them.
+//! Replays the inputs collected by the fuzzers: every property still holds.
 #![allow(
     clippy::panic,
     clippy::unwrap_used,
@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// The inputs of a property, in the order of their names.
+/// The inputs of a property, sorted by name.
 fn inputs(property: &str) -> Vec<PathBuf> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(property);
     let entries =
@@ -29,13 +29,12 @@ fn replay(property: &str) {
     for path in inputs {
         let octets = std::fs::read(&path).unwrap();
         let held = std::panic::catch_unwind(|| check(&octets));
-        // The panic has said what is wrong; this says with which input.
+        // The panic names the cause, this message the input.
         assert!(held.is_ok(), "{property} does not hold for {}", path.display());
     }
 }
 
-/// Messages near those that were collected: some octets are others, or missing, or there are more of them. Other ones each
-/// time.
+/// Messages similar to the collected ones: some octets changed, removed or added, differently in each run.
 #[test]
 fn damaged_messages() {
     let mut random = fastrand::Rng::new();
@@ -55,7 +54,7 @@ fn damaged_messages() {
     }
 }
 
-/// Names and lists that nobody has collected, other ones each time.
+/// Random names and lists, different in each run.
 #[test]
 fn searches() {
     let mut random = fastrand::Rng::new();
