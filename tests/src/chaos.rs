@@ -1,5 +1,5 @@
-//! A pod to be broken: the real binaries and a real dnsmasq through `localpod`, on an API server and an upstream of the
-//! test's own, which can be made to fail; and the questions that a steady client asks meanwhile.
+//! A pod for fault injection: the real binaries and a real dnsmasq through `localpod`, with an API server and an
+//! upstream that the test can make fail; and the queries of a steady client.
 
 #![allow(
     clippy::panic,
@@ -25,26 +25,26 @@ use crate::steady::Question;
 pub use cluster::{DOMAIN, objects, questions};
 pub use outside::{Mood, Outside, names_outside, names_outside_of_kubedns, zone};
 
-/// The server in front.
+/// The position of dnsmasq.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topology {
-    /// dnsmasq, with kubedns behind it.
+    /// dnsmasq in front of kubedns.
     DropIn,
-    /// dnsmasq as a cache alone: all names come to kubedns.
+    /// dnsmasq in front as a cache alone: it forwards all queries to kubedns.
     Cache,
-    /// kubedns, with dnsmasq behind it.
+    /// kubedns in front of dnsmasq.
     Direct,
-    /// kubedns, without dnsmasq.
+    /// kubedns without dnsmasq.
     Alone,
 }
 
-/// A pod and everything around it. The pod goes first when it is dropped.
+/// A pod with its API server and upstream. The pod is dropped first.
 pub struct Rig {
     /// The pod.
     pub pod: Pod,
     /// Its topology.
     pub topology: Topology,
-    /// The upstream's present mood.
+    /// The upstream's behaviour.
     pub outside: Outside,
     /// The upstream.
     pub upstream: Upstream,
@@ -65,7 +65,7 @@ impl Rig {
         Self::with(topology, args, environment, outside, upstream, &addresses).await
     }
 
-    /// The same where further upstreams come before or after the rig's own.
+    /// The same with further upstreams before or after the rig's own.
     pub async fn with(
         topology: Topology,
         args: &[&str],
@@ -86,7 +86,7 @@ impl Rig {
         Self { pod, topology, outside, upstream, cluster }
     }
 
-    /// Asserts that no container was started again.
+    /// Asserts that no container was restarted.
     pub fn assert_no_restarts(&self) {
         for (name, container) in &self.pod.status().containers {
             assert_eq!(container.restarts, 0, "{name}");
@@ -108,14 +108,14 @@ impl Rig {
         self.cluster.delete(resource, namespace, name);
     }
 
-    /// dnsmasq itself, which the nanny started.
+    /// The process ID of dnsmasq itself, which the nanny started.
     pub async fn dnsmasq(&self) -> Pid {
         let nanny = self.pod.container("dnsmasq").await;
         testkit::eventually(crate::e2e::PATIENCE, || async move { descendants(nanny).get(1).copied() }).await
     }
 
-    /// Questions of a client of the pod: names of the cluster (path `cluster`) and names outside (`outside`), and with
-    /// dnsmasq in front names of the cluster straight from kubedns (`kubedns`).
+    /// Queries of a client of the pod: cluster names (path `cluster`) and external names (`outside`), and with
+    /// dnsmasq in front cluster names directly from kubedns (`kubedns`).
     pub fn questions(&self) -> Vec<Question> {
         let ports = self.pod.ports;
         let mut all = interleave(&questions("cluster", ports.dns), &names_outside("outside", ports.dns));
@@ -126,7 +126,7 @@ impl Rig {
     }
 }
 
-/// Pods of one cluster that replace one another.
+/// Pods of one cluster that replace each other.
 pub struct Rollout {
     upstream: Upstream,
     cluster: Cluster,
@@ -150,7 +150,7 @@ fn loaded_cluster() -> Cluster {
     cluster
 }
 
-/// Questions of both in turn, so that every path is asked at any time.
+/// Interleaves both lists, so that every path is queried at any time.
 fn interleave(a: &[Question], b: &[Question]) -> Vec<Question> {
     let longest = a.len().max(b.len());
     let turn = |n: usize| [a.get(n % a.len()).cloned(), b.get(n % b.len()).cloned()];

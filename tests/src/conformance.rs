@@ -1,11 +1,13 @@
-//! The conformance suite: recorded answers of kube-dns, played against a server, and our listed differences from them.
+//! The conformance suite: compares the answers of a server with recorded ones of kube-dns, and with our listed
+//! differences.
 //!
-//! * [`vector`]: the recorded scenarios (`tests/conformance/vectors`); their format is told in `tests/conformance/README.md`.
-//! * [`question`], [`answer`]: from a recorded question to a packet, and from a packet to a normalised answer.
-//! * [`memory`]: what the recorded resolver said, over all vectors.
-//! * [`judge`]: whether an answer is the expected one.
-//! * [`difference`]: where we answer otherwise on purpose (`tests/conformance/differences`).
-//! * [`verdict`], [`report`]: what came of each question, per category, with small diffs.
+//! * [`vector`]: the recorded scenarios (`tests/conformance/vectors`); `tests/conformance/README.md` describes their
+//!   format.
+//! * [`question`], [`answer`]: convert a recorded question to a packet, and a packet to a normalised answer.
+//! * [`memory`]: the responses of the recorded resolver, over all vectors.
+//! * [`judge`]: compares an answer with the expected one.
+//! * [`difference`]: our deliberate differences (`tests/conformance/differences`).
+//! * [`verdict`], [`report`]: the result of each question, per category, with small diffs.
 //! * [`wire`]: the suite against a real server process over real sockets. The faster form inside one process is in
 //!   `tests/tests/conformance_in_process.rs`.
 

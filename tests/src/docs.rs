@@ -1,6 +1,6 @@
-//! The pages in `docs/` and what they are held against: what the binaries print and export.
+//! The pages in `docs/`, and the output of the binaries to compare them with.
 //!
-//! Reading only; what has to agree with what is decided in the tests.
+//! This module only reads; the tests decide what has to agree.
 
 #![allow(
     clippy::panic,

@@ -1,7 +1,7 @@
-//! The whole pod, started through `localpod` on free ports, for tests that look at it from outside: with `dig`,
-//! `kubectl`, HTTP and signals.
+//! The whole pod, started through `localpod` on free ports, for tests from outside: with `dig`, `kubectl`, HTTP and
+//! signals.
 //!
-//! Everything stays on loopback: names outside the cluster go to localpod's own example upstream.
+//! Everything stays on loopback: external names are forwarded to localpod's own example upstream.
 
 #![allow(
     clippy::panic,
@@ -33,13 +33,13 @@ pub use dig::Dig;
 pub use localpod::ports::Ports;
 pub use testkit::kubectl::Kubectl;
 
-/// Timeout of everything of the pod, on a busy machine.
+/// Timeout of every wait for the pod, long enough for a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Longer than any HTTP response may take, so that a frozen process shows as an error.
+/// Timeout of an HTTP response, so that a frozen process shows as an error.
 const RESPONSE: Duration = Duration::from_secs(5);
 
-/// The time a pod has to stop at the end of a test before it is killed.
+/// Timeout of stopping a pod at the end of a test before it is killed.
 const STOPPING: Duration = Duration::from_secs(15);
 
 /// The example cluster of the repository.
@@ -55,13 +55,13 @@ pub async fn get(port: u16, path: &str) -> std::io::Result<Response> {
 /// The file that `localpod --status-file` writes.
 #[derive(Debug, Deserialize)]
 pub struct Status {
-    /// Whether everything answered.
+    /// All parts answer.
     pub ready: bool,
     /// Port numbers by purpose.
     pub ports: Ports,
-    /// The directory that the containers see as the `ConfigMap`.
+    /// The directory that the containers mount as the `ConfigMap`.
     pub config_dir: PathBuf,
-    /// localpod's own process.
+    /// The process ID of localpod.
     pub pid: Pid,
     /// The containers by name.
     pub containers: BTreeMap<String, ContainerStatus>,
@@ -79,7 +79,7 @@ pub struct ContainerStatus {
 /// A running pod; dropping it ends it.
 #[derive(Debug)]
 pub struct Pod {
-    /// localpod.
+    /// The process of localpod.
     pub process: Process,
     /// Its ports.
     pub ports: Ports,
@@ -100,8 +100,8 @@ impl Pod {
         Self::launch(own.into_iter().chain(args.iter().map(OsStr::new)), &[]).await
     }
 
-    /// Starts the pod on the cluster of an API server without credentials, at `api`, with these upstreams for names
-    /// outside, and waits until it is ready.
+    /// Starts the pod on the cluster of an API server at `api`, without credentials, with these upstreams for
+    /// external names, and waits until it is ready.
     pub async fn start_on(
         api: &str,
         upstreams: &[SocketAddr],
@@ -138,12 +138,12 @@ impl Pod {
         Self { process, ports: status.ports, directory, kubeconfig: None }
     }
 
-    /// The present state.
+    /// Reads the status file.
     pub fn status(&self) -> Status {
         read_status(&self.directory.path().join("status.json")).expect("localpod keeps its status file")
     }
 
-    /// The process ID of a container, waited for while it is restarted.
+    /// The process ID of a container; waits for it while the container is restarted.
     pub async fn container(&self, name: &str) -> Pid {
         eventually(PATIENCE, || async {
             self.status().containers.get(name).and_then(|container| container.pid)
@@ -151,24 +151,24 @@ impl Pod {
         .await
     }
 
-    /// `dig` on dnsmasq's port.
+    /// A `dig` for dnsmasq's port.
     pub fn dig(&self) -> Dig {
         Dig::on(self.ports.dns)
     }
 
-    /// `kubectl` on the embedded API server.
+    /// A `kubectl` for the embedded API server.
     pub fn kubectl(&self) -> Kubectl {
         Kubectl::on((Ipv4Addr::LOCALHOST, self.ports.api).into(), self.directory.path())
     }
 
-    /// The status of `/healthcheck/<label>` of the sidecar; `None` while it does not answer.
+    /// The status code of the sidecar's `/healthcheck/<label>`; `None` without a response.
     pub async fn health(&self, label: &str) -> Option<u16> {
         let response = get(self.ports.sidecar, &format!("/healthcheck/{label}")).await;
         response.ok().map(|response| response.status)
     }
 }
 
-/// A pod that is killed cannot tidy up: it is asked to stop first.
+/// A killed pod cannot clean up, so it is asked to stop first.
 impl Drop for Pod {
     fn drop(&mut self) {
         if std::thread::panicking() {
@@ -185,7 +185,7 @@ impl Drop for Pod {
     }
 }
 
-/// The log of the pod, for the reader of a failure.
+/// Prints the log of the pod for the reader of a failure.
 #[allow(clippy::print_stderr, reason = "the test runner shows it with the failure")]
 fn show(log: &[String]) {
     eprintln!("the pod's log:\n{}", log.join("\n"));

@@ -1,4 +1,4 @@
-//! A `kubedns` process of its own with an API server and an upstream, for tests about what it answers.
+//! A `kubedns` process of its own with an API server and an upstream, for tests of its answers.
 //!
 //! Objects are added and removed one at a time, and each call returns once the records have changed.
 
@@ -31,7 +31,7 @@ use crate::conformance::wire::settle::Markers;
 /// The cluster domain of a lab.
 pub const DOMAIN: &str = "cluster.local.";
 
-/// A running server with everything around it; dropping it takes all down.
+/// A running server with its API server and upstream; dropping it stops them.
 pub struct Lab {
     /// The upstream of the server.
     pub upstream: Upstream,
@@ -43,20 +43,20 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Starts a server with these flags and an upstream that knows no name.
+    /// Starts a server with these flags and an upstream without names.
     pub async fn start(flags: &[&str]) -> Self {
         Self::with_upstream(flags, |asked: &Asked| Reply::to(&asked.packet).rcode("NXDOMAIN").into()).await
     }
 
-    /// Starts a server with these flags and an upstream of the caller's.
+    /// Starts a server with these flags and an upstream with this handler.
     pub async fn with_upstream(flags: &[&str], handler: impl Handler) -> Self {
         let mut lab = Self::unready(flags, &[], handler).await;
         lab.server.ready().await.expect("the server gets ready");
         lab
     }
 
-    /// Starts a server and waits until it answers, ready or not. `initial` objects are there from the start; `$UPSTREAM` in a
-    /// flag or an object stands for the upstream's address, `$DIR` in a flag for a directory of the lab.
+    /// Starts a server and waits until it answers, ready or not. `initial` objects exist from the start; `$UPSTREAM`
+    /// in a flag or an object is replaced by the upstream's address, `$DIR` in a flag by a directory of the lab.
     ///
     /// Metrics are served on [`Lab::metrics`].
     pub async fn unready(flags: &[&str], initial: &[Value], handler: impl Handler) -> Self {
@@ -86,12 +86,12 @@ impl Lab {
         Self { upstream, cluster, server, markers: Markers::new(DOMAIN), directory, metrics }
     }
 
-    /// Adds or changes an object and waits until it has been digested.
+    /// Adds or changes an object and waits until it has been applied.
     pub async fn set(&mut self, object: Value) {
         self.apply("MODIFIED", object).await;
     }
 
-    /// Deletes an object and waits until that has been digested.
+    /// Deletes an object and waits until the deletion has been applied.
     pub async fn delete(&mut self, object: Value) {
         self.apply("DELETED", object).await;
     }
@@ -102,7 +102,7 @@ impl Lab {
         self.markers.remove(&self.cluster, &mut self.server).await.expect("the markers go");
     }
 
-    /// Adds or changes many objects at once and waits until all have been digested.
+    /// Adds or changes many objects at once and waits until all have been applied.
     pub async fn set_all(&mut self, objects: impl IntoIterator<Item = Value>) {
         for object in objects {
             self.cluster.set(object).expect("an object");
@@ -112,32 +112,32 @@ impl Lab {
         self.markers.remove(&self.cluster, &mut self.server).await.expect("the markers go");
     }
 
-    /// Asks over UDP, with room for large answers.
+    /// Sends a query over UDP, with room for large answers.
     pub async fn ask(&self, name: &str, rtype: &str) -> Message {
         client::ask(self.dns(), &Query::new(name, rtype).edns(65_535)).await
     }
 
-    /// Asks over TCP.
+    /// Sends a query over TCP.
     pub async fn ask_tcp(&self, name: &str, rtype: &str) -> Message {
         client::ask_tcp(self.dns(), &Query::new(name, rtype)).await
     }
 
-    /// The answer in a line: its RCODE, then the data of the answer records, sorted, aliases as `-> name`.
+    /// The answer in one line: its RCODE, then the data of the answer records, sorted, CNAMEs as `-> name`.
     pub async fn answer(&self, name: &str, rtype: &str) -> String {
         in_a_line(&self.ask(name, rtype).await)
     }
 
-    /// Where it answers DNS.
+    /// The address of DNS.
     pub fn dns(&self) -> SocketAddr {
         self.server.dns
     }
 
-    /// Where `/readiness` and `/cache` are.
+    /// The address of `/readiness` and `/cache`.
     pub fn http(&self) -> SocketAddr {
         self.server.http
     }
 
-    /// Where `/metrics` is.
+    /// The address of `/metrics`.
     pub fn metrics(&self) -> SocketAddr {
         self.metrics
     }
@@ -153,7 +153,7 @@ impl Lab {
     }
 }
 
-/// `NOERROR 10.0.0.1 10.0.0.2`: RCODE and the data of the answer records, sorted, aliases as `-> name`.
+/// `NOERROR 10.0.0.1 10.0.0.2`: RCODE and the data of the answer records, sorted, CNAMEs as `-> name`.
 pub fn in_a_line(message: &Message) -> String {
     let mut data: Vec<String> =
         message.answer_data("CNAME").iter().map(|target| format!("-> {target}")).collect();
@@ -169,7 +169,7 @@ pub fn in_a_line(message: &Message) -> String {
     line
 }
 
-/// Status of a GET request; 0 when nothing answers.
+/// Status code of a GET request; 0 without a response.
 pub async fn status_of(http: SocketAddr, path: &str) -> u16 {
     get(http, path).await.map_or(0, |response| response.status)
 }

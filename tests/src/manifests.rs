@@ -1,7 +1,7 @@
-//! The manifests under `manifests/`: rendered by the real `kubectl kustomize`, held to the API's types and to our own rules.
+//! The manifests under `manifests/`: rendered by the real `kubectl kustomize`, checked against the API's types and
+//! our own rules.
 //!
-//! No cluster is asked. What only a kubelet can tell (whether a pod starts) is not known from here: docs/resilience.md says
-//! what was run on one.
+//! No cluster takes part. Only a kubelet shows whether a pod starts: docs/resilience.md lists what was run on one.
 
 pub mod command_lines;
 pub mod confinement;

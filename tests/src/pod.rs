@@ -1,14 +1,15 @@
-//! The manifests played as real pods: podman in the place of the container runtime, this module in that of the kubelet.
+//! The manifests played as real pods: podman replaces the container runtime, this module the kubelet.
 //!
 //! ```text
 //! client ──veth── node ──bridge── pod: kubedns, dnsmasq, sidecar
 //!                  └ API server 10.96.0.1:443, name servers 192.0.2.53 and 192.0.2.54
 //! ```
 //!
-//! Client, node and pod are network namespaces without a way out. podman's storage, networks and processes are the
-//! test's own. Everything goes when the test ends, however it ends; see [`cleanup`].
+//! Client, node and pod are network namespaces without access to other networks. podman's storage, networks and
+//! processes belong to the test. All of it is removed when the test ends, in any way; see [`cleanup`].
 //!
-//! The images are built by `images/build` from the binaries that the tests use anyway, with the libraries these are
+//! `images/build` builds the images from the binaries of the tests, with the libraries they are linked to; or they
+//! are the archives in the directory `KUBE_DNS_RS_IMAGES`.
 //! linked to; or they are the archives in the directory that `KUBE_DNS_RS_IMAGES` names.
 
 #![allow(

@@ -1,9 +1,9 @@
-//! A steady client: asks a known set of questions all the time while a test breaks things, and says at the end how many
-//! were answered, answered wrongly, or lost.
+//! A steady client: sends a known set of queries all the time while a test injects faults. At the end it reports how
+//! many were answered, answered wrongly, or lost.
 //!
-//! Questions belong to a *path*: what they have to pass to be answered, such as `cluster` or `outside`. Where the only
-//! server of a path is dead, queries of it may be lost or get SERVFAIL: the test says so with [`Steady::excuse`], and
-//! the excuse ends when the path answers again. A wrong answer is never excused.
+//! Queries belong to a *path*: the servers that they pass, such as `cluster` or `outside`. While the only server of a
+//! path is down, its queries may be lost or get SERVFAIL: the test declares that with [`Steady::excuse`], and the
+//! excuse ends when the path answers again. A wrong answer is never excused.
 
 #![allow(
     clippy::panic,
@@ -29,22 +29,22 @@ use self::ledger::{Ledger, WindowId};
 pub use self::question::{Endpoints, Question};
 pub use self::report::{Line, Report};
 
-/// Timeout of a client that does not ask again: the time resolvers wait before they try again.
+/// Timeout of a client that does not retry: the usual retry interval of resolvers.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Time for a path that was excused to answer again.
+/// Timeout of the recovery of an excused path.
 const RECOVERY: Duration = Duration::from_secs(90);
 
-/// So many answers in a row to every question of a path end an excuse: one may come from a cache.
+/// Consecutive answers to every query of a path that end an excuse: a single one may come from a cache.
 const STREAK: u32 = 2;
 
-/// Interval of sending questions; as many at a time as the rate asks for.
+/// Interval at which queries are sent, several at a time according to the rate.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Questions in flight at most: the rate times [`PATIENCE`] is to stay below.
+/// Limit of queries in flight; must exceed the rate times [`PATIENCE`].
 const IN_FLIGHT: usize = 20_000;
 
-/// A client that is asking.
+/// A running client.
 pub struct Steady {
     shared: Arc<Shared>,
     stop: CancellationToken,
@@ -57,7 +57,7 @@ struct Shared {
     ledger: Mutex<Ledger>,
 }
 
-/// A time in which a path may fail. It has to be ended with [`Excuse::ends`].
+/// A period in which a path may fail. It has to be ended with [`Excuse::ends`].
 #[must_use]
 pub struct Excuse {
     shared: Arc<Shared>,
@@ -65,7 +65,7 @@ pub struct Excuse {
 }
 
 impl Steady {
-    /// Starts asking these questions in turn, `rate` of them a second.
+    /// Starts sending these queries in turn, `rate` per second.
     pub fn start(questions: Vec<Question>, rate: u32) -> Self {
         assert!(!questions.is_empty(), "something to ask");
         let ledger = Mutex::new(Ledger::new(questions.iter().map(|question| question.path)));
@@ -76,7 +76,7 @@ impl Steady {
         Self { shared, stop, task }
     }
 
-    /// From now on queries of these paths may get no answer, or SERVFAIL or REFUSED, because of `why`. Those in flight
+    /// From now on queries of these paths may get no answer, SERVFAIL or REFUSED, because of `why`. Queries in flight
     /// are included.
     pub fn excuse(&self, paths: &[&'static str], why: &'static str) -> Excuse {
         let mut ledger = self.shared.ledger();
@@ -84,7 +84,7 @@ impl Steady {
         Excuse { shared: Arc::clone(&self.shared), windows }
     }
 
-    /// Waits until each path has been answered so many times more.
+    /// Waits until each path has been answered `more` times.
     pub async fn answered(&self, more: u64) {
         self.wait_for(more, |_| true).await;
     }
@@ -110,7 +110,7 @@ impl Steady {
         self.shared.ledger().answered()
     }
 
-    /// Stops asking, waits for what is in flight, and reports.
+    /// Stops sending, waits for the queries in flight, and reports.
     pub async fn stop(mut self) -> Report {
         self.stop.cancel();
         self.task.join_next().await.expect("a task").expect("the client does not panic");
@@ -124,7 +124,7 @@ impl Shared {
         u32::try_from(of_path).expect("few questions")
     }
 
-    /// For the reader of a failure.
+    /// The state of a path that does not recover, for the reader of a failure.
     fn behind(&self, path: &str) -> String {
         let mut ledger = self.ledger();
         let streak = ledger.streak(path);
@@ -137,8 +137,8 @@ impl Shared {
 }
 
 impl Excuse {
-    /// Ends a fault: waits until the paths answer again, one question after the other, and all asked
-    /// before have come to an end; ends the excuse there. Panics when they do not.
+    /// Ends a fault: waits until every query of the paths is answered again and all earlier queries have ended; then
+    /// ends the excuse. Panics if that does not happen.
     pub async fn ends(self) {
         for (path, _) in &self.windows {
             self.shared.ledger().begin_streak(path);
@@ -162,7 +162,7 @@ async fn ask_steadily(shared: Arc<Shared>, rate: u32, stop: CancellationToken) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut asking = JoinSet::new();
     let mut asked: usize = 0;
-    // A machine that was busy elsewhere is not asked to catch up: that would be a burst, not a steady client.
+    // After a pause of the machine the client does not catch up: that would be a burst.
     let mut owed = Duration::ZERO;
     let mut last = begun;
     while !stop.is_cancelled() {

@@ -1,9 +1,9 @@
 //! The crates of our programs as cargo lists them, with their sources and licences.
 //!
 //! * [`graph`]: the dependency graph of the workspace.
-//! * [`licence`]: the licences that are allowed (`deny.toml`), and whether an expression is met by them.
-//! * [`lock`]: where `Cargo.lock` takes crates from.
-//! * [`page`]: the list of what is not ours, `THIRD-PARTY-LICENCES.md`.
+//! * [`licence`]: the allowed licences (`deny.toml`), and the check of an SPDX expression.
+//! * [`lock`]: the sources of crates in `Cargo.lock`.
+//! * [`page`]: the list of third-party crates, `THIRD-PARTY-LICENCES.md`.
 //!
 //! The checks that need more than cargo (duplicates, licence files, advisories) are cargo-deny's: `make deny`.
 

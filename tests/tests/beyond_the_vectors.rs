@@ -1,5 +1,5 @@
-//! Deliberate differences from kube-dns that no recorded vector shows, and others beyond the vectors' examples:
-//! `docs/differences.md` names this file where it pins an entry.
+//! Deliberate differences from kube-dns that no recorded vector shows, and others beyond the examples of the vectors:
+//! `docs/differences.md` names this file where it verifies an entry.
 
 #![allow(
     clippy::expect_used,
@@ -20,7 +20,7 @@ use testkit::reply::Reply;
 use testkit::upstream::{Asked, Reaction, Upstream, answering};
 use tests::lab::{Lab, in_a_line, silent, status_of};
 
-/// Timeout of everything, on a busy machine.
+/// Timeout of every wait, long enough for a busy machine.
 const LONG: Duration = Duration::from_secs(30);
 
 /// A headless Service with this many addresses.
@@ -68,7 +68,7 @@ async fn udp_answers_near_64_kib_fit_a_packet() {
     let question = Query::new("crowd.apps.svc.cluster.local.", "A").edns(65_535).wire();
     let packet = client::udp(lab.dns(), &question, PATIENCE).await.expect("an answer");
     let answer = Message::parse(&packet).expect("a whole message");
-    // 4090 addresses take 65487 octets: they fit; 20 more do not.
+    // 4090 addresses fit in 65487 octets; 20 more do not.
     assert_eq!((answer.answer.len(), answer.has("tc")), (4_090, false));
     crowd(&mut lab, 4_110).await;
     let packet = client::udp(lab.dns(), &question, PATIENCE).await.expect("an answer");
@@ -88,7 +88,7 @@ async fn tcp_answers_above_64_kib_are_a_fair_choice() {
         assert!(answer.answer.len() > 4_000, "{} records", answer.answer.len());
         seen.extend(answer.answer_data("A"));
     }
-    // Each answer holds half of them. With a fair choice four answers miss about one in sixteen.
+    // Each answer has half of them. With a random choice four answers miss about one in sixteen.
     assert!(seen.len() > 7_000, "{} of 8000 addresses in four answers", seen.len());
 }
 
@@ -151,7 +151,7 @@ async fn silent_upstreams_are_servfail_within_two_seconds() {
             let start = Instant::now();
             let answer = if over_tcp { lab.ask_tcp(name, rtype).await } else { lab.ask(name, rtype).await };
             assert_eq!(answer.rcode_name(), "SERVFAIL", "{name}");
-            // Half a second of grace for a busy machine.
+            // With half a second of tolerance for a busy machine.
             assert!(start.elapsed() < Duration::from_millis(2_500), "{name}: {:?}", start.elapsed());
         }
     }
@@ -187,7 +187,7 @@ async fn only_the_named_config_map_counts() {
     let mut lab = Lab::unready(&flags, &[stranger.clone(), named], answering("198.51.100.1")).await;
     eventually(LONG, async || lab.answer("www.outside.test.", "A").await == "NOERROR 198.51.100.1").await;
     lab.set(stranger).await;
-    // The named one is changed behind the stranger: once that shows, the stranger has been seen.
+    // The named ConfigMap changes after the other one: once that shows, the other one has been read.
     let other = Upstream::answering("203.0.113.9").await;
     let servers = format!("[\"{}\"]", other.addr());
     lab.set(mk_config_map("dns-cfg", "dns-config", &[("upstreamNameservers", &servers)])).await;

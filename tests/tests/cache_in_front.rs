@@ -1,8 +1,7 @@
-//! A cache in front of kubedns, as the pod has one, never answers otherwise than kubedns itself, whatever it was asked
-//! before. dnsmasq keeps every alias it sees and answers all types of a name by way of it, so one answer can change those to
-//! other questions.
+//! A cache in front of kubedns, as in the pod, never changes an answer, whatever was queried before. dnsmasq caches
+//! every CNAME it sees and answers all types of a name through it, so one answer can change those to other questions.
 //!
-//! Nothing is cleared between two questions: each pair has a Service of its own, in a namespace of its own.
+//! The cache is never cleared: each pair of questions has a Service in a namespace of its own.
 
 #![allow(
     clippy::expect_used,
@@ -22,12 +21,12 @@ use std::collections::BTreeMap;
 use behind::Behind;
 use kinds::{KINDS, Kind, Question};
 
-/// Pairs that are asked at a time. Answers live for 30 seconds: so many have to be asked sooner.
+/// Pairs asked concurrently. Answers live for 30 seconds, so no more can be asked in time.
 const AT_A_TIME: usize = 300;
-/// Orders in which all questions about one Service are asked.
+/// Orders of all questions about one Service.
 const ORDERS: usize = 24;
 
-/// Whether negative answers are cached, too. In the pod they are not (`--no-negcache`).
+/// Caching of negative answers. In the pod it is off (`--no-negcache`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Negatives {
     Dropped,
@@ -43,18 +42,19 @@ impl Negatives {
     }
 }
 
-/// Differences that do no harm, each with its reason. All of them are inherited but the last.
+/// Harmless differences, each with its reason. All but the last are inherited.
 fn is_harmless(kind: &Kind, question: &Question, negatives: Negatives) -> bool {
     let of_alias = kind.is_alias(question.name);
     match question.rtype {
-        // An ExternalName asked for SRV answers a record of port 0 for its target, as in kube-dns. By way of the alias it is
-        // what the target answers: records of port 0 for itself, or the very ports of an SRV name.
+        // An ExternalName answers SRV with a record of port 0 for its target, as in kube-dns. Through the cached
+        // CNAME, dnsmasq gives the target's answer: records of port 0 for itself, or the ports of an SRV name.
         "SRV" if of_alias => true,
-        // Where dnsmasq knows the alias from the addresses it answers the same records under the name that it leads to.
+        // If dnsmasq knows the CNAME from the addresses, it answers the same records under the name of the target.
         "SRV" if question.is_completed() => true,
-        // A wildcard, or a namespace, stands for any of its aliases, but asked for CNAME it has none. Only people ask so.
+        // A wildcard or a namespace stands for any of its CNAMEs, but has none for the type CNAME. Only people query
+        // that.
         "CNAME" if of_alias && question.name != "ext" => true,
-        // kubedns refuses ANY; dnsmasq knows that there is no such name.
+        // kubedns refuses ANY; dnsmasq knows that the name does not exist.
         "ANY" => negatives == Negatives::Cached,
         // The target does not exist. It takes NXDOMAIN to say so, and the alias to it is NOERROR: either may stay.
         _ => negatives == Negatives::Cached && kind.leads_nowhere,

@@ -1,4 +1,4 @@
-//! The cluster that the pod serves, and what is known of it.
+//! The cluster of the pod, and the expected answers.
 
 use serde_json::Value;
 use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_external_name, mk_headless};
@@ -11,7 +11,7 @@ pub const DOMAIN: &str = "cluster.local";
 /// Services with a cluster IP.
 const WEBS: u8 = 6;
 
-/// Everything that is there from the start.
+/// All objects at the start.
 pub fn objects() -> Vec<Value> {
     let mut all = vec![
         mk_cluster_ip("default", "kubernetes", &["10.96.0.1"], &["https:443"]),
@@ -26,7 +26,7 @@ pub fn objects() -> Vec<Value> {
     all
 }
 
-/// Questions about it to one port; every sixth over TCP.
+/// Queries for these objects to one port; every sixth over TCP.
 pub fn questions(path: &'static str, port: u16) -> Vec<Question> {
     let ask = |name: &str, rtype: &'static str, right: &str| Question::new(path, port, name, rtype, right);
     let inside = |name: &str| format!("{name}.svc.{DOMAIN}.");
@@ -45,7 +45,7 @@ pub fn questions(path: &'static str, port: u16) -> Vec<Question> {
         format!("NOERROR 10 100 443 {}", inside("kubernetes.default"))
     }));
     all.push(ask(&inside("missing.shop"), "A", "NXDOMAIN"));
-    // As a search list makes them.
+    // A name expanded by a search list.
     all.push(ask(&format!("www.example.com.shop.svc.{DOMAIN}."), "A", "NXDOMAIN"));
     let every_sixth =
         |(n, question): (usize, Question)| if n % 6 == 5 { question.over_tcp() } else { question };

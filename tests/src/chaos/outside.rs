@@ -1,4 +1,4 @@
-//! The world outside the cluster: an upstream with moods, from honest to hostile.
+//! An upstream for external names, from honest to hostile.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -8,46 +8,46 @@ use testkit::upstream::{Asked, Handler, Reaction, Transport, Zone};
 
 use crate::steady::Question;
 
-/// Names that are asked for.
+/// Number of queried names.
 const HOSTS: u8 = 8;
 
-/// Prefix of the names that anybody asks for.
+/// Prefix of the names that any client queries.
 const SHARED: &str = "host";
 
-/// Prefix of the names that kubedns alone asks for.
+/// Prefix of the names that only kubedns queries.
 const OWN: &str = "own";
 
-/// An address that only lies hold: no client may ever see it.
+/// An address that only false answers have: no client may ever receive it.
 const LIE: &str = "203.0.113.66";
 
-/// Records of 16 octets beside an answer: 48 KB of them.
+/// Number of further records in an answer, 16 octets each: 48 KB.
 const OVERSIZED: u16 = 3000;
 
 /// Behaviour of the upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mood {
-    /// Answers what is so.
+    /// Correct answers.
     #[default]
     Honest,
     /// Never answers.
     Silent,
-    /// Answers what is so, much later.
+    /// Correct answers after this delay.
     Slow(Duration),
-    /// Answers with a lie under another ID.
+    /// A false answer with another ID.
     WrongId,
-    /// Answers with a lie to another question.
+    /// A false answer to another question.
     WrongQuestion,
-    /// Answers with lies about the name asked for under other IDs, then with the truth.
+    /// False answers with other IDs, then the correct one.
     LiesThenTruth,
-    /// Answers what is so with 48 KB of other records beside it, also in one datagram.
+    /// Correct answers with 48 KB of additional records, even in a datagram.
     Oversized,
-    /// Says that the answer is truncated, over UDP and over TCP.
+    /// Truncated answers, over UDP and over TCP.
     TruncatedForEver,
-    /// Sends octets that are no message.
+    /// Octets that are no DNS message.
     Garbage,
 }
 
-/// The mood of an upstream; clones share it.
+/// The present mood of an upstream; clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Outside {
     mood: Arc<Mutex<Mood>>,
@@ -63,7 +63,7 @@ impl Outside {
         *self.mood.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reaction of an upstream in this mood.
+    /// The handler of an upstream in this mood.
     pub fn handler(&self) -> impl Handler {
         let outside = self.clone();
         let zone = zone();
@@ -71,14 +71,14 @@ impl Outside {
     }
 }
 
-/// Servers outside the cluster.
+/// The external names and their records.
 pub fn zone() -> Zone {
     Zone::new(records().iter().map(String::as_str))
 }
 
 fn records() -> Vec<String> {
     let host = |prefix: &str, n: u8| {
-        // Half of them may not be cached.
+        // Half of them have TTL 0.
         let ttl = if n.is_multiple_of(2) { 0 } else { 30 };
         format!("{prefix}-{n}.outside.test. {ttl} IN A 198.51.100.{n}")
     };
@@ -89,12 +89,12 @@ fn records() -> Vec<String> {
     of(SHARED).chain(of(OWN)).collect()
 }
 
-/// Questions about names outside to one port; every fifth over TCP.
+/// Queries for external names to one port; every fifth over TCP.
 pub fn names_outside(path: &'static str, port: u16) -> Vec<Question> {
     names(path, port, SHARED)
 }
 
-/// The same about names of which an upstream in a bad mood also says what dnsmasq would pass on: for kubedns alone.
+/// The same for names about which a hostile upstream sends answers that dnsmasq would forward: for kubedns alone.
 pub fn names_outside_of_kubedns(path: &'static str, port: u16) -> Vec<Question> {
     names(path, port, OWN)
 }
@@ -111,7 +111,7 @@ fn names(path: &'static str, port: u16, prefix: &str) -> Vec<Question> {
     hosts.chain(others).enumerate().map(every_fifth).collect()
 }
 
-/// Aliases of each other: an upstream that leads in a circle.
+/// The next name in a CNAME loop.
 fn next_in_the_circle(name: &str) -> Option<&'static str> {
     match name {
         "loop-a.outside.test." => Some("loop-b.outside.test."),
@@ -120,9 +120,8 @@ fn next_in_the_circle(name: &str) -> Option<&'static str> {
     }
 }
 
-/// dnsmasq takes any reply over TCP for the answer, whatever ID it bears, and passes on as it came what is cut or
-/// truncated to nothing. Only the upstream itself can do that to it, so it is no hole; but there is nothing to hold
-/// kubedns against.
+/// dnsmasq accepts any reply over TCP, whatever its ID, and forwards truncated replies unchanged. Only the upstream
+/// itself can send those, so this is no vulnerability; but answers through dnsmasq then prove nothing about kubedns.
 fn dnsmasq_passes_it_on(mood: Mood, transport: Transport) -> bool {
     match mood {
         Mood::WrongId | Mood::LiesThenTruth => transport == Transport::Tcp,
@@ -161,8 +160,8 @@ fn lies_then(lie: &[u8], truth: &Reply) -> Reaction {
     lies.chain([Act::Send(truth.wire())]).fold(Reaction::silence(), Reaction::then)
 }
 
-/// The truth, and a great deal about the same name in the additional section: what fits no client and little fits the
-/// 4096 octets that forwarders offer.
+/// The correct answer, with so much about the same name in the additional section that no client can take it, and
+/// hardly the 4096 octets that forwarders offer.
 fn oversized(truth: &Reply) -> Reaction {
     let mut wire = truth.wire();
     let record = [0xc0, 12, 0, 16, 0, 1, 0, 0, 0, 60, 0, 4, 3, b'b', b'i', b'g'];

@@ -1,4 +1,4 @@
-//! From what came back to a normalised answer.
+//! Normalises the response to a question.
 
 use testkit::codes;
 use testkit::hex::hex;
@@ -14,27 +14,27 @@ const CHOICE: &str = "<one of the names below>";
 pub enum Observed {
     /// A packet.
     Packet(Vec<u8>),
-    /// Nothing, and how.
+    /// The reason why there was none.
     Nothing(String),
 }
 
-/// An answer that was read.
+/// A parsed and normalised answer.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// In the form of the vectors.
+    /// The answer in the form of the vectors.
     pub response: Response,
     /// Message ID; 0 without a packet.
     pub id: u16,
     /// Octets of the packet.
     pub size: usize,
-    /// Answer records in the order of the wire.
+    /// Answer records in wire order.
     pub order: Vec<Record>,
-    /// Faults of the packet as such: unreadable, octets too many.
+    /// Defects of the packet: malformed, or octets behind the last record.
     pub defect: Option<String>,
 }
 
 impl Answer {
-    /// Reads and normalises.
+    /// Parses and normalises a response.
     pub fn read(observed: &Observed) -> Self {
         let packet = match observed {
             Observed::Packet(packet) => packet,
@@ -53,7 +53,7 @@ impl Answer {
         Self { response, id: 0, size: 0, order: Vec::new(), defect: None }
     }
 
-    /// Whether each alias stands before the records that its target owns.
+    /// Returns whether each CNAME precedes the records of its target.
     pub fn aliases_come_first(&self) -> bool {
         self.order.iter().enumerate().all(|(at, record)| {
             let earlier = self.order.iter().take(at);
@@ -61,14 +61,14 @@ impl Answer {
         })
     }
 
-    /// Whether it has SRV records of different sizes.
+    /// Returns whether it has SRV records of different sizes.
     pub fn has_srv_targets_of_different_lengths(&self) -> bool {
         let targets = self.order.iter().filter(|record| Some(record.rtype) == codes::type_code("SRV"));
         let mut lengths = targets.map(|record| record.data.rsplit(' ').next().unwrap_or_default().len());
         lengths.next().is_some_and(|first| lengths.any(|other| other != first))
     }
 
-    /// The answer with the alias of the question replaced by a mark, if it is one of several that competed: if its
+    /// The answer with a mark in place of the CNAME of the question, if that was a choice among several: if its
     /// target owns an answer record beside those of other targets.
     pub fn with_choice_marked(&self) -> Response {
         let mut response = self.response.clone();

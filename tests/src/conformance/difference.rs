@@ -1,4 +1,4 @@
-//! Where we answer otherwise than kube-dns on purpose: one file per difference, with the answers we give instead.
+//! Deliberate differences from kube-dns: one file each, with the answers we give instead.
 
 mod edit;
 pub mod page;
@@ -14,18 +14,18 @@ use super::vector::{Case, Response, Scenario};
 
 pub use edit::Edit;
 
-/// Against what answers are held.
+/// The answers to compare with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// The recorded answers alone.
     Recorded,
-    /// The recorded answers, changed by the differences that are always there.
+    /// The recorded answers, changed by the differences that always apply.
     Default,
-    /// Those, changed by the differences under `--strict-dns` too.
+    /// The same, changed also by the differences under `--strict-dns`.
     Strict,
 }
 
-/// When a difference is there.
+/// The condition of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum When {
@@ -41,7 +41,7 @@ pub enum When {
 pub enum Subject {
     /// Answers about the cluster.
     Answers,
-    /// Queries to upstreams, and what becomes an answer of their replies.
+    /// Queries to upstreams, and the use of their responses.
     Upstreams,
     /// The `ConfigMap` and flags.
     Configuration,
@@ -49,7 +49,7 @@ pub enum Subject {
     Operation,
 }
 
-/// One deliberate difference, as in its file.
+/// A deliberate difference, as in its file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Difference {
@@ -62,19 +62,19 @@ pub struct Difference {
     pub subject: Subject,
     /// The difference in one sentence.
     pub short: String,
-    /// When it is there.
+    /// The condition.
     pub when: When,
     /// Behaviour of kube-dns.
     #[serde(rename = "kube-dns")]
     pub theirs: String,
     /// Our behaviour, in enough detail to build it.
     pub ours: String,
-    /// Why.
+    /// The reason.
     pub why: String,
-    /// Files of tests that pin what no vector holds, from the root of the repository.
+    /// Files of tests, relative to the root of the repository, that verify what no vector does.
     #[serde(default)]
     pub tests: Vec<PathBuf>,
-    /// A rule that changes answers, recorded ones and those listed by other differences.
+    /// A rule that changes recorded answers and those listed by other differences.
     pub edit: Option<Edit>,
     /// Answers in place of recorded ones.
     #[serde(default)]
@@ -91,7 +91,7 @@ pub struct Listed {
     pub step: usize,
     /// The question of the step, counted from 0.
     pub query: usize,
-    /// The question in words, so that this list can be read and cannot slip.
+    /// The question in words, for readers and as a check of the numbers.
     pub asks: String,
     /// The answer.
     pub response: Response,
@@ -104,17 +104,17 @@ pub struct Differences {
     listed: HashMap<(String, usize, usize, When), (usize, usize)>,
 }
 
-/// Expected answers to a question: any of these.
+/// The accepted answers to a question.
 #[derive(Debug)]
 pub struct Expected {
-    /// The answers.
+    /// The answers, any of which is accepted.
     pub responses: Vec<Response>,
-    /// The differences that made them; none when they are the recorded ones.
+    /// The differences that changed them; empty for the recorded answers.
     pub because: Vec<String>,
 }
 
 impl Differences {
-    /// Reads all files and checks that they fit the scenarios.
+    /// Reads all files and checks that they match the scenarios.
     pub fn load(scenarios: &[Scenario]) -> anyhow::Result<Self> {
         let directory = super::directory().join("differences");
         let entries = std::fs::read_dir(&directory).with_context(|| format!("{}", directory.display()))?;
@@ -124,7 +124,7 @@ impl Differences {
         Self::new(all, scenarios)
     }
 
-    /// Checks that the differences fit the scenarios.
+    /// Checks that the differences match the scenarios.
     pub fn new(all: Vec<Difference>, scenarios: &[Scenario]) -> anyhow::Result<Self> {
         let mut listed = HashMap::new();
         for (at, difference) in all.iter().enumerate() {
@@ -146,7 +146,7 @@ impl Differences {
         &self.all
     }
 
-    /// Expected answers to question number `query` of step number `step`.
+    /// The expected answers to question number `query` of step number `step`.
     pub fn expected(&self, mode: Mode, scenario: &str, step: usize, query: usize, case: &Case) -> Expected {
         let recorded: Vec<Response> = case.recorded().into_iter().cloned().collect();
         let mut expected = Expected { responses: recorded, because: Vec::new() };

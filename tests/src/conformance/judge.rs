@@ -1,12 +1,12 @@
-//! Whether an answer is the expected one.
+//! Compares an answer with the expected ones.
 
 use super::answer::Answer;
 use super::vector::{Case, Response};
 
-/// Whether `answer` agrees with one of the `expected` answers to `case`; if not, how it differs from the first.
+/// Compares `answer` with the `expected` answers to `case`; the error is the difference from the first.
 ///
-/// The order of records means nothing, but aliases stand first where the case says so. An expected `answer_count`
-/// counts instead of comparing, and an expected choice among aliases accepts any.
+/// The order of records is ignored, but CNAMEs must come first if the case says so. An expected `answer_count`
+/// compares the number of records alone, and an expected choice of CNAME accepts any.
 pub fn judge(case: &Case, expected: &[&Response], answer: &Answer) -> Result<(), String> {
     let mut first = None;
     for candidate in expected {
@@ -32,13 +32,13 @@ fn compare(case: &Case, expected: &Response, answer: &Answer) -> Result<(), Stri
     if lines.is_empty() { Ok(()) } else { Err(lines.join("\n")) }
 }
 
-/// The answer in the form of what is expected: counted or marked where that is.
+/// The answer in the form of the expected one: counted or marked.
 fn comparable(expected: &Response, answer: &Answer) -> Response {
     let mut observed =
         if expected.cname_choice { answer.with_choice_marked() } else { answer.response.clone() };
     if let Some(count) = expected.answer_count {
         let observed_count = observed.answer.len();
-        // Of records of different sizes a lucky choice may fit one more than the usual one.
+        // With records of different sizes, a random choice may fit one more than usual.
         let usual = observed_count.abs_diff(count) <= 1 && answer.has_srv_targets_of_different_lengths();
         observed.answer_count = Some(if usual { count } else { observed_count });
         observed.answer.clear();
@@ -46,7 +46,7 @@ fn comparable(expected: &Response, answer: &Answer) -> Response {
     observed
 }
 
-/// The lines in which two answers differ, `-` for the expected one and `+` for the other; empty when they are equal.
+/// The lines in which two answers differ, `-` for the expected and `+` for the observed one; empty if they are equal.
 pub fn diff(expected: &Response, observed: &Response) -> Vec<String> {
     let (expected, observed) = (expected.to_lines(), observed.to_lines());
     let gone = beyond(&expected, &observed).map(|line| format!("- {line}"));
@@ -54,7 +54,7 @@ pub fn diff(expected: &Response, observed: &Response) -> Vec<String> {
     gone.chain(added).collect()
 }
 
-/// The lines that the others lack, one for one.
+/// The lines that `others` lacks, counting duplicates.
 fn beyond<'a>(lines: &'a [String], others: &[String]) -> impl Iterator<Item = &'a String> {
     let mut others = others.to_vec();
     lines.iter().filter(move |line| match others.iter().position(|other| other == *line) {
@@ -67,7 +67,7 @@ fn beyond<'a>(lines: &'a [String], others: &[String]) -> impl Iterator<Item = &'
 }
 
 impl Response {
-    /// The answer as text in the manner of dig, every line telling what section it belongs to.
+    /// The answer as dig-like text, each line with its section.
     pub fn to_lines(&self) -> Vec<String> {
         if let Some(how) = &self.no_answer {
             return vec![format!(";; no answer: {how}")];

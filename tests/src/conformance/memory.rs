@@ -1,4 +1,4 @@
-//! Everything the recorded resolver ever said, for questions that no single vector answers.
+//! All recorded responses of the resolver, for questions that no single vector answers.
 
 use std::collections::HashMap;
 
@@ -15,26 +15,26 @@ pub struct Memory {
     exchanges: HashMap<Key, Exchange>,
 }
 
-/// Question as it was or in lower case, transport, and whether the query had an OPT record.
+/// The question, unchanged or in lower case, the transport, and whether the query has an OPT record.
 type Key = (String, Transport, bool);
 
-/// Domains for which the recorded resolver had data; names it does not know there do not exist.
+/// Domains for which the recorded resolver had data; other names in them do not exist.
 const KNOWN: [&str; 7] =
     ["outside.test.", "example.com.", "example.net.", "example.org.", "fed.example.", "arpa.", "quirk.test."];
 
-/// The recorded resolver's answers.
+/// A response of the recorded resolver.
 #[derive(Clone, Copy, Debug)]
 pub enum Recalled<'m> {
-    /// This was recorded.
+    /// A recorded exchange.
     Exchange(&'m Exchange),
-    /// Only a truncated answer over UDP was recorded, and it is asked over TCP.
+    /// Only a truncated answer over UDP was recorded, for a query over TCP.
     OnlyTruncated,
-    /// Nothing was recorded; an answer with this RCODE and no records fits the rest.
+    /// Nothing was recorded; an answer with this RCODE and no records is consistent with the rest.
     Unknown(&'static str),
 }
 
 impl Memory {
-    /// Takes in the exchanges of plain questions.
+    /// Collects the exchanges of well-formed questions.
     pub fn of(scenarios: &[Scenario]) -> anyhow::Result<Self> {
         let cases = scenarios.iter().flat_map(|scenario| &scenario.steps).flat_map(|step| &step.queries);
         let plain = cases.filter(|case| case.query.opcode == "QUERY");
@@ -50,7 +50,7 @@ impl Memory {
         Ok(Self { exchanges })
     }
 
-    /// The resolver's answer to a question (`name class type`) of this form.
+    /// The resolver's response to a question (`name class type`) of this form.
     pub fn recall(&self, question: &str, transport: Transport, opt: bool) -> Recalled<'_> {
         if let Some(exchange) = self.recorded(question, transport, opt) {
             return Recalled::Exchange(exchange);
@@ -69,7 +69,7 @@ impl Memory {
     }
 }
 
-/// Whether a query has an OPT record.
+/// Returns whether a query has an OPT record.
 pub fn has_opt(query: &[u8]) -> bool {
     Message::read(query).0.edns.is_some()
 }

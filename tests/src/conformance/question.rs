@@ -1,4 +1,4 @@
-//! From a recorded question to the packet that asks it, and to the packets an upstream gives for it.
+//! Converts a recorded question to its query, and to the upstream's packets for it.
 
 use anyhow::Context as _;
 use testkit::hex::unhex;
@@ -9,7 +9,7 @@ use testkit::upstream::{self, Transport};
 use super::vector::{Edns, Exchange, Question};
 
 impl Question {
-    /// The packet, with this ID where it is long enough to have one.
+    /// The packet, with this ID if it is long enough for one.
     pub fn packet(&self, id: u16) -> anyhow::Result<Vec<u8>> {
         let mut packet = match &self.wire {
             Some(hex) => unhex(hex).with_context(|| format!("not hex: {hex}"))?,
@@ -30,7 +30,7 @@ impl Question {
         })
     }
 
-    /// The largest answer that fits: what the OPT record says but at least 512 octets over UDP, 65535 over TCP.
+    /// The largest answer that fits: over UDP the size in the OPT record but at least 512 octets, over TCP 65535.
     pub fn limit(&self) -> usize {
         match self.transport {
             Transport::Tcp => 65_535,
@@ -38,7 +38,7 @@ impl Question {
         }
     }
 
-    /// The question in one line, for people.
+    /// The question in one line, for reports.
     pub fn in_words(&self) -> String {
         let mut words = match &self.what {
             Some(what) => vec![what.as_str()],

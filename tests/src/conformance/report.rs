@@ -1,11 +1,11 @@
-//! The verdicts as a table per category, with a small diff for each answer that is wrong.
+//! The verdicts as a table per category, with a small diff for each wrong answer.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use super::verdict::{Outcome, Verdict};
 
-/// Diffs shown at most; the rest is only counted.
+/// Limit of diffs shown; further ones are only counted.
 const SHOWN: usize = 60;
 
 /// All verdicts of a run.
@@ -40,22 +40,22 @@ impl Report {
         self.verdicts.extend(verdicts);
     }
 
-    /// Notes a scenario that could not be played, and why.
+    /// Records a scenario that could not be played, with the reason.
     pub fn skip(&mut self, scenario: &str, why: &str) {
         self.skipped.push(format!("{scenario}: {why}"));
     }
 
-    /// Number of questions.
+    /// The number of questions.
     pub fn asked(&self) -> usize {
         self.verdicts.len()
     }
 
-    /// Whether every answer agrees or is listed.
+    /// Returns whether every answer agrees or is listed.
     pub fn is_clean(&self) -> bool {
         self.verdicts.iter().all(|verdict| matches!(verdict.outcome, Outcome::Agrees | Outcome::Listed(_)))
     }
 
-    /// Count of each difference that was met.
+    /// The number of answers per difference.
     pub fn met(&self) -> BTreeMap<&str, usize> {
         let mut met = BTreeMap::new();
         for verdict in &self.verdicts {

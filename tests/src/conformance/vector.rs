@@ -1,4 +1,4 @@
-//! The recorded scenarios, as in the files. `tests/conformance/README.md` tells what each field means.
+//! The recorded scenarios, as in their files. `tests/conformance/README.md` describes each field.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,20 +8,20 @@ use serde::Deserialize;
 use serde_json::Value;
 use testkit::upstream::Transport;
 
-/// One file: a course of events and the questions asked on the way.
+/// A file: a sequence of events and questions.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
     /// Version of the format.
     pub format: u32,
-    /// Its name, which is also that of its file.
+    /// The name, which is also that of the file.
     #[serde(rename = "scenario")]
     pub name: String,
-    /// The group that its questions count for.
+    /// The category in reports.
     pub category: String,
-    /// One sentence.
+    /// A description in one sentence.
     pub about: String,
-    /// The cluster domain, with a dot at the end.
+    /// The cluster domain, with a final dot.
     pub domain: String,
     /// Command line of the server, with placeholders.
     pub flags: Vec<String>,
@@ -29,7 +29,7 @@ pub struct Scenario {
     pub config_dir: Option<Files>,
     /// Content of `/etc/resolv.conf`.
     pub resolv_conf: Option<String>,
-    /// Whether the API server can be reached.
+    /// Reachability of the API server.
     #[serde(default)]
     pub api_server: ApiServer,
     /// Objects that the first lists return.
@@ -41,14 +41,14 @@ pub struct Scenario {
 /// Files by name.
 pub type Files = BTreeMap<String, String>;
 
-/// Whether the API server can be reached.
+/// Reachability of the API server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ApiServer {
-    /// It answers.
+    /// The API server answers.
     #[default]
     Reachable,
-    /// Nothing listens where the server looks for it.
+    /// Nothing listens at its address.
     Unreachable,
 }
 
@@ -56,19 +56,19 @@ pub enum ApiServer {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
-    /// The event.
+    /// The name of the step.
     pub name: String,
-    /// Watch events, each to be digested before the next.
+    /// Watch events, each to be applied before the next.
     pub events: Vec<Value>,
     /// The events happen while no watch is open, and force a new list.
     #[serde(default)]
     pub gap: bool,
     /// New content of the configuration directory.
     pub config_dir: Option<Files>,
-    /// Operations that the API server refused, for the reader.
+    /// Operations that the API server rejected, for the reader.
     #[serde(default)]
     pub refused: Value,
-    /// The questions afterwards.
+    /// The questions after the events.
     pub queries: Vec<Case>,
 }
 
@@ -78,37 +78,37 @@ pub struct Step {
 pub struct Case {
     /// The question.
     pub query: Question,
-    /// The group, where it is not that of the scenario.
+    /// The category, if it differs from the scenario's.
     pub category: Option<String>,
-    /// The answer, where there was one and the same each time.
+    /// The answer, if it was the same each time.
     pub response: Option<Response>,
-    /// All answers that came, where they were not the same.
+    /// All answers, if they differed.
     #[serde(default)]
     pub responses: Vec<Response>,
-    /// Whether the answers were not the same.
+    /// The answers differed.
     #[serde(default)]
     pub unstable: bool,
-    /// Whether the reference ended after answering.
+    /// kube-dns exited after the answer.
     #[serde(default)]
     pub crash: bool,
-    /// Whether each alias stood before what it leads to.
+    /// Each CNAME preceded the records of its target.
     #[serde(default)]
     pub cname_first: bool,
     /// Octets of the answer, for information.
     pub size: Option<usize>,
-    /// Questions of the reference to the resolver behind it.
+    /// Queries of kube-dns to its resolver.
     #[serde(default)]
     pub upstream: Vec<Exchange>,
 }
 
 impl Case {
-    /// The answers of which any one will do.
+    /// The recorded answers, any of which is accepted.
     pub fn recorded(&self) -> Vec<&Response> {
         self.response.iter().chain(&self.responses).collect()
     }
 }
 
-/// A question as recorded: fields, or a whole packet, or both.
+/// A recorded question: fields, or a whole packet, or both.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Question {
@@ -126,14 +126,14 @@ pub struct Question {
     /// `QUERY`, ...
     #[serde(default)]
     pub opcode: String,
-    /// Those of `rd`, `cd` and `ad` that are set.
+    /// The set flags among `rd`, `cd` and `ad`.
     #[serde(default)]
     pub flags: String,
     /// The OPT record, if there is one.
     pub edns: Option<Edns>,
-    /// The whole packet in hex with ID 0, where the fields do not say it all.
+    /// The whole packet in hex with ID 0, if the fields are not sufficient.
     pub wire: Option<String>,
-    /// Fault of a packet that is not one well-formed question.
+    /// The defect of a packet that is not one well-formed question.
     pub what: Option<String>,
 }
 
@@ -160,15 +160,15 @@ pub struct Edns {
 pub struct Response {
     /// `NOERROR`, ...
     pub rcode: String,
-    /// Those set of `qr aa tc rd ra z ad cd`.
+    /// The set flags among `qr aa tc rd ra z ad cd`.
     pub flags: String,
-    /// If not `QUERY`.
+    /// The opcode, if not `QUERY`.
     pub opcode: Option<String>,
     /// `name class type` as echoed.
     pub question: Vec<String>,
     /// Records, sorted.
     pub answer: Vec<String>,
-    /// In place of `answer` where TC is set.
+    /// In place of `answer` if TC is set.
     pub answer_count: Option<usize>,
     /// Records, sorted.
     pub authority: Vec<String>,
@@ -176,27 +176,27 @@ pub struct Response {
     pub additional: Vec<String>,
     /// The OPT record.
     pub edns: Option<Edns>,
-    /// Whether one of several aliases stands for all.
+    /// One of several CNAMEs, any of which is accepted.
     pub cname_choice: bool,
-    /// In place of everything else: nothing came back.
+    /// In place of everything else: no response.
     pub no_answer: Option<String>,
 }
 
-/// Questions of the reference to the resolver behind it, and the answers.
+/// A query of kube-dns to its resolver, and the responses.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Exchange {
-    /// Its transport.
+    /// The transport.
     pub transport: Transport,
     /// `name class type`.
     pub question: String,
     /// The query in hex, ID 0.
     pub query_wire: String,
-    /// The packets that came back, in hex, ID 0, or `ffff` for one with another ID than the query.
+    /// The packets received, in hex, with ID 0, or `ffff` for another ID than the query's.
     pub response_wire: Vec<String>,
 }
 
-/// All scenarios, in the order of their names.
+/// All scenarios, sorted by name.
 pub fn load_all() -> anyhow::Result<Vec<Scenario>> {
     let directory = super::directory().join("vectors");
     let entries = std::fs::read_dir(&directory).with_context(|| format!("{}", directory.display()))?;

@@ -1,27 +1,27 @@
-//! Result of one question.
+//! The result of one question.
 
 use super::answer::{Answer, Observed};
 use super::difference::{Differences, Mode};
 use super::judge::judge;
 use super::vector::{Response, Scenario};
 
-/// Result of one question.
+/// The result of one question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The answer is the recorded one.
     Agrees,
-    /// The answer is the one these differences list.
+    /// The answer is the one listed by these differences.
     Listed(Vec<String>),
-    /// The answer is neither; the diff is against the expected one.
+    /// The answer is neither; the diff is to the expected one.
     Unlisted(String),
     /// The answer is the recorded one although these differences list another.
     Stale(Vec<String>),
 }
 
-/// The outcome for one question and where it stands.
+/// The outcome of one question with its place in the suite.
 #[derive(Clone, Debug)]
 pub struct Verdict {
-    /// The category it counts for.
+    /// The category in reports.
     pub category: String,
     /// `scenario step.query question`.
     pub place: String,
@@ -29,19 +29,20 @@ pub struct Verdict {
     pub outcome: Outcome,
 }
 
-/// Holds the answers of one scenario against what is expected.
+/// Compares the answers of one scenario with the expected ones.
 #[derive(Clone, Copy, Debug)]
 pub struct Bench<'a> {
     /// The listed differences.
     pub differences: &'a Differences,
-    /// Which of them count.
+    /// The mode, which selects the differences.
     pub mode: Mode,
     /// The scenario.
     pub scenario: &'a Scenario,
 }
 
 impl Bench<'_> {
-    /// The verdict on the answer to question number `query` of step number `step`. Panics when there is no such question.
+    /// The verdict on the answer to question number `query` of step number `step`. Panics if there is no such
+    /// question.
     pub fn verdict(&self, step: usize, query: usize, observed: &Observed) -> Verdict {
         let scenario = self.scenario;
         let case = &scenario.steps[step].queries[query];

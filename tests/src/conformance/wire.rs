@@ -1,4 +1,4 @@
-//! The suite against a real server: a process of its own per scenario, the embedded API server, real sockets.
+//! Runs the suite against a real server: one process per scenario, the embedded API server, real sockets.
 
 mod ask;
 pub(crate) mod cluster;
@@ -19,19 +19,19 @@ use super::vector::{self, Scenario};
 use super::verdict::Verdict;
 pub use server::{READ_SLICES, Target};
 
-/// Scenarios under way at a time.
+/// Scenarios run concurrently.
 const AT_A_TIME: usize = 4;
 
 /// Result of one scenario.
 #[derive(Debug)]
 pub enum Played {
-    /// All its questions were asked.
+    /// All questions were asked.
     Asked(Vec<Verdict>),
-    /// It cannot be played here, and why.
+    /// The scenario cannot be played here, for this reason.
     Skipped(String),
 }
 
-/// Plays the scenarios whose name holds `filter` against the target and reports.
+/// Plays the scenarios whose name contains `filter` against the target and reports.
 pub async fn run(target: Target, mode: Mode, filter: &str) -> anyhow::Result<Report> {
     let mut scenarios = vector::load_all()?;
     let differences = Arc::new(Differences::load(&scenarios)?);

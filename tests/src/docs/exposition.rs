@@ -1,4 +1,4 @@
-//! Prometheus' text format, read strictly: a line that does not belong fails the test.
+//! A strict parser of Prometheus' text format: an unexpected line fails the test.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ pub struct Family {
 /// One line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
-    /// The name as it stands there.
+    /// The name of the sample.
     pub name: String,
     /// The labels.
     pub labels: BTreeMap<String, String>,
@@ -28,7 +28,7 @@ pub struct Series {
 }
 
 impl Family {
-    /// The names of its labels, without those that belong to the type (`le`, `quantile`).
+    /// The names of its labels, except those that belong to the type (`le`, `quantile`).
     pub fn labels(&self) -> BTreeSet<&str> {
         let all = self.series.iter().flat_map(|series| series.labels.keys().map(String::as_str));
         all.filter(|label| !["le", "quantile"].contains(label)).collect()
@@ -39,7 +39,7 @@ impl Family {
         self.series.iter().filter_map(|series| series.labels.get(label).map(String::as_str)).collect()
     }
 
-    /// The sum of the series of that name whose labels are these, whatever others they have.
+    /// The sum of the series with this name and these labels, whatever their other labels.
     pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         let fits = |series: &&Series| {
             series.name == name && labels.iter().all(|(k, v)| series.labels.get(*k).is_some_and(|x| x == v))
@@ -48,7 +48,7 @@ impl Family {
     }
 }
 
-/// Reads all lines. Panics at the first one that is not as it should be.
+/// Parses all lines. Panics at the first malformed one.
 pub fn parse(text: &str) -> Exposition {
     let mut families = Exposition::new();
     let mut current = String::new();
@@ -106,7 +106,7 @@ fn series(line: &str) -> Option<Series> {
     Some(Series { name: name.to_owned(), labels, value })
 }
 
-/// Where the quoted text ends, escaped quotes passed over.
+/// The position of the closing quote, ignoring escaped ones.
 fn closing_quote(text: &str) -> Option<usize> {
     let mut escaped = false;
     for (at, c) in text.char_indices() {

@@ -1,20 +1,20 @@
-//! Flags in a binary's `--help`, in both of Go's layouts.
+//! Parses the flags in a binary's `--help`, in both of Go's layouts.
 
 use std::collections::BTreeMap;
 
 /// A flag in a help text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flag {
-    /// The type that is shown; empty for booleans.
+    /// The displayed type; empty for booleans.
     pub kind: String,
-    /// The default that is shown; none where it is the empty, zero or false one.
+    /// The displayed default; `None` for an empty, zero or false default.
     pub default: Option<String>,
     /// Its meaning.
     pub text: String,
 }
 
-/// The flags of a help text by name, dashes included as in the table: `--name`, or `-name` in the layout of Go's own
-/// package. A recording's frame around the text does not matter.
+/// The flags of a help text by name, with the dashes of the table: `--name`, or `-name` in the layout of Go's own
+/// package. The frame of a recording is ignored.
 pub fn flags(help: &str) -> BTreeMap<String, Flag> {
     let mut flags = BTreeMap::new();
     let mut lines = help.lines().peekable();
@@ -35,7 +35,7 @@ fn insert(flags: &mut BTreeMap<String, Flag>, head: &str, text: &str) {
     let (name, kind) = head.split_once(' ').unwrap_or((head, ""));
     let text = text.trim();
     let shown = text.strip_suffix(')').and_then(|text| text.rsplit_once("(default "));
-    // "(default port is 53)" is prose: a default that is text stands in quotes.
+    // "(default port is 53)" is prose: the default of a string is quoted.
     let shown = shown.filter(|(_, default)| kind != "string" || default.starts_with('"'));
     let (text, default) = match shown {
         Some((text, default)) => (text.trim_end(), Some(default.trim_matches('"').to_owned())),

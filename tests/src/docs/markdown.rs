@@ -1,26 +1,26 @@
-//! Tables and blocks of code of a Markdown page, with the heading they stand under.
+//! Parses the tables and code blocks of a Markdown page, with their headings.
 
 use crate::repository;
 
-/// A page, cut up.
+/// A parsed page.
 #[derive(Debug, Default)]
 pub struct Page {
-    /// Its headings, as they are linked to: in lower case with dashes.
+    /// The anchors of its headings: in lower case with dashes.
     pub anchors: Vec<String>,
     /// Its tables.
     pub tables: Vec<Table>,
     /// Its blocks of code.
     pub blocks: Vec<Block>,
-    /// Where its links lead.
+    /// The targets of its links.
     pub links: Vec<String>,
 }
 
 /// A table.
 #[derive(Debug)]
 pub struct Table {
-    /// The heading of the second level it stands under.
+    /// The heading of the second level above it.
     pub section: String,
-    /// Names of its columns.
+    /// The names of its columns.
     pub header: Vec<String>,
     /// The cells, row by row.
     pub rows: Vec<Vec<String>>,
@@ -29,7 +29,7 @@ pub struct Table {
 /// A block of code between fences.
 #[derive(Debug)]
 pub struct Block {
-    /// The heading of the second level it stands under.
+    /// The heading of the second level above it.
     pub section: String,
     /// The text behind the opening fence.
     pub info: String,
@@ -46,7 +46,7 @@ impl Page {
         Self::parse(&text)
     }
 
-    /// Cuts up a text.
+    /// Parses a text.
     pub fn parse(text: &str) -> Self {
         let mut page = Self::default();
         let mut section = String::new();
@@ -59,7 +59,7 @@ impl Page {
             } else if row {
                 page.tables.push(Table { section: section.clone(), header: cells(line), rows: Vec::new() });
             } else if let Some(info) = line.trim_start().strip_prefix("```") {
-                // In a list a block is as far to the right as the list.
+                // A block in a list is indented like the list.
                 let text: Vec<&str> = lines.by_ref().take_while(|line| line.trim_start() != "```").collect();
                 let text = text.join("\n") + "\n";
                 page.blocks.push(Block { section: section.clone(), info: info.to_owned(), text });
@@ -76,7 +76,7 @@ impl Page {
         page
     }
 
-    /// All rows of the tables under `section` that have these columns, in their order.
+    /// All rows of the tables under `section` with these columns, in this order.
     pub fn rows(&self, section: &str, columns: &[&str]) -> Vec<&[String]> {
         let tables = self.tables.iter().filter(|table| table.section == section && table.header == columns);
         tables.flat_map(|table| table.rows.iter().map(Vec::as_slice)).collect()
@@ -93,7 +93,7 @@ impl Page {
     }
 }
 
-/// A cell that is code alone, without the backquotes.
+/// The text of a cell that is code alone, without backquotes.
 pub fn code(cell: &str) -> &str {
     let inner = cell.strip_prefix('`').and_then(|cell| cell.strip_suffix('`'));
     inner
@@ -101,7 +101,7 @@ pub fn code(cell: &str) -> &str {
         .unwrap_or_else(|| panic!("{cell:?} should be one piece of code"))
 }
 
-/// All pieces of code in a cell.
+/// All code spans in a cell.
 pub fn codes(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
 }
@@ -117,7 +117,7 @@ fn links(line: &str) -> Vec<String> {
     parts.filter_map(|part| part.split_once(')')).map(|(target, _)| target.to_owned()).collect()
 }
 
-/// The cells of a row; a bar in a cell is written `\|`.
+/// The cells of a row; `\|` is a bar in a cell.
 fn cells(line: &str) -> Vec<String> {
     let line = line.trim().trim_start_matches('|');
     let line = line.strip_suffix('|').unwrap_or(line).replace("\\|", "\u{0}");

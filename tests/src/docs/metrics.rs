@@ -1,14 +1,14 @@
-//! The metrics as the pages in `docs/metrics/` have them.
+//! The metrics documented in `docs/metrics/`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::markdown::codes;
 
-/// The labels of the probes in the stock manifest, in place of `<label>`.
+/// The labels of the probes in the stock manifest, for `<label>`.
 const PROBES: [&str; 2] = ["dnsmasq", "kubedns"];
-/// The binaries, as their pages are called.
+/// The binaries, which are also the names of their pages.
 pub const BINARIES: [&str; 3] = ["kubedns", "nanny", "sidecar"];
-/// The page of what all binaries export.
+/// The page of the metrics of all binaries.
 const OF_ALL: &str = "process";
 
 /// An entry: a heading, a line of properties, a description.
@@ -18,22 +18,22 @@ pub struct Documented {
     pub kind: String,
     /// The names of its labels.
     pub labels: BTreeSet<String>,
-    /// kube-dns had it.
+    /// kube-dns has it, too.
     pub old: bool,
-    /// From when on it is exported.
+    /// The condition under which it is exported.
     pub exported: String,
-    /// Its description, after the introduction to its section.
+    /// Its description, with the introduction to its section in front.
     pub text: String,
 }
 
 impl Documented {
-    /// It is exported from the start, whatever happens.
+    /// Returns whether it is exported from the start.
     pub fn is_always_there(&self) -> bool {
         ["always", "on Linux"].contains(&self.exported.as_str())
     }
 }
 
-/// Documented metrics of one binary, with those of all three.
+/// The documented metrics of one binary, with those of all binaries.
 pub fn of_binary(binary: &str) -> BTreeMap<String, Documented> {
     let mut all = BTreeMap::new();
     for page in [binary, OF_ALL] {

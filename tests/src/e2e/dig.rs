@@ -1,4 +1,4 @@
-//! The real `dig`, as a person would use it.
+//! The real `dig`, used as from a terminal.
 
 use tokio::process::Command;
 
@@ -9,12 +9,12 @@ pub struct Dig {
 }
 
 impl Dig {
-    /// Asks the server on this port.
+    /// A `dig` for the server on this port.
     pub fn on(port: u16) -> Self {
         Self { port }
     }
 
-    /// Output of `dig +short`, sorted; `question` as typed, such as `-x 10.96.0.1` or `web.default AAAA`.
+    /// The output of `dig +short`, sorted; `question` as typed, such as `-x 10.96.0.1` or `web.default AAAA`.
     pub async fn short(self, question: &str) -> Vec<String> {
         let output = self.run(&format!("+short {question}")).await;
         let mut lines: Vec<String> = output.lines().map(str::to_owned).collect();
@@ -22,14 +22,14 @@ impl Dig {
         lines
     }
 
-    /// The status of the answer, such as `NXDOMAIN`; `None` when there was none.
+    /// The status of the answer, such as `NXDOMAIN`; `None` without an answer.
     pub async fn status(self, question: &str) -> Option<String> {
         let output = self.run(question).await;
         let (_, rest) = output.split_once("status: ")?;
         rest.split(',').next().map(str::to_owned)
     }
 
-    /// Everything that dig prints.
+    /// The whole output of dig.
     pub async fn run(self, question: &str) -> String {
         let mut command = Command::new("dig");
         command.args(["@127.0.0.1", "-p", &self.port.to_string(), "+time=5", "+tries=2"]);

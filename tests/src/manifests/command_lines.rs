@@ -1,4 +1,4 @@
-//! Arguments against the programs that get them, and the ports that follow from them.
+//! Checks of arguments against the programs that get them, and of the ports that follow from them.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::pod::Pod;
 use crate::docs::help::flags;
 
-/// Accepted for the sake of old manifests, and kept out of `--help` as kube-dns keeps them.
+/// Flags accepted for old manifests, and hidden in `--help` as in kube-dns.
 pub const ACCEPTED_SILENTLY: &[&str] = &["logtostderr"];
 
 /// The names of the flags in a `--help` text, without dashes.
@@ -21,7 +21,7 @@ pub fn used(args: &[String]) -> BTreeSet<String> {
     args.iter().map(name).collect()
 }
 
-/// Everything about ports and probes of a pod that does not fit together.
+/// Conflicts between the ports and the probes of a pod.
 pub fn port_faults(pod: &Pod) -> Vec<String> {
     let mut faults = Vec::new();
     let ports = pod.ports();
@@ -46,7 +46,7 @@ pub fn port_faults(pod: &Pod) -> Vec<String> {
     faults
 }
 
-/// The sidecar's probes: where each asks.
+/// Probes of the sidecar to ports without a server.
 fn probe_faults(pod: &Pod) -> Vec<String> {
     let dns = pod.dns_ports();
     let mut faults = Vec::new();
@@ -69,7 +69,7 @@ fn labels(pod: &Pod) -> BTreeSet<&str> {
     probes(pod).filter_map(|spec| spec.split(',').next()).collect()
 }
 
-/// Ports of a Service that none of the pod's containers has.
+/// Ports of a Service that no container of the pod has.
 pub fn service_faults(service: &Value, pod: &Pod) -> Vec<String> {
     let ports = service.pointer("/spec/ports").and_then(Value::as_array).into_iter().flatten();
     let targets = ports.map(|port| port.get("targetPort").or_else(|| port.get("port")));

@@ -1,12 +1,13 @@
-//! Rights that a hardened pod may not have.
+//! Privileges that a hardened pod may not have.
 //!
-//! From the text alone: a local pod runner ignores most of these fields, so that a pod that starts there proves nothing.
+//! Checked in the text alone: a local pod runner ignores most of these fields, so a pod that starts there proves
+//! nothing.
 
 use serde_json::{Value, json};
 
 use super::pod::{Container, Pod};
 
-/// Everything in which the pod is not hardened.
+/// Missing restrictions of the pod.
 pub fn faults(pod: &Pod) -> Vec<String> {
     let mut faults = Vec::new();
     let wanted = [

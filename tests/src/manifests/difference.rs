@@ -1,4 +1,4 @@
-//! Which paths of two sets of documents differ.
+//! The paths at which two sets of documents differ.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::render::label;
 
-/// The paths at which one set of documents has something else than the other, such as
+/// The paths at which two sets of documents differ, such as
 /// `Deployment/kube-dns.spec.template.spec.containers[kubedns].image`.
 pub fn paths(ours: &[Value], theirs: &[Value]) -> BTreeSet<String> {
     let (ours, theirs) = (flat(ours), flat(theirs));

@@ -1,11 +1,11 @@
-//! The pod that a document makes, as far as our rules look at it.
+//! The pod in a document, with the fields that our rules check.
 
 use serde_json::Value;
 
-/// Ours, by the container's name.
+/// Our binary in each container, by the container's name.
 const PROGRAMS: &[(&str, &str)] = &[("kubedns", "kubedns"), ("dnsmasq", "nanny"), ("sidecar", "sidecar")];
 
-/// A pod of this project: the template of a workload called `kube-dns`, or its trial.
+/// A pod of this project: the template of a workload called `kube-dns`, or the trial pod.
 #[derive(Debug, Clone)]
 pub struct Pod {
     /// `spec` of the template.
@@ -19,18 +19,18 @@ pub struct Pod {
 pub struct Container {
     /// Its name.
     pub name: String,
-    /// Which of our binaries it runs.
+    /// The binary it runs.
     pub program: &'static str,
     /// Its arguments; for the nanny those before `--`.
     pub args: Vec<String>,
     /// For the nanny, the arguments of dnsmasq.
     pub dnsmasq: Vec<String>,
-    /// The whole of it.
+    /// The whole container.
     pub spec: Value,
 }
 
 impl Pod {
-    /// The pod of a document; `None` when it makes none of ours.
+    /// The pod in a document; `None` if there is none of ours.
     pub fn of(document: &Value) -> Option<Self> {
         let selected = document.pointer("/spec/template/metadata/labels/k8s-app")?;
         let ours = selected == "kube-dns" || selected == "kube-dns-trial";
@@ -50,14 +50,14 @@ impl Pod {
         lists.flatten().filter_map(|port| port.get("containerPort")?.as_u64()).collect()
     }
 
-    /// Where kubedns and dnsmasq answer DNS, from their arguments.
+    /// The DNS ports of kubedns and dnsmasq, from their arguments.
     pub fn dns_ports(&self) -> Vec<u64> {
         let kubedns = self.container("kubedns").map(|container| flag(&container.args, "dns-port"));
         let dnsmasq = self.container("nanny").map(|container| flag(&container.dnsmasq, "port"));
         [kubedns, dnsmasq].into_iter().flatten().map(|port| number(port, 53)).collect()
     }
 
-    /// Where kubedns says whether it is ready.
+    /// The port of kubedns' `/readiness`.
     pub fn readiness_port(&self) -> u64 {
         number(self.container("kubedns").and_then(|container| flag(&container.args, "healthz-port")), 8081)
     }

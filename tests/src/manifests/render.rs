@@ -1,4 +1,4 @@
-//! From directories to documents.
+//! Renders directories to documents.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::Command;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Has tests of its own, and kinds that are not in the API's own types.
+/// Directories with tests of their own, and with kinds beyond the API's own types.
 const NOT_OURS: &[&str] = &["monitoring"];
 
 /// `manifests/` of the repository.
@@ -15,7 +15,7 @@ pub fn root() -> PathBuf {
     crate::repository().join("manifests")
 }
 
-/// The names of all directories that `kubectl apply -k` can be given, sorted.
+/// The names of all directories for `kubectl apply -k`, sorted.
 pub fn names() -> Vec<String> {
     let entries = fs::read_dir(root()).into_iter().flatten().flatten();
     let with_kustomization = entries.filter(|entry| entry.path().join("kustomization.yaml").is_file());
@@ -26,7 +26,7 @@ pub fn names() -> Vec<String> {
     names
 }
 
-/// Documents that `kubectl kustomize` makes of a directory.
+/// Renders a directory with `kubectl kustomize`.
 pub fn render(directory: &Path) -> Result<Vec<Value>, String> {
     let output = Command::new("kubectl")
         .arg("kustomize")
@@ -39,7 +39,7 @@ pub fn render(directory: &Path) -> Result<Vec<Value>, String> {
     documents(&String::from_utf8_lossy(&output.stdout))
 }
 
-/// The documents of a YAML text, empty ones left out.
+/// The documents of a YAML text without empty ones.
 pub fn documents(text: &str) -> Result<Vec<Value>, String> {
     let mut all = Vec::new();
     for document in serde_norway::Deserializer::from_str(text) {
@@ -51,7 +51,7 @@ pub fn documents(text: &str) -> Result<Vec<Value>, String> {
     Ok(all)
 }
 
-/// A kustomization of these parts of `manifests/` in a directory of its own, as a user would write it.
+/// Renders a kustomization of these parts of `manifests/`, in a directory of its own as a user would write it.
 /// `resources` may also name files in that directory.
 pub fn combine(directory: &Path, resources: &[&str], components: &[&str]) -> Result<Vec<Value>, String> {
     let manifests = root().canonicalize().map_err(|error| error.to_string())?;

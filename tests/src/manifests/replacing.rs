@@ -1,8 +1,9 @@
-//! Replacing a pod: the times of its readiness probe and of its end, and what a restarted container finds.
+//! Replacement of a pod: the times of its readiness probe and its shutdown, and the state that a restarted container
+//! finds.
 //!
-//! A node sends nothing new to a pod that is being deleted, as soon as it knows. But its connection tracking goes on
-//! sending to it what reuses a source port, until the pod's readiness probe has failed. So the probe has to fail, and
-//! the node to hear of it, while the pod still answers.
+//! A node sends no new flows to a pod that is being deleted, as soon as it knows. But its connection tracking keeps
+//! sending reused source ports to the pod until its readiness probe has failed. So the probe has to fail, and the
+//! node to learn about it, while the pod still answers.
 
 use serde_json::{Value, json};
 
@@ -11,19 +12,19 @@ use super::pod::{Container, Pod, flag};
 /// Default of `--lameduck`.
 const LAMEDUCK: &str = "5s";
 
-/// Seconds from a failed probe until the last node has heard of it.
+/// Seconds from a failed probe until the last node knows.
 const PROPAGATION: u64 = 3;
 
-/// Seconds that whoever forwards to another process may still wait for its answer.
+/// Seconds for which a container in front may still wait for an answer from one behind it.
 const OUTLIVES: u64 = 3;
 
-/// Containers that would be killed while they still answer: `--lameduck` against the grace period, in seconds.
+/// Containers that would be killed while they still answer: `--lameduck` compared with the grace period, in seconds.
 pub fn grace_faults(pod: &Pod) -> Vec<String> {
     let grace = pod.spec.get("terminationGracePeriodSeconds").and_then(Value::as_u64).unwrap_or(30);
     let mut faults = Vec::new();
     for container in pod.containers.iter().filter(|container| container.program != "sidecar") {
         match lameduck(container) {
-            // Some time to end in is left.
+            // Some time remains for the shutdown.
             Some(seconds) if seconds + 5 <= grace => {}
             _ => {
                 let given = flag(&container.args, "lameduck").unwrap_or(LAMEDUCK);
@@ -34,7 +35,7 @@ pub fn grace_faults(pod: &Pod) -> Vec<String> {
     faults
 }
 
-/// Everything in which a rollout of the pod would lose queries.
+/// Settings with which a rollout of the pod would lose queries.
 pub fn rollout_faults(pod: &Pod) -> Vec<String> {
     let Some(kubedns) = pod.container("kubedns") else { return vec!["no kubedns".to_owned()] };
     let kubedns_in_front = flag(&kubedns.args, "dns-port") == Some("53");
@@ -68,7 +69,7 @@ pub fn rollout_faults(pod: &Pod) -> Vec<String> {
     faults
 }
 
-/// Why kubedns would come back without records while the API server is away.
+/// The reason why kubedns would restart without records while the API server is down.
 pub fn snapshot_faults(pod: &Pod) -> Vec<String> {
     let Some(kubedns) = pod.container("kubedns") else { return vec!["no kubedns".to_owned()] };
     let Some(directory) = flag(&kubedns.args, "snapshot-dir") else {
@@ -80,14 +81,14 @@ pub fn snapshot_faults(pod: &Pod) -> Vec<String> {
     };
     let mount = of(kubedns.spec.get("volumeMounts"), "mountPath", &json!(directory));
     let volume = of(pod.spec.get("volumes"), "name", mount.get("name").unwrap_or(&Value::Null));
-    // Memory would count against the container's limit.
+    // A volume in memory would count against the container's limit.
     if volume.get("emptyDir") == Some(&json!({})) {
         return Vec::new();
     }
     vec![format!("kubedns: {directory} is not an emptyDir of the node's disk: {volume}")]
 }
 
-/// The time a container goes on answering after SIGTERM, in seconds.
+/// The time for which a container still answers after SIGTERM, in seconds.
 fn lameduck(container: &Container) -> Option<u64> {
     flag(&container.args, "lameduck").unwrap_or(LAMEDUCK).strip_suffix('s')?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! Documents against the API's types: nothing misspelt, nothing of a wrong type.
+//! Checks documents against the API's types: no unknown field, no value of a wrong type.
 
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::core::v1::{ConfigMap, ReplicationController, Service, ServiceAccount};
@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Checks one document: its kind is known, and everything in it survives a round trip through the kind's type.
+/// Checks one document: its kind is known, and all of it survives a round trip through the kind's type.
 pub fn check(document: &Value) -> Result<(), String> {
     let text = |key| document.get(key).and_then(Value::as_str).unwrap_or_default();
     match (text("apiVersion"), text("kind")) {
@@ -36,7 +36,7 @@ fn round_trip<T: DeserializeOwned + Serialize>(document: &Value) -> Result<(), S
     }
 }
 
-/// The first path whose value did not come back.
+/// The first path whose value is lost.
 fn lost(before: &Value, after: &Value, path: String) -> Option<String> {
     match (before, after) {
         (Value::Object(before), Value::Object(after)) => before.iter().find_map(|(key, value)| {

@@ -1,14 +1,15 @@
-//! Taking everything away when a test ends, however it ends.
+//! Removes everything when a test ends, in any way.
 //!
-//! A shell in a process group of its own waits for the end of its input, which is a pipe from the test: it comes when the
-//! test lets go of it, and also when the test panics, is killed, or runs out of time. Then the shell tidies up.
+//! A shell in a process group of its own waits for the end of its input, which is a pipe from the test. The pipe is
+//! closed when the test drops it, panics, is killed, or times out. Then the shell cleans up.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use std::os::unix::process::CommandExt as _;
 
-/// `$PODMAN`: podman with the test's own storage. `$WORK`: the test's directory. `$NAMESPACES`: those it made.
+/// `$PODMAN`: podman with the test's own storage. `$WORK`: the test's directory. `$NAMESPACES`: the network
+/// namespaces.
 const SCRIPT: &str = r#"
 cat >/dev/null
 $PODMAN pod rm --all --force --time 0
@@ -24,14 +25,14 @@ awk -v "below=$WORK/" 'index($2, below) == 1 { print $2 }' /proc/mounts | sort -
 rm -rf "$WORK"
 "#;
 
-/// As long as this lives, so does what the test made.
+/// Dropping this removes everything that the test made.
 #[derive(Debug)]
 pub struct Cleanup {
     shell: Child,
 }
 
 impl Cleanup {
-    /// To be made before anything that is to be taken away.
+    /// Starts the shell; to be called before anything is made that it removes.
     pub fn of(podman: &str, work: &Path, namespaces: &[&str]) -> Self {
         let shell = Command::new("sh")
             .args(["-c", SCRIPT])
@@ -51,7 +52,7 @@ impl Cleanup {
 impl Drop for Cleanup {
     fn drop(&mut self) {
         drop(self.shell.stdin.take());
-        // It did what it could, and there is nobody left to tell.
+        // Its errors cannot be reported any more.
         let _ = self.shell.wait();
     }
 }

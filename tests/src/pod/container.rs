@@ -1,4 +1,4 @@
-//! One container of a played pod, from outside.
+//! A container of a played pod, seen from outside.
 
 use std::fs;
 
@@ -14,37 +14,37 @@ pub struct Container {
     name: String,
 }
 
-/// Rights of a process as the kernel reports them.
+/// Privileges of a process as the kernel reports them.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Rights {
     /// Effective user and group.
     pub user: (u32, u32),
-    /// The capabilities it has, and those it could get.
+    /// The effective capabilities, and the bounding set.
     pub capabilities: [u64; 2],
-    /// Whether it can get none by executing something.
+    /// Executing a program cannot add privileges.
     pub no_new_privileges: bool,
-    /// Whether its root file system is read-only.
+    /// The root file system is read-only.
     pub read_only_root: bool,
 }
 
 impl Container {
-    /// The container of the pod `kube-dns` that the manifest calls `name`.
+    /// The container of the pod `kube-dns` with this name in the manifest.
     pub fn of(podman: &Podman, name: &str) -> Self {
         Self { podman: podman.clone(), name: format!("kube-dns-{name}") }
     }
 
-    /// The first process of the container; `None` while there is none.
+    /// The first process of the container; `None` if there is none.
     pub fn pid(&self) -> Option<u32> {
         let pid = self.podman.try_run(["inspect", "--format", "{{.State.Pid}}", &self.name]).ok()?;
         pid.parse().ok().filter(|pid| *pid != 0)
     }
 
-    /// All its processes, the first one first.
+    /// All its processes, the first one at the front.
     pub fn pids(&self) -> Vec<u32> {
         self.pid().map_or_else(Vec::new, descendants)
     }
 
-    /// The process of this name, as `comm` of proc(5) has it.
+    /// The process with this name in `comm` (proc(5)).
     pub fn process(&self, name: &str) -> Option<u32> {
         let is_named = |pid: &u32| {
             fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim_end() == name)
@@ -52,14 +52,14 @@ impl Container {
         self.pids().into_iter().find(is_named)
     }
 
-    /// Sends a signal to all its processes at once, as if it came from nowhere: podman does not know.
+    /// Sends a signal to all its processes at once, without podman's knowledge.
     pub fn signal_all(&self, signal: Signal) {
         for pid in self.pids() {
             send(pid, signal);
         }
     }
 
-    /// Ends it and starts it again, as a kubelet does with a container that is not alive.
+    /// Stops it and starts it again, as a kubelet does after a failed liveness probe.
     pub fn restart(&self, grace: u64) -> Result<(), String> {
         self.podman.try_run(["restart", "--time", &grace.to_string(), &self.name]).map(drop)
     }
@@ -69,7 +69,7 @@ impl Container {
         self.podman.everything(&["logs", "--tail", "60", &self.name])
     }
 
-    /// Rights of each of its processes.
+    /// The privileges of each of its processes.
     pub fn rights(&self) -> Vec<Rights> {
         self.pids().into_iter().map(rights).collect()
     }
@@ -82,7 +82,7 @@ fn rights(pid: u32) -> Rights {
         let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
         line.unwrap_or_default().split_whitespace().map(str::to_owned).collect()
     };
-    // real, effective, saved, file system
+    // Real, effective, saved, file system.
     let effective = |key| fields(key).get(1).and_then(|id| id.parse().ok()).expect("an ID");
     let set = |key| fields(key).first().and_then(|set| u64::from_str_radix(set, 16).ok()).expect("a set");
     let root =

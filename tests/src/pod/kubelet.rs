@@ -1,4 +1,4 @@
-//! The kubelet's liveness prober for pods that podman plays, in a hurry.
+//! The kubelet's liveness prober for pods played by podman, with shorter times.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use super::means::say;
 use super::netns::{NetNs, runtime};
 use super::podman::Podman;
 
-/// Delays and periods pass this many times faster than the manifest says.
+/// Delays and periods are divided by this.
 const HURRY: u32 = 20;
-/// Waiting for an answer does not get that short: the machine may be busy.
+/// Timeouts are divided by this alone: the machine may be busy.
 const IMPATIENCE: u32 = 5;
 /// Seconds between SIGTERM and SIGKILL.
 const GRACE: u64 = 1;
@@ -31,7 +31,7 @@ pub struct Kubelet {
 }
 
 impl Kubelet {
-    /// Probes from the node, and restarts what is not alive.
+    /// Probes from the node, and restarts containers that fail.
     pub fn start(node: &NetNs, pod: IpAddr, probes: Vec<Probe>, podman: &Podman) -> Self {
         let stop = CancellationToken::new();
         let (token, node, podman) = (stop.clone(), node.clone(), podman.clone());
@@ -55,14 +55,14 @@ impl Drop for Kubelet {
     fn drop(&mut self) {
         self.stop.cancel();
         if let Some(thread) = self.thread.take() {
-            // A panic of its own was printed.
+            // A panic of the thread was printed.
             let _ = thread.join();
         }
     }
 }
 
-/// `turn` is held while a container is down: all probes are answered by the sidecar, so all fail while it hangs, and
-/// podman ends a pod, for good, whose containers are all down at once. A kubelet does not.
+/// `turn` is held while a container is down. The sidecar answers all probes, so all fail while it hangs, and podman
+/// ends a pod for good if all its containers are down at once. A kubelet does not.
 async fn keep_alive(probe: Probe, pod: IpAddr, container: Container, turn: Arc<Mutex<()>>) {
     loop {
         sleep(probe.delay / HURRY).await;
@@ -82,12 +82,12 @@ async fn keep_alive(probe: Probe, pod: IpAddr, container: Container, turn: Arc<M
     }
 }
 
-/// Whether a probe has success now. To be awaited in the node's namespace.
+/// Returns whether a probe succeeds now. To be awaited in the node's namespace.
 pub async fn ask(probe: &Probe, pod: IpAddr, patience: Duration) -> bool {
     is_good(SocketAddr::from((pod, probe.port)), &probe.path, patience).await
 }
 
-/// Whether an address gives something good for a path now.
+/// Returns whether a GET of the path succeeds now.
 pub async fn is_good(address: SocketAddr, path: &str, patience: Duration) -> bool {
     let answer = timeout(patience, testkit::http::get(address, path)).await;
     answer.is_ok_and(|answer| answer.is_ok_and(|response| (200..400).contains(&response.status)))

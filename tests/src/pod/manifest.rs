@@ -1,6 +1,6 @@
-//! From a manifest to what podman plays: what a kubelet adds is added, what podman would do otherwise is taken out.
+//! Converts a manifest for podman: adds what a kubelet adds, and removes what podman treats differently.
 //!
-//! The containers' arguments, users, capabilities, limits and mounts stay what the manifest says.
+//! The containers' arguments, users, capabilities, limits and mounts stay as in the manifest.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,7 +13,7 @@ use super::node::{API_SERVER, NAME_SERVER, TOKEN, ca_certificate};
 use crate::manifests::pod::Pod;
 use crate::manifests::render::{render, root};
 
-/// Where programs look for their service account.
+/// The path of the service account in containers.
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// The name of the node.
 const NODE: &str = "node-1";
@@ -21,7 +21,7 @@ const NODE: &str = "node-1";
 /// A manifest's pod.
 #[derive(Debug)]
 pub struct Manifest {
-    /// As the manifest has it.
+    /// The pod as in the manifest.
     pub pod: Pod,
 }
 
@@ -30,7 +30,7 @@ pub struct Manifest {
 pub struct Probe {
     /// The container's name.
     pub container: String,
-    /// Where it asks.
+    /// The port.
     pub port: u16,
     /// Its path.
     pub path: String,
@@ -40,7 +40,7 @@ pub struct Probe {
     pub period: Duration,
     /// Its timeout.
     pub timeout: Duration,
-    /// Failures in a row that are too many.
+    /// Failures in a row at which the probe has failed.
     pub threshold: u32,
 }
 
@@ -65,7 +65,7 @@ impl Manifest {
         list.into_iter().flatten().filter_map(pair).collect()
     }
 
-    /// The document for podman, its volumes being directories below `volumes`, which are made.
+    /// The document for podman; its volumes are new directories below `volumes`.
     pub fn to_play(&self, volumes: &Path) -> Value {
         let mut spec = self.pod.spec.clone();
         mount_account(&mut spec);
@@ -78,13 +78,13 @@ impl Manifest {
         for container in list(&mut spec, "containers") {
             add_environment(container);
             let container = container.as_object_mut().expect("an object");
-            // podman would publish them on the node, as a kubelet does with a hostPort alone.
+            // podman would publish them on the node, which a kubelet does for a hostPort only.
             container.remove("ports");
             // podman would run curl inside the container; see `kubelet`.
             container.remove("livenessProbe");
             container.remove("readinessProbe");
         }
-        // `Default` is the node's own resolv.conf.
+        // `Default` means the node's own resolv.conf.
         spec["dnsPolicy"] = json!("None");
         spec["dnsConfig"] = json!({"nameservers": [NAME_SERVER]});
         let labels = json!({"k8s-app": "kube-dns"});
@@ -92,7 +92,7 @@ impl Manifest {
     }
 }
 
-/// A list, which is made where there is none.
+/// The list at `key`, created if it is missing.
 fn list<'a>(spec: &'a mut Value, key: &str) -> &'a mut Vec<Value> {
     let list = &mut spec[key];
     if list.is_null() {
@@ -101,7 +101,7 @@ fn list<'a>(spec: &'a mut Value, key: &str) -> &'a mut Vec<Value> {
     list.as_array_mut().expect("a list")
 }
 
-/// The service account's token, where the manifest leaves that to the kubelet.
+/// Mounts the service account's token, which the manifest leaves to the kubelet.
 fn mount_account(spec: &mut Value) {
     if spec.get("automountServiceAccountToken") == Some(&json!(false)) {
         return;
@@ -113,7 +113,7 @@ fn mount_account(spec: &mut Value) {
     }
 }
 
-/// A volume as a kubelet makes it: readable for all, and an emptyDir writable as well.
+/// Fills a volume as a kubelet does: readable for all, and an emptyDir writable as well.
 fn fill(directory: &Path, volume: &Value) {
     fs::create_dir_all(directory).expect("a directory");
     if volume.get("emptyDir").is_some() {
@@ -129,14 +129,14 @@ fn fill(directory: &Path, volume: &Value) {
     }
 }
 
-/// Environment of every container of a cluster, and the fields that a kubelet fills in.
+/// Adds the environment of every container in a cluster, and the fields that a kubelet fills in.
 fn add_environment(container: &mut Value) {
     let service =
         [("KUBERNETES_SERVICE_HOST", API_SERVER.to_string()), ("KUBERNETES_SERVICE_PORT", "443".to_owned())];
     let variables = list(container, "env");
     for variable in variables.iter_mut().filter(|variable| variable.get("valueFrom").is_some()) {
         let field = variable.pointer("/valueFrom/fieldRef/fieldPath").and_then(Value::as_str);
-        // podman does not know it: a kubelet fills it in.
+        // podman lacks this field; a kubelet fills it in.
         assert_eq!(field, Some("spec.nodeName"), "{variable}");
         *variable = json!({"name": variable["name"], "value": NODE});
     }

@@ -1,4 +1,4 @@
-//! Whether pods can be played here.
+//! Checks whether pods can be played on this machine.
 
 use std::ffi::OsStr;
 use std::io::Write as _;
@@ -6,10 +6,10 @@ use std::process::Command;
 
 use nix::unistd::geteuid;
 
-/// Set to `required`, it makes a test fail that would be skipped.
+/// The environment variable that, set to `required`, makes tests fail instead of being skipped.
 const SETTING: &str = "KUBE_DNS_RS_PODS";
 
-/// Programs that are started besides podman itself.
+/// The programs needed besides podman itself.
 const PROGRAMS: &[&[&str]] = &[
     &["podman", "--version"],
     &["ip", "-V"],
@@ -17,7 +17,7 @@ const PROGRAMS: &[&[&str]] = &[
     &["kubectl", "version", "--client"],
 ];
 
-/// Whether pods can be played on this machine. If not, says so loudly, or panics where that is required.
+/// Returns whether pods can be played on this machine. If not, prints a line, or panics where that is required.
 pub fn are_there() -> bool {
     let Some(missing) = missing() else { return true };
     assert!(
@@ -28,13 +28,13 @@ pub fn are_there() -> bool {
     false
 }
 
-/// A line that the reader of the test's output cannot miss: not captured, as what is printed by macros would be.
+/// Prints a line that the test runner does not capture, as it would the output of macros.
 pub fn say(what: &str) {
-    // Nobody reads what cannot be written.
+    // A line that cannot be written is lost.
     let _ = writeln!(std::io::stderr(), "*** {what}");
 }
 
-/// Why no pod can be played.
+/// The reason why no pod can be played.
 fn missing() -> Option<String> {
     if !geteuid().is_root() {
         return Some("network namespaces and podman's bridge need root".to_owned());

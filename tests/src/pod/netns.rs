@@ -1,4 +1,4 @@
-//! Network namespaces with a name, and doing something inside one.
+//! Named network namespaces, and work inside them.
 
 use std::fs::File;
 use std::future::Future;
@@ -14,12 +14,12 @@ pub struct NetNs {
 }
 
 impl NetNs {
-    /// The one of this name, which need not be there yet.
+    /// The namespace of this name, which may not exist yet.
     pub fn named(name: &str) -> Self {
         Self { path: PathBuf::from("/run/netns").join(name) }
     }
 
-    /// Any other, such as `/proc/<pid>/ns/net`.
+    /// The namespace at this path, such as `/proc/<pid>/ns/net`.
     pub fn at(path: PathBuf) -> Self {
         Self { path }
     }
@@ -29,7 +29,7 @@ impl NetNs {
         &self.path
     }
 
-    /// Makes the calling thread (and what it starts) a part of the namespace. There is no way back.
+    /// Moves the calling thread (and all that it starts) into the namespace, for good.
     pub fn enter(&self) {
         let path = self.path.display();
         let file = File::open(&self.path).unwrap_or_else(|error| panic!("{path}: {error}"));
@@ -51,8 +51,8 @@ impl NetNs {
     }
 }
 
-/// Runs `work` on a thread of its own in a network namespace of its own, in which there is loopback and nothing else. The
-/// namespace ends with the last process in it.
+/// Runs `work` on a new thread in a new network namespace that has only loopback. The namespace ends with the last
+/// process in it.
 pub fn run_in_a_new_one<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let inside = || {
         unshare(CloneFlags::CLONE_NEWNET).unwrap_or_else(|error| panic!("a network namespace: {error}"));
@@ -62,7 +62,7 @@ pub fn run_in_a_new_one<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     on_a_thread(inside)
 }
 
-/// A namespace is entered by a thread, for good: so by one that ends then. Its panic is ours.
+/// Runs `work` on a thread that ends then, because it cannot leave a namespace. Its panic is propagated.
 fn on_a_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let joined = std::thread::scope(|scope| scope.spawn(work).join());
     joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -73,7 +73,7 @@ pub fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-/// Runs `ip` with these words. Panics with what it says when it fails.
+/// Runs `ip` with these arguments. Panics with its output if it fails.
 pub fn ip(words: &str) {
     let output = Command::new("ip").args(words.split_whitespace()).output().expect("ip can be run");
     assert!(output.status.success(), "ip {words}: {}", String::from_utf8_lossy(&output.stderr));

@@ -1,4 +1,4 @@
-//! The node that a pod is played on: its network, the API server's address in it, and name servers for what is outside.
+//! The node of a pod: its network, the address of the API server in it, and name servers for external names.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -15,13 +15,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::netns::{NetNs, ip, runtime};
 
-/// Where pods reach the API server, as in a cluster: the cluster IP of the Service `kubernetes`.
+/// The address of the API server for pods: the cluster IP of the Service `kubernetes`.
 pub const API_SERVER: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
 /// The name server in the node's resolv.conf.
 pub const NAME_SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 53);
-/// A name server that is asked only if a stub domain says so.
+/// A name server that is used by a stub domain only.
 pub const STUB_SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 54);
-/// The token of the pod's service account; nobody else is let in.
+/// The token of the pod's service account, the only one accepted.
 pub const TOKEN: &str = "the-token-of-kube-dns";
 
 /// Records of the node's name server.
@@ -30,25 +30,25 @@ const OUTSIDE: &[&str] = &[
     "api.names.test. 60 IN A 10.96.0.1",
     "kubedns.names.test. 60 IN A 10.77.0.60",
 ];
-/// Records of the stub domain's server; no cache keeps them, so that the next question shows where it was asked.
+/// Records of the stub domain's server; TTL 0, so that each query shows which server answered.
 const STUB: &[&str] = &["www.acme.test. 0 IN A 198.51.100.90"];
 
 /// A node; dropping it stops its servers.
 pub struct Node {
-    /// Its objects.
+    /// The objects in the API server.
     pub store: Store,
-    /// The faults.
+    /// The faults of the API server.
     pub faults: Faults,
     /// Its own network namespace, where a kubelet would be.
     pub namespace: NetNs,
-    /// The network namespace of a client elsewhere.
+    /// The network namespace of a client on another machine.
     pub client: NetNs,
     stop: CancellationToken,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Node {
-    /// Makes the network and starts the servers. The namespaces get these names.
+    /// Creates the network and starts the servers. The namespaces get these names.
     pub fn start(name: &str, client: &str) -> Self {
         wire(name, client);
         let (namespace, client) = (NetNs::named(name), NetNs::named(client));
@@ -60,7 +60,7 @@ impl Node {
                 namespace.enter();
                 runtime().block_on(async move {
                     let servers = Servers::start().await;
-                    // Nobody waits any more if the test has ended.
+                    // The receiver is gone if the test has ended.
                     let _ = tell.send((servers.api.store.clone(), servers.api.faults.clone()));
                     stop.cancelled().await;
                 });
@@ -75,13 +75,13 @@ impl Drop for Node {
     fn drop(&mut self) {
         self.stop.cancel();
         if let Some(thread) = self.thread.take() {
-            // A panic of its own was printed.
+            // A panic of the thread was printed.
             let _ = thread.join();
         }
     }
 }
 
-/// The certificate of the CA that a pod finds beside its token.
+/// The path of the CA certificate that a pod finds beside its token.
 pub fn ca_certificate() -> PathBuf {
     data("ca.crt")
 }
@@ -90,7 +90,7 @@ fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("data/pod").join(name)
 }
 
-/// Node and client with a cable between them. Only the node has more: podman will add its bridge.
+/// Connects node and client. The node's other link is podman's bridge.
 fn wire(node: &str, client: &str) {
     ip(&format!("netns add {node}"));
     ip(&format!("netns add {client}"));
@@ -105,7 +105,7 @@ fn wire(node: &str, client: &str) {
     ip(&format!("-n {client} link set to-node up"));
     ip(&format!("-n {client} link set lo up"));
     ip(&format!("-n {client} route add default via 10.78.0.1"));
-    // Which /proc/sys/net this is depends on the namespace of the thread that opens it.
+    // The namespace of the thread that opens /proc/sys/net decides which one it is.
     let forward = || std::fs::write("/proc/sys/net/ipv4/ip_forward", "1");
     NetNs::named(node).run(forward).expect("the node forwards");
 }

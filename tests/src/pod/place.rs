@@ -1,4 +1,4 @@
-//! Where containers can be run: a node, a podman with our images, and the promise that all of it goes.
+//! The environment of containers: a node and a podman with our images, removed at the end.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,12 +8,12 @@ use super::netns::NetNs;
 use super::node::Node;
 use super::podman::Podman;
 
-/// Number that this process has made.
+/// Number of places that this process has made.
 static PLACES: AtomicU32 = AtomicU32::new(0);
 
-/// A node with a podman; dropping it takes everything away.
+/// A node with a podman; dropping it removes everything.
 pub struct Place {
-    // The order of the fields is the order in which they go.
+    // Fields are dropped in this order.
     _cleanup: Cleanup,
     /// The node.
     pub node: Node,
@@ -23,10 +23,11 @@ pub struct Place {
 }
 
 impl Place {
-    /// Makes the node, gets the images.
+    /// Creates the node and prepares the images.
     pub fn make() -> Self {
         let work = tempfile::Builder::new().prefix("kube-dns-pod-").tempdir().expect("a directory").keep();
-        // Names of network namespaces are the machine's: those of other tests, also of this process, are not to be the same.
+        // Network namespaces share one set of names on a machine: the names must differ between tests, also within a
+        // process.
         let (process, place) = (std::process::id(), PLACES.fetch_add(1, Ordering::Relaxed));
         let name = |end: &str| format!("kube-dns-{process}-{place}-{end}");
         let (node, client) = (name("node"), name("client"));
@@ -42,7 +43,7 @@ impl Place {
         &self.work
     }
 
-    /// Resources that are removed when this is dropped.
+    /// The resources that are removed when this is dropped.
     pub fn traces(&self) -> Vec<PathBuf> {
         let namespaces = [&self.node.namespace, &self.node.client];
         namespaces.iter().map(|namespace| namespace.path().clone()).chain([self.work.clone()]).collect()

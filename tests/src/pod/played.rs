@@ -1,4 +1,4 @@
-//! A pod that runs, and what a test wants of it.
+//! A running pod, with operations for tests.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use super::place::Place;
 use super::podman::Podman;
 use crate::lab::in_a_line;
 
-/// Timeout of everything of the pod, on a busy machine.
+/// Timeout of every wait for the pod, long enough for a busy machine.
 pub const PATIENCE: Duration = Duration::from_mins(3);
 
 /// Timeout of one probe.
@@ -28,25 +28,25 @@ const PROBE: Duration = Duration::from_secs(5);
 
 /// The pod's address.
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 50);
-/// The volume that holds the `ConfigMap` in all our manifests that have one.
+/// The name of the `ConfigMap` volume in our manifests.
 const CONFIG: &str = "kube-dns-config";
 
-/// A running pod; dropping the last one of a place takes everything away.
+/// A running pod; dropping the last one of a place removes everything.
 pub struct PlayedPod {
     /// Its manifest.
     pub manifest: Manifest,
-    /// Where it runs.
+    /// The place it runs in.
     pub place: Arc<Place>,
     config: ConfigVolume,
 }
 
 impl PlayedPod {
-    /// Plays `manifests/<name>` in a place of its own and waits until the pod is well.
+    /// Plays `manifests/<name>` in a new place and waits until all probes succeed.
     pub fn of(name: &str) -> Self {
         Self::in_place(&Arc::new(Place::make()), name)
     }
 
-    /// Plays `manifests/<name>` where no pod is played now and waits until it is well.
+    /// Plays `manifests/<name>` in a place without a pod and waits until all probes succeed.
     pub fn in_place(place: &Arc<Place>, name: &str) -> Self {
         let place = Arc::clone(place);
         let manifest = Manifest::of(name);
@@ -74,7 +74,7 @@ impl PlayedPod {
         self.until_well();
     }
 
-    /// Makes room for another pod.
+    /// Removes the pod, so that another can be played.
     pub fn remove(self) {
         self.podman().run(["pod", "rm", "--force", "--time", "0", "kube-dns"]);
     }
@@ -100,7 +100,7 @@ impl PlayedPod {
         names.map(|name| (name.clone(), self.container(&name))).collect()
     }
 
-    /// Rights of each container's processes, by container.
+    /// The privileges of each container's processes, by container.
     pub fn rights(&self) -> Vec<(String, Vec<Rights>)> {
         self.containers().into_iter().map(|(name, container)| (name, container.rights())).collect()
     }
@@ -110,7 +110,7 @@ impl PlayedPod {
         self.containers().iter().map(|(_, container)| container.pid()).collect()
     }
 
-    /// The `ConfigMap`: in the API, and as a kubelet would bring it into the volume: all at once, by one rename.
+    /// Changes the `ConfigMap`: in the API, and in the volume, by one rename as a kubelet does.
     pub fn configure(&mut self, entries: &[(&str, &str)]) {
         let object = mk_config_map("kube-system", "kube-dns", entries);
         self.node().store.set(object).expect("the API server takes a ConfigMap");
@@ -119,7 +119,7 @@ impl PlayedPod {
         assert!(self.config.write(&payload).expect("the volume can be written"), "it is another one");
     }
 
-    /// Asks the pod from elsewhere, over UDP and then over TCP. The answers have to be the same: RCODE and data.
+    /// Queries the pod from the client, over UDP and then over TCP. Both answers must be equal: RCODE and data.
     pub fn ask(&self, name: &str, rtype: &str) -> String {
         let server = (ADDRESS, 53).into();
         let query = || Query::new(name, rtype);
@@ -129,7 +129,7 @@ impl PlayedPod {
         udp
     }
 
-    /// Waits until both transports answer like this from elsewhere.
+    /// Waits until both transports give the client this answer.
     pub fn until(&self, name: &str, rtype: &str, expected: &str) {
         let query = Query::new(name, rtype);
         let server = (ADDRESS, 53).into();
@@ -141,7 +141,7 @@ impl PlayedPod {
         }));
     }
 
-    /// Waits until every probe of the manifest has success.
+    /// Waits until every probe of the manifest succeeds.
     pub fn until_well(&self) {
         let mut probes = self.manifest.probes("readinessProbe");
         probes.extend(self.manifest.probes("livenessProbe"));
@@ -161,7 +161,7 @@ impl PlayedPod {
         }));
     }
 
-    /// Whether the pod says that it is ready.
+    /// Returns whether the readiness probe succeeds.
     pub fn is_ready(&self) -> bool {
         let probes: Vec<Probe> = self.manifest.probes("readinessProbe");
         self.node().namespace.block_on(async {
@@ -173,7 +173,7 @@ impl PlayedPod {
         })
     }
 
-    /// A kubelet that looks after it.
+    /// Starts a kubelet for the pod.
     pub fn kubelet(&self) -> Kubelet {
         let probes = self.manifest.probes("livenessProbe");
         Kubelet::start(&self.node().namespace, IpAddr::from(ADDRESS), probes, self.podman())

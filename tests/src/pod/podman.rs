@@ -1,4 +1,4 @@
-//! podman with storage, networks and settings of its own, in a network namespace of its own.
+//! podman with its own storage, networks and settings, in a network namespace of its own.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -10,16 +10,17 @@ use super::means::say;
 use super::netns::NetNs;
 use crate::repository;
 
-/// Names a directory with `kubedns.tar`, `nanny.tar` and `sidecar.tar`: the images to play instead of new ones.
+/// The environment variable for a directory with `kubedns.tar`, `nanny.tar` and `sidecar.tar`: images to play instead
+/// of new ones.
 const IMAGES: &str = "KUBE_DNS_RS_IMAGES";
 
 /// The network of the pods.
 const SUBNET: &str = "10.77.0.0/24";
 
-/// Limits for whatever hangs.
+/// Timeouts for commands that hang.
 const TIMEOUT: [&str; 4] = ["timeout", "--kill-after=5", "300", "nsenter"];
 
-/// A podman.
+/// A podman of a test.
 #[derive(Debug, Clone)]
 pub struct Podman {
     words: Vec<String>,
@@ -27,7 +28,7 @@ pub struct Podman {
 }
 
 impl Podman {
-    /// With everything below `work`, run in `namespace`. Neither needs to be there yet.
+    /// A podman with everything below `work`, run in `namespace`. Neither needs to exist yet.
     pub fn new(work: &Path, namespace: &NetNs) -> Self {
         let below = |name: &str| work.join(name).display().to_string();
         let mut words: Vec<String> = TIMEOUT.map(str::to_owned).into();
@@ -45,17 +46,17 @@ impl Podman {
         Self { words, work: work.to_owned() }
     }
 
-    /// The words to type for it in a shell.
+    /// Its command line for a shell.
     pub fn command_line(&self) -> String {
         self.words.join(" ")
     }
 
-    /// Runs it. Gives what it prints; panics with what it complains about when it fails.
+    /// Runs it and returns its output; panics with its error output if it fails.
     pub fn run<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> String {
         self.try_run(args).unwrap_or_else(|error| panic!("podman {error}"))
     }
 
-    /// Runs it. Gives what it prints, or its arguments and what it complains about.
+    /// Runs it and returns its output, or its arguments and its error output.
     pub fn try_run<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Result<String, String> {
         let args: Vec<&str> = args.into_iter().collect();
         let output = self.output(&args);
@@ -65,7 +66,7 @@ impl Podman {
         Err(format!("{}: {}", args.join(" "), text(&output.stderr)))
     }
 
-    /// Runs it. Gives all that it prints, whether it fails or not.
+    /// Runs it and returns all of its output, whether it fails or not.
     pub fn everything(&self, args: &[&str]) -> String {
         let output = self.output(args);
         [text(&output.stdout), text(&output.stderr)].join("\n")
@@ -76,7 +77,7 @@ impl Podman {
         Command::new(program).args(words).args(args).output().expect("podman can be run")
     }
 
-    /// Gets the images and finds a runtime that works. Says which.
+    /// Prepares the images and selects a runtime that works; prints which.
     pub fn prepare(&self) {
         std::fs::create_dir_all(self.work.join("networks")).expect("a directory");
         self.configure(None);
@@ -90,13 +91,13 @@ impl Podman {
         say(&format!("pods are played by {} with {runtime}{refused}", self.run(["--version"])));
     }
 
-    /// Plays a document and leaves its containers unstarted.
+    /// Creates the containers of a document without starting them.
     pub fn play(&self, file: &Path, address: &str) {
         let file = file.display().to_string();
         self.run(["kube", "play", "--start=false", "--network", &self.network(), "--ip", address, &file]);
     }
 
-    /// The name of its network. Who has which address in it is written down for the whole machine, by this name.
+    /// The name of its network. podman records the addresses in a network for the whole machine, by this name.
     pub fn network(&self) -> String {
         self.work.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
@@ -120,7 +121,8 @@ impl Podman {
         assert!(output.status.success(), "images/build: {text}");
     }
 
-    /// Rather crun than runc, which newer systems no longer have; crun refuses some control group hierarchies.
+    /// Selects crun, or runc where crun fails: newer systems lack runc, and crun rejects some control group
+    /// hierarchies.
     fn runtime(&self) -> (&'static str, String) {
         let mut refused = String::new();
         for runtime in ["crun", "runc"] {
@@ -147,7 +149,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).trim().to_owned()
 }
 
-/// podman's settings. Its own limits are more than root may have everywhere; its usual locks are those of the whole machine.
+/// podman's settings. Its default limits exceed what root may have everywhere; its default locks belong to the whole
+/// machine.
 fn settings(runtime: Option<&str>) -> String {
     let hard = |resource| getrlimit(resource).map_or(1024, |(_, hard)| hard.min(1 << 20));
     // podman lowers its own limit of processes to this, and may not raise it again.

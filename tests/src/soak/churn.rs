@@ -1,4 +1,5 @@
-//! A cluster that never rests: Services and Endpoints that come, change and go, and edits of the ConfigMap.
+//! A cluster that changes all the time: Services and Endpoints are added, changed and removed, and the ConfigMap is
+//! edited.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -17,16 +18,16 @@ use crate::lab::in_a_line;
 use crate::steady::Question;
 
 const NAMESPACE: &str = "churn";
-/// Services that change.
+/// Number of Services that change.
 const SERVICES: u32 = 32;
-/// One of so many changes is waited for: how long until kubedns answers with it.
+/// One change in this many is measured: the time until kubedns answers with it.
 const MEASURED: u32 = 10;
 /// Changes between two edits of the ConfigMap.
 const EDIT: u32 = 150;
-/// A change that is not answered by then never will be.
+/// Timeout of a correct answer after a change.
 const LATE: Duration = Duration::from_mins(1);
 
-/// The events.
+/// Counts of the changes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Counts {
     /// Changes of Services and Endpoints.
@@ -37,14 +38,14 @@ pub(super) struct Counts {
     pub(super) delays: Vec<Duration>,
 }
 
-/// Changes what the rig serves.
+/// Changes the rig's cluster and ConfigMap.
 pub(super) struct Churn<'a> {
     rig: &'a Rig,
     corporate: Upstream,
     counts: RefCell<Counts>,
 }
 
-/// Current state of a Service.
+/// State of a Service.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Old,
@@ -81,7 +82,7 @@ impl<'a> Churn<'a> {
         self.counts.borrow().clone()
     }
 
-    /// Questions about what changes: any of its states is right.
+    /// Queries about what changes; an answer for any of its states is right.
     pub(super) fn questions(&self) -> Vec<Question> {
         let port = self.rig.pod.ports.dns;
         let services = (0..SERVICES).map(|service| {
@@ -98,7 +99,7 @@ impl<'a> Churn<'a> {
         services.chain([pods, stub]).collect()
     }
 
-    /// Makes so many changes a second; returns only when one of them is never answered.
+    /// Makes this many changes a second; returns only if one of them is never answered.
     pub(super) async fn go_on(&self, changes: u32) -> anyhow::Error {
         if changes == 0 {
             return std::future::pending().await;
@@ -151,7 +152,7 @@ impl<'a> Churn<'a> {
         self.counts.borrow_mut().edits += 1;
     }
 
-    /// Waits until kubedns answers with the change that was just made, and returns the time that took.
+    /// Waits until kubedns answers with the last change, and returns the time that took.
     async fn answered(&self, service: u32, stage: Stage) -> anyhow::Result<Duration> {
         let begun = Instant::now();
         let server = ([127, 0, 0, 1], self.rig.pod.ports.kubedns).into();

@@ -8,7 +8,7 @@ use clap::Parser;
 #[derive(Debug, Clone, Parser)]
 #[command(name = "soak")]
 pub struct Options {
-    /// Minutes that it takes
+    /// Duration in minutes
     #[arg(long, default_value_t = 30, value_name = "COUNT")]
     pub minutes: u32,
     /// Queries a second

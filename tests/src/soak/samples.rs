@@ -9,13 +9,13 @@ use anyhow::{Context as _, ensure};
 use testkit::processes::{Pid, Usage};
 use tokio::time::{Instant, interval_at};
 
-/// Everything that was sampled.
+/// All samples.
 pub(super) struct Samples {
     processes: Vec<Process>,
     csv: Option<File>,
 }
 
-/// One process over time.
+/// One process with its samples.
 pub(super) struct Process {
     pub(super) name: &'static str,
     pid: Pid,
@@ -23,7 +23,7 @@ pub(super) struct Process {
 }
 
 impl Samples {
-    /// Of these processes, also into a file of comma-separated values.
+    /// Starts samples of these processes, also written as CSV.
     pub(super) fn create(csv: Option<&Path>, processes: &[(&'static str, Pid)]) -> anyhow::Result<Self> {
         let create = |path: &Path| {
             let mut file = File::create(path)?;
@@ -35,7 +35,7 @@ impl Samples {
         Ok(Self { processes: processes.iter().map(process).collect(), csv })
     }
 
-    /// Samples until the time is over. Fails when a process has ended.
+    /// Samples for the given time. Fails if a process has ended.
     pub(super) async fn watch(
         &mut self,
         begun: Instant,
@@ -69,7 +69,7 @@ impl Samples {
     }
 }
 
-/// Medians of one quantity over the three thirds of the time.
+/// Medians of a quantity over the thirds of the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Thirds(pub(super) [u32; 3]);
 
@@ -81,7 +81,7 @@ impl Thirds {
         Ok(Self([third(0), third(1), third(2)]))
     }
 
-    /// Whether the last third is above the second by no more than `percent` and `slack`.
+    /// Returns whether the last third exceeds the second by at most `percent` and `slack`.
     pub(super) fn is_flat(self, percent: u32, slack: u32) -> bool {
         let Self([_, second, last]) = self;
         last <= second + second * percent / 100 + slack

@@ -1,4 +1,4 @@
-//! Results of the soak test as Markdown, and whether they are good.
+//! Results of the soak test as Markdown, and their assessment.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,25 +9,25 @@ use super::churn::Counts;
 use super::samples::{Process, Samples, Thirds};
 use crate::steady::Report;
 
-/// Bound of the growth of resident memory from the second third to the last, in percent and KiB.
+/// Limit of the growth of resident memory from the second third to the last, in percent and KiB.
 const MEMORY: (u32, u32) = (5, 512);
-/// Bound of the growth in descriptors: queries in flight have one each.
+/// Limit of the growth in descriptors: each query in flight has one.
 const DESCRIPTORS: (u32, u32) = (10, 8);
-/// Bound of the growth in threads.
+/// Limit of the growth in threads.
 const THREADS: (u32, u32) = (0, 1);
 
-/// The result.
+/// The results.
 pub struct Summary {
     pub(super) report: Report,
     pub(super) samples: Samples,
     pub(super) elapsed: Duration,
     pub(super) restarts: u32,
-    /// Datagrams that the kernel dropped before dnsmasq took them.
+    /// Datagrams that the kernel dropped before dnsmasq read them.
     pub(super) drops: u64,
     pub(super) churn: Counts,
 }
 
-/// A quantity, how it is read, and how much more of it there may be: percent and number.
+/// A quantity, its value in a sample, and its limit of growth: percent and number.
 type Quantity = (&'static str, fn(&Usage) -> u32, (u32, u32));
 
 /// The quantities that must not grow.
@@ -38,7 +38,7 @@ const QUANTITIES: [Quantity; 3] = [
 ];
 
 impl Summary {
-    /// Whether every answer was right and nothing grew.
+    /// Returns whether every answer was right and nothing grew.
     pub fn is_good(&self) -> bool {
         self.complaints().is_empty()
     }
@@ -50,7 +50,7 @@ impl Summary {
                 complaints.push(format!("{path}: wrong or failed: {line} {:?}", line.odd));
             }
         }
-        // dnsmasq takes the kernel's default buffer: on a machine that lets it wait, what does not fit is lost.
+        // dnsmasq has the kernel's default buffer: on a busy machine, the excess is lost.
         let lost: u64 = self.report.lines.values().map(|line| line.lost).sum();
         if lost > self.drops {
             complaints

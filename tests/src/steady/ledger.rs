@@ -1,4 +1,4 @@
-//! Questions and their results, by path; and the failures that are excused.
+//! Queries and their results by path, and the excused failures.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use tokio::time::Instant;
 
 use super::report::{Line, Report};
 
-/// Descriptions of odd outcomes kept of each path; all are counted.
+/// Limit of descriptions of unexpected outcomes per path; all are counted.
 const KEPT: usize = 20;
 
-/// The outcome of a query; in words where it is odd.
+/// The outcome of a query, with a description if it is unexpected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Right,
@@ -19,7 +19,7 @@ pub(super) enum Outcome {
     Lost(String),
 }
 
-/// Names an excuse of a path.
+/// The ID of an excuse of a path.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WindowId(usize);
 
@@ -40,9 +40,9 @@ pub(super) struct Ledger {
 struct Path {
     line: Line,
     windows: Vec<Window>,
-    /// When the queries under way were sent, and how many at that moment.
+    /// The queries in flight: the time they were sent, and their number.
     under_way: BTreeMap<Instant, u32>,
-    /// Right answers in a row to queries sent since then.
+    /// The start of the present streak of right answers; only queries sent since then count.
     streak_from: Option<Instant>,
     streak: u32,
 }
@@ -108,8 +108,8 @@ impl Ledger {
         self.path(path).streak
     }
 
-    /// Whether the path works again: so many right answers in a row, and nothing under way from before the streak's
-    /// begin. Such a query may still fail, and others with it: a server asks identical questions once.
+    /// Returns whether the path works again: enough right answers in a row, and no query in flight from before the
+    /// streak. Such a query may still fail, and others with it: a server asks its upstream identical questions once.
     pub(super) fn has_settled(&mut self, path: &str, wanted: u32) -> bool {
         let path = self.path(path);
         let oldest = path.under_way.keys().next();
@@ -136,7 +136,7 @@ impl Path {
         }
     }
 
-    /// Whether a query that was under way from `sent` to `done` may have failed.
+    /// Returns whether a query in flight from `sent` to `done` may have failed.
     fn is_excused(&self, sent: Instant, done: Instant) -> bool {
         self.windows.iter().any(|window| done >= window.from && window.to.is_none_or(|to| sent <= to))
     }

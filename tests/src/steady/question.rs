@@ -1,4 +1,4 @@
-//! One question of the steady client, and the judgement on its answer.
+//! A query of the steady client, and the check of its answer.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -13,10 +13,10 @@ use super::PATIENCE;
 use super::ledger::Outcome;
 use crate::lab::in_a_line;
 
-/// RCODEs by which a server says that it cannot answer now: never wrong, but no answer either.
+/// RCODEs of a server that cannot answer now: not wrong, but no answer either.
 const FAILURES: [&str; 2] = ["SERVFAIL", "REFUSED"];
 
-/// The servers to ask, in turn. They may change, as a Service's endpoints do; clones share the list.
+/// The servers to query, in turn. They may change, as a Service's endpoints do; clones share the list.
 #[derive(Clone, Debug)]
 pub struct Endpoints(Arc<Mutex<Vec<SocketAddr>>>);
 
@@ -26,7 +26,7 @@ impl Endpoints {
         Self(Arc::new(Mutex::new(vec![server])))
     }
 
-    /// From now on these are asked, in turn.
+    /// Replaces the servers.
     pub fn set(&self, servers: &[SocketAddr]) {
         servers.clone_into(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }
@@ -38,27 +38,27 @@ impl Endpoints {
     }
 }
 
-/// A question with all answers that are right.
+/// A query with all its right answers.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// The servers it has to pass.
+    /// The servers that it passes.
     pub path: &'static str,
-    /// Whom to ask.
+    /// The servers to query.
     pub servers: Endpoints,
-    /// The name asked for.
+    /// The queried name.
     pub name: String,
-    /// The type asked for.
+    /// The queried type.
     pub rtype: &'static str,
     /// Over TCP.
     pub tcp: bool,
-    /// Most attempts, and the timeout of each.
+    /// The maximum of attempts, and the timeout of each.
     pub tries: (u32, Duration),
     /// The right answers, each as [`in_a_line`] shows it.
     pub right: Vec<String>,
 }
 
 impl Question {
-    /// A question over UDP with one right answer, such as `NOERROR 10.0.0.1`.
+    /// A query over UDP with one right answer, such as `NOERROR 10.0.0.1`.
     pub fn new(path: &'static str, port: u16, name: &str, rtype: &'static str, right: &str) -> Self {
         Self {
             path,
@@ -78,28 +78,28 @@ impl Question {
         self
     }
 
-    /// The same to whoever is in this list.
+    /// The same to the servers in this list.
     #[must_use]
     pub fn follows(mut self, endpoints: &Endpoints) -> Self {
         self.servers = endpoints.clone();
         self
     }
 
-    /// Asked again when there is no answer: so often at most, waiting so long each time.
+    /// Retries without an answer: at most `most` attempts, with the timeout `patience` each.
     #[must_use]
     pub fn tries(mut self, most: u32, patience: Duration) -> Self {
         self.tries = (most, patience);
         self
     }
 
-    /// Another right answer.
+    /// Adds another right answer.
     #[must_use]
     pub fn or(mut self, right: &str) -> Self {
         self.right.push(right.to_owned());
         self
     }
 
-    /// Asks until there is an answer, or as often as it may be asked.
+    /// Sends the query, and retries up to the maximum without an answer.
     pub(super) async fn ask(&self) -> Outcome {
         let (most, patience) = self.tries;
         let mut outcome = self.ask_once(patience).await;
@@ -145,7 +145,7 @@ impl Question {
     }
 }
 
-/// Over UDP; when the answer is truncated, over TCP as well, as resolvers do.
+/// Sends a query over UDP, and over TCP if the answer is truncated, as resolvers do.
 async fn udp_then_tcp(server: SocketAddr, query: &[u8], patience: Duration) -> Result<Vec<u8>, AskError> {
     let answer = client::udp(server, query, patience).await?;
     let is_truncated = answer.get(2).is_some_and(|octet| octet & 0x02 != 0);

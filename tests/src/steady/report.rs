@@ -4,28 +4,28 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// Results of the questions of one path.
+/// Results of one path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Line {
-    /// Questions sent.
+    /// Queries sent.
     pub sent: u64,
-    /// Answered rightly.
+    /// Right answers.
     pub answered: u64,
-    /// Answered with something that is not so, or not to the question.
+    /// Wrong answers, or answers to another question.
     pub wrong: u64,
-    /// Not answered, without an excuse.
+    /// Lost without an excuse.
     pub lost: u64,
     /// SERVFAIL or REFUSED, without an excuse.
     pub failed: u64,
-    /// Not answered while the only server of the path was dead.
+    /// Lost while the only server of the path was down.
     pub excused_lost: u64,
-    /// SERVFAIL or REFUSED then.
+    /// SERVFAIL or REFUSED in that time.
     pub excused_failed: u64,
-    /// The longest wait for a right answer.
+    /// The longest time to a right answer.
     pub slowest: Duration,
-    /// The excuses and how long they held; `None` for one that was never ended.
+    /// The excuses with their duration; `None` for an excuse that was never ended.
     pub excuses: Vec<(String, Option<Duration>)>,
-    /// Some of what was wrong, lost or failed without an excuse.
+    /// Some of the wrong, lost or failed answers without an excuse.
     pub odd: Vec<String>,
 }
 
@@ -37,7 +37,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Shows the report; panics unless every question was answered rightly that had no excuse, and every excuse ended.
+    /// Shows the report. Panics unless every query without an excuse was answered rightly, and every excuse has
+    /// ended.
     #[allow(clippy::print_stdout, reason = "the test runner shows it with a failure, and with --no-capture")]
     pub fn check(&self, title: &str) {
         let text = format!("{title}\n{self}");

@@ -5,8 +5,8 @@ use std::process::Command;
 
 use serde::Deserialize;
 
-/// Targets of the images. Crates that only other platforms need need not be on this machine; those of the other
-/// architecture are a part of these.
+/// The target of the images. Crates for other platforms need not be on this machine; those for the other architecture
+/// are a subset.
 const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 
 /// A crate.
@@ -18,7 +18,7 @@ pub struct Package {
     pub version: String,
     /// Its licence as an SPDX expression.
     pub license: Option<String>,
-    /// Where it comes from; none for our own crates.
+    /// The source; `None` for our own crates.
     pub source: Option<String>,
     id: String,
 }
@@ -48,19 +48,19 @@ struct Dependency {
 
 #[derive(Deserialize)]
 struct Kind {
-    /// `dev` or `build`; none for what is linked or expanded into the program.
+    /// `dev` or `build`; `None` for crates that are linked or expanded into the program.
     kind: Option<String>,
 }
 
 /// The graph.
 pub struct Graph {
     packages: BTreeMap<String, Package>,
-    /// Dependencies of each package.
+    /// The dependencies of each package.
     links: BTreeMap<String, Vec<String>>,
 }
 
 impl Graph {
-    /// Asks cargo, which may neither use the network nor change `Cargo.lock`.
+    /// Runs `cargo metadata`, which may neither use the network nor change `Cargo.lock`.
     pub fn read() -> Self {
         let output = Command::new(env!("CARGO"))
             .args(["metadata", "--format-version=1", "--offline", "--locked", "--filter-platform", PLATFORM])
@@ -85,12 +85,12 @@ impl Graph {
         }
     }
 
-    /// All crates of others, those of tests and benchmarks included.
+    /// All third-party crates, including those of tests and benchmarks.
     pub fn foreign(&self) -> impl Iterator<Item = &Package> {
         self.packages.values().filter(|package| package.source.is_some())
     }
 
-    /// The crates of others that go into our program `root`, procedural macros included.
+    /// The third-party crates in our program `root`, including procedural macros.
     pub fn of_program(&self, root: &str) -> BTreeSet<&Package> {
         let ours = |package: &&Package| package.source.is_none() && package.name == root;
         let mut waiting: Vec<&str> =

@@ -1,4 +1,4 @@
-//! Licences: which are allowed, and SPDX expressions.
+//! Licences: the allowed ones, and SPDX expressions.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ pub fn allowed() -> BTreeSet<String> {
     allowed
 }
 
-/// The strings of `allow` in the section `[licenses]`, one in a line.
+/// The strings of `allow` in the section `[licenses]`, one per line.
 fn allow_list(toml: &str) -> BTreeSet<String> {
     let section = toml.lines().map(str::trim).skip_while(|line| *line != "[licenses]").skip(1);
     let section = section.take_while(|line| !line.starts_with('['));
@@ -17,11 +17,11 @@ fn allow_list(toml: &str) -> BTreeSet<String> {
     list.filter_map(|line| Some(line.strip_prefix('"')?.split_once('"')?.0.to_owned())).collect()
 }
 
-/// Whether the SPDX expression is met by `allowed` licences. `/` is the old way to write `OR`.
+/// Returns whether `allowed` licences satisfy the SPDX expression. `/` is an old form of `OR`.
 ///
 /// # Errors
 ///
-/// When it is no expression.
+/// If it is not an expression.
 pub fn is_met(expression: &str, allowed: &BTreeSet<String>) -> Result<bool, String> {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let mut words = Words { rest: spaced.split_whitespace().peekable(), allowed };
@@ -37,7 +37,7 @@ struct Words<'a, I: Iterator<Item = &'a str>> {
 }
 
 impl<'a, I: Iterator<Item = &'a str>> Words<'a, I> {
-    /// `a OR b`, where AND binds closer.
+    /// `a OR b`; AND binds more tightly.
     fn either(&mut self) -> Option<bool> {
         let mut met = self.both()?;
         while self.rest.next_if_eq(&"OR").is_some() {
@@ -54,7 +54,7 @@ impl<'a, I: Iterator<Item = &'a str>> Words<'a, I> {
         Some(met)
     }
 
-    /// A licence, with its exception if it has one, or an expression in brackets.
+    /// A licence, with its exception if there is one, or an expression in brackets.
     fn one(&mut self) -> Option<bool> {
         match self.rest.next()? {
             "(" => {

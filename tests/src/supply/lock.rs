@@ -1,10 +1,9 @@
 //! `Cargo.lock`: every crate of every platform, built or not.
 
-/// Where crates come from.
+/// The only source of crates.
 pub const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// The crates of a lock file that come from elsewhere than the registry, or without a checksum of what was fetched.
-/// Those without a source are our own.
+/// Crates of a lock file with another source, or without a checksum. Crates without a source are our own.
 pub fn strangers(lock: &str) -> Vec<String> {
     let packages = lock.split("[[package]]").skip(1);
     let strange = packages.filter(|package| match field(package, "source") {

@@ -1,4 +1,4 @@
-//! `THIRD-PARTY-LICENCES.md`: what is in the images that is not ours.
+//! `THIRD-PARTY-LICENCES.md`: the third-party crates in the images.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ the licences in `/usr/share/doc/kube-dns-rs` (`images/licences` gathers them). T
 | --- | --- | --- | --- |
 ";
 
-/// The page.
+/// Renders the page.
 pub fn render(graph: &Graph) -> String {
     let mut programs: BTreeMap<&Package, Vec<&str>> = BTreeMap::new();
     for program in PROGRAMS {

@@ -1,4 +1,4 @@
-//! Differences that touch very many answers in the same small way: rules instead of lists.
+//! Differences that affect very many answers in the same small way: rules instead of lists.
 
 use serde::Deserialize;
 
@@ -13,14 +13,15 @@ const FLAGS: [&str; 8] = ["qr", "aa", "tc", "rd", "ra", "z", "ad", "cd"];
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Edit {
-    /// A question with an OPT record is answered with one (RFC 6891 section 6.1.1), unless the answer is an upstream's.
+    /// A query with an OPT record gets a response with one (RFC 6891 section 6.1.1), unless the response is an
+    /// upstream's.
     AnswerOpt,
     /// NXDOMAIN about the cluster domain has AA and RA, SERVFAIL has RA, REFUSED copies RD.
     NegativeFlags,
 }
 
 impl Edit {
-    /// The answer after the change; the same when the rule does not touch it.
+    /// The answer after the change; unchanged if the rule does not apply.
     pub fn apply(self, case: &Case, response: &Response) -> Response {
         let mut edited = response.clone();
         match self {
@@ -32,7 +33,7 @@ impl Edit {
                 }
             }
             Self::NegativeFlags => match response.rcode.as_str() {
-                // What comes from outside has no SOA in the vectors, and the flags of the upstream.
+                // An upstream's answer has no SOA in the vectors, and the flags of the upstream.
                 "NXDOMAIN" if !response.authority.is_empty() => {
                     edited.flags = with_flags(&response.flags, &["aa", "ra"]);
                 }
@@ -47,7 +48,7 @@ impl Edit {
     }
 }
 
-/// Whether the answer is an upstream's: the question went there as it was.
+/// Returns whether the answer is an upstream's: the query was forwarded unchanged.
 fn is_passed_on(case: &Case) -> bool {
     case.upstream.iter().any(|exchange| exchange.question.starts_with(&format!("{} ", case.query.name)))
 }

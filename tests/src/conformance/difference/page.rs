@@ -1,4 +1,4 @@
-//! `docs/differences.md`: the list of differences for people, made from the list for the runner.
+//! Renders `docs/differences.md` from the files of the differences.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -26,15 +26,15 @@ scenarios of `tests/conformance/vectors` with the number of their questions, or 
 files: `UPDATE_DIFFERENCES_PAGE=1 cargo test -p tests --lib the_page`.
 ";
 
-/// An entry has its pins in view up to this number; more are folded.
+/// Up to this number the tests of an entry are visible; more are folded.
 const PINS_IN_VIEW: usize = 3;
 
-/// Where the page is.
+/// The path of the page.
 pub fn path() -> PathBuf {
     crate::repository().join("docs/differences.md")
 }
 
-/// The page.
+/// Renders the page.
 pub fn render(differences: &Differences) -> String {
     let groups = groups(differences);
     let tables = groups.iter().map(|(group, listed)| table(group, listed));
@@ -45,7 +45,7 @@ pub fn render(differences: &Differences) -> String {
     [HEAD.to_owned()].into_iter().chain(tables).chain(sections).chain([TAIL.to_owned()]).collect()
 }
 
-/// The differences by subject, those under `--strict-dns` behind the others of the subject.
+/// The differences by subject, with those under `--strict-dns` last in each.
 fn groups(differences: &Differences) -> Vec<(String, Vec<&Difference>)> {
     let mut groups: BTreeMap<(Subject, When), Vec<&Difference>> = BTreeMap::new();
     for difference in differences.all() {

@@ -1,4 +1,4 @@
-//! The list itself: it fits the vectors, and slips are found.
+//! Tests of the list: it matches the vectors, and mistakes are detected.
 
 use serde_json::{Value, json};
 

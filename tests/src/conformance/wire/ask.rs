@@ -1,4 +1,4 @@
-//! Asking the questions of a step.
+//! Asks the questions of a step.
 
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
@@ -12,21 +12,21 @@ use super::server::{Server, Target};
 use crate::conformance::answer::Observed;
 use crate::conformance::vector::{Case, Step};
 
-/// Questions asked at a time, where the resolver behind plays no part.
+/// Questions asked concurrently, if they do not depend on the resolver.
 const AT_A_TIME: usize = 16;
 
-/// Timeout of an answer: two seconds are promised, the rest is for a busy machine.
+/// Timeout of an answer: the promised two seconds, and more for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// The time to wait where silence is expected.
+/// The time to wait if no response is expected.
 const PATIENCE_WITH_SILENCE: Duration = Duration::from_millis(500);
 
 static NEXT_ID: AtomicU16 = AtomicU16::new(1);
 
-/// Asks all questions of a step; the answers are in their order.
+/// Asks all questions of a step; the answers are in the same order.
 ///
-/// Questions with recorded exchanges of the resolver are asked one at a time, so that each gets its own, and so are
-/// those that brought the reference down. The others are asked many at a time.
+/// Questions with recorded exchanges of the resolver are asked one at a time, so that each gets its own, as are those
+/// that made kube-dns exit. The others are asked concurrently.
 pub(super) async fn ask_all(
     step: &Step,
     place: &Place,
@@ -82,7 +82,7 @@ impl Packet {
     fn of(case: &Case, target: &Target) -> anyhow::Result<Self> {
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         let octets = case.query.packet(id)?;
-        // What is no question at all is not answered, and need not be waited for long.
+        // The server ignores what is no query, so a short wait is enough.
         let hopeless = target.is_ours() && (octets.len() < 12 || octets[2] & 0x80 != 0);
         let patience = if hopeless { PATIENCE_WITH_SILENCE } else { PATIENCE };
         Ok(Self { octets, id, transport: case.query.transport, patience })

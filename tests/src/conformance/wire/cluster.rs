@@ -6,20 +6,21 @@ use anyhow::Context as _;
 use apiserver::{ApiServer, Faults, Options, Resource, Running};
 use serde_json::{Value, json};
 
-/// A running API server; dropping it takes it down.
+/// A running API server; dropping it stops it.
 pub(crate) struct Cluster {
     server: Running,
 }
 
 impl Cluster {
-    /// Starts one without any object. As with the role that kube-dns has in a cluster, `EndpointSlices` cannot be read.
+    /// Starts an API server without objects. As with the role of kube-dns in a cluster, `EndpointSlices` cannot be
+    /// read.
     pub(crate) fn start() -> anyhow::Result<Self> {
         let cluster = Self::with(Options { bootstrap: false, ..Options::default() })?;
         cluster.faults().forbid(Resource::EndpointSlices);
         Ok(cluster)
     }
 
-    /// Starts one that mirrors all Endpoints into `EndpointSlices`.
+    /// Starts an API server that mirrors all Endpoints into `EndpointSlices`.
     pub(crate) fn start_with_slices() -> anyhow::Result<Self> {
         Self::with(Options { bootstrap: false, mirror_endpoints: true, ..Options::default() })
     }
@@ -32,7 +33,7 @@ impl Cluster {
         self.server.url()
     }
 
-    /// Faults.
+    /// The faults of the API server.
     pub(crate) fn faults(&self) -> &Faults {
         &self.server.faults
     }
@@ -44,7 +45,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Mirroring does not write into namespaces that are not there.
+    /// Creates the namespace of an object: mirroring does not write into missing namespaces.
     fn make_namespace_of(&self, object: &Value) -> anyhow::Result<()> {
         if let Some(namespace) = object.pointer("/metadata/namespace").and_then(Value::as_str)
             && self.server.store.get(Resource::Namespaces, "", namespace).is_none()
@@ -67,14 +68,14 @@ impl Cluster {
         self.server.store.delete(resource, namespace, name);
     }
 
-    /// Does what a watch event says.
+    /// Applies a watch event.
     pub(crate) fn apply(&self, event: &Value) -> anyhow::Result<()> {
         self.make_namespace_of(event.get("object").unwrap_or(&Value::Null))?;
         self.server.store.apply_event(event).with_context(|| format!("{event}"))?;
         Ok(())
     }
 
-    /// Does what the events say while no watch is open, and forgets their history.
+    /// Applies the events while no watch is open, and compacts their history.
     pub(crate) fn apply_unseen(&self, events: &[Value]) -> anyhow::Result<()> {
         self.server
             .faults

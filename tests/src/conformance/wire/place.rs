@@ -1,5 +1,5 @@
-//! Surroundings of the server in a scenario: the resolver behind it, dead addresses, files; and the placeholders
-//! that the vectors use for them.
+//! The environment of the server in a scenario: its resolver, dead addresses, files; and the placeholders that the
+//! vectors use for them.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -19,9 +19,9 @@ use crate::conformance::memory::{Memory, Recalled, has_opt};
 use crate::conformance::vector::Files;
 use crate::lab::silent;
 
-/// The surroundings of one scenario; dropping them takes everything down.
+/// The environment of one scenario; dropping it stops everything.
 pub(crate) struct Place {
-    /// Plays the recorded exchanges.
+    /// Replays the recorded exchanges.
     pub(crate) replay: Replay,
     directory: TempDir,
     values: Vec<(&'static str, String)>,
@@ -49,7 +49,7 @@ impl Place {
         Ok(Self { replay, directory, values, config: None, upstreams })
     }
 
-    /// Makes the resolver listen on port 53 of an address of its own too, which takes a privilege.
+    /// Makes the resolver listen on port 53 of another address as well, which needs a privilege.
     pub(crate) async fn listen_on_port_53(&mut self) -> anyhow::Result<()> {
         static NEXT: AtomicU8 = AtomicU8::new(1);
         let ip =
@@ -61,7 +61,7 @@ impl Place {
         Ok(())
     }
 
-    /// The text with all placeholders filled in.
+    /// The text with all placeholders replaced.
     pub(crate) fn fill(&self, text: &str) -> String {
         self.values
             .iter()
@@ -75,7 +75,7 @@ impl Place {
         Ok(path)
     }
 
-    /// Replaces the configuration directory's content at once, as the kubelet does for a mounted ConfigMap.
+    /// Replaces the configuration directory's content atomically, as the kubelet does for a mounted ConfigMap.
     pub(crate) fn write_config_dir(&mut self, files: &Files) -> anyhow::Result<()> {
         let payload = files.iter().map(|(file, text)| (file.clone(), self.fill(text).into_bytes())).collect();
         let volume = match self.config.take() {
@@ -87,12 +87,12 @@ impl Place {
     }
 }
 
-/// The resolver's reaction to a question that the vector at hand does not expect.
+/// The resolver's reaction to a question that this vector does not expect.
 fn react(memory: &Memory, asked: &Asked) -> Reaction {
     let question = asked.question.as_ref().map(ToString::to_string).unwrap_or_default();
     match memory.recall(&question, asked.transport, has_opt(&asked.packet)) {
         Recalled::Exchange(exchange) => upstream::repeat(exchange, &asked.packet),
-        // The whole answer is not known: a resolver that does not serve TCP.
+        // The whole answer is unknown, so the resolver does not serve TCP.
         Recalled::OnlyTruncated => Reaction::close(),
         Recalled::Unknown(rcode) => Reply::to(&asked.packet).rcode(rcode).into(),
     }

@@ -1,4 +1,4 @@
-//! Playing one scenario: start, then step by step events and questions.
+//! Plays one scenario: start, then events and questions step by step.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,14 +17,14 @@ use crate::conformance::memory::Memory;
 use crate::conformance::vector::{ApiServer, Scenario, Step};
 use crate::conformance::verdict::{Bench, Outcome, Verdict};
 
-/// The time in which a rejected configuration must have no effect: three periods of the vectors'
-/// `--config-period`. Nothing tells from outside that a server has read a configuration and kept the old one.
+/// The time in which a rejected configuration must have no effect: three periods of the vectors' `--config-period`.
+/// From outside, nothing shows that a server has read a configuration and rejected it.
 const NO_EFFECT: Duration = Duration::from_millis(900);
 
-/// Time for a change that leaves no mark to be waited for: of a configuration, of Nodes.
+/// Time for a change without a marker to wait for: of a configuration, of Nodes.
 const UNMARKED: Duration = Duration::from_secs(10);
 
-/// One scenario under way.
+/// A scenario in progress.
 struct Stage<'a> {
     target: &'a Target,
     bench: Bench<'a>,
@@ -63,7 +63,7 @@ pub(super) async fn play(
     stage.play().await.map(Played::Asked).map_err(|error| error.context(scenario.name.clone()))
 }
 
-/// Why the scenario cannot be played here.
+/// The reason why the scenario cannot be played here, if there is one.
 async fn obstacle(target: &Target, scenario: &Scenario, place: &mut Place) -> Option<String> {
     let of_its_own = scenario.flags.iter().any(|flag| flag.starts_with("--nameservers="));
     if !target.is_ours() && !of_its_own {
@@ -93,7 +93,7 @@ impl Stage<'_> {
         Ok(verdicts)
     }
 
-    /// Waits until everything that was there from the start is digested: slices are mirrored only after it.
+    /// Waits until the initial objects have been applied: slices are mirrored only after that.
     async fn begin(&mut self) -> anyhow::Result<()> {
         self.server.ready().await?;
         if self.target.reads_slices() {
@@ -102,7 +102,7 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// Lets everything happen that happens before the questions, and waits until it is digested.
+    /// Applies all events of a step, and waits for their effect.
     async fn happen(&mut self, step: &Step) -> anyhow::Result<()> {
         let events = filled(&step.events, &self.place)?;
         if step.gap {
@@ -124,14 +124,14 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// Lets events happen while no watch is open, and the server find out by listing again.
+    /// Applies events while no watch is open, so that the server has to list again.
     async fn unseen(&mut self, events: &[Value]) -> anyhow::Result<()> {
         self.cluster.apply_unseen(events)?;
         self.markers.services(&self.cluster, &mut self.server).await?;
         self.markers.endpoints(&self.cluster, &mut self.server).await
     }
 
-    /// Asks the questions of a step. After a change without a mark they are asked again until they are right.
+    /// Asks the questions of a step. After a change without a marker, asks again until the answers are right.
     async fn ask(&mut self, at: usize, step: &Step) -> anyhow::Result<Vec<Verdict>> {
         let deadline = Instant::now() + UNMARKED;
         loop {
@@ -151,7 +151,7 @@ impl Stage<'_> {
 }
 
 impl Step {
-    /// Whether something changes here whose digestion leaves no mark that could be waited for.
+    /// Returns whether something changes here that no marker shows.
     fn is_unmarked(&self) -> bool {
         let kind = |event: &Value| event.pointer("/object/kind").and_then(Value::as_str).map(str::to_owned);
         let marked = |kind: &str| matches!(kind, "Service" | "Endpoints");

@@ -1,4 +1,4 @@
-//! The server under test: our binary, or any other that takes the flags of kube-dns.
+//! The server under test: our binary, or any other with the flags of kube-dns.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -12,25 +12,25 @@ use testkit::{Settled, client};
 
 const START: Duration = Duration::from_secs(30);
 
-/// The flag that makes ours read `EndpointSlices`.
+/// The flag that makes our binary read `EndpointSlices`.
 pub const READ_SLICES: &str = "--endpoints-source=endpointslices";
 
-/// The judged server.
+/// The server under test.
 #[derive(Clone, Debug)]
 pub enum Target {
     /// Our `kubedns`, with further flags.
     Ours(Vec<String>),
-    /// Another kube-dns-like binary.
+    /// Another binary that is like kube-dns.
     Foreign(PathBuf),
 }
 
 impl Target {
-    /// Whether it is ours: only then flags and promises of ours count.
+    /// Returns whether it is ours: only then our own flags and promises apply.
     pub fn is_ours(&self) -> bool {
         matches!(self, Self::Ours(_))
     }
 
-    /// Whether it is made to read `EndpointSlices`.
+    /// Returns whether it reads `EndpointSlices`.
     pub(crate) fn reads_slices(&self) -> bool {
         matches!(self, Self::Ours(flags) if flags.iter().any(|flag| flag == READ_SLICES))
     }
@@ -49,9 +49,9 @@ pub(crate) struct Server {
     pub(crate) process: Process,
     flags: Vec<String>,
     env: Vec<(&'static str, String)>,
-    /// Where it answers DNS.
+    /// The address of DNS.
     pub(crate) dns: SocketAddr,
-    /// Where it serves `/readiness`.
+    /// The address of `/readiness`.
     pub(crate) http: SocketAddr,
 }
 
@@ -74,7 +74,7 @@ impl Server {
         env.iter().fold(program, |program, (name, value)| program.env(name, value)).start()
     }
 
-    /// Starts it again if it has ended. Returns whether it had.
+    /// Starts it again if it has ended. Returns whether that was so.
     pub(crate) fn revive(&mut self, target: &Target) -> bool {
         let ended = self.process.exited().is_some();
         if ended {
@@ -83,7 +83,7 @@ impl Server {
         ended
     }
 
-    /// Waits until `/readiness` says that the first lists are in.
+    /// Waits until `/readiness` reports that the first lists are complete.
     pub(crate) async fn ready(&mut self) -> anyhow::Result<()> {
         let http = self.http;
         self.until("was ready", START, async || {
@@ -92,14 +92,14 @@ impl Server {
         .await
     }
 
-    /// Waits until it answers a DNS question, whatever the answer.
+    /// Waits until it answers a DNS query, with any RCODE.
     pub(crate) async fn answers(&mut self) -> anyhow::Result<()> {
         let (dns, question) = (self.dns, Query::new("cluster.local.", "SOA").wire());
         let answer = || client::udp(dns, &question, Duration::from_millis(200));
         self.until("answered", START, answer).await
     }
 
-    /// Waits until the probe settles. Fails when the server has ended or time is up, with its log.
+    /// Waits until the probe settles. Fails with the log if the server has ended or the time is up.
     pub(crate) async fn until<F: Future<Output: Settled>>(
         &mut self,
         what: &str,

@@ -1,9 +1,9 @@
-//! Knowing that an event has been digested, from outside: another event follows on the same watch, and its effect is
-//! asked for until it shows.
+//! Detects from outside that an event has been applied: another event follows on the same watch, and its effect is
+//! queried until it shows.
 //!
 //! Services and Endpoints arrive on different watches, so each has its own marker: a Service with a name of its own,
-//! and an address of a headless Service. No marker is left when the questions of a step are asked. None comes a
-//! second time: the endpoints of an earlier one may still be on their way out, above all where they are mirrored into
+//! and an address of a headless Service. All markers are removed before the questions of a step are asked. None is
+//! used twice: the endpoints of an earlier marker may still exist for a while, above all where they are mirrored into
 //! `EndpointSlices`, and would be taken for the new one.
 
 use std::net::Ipv4Addr;
@@ -18,10 +18,11 @@ use testkit::query::Query;
 use super::cluster::Cluster;
 use super::server::Server;
 
-/// The last of all, so that the mirrored slices of a step are written before those of its marker.
+/// The last namespace in the sort order, so that the mirrored slices of a step are written before those of its
+/// marker.
 const NAMESPACE: &str = "zz-conformance-markers";
 const HEADLESS: &str = "headless";
-/// The markers' addresses begin behind this one.
+/// The addresses of markers begin after this one.
 const FIRST: Ipv4Addr = Ipv4Addr::new(192, 168, 240, 0);
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -39,9 +40,9 @@ impl Markers {
         Self { domain: domain.to_owned(), set: 0, services: Vec::new(), headless: false }
     }
 
-    /// Waits until everything before has been digested by the watch that `object` belongs to.
+    /// Waits until all earlier events of the watch of `object` have been applied.
     ///
-    /// Other kinds than Services and Endpoints have no records to show; nothing is waited for.
+    /// Other kinds than Services and Endpoints have no records, so nothing is waited for.
     pub(crate) async fn follow(
         &mut self,
         object: &Value,
@@ -55,7 +56,7 @@ impl Markers {
         }
     }
 
-    /// Waits until the Services so far have been digested.
+    /// Waits until the Services so far have been applied.
     pub(crate) async fn services(&mut self, cluster: &Cluster, server: &mut Server) -> anyhow::Result<()> {
         let ip = self.next_address();
         let name = format!("m{}", self.set);
@@ -64,7 +65,7 @@ impl Markers {
         self.await_address(&name, Some(&ip), server).await
     }
 
-    /// Waits until the Endpoints so far have been digested.
+    /// Waits until the Endpoints so far have been applied.
     pub(crate) async fn endpoints(&mut self, cluster: &Cluster, server: &mut Server) -> anyhow::Result<()> {
         if !self.headless {
             cluster.set(mk_headless(NAMESPACE, HEADLESS, &["x:1"]))?;
@@ -76,7 +77,7 @@ impl Markers {
         self.await_address(HEADLESS, Some(&ip), server).await
     }
 
-    /// Takes all markers away, and waits until they are gone.
+    /// Removes all markers and waits until they are gone.
     pub(crate) async fn remove(&mut self, cluster: &Cluster, server: &mut Server) -> anyhow::Result<()> {
         let mut last = self.services.last().cloned();
         for name in self.services.drain(..) {
@@ -95,7 +96,7 @@ impl Markers {
         }
     }
 
-    /// An address that no marker has had.
+    /// An address that no marker has used.
     fn next_address(&mut self) -> String {
         self.set += 1;
         Ipv4Addr::from(FIRST.to_bits() + u32::from(self.set)).to_string()
