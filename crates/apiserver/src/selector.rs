@@ -5,8 +5,8 @@ use serde_json::Value;
 use crate::object::Object;
 use crate::status::Status;
 
-/// The fields that selectors may use; only pods have a phase.
-const FIELDS: [&str; 2] = ["metadata.name", "status.phase"];
+/// The fields that selectors may use; only pods have a phase and an address.
+const FIELDS: [&str; 3] = ["metadata.name", "status.phase", "status.podIP"];
 
 /// The selection of objects of a list or a watch.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -59,8 +59,8 @@ impl Term {
         if self.key == "metadata.name" {
             return self.matches(Some(object.name()));
         }
-        let value = object.value();
-        self.matches(value.pointer("/status/phase").and_then(Value::as_str))
+        let (value, field) = (object.value(), format!("/{}", self.key.replace('.', "/")));
+        self.matches(value.pointer(&field).and_then(Value::as_str))
     }
 
     fn matches(&self, value: Option<&str>) -> bool {
@@ -121,9 +121,29 @@ mod tests {
             ("app=web", "metadata.name=web", true),
             ("", "status.phase!=Failed,status.phase!=Succeeded", true),
             ("", "status.phase=Failed", false),
+            ("", "status.podIP!=10.0.0.1", true),
+            ("", "status.podIP=10.0.0.1", false),
         ];
         for (labels, fields, expected) in cases {
             assert_eq!(selects(labels, fields), expected, "{labels} {fields}");
+        }
+    }
+
+    #[test]
+    fn pods_are_selected_by_their_first_address() {
+        let ips = json!([{ "ip": "10.0.0.1" }, { "ip": "fd00::1" }]);
+        let status = json!({ "phase": "Running", "podIP": "10.0.0.1", "podIPs": ips });
+        let value = json!({ "metadata": { "name": "web", "namespace": "apps" }, "status": status });
+        let pod = Object::new(Resource::Pods, value, 1).unwrap();
+        for (fields, expected) in [
+            ("status.podIP=10.0.0.1", true),
+            ("status.podIP=10.0.0.1,status.phase!=Failed", true),
+            ("status.podIP=10.0.0.1,status.phase!=Running", false),
+            ("status.podIP!=10.0.0.1", false),
+            ("status.podIP=10.0.0.10", false),
+            ("status.podIP=fd00::1", false),
+        ] {
+            assert_eq!(Selection::parse("", "", fields).unwrap().matches(&pod), expected, "{fields}");
         }
     }
 

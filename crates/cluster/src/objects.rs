@@ -352,6 +352,17 @@ pub struct Pod {
     pub addresses: Few<IpAddr>,
 }
 
+/// A pod with its node, for look-ups of a few pods. The watch of all pods does not read the node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScheduledPod {
+    /// The pod.
+    pub pod: Pod,
+    /// The name of its node, empty before it has one.
+    pub node: SmolStr,
+    /// Whether it shares the addresses of its node (`spec.hostNetwork`).
+    pub host_network: bool,
+}
+
 /// A `ServiceImport`: a Service of the cluster set. With type `ClusterSetIP` it has cluster IPs, or none yet;
 /// otherwise it is headless.
 #[derive(Debug, Clone, PartialEq, Eq)]

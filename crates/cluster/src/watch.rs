@@ -36,7 +36,7 @@ mod status;
 use std::time::Instant;
 
 pub use collection::Collection;
-pub use exchange::get;
+pub use exchange::{get, list};
 pub use failure::Failure;
 pub use feed::{Closed, Feed};
 pub use metrics::{FeedMetrics, WatchMetrics};

@@ -34,6 +34,7 @@ use crate::status::Status;
 use crate::sync::{Loading, Saving, Sync, ZoneFrame};
 use crate::tap::Queries;
 use crate::tap::metrics::TapMetrics;
+use crate::tap::owners::Owners;
 use crate::upstream_state::UpstreamState;
 use cluster::connect::Connection;
 use cluster::index::{Index, PodMode, Progress, Question};
@@ -74,7 +75,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     let published = Arc::new(Published::new(Snapshot::new(zone.clone())));
     let forwarder = forwarder(&options, &registry)?;
     let dns = bind_dns(&options, &exposition, &registry, &forwarder, &published, transfers.as_ref())?;
-    let queries = Queries { tap: dns.tap(), top: dns.top() };
+    let queries = Queries::new(&dns, Owners::new(&connection, &scope));
     let loops = LoopFinder::new(&forwarder, configuration.subscribe(), &zone);
     let status = Status::new(Arc::clone(&published), shutdown.draining.clone());
     let (explainer, questions) = explainer(&options, &configuration, &status, &metrics, etcd.lost());

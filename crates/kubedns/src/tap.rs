@@ -5,6 +5,7 @@
 pub(crate) mod dnstap;
 pub(crate) mod log;
 pub(crate) mod metrics;
+pub(crate) mod owners;
 pub(crate) mod top;
 
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use daemon::tasks::Tasks;
 use explain::Topology;
 use querylog::{Line, Source};
 use skydns::name;
+use skydns::server::Server;
 use skydns::tap::{Choice, Record, Tap, Watch};
 use skydns::top::Top;
 use skydns::wire::text::{rcode_name, type_name};
@@ -22,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use warp::reply::Response;
 use warp::{Filter, Rejection};
 
+use self::owners::Owners;
 use crate::options::Options;
 
 /// A reader of `/tap`.
@@ -39,11 +42,17 @@ impl Source for Reader {
 
 /// The answered queries of a server.
 pub(crate) struct Queries {
-    pub(crate) tap: Arc<Tap>,
-    pub(crate) top: Arc<Top>,
+    tap: Arc<Tap>,
+    top: Arc<Top>,
+    owners: Arc<Owners>,
 }
 
 impl Queries {
+    /// Takes the queries from `server`, and the pods of its clients from `owners`.
+    pub(crate) fn new(server: &Server<Published>, owners: Owners) -> Self {
+        Self { tap: server.tap(), top: server.top(), owners: Arc::new(owners) }
+    }
+
     /// Starts the query log and dnstap.
     pub(crate) fn follow(
         &self,
@@ -74,7 +83,8 @@ impl Queries {
             let choice = Choice { filter: choice.filter.clone(), rate: choice.rate, messages: false };
             tap.watch(choice).map(Reader).map_err(|error| error.to_string())
         };
-        querylog::serve::route(open, stop).or(top::route(&self.top, published, topology)).unify()
+        let top = top::route(&self.top, published, topology, &self.owners);
+        querylog::serve::route(open, stop).or(top).unify()
     }
 }
 

@@ -33,13 +33,40 @@ pub struct Ranking {
 pub struct Row {
     /// The address, or the name in presentation format.
     pub key: String,
-    /// The namespace of the pod with this address, if known (`--pods=verified`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub namespace: Option<String>,
+    /// Owner of the address, if it is a client.
+    #[serde(flatten)]
+    pub owner: Owner,
     /// Number of answers, estimated.
     pub queries: u64,
     /// Share of all answers of the table, between 0 and 1.
     pub share: f64,
+}
+
+/// The owner of a client's address, as far as known: a pod, a node, or the namespace of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Owner {
+    /// The namespace of the pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// The name of the pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod: Option<String>,
+    /// The node that the pod runs on. Without a pod, the node that has the address and shares it with pods.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+}
+
+impl Owner {
+    /// Returns `pod apps/web-0 on node-1`, `node node-1` or `in apps`; `None` if nothing is known.
+    pub fn text(&self) -> Option<String> {
+        Some(match (self.namespace.as_deref(), self.pod.as_deref(), self.node.as_deref()) {
+            (Some(namespace), Some(pod), Some(node)) => format!("pod {namespace}/{pod} on {node}"),
+            (Some(namespace), Some(pod), None) => format!("pod {namespace}/{pod}"),
+            (Some(namespace), None, _) => format!("in {namespace}"),
+            (None, _, node) => format!("node {}", node?),
+        })
+    }
 }
 
 impl Ranking {
@@ -66,10 +93,10 @@ impl fmt::Display for Ranking {
                 continue;
             }
             writeln!(f, "\n{title}")?;
-            for Row { key, namespace, queries, share } in rows {
+            for Row { key, owner, queries, share } in rows {
                 write!(f, "{:6.1} % {queries:>9}  {key}", share * 100.0)?;
-                if let Some(namespace) = namespace {
-                    write!(f, "  in {namespace}")?;
+                if let Some(owner) = owner.text() {
+                    write!(f, "  {owner}")?;
                 }
                 f.write_char('\n')?;
             }
@@ -82,31 +109,52 @@ impl fmt::Display for Ranking {
 mod tests {
     use super::*;
 
+    fn owner(namespace: &str, pod: &str, node: &str) -> Owner {
+        let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        Owner { namespace: given(namespace), pod: given(pod), node: given(node) }
+    }
+
     #[test]
     fn text() {
-        let row = |key: &str, namespace: Option<&str>, queries, share| Row {
-            key: key.to_owned(),
-            namespace: namespace.map(str::to_owned),
-            queries,
-            share,
-        };
+        let row =
+            |key: &str, owner: Owner, queries, share| Row { key: key.to_owned(), owner, queries, share };
         let ranking = Ranking {
             seconds: 150,
             queries: 1000,
             samples: 500,
             note: Some("a note".to_owned()),
-            clients: vec![row("10.244.0.7", Some("apps"), 900, 0.9), row("10.244.0.8", None, 50, 0.05)],
-            nxdomain: vec![row("x.acme.example.", None, 3, 1.0)],
+            clients: vec![
+                row("10.244.0.7", owner("apps", "web-0", "node-1"), 900, 0.9),
+                row("10.244.0.8", Owner::default(), 50, 0.05),
+            ],
+            nxdomain: vec![row("x.acme.example.", Owner::default(), 3, 1.0)],
             ..Ranking::default()
         };
         let text = "about 1000 queries in the last 150 s (500 sampled)\n\
                     a note\n\
                     \n\
-                    clients\n  90.0 %       900  10.244.0.7  in apps\n   5.0 %        50  10.244.0.8\n\
+                    clients\n  90.0 %       900  10.244.0.7  pod apps/web-0 on node-1\n   5.0 %        50  10.244.0.8\n\
                     \n\
                     NXDOMAIN\n 100.0 %         3  x.acme.example.\n";
         assert_eq!(ranking.to_string(), text);
         let json = serde_json::to_string(&ranking).unwrap();
+        assert!(
+            json.contains(r#""key":"10.244.0.7","namespace":"apps","pod":"web-0","node":"node-1","queries""#)
+        );
+        assert!(json.contains(r#""key":"10.244.0.8","queries""#), "{json}");
         assert_eq!(serde_json::from_str::<Ranking>(&json).unwrap(), ranking);
+    }
+
+    #[test]
+    fn owners_as_text() {
+        for (known, text) in [
+            (owner("", "", ""), None),
+            (owner("apps", "web-0", "node-1"), Some("pod apps/web-0 on node-1")),
+            (owner("apps", "web-0", ""), Some("pod apps/web-0")),
+            (owner("apps", "", ""), Some("in apps")),
+            (owner("", "", "node-1"), Some("node node-1")),
+        ] {
+            assert_eq!(known.text().as_deref(), text);
+        }
     }
 }

@@ -61,7 +61,9 @@ static CONFIG_MAP: [Field; 4] = [
 ];
 static NAMESPACE: [Field; 1] = [METADATA];
 
-static POD: [Field; 2] = [METADATA, field(3, "status", Type::Message(&POD_STATUS))];
+static POD: [Field; 3] =
+    [METADATA, field(2, "spec", Type::Message(&POD_SPEC)), field(3, "status", Type::Message(&POD_STATUS))];
+static POD_SPEC: [Field; 2] = [field(10, "nodeName", Text), field(11, "hostNetwork", Flag)];
 static POD_STATUS: [Field; 3] =
     [field(1, "phase", Text), field(6, "podIP", Text), field(12, "podIPs", List(&Type::Message(&POD_IP)))];
 static POD_IP: [Field; 1] = [field(1, "ip", Text)];

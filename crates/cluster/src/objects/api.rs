@@ -505,6 +505,27 @@ pub struct Pod {
     pub(super) status: Option<PodStatus>,
 }
 
+/// A [`Pod`] with its node.
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default)]
+pub struct ScheduledPod {
+    #[prost(message, optional, tag = "1")]
+    pub(super) metadata: Option<Metadata>,
+    #[prost(message, optional, tag = "2")]
+    pub(super) spec: Option<PodSpec>,
+    #[prost(message, optional, tag = "3")]
+    pub(super) status: Option<PodStatus>,
+}
+
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct PodSpec {
+    #[prost(string, optional, tag = "10")]
+    pub(super) node_name: Option<String>,
+    #[prost(bool, optional, tag = "11")]
+    pub(super) host_network: Option<bool>,
+}
+
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct PodStatus {

@@ -17,8 +17,8 @@ use smol_str::SmolStr;
 use super::api;
 use super::{
     Address, AddressType, ConfigMap, EndpointPort, EndpointSlice, Endpoints, ExternalAddress, ImportedSlice,
-    Kind, Namespace, Node, ObjectKey, Pod, Protocol, Service, ServiceImport, ServiceKind, ServicePort,
-    SliceEndpoint, Subset,
+    Kind, Namespace, Node, ObjectKey, Pod, Protocol, ScheduledPod, Service, ServiceImport, ServiceKind,
+    ServicePort, SliceEndpoint, Subset,
 };
 use crate::few::Few;
 
@@ -376,6 +376,25 @@ impl FromApi for Pod {
     fn convert(api: Self::Api, notes: &mut Vec<Note>) -> Result<Self, MalformedObject> {
         let (metadata, status) = (api.metadata.unwrap_or_default(), api.status.unwrap_or_default());
         Ok(Self { key: metadata.key_of(Self::KIND)?, addresses: pod_addresses(status, notes) })
+    }
+}
+
+impl FromApi for ScheduledPod {
+    const KIND: Kind = Kind::Pod;
+    type Api = api::ScheduledPod;
+
+    fn key(&self) -> &ObjectKey {
+        &self.pod.key
+    }
+
+    fn metadata(api: &Self::Api) -> Option<&api::Metadata> {
+        api.metadata.as_ref()
+    }
+
+    fn convert(api: Self::Api, notes: &mut Vec<Note>) -> Result<Self, MalformedObject> {
+        let api::ScheduledPod { metadata, spec, status } = api;
+        let (spec, pod) = (spec.unwrap_or_default(), Pod::convert(api::Pod { metadata, status }, notes)?);
+        Ok(Self { pod, node: spec.node_name().into(), host_network: spec.host_network() })
     }
 }
 

@@ -1,5 +1,7 @@
 //! Collections to list and watch: their paths and selectors.
 
+use std::net::IpAddr;
+
 use kube::api::{ListParams, WatchParams};
 use kube::core::Request;
 
@@ -54,6 +56,14 @@ impl Collection {
         all.into_iter()
             .map(|collection| Self { labels: labels.clone(), fields: fields.clone(), ..collection })
             .collect()
+    }
+
+    /// The pods in the scope that have not ended and have `address` as their first (`status.podIP`). Kubernetes has no
+    /// selector for further addresses.
+    pub fn pods_at(address: IpAddr, scope: &Scope) -> Vec<Self> {
+        let fields = Some(format!("status.podIP={address},{RUNNING}"));
+        let pods = Self::in_scope(Kind::Pod, scope).into_iter();
+        pods.map(|collection| Self { fields: fields.clone(), ..collection }).collect()
     }
 
     /// The single object `name` of `kind` in `namespace`.
@@ -124,6 +134,33 @@ mod tests {
         assert_eq!(paths(Kind::ImportedSlice, &scope), [slices]);
         let imports = "/apis/multicluster.x-k8s.io/v1alpha1/namespaces/a/serviceimports?";
         assert_eq!(paths(Kind::ServiceImport, &scope), [imports]);
+    }
+
+    #[test]
+    fn pods_are_looked_up_by_an_address_where_they_may_be_read() {
+        let path = |collection: &Collection| {
+            let request =
+                collection.request().list(&collection.list(&Extent::Cached("0".to_owned()))).unwrap();
+            unescaped(&request.uri().to_string())
+        };
+        let running = "status.phase!=Succeeded,status.phase!=Failed&resourceVersion=0";
+        let only = Namespaces::Only(vec!["a".into(), "b".into()]);
+        for (namespaces, address, paths) in [
+            (Namespaces::All, "fd00::1", vec!["/api/v1/pods"]),
+            (Namespaces::Selected("team=a".to_owned()), "10.0.0.1", vec!["/api/v1/pods"]),
+            (only, "10.0.0.1", vec!["/api/v1/namespaces/a/pods", "/api/v1/namespaces/b/pods"]),
+        ] {
+            let scope = Scope { namespaces, services: Some("tier=x".to_owned()) };
+            let found = Collection::pods_at(address.parse().unwrap(), &scope);
+            let found: Vec<String> = found.iter().map(path).collect();
+            let expected = |path: &&str| format!("{path}?&fieldSelector=status.podIP={address},{running}");
+            assert_eq!(found, paths.iter().map(expected).collect::<Vec<_>>());
+        }
+    }
+
+    /// A URI without escapes.
+    fn unescaped(uri: &str) -> String {
+        percent_encoding::percent_decode_str(uri).decode_utf8().unwrap().into_owned()
     }
 
     #[test]

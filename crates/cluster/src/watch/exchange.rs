@@ -10,12 +10,13 @@ use warp::http::header::{ACCEPT, ACCEPT_ENCODING, HeaderValue, RETRY_AFTER};
 use warp::http::{HeaderMap, Request};
 
 use super::collection::{Collection, Extent};
-use super::encoding;
+use super::encoding::{self, Part};
 use super::events::EventReader;
 use super::failure::Failure;
 use super::list::ListReader;
 use super::pieces::Pieces;
 use crate::connect::Connection;
+use crate::objects::FromApi;
 
 /// Bound of the octets that are read of an error response.
 const MAX_ERROR: usize = 64 << 10;
@@ -77,6 +78,29 @@ pub async fn get(
         }
     }
     serde_json::from_slice(&document).map_err(|error| Failure::Garbage(error.to_string()))
+}
+
+/// Lists the first `limit` objects of a collection from the watch cache of the API server. Malformed ones are left out.
+/// `patience` is the timeout of the response's head and of each piece of its body.
+///
+/// # Errors
+///
+/// [`Failure`], with the API server's words where it gave any.
+pub async fn list<T: FromApi>(
+    connection: &Arc<Connection>,
+    collection: Collection,
+    limit: usize,
+    patience: Duration,
+) -> Result<Vec<T>, Failure> {
+    let exchange = Exchange { connection: Arc::clone(connection), collection, patience };
+    let mut reader = exchange.list(&Extent::Cached("0".to_owned())).await?;
+    let mut objects = Vec::new();
+    while objects.len() < limit
+        && let Part::Object(encoded) = reader.next().await?
+    {
+        objects.extend(T::read(&encoded).map(|parsed| parsed.object).ok());
+    }
+    Ok(objects)
 }
 
 /// Sends a request and returns the body of a successful response.

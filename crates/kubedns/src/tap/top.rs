@@ -1,15 +1,19 @@
-//! `GET /top`: the busiest clients and the most queried names of the last minutes, from within the pod alone.
+//! `GET /top`: the busiest clients and the most queried names of the last minutes, from within the pod alone. [`Owners`]
+//! knows the pods of the clients.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use cluster::snapshot::{Published, Snapshot};
 use explain::Topology;
-use querylog::ranking::{Ranking, Row};
+use querylog::ranking::{Owner, Ranking, Row};
 use skydns::top::{self, Top};
 use warp::http::{Method, StatusCode};
 use warp::reply::Response;
 use warp::{Filter, Rejection};
+
+use super::owners::Owners;
 
 /// Rows of each table.
 const ROWS: usize = 20;
@@ -22,26 +26,63 @@ pub(crate) fn route(
     top: &Arc<Top>,
     published: &Arc<Published>,
     topology: Topology,
+    owners: &Arc<Owners>,
 ) -> impl Filter<Extract = (Response,), Error = Rejection> + Clone + Send + Sync + 'static {
-    let (top, published) = (Arc::clone(top), Arc::clone(published));
-    daemon::http::exact_path("/top").and(warp::method()).and(daemon::http::is_local()).map(
+    let (top, published, owners) = (Arc::clone(top), Arc::clone(published), Arc::clone(owners));
+    let page = Page { top, published, topology, owners };
+    daemon::http::exact_path("/top").and(warp::method()).and(daemon::http::is_local()).then(
         move |method: Method, local: bool| {
-            if method != Method::GET {
-                return querylog::serve::not_allowed();
+            let page = page.clone();
+            async move {
+                if method != Method::GET {
+                    return querylog::serve::not_allowed();
+                }
+                if !local {
+                    return daemon::http::plain_error(StatusCode::FORBIDDEN, "only from within the pod\n");
+                }
+                daemon::http::json(StatusCode::OK, &page.ranking().await)
             }
-            if !local {
-                return daemon::http::plain_error(StatusCode::FORBIDDEN, "only from within the pod\n");
-            }
-            let ranking = ranking(&top.ranking(ROWS), &published.get(), topology);
-            daemon::http::json(StatusCode::OK, &ranking)
         },
     )
 }
 
-fn ranking(found: &top::Ranking, snapshot: &Snapshot, topology: Topology) -> Ranking {
-    let name = |key: &String| (key.clone(), None);
-    let client = |key: &IpAddr| (key.to_string(), snapshot.namespace_of_pod(*key).map(ToString::to_string));
-    let in_front = matches!(topology, Topology::DropIn | Topology::Cache);
+/// Sources of the ranking.
+#[derive(Clone)]
+struct Page {
+    top: Arc<Top>,
+    published: Arc<Published>,
+    topology: Topology,
+    owners: Arc<Owners>,
+}
+
+impl Page {
+    async fn ranking(&self) -> Ranking {
+        let (found, in_front) = (self.top.ranking(ROWS), is_in_front(self.topology));
+        let clients = found.clients.iter().map(|row| row.key);
+        // dnsmasq in front queries from the loopback address of the pod.
+        let clients: Vec<IpAddr> = clients.filter(|client| !(in_front && client.is_loopback())).collect();
+        let owners = self.owners.of(&clients).await;
+        ranking(&found, &self.published.get(), in_front, &owners)
+    }
+}
+
+fn is_in_front(topology: Topology) -> bool {
+    matches!(topology, Topology::DropIn | Topology::Cache)
+}
+
+/// Returns the document. A client without an owner gets its namespace from the index, with `--pods=verified`.
+fn ranking(
+    found: &top::Ranking,
+    snapshot: &Snapshot,
+    in_front: bool,
+    owners: &HashMap<IpAddr, Owner>,
+) -> Ranking {
+    let name = |key: &String| (key.clone(), Owner::default());
+    let followed = |client: &IpAddr| snapshot.namespace_of_pod(*client).map(ToString::to_string);
+    let client = |key: &IpAddr| {
+        let known = owners.get(key).filter(|owner| **owner != Owner::default()).cloned();
+        (key.to_string(), known.unwrap_or_else(|| Owner { namespace: followed(key), ..Owner::default() }))
+    };
     Ranking {
         seconds: found.time.as_secs(),
         queries: found.queries,
@@ -55,10 +96,10 @@ fn ranking(found: &top::Ranking, snapshot: &Snapshot, topology: Topology) -> Ran
 }
 
 #[allow(clippy::cast_precision_loss, reason = "a share for people to read")]
-fn rows<T>(found: &[top::Row<T>], all: u64, show: impl Fn(&T) -> (String, Option<String>)) -> Vec<Row> {
+fn rows<T>(found: &[top::Row<T>], all: u64, show: impl Fn(&T) -> (String, Owner)) -> Vec<Row> {
     let row = |row: &top::Row<T>| {
-        let (key, namespace) = show(&row.key);
-        Row { key, namespace, queries: row.queries, share: row.queries as f64 / all.max(1) as f64 }
+        let (key, owner) = show(&row.key);
+        Row { key, owner, queries: row.queries, share: row.queries as f64 / all.max(1) as f64 }
     };
     found.iter().map(row).collect()
 }
@@ -67,6 +108,8 @@ fn rows<T>(found: &[top::Row<T>], all: u64, show: impl Fn(&T) -> (String, Option
 mod tests {
     use std::time::Duration;
 
+    use cluster::connect::{Access, Connection};
+    use cluster::scope::Scope;
     use cluster::snapshot::PodNames;
     use skydns::{Name, Zone};
     use treecache::Map;
@@ -74,11 +117,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_have_the_namespace_of_their_pod_and_shares_are_those_of_their_table() {
-        let client = IpAddr::from([10, 244, 0, 7]);
+    fn clients_have_their_owner_and_shares_are_those_of_their_table() {
+        let (client, web, nobody) = ([10, 244, 0, 7].into(), [10, 244, 0, 8].into(), [10, 244, 0, 9].into());
         let mut snapshot = Snapshot::new(Zone::new(&Name::parse("cluster.local.").unwrap()));
         let mut pods = Map::default();
-        pods.insert(client, Arc::from(["apps".into()]));
+        for address in [client, web] {
+            pods.insert(address, Arc::from(["apps".into()]));
+        }
         snapshot.pods = PodNames::Verified(pods);
         let row = |key: &str, queries| top::Row { key: key.to_owned(), queries };
         let found = top::Ranking {
@@ -88,23 +133,30 @@ mod tests {
             missing: 40,
             clients: vec![
                 top::Row { key: client, queries: 150 },
-                top::Row { key: [10, 244, 0, 8].into(), queries: 50 },
+                top::Row { key: web, queries: 40 },
+                top::Row { key: nobody, queries: 10 },
             ],
             names: vec![row("a.", 100)],
             nxdomain: vec![row("b.", 10)],
             ..top::Ranking::default()
         };
-        let ranking = ranking(&found, &snapshot, Topology::Alone);
+        let pod = Owner { pod: Some("web-0".to_owned()), namespace: Some("apps".to_owned()), node: None };
+        let owners = HashMap::from([(client, Owner::default()), (web, pod), (nobody, Owner::default())]);
+        let ranking = ranking(&found, &snapshot, false, &owners);
         let shown = |rows: &[Row]| {
-            rows.iter().map(|row| (row.key.clone(), row.namespace.clone(), row.share)).collect::<Vec<_>>()
+            rows.iter().map(|row| (row.key.clone(), row.owner.text(), row.share)).collect::<Vec<_>>()
         };
-        let apps = Some("apps".to_owned());
-        let expected = [("10.244.0.7".to_owned(), apps, 0.75), ("10.244.0.8".to_owned(), None, 0.25)];
+        let owned = |text: &str| Some(text.to_owned());
+        let expected = [
+            ("10.244.0.7".to_owned(), owned("in apps"), 0.75),
+            ("10.244.0.8".to_owned(), owned("pod apps/web-0"), 0.2),
+            ("10.244.0.9".to_owned(), None, 0.05),
+        ];
         assert_eq!(shown(&ranking.clients), expected);
         assert_eq!(shown(&ranking.names), [("a.".to_owned(), None, 0.5)]);
         assert_eq!(shown(&ranking.nxdomain), [("b.".to_owned(), None, 0.25)]);
         assert_eq!((ranking.servfail, ranking.note), (vec![], None));
-        let behind = super::ranking(&found, &snapshot, Topology::DropIn);
+        let behind = super::ranking(&found, &snapshot, true, &owners);
         assert_eq!(behind.note.as_deref(), Some(IN_FRONT));
     }
 
@@ -112,7 +164,10 @@ mod tests {
     async fn strangers_are_refused() {
         let snapshot = Snapshot::new(Zone::new(&Name::parse("cluster.local.").unwrap()));
         let published = Arc::new(Published::new(snapshot));
-        let route = route(&Arc::default(), &published, Topology::Alone);
+        let access = Access { master_url: Some("http://127.0.0.1:1".to_owned()), ..Access::default() };
+        let connection = Arc::new(Connection::new(access).await.unwrap());
+        let owners = Arc::new(Owners::new(&connection, &Scope::default()));
+        let route = route(&Arc::default(), &published, Topology::Alone, &owners);
         for (method, client, status) in
             [("GET", "127.0.0.1:1", 200), ("POST", "127.0.0.1:1", 405), ("GET", "10.244.0.7:1", 403)]
         {

@@ -1,8 +1,13 @@
 //! kubedns against a real kube-apiserver, where one is at hand: `KUBE_APISERVER` and `ETCD` name the binaries.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use kube::api::{ListParams, PostParams};
+use cluster::connect::{Access, Connection};
+use cluster::objects::ScheduledPod;
+use cluster::scope::Scope;
+use cluster::watch::{Collection, list};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::Request;
 use kube::{Client, Config};
@@ -86,6 +91,22 @@ impl RealCluster {
         Client::try_from(config).unwrap()
     }
 
+    /// Creates a pod of the namespace `apps` that runs with these addresses.
+    async fn create_pod(&self, name: &str, host_network: bool, addresses: &[&str]) {
+        let containers = json!([{"name": "main", "image": "example.test/main"}]);
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "apps", "name": name},
+            "spec": {"nodeName": "node-1", "hostNetwork": host_network, "containers": containers},
+        });
+        self.create("/api/v1/namespaces/apps/pods", &pod).await;
+        let ips: Vec<Value> = addresses.iter().map(|ip| json!({"ip": ip})).collect();
+        let status = json!({"status": {"phase": "Running", "podIP": addresses.first(), "podIPs": ips}});
+        let (parameters, patch) = (PatchParams::default(), Patch::Merge(status));
+        let request = Request::new("/api/v1/namespaces/apps/pods");
+        let request = request.patch_subresource("status", name, &parameters, &patch).unwrap();
+        self.client("admin").await.request::<Value>(request).await.unwrap();
+    }
+
     /// Creates an object, as soon as the API server is ready to.
     async fn create(&self, path: &str, object: &Value) {
         let (client, data) = (self.client("admin").await, serde_json::to_vec(object).unwrap());
@@ -156,4 +177,27 @@ async fn a_real_api_server_is_followed() {
     cluster.create(services, &mk_service("apps", "late", late)).await;
     kubedns.until_answered("late.apps.svc.cluster.local.", "A", "10.96.0.8").await;
     kubedns.stop().await;
+    pods_are_found_by_their_address(&cluster).await;
+}
+
+async fn pods_are_found_by_their_address(cluster: &RealCluster) {
+    cluster.create_pod("web-0", false, &["10.0.0.1", "fd00::1"]).await;
+    cluster.create_pod("proxy", true, &["192.0.2.1"]).await;
+    let access = Access { kubeconfig: Some(cluster.kubeconfig("admin")), ..Access::default() };
+    let connection = Arc::new(Connection::new(access).await.unwrap());
+    for (address, name, host_network, addresses) in
+        [("10.0.0.1", "web-0", false, 2), ("192.0.2.1", "proxy", true, 1)]
+    {
+        let pods = Collection::pods_at(address.parse().unwrap(), &Scope::default()).remove(0);
+        let found: Vec<ScheduledPod> = list(&connection, pods, 16, PATIENCE).await.unwrap();
+        let [ScheduledPod { pod, node, host_network: shared }] = found.as_slice() else {
+            panic!("{found:?}")
+        };
+        let found = (pod.key.name.as_str(), node.as_str(), *shared, pod.addresses.len());
+        assert_eq!(found, (name, "node-1", host_network, addresses));
+    }
+    for address in ["fd00::1", "10.0.0.10"] {
+        let pods = Collection::pods_at(address.parse().unwrap(), &Scope::default()).remove(0);
+        assert_eq!(list::<ScheduledPod>(&connection, pods, 16, PATIENCE).await, Ok(Vec::new()), "{address}");
+    }
 }

@@ -4,6 +4,7 @@ use apiserver::{Action, Resource, Rule};
 use cluster::objects::{Change, FromApi, Kind, ObjectKey, Pod, Service};
 use cluster::scope::{Namespaces, Scope};
 use cluster::watch::{Collection, FeedState, Phase, Received, ScopedFeed, WatchMetrics};
+use querylog::ranking::Ranking;
 use serde_json::{Value, json};
 use testkit::eventually;
 use testkit::objects::{mk_cluster_ip, with_labels};
@@ -218,6 +219,38 @@ async fn the_search_list_of_a_pod_is_walked_for_it() {
     cluster.set(other);
     kubedns.until_answered("two.b.a.svc.cluster.local.", "A", "NXDOMAIN").await;
     kubedns.stop().await;
+}
+
+/// With the stock role of kube-dns the table has addresses; what is looked up follows `--namespaces`.
+#[tokio::test]
+async fn the_clients_that_ask_most_have_the_names_of_their_pods() {
+    for (flags, role, owner, asks, lines) in [
+        (vec!["--topology=alone"], false, "127.0.0.1  pod a/one on node-1", true, 0),
+        (vec!["--topology=alone", "--namespaces=a,b"], false, "127.0.0.1  pod a/one on node-1", true, 0),
+        (vec!["--topology=alone"], true, "127.0.0.1", true, 1),
+        (vec!["--topology=drop-in"], false, "127.0.0.1", false, 0),
+    ] {
+        let cluster = Cluster::start();
+        let mut one = pod("one", "Running", &["127.0.0.1"]);
+        one["spec"] = json!({"nodeName": "node-1"});
+        cluster.set(one);
+        if role {
+            cluster.faults.kube_dns_role();
+        }
+        let kubedns = Kubedns::start(&cluster, &flags).await;
+        kubedns.until_ready().await;
+        kubedns.answers("one.a.svc.cluster.local.", "A").await;
+        eventually(PATIENCE, || async {
+            let ranking: Ranking = serde_json::from_str(&kubedns.get("/top").await.1).unwrap();
+            let text = ranking.to_string();
+            if text.contains(&format!("  {owner}\n")) { Ok(()) } else { Err(text) }
+        })
+        .await;
+        let requests = cluster.faults.requests();
+        assert_eq!(requests.iter().any(|request| request.resource == Resource::Pods), asks, "{flags:?}");
+        assert_eq!(kubedns.logged("pods cannot be listed"), lines, "{flags:?}");
+        kubedns.stop().await;
+    }
 }
 
 #[tokio::test]

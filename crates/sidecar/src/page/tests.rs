@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use daemon::metrics::Metrics;
-use querylog::ranking::{Ranking, Row};
+use querylog::ranking::{Owner, Ranking, Row};
 
 use crate::peers::{Fetched, Kubedns, Nanny};
 use crate::status::example::{good, probe, told, upstream};
@@ -308,18 +308,18 @@ fn each_level_has_a_title_and_an_icon_of_its_own() {
 #[test]
 fn who_asks_most_is_shown_from_within_the_pod() {
     says(&page(&good()), &["Who asks most Shown to requests from within the pod"]);
-    let row = |key: &str, namespace: Option<&str>| Row {
-        key: key.to_owned(),
-        namespace: namespace.map(str::to_owned),
-        queries: 30,
-        share: 0.75,
+    let row = |key: &str, owner: Owner| Row { key: key.to_owned(), owner, queries: 30, share: 0.75 };
+    let web = Owner {
+        namespace: Some("apps".to_owned()),
+        pod: Some("web-0".to_owned()),
+        node: Some("<n>".to_owned()),
     };
     let ranking = Ranking {
         seconds: 150,
         queries: 40,
         note: Some("dnsmasq stands in front".to_owned()),
-        clients: vec![row("10.244.0.7", Some("apps"))],
-        nxdomain: vec![row("<b>.example.", None)],
+        clients: vec![row("10.244.0.7", web)],
+        nxdomain: vec![row("<b>.example.", Owner::default())],
         ..Ranking::default()
     };
     let page = page(&Status { top: Some(Box::new(told(ranking))), ..good() });
@@ -327,7 +327,7 @@ fn who_asks_most_is_shown_from_within_the_pod() {
         &page,
         &[
             "About 40 queries of kubedns in the last 150 s, estimated. dnsmasq stands in front.",
-            "clients share queries 10.244.0.7 in apps 75.0 % 30",
+            "clients share queries 10.244.0.7 pod apps/web-0 on &lt;n&gt; 75.0 % 30",
             "NXDOMAIN share queries &lt;b&gt;.example. 75.0 % 30",
         ],
     );

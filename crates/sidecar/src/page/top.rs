@@ -41,7 +41,7 @@ fn table(title: &str, rows: &[Row]) -> Markup {
             @for row in rows.iter().take(ROWS) {
                 tr {
                     td data-label=(title) {
-                        (row.key) @if let Some(namespace) = &row.namespace { " in " (namespace) }
+                        (row.key) @if let Some(owner) = row.owner.text() { " " (owner) }
                     }
                     td.n data-label="share" { (format!("{:.1} %", row.share * 100.0)) }
                     td.n data-label="queries" { (row.queries) }

@@ -153,6 +153,23 @@ fn zones_of_endpoints_are_those_of_their_hints_and_read_only_where_they_are_aske
 }
 
 #[test]
+fn a_pod_may_be_read_with_its_node() {
+    let metadata = r#""metadata":{"name":"web-0","namespace":"apps"}"#;
+    for (rest, node, host_network, addresses) in [
+        (r#""spec":{"nodeName":"one"},"status":{"podIP":"10.0.0.1"}"#, "one", false, 1),
+        (r#""spec":{"nodeName":"one","hostNetwork":true},"status":{"podIP":"10.0.0.1"}"#, "one", true, 1),
+        (r#""spec":{"nodeName":"one"},"status":{"podIP":"10.0.0.1","phase":"Failed"}"#, "one", false, 0),
+        (r#""spec":{}"#, "", false, 0),
+        (r#""status":{}"#, "", false, 0),
+    ] {
+        let read = ScheduledPod::from_api(&format!("{{{metadata},{rest}}}")).unwrap().object;
+        assert_eq!(read.key(), &ObjectKey::new("apps", "web-0"));
+        let found = (read.node.as_str(), read.host_network, read.pod.addresses.len());
+        assert_eq!(found, (node, host_network, addresses), "{rest}");
+    }
+}
+
+#[test]
 fn a_node_is_where_its_newer_labels_say() {
     let node = |labels: &str| {
         let json = format!(r#"{{"metadata":{{"name":"n1","labels":{labels}}}}}"#);

@@ -1,0 +1,151 @@
+//! Pods and nodes by their addresses, for the clients in `GET /top`.
+//!
+//! Each request of `/top` looks up its few addresses at the API server, if the role allows to list pods. A watch of all
+//! pods would cost memory for each pod, for a table that is read now and then. The index of `--pods=verified` has hashes
+//! in place of names for the same reason.
+//!
+//! The API server has no index by address and scans all its pods for each look-up. So requests and time have bounds, and
+//! results are cached. DNS queries never wait for a look-up.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use cluster::connect::Connection;
+use cluster::objects::{ObjectKey, ScheduledPod};
+use cluster::scope::{Namespaces, Scope};
+use cluster::watch::{Collection, Failure, list};
+use futures::{TryStreamExt as _, stream};
+use querylog::ranking::Owner;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout_at};
+
+/// Timeout of all look-ups of one request. The sidecar waits for `/top` for one second.
+const DEADLINE: Duration = Duration::from_millis(700);
+/// Bound of the look-ups for one request.
+const REQUESTS: usize = 20;
+/// Bound of the look-ups in flight.
+const PARALLEL: usize = 4;
+/// Bound of the pods that are read for one address. Pods in the network of a node share its address.
+const PODS: usize = 16;
+/// Lifetime of a cached owner. Clusters reuse addresses soon.
+const FRESH: Duration = Duration::from_mins(1);
+/// Bound of the cached owners.
+const KEPT: usize = 256;
+/// Pause after a failure.
+const FAILED: Duration = Duration::from_secs(10);
+/// Pause after a 403: the role does not allow to list pods.
+const REFUSED: Duration = Duration::from_mins(5);
+
+/// Owners of addresses according to the API server.
+#[derive(Debug)]
+pub(crate) struct Owners {
+    connection: Arc<Connection>,
+    scope: Scope,
+    kept: Mutex<Kept>,
+    /// Permit for look-ups. Concurrent requests wait for it and then find the results in the cache.
+    turn: Semaphore,
+    deadline: Duration,
+    /// Whether the missing permission was logged.
+    logged: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    /// Addresses without an owner are cached, too.
+    owners: HashMap<IpAddr, (Instant, Owner)>,
+    /// End of the pause after a failure.
+    not_before: Option<Instant>,
+}
+
+impl Owners {
+    /// Finds owners among the pods in `scope`.
+    pub(crate) fn new(connection: &Arc<Connection>, scope: &Scope) -> Self {
+        let (connection, scope) = (Arc::clone(connection), scope.clone());
+        let (kept, turn, logged) = (Mutex::default(), Semaphore::new(1), AtomicBool::new(false));
+        Self { connection, scope, kept, turn, deadline: DEADLINE, logged }
+    }
+
+    /// Returns the owners that are cached or found before the deadline. Looks up the first addresses first.
+    pub(crate) async fn of(&self, addresses: &[IpAddr]) -> HashMap<IpAddr, Owner> {
+        let deadline = Instant::now() + self.deadline;
+        if let Ok(Ok(_turn)) = timeout_at(deadline, self.turn.acquire()).await {
+            let asking = timeout_at(deadline, self.learn(addresses)).await;
+            if let Err(failure) = asking.unwrap_or(Err(Failure::Silent(self.deadline))) {
+                self.pause(&failure);
+            }
+        }
+        let kept = self.kept();
+        let known = |address: &IpAddr| Some((*address, kept.owners.get(address)?.1.clone()));
+        addresses.iter().filter_map(known).collect()
+    }
+
+    /// Looks up the addresses that are not cached, until the first failure.
+    async fn learn(&self, addresses: &[IpAddr]) -> Result<(), Failure> {
+        let missing = self.kept().missing(addresses);
+        let affordable = missing.into_iter().take(REQUESTS / self.namespaces());
+        let asking = affordable.map(|address| Ok(self.look_up(address)));
+        stream::iter(asking).try_for_each_concurrent(PARALLEL, |asking| asking).await
+    }
+
+    /// Number of requests for one address.
+    fn namespaces(&self) -> usize {
+        match &self.scope.namespaces {
+            Namespaces::Only(names) => names.len().max(1),
+            Namespaces::All | Namespaces::Selected(_) => 1,
+        }
+    }
+
+    async fn look_up(&self, address: IpAddr) -> Result<(), Failure> {
+        let mut pods = Vec::new();
+        for collection in Collection::pods_at(address, &self.scope) {
+            pods.extend(list(&self.connection, collection, PODS, self.deadline).await?);
+        }
+        self.kept().owners.insert(address, (Instant::now(), owner(address, &pods)));
+        Ok(())
+    }
+
+    fn pause(&self, failure: &Failure) {
+        let is_refused = matches!(failure, Failure::Refused(_));
+        self.kept().not_before = Some(Instant::now() + if is_refused { REFUSED } else { FAILED });
+        if is_refused && !self.logged.swap(true, Ordering::Relaxed) {
+            tracing::info!(error = %failure, "pods cannot be listed, /top shows addresses alone");
+        } else {
+            tracing::debug!(error = %failure, "cannot look pods up for /top");
+        }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    /// Drops expired entries and returns the addresses to look up.
+    fn missing(&mut self, addresses: &[IpAddr]) -> Vec<IpAddr> {
+        self.owners.retain(|_, (at, _)| at.elapsed() < FRESH);
+        if self.not_before.is_some_and(|not_before| Instant::now() < not_before) {
+            return Vec::new();
+        }
+        let unknown = addresses.iter().filter(|address| !self.owners.contains_key(address));
+        unknown.copied().take(KEPT - self.owners.len()).collect()
+    }
+}
+
+/// Returns the owner of `address` among the pods found. The address of a pod in the network of its node belongs to the
+/// node. Two other pods share an address only while it passes from one to the other: then the owner is unknown.
+fn owner(address: IpAddr, pods: &[ScheduledPod]) -> Owner {
+    let pods: Vec<_> = pods.iter().filter(|pod| pod.pod.addresses.contains(&address)).collect();
+    let node = |pod: &ScheduledPod| Some(pod.node.to_string()).filter(|node| !node.is_empty());
+    if let Some(pod) = pods.iter().find(|pod| pod.host_network) {
+        return Owner { node: node(pod), ..Owner::default() };
+    }
+    let [found] = pods.as_slice() else { return Owner::default() };
+    let ObjectKey { namespace, name } = &found.pod.key;
+    Owner { namespace: Some(namespace.to_string()), pod: Some(name.to_string()), node: node(found) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,226 @@
+use apiserver::{Action, ApiServer, Options, Resource, Rule, Running};
+use cluster::connect::Access;
+use cluster::objects::FromApi as _;
+use serde_json::{Value, json};
+
+use super::*;
+
+/// However slow the machine is.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Deadline where there is no answer.
+const SOON: Duration = Duration::from_millis(100);
+
+struct Cluster {
+    server: Running,
+    owners: Owners,
+}
+
+impl Cluster {
+    async fn start(namespaces: Namespaces, protobuf: bool) -> Self {
+        let options = Options { bootstrap: false, protobuf, ..Options::default() };
+        let server = ApiServer::bind(([127, 0, 0, 1], 0).into(), options).unwrap().spawn();
+        let access = Access { master_url: Some(server.url()), ..Access::default() };
+        let connection = Arc::new(Connection::new(access).await.unwrap());
+        let owners = Owners::new(&connection, &Scope { namespaces, services: None });
+        let owners = Owners { deadline: PATIENCE, ..owners };
+        Self { server, owners }
+    }
+
+    async fn with_pods(pods: &[&str]) -> Self {
+        let cluster = Self::start(Namespaces::All, true).await;
+        cluster.set(pods);
+        cluster
+    }
+
+    fn set(&self, pods: &[&str]) {
+        for text in pods {
+            self.server.store.set(pod(text)).unwrap();
+        }
+    }
+
+    /// The owners of the addresses as text, `-` for none.
+    async fn of(&self, addresses: &[IpAddr]) -> Vec<String> {
+        let owners = tokio::time::timeout(2 * PATIENCE, self.owners.of(addresses)).await.unwrap();
+        let text = |address| owners.get(address).and_then(Owner::text).unwrap_or_else(|| "-".to_owned());
+        addresses.iter().map(text).collect()
+    }
+
+    /// Requests since the last call.
+    fn requests(&self) -> usize {
+        let requests = self.server.faults.requests().len();
+        self.server.faults.clear_requests();
+        requests
+    }
+}
+
+/// `namespace/name phase node network address ...`
+fn pod(text: &str) -> Value {
+    let words: Vec<&str> = text.split(' ').collect();
+    let [key, phase, node, network, addresses @ ..] = words.as_slice() else { panic!("{text}") };
+    let (namespace, name) = key.split_once('/').unwrap();
+    let ips: Vec<Value> = addresses.iter().map(|ip| json!({"ip": ip})).collect();
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": namespace, "name": name},
+        "spec": {"nodeName": node, "hostNetwork": *network == "host"},
+        "status": {"phase": phase, "podIP": addresses.first(), "podIPs": ips},
+    })
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+/// Lets time pass for this thread.
+async fn after(time: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(time).await;
+    tokio::time::resume();
+}
+
+#[tokio::test]
+async fn owners_of_addresses_in_either_encoding() {
+    let pods = [
+        "apps/web-0 Running node-1 pod 10.0.0.1 fd00::1",
+        "apps/ended Succeeded node-2 pod 10.0.0.1",
+        "apps/old Failed node-2 pod 10.0.0.2",
+        "kube-system/proxy Running node-1 host 192.0.2.1",
+        "kube-system/exporter Running node-1 host 192.0.2.1",
+        "apps/agent Running node-2 host 192.0.2.2",
+        "apps/leaving Running node-1 pod 10.0.0.3",
+        "apps/coming Running node-1 pod 10.0.0.3",
+        "apps/six Running node-1 pod fd00::6",
+    ];
+    for protobuf in [true, false] {
+        let cluster = Cluster::start(Namespaces::All, protobuf).await;
+        cluster.set(&pods);
+        for (name, address, owner) in [
+            ("a pod, and one that has ended", "10.0.0.1", "pod apps/web-0 on node-1"),
+            ("IPv6", "fd00::6", "pod apps/six on node-1"),
+            ("ended", "10.0.0.2", "-"),
+            ("several pods of a node", "192.0.2.1", "node node-1"),
+            ("one pod of a node is not all of it", "192.0.2.2", "node node-2"),
+            ("an address that changes hands", "10.0.0.3", "-"),
+            ("a further address has no selector", "fd00::1", "-"),
+            ("outside of the cluster", "198.51.100.1", "-"),
+        ] {
+            assert_eq!(cluster.of(&[ip(address)]).await, [owner], "{name}, protobuf: {protobuf}");
+        }
+    }
+}
+
+#[test]
+fn a_pod_counts_only_with_the_address() {
+    let found = [ScheduledPod::from_api(&pod("a/b Running c pod 10.0.0.1").to_string()).unwrap().object];
+    assert_eq!(owner(ip("10.0.0.1"), &found).text().as_deref(), Some("pod a/b on c"));
+    assert_eq!(owner(ip("10.0.0.2"), &found), Owner::default(), "an API server without the selector");
+}
+
+#[tokio::test]
+async fn nobody_is_asked_about_twice_in_a_minute() {
+    let cluster = Cluster::with_pods(&["a/b Running c pod 10.0.0.1"]).await;
+    let addresses = [ip("10.0.0.1"), ip("10.0.0.2")];
+    for requests in [2, 0] {
+        assert_eq!(cluster.of(&addresses).await, ["pod a/b on c", "-"]);
+        assert_eq!(cluster.requests(), requests);
+    }
+    cluster.set(&["a/b Failed c pod 10.0.0.1", "a/next Running c pod 10.0.0.1"]);
+    after(FRESH).await;
+    assert_eq!(cluster.of(&addresses).await, ["pod a/next on c", "-"]);
+}
+
+#[tokio::test]
+async fn requests_are_bounded_and_the_next_look_learns_more() {
+    let addresses: Vec<IpAddr> = (1..=50).map(|host| IpAddr::from([10, 0, 0, host])).collect();
+    let only = |count: usize| Namespaces::Only((0..count).map(|index| format!("n{index}").into()).collect());
+    for (namespaces, known, requests) in
+        [(Namespaces::All, 20, 20), (only(3), 6, 18), (only(20), 1, 20), (only(21), 0, 0)]
+    {
+        let name = format!("{namespaces:?}");
+        let cluster = Cluster::start(namespaces, true).await;
+        let pods: Vec<String> =
+            addresses.iter().map(|address| format!("n0/p{address} Running c pod {address}")).collect();
+        cluster.set(&pods.iter().map(String::as_str).collect::<Vec<_>>());
+        for look in 1..=2 {
+            let owners = cluster.of(&addresses).await;
+            let first = owners.iter().position(|owner| owner == "-");
+            assert_eq!(first, Some(look * known), "look {look}, {name}: {owners:?}");
+            assert_eq!(cluster.requests(), requests, "look {look}, {name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_more_owners_are_kept_than_the_bound() {
+    let cluster = Cluster::with_pods(&[]).await;
+    let addresses: Vec<IpAddr> = (0..400u32).map(|host| IpAddr::V4(host.into())).collect();
+    for page in addresses.chunks(REQUESTS) {
+        cluster.of(page).await;
+    }
+    assert_eq!((cluster.requests(), cluster.owners.kept().owners.len()), (KEPT, KEPT));
+    after(FRESH).await;
+    cluster.of(&addresses).await;
+    assert_eq!((cluster.requests(), cluster.owners.kept().owners.len()), (REQUESTS, REQUESTS));
+}
+
+#[tokio::test]
+async fn a_failure_ends_the_asking_for_a_while() {
+    let delay = u64::try_from(PATIENCE.as_millis()).unwrap() * 10;
+    for (name, action, pause) in [
+        ("the role does not allow it", Action::Refuse { code: 403 }, REFUSED),
+        ("too many requests", Action::Refuse { code: 429 }, FAILED),
+        ("an older API server without the selector", Action::Refuse { code: 400 }, FAILED),
+        ("no answer", Action::Freeze, FAILED),
+        ("too slow", Action::Delay { ms: delay }, FAILED),
+        ("garbage", Action::Garbage, FAILED),
+        ("cut", Action::Cut { after: 10 }, FAILED),
+    ] {
+        let mut cluster = Cluster::with_pods(&["a/b Running c pod 10.0.0.1"]).await;
+        let is_silent = matches!(action, Action::Freeze | Action::Delay { .. });
+        cluster.owners.deadline = if is_silent { SOON } else { PATIENCE };
+        let addresses: Vec<IpAddr> = (1..=10).map(|host| IpAddr::from([10, 0, 0, host])).collect();
+        let rule = cluster.server.faults.add(Rule::new(action).on([Resource::Pods]));
+        assert_eq!(cluster.of(&addresses).await, ["-"; 10], "{name}");
+        assert!((1..=PARALLEL).contains(&cluster.requests()), "{name}");
+        cluster.server.faults.remove(rule);
+        assert_eq!(cluster.of(&addresses).await, ["-"; 10], "{name}");
+        assert_eq!(cluster.requests(), 0, "{name}: not asked again at once");
+        cluster.owners.deadline = PATIENCE;
+        after(pause).await;
+        assert_eq!(cluster.of(&addresses).await.first().unwrap(), "pod a/b on c", "{name}");
+    }
+}
+
+#[tokio::test]
+async fn what_came_before_the_deadline_is_shown() {
+    let addresses: Vec<IpAddr> = (1..=10).map(|host| IpAddr::from([10, 0, 0, host])).collect();
+    let mut cluster = Cluster::with_pods(&[]).await;
+    for address in &addresses {
+        cluster.set(&[&format!("a/p{address} Running c pod {address}")]);
+    }
+    cluster.owners.deadline = Duration::from_secs(2);
+    cluster.server.faults.add(Rule::new(Action::Freeze).on([Resource::Pods]).skip(3));
+    let owners = cluster.of(&addresses).await;
+    assert_eq!(owners.iter().filter(|owner| owner.starts_with("pod a/p")).count(), 3, "{owners:?}");
+}
+
+#[tokio::test]
+async fn what_is_known_is_shown_while_the_api_server_is_away() {
+    let mut cluster = Cluster::with_pods(&["a/b Running c pod 10.0.0.1"]).await;
+    assert_eq!(cluster.of(&[ip("10.0.0.1")]).await, ["pod a/b on c"]);
+    cluster.server.faults.freeze();
+    cluster.owners.deadline = SOON;
+    let addresses = [ip("10.0.0.1"), ip("10.0.0.2")];
+    assert_eq!(cluster.of(&addresses).await, ["pod a/b on c", "-"]);
+    after(FRESH).await;
+    assert_eq!(cluster.of(&addresses).await, ["-", "-"], "the address may be that of another pod");
+}
+
+#[tokio::test]
+async fn whoever_looks_at_the_same_time_asks_once() {
+    let cluster = Cluster::with_pods(&["a/b Running c pod 10.0.0.1"]).await;
+    cluster.server.faults.add(Rule::new(Action::Delay { ms: 20 }).on([Resource::Pods]));
+    let addresses = [ip("10.0.0.1")];
+    let looks = futures::future::join_all((0..5).map(|_| cluster.of(&addresses))).await;
+    assert_eq!(looks.concat(), ["pod a/b on c"; 5]);
+    assert_eq!(cluster.requests(), 1);
+}
