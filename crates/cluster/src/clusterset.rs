@@ -148,7 +148,7 @@ impl ClusterSet {
         self.imports.len()
     }
 
-    /// Must be called when a namespace starts or stops being served.
+    /// Marks the records of a namespace as outdated, when it starts or stops being served.
     pub(crate) fn outdate(&mut self, namespace: &str) {
         let of_namespace = self.imports.keys().filter(|key| key.namespace == namespace);
         self.outdated.extend(of_namespace.cloned());

@@ -2,9 +2,7 @@
 //!
 //! The precedence is that of kube-dns:
 //! - A URL alone is used without credentials.
-//! - A kubeconfig file is used with the given context, or else its current context. A URL given as well replaces that
-//!   of
-//!   the file.
+//! - A kubeconfig file is used with the given context, or else its current context. A given URL replaces the file's.
 //! - With neither, the pod's service account is used.
 //!
 //! Tokens in files (a service account's, a kubeconfig's `tokenFile`) and client certificates in files are read again
@@ -197,7 +195,7 @@ fn variable(text: &str) -> (Option<&str>, &str) {
 async fn connect(access: &Access) -> Result<(String, Client), ConnectError> {
     let config = access.config().await?;
     let url = config.cluster_url.to_string();
-    // It reads files.
+    // `build` reads files.
     let built = tokio::task::spawn_blocking(move || client::build(config)).await;
     let failed = |reason| ConnectError::Client { url: url.clone(), reason };
     let client = built.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(brief(&error)))?;

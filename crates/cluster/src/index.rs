@@ -376,7 +376,8 @@ impl Index {
         self.objects_changed = true;
     }
 
-    /// Must be called before the endpoints of `key` change.
+    /// Marks the records of `key` as outdated if they depend on its endpoints. Must be called before the endpoints
+    /// change.
     fn outdate_endpoints(&mut self, key: &ObjectKey) {
         let shown =
             self.store.service(key).is_some_and(|service| self.options.records.depend_on_endpoints(&service));
@@ -386,7 +387,8 @@ impl Index {
         }
     }
 
-    /// Must be called before the objects of `key` change.
+    /// Marks the records of `key` as outdated. Must be called before its objects change, to keep the old reverse
+    /// records.
     fn outdate(&mut self, key: &ObjectKey) {
         if !self.outdated.contains_key(key) {
             self.outdated.insert(key.clone(), self.pointers(key));

@@ -45,7 +45,7 @@ impl BindError {
 /// Bounds of a server.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    /// Connections at a time; one more closes the oldest.
+    /// Bound of the connections; a further connection closes the oldest.
     connections: usize,
     /// Timeout of the head of a request and of an idle connection.
     head_time: Duration,

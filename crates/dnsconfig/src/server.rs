@@ -35,8 +35,7 @@ impl Nameserver {
     }
 
     /// Reads an address in the format of resolv.conf and dnsmasq. An IPv6 address may have an interface of this
-    /// machine:
-    /// `fe80::1%eth0`, or `fe80::1%2` by index.
+    /// machine, by name (`fe80::1%eth0`) or by index (`fe80::1%2`).
     pub fn with_interface(address: &str, port: u16) -> Option<Self> {
         let Some((ip, interface)) = address.split_once('%') else {
             return Some(Self::new(address.parse().ok()?, port));

@@ -26,9 +26,9 @@ pub struct State {
     pub unknown_keys: Vec<UnknownKey>,
     /// Number of edits that came into force since the start.
     pub edits: u64,
-    /// Number of rejected data since the start.
+    /// Number of rejections since the start.
     pub rejected: u64,
-    /// Whether the source has data: false until a [`Source::Api`](super::Source::Api) is fed for the first time.
+    /// Whether the source has reported: false until a [`Source::Api`](super::Source::Api) is fed for the first time.
     pub heard: bool,
     fresh: bool,
 }
@@ -40,7 +40,7 @@ pub struct Rejection {
     pub text: String,
     /// The `ConfigMap` key of a wrong value; `None` if the data could not be read.
     pub key: Option<String>,
-    /// The value, cut to 200 characters.
+    /// The value, truncated at 200 characters.
     pub value: Option<String>,
     /// The time of the rejection.
     pub at: SystemTime,
