@@ -8,6 +8,7 @@
     reason = "a page that cannot be read fails the test that reads it"
 )]
 
+pub mod commands;
 pub mod exposition;
 pub mod help;
 pub mod markdown;

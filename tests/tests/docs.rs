@@ -14,3 +14,5 @@ mod links;
 mod metrics;
 #[path = "docs/processes.rs"]
 mod processes;
+#[path = "docs/runs.rs"]
+mod runs;

@@ -1,11 +1,12 @@
 //! Commands in the pages name what there is: files, targets of make, crates and tests, containers, subcommands, ports.
 //!
-//! Whether they print what the pages show is for whoever changed the page: their outputs are recorded from real runs. The
-//! commands of docs/migrating.md run in `migrating.rs`, those of README.md in `e2e.rs`.
+//! `runs.rs` runs them.
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::PathBuf;
 
+use tests::docs::commands::Command;
 use tests::repository;
 
 use crate::links::{page, pages};
@@ -20,17 +21,27 @@ const CONTAINERS: &[&str] = &["dnsmasq", "kubedns", "sidecar"];
 /// Directories of the repository that commands begin paths with.
 const PATHS: &[&str] = &["charts/", "examples/", "fuzz/", "images/", "manifests/", "tests/"];
 
-/// The commands of all pages: `(page, command)`, without their comments.
-fn commands() -> Vec<(String, String)> {
-    let blocks = pages().flat_map(|path| {
+/// A command of a page.
+#[derive(Debug, Clone)]
+pub(crate) struct Listed {
+    /// Path of the page, from the root of the repository.
+    pub(crate) page: String,
+    /// The heading of the second level it stands under.
+    pub(crate) section: String,
+    pub(crate) command: Command,
+}
+
+/// The commands of all pages.
+pub(crate) fn listed() -> Vec<Listed> {
+    let of_page = |path: PathBuf| {
         let name = path.strip_prefix(repository()).unwrap().display().to_string();
-        page(&path).blocks.into_iter().map(move |block| (name.clone(), block))
-    });
-    let lines = blocks.flat_map(|(name, block)| {
-        let lines: Vec<String> = block.text.lines().map(str::trim).map(str::to_owned).collect();
-        lines.into_iter().filter_map(move |line| Some((name.clone(), line.strip_prefix("$ ")?.to_owned())))
-    });
-    lines.map(|(name, line)| (name, line.split("  #").next().unwrap_or_default().trim().to_owned())).collect()
+        page(&path).blocks.into_iter().flat_map(move |block| {
+            let (page, section) = (name.clone(), block.section.clone());
+            let commands = Command::all(&block).into_iter();
+            commands.map(move |command| Listed { page: page.clone(), section: section.clone(), command })
+        })
+    };
+    pages().flat_map(of_page).collect()
 }
 
 fn targets_of_make() -> BTreeSet<String> {
@@ -46,7 +57,7 @@ fn after<'a>(words: &'a [&'a str], word: &'a str) -> impl Iterator<Item = &'a st
 
 fn faults(command: &str, targets: &BTreeSet<String>) -> Vec<String> {
     let words: Vec<&str> =
-        command.split(' ').map(|word| word.trim_matches(['"', '\'', '(', ')', ';'])).collect();
+        command.split([' ', '\n']).map(|word| word.trim_matches(['"', '\'', '(', ')', ';'])).collect();
     let mut faults = Vec::new();
     let mut hold = |good: bool, fault: String| {
         if !good {
@@ -88,15 +99,30 @@ fn faults(command: &str, targets: &BTreeSet<String>) -> Vec<String> {
 
 #[test]
 fn commands_name_what_there_is() {
-    let (commands, targets) = (commands(), targets_of_make());
-    assert!(commands.len() > 100, "{}", commands.len());
-    let found: Vec<String> = commands
-        .iter()
-        .flat_map(|(page, command)| {
-            faults(command, &targets).into_iter().map(move |fault| format!("{page}: {fault}: {command}"))
-        })
-        .collect();
+    let (listed, targets) = (listed(), targets_of_make());
+    assert!(listed.len() > 100, "{}", listed.len());
+    let of_one = |Listed { page, command, .. }: &Listed| {
+        let found = faults(&command.text, &targets).into_iter();
+        found.map(|fault| format!("{page}: {fault}: {}", command.text)).collect::<Vec<_>>()
+    };
+    let found: Vec<String> = listed.iter().flat_map(of_one).collect();
     assert_eq!(found, Vec::<String>::new());
+}
+
+/// Commands begin with a prompt, so that no test misses them.
+#[test]
+fn commands_have_a_prompt() {
+    let programs = ["cargo ", "curl ", "dig ", "helm ", "kubectl ", "make ", "podman "];
+    for path in pages() {
+        for block in page(&path).blocks {
+            let first = block.text.trim_start();
+            assert!(
+                !programs.iter().any(|program| first.starts_with(program)),
+                "{}: {first}",
+                path.display()
+            );
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,310 @@
+//! Every command of every page is run: here, on a pod of the example cluster, or by another test. The rest has a reason.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use testkit::ports::free_port;
+use testkit::process::binary;
+use testkit::query::Query;
+use testkit::{client, eventually};
+use tests::docs::commands::Command;
+use tests::e2e::{PATIENCE, Pod, Ports};
+use tests::repository;
+use tokio::time::{Duration, sleep};
+
+use crate::commands::{Listed, listed};
+
+use Instead::{Because, Test};
+
+/// The reason why this test does not run a command.
+enum Instead {
+    /// This one does: a file and a function.
+    Test(&'static str, &'static str),
+    /// No test does.
+    Because(&'static str),
+}
+
+const BUILDS: Instead = Because("builds or tests the project: `make test` does the same");
+const CLUSTER: Instead = Because("needs a cluster with nodes and pods");
+const DRY_RUN: Instead =
+    Because("needs an API server with dry runs; tests/tests/manifests.rs renders the manifests");
+const REGISTRY: Instead = Because("needs the images in a registry");
+const TYPED: Instead =
+    Because("is the beginning of a command line; tests/tests/docs/flags.rs knows its flags");
+const GOING_BACK: Instead = Test("tests/tests/migrating.rs", "going_back");
+const ON_A_KUBELET: Instead = Because("needs a cluster to migrate; was run on a kubelet");
+const TRANSFER: Instead = Test("crates/kubedns/tests/api/transfer.rs", "only_peers_with_the_key_transfer");
+
+/// The commands that are not run here: a page (empty: any), its section or a part of the command, and what happens
+/// instead. The first row that fits counts.
+const ELSEWHERE: &[(&str, &str, Instead)] = &[
+    ("", "make test", BUILDS),
+    ("", "make images", BUILDS),
+    ("", "make release", BUILDS),
+    ("", "cargo ", BUILDS),
+    ("", "podman ", BUILDS),
+    ("", "helm template", Test("tests/tests/chart.rs", "each_value_does_what_it_says")),
+    ("", "helm install", CLUSTER),
+    ("", "kubectl diff", DRY_RUN),
+    ("", "port-forward", CLUSTER),
+    ("", "kubectl exec client", CLUSTER),
+    ("", " logs deploy/", CLUSTER),
+    ("", "REGISTRY=", REGISTRY),
+    ("README.md", "make run", Test("tests/tests/e2e.rs", "what_the_guide_says_works_when_pasted")),
+    ("charts/kube-dns-rs/README.md", "delete deployment", CLUSTER),
+    ("docs/configmap.md", "openssl", Because("asks a public resolver")),
+    ("docs/etcd.md", "kube-dns --etcd-zone", TYPED),
+    (
+        "docs/etcd.md",
+        "etcdctl",
+        Test("crates/kubedns/tests/api/etcd.rs", "zones_of_etcd_are_served_beside_the_cluster"),
+    ),
+    (
+        "docs/explain.md",
+        "$ kube-dns explain",
+        Test("crates/explain/src/tests/transcript.rs", "the_documentation_shows_what_is_printed"),
+    ),
+    ("docs/migrating.md", "> kube-dns-before.yaml", GOING_BACK),
+    ("docs/migrating.md", "> kube-dns-others-before.yaml", GOING_BACK),
+    ("docs/migrating.md", "kube-dns-before.yaml", GOING_BACK),
+    ("docs/migrating.md", "kube-dns-others-before.yaml", GOING_BACK),
+    ("docs/migrating.md", "From 1.6 and later", Test("tests/tests/migrating.rs", "from_1_36")),
+    (
+        "docs/migrating.md",
+        "Without a lost query",
+        Test("tests/tests/migrating.rs", "from_1_36_without_a_lost_query"),
+    ),
+    ("docs/migrating.md", "From 1.5", Test("tests/tests/migrating.rs", "from_1_5")),
+    ("docs/migrating.md", "From 1.4", Test("tests/tests/migrating.rs", "from_1_4")),
+    ("docs/migrating.md", "From before 1.4", Because("needs etcd with its second API, and its third")),
+    ("docs/migrating.md", "Going back", ON_A_KUBELET),
+    ("docs/migrating.md", "get deploy,rc", CLUSTER),
+    ("docs/migrating.md", "make run", Test("tests/tests/e2e.rs", "what_the_guide_says_works_when_pasted")),
+    ("docs/migrating.md", "Trying it beside the old one", ON_A_KUBELET),
+    (
+        "docs/search.md",
+        "get pod web-0",
+        Because("needs an API server with admission policies; was run on a kubelet"),
+    ),
+    (
+        "docs/topologies.md",
+        "EDE",
+        Test("crates/skydns/tests/forward/cache.rs", "a_whole_server_serves_stale_names_outside"),
+    ),
+    (
+        "docs/extended-errors.md",
+        "EDE",
+        Test(
+            "crates/skydns/tests/server/extended_errors.rs",
+            "each_cause_is_told_to_clients_with_edns_where_that_is_asked_for",
+        ),
+    ),
+    ("docs/transfer.md", "kube-dns --transfer-to", TYPED),
+    ("docs/transfer.md", "dig", TRANSFER),
+    ("docs/troubleshooting.md", "get pods", CLUSTER),
+    ("docs/troubleshooting.md", "describe pods", CLUSTER),
+    ("docs/troubleshooting.md", "get events", CLUSTER),
+    ("docs/troubleshooting.md", "auth can-i", CLUSTER),
+    ("docs/troubleshooting.md", "rbac.yaml", CLUSTER),
+];
+
+/// Commands that the page shows in another state of the pod, so that their output has other words here: a page, a part of
+/// the command, the state.
+const OTHER_STATE: &[(&str, &str, &str)] = &[
+    ("docs/troubleshooting.md", "check cluster", "a server of dnsmasq that is slow"),
+    ("docs/troubleshooting.md", "curl -sS", "before the first lists"),
+    ("docs/troubleshooting.md", "kubedns_forward_", "an upstream that is silent"),
+    ("docs/troubleshooting.md", "routes.kubedns", "dnsmasq as a cache alone"),
+];
+
+fn fits(page: &str, part: &str, listed: &Listed) -> bool {
+    let Listed { page: its_page, section, command } = listed;
+    let typed = format!("$ {}", command.text);
+    (page.is_empty() || page == its_page) && (part == section || typed.contains(part))
+}
+
+fn elsewhere(listed: &Listed) -> Option<usize> {
+    ELSEWHERE.iter().position(|(page, part, _)| fits(page, part, listed))
+}
+
+#[test]
+fn commands_that_are_not_run_here_have_a_test_or_a_reason() {
+    let all = listed();
+    let used: Vec<Option<usize>> = all.iter().map(elsewhere).collect();
+    for (at, (page, part, instead)) in ELSEWHERE.iter().enumerate() {
+        assert!(used.contains(&Some(at)), "no command of {page:?} needs the row {part:?}");
+        match instead {
+            Test(file, name) => {
+                let text = std::fs::read_to_string(repository().join(file)).unwrap_or_default();
+                assert!(text.contains(&format!("fn {name}(")), "{file} has no test {name}");
+            }
+            Because(reason) => assert!(reason.contains(' '), "{page:?}, {part:?}: why?"),
+        }
+    }
+    for (page, part, state) in OTHER_STATE {
+        let is_it = |listed: &Listed| elsewhere(listed).is_none() && fits(page, part, listed);
+        assert!(all.iter().any(is_it), "{page}: no command needs the row {part:?}, {state}");
+    }
+}
+
+/// Ports in the pages, those of a cluster and those of the runs that they show, and the pod's own for them.
+fn purposes(ports: &Ports) -> [(&'static [&'static str], u16); 6] {
+    [
+        (&["5300", "7300"], ports.dns),
+        (&["7301", "7451", "10053"], ports.kubedns),
+        (&["7302", "7452", "8081"], ports.readiness),
+        (&["7303", "7453", "10055"], ports.kubedns_metrics),
+        (&["7304", "10054"], ports.sidecar),
+        (&["7307", "10056"], ports.nanny),
+    ]
+}
+
+/// Names and addresses in the pages that stand for those of the reader.
+const READERS: &[(&str, &str)] = &[
+    ("kubectl -n kube-system exec deploy/kube-dns -c kubedns -- /kube-dns", "kube-dns"),
+    ("kubectl -n kube-system exec deploy/kube-dns -c dnsmasq -- /dnsmasq-nanny", "dnsmasq-nanny"),
+    ("--server=http://127.0.0.1:5305 ", ""),
+    ("POD-ADDRESS", "127.0.0.1"),
+    ("@10.96.0.10", "@127.0.0.1"),
+    ("--client=10.244.0.9", "--client=127.0.0.1"),
+    ("NAME", "web.default"),
+    ("--seconds=10", "--seconds=2"),
+];
+
+/// The command as one types it here.
+fn typed_here(command: &str, ports: &Ports) -> String {
+    let replace = |text: String, (page, here): &(&str, &str)| text.replace(page, here);
+    let text = READERS.iter().fold(command.to_owned(), replace);
+    with_programs(&with_ports(&text, ports), ports)
+}
+
+/// A port of the pod may be that of another purpose in the pages, so that all of them are taken out first.
+fn with_ports(text: &str, ports: &Ports) -> String {
+    let mut text = text.to_owned();
+    if !text.contains(" -p ") {
+        text = text.replace("dig ", "dig -p 5300 ");
+    }
+    let purposes = purposes(ports);
+    for (at, (pages, _)) in purposes.iter().enumerate() {
+        for page in *pages {
+            text = text.replace(&format!("127.0.0.1:{page}"), &format!("127.0.0.1:<{at}>"));
+            text = text.replace(&format!("-p {page} "), &format!("-p <{at}> "));
+        }
+    }
+    for (at, (_, port)) in purposes.iter().enumerate() {
+        text = text.replace(&format!("<{at}>"), &port.to_string());
+    }
+    text
+}
+
+/// Our binaries, and the addresses of the pod in place of those that they find in a cluster.
+fn with_programs(text: &str, ports: &Ports) -> String {
+    let (kubedns, nanny) = (binary("kubedns").display().to_string(), binary("nanny").display().to_string());
+    let url = |port: u16| format!("http://127.0.0.1:{port}");
+    let server = format!("--server={}", url(ports.readiness));
+    let (api, sidecar) = (url(ports.api), url(ports.sidecar));
+    let cluster = format!("--dns=127.0.0.1:{} --sidecar={sidecar} --kube-master-url={api}", ports.dns);
+    text.replace("kubectl ", &format!("kubectl --server={api} "))
+        .replace("kube-dns check config", &format!("{kubedns} check config"))
+        .replace(
+            "kube-dns check cluster",
+            &format!("{kubedns} check cluster {server} {cluster} --external-name=www.acme.example"),
+        )
+        .replace("kube-dns explain", &format!("{kubedns} explain {server}"))
+        .replace("kube-dns tap", &format!("{kubedns} tap {server}"))
+        .replace("kube-dns top", &format!("{kubedns} top {server}"))
+        .replace("dnsmasq-nanny tap", &format!("{nanny} tap --server={}", url(ports.nanny)))
+        .replace("kubedns --foo", &format!("{kubedns} --foo"))
+        .replace("nanny --cache-size", &format!("{nanny} --cache-size"))
+}
+
+/// Runs a command once, in a directory like a checkout.
+async fn run(listed: &Listed, ports: &Ports, directory: &Path) -> Result<(), String> {
+    let text = typed_here(&listed.command.text, ports);
+    let mut shell = tokio::process::Command::new("sh");
+    shell.args(["-c", &text]).current_dir(directory).env("HOME", directory).env("KUBECONFIG", "/dev/null");
+    let output = shell.env("REGISTRY", "registry.example/dns").output().await.unwrap();
+    let printed = [output.stdout, output.stderr].concat();
+    let printed = String::from_utf8_lossy(&printed);
+    let lines: Vec<&str> = printed.lines().map(str::trim).collect();
+    let (found, shown) = (Command::first_words(&lines), Command::first_words(&listed.command.output));
+    let other_state = OTHER_STATE.iter().any(|(page, part, _)| fits(page, part, listed));
+    let lacks: Vec<&str> = shown.iter().copied().filter(|word| !found.contains(word)).collect();
+    // A mistake exits with an error, and the page shows which.
+    let as_shown = lacks.is_empty() && (output.status.success() || !shown.is_empty());
+    if printed.is_empty() || !(as_shown || other_state) {
+        return Err(format!("{}: {text}\n{}, lacks {lacks:?}:\n{printed}", listed.page, output.status));
+    }
+    Ok(())
+}
+
+/// Queries that fail, for what watches and counts them.
+async fn ask_in_vain(ports: Ports) {
+    loop {
+        for (port, name) in [
+            (ports.kubedns, "nope.svc.cluster.local."),
+            (ports.kubedns, "single."),
+            (ports.dns, "nope.acme.example."),
+        ] {
+            let server = ([127, 0, 0, 1], port).into();
+            let _ = client::try_ask(server, &Query::new(name, "A"), Duration::from_secs(1)).await;
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// A pod like that of the page: where something is wrong, an upstream of dnsmasq is dead.
+async fn pod(page: &str) -> Pod {
+    let dead = format!("--dnsmasq-arg=--server=/corp.test/127.0.0.1#{}", free_port());
+    let args = [dead.as_str(), "--sidecar-arg=--upstream-probe-interval-ms=500"];
+    Pod::start_with(if page == "docs/troubleshooting.md" { &args } else { &[] }).await
+}
+
+/// The programs of the commands that are not installed. Says loudly what is not tested then.
+#[allow(clippy::print_stderr, reason = "a skipped test must not look like a passed one")]
+fn missing() -> Vec<&'static str> {
+    let path = std::env::var("PATH").unwrap();
+    let is_missing =
+        |program: &&str| !path.split(':').any(|directory| Path::new(directory).join(program).exists());
+    let missing: Vec<&str> = ["curl", "dig", "kubectl"].into_iter().filter(is_missing).collect();
+    for program in &missing {
+        eprintln!("SKIPPED: {program} is not installed, so the commands of the pages with it are NOT run");
+    }
+    missing
+}
+
+#[tokio::test]
+async fn commands_succeed_and_print_what_the_pages_show() {
+    let missing = missing();
+    let mut by_page: BTreeMap<String, Vec<Listed>> = BTreeMap::new();
+    for listed in listed().into_iter().filter(|listed| elsewhere(listed).is_none()) {
+        if !missing.iter().any(|program| listed.command.text.contains(program)) {
+            by_page.entry(listed.page.clone()).or_default().push(listed);
+        }
+    }
+    assert!(by_page.len() > 5 || !missing.is_empty(), "{:?}", by_page.keys());
+    for (page, commands) in by_page {
+        let (pod, directory) = (pod(&page).await, tempfile::tempdir().unwrap());
+        for name in ["examples", "manifests"] {
+            symlink(repository().canonicalize().unwrap().join(name), directory.path().join(name)).unwrap();
+        }
+        let (ports, left) = (pod.ports, RefCell::new(commands));
+        let all_good = eventually(PATIENCE, || async {
+            let mut faults = Vec::new();
+            let commands = left.take();
+            for listed in commands {
+                if let Err(fault) = run(&listed, &ports, directory.path()).await {
+                    faults.push(fault);
+                    left.borrow_mut().push(listed);
+                }
+            }
+            if faults.is_empty() { Ok(()) } else { Err(faults.join("\n")) }
+        });
+        tokio::select! {
+            () = all_good => {}
+            () = ask_in_vain(ports) => {}
+        }
+    }
+}
