@@ -1,5 +1,5 @@
-//! Requests to etcd's JSON gateway over HTTP/1.1, with TLS and a token where these are asked for. Each client is one
-//! session: files are read when it begins, so that renewed certificates and passwords count from the next one on.
+//! Requests to etcd's JSON gateway over HTTP/1.1, with TLS and a token if configured. Each client is one session: it
+//! reads its files at the start, so that renewed certificates and passwords take effect with the next session.
 
 mod tls;
 
@@ -25,7 +25,7 @@ pub use tls::{TlsError, TlsFiles};
 
 /// Timeout of setting up a TCP connection.
 const CONNECT: Duration = Duration::from_secs(5);
-/// After how much idleness a connection is probed, how often then, and how many times in vain.
+/// TCP keepalive: the idle time before the first probe, the interval of probes, and the number of failed probes.
 const KEEPALIVE: Duration = Duration::from_secs(20);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_RETRIES: u32 = 3;
@@ -41,11 +41,12 @@ const MAX_PASSWORD: u64 = 4096;
 /// Access to etcd.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Access {
-    /// Members of one cluster, `http://` or `https://` with host and port. One is used, the next after it has failed.
+    /// Members of one cluster, `http://` or `https://` with host and port. One is used at a time, the next after a
+    /// failure.
     pub members: Vec<Uri>,
     /// Certificates.
     pub tls: TlsFiles,
-    /// Who we are, where etcd has users.
+    /// User and password, if etcd requires them.
     pub login: Option<Login>,
 }
 
@@ -58,10 +59,10 @@ pub struct Login {
     pub password_file: PathBuf,
 }
 
-/// Why a request has failed.
+/// Failure of a request.
 #[derive(Debug, Error)]
 pub enum ClientError {
-    /// The TLS settings are of no use.
+    /// The TLS settings are invalid.
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// The password cannot be read.
@@ -69,14 +70,14 @@ pub enum ClientError {
     Password {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         #[source]
         source: std::io::Error,
     },
-    /// It cannot be sent.
-    #[error("no such request")]
+    /// The request is invalid.
+    #[error("invalid request")]
     Request(#[from] http::Error),
-    /// Nobody answers.
+    /// The member cannot be reached.
     #[error("cannot reach etcd")]
     Unreachable(#[source] legacy::Error),
     /// The response takes too long.
@@ -85,21 +86,21 @@ pub enum ClientError {
     /// The response ends early.
     #[error("the response ended early")]
     Cut(#[source] Option<hyper::Error>),
-    /// etcd refuses.
+    /// etcd refuses the request.
     #[error("etcd answered {status}: {message}")]
     Refused {
         /// The status code.
         status: StatusCode,
-        /// In etcd's words.
+        /// The message of etcd.
         message: String,
     },
-    /// The response is not what was asked for.
+    /// The response is unusable.
     #[error(transparent)]
     Gateway(#[from] GatewayError),
 }
 
 impl ClientError {
-    /// Whether etcd may know the user no more: the token has expired, or the users have changed.
+    /// Whether the token may be invalid: it has expired, or the users have changed.
     fn is_about_the_token(&self) -> bool {
         matches!(self, Self::Refused { status, message }
             if *status == StatusCode::UNAUTHORIZED || message.contains("auth: revision"))
@@ -138,7 +139,7 @@ impl Client {
         Ok(Self { http, member: member.clone(), login: access.login.clone(), token: None })
     }
 
-    /// Posts a request and reads the whole response. With a user, the token is renewed where etcd asks for it.
+    /// Posts a request and reads the whole response. Renews the token of the user if etcd rejects it.
     pub(crate) async fn post<T: DeserializeOwned>(
         &mut self,
         path: &str,
@@ -187,7 +188,7 @@ impl Client {
         Ok(())
     }
 
-    /// Sends a request and returns the body of a good response.
+    /// Sends a request and returns the body of a successful response.
     async fn send(&self, path: &str, request: &Value) -> Result<Incoming, ClientError> {
         let mut uri = self.member.clone().into_parts();
         uri.path_and_query = Some(path.parse().map_err(http::Error::from)?);
@@ -231,14 +232,14 @@ async fn password(path: &std::path::Path) -> std::io::Result<String> {
     Ok(password)
 }
 
-/// The response to a watch: frames until one of the sides has had enough.
+/// The response to a watch: frames until either side ends it.
 pub(crate) struct Watch {
     body: Incoming,
     frames: Frames,
 }
 
 impl Watch {
-    /// The next frame. May be dropped while it waits; nothing is lost then.
+    /// The next frame. Cancel safe.
     pub(crate) async fn next(&mut self) -> Result<WatchResponse, ClientError> {
         loop {
             if let Some(frame) = self.frames.next_frame() {

@@ -1,8 +1,8 @@
-//! Follows the keys of one zone: lists them, watches them, and hands on each new state as a whole.
+//! Follows the keys of one zone: lists them, watches them, and publishes each new state as a whole.
 //!
-//! A session lists once and watches from there on. One that fails is followed by another, which goes on at the revision
-//! that was reached; only where etcd has forgotten that, or has another history, it lists again. The last state stays in
-//! force meanwhile.
+//! A session lists the keys once and watches from that revision. When it fails, the next session continues at the last
+//! revision. It lists again only if etcd has compacted that revision, or has another history. Until then the last state
+//! stays in force.
 
 mod pause;
 
@@ -19,22 +19,22 @@ use crate::metrics::FeedMetrics;
 use crate::tree::Tree;
 use pause::Backoff;
 
-/// Keys in one page of a list. Where they are too large, fewer are asked for.
+/// Keys in one page of a list; fewer if the page is too large.
 const PAGE: usize = 1000;
 /// The memory that the messages of one zone may take, see [`Tree::octets`].
 const MAX_OCTETS: usize = 128 << 20;
-/// The time a watch may be silent before etcd is asked whether it is still there, and still the same.
+/// The time for which a watch may be silent before etcd is checked.
 const SILENCE: Duration = Duration::from_secs(30);
-/// A watch that has lasted so long was no failure: the next pause is the shortest again.
+/// The time after which a session counts as successful: the next pause is the shortest again.
 const SETTLED: Duration = Duration::from_secs(10);
-/// Values that cannot be used and have a line in the log, of each page or frame.
+/// Bound of the log lines about skipped keys, for each page or frame.
 const LOGGED: usize = 5;
 
-/// Receives what a feed has to tell.
+/// Receives the results of a feed.
 pub trait Sink: Send + Sync {
-    /// A new state of the zone.
+    /// Publishes a new state of the zone.
     fn publish(&self, tree: &Tree);
-    /// The connection was lost, for this reason; or is there (again).
+    /// Reports a failure of the connection, or `None` when it is established.
     fn connected(&self, failure: Option<String>);
 }
 
@@ -46,13 +46,13 @@ pub struct Feed<S> {
     metrics: FeedMetrics,
     member: usize,
     tree: Tree,
-    /// The history that `tree` is of; `None` before the first list, and where another one is needed.
+    /// The history and revision of `tree`; `None` if a list is needed.
     reached: Option<Header>,
-    /// Nothing before the first session has begun or failed.
+    /// `None` before the first session has begun or failed.
     connected: Option<bool>,
 }
 
-/// Why a session ended.
+/// Failure of a session.
 #[derive(Debug, Error)]
 enum Failure {
     #[error(transparent)]
@@ -70,7 +70,7 @@ enum Failure {
 }
 
 impl<S: Sink> Feed<S> {
-    /// A feed of `keys`, from etcd as `access` says.
+    /// A feed of `keys` from etcd, reached through `access`.
     pub fn new(access: Access, keys: Subtree, sink: S, metrics: FeedMetrics) -> Self {
         Self { access, keys, sink, metrics, member: 0, tree: Tree::default(), reached: None, connected: None }
     }
@@ -126,7 +126,7 @@ impl<S: Sink> Feed<S> {
         self.sink.connected(None);
     }
 
-    /// One session; ends with what is wrong with it.
+    /// Runs one session until it fails.
     async fn session(&mut self) -> Result<(), Failure> {
         let mut client = self.client().await?;
         let reached = match self.reached {
@@ -146,7 +146,7 @@ impl<S: Sink> Feed<S> {
     async fn client(&self) -> Result<Client, Failure> {
         let (access, count) = (self.access.clone(), self.access.members.len().max(1));
         let member = self.access.members.get(self.member % count).cloned().unwrap_or_default();
-        // It reads files.
+        // The client reads files.
         Ok(tokio::task::spawn_blocking(move || Client::new(&access, &member)).await??)
     }
 
@@ -179,7 +179,7 @@ impl<S: Sink> Feed<S> {
         }
     }
 
-    /// Takes a frame of the watch.
+    /// Applies a frame of the watch.
     fn take(&mut self, response: WatchResponse) -> Result<(), Failure> {
         let reached = self.reached.unwrap_or_default();
         if response.compact_revision != 0 {
@@ -188,7 +188,7 @@ impl<S: Sink> Feed<S> {
         if response.canceled {
             return Err(Failure::Canceled(response.cancel_reason));
         }
-        // A watch from a revision that is yet to come waits for it, silently.
+        // etcd does not reject a watch from a future revision, it waits silently.
         if response.header.cluster_id != reached.cluster_id || response.header.revision < reached.revision {
             return Err(Failure::OtherHistory);
         }
@@ -208,7 +208,7 @@ impl<S: Sink> Feed<S> {
         Ok(())
     }
 
-    /// Asks whether etcd is still there, and still the same.
+    /// Checks that etcd still answers, and has the same history.
     async fn check(&self, client: &mut Client) -> Result<(), Failure> {
         let page: Page = client.post("/v3/kv/range", &gateway::range(&self.keys.range(), 1, 0)).await?;
         let reached = self.reached.unwrap_or_default();
@@ -218,7 +218,7 @@ impl<S: Sink> Feed<S> {
         Ok(())
     }
 
-    /// Puts changes into `tree`.
+    /// Applies changes to `tree`.
     fn set(&self, tree: &mut Tree, changes: impl Iterator<Item = Event>) -> Result<(), Failure> {
         let mut skipped = 0;
         for event in changes {

@@ -1,5 +1,5 @@
-//! The messages of etcd's JSON gateway (`/v3/...`): requests as they are written, responses as they are read. Numbers are
-//! strings there, octets are Base64, and what is zero is left out.
+//! The requests and responses of etcd's JSON gateway (`/v3/...`). In its JSON, numbers are strings, octets are Base64,
+//! and zero values are left out.
 
 use std::ops::Range;
 
@@ -13,11 +13,11 @@ use thiserror::Error;
 /// The largest frame of a watch, in octets.
 pub const MAX_FRAME: usize = 32 << 20;
 
-/// Which history a response tells of, and how far it goes.
+/// The history that a response belongs to, and its revision.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Header {
-    /// Another one after etcd was set up anew.
+    /// The id of the history; etcd gets another id when it is set up anew.
     #[serde(deserialize_with = "number")]
     pub cluster_id: u64,
     /// The number of changes so far.
@@ -43,15 +43,15 @@ pub struct KeyValue {
     pub lease: u64,
 }
 
-/// A part of a range.
+/// A page of a range.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Page {
-    /// Which history it is from.
+    /// The history of the page.
     pub header: Header,
     /// The keys in order.
     pub kvs: Vec<KeyValue>,
-    /// There are further keys.
+    /// Whether there are further keys.
     pub more: bool,
 }
 
@@ -67,15 +67,15 @@ pub struct Authenticated {
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct WatchResponse {
-    /// Which history it is from.
+    /// The history of the changes.
     pub header: Header,
-    /// The watch has begun.
+    /// Whether the watch has just begun.
     pub created: bool,
-    /// The watch has ended.
+    /// Whether the watch has ended.
     pub canceled: bool,
-    /// Why.
+    /// The reason of the end.
     pub cancel_reason: String,
-    /// The watch has ended because what it begins with is forgotten; 0 if it has not.
+    /// The compacted revision, if the watch has ended because its start is compacted; else 0.
     #[serde(deserialize_with = "number")]
     pub compact_revision: u64,
     /// The changes in their order.
@@ -104,13 +104,13 @@ pub enum EventKind {
     Delete,
 }
 
-/// Why a response cannot be used.
+/// Unusable response.
 #[derive(Debug, Error)]
 pub enum GatewayError {
-    /// It is too large.
+    /// The response is too large.
     #[error("more than {0} octets")]
     Large(usize),
-    /// It is something else than etcd's JSON.
+    /// The response is not the JSON of etcd.
     #[error("not a response of etcd: {0}")]
     Foreign(#[from] serde_json::Error),
     /// etcd reports an error.
@@ -138,7 +138,7 @@ pub fn watch(keys: &Range<Vec<u8>>, revision: u64) -> Value {
     }})
 }
 
-/// The message of an error response; the response itself, shortened, where it is none of etcd's.
+/// The message of an error response; the response itself, shortened, if it does not come from etcd.
 pub fn error(body: &[u8]) -> String {
     const SHOWN: usize = 200;
     let reported = serde_json::from_slice::<Value>(body).ok();
@@ -152,7 +152,7 @@ pub fn error(body: &[u8]) -> String {
 ///
 /// # Errors
 ///
-/// When it is no frame, or reports an error.
+/// When it is not a frame, or reports an error.
 pub fn frame(line: &[u8]) -> Result<WatchResponse, GatewayError> {
     #[derive(Deserialize)]
     struct Frame {
@@ -164,16 +164,16 @@ pub fn frame(line: &[u8]) -> Result<WatchResponse, GatewayError> {
     }
 }
 
-/// The stream of a watch in lines, a frame each.
+/// The stream of a watch, one frame per line.
 #[derive(Debug, Default)]
 pub struct Frames {
     pending: Vec<u8>,
-    /// The part of `pending` that is known to hold no end of a line.
+    /// Length of the part of `pending` that is known to hold no end of a line.
     searched: usize,
 }
 
 impl Frames {
-    /// Adds what was received.
+    /// Adds received octets.
     ///
     /// # Errors
     ///

@@ -20,17 +20,17 @@ pub struct Subtree {
     zone: usize,
 }
 
-/// Why a key is not that of a name.
+/// A key that is not that of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum KeyError {
-    /// It is not text.
+    /// The key is not text.
     #[error("not UTF-8")]
     Text,
-    /// Two slashes side by side, or one at the end.
-    #[error("a label of it is empty")]
+    /// The key has two slashes side by side, or a slash at the end.
+    #[error("a label is empty")]
     EmptyLabel,
     /// A label is too long, or holds a dot.
-    #[error("a label of it has a dot, or more than {MAX_LABEL} octets")]
+    #[error("a label has a dot, or more than {MAX_LABEL} octets")]
     Label,
     /// The name is too long.
     #[error("the name has more than {MAX_NAME} octets")]
@@ -38,7 +38,7 @@ pub enum KeyError {
 }
 
 impl Subtree {
-    /// The keys of `zone`; `path` is where all names begin, `/skydns` in SkyDNS.
+    /// The keys of `zone`; `path` is the prefix of all keys, `/skydns` in SkyDNS.
     pub fn new(path: &str, zone: &Name) -> Self {
         let mut start = path.trim_end_matches('/').to_owned();
         for label in zone.to_lowercase().labels().iter().rev() {
@@ -48,9 +48,9 @@ impl Subtree {
         Self { start, zone: zone.wire().len() }
     }
 
-    /// A range for etcd that holds the keys: from the first one to the one behind the last. Some of other zones lie between.
+    /// A range of etcd that holds all keys of the zone. It may hold keys of other zones, too.
     pub fn range(&self) -> Range<Vec<u8>> {
-        // The octet behind the slash.
+        // '0' is the octet after '/'.
         self.start.clone().into_bytes()..format!("{}0", self.start).into_bytes()
     }
 

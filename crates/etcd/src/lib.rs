@@ -2,10 +2,10 @@
 //!
 //! * [`feed`]: lists and watches the keys of a zone, through [`client`] and [`gateway`].
 //! * [`key`], [`message`]: keys to labels, values to messages.
-//! * [`tree`]: all messages of a zone, and which of them a name leads to.
+//! * [`tree`]: all messages of a zone, and the lookup of a name.
 //! * [`records`]: the tree as the records of a zone.
 //!
-//! Knows nothing of Kubernetes, and neither flags nor where the records are published.
+//! The crate knows nothing of Kubernetes, of flags, or of the publication of records.
 
 pub mod client;
 pub mod feed;

@@ -11,12 +11,12 @@ use skydns::{Host, Name};
 use smol_str::SmolStr;
 use thiserror::Error;
 
-/// The longest value that is read, in octets. A TXT record of that size does not fit into an answer over UDP by far.
+/// The longest value that is read, in octets. A TXT record of that size is far too large for an answer over UDP.
 pub const MAX_VALUE: usize = 16 << 10;
 /// TTL of messages without one, in seconds, as in CoreDNS.
 pub const DEFAULT_TTL: u32 = 300;
-/// The longest TTL of messages with a lease, in seconds. etcd removes them when the lease ends, which may be soon: this is
-/// the shortest TTL that CoreDNS gives them.
+/// The longest TTL of messages with a lease, in seconds. etcd removes them when the lease ends, which may be soon: this
+/// is the shortest TTL that CoreDNS gives them.
 pub const LEASED_TTL: u32 = 30;
 /// The longest TTL (RFC 2181, section 8).
 const MAX_TTL: u32 = i32::MAX.unsigned_abs();
@@ -24,7 +24,7 @@ const MAX_TTL: u32 = i32::MAX.unsigned_abs();
 /// One message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// The address or the name that it leads to; nothing for a text alone.
+    /// The address or the target name; `Nothing` for a text alone.
     pub host: Host<'static>,
     /// Port of SRV answers.
     pub port: u16,
@@ -36,19 +36,20 @@ pub struct Message {
     pub ttl: u32,
     /// Its text, and whether it is a mail exchange, too.
     pub extras: Extras,
-    /// Leftmost labels of the key's name that are not part of the name of an address in SRV, MX and NS answers.
+    /// Number of leftmost labels of the key's name that are left out of the name of an address in SRV, MX and NS
+    /// answers.
     pub target_strip: usize,
-    /// Messages of other groups are left out of one answer; empty for none.
+    /// The group; an answer leaves out messages of other groups. Empty for none.
     pub group: SmolStr,
 }
 
-/// Why a value is no message.
+/// A value that is not a message.
 #[derive(Debug, Error)]
 pub enum MessageError {
-    /// It is too long.
+    /// The value is too long.
     #[error("{0} octets, more than {MAX_VALUE}")]
     Long(usize),
-    /// It is no JSON object, or a field has another type.
+    /// The value is not a JSON object, or a field has another type.
     #[error("not a SkyDNS message: {0}")]
     Json(#[from] serde_json::Error),
     /// A number is out of its range.
@@ -64,7 +65,7 @@ pub enum MessageError {
     Host(String),
 }
 
-/// The fields as they are written. What is not known is ignored.
+/// The fields in JSON. Unknown fields are ignored.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Fields {
@@ -80,11 +81,11 @@ struct Fields {
 }
 
 impl Message {
-    /// Reads a value. As in Go, the case of field names makes no difference and `null` is a field that is missing.
+    /// Reads a value. As in Go, the case of field names does not matter, and `null` counts as a missing field.
     ///
     /// # Errors
     ///
-    /// When it is no message, or one that cannot be served.
+    /// When the value is not a message, or cannot be served.
     pub fn parse(value: &[u8]) -> Result<Self, MessageError> {
         if value.len() > MAX_VALUE {
             return Err(MessageError::Long(value.len()));
@@ -108,7 +109,7 @@ impl Message {
         })
     }
 
-    /// The same message at a key with a lease.
+    /// The same message for a key with a lease.
     #[must_use]
     pub fn leased(self) -> Self {
         Self { ttl: self.ttl.min(LEASED_TTL), ..self }
@@ -119,7 +120,7 @@ fn number(field: &'static str, value: i64) -> Result<u16, MessageError> {
     u16::try_from(value).map_err(|_| MessageError::Range { field, value })
 }
 
-/// An address, or else a name. An IPv4 address in the form of IPv6 is one of IPv4, as in Go.
+/// Parses an address, or else a name. An IPv4-mapped IPv6 address becomes an IPv4 address, as in Go.
 fn host(text: &str) -> Result<Host<'static>, MessageError> {
     if text.is_empty() {
         return Ok(Host::Nothing);

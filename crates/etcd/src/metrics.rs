@@ -25,33 +25,33 @@ pub struct FeedMetrics {
 }
 
 impl Metrics {
-    /// Metrics of no zone yet, to be registered.
+    /// Metrics without any zone yet, to be registered.
     ///
     /// # Errors
     ///
-    /// Never: their names are good.
+    /// Never: the names are valid.
     pub fn new() -> prometheus::Result<Self> {
         let gauge = |name: &str, help: &str| IntGaugeVec::new(Opts::new(name, help), &["zone"]);
         let counter = |name: &str, help: &str| IntCounterVec::new(Opts::new(name, help), &["zone"]);
         Ok(Self {
             connected: gauge(
                 "kubedns_etcd_connected",
-                "Whether the keys of the zone are being watched; the last records are served while not.",
+                "1 while the keys of the zone are watched; otherwise the last records are served.",
             )?,
             records: gauge("kubedns_etcd_records", "Messages of the zone in memory.")?,
-            lists: counter("kubedns_etcd_lists_total", "Whole lists of the zone's keys that were read.")?,
+            lists: counter("kubedns_etcd_lists_total", "Complete lists of the zone's keys that were read.")?,
             failures: counter(
                 "kubedns_etcd_failures_total",
                 "Sessions with etcd that failed, or could not begin.",
             )?,
             skipped: counter(
                 "kubedns_etcd_skipped_keys_total",
-                "Keys that were skipped, each time they were read: key or value cannot be used.",
+                "Keys skipped because key or value is invalid, counted each time they were read.",
             )?,
         })
     }
 
-    /// Those of one zone, from 0 on.
+    /// The metrics of one zone, beginning at 0.
     pub fn feed(&self, zone: &str) -> FeedMetrics {
         FeedMetrics {
             connected: self.connected.with_label_values(&[zone]),

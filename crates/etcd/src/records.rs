@@ -1,4 +1,4 @@
-//! The messages of a zone as what the DNS server asks for: [`skydns::Records`].
+//! The messages of a zone as records of the DNS server: [`skydns::Records`].
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use skydns::{Entry, Host, Lookup, Records, ServiceRecord};
 
 use crate::tree::{Stored, Tree};
 
-/// The records of a zone; none that are known before the first list.
+/// The records of a zone; `None` before the first list.
 #[derive(Debug, Clone, Default)]
 pub struct ZoneRecords(Option<Tree>);
 
@@ -72,7 +72,7 @@ impl Stored {
     }
 }
 
-/// The records of several places under one domain. The first place that has a name answers for it.
+/// The records of several sources under one domain. The first source that has a name answers for it.
 #[derive(Debug, Clone, Default)]
 pub struct Merged(pub Vec<ZoneRecords>);
 

@@ -1,7 +1,7 @@
-//! The messages of a zone as a persistent tree, and which of them a name leads to: SkyDNS' rules, as CoreDNS has them.
+//! The messages of a zone as a persistent tree, and the lookup of a name by SkyDNS' rules, as CoreDNS has them.
 //!
-//! A name stands for all messages below its key, however deep, and for its own where there are none below. `*` and `any`
-//! in the place of a label stand for any one. Groups choose among what was found.
+//! A name matches all messages below its key, at any depth, or its own message if there are none below. `*` and `any`
+//! match any label. Groups select among the matches.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use crate::gateway::{Event, EventKind};
 use crate::key::{KeyError, Path, Subtree};
 use crate::message::{Message, MessageError};
 
-/// Steps that a child takes on a walk: it lies somewhere in memory, see [`skydns::Records::records`].
+/// Steps that a child costs on a walk, as an access to distant memory; see [`skydns::Records::records`].
 const CHILD: usize = 32;
-/// Octets that each message is counted as besides those of its key and value.
+/// Octets that each message counts in addition to its key and value.
 const OVERHEAD: usize = 256;
 
 /// All messages of one zone. `clone` is a handful of reference counts.
@@ -33,18 +33,18 @@ impl PartialEq for Tree {
     }
 }
 
-/// Why a key is skipped.
+/// Reason for skipping a key.
 #[derive(Debug, Error)]
 pub enum SkippedKey {
-    /// It is not that of a name.
+    /// The key is not that of a name.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// Its value is no message.
+    /// The value is not a message.
     #[error(transparent)]
     Message(#[from] MessageError),
 }
 
-/// A message in its place.
+/// A message and its key.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Stored {
     pub(crate) message: Message,
@@ -58,7 +58,7 @@ pub(crate) struct Stored {
 
 impl Stored {
     fn new(path: &[&str], message: Message) -> Self {
-        // What is stripped off beyond the zone is not stripped at all, as in SkyDNS beyond the whole name.
+        // A `targetstrip` beyond the zone has no effect, as in SkyDNS one beyond the whole name.
         let strip = Some(message.target_strip).filter(|strip| *strip <= path.len()).unwrap_or_default();
         let target = path.get(..path.len() - strip).unwrap_or_default();
         let (label, above) = target.split_last().map_or(("", target), |(label, above)| (*label, above));
@@ -89,12 +89,12 @@ impl Stored {
 }
 
 impl Tree {
-    /// Applies a change of a key; one of another zone is none.
+    /// Applies a change of a key. Keys of other zones are ignored.
     ///
     /// # Errors
     ///
-    /// When key or value cannot be used. That leaves no message of the key, also none of the value before: a list would know
-    /// nothing of that.
+    /// When key or value is invalid. The key then has no message, not even that of its former value, as after a new
+    /// list.
     pub fn apply(&mut self, keys: &Subtree, Event { kind, kv }: &Event) -> Result<(), SkippedKey> {
         let Some(path) = keys.path(&kv.key)? else { return Ok(()) };
         let message = match kind {
@@ -166,8 +166,8 @@ impl Tree {
         self.messages.entry(above, label).map(|stored| &**stored)
     }
 
-    /// Visits every name that is a key, or above one: all of them have records. Wildcards, which stand for others, are left
-    /// out.
+    /// Visits every name that is a key or an ancestor of one: all of them have records. Wildcards are left out, since
+    /// they match other names.
     pub(crate) fn names(&self, visit: &mut dyn FnMut(&[&str])) {
         names(self.messages.root(), &mut Vec::new(), visit);
     }
@@ -181,7 +181,7 @@ impl Tree {
         found.messages
     }
 
-    /// The messages that a name leads to: `None` when it does not exist. `steps` bounds the work.
+    /// The messages of a name; `None` when it does not exist. `steps` bounds the work.
     pub(crate) fn find(&self, path: &[&str], steps: &mut usize) -> Option<Vec<&Stored>> {
         let mut found = Found { steps: *steps, messages: Vec::new() };
         if path.iter().any(|label| is_wildcard(label)) {
@@ -195,7 +195,7 @@ impl Tree {
             }
         }
         *steps = found.steps;
-        // The order that etcd has them in decides about groups.
+        // The order of the keys in etcd decides about groups.
         found.messages.sort_unstable_by_key(|stored| &*stored.key);
         let messages = chosen(found.messages);
         // The zone itself always exists.
@@ -203,7 +203,7 @@ impl Tree {
     }
 }
 
-/// The place of a key in the tree. The zone's own has an empty label.
+/// The place of a key in the tree. The zone's own key has an empty label.
 fn place<'p>(path: &'p [&'p str]) -> (&'p str, &'p [&'p str]) {
     path.split_last().map_or(("", path), |(label, above)| (*label, above))
 }
@@ -234,7 +234,7 @@ struct Found<'t> {
 }
 
 impl<'t> Found<'t> {
-    /// Takes what matches `path`, and all below it.
+    /// Collects the messages that match `path`, and all below them.
     fn walk(&mut self, node: &'t Node<Arc<Stored>>, path: &[&str]) {
         let Some((&label, rest)) = path.split_first() else { return self.below(node) };
         if !is_wildcard(label) {
@@ -283,14 +283,15 @@ fn chosen(all: Vec<&Stored>) -> Vec<&Stored> {
     if all.iter().all(|stored| stored.message.group.is_empty()) {
         return without_repeated_aliases(all);
     }
-    // Texts alone do not decide which group hosts are of.
+    // A message without a host does not decide which group of hosts is chosen.
     let hosts: Vec<&Stored> = all.iter().copied().filter(|stored| stored.has_host()).collect();
     let texts = grouped(&all).into_iter().filter(|stored| !stored.has_host());
     let chosen = grouped(&hosts).into_iter().chain(texts).collect();
     without_repeated_aliases(chosen)
 }
 
-/// The messages of the group that the shortest keys are of, and those of none. Where these disagree, all of them.
+/// The messages of the group of the shortest keys, and those without a group. All messages if the shortest keys have
+/// different groups.
 fn grouped<'t>(all: &[&'t Stored]) -> Vec<&'t Stored> {
     let Some(first) = all.first() else { return Vec::new() };
     let (mut group, mut depth) = (&first.message.group, first.depth());
@@ -310,8 +311,8 @@ fn grouped<'t>(all: &[&'t Stored]) -> Vec<&'t Stored> {
     all.iter().filter(|stored| !of_another(stored)).copied().collect()
 }
 
-/// SkyDNS takes messages with the same host and numbers once, before their weights are added up. Addresses stay: they have
-/// names of their own.
+/// Drops repeated aliases: SkyDNS counts messages with the same host and numbers once, before it adds up the weights.
+/// Addresses stay, since each has a name of its own.
 fn without_repeated_aliases(mut all: Vec<&Stored>) -> Vec<&Stored> {
     let mut seen = std::collections::HashSet::new();
     all.retain(|stored| {

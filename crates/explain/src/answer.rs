@@ -16,8 +16,7 @@ impl Answer {
     pub(crate) fn new(view: &impl View, name: &Name, qtype: u16) -> Self {
         let response = skydns::ask(view, name, qtype);
         let mut records: Vec<Record> = response.records.into_iter().map(record).collect();
-        // The engine shuffles. Aliases stand before what they lead to, in the order of the chain; addresses in that of
-        // their numbers.
+        // The engine shuffles. Aliases come first, in the order of the chain, and addresses in numerical order.
         records.sort_by_cached_key(|record| {
             (record.rtype != "CNAME").then(|| (record.data.parse::<IpAddr>().ok(), record.clone()))
         });
@@ -30,14 +29,14 @@ impl Answer {
         Self { qtype, rcode, records, more_records, truncated, asks, from_hosts }
     }
 
-    /// The answer of dnsmasq out of its hosts file.
+    /// The answer of dnsmasq from its hosts file.
     pub(crate) fn from_hosts(qtype: u16, records: Vec<Record>) -> Self {
         let (qtype, rcode) = (type_name(qtype), Some(rcode_name(rcode::NOERROR)));
         let (more_records, truncated, asks, from_hosts) = (0, false, Vec::new(), true);
         Self { qtype, rcode, records, more_records, truncated, asks, from_hosts }
     }
 
-    /// The same with as many records as are shown.
+    /// The same with the records that are shown.
     pub(crate) fn shortened(mut self) -> Self {
         self.more_records = self.records.len().saturating_sub(MAX_RECORDS);
         self.records.truncate(MAX_RECORDS);
@@ -48,7 +47,7 @@ impl Answer {
         self.rcode.as_deref() == Some(rcode)
     }
 
-    /// There are records, or there may be once upstream servers were asked.
+    /// Whether there are records, or may be once upstream servers have answered.
     pub(crate) fn has_records(&self) -> bool {
         !self.records.is_empty() || !self.asks.is_empty()
     }
@@ -58,8 +57,8 @@ impl Answer {
     }
 }
 
-/// The outcome of answers of kubedns for a resolver: records of any type are an answer, except where the addresses fail or
-/// an alias leads to none, since they are what programs ask for: an alias has an SRV record wherever it leads.
+/// The outcome of answers of kubedns for a resolver. Records of any type count as an answer, unless the addresses fail
+/// or an alias has none: programs ask for addresses, and an alias always has an SRV record.
 pub(crate) fn outcome(answers: &[Answer]) -> Outcome {
     let addresses = || answers.iter().filter(|answer| answer.is_of_addresses());
     if addresses().any(|answer| answer.has_rcode("SERVFAIL")) && !addresses().any(Answer::has_records) {
@@ -82,7 +81,7 @@ pub(crate) fn outcome(answers: &[Answer]) -> Outcome {
     }
 }
 
-/// Target of an alias, if it has none of the addresses asked for.
+/// The target of an alias without the addresses asked for.
 pub(crate) fn bare_alias(answers: &[Answer]) -> Option<&str> {
     let addresses = || answers.iter().filter(|answer| answer.is_of_addresses());
     let is_bare = |answer: &Answer| {

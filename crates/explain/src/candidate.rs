@@ -10,7 +10,7 @@ use crate::document::{Answer, Dnsmasq, DnsmasqAsks, NameKind, Outcome, Record, R
 use crate::kind;
 use crate::objects::MAX_OBJECTS;
 
-/// One name, with everything that the records themselves tell of it.
+/// One name, with everything that the records show of it.
 #[derive(Debug)]
 pub(crate) struct Candidate {
     pub(crate) name: Name,
@@ -19,18 +19,18 @@ pub(crate) struct Candidate {
     pub(crate) kind: NameKind,
     pub(crate) route: Route,
     pub(crate) dnsmasq: Dnsmasq,
-    /// By type, with all records.
+    /// The answers by type, with all records.
     pub(crate) answers: Vec<Answer>,
     /// The Services that its records come from, or would come from.
     pub(crate) sources: Vec<ObjectKey>,
-    /// The number of those left out.
+    /// The number of Services left out.
     pub(crate) more_sources: usize,
-    /// The name of ours that it is an alias of, where that has no address.
+    /// The target, if this is an alias of a name of the cluster without addresses.
     pub(crate) target: Option<Box<Self>>,
 }
 
 impl Candidate {
-    /// Asks `snapshot` for `name`, and for what it is an alias of in vain.
+    /// Asks `snapshot` for `name`, and for the target of an alias without addresses.
     pub(crate) fn new(snapshot: &Snapshot, front: &Front, name: Name, types: &[u16]) -> Self {
         let mut candidate = Self::alone(snapshot, front, name, types);
         let target = candidate.bare_alias().and_then(|target| Name::parse(target).ok());
@@ -75,12 +75,12 @@ impl Candidate {
         }
     }
 
-    /// Target of an alias, if it has none of the addresses asked for.
+    /// The target of an alias without the addresses asked for.
     pub(crate) fn bare_alias(&self) -> Option<&str> {
         answer::bare_alias(&self.answers)
     }
 
-    /// Whether dnsmasq answers out of the hosts file.
+    /// Whether dnsmasq answers from the hosts file.
     pub(crate) fn is_from_hosts(&self) -> bool {
         self.answers.iter().any(|answer| answer.from_hosts)
     }
@@ -91,13 +91,13 @@ impl Candidate {
             _ if self.dnsmasq.asks != DnsmasqAsks::Kubedns || self.is_from_hosts() => None,
             Outcome::Answered => self.records().map(|record| record.ttl).min(),
             Outcome::Forwarded => None,
-            // What failed is not kept, and the records of another type are.
+            // dnsmasq caches the records of one type, and not the failure of another.
             Outcome::NoData | Outcome::ServFail if self.records().next().is_some() => None,
             Outcome::NoData | Outcome::NxDomain | Outcome::ServFail | Outcome::Refused => Some(0),
         }
     }
 
-    /// Wildcards match many names and stand for none.
+    /// Whether the name has a wildcard, and so matches many names.
     pub(crate) fn is_wild(&self) -> bool {
         self.name.labels().iter().any(|label| label == treecache::ANY)
     }

@@ -1,4 +1,4 @@
-//! `kube-dns explain`: asks a running kubedns and prints what it says.
+//! `kube-dns explain`: requests an explanation from a running kubedns and prints it.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -14,25 +14,25 @@ use crate::{http, text};
 
 const NAME: &str = "kube-dns explain";
 const USAGE: &str = "\
-Says how a name resolves and why, or why it does not.
+Explains how a name resolves, or why it does not.
 
   kube-dns explain NAME [TYPE] [--search NAMESPACE] [--server http://127.0.0.1:8081] [--json]
 
-NAME is what an application looks up, or an address; with a dot at its end no search list is applied.
-TYPE is a record type; without one it is A, AAAA and SRV, or PTR for an address.
+NAME is the name that an application looks up, or an address; a dot at its end disables the search list.
+TYPE is a record type; the default is A, AAAA and SRV, or PTR for an address.
 
 ";
 /// The longest time for the answer.
 const TIME: Duration = Duration::from_secs(10);
 /// The largest answer, in octets.
 const SIZE: usize = 4 << 20;
-/// There is no explanation.
+/// Exit code without an explanation.
 const FAILED: u8 = 1;
 
 /// The command line of `kube-dns explain`.
 #[derive(Debug, Clone, clap::Parser)]
 pub struct Options {
-    /// the status port of the kubedns that is asked
+    /// the status port of kubedns
     #[arg(long, value_name = "string", default_value = "http://127.0.0.1:8081")]
     server: String,
     #[command(flatten)]
@@ -45,7 +45,7 @@ pub struct Options {
     json: bool,
 }
 
-/// Why there is nothing to print. One line each.
+/// Failure to get an explanation; each is one line.
 #[derive(Debug, thiserror::Error)]
 enum CommandError {
     #[error("cannot ask {0}: {1}; is kubedns running there, with this --healthz-port?")]
@@ -62,8 +62,8 @@ enum CommandError {
     Runtime(io::Error),
 }
 
-/// Runs the command; `words` are those behind `explain`. The exit code is 0 when there is an explanation (of a name
-/// that resolves or not), 1 when nobody gives one, and 2 when the command line is wrong.
+/// Runs the command; `words` are the arguments after `explain`. The exit code is 0 with an explanation (of a name that
+/// resolves or not), 1 without one, and 2 if the command line is wrong.
 pub fn command(words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let exit = match read(words) {
         Err(exit) => exit,
@@ -75,12 +75,12 @@ pub fn command(words: impl IntoIterator<Item = OsString>) -> ExitCode {
         },
     };
     let code = exit.print();
-    // Only so that what was printed is out before the process ends; a closed stream is not an error.
+    // The process ends without flushing. A closed stream is not an error.
     let _ = io::stdout().lock().flush();
     code
 }
 
-/// Reads the words behind `explain`.
+/// Reads the arguments after `explain`.
 pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Options, Exit> {
     let options: Options = parse(NAME, Style::Pflag, words).map_err(|exit| match exit.status {
         0 => Exit { stderr: format!("{USAGE}{}", exit.stderr), ..exit },
@@ -127,7 +127,7 @@ pub fn authority(server: &str) -> Option<&str> {
     (!host.is_empty() && port.parse::<u16>().is_ok() && rest.chars().all(is_authority)).then_some(rest)
 }
 
-/// The page of a server that explains; what another one says is an error.
+/// The body of a successful response; any other response is an error.
 fn body(server: &str, page: Result<Page, GetError>) -> Result<Vec<u8>, CommandError> {
     let server = server.to_owned();
     match page {

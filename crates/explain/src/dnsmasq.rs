@@ -1,9 +1,9 @@
-//! The server that dnsmasq asks for a name, in the pod of the stock manifest, or where kubedns serves the port of DNS
-//! itself.
+//! The path of a query through dnsmasq in the pod of the stock manifest, or to kubedns directly.
 //!
-//! It is another process, and its command line is not known here. The stock one sends the cluster domain and both
-//! reverse trees to kubedns and does not cache negative answers; the nanny adds the servers of the same configuration
-//! that kubedns has, or kubedns alone. It is taken to ask kubedns for zones beside the cluster's, too.
+//! dnsmasq is another process, and its command line is unknown here. The stock command line sends the cluster domain
+//! and both reverse trees to kubedns, and does not cache negative answers. The nanny adds the servers of the
+//! configuration that kubedns has, too, or kubedns alone. dnsmasq is assumed to ask kubedns for zones beside the
+//! cluster's, too.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use skydns::wire::{reverse, rtype};
 use crate::Topology;
 use crate::document::{Answer, Dnsmasq, DnsmasqAsks, Record, Route};
 
-/// The domains of the names of addresses.
+/// The domains of reverse names.
 pub(crate) fn reverse_trees() -> impl Iterator<Item = Name> {
     ["in-addr.arpa.", "ip6.arpa."].into_iter().filter_map(|tree| Name::parse(tree).ok())
 }
@@ -38,7 +38,7 @@ impl Front {
         matches!(self.topology, Topology::DropIn | Topology::Cache)
     }
 
-    /// The records that dnsmasq has from the hosts file for `name` (in lower case), before it asks anybody.
+    /// The records for `name` (in lower case) that dnsmasq answers from the hosts file, without asking a server.
     pub(crate) fn answers(&self, name: &Name, qtype: u16) -> Option<Answer> {
         if !self.is_asked_first() {
             return None;
@@ -60,8 +60,8 @@ impl Front {
         (!records.is_empty()).then(|| Answer::from_hosts(qtype, records))
     }
 
-    /// The way of a query for `name` (in lower case) in a cluster of this domain. How long the answer is kept depends on
-    /// the answer.
+    /// The path of a query for `name` (in lower case) in a cluster of this domain. Does not set `keeps_seconds`, which
+    /// depends on the answer.
     pub(crate) fn way(&self, name: &Name, domain: &Name, route: &Route) -> Dnsmasq {
         if !self.is_asked_first() {
             return behind(route);
@@ -96,7 +96,7 @@ impl Front {
     }
 }
 
-/// The way with kubedns in front: nobody asks dnsmasq but kubedns, if it is one of the upstreams, or exists, at all.
+/// The path with kubedns in front: only kubedns asks dnsmasq, if dnsmasq is one of the upstreams.
 fn behind(route: &Route) -> Dnsmasq {
     match route {
         Route::Upstreams { servers } | Route::StubDomain { servers, .. } => {

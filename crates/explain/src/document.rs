@@ -1,7 +1,7 @@
 //! The JSON of `GET /explain`, which `kube-dns explain` reads back and prints as text.
 //!
-//! Names are absolute, with a dot at the end; times are RFC 3339 in UTC. `code` fields are for programs and stay what
-//! they are; `text` fields are for people and may be reworded. docs/explain.md lists both.
+//! Names are absolute, with a dot at the end; times are RFC 3339 in UTC. `code` fields are stable, for programs; `text`
+//! fields are for people and may be reworded. docs/explain.md lists both.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -17,11 +17,11 @@ pub(crate) struct Explanation {
     pub(crate) question: Question,
     pub(crate) at: Moment,
     pub(crate) verdict: Verdict,
-    /// Reasons to trust this answer, or the whole server, less.
+    /// Reasons to distrust this answer, or the whole server.
     pub(crate) warnings: Vec<Note>,
-    /// The names that a resolver makes of the one asked for, in the order of its queries.
+    /// The names that a resolver queries for this name, in order.
     pub(crate) tried: Vec<Tried>,
-    /// The one of them that answers first or, if none does, the one that tells most about the reason.
+    /// The first name with an answer, or else the name that tells most about the reason.
     pub(crate) detail: Detail,
     /// Similar names that exist, the most likely first; eight at most.
     pub(crate) near: Vec<NearMiss>,
@@ -32,14 +32,14 @@ pub(crate) struct Explanation {
 pub(crate) struct Question {
     /// The name as it was typed.
     pub(crate) name: String,
-    /// The name in it, where a URL, a port or `svc/` was typed too.
+    /// The name in the text, without URL, port or `svc/`.
     pub(crate) meant: String,
     pub(crate) types: Vec<String>,
-    /// The namespace of the pod whose search list it is, if that is where the list comes from.
+    /// The namespace of the pod whose search list is used; `None` if the list was given.
     pub(crate) namespace: Option<String>,
     /// Empty when no search list is applied.
     pub(crate) search: Vec<String>,
-    /// kubedns walks the list for such a pod.
+    /// Whether kubedns walks the list for such a pod.
     #[serde(default)]
     pub(crate) autopath: bool,
     pub(crate) ndots: u8,
@@ -48,9 +48,9 @@ pub(crate) struct Question {
 /// The answer in a line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Verdict {
-    /// The end of a resolver's search.
+    /// The result of the resolver's search.
     pub(crate) outcome: Outcome,
-    /// The same for people, to be read behind the name.
+    /// The same as text, to follow the name in a sentence.
     pub(crate) text: String,
 }
 
@@ -63,9 +63,9 @@ pub(crate) enum Outcome {
     /// The name exists, without records of the types asked for.
     NoData,
     NxDomain,
-    /// kubedns, or dnsmasq in its place, asks other servers, whose answer is not known here.
+    /// kubedns, or dnsmasq in its place, forwards the query; the answer is unknown here.
     Forwarded,
-    /// The server cannot tell, or not what addresses there are.
+    /// The server fails, at least for addresses.
     ServFail,
     Refused,
 }
@@ -77,14 +77,14 @@ pub(crate) struct Note {
     pub(crate) text: String,
 }
 
-/// One name that a resolver asks for.
+/// One name that a resolver queries.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Tried {
     pub(crate) name: String,
     pub(crate) outcome: Outcome,
-    /// False when an earlier name answers, so that this one is never asked for.
+    /// False when an earlier name answers, so that this name is not queried.
     pub(crate) asked: bool,
-    /// Its records or the reason in a few words.
+    /// The records, or the reason, in a few words.
     pub(crate) summary: String,
 }
 
@@ -97,17 +97,17 @@ pub(crate) struct Detail {
     pub(crate) kind: NameKind,
     /// The answers of kubedns, by type.
     pub(crate) answers: Vec<Answer>,
-    /// Why there is not what was asked for, and what is odd about it.
+    /// Reasons for a missing answer, and remarks about an unexpected one.
     pub(crate) reasons: Vec<Note>,
-    /// The objects that its records are made of, or would be.
+    /// The objects that the records are made of, or would be.
     pub(crate) objects: Vec<Object>,
-    /// The number of those left out; a wildcard can match thousands.
+    /// The number of objects left out; a wildcard can match thousands.
     pub(crate) more_objects: usize,
     pub(crate) dnsmasq: Dnsmasq,
 }
 
-/// The servers responsible for a name, as kubedns sees it: itself for the cluster domain, zones beside it and names of your own, itself or
-/// others for addresses, nobody for names of one label, which are not sent out.
+/// The servers responsible for a name, as kubedns chooses them: itself for the cluster domain, zones beside it and the
+/// names of the `ConfigMap`; itself or others for addresses; none for names of one label, which are not forwarded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum Route {
@@ -128,8 +128,8 @@ pub(crate) enum NameKind {
     Apex,
     /// `SERVICE.NAMESPACE.svc`.
     Service(ObjectKey),
-    /// `_PORT._PROTOCOL.SERVICE.NAMESPACE.svc`, or something below it, or above it and then without a port. Neither has
-    /// its underscore.
+    /// `_PORT._PROTOCOL.SERVICE.NAMESPACE.svc`, a name below it, or `_PROTOCOL.SERVICE.NAMESPACE.svc` without a port.
+    /// The fields have no underscore.
     Port {
         #[serde(flatten)]
         key: ObjectKey,
@@ -146,7 +146,7 @@ pub(crate) enum NameKind {
     Namespace {
         namespace: Option<String>,
     },
-    /// `A-B-C-D.NAMESPACE.pod`, with the address if that is one.
+    /// `A-B-C-D.NAMESPACE.pod`, with the address if it is valid.
     Pod {
         namespace: String,
         address: Option<IpAddr>,
@@ -169,11 +169,11 @@ pub(crate) enum NameKind {
     Zone {
         domain: String,
         synced: bool,
-        /// The Service that it is about, in the external zone.
+        /// The Service of the name, in the external zone.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         service: Option<ObjectKey>,
     },
-    /// A name of your own, in the `ConfigMap`; `target` is where its aliases end, if it is one.
+    /// A name of the `ConfigMap` (`hosts`, `aliases`); `target` is the end of the alias chain, if it is an alias.
     OwnName {
         target: Option<String>,
     },
@@ -187,17 +187,16 @@ pub(crate) enum NameKind {
 pub(crate) struct Answer {
     #[serde(rename = "type")]
     pub(crate) qtype: String,
-    /// None when upstream servers are asked.
+    /// `None` when the query is forwarded.
     pub(crate) rcode: Option<String>,
     /// The answer section in a fixed order; 32 records at most.
     pub(crate) records: Vec<Record>,
     pub(crate) more_records: usize,
-    /// It does not fit 512 octets: over plain UDP it is cut, and clients ask again over TCP.
+    /// Whether the answer exceeds 512 octets: over UDP without EDNS it is truncated, and clients retry over TCP.
     pub(crate) truncated: bool,
-    /// External names that upstream servers are asked for before this is answered, as `NAME TYPE`. The records that come
-    /// from there are not shown.
+    /// External names that are resolved upstream for this answer, as `NAME TYPE`. Their records are not shown.
     pub(crate) asks: Vec<String>,
-    /// It is the answer of dnsmasq, which has the name from the pod's /etc/hosts and asks nobody.
+    /// Whether dnsmasq answers from the pod's /etc/hosts, without asking a server.
     pub(crate) from_hosts: bool,
 }
 
@@ -212,7 +211,7 @@ pub(crate) struct Record {
     pub(crate) ttl: u32,
 }
 
-/// A Service and what is behind it, either of which may be missing.
+/// A Service and its endpoints, either of which may be missing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Object {
     #[serde(flatten)]
@@ -237,14 +236,14 @@ pub(crate) enum ServiceKind {
     ClusterIp,
     Headless,
     ExternalName,
-    /// It was given no cluster IP yet, and is treated as if it were headless.
+    /// A Service without a cluster IP yet, treated as headless.
     #[serde(rename = "WithoutIP")]
     WithoutIp,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Port {
-    /// Empty if it has none: then there are no SRV records for it.
+    /// Empty if the port has no name, and so no SRV records.
     pub(crate) name: String,
     /// TCP, UDP or SCTP.
     pub(crate) protocol: String,
@@ -267,9 +266,9 @@ pub(crate) struct Endpoints {
     pub(crate) not_ready_addresses: Vec<Address>,
     /// The ports of the pods.
     pub(crate) ports: Vec<Port>,
-    /// The control plane left addresses out, since there are more than 1000.
+    /// Whether the control plane truncated the addresses to 1000.
     pub(crate) over_capacity: bool,
-    /// When the pod or Service changed that the control plane last changed this for.
+    /// Time of the pod or Service change that the control plane last applied here.
     pub(crate) changed: Option<Moment>,
 }
 
@@ -279,16 +278,16 @@ pub(crate) struct Address {
     pub(crate) hostname: Option<String>,
 }
 
-/// The way of a query through dnsmasq, started as the stock manifest starts it and with the servers of the configuration.
+/// The path of a query through dnsmasq with the flags of the stock manifest and the servers of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Dnsmasq {
     pub(crate) asks: DnsmasqAsks,
-    /// The domain that decides so, if one does.
+    /// The domain that selects the servers, if one does.
     pub(crate) domain: Option<String>,
-    /// Those of the node's resolv.conf are not known here.
+    /// The servers; those of the node's resolv.conf are unknown here.
     pub(crate) servers: Vec<String>,
-    /// Seconds that it keeps the answer of kubedns; 0 for not at all (it runs with `--no-negcache`), none when
-    /// somebody else answers, or may, and when only some types have records.
+    /// Seconds for which it caches the answer of kubedns; 0 if it does not (`--no-negcache`). `None` when other servers
+    /// answer, or may answer, and when only some types have records.
     pub(crate) keeps_seconds: Option<u32>,
 }
 
@@ -303,15 +302,15 @@ pub(crate) enum DnsmasqAsks {
     /// The servers of `upstreamNameservers`.
     Upstreams,
     NodeResolvConf,
-    /// Nobody: pods ask kubedns itself, and kubedns asks the servers, one of which may be dnsmasq.
+    /// None: pods ask kubedns directly, and kubedns asks the servers, one of which may be dnsmasq.
     NotInFront,
 }
 
-/// A name that exists and may be what was meant.
+/// A name that exists and may have been meant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct NearMiss {
     pub(crate) name: String,
-    /// Its likeness to the one asked for.
+    /// The similarity to the name asked for.
     pub(crate) why: Note,
 }
 
@@ -325,16 +324,16 @@ pub(crate) struct Server {
     pub(crate) synced: bool,
     /// `nowhere`, `snapshot_file` or `api_server`.
     pub(crate) records_from: String,
-    /// `Endpoints` or `EndpointSlice`; none before that is known.
+    /// `Endpoints` or `EndpointSlice`; `None` before it is known.
     pub(crate) endpoints_from: Option<String>,
     pub(crate) config_version: String,
     pub(crate) config_loaded: Moment,
-    /// Why the newest configuration is not in force, if so.
+    /// The reason if the newest configuration is rejected.
     pub(crate) config_rejected: Option<String>,
 }
 
 impl Outcome {
-    /// The RCODE in the notation of the DNS, or where the answer comes from.
+    /// The outcome in a word, RCODEs in the notation of the DNS.
     pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Answered => "answers",
@@ -354,7 +353,7 @@ impl Note {
 }
 
 impl NameKind {
-    /// The Service that the name is about, if it is about one that is named.
+    /// The Service of the name, unless its labels are wildcards.
     pub(crate) fn service(&self) -> Option<&ObjectKey> {
         match self {
             Self::Service(key)
@@ -370,7 +369,7 @@ impl NameKind {
 }
 
 impl Dnsmasq {
-    /// Whether a pod's query comes to kubedns, or may.
+    /// Whether a pod's query reaches kubedns, or may reach it.
     pub(crate) fn leads_to_kubedns(&self) -> bool {
         use DnsmasqAsks::{Kubedns, KubednsAndStubDomain, NotInFront};
         matches!(self.asks, Kubedns | KubednsAndStubDomain | NotInFront)

@@ -14,7 +14,7 @@ pub(crate) struct Evidence<'e> {
     pub(crate) snapshot: &'e Snapshot,
     /// The objects, if the index has answered.
     pub(crate) reply: Option<&'e IndexReply>,
-    /// Upstream servers are known, whether or not they are asked.
+    /// Whether there are upstream servers, used or not.
     pub(crate) has_upstreams: bool,
     pub(crate) now: Moment,
 }
@@ -25,7 +25,7 @@ impl<'e> Evidence<'e> {
         self.reply?.objects.iter().find(|found| found.object.key == *key)
     }
 
-    /// The Service that a name is about, if there is one.
+    /// The Service of a name, if it exists.
     pub(crate) fn service(self, candidate: &Candidate) -> Option<&'e Service> {
         self.object(candidate.kind.service()?)?.object.service.as_ref()
     }
@@ -38,15 +38,15 @@ impl<'e> Evidence<'e> {
         self.reply?.namespaces.get(namespace).copied()
     }
 
-    /// Whether a name is one of a Service that is there, and of a member that is not.
+    /// Whether the Service of a member's name exists, and the member does not.
     pub(crate) fn lacks_member(self, candidate: &Candidate) -> bool {
         let found = candidate.kind.service().and_then(|key| self.object(key));
         matches!(candidate.kind, NameKind::Member { .. })
             && found.is_some_and(|found| found.object.service.is_some() && found.member.is_none())
     }
 
-    /// Whether the namespace of a name has a Service, or had one until lately: the last one of its namespace is
-    /// remembered, and tells more than who is asked instead.
+    /// Whether the namespace of `key` has a Service, or had one recently. A deleted Service tells more about a missing
+    /// name than the servers that are asked instead.
     pub(crate) fn has_had_namespace(self, key: &ObjectKey) -> bool {
         let is_deleted = || self.object(key).is_some_and(|found| found.deleted.is_some());
         self.has_namespace(&key.namespace) == Some(true) || is_deleted()

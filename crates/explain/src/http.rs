@@ -57,12 +57,12 @@ fn not_allowed() -> Response {
     response
 }
 
-/// People read it too: indented, with a line feed at its end.
+/// Indented JSON for people, with a line feed at the end.
 fn json(explanation: &Explanation) -> Response {
     match serde_json::to_string_pretty(explanation) {
         Ok(text) => daemon::http::with_type(StatusCode::OK, "application/json", text + "\n"),
         Err(error) => {
-            tracing::error!(%error, "cannot write an explanation down");
+            tracing::error!(%error, "cannot write an explanation");
             daemon::http::plain_error(StatusCode::INTERNAL_SERVER_ERROR, "cannot write the explanation\n")
         }
     }

@@ -1,4 +1,4 @@
-//! The meaning of a name's labels, who is responsible for the name, and the Services its records come from.
+//! The meaning of a name's labels, the servers responsible for the name, and the Services its records come from.
 
 use std::net::IpAddr;
 
@@ -22,7 +22,7 @@ pub(crate) fn path(zone: &Zone, name: &Name) -> Option<Vec<String>> {
     Some(labels)
 }
 
-/// The zone beside the cluster's that has a name (in lower case).
+/// The zone beside the cluster's that contains a name (in lower case).
 pub(crate) fn further<'s>(snapshot: &'s Snapshot, name: &Name) -> Option<&'s FurtherZone> {
     Authority::of(snapshot, name.wire()).and_then(|authority| authority.further)
 }
@@ -44,7 +44,7 @@ pub(crate) fn of(snapshot: &Snapshot, name: &Name, path: Option<&[&str]>) -> Nam
     }
 }
 
-/// The Service that a name is about, if the zone of this domain is the external one.
+/// The Service of a name in the external zone, if `domain` is that zone.
 fn exposed(snapshot: &Snapshot, domain: &Name, name: &Name) -> Option<ObjectKey> {
     snapshot.external.as_ref().filter(|external| *external == domain)?;
     let mut labels = name.labels();
@@ -81,7 +81,7 @@ fn federated(snapshot: &Snapshot, path: &[&str]) -> Option<NameKind> {
     Some(NameKind::Federation { federation: federation.to_owned(), domain, key })
 }
 
-/// A Service's name, or one below it.
+/// The meaning of a Service's name, or of a name below it.
 fn of_service(key: ObjectKey, labels: &[&str]) -> NameKind {
     let bare = |label: &str| label.trim_start_matches('_').to_owned();
     match *labels {
@@ -97,7 +97,7 @@ fn of_service(key: ObjectKey, labels: &[&str]) -> NameKind {
     }
 }
 
-/// The address in a pod's name, whether there is such a pod or not.
+/// The address in a pod's name; the pod may not exist.
 fn pod(namespace: &str, label: &str) -> Option<IpAddr> {
     let is_single = |label: &str| label != ANY && !label.contains('.');
     pod_address(label).filter(|_| is_single(namespace) && is_single(label))
@@ -136,8 +136,8 @@ pub(crate) fn sources(snapshot: &Snapshot, kind: &NameKind, path: Option<&[&str]
     keys
 }
 
-/// The Service whose records stand at a name below the zone: `[..] service namespace svc`, or, for an ExternalName,
-/// the entry of its own name at `namespace svc`.
+/// The Service that a record belongs to. `base` is `[..] service namespace svc`, or, for an ExternalName, `namespace
+/// svc` with the name of the Service as the entry's label.
 fn key_of(base: &[u8], entry: Option<&str>) -> Option<ObjectKey> {
     let base = name::to_text(base);
     let labels: Vec<&str> = base.split_terminator('.').collect();

@@ -1,18 +1,18 @@
-//! `kube-dns explain NAME [TYPE]`: how a name resolves and why, or why it does not and what was meant.
+//! `kube-dns explain NAME [TYPE]`: explains how a name resolves, or why it does not and which name may be meant.
 //!
-//! The first minute of an incident asks for one name. [`Explainer`] tells everything that this process knows of it:
-//! the names that a pod's search list makes of it, who is responsible, the records, the Services and endpoints they come
-//! from, the way through dnsmasq, similar names, and how trustworthy the records are. It is served as JSON (`document`) at
-//! `GET /explain` on the status port; [`command`] asks for it and prints it as text.
+//! An incident often begins with one name. [`Explainer`] reports everything that this process knows of it: the names
+//! that a pod's search list makes of it, the responsible servers, the records, the Services and endpoints behind them,
+//! the path through dnsmasq, similar names, and warnings about the records. `GET /explain` on the status port returns
+//! the report as JSON (`document`); [`command`] requests it and prints it as text.
 //!
 //! ```text
-//! Request ─> Survey::new (published snapshot) ─> IndexRequest ─> index task ─> IndexReply ─> Survey::conclude ─> Explanation
+//! Request ─> Survey::new (published snapshot) ─> IndexRequest ─> index task ─> IndexReply ─> Survey::conclude ─>
+//! Explanation
 //! ```
 //!
-//! Queries never pass here, and nothing here changes anything: the records are those of the published snapshot, asked
-//! through the engine as a client would ask; the objects are asked of the index, in between two batches of events.
-//! Upstream servers are not asked. Names, search lists, requests in flight, the objects looked at and the waiting all
-//! have bounds.
+//! Explanations change nothing, and queries never wait for them. The records are those of the published snapshot, as
+//! the engine answers them; the objects come from the index, which is asked between two batches of events. Upstream
+//! servers are not asked. Names, search lists, concurrent requests, visited objects and waits all have bounds.
 
 mod answer;
 mod candidate;
@@ -64,23 +64,24 @@ pub struct Explainer {
     topology: Topology,
 }
 
-/// The place of dnsmasq, seen from kubedns.
+/// The position of dnsmasq, seen from kubedns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Topology {
-    /// In front: clients ask it, and it asks kubedns for names of the cluster. The shape of kube-dns.
+    /// In front: clients ask it, and it asks kubedns for names of the cluster, as in kube-dns.
     #[default]
     DropIn,
-    /// In front as a cache alone: it asks kubedns for all names, as the nanny's `-forward=kubedns` has it.
+    /// In front as a cache alone: it asks kubedns for all names (`-forward=kubedns` of the nanny).
     Cache,
-    /// Behind: clients ask kubedns, which asks it for names outside. Stub domains and upstream servers are its business.
+    /// Behind: clients ask kubedns, which asks dnsmasq for external names. dnsmasq asks stub domains and upstream
+    /// servers.
     Direct,
     /// Absent: clients ask kubedns, which asks the upstream servers itself.
     Alone,
 }
 
 impl Topology {
-    /// Whether nobody but kubedns asks upstream servers, so that names of one label and questions for all types (ANY) go
-    /// on to them as well.
+    /// Whether only kubedns asks upstream servers, so that it forwards names of one label and queries for all types
+    /// (ANY), too.
     pub fn forwards_all(self) -> bool {
         matches!(self, Self::Cache | Self::Alone)
     }
@@ -89,13 +90,13 @@ impl Topology {
 /// The state of the server now.
 pub type StateOf = dyn Fn() -> ServerState + Send + Sync;
 
-/// Why there is no explanation.
+/// Reason why there is no explanation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unexplained {
-    /// Too many are asked for at a time.
+    /// Too many explanations are in progress.
     #[error("{MAX_AT_ONCE} names are being explained already, ask again")]
     Busy,
-    /// The process ends.
+    /// The process is shutting down.
     #[error("shutting down")]
     Ending,
 }
@@ -117,7 +118,7 @@ impl Explainer {
         let snapshot = self.published.get();
         let (config, hosts) = ((self.server)().config.config, PathBuf::from("/etc/hosts"));
         let front = Front { config, topology: self.topology, hosts };
-        // A wildcard walks over all Services: that is not for a thread that serves connections.
+        // A wildcard visits all Services, which would block a thread that serves connections.
         let survey = tokio::task::spawn_blocking(move || Survey::new(snapshot, &front, request));
         let survey = survey.await.map_err(|_| Unexplained::Ending)?;
         let reply = objects::ask(&self.index, survey.wanted()).await;

@@ -1,4 +1,4 @@
-//! Lists as people read them.
+//! Lists as text.
 
 use std::fmt::Display;
 
@@ -7,7 +7,7 @@ pub(crate) fn join(things: &[impl Display]) -> String {
     things.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// The same where `more` are left out.
+/// The same with the number of things left out.
 pub(crate) fn join_some(things: &[impl Display], more: usize) -> String {
     match more {
         0 => join(things),

@@ -1,4 +1,4 @@
-//! Points in time as people read them.
+//! Points in time as text.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -17,7 +17,7 @@ impl Moment {
         (seconds != 0).then_some(Self(seconds.into()))
     }
 
-    /// The time from then to `now`, in one unit.
+    /// The age at `now`, in one unit.
     pub(crate) fn before(self, now: Self) -> String {
         let Some(seconds) = now.0.checked_sub(self.0) else { return "in the future".to_owned() };
         let (count, unit) = match seconds {

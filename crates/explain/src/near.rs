@@ -1,4 +1,4 @@
-//! Names that exist and look like what was meant.
+//! Existing names that are similar to a missing one.
 
 use cluster::objects::ObjectKey;
 use cluster::snapshot::Snapshot;
@@ -15,14 +15,14 @@ use dnsconfig::distance::distance;
 const MAX_NEAR: usize = 8;
 /// The most names that are checked before that.
 const MAX_CHECKED: usize = 64;
-/// The most Services that are compared with what was read.
+/// The most Services that are compared with the readings.
 const MAX_COMPARED: usize = 50_000;
-/// The most readings of the names tried that are followed.
+/// The most readings of the names tried.
 const MAX_READINGS: usize = 4;
 /// The most namespaces that are compared, and that are suggested.
 const MAX_NAMESPACES: (usize, usize) = (50_000, 3);
 
-/// A way to read a name that does not exist as the name of a Service.
+/// A reading of a missing name as the name of a Service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reading {
     /// The labels before the Service, each with its dot.
@@ -34,7 +34,7 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// `as_typed`: no search list made the name of this candidate.
+    /// `as_typed`: the name was typed as it is, without a search domain.
     fn of(candidate: &Candidate, as_typed: bool, domain: &Name) -> Option<Self> {
         let of_service =
             |prefix: String, key: &ObjectKey| Some(Self { prefix, key: key.clone(), slip: None });
@@ -73,7 +73,7 @@ impl Reading {
         }
     }
 
-    /// The labels of a Service's name, and those before it.
+    /// Reads `labels` as a Service's name with labels before it.
     fn with_slip(labels: &[&String], slip: &str) -> Option<Self> {
         let (prefix, key) = match labels {
             [] => return None,
@@ -87,7 +87,7 @@ impl Reading {
     }
 }
 
-/// The ways to read the names tried, the likeliest first.
+/// The readings of the names tried, the likeliest first.
 pub(crate) fn readings(candidates: &[Candidate], domain: &Name) -> Vec<Reading> {
     let mut readings: Vec<Reading> = Vec::new();
     let last = candidates.len().saturating_sub(1);
@@ -100,7 +100,7 @@ pub(crate) fn readings(candidates: &[Candidate], domain: &Name) -> Vec<Reading> 
     readings
 }
 
-/// The Services to ask the index about: those that were read, and the same in namespaces of similar names.
+/// The Services to ask the index for: those of the readings, and the same names in namespaces with similar names.
 pub(crate) fn wanted(snapshot: &Snapshot, readings: &[Reading]) -> Vec<ObjectKey> {
     let keys = || readings.iter().map(|reading| &reading.key);
     let similar = keys().flat_map(|key| {
@@ -124,8 +124,8 @@ pub(crate) fn similar_namespaces(snapshot: &Snapshot, wanted: &str) -> Vec<Strin
     similar.into_iter().map(|(_, name)| name).take(MAX_NAMESPACES.1).collect()
 }
 
-/// Names that may have been meant, the likeliest first. `explained` is the candidate that is explained: there are none
-/// where all that it is about is there, and else none of its own Service if that is there.
+/// Names that may have been meant, the likeliest first. `explained` is the candidate that is explained: if its Service
+/// exists and no member is missing, there are none; if only the member is missing, its own Service is not suggested.
 pub(crate) fn find(
     evidence: Evidence<'_>,
     readings: &[Reading],
@@ -158,7 +158,7 @@ pub(crate) fn find(
     near
 }
 
-/// The distance of a Service from a reading (0 is nearest), and why.
+/// The distance of a Service from a reading (0 is nearest), and the reason.
 fn compare(reading: &Reading, service: &ObjectKey) -> Option<(u8, Note)> {
     let Reading { key: wanted, slip, .. } = reading;
     let ObjectKey { namespace, name } = service;
@@ -196,8 +196,8 @@ fn is_part(a: &str, b: &str) -> bool {
     ends || long.strip_suffix(short).is_some_and(|rest| rest.ends_with('-'))
 }
 
-/// The suggestion: with the labels before the Service's name if that has what is asked for, and else without; none if that
-/// would not help either.
+/// The suggestion: with the labels before the Service's name if that name is answered, else without them; `None` if
+/// neither helps.
 fn existing(
     snapshot: &Snapshot,
     service: &ObjectKey,
@@ -208,7 +208,7 @@ fn existing(
     let plain = format!("{}.{}.svc.{}", service.name, service.namespace, snapshot.zone.domain);
     let whole = format!("{}{plain}", reading.prefix);
     let is_of_addresses = types.contains(&rtype::A) || types.contains(&rtype::AAAA);
-    // Of types that no Service has, the engine says nothing about the name.
+    // For types that no Service has, the answer of the engine does not show whether the name exists.
     let types = if is_of_addresses { types } else { &[rtype::SRV] };
     let outcome = |text: &str| {
         let name = Name::parse(text).ok()?;

@@ -1,5 +1,5 @@
-//! The objects behind records, which only the index knows. It is asked over a short queue and answers from what it has;
-//! nothing is shared and nothing is changed.
+//! The objects behind records, which only the index has. Requests to it go through a short queue; they share and change
+//! nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -16,23 +16,23 @@ use crate::moment::Moment;
 
 /// The most requests that wait for the index.
 pub(crate) const QUEUE: usize = 4;
-/// The longest time for an answer.
+/// Timeout of the index's answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The most Services that are looked at for similar names.
+/// The most Services that are visited.
 const MAX_LOOKED_AT: usize = 50_000;
 /// The most Services that are shown for one name.
 pub(crate) const MAX_OBJECTS: usize = 4;
 /// The most addresses, objects and ports that are shown of one Service.
 const MAX_SHOWN: usize = 8;
 
-/// Questions that only the index answers.
+/// A request to the index.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct IndexRequest {
     /// Services to be shown, each with a hostname to look for among its addresses.
     pub(crate) objects: Vec<(ObjectKey, Option<String>)>,
-    /// Services of which those of the same name, and all of the same namespace, are to be named.
+    /// Services; the reply lists all Services with the name or in the namespace of one of them.
     pub(crate) near: Vec<ObjectKey>,
-    /// An address without a PTR record, behind which a Service is looked for.
+    /// An address without a PTR record; the reply lists the Services with this endpoint.
     pub(crate) address: Option<IpAddr>,
 }
 
@@ -41,12 +41,12 @@ pub(crate) struct IndexRequest {
 pub(crate) struct IndexReply {
     /// The kind of objects that endpoints come from.
     pub(crate) source: Option<EndpointsSource>,
-    /// In the order they were asked for.
+    /// The objects, in the order of the request.
     pub(crate) objects: Vec<FoundObject>,
     pub(crate) near: Vec<ObjectKey>,
-    /// Whether there is a Service in the namespaces of the objects; those of which that is not known are absent.
+    /// Whether each namespace of the objects has a Service; a namespace is absent if that is unknown.
     pub(crate) namespaces: BTreeMap<SmolStr, bool>,
-    /// There are more Services than are looked at.
+    /// Whether there are more Services than were visited.
     pub(crate) cut: bool,
     /// Services that have the address among their endpoints, and whether it is ready there.
     pub(crate) behind: Vec<(FoundObject, bool)>,
@@ -60,9 +60,9 @@ pub(crate) struct FoundObject {
     pub(crate) member: Option<(IpAddr, bool)>,
     /// Hostnames of published addresses, if one was looked for; eight at most.
     pub(crate) hostnames: Vec<String>,
-    /// The number of those left out.
+    /// The number of hostnames left out.
     pub(crate) more_hostnames: usize,
-    /// When the Service was seen to be deleted, if it is gone and that was not long ago.
+    /// Time when the Service was seen deleted, if that was recently.
     pub(crate) deleted: Option<Moment>,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct FoundObject {
 pub(crate) async fn ask(index: &mpsc::Sender<Question>, request: IndexRequest) -> Option<IndexReply> {
     let (sender, reply) = oneshot::channel();
     let question = move |index: &Index| {
-        // Whoever asked may have given up.
+        // The request may have timed out.
         if !sender.is_closed() {
             let source = *index.source().borrow();
             let _ = sender.send(request.look_up(index, source));
@@ -141,7 +141,7 @@ impl FoundObject {
         let of_hostname = members.iter().filter(|member| {
             hostname.is_some_and(|wanted| member.hostname.is_some_and(|known| known == wanted))
         });
-        // Where several have it, one that is ready decides.
+        // If several addresses have the hostname, a ready one decides.
         let member = of_hostname.map(|member| (member.ip, member.ready)).max_by_key(|(_, ready)| *ready);
         let hostnames = hostname.map(|_| hostnames(&members, service.as_ref())).unwrap_or_default();
         Self {
@@ -207,7 +207,7 @@ fn endpoints(backing: &Backing) -> Option<Endpoints> {
         ),
     };
     names.sort_unstable();
-    // An address can stand in several subsets or slices, with different ports.
+    // An address can be in several subsets or slices, with different ports.
     let mut all = members(backing);
     all.sort_unstable();
     all.dedup();

@@ -1,4 +1,4 @@
-//! Why a name has no answer, or not the one that was asked for.
+//! Reasons why a name has no answer, or an unexpected one.
 
 use std::net::IpAddr;
 
@@ -16,7 +16,7 @@ use crate::list::{join, join_some};
 use crate::near;
 use crate::objects::FoundObject;
 
-/// Everything there is to say about a name that is not as it was hoped for.
+/// The reasons for a missing or unexpected answer.
 pub(crate) fn of(evidence: Evidence<'_>, candidate: &Candidate) -> Vec<Note> {
     let notes = match candidate.outcome() {
         Outcome::Answered if candidate.is_from_hosts() => [Some(from_hosts()), None],
@@ -30,12 +30,12 @@ pub(crate) fn of(evidence: Evidence<'_>, candidate: &Candidate) -> Vec<Note> {
     notes.into_iter().flatten().collect()
 }
 
-/// Says how names are made rather than what is wrong with this one: shown once, not for every name tried.
+/// Whether a note explains the form of names in general. It is shown once, not for every name tried.
 pub(crate) fn is_lesson(note: &Note) -> bool {
     matches!(note.code.as_str(), "formless" | "no_service_in_name")
 }
 
-/// kubedns and dnsmasq disagree about who is responsible.
+/// A note if kubedns and dnsmasq disagree about the responsible server.
 pub(crate) fn disagreement(candidate: &Candidate) -> Option<Note> {
     let Candidate { route, dnsmasq, .. } = candidate;
     let stub = dnsmasq.domain.as_deref().filter(|_| !candidate.is_from_hosts())?;
@@ -59,8 +59,8 @@ pub(crate) fn disagreement(candidate: &Candidate) -> Option<Note> {
 fn single_label(candidate: &Candidate) -> Option<Note> {
     let text = match candidate.dnsmasq.asks {
         DnsmasqAsks::StubDomain => return None,
-        DnsmasqAsks::NotInFront => "kubedns sends no names of one label out (SERVFAIL)",
-        _ => "kubedns sends no names of one label out (SERVFAIL), dnsmasq asks its upstreams for them",
+        DnsmasqAsks::NotInFront => "kubedns does not forward names of one label (SERVFAIL)",
+        _ => "kubedns does not forward names of one label (SERVFAIL), dnsmasq forwards them to its upstreams",
     };
     Some(Note::new("single_label", text))
 }
@@ -71,10 +71,10 @@ fn answered(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
             PodNames::Verified(_) => Note::new("pod_verified", "a pod of the namespace has this address"),
             PodNames::Insecure | PodNames::Disabled => Note::new(
                 "pod_unverified",
-                "the address is that in the name; whether there is such a pod is not looked at",
+                "the address comes from the name: kubedns does not check that such a pod exists",
             ),
         }),
-        // Its purpose is to lead to another cluster.
+        // A federated name points to another cluster on purpose.
         NameKind::Federation { .. } => None,
         _ => nobody_behind(evidence, candidate).or_else(|| only_near(evidence, candidate)),
     }
@@ -92,23 +92,23 @@ fn only_near(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
     (near < all).then(|| Note::new("preferred_zone", text))
 }
 
-/// dnsmasq answers and asks nobody.
+/// dnsmasq answers from the hosts file.
 fn from_hosts() -> Note {
     let text =
-        "the pod's /etc/hosts has it: dnsmasq answers, unless it runs with --no-hosts, and asks nobody";
+        "the pod's /etc/hosts has the name: dnsmasq answers from there, unless it runs with --no-hosts";
     Note::new("hosts_file", text)
 }
 
-/// A name has one CNAME at most, and a wildcard can match many.
+/// A wildcard that matches several aliases, of which an answer holds one.
 fn one_of_aliases(candidate: &Candidate) -> Option<Note> {
     let matched = candidate.sources.len() + candidate.more_sources;
     let is_alias = candidate.records().any(|record| record.rtype == "CNAME");
     let text =
-        format!("{matched} Services match, and the alias shown is one of theirs, drawn for each answer");
+        format!("{matched} Services match: each answer has the alias of one of them, chosen at random");
     (candidate.is_wild() && is_alias && matched > 1).then(|| Note::new("one_of_aliases", text))
 }
 
-/// An alias that leads to nothing, with the reason of what it leads to.
+/// An alias without addresses, with the reason of its target.
 fn bare_alias(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
     let target = candidate.bare_alias()?;
     let reasons = candidate.target.as_ref().map(|target| of(evidence, target)).unwrap_or_default();
@@ -119,26 +119,26 @@ fn bare_alias(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
     Some(Note::new("alias_leads_nowhere", text))
 }
 
-/// A cluster IP that nobody answers at.
+/// A cluster IP without ready endpoints.
 fn nobody_behind(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
     evidence.reply?.source?;
     let Object { key, service, endpoints } = &evidence.object(candidate.kind.service()?)?.object;
     let has_ip = service.as_ref().is_some_and(|service| service.kind == ServiceKind::ClusterIp);
     let ready = endpoints.as_ref().map_or(0, |endpoints| endpoints.ready);
-    let text = format!("the name resolves, and nobody is behind it: Service {key} has no ready endpoints");
+    let text = format!("the name resolves, but connections fail: Service {key} has no ready endpoints");
     (has_ip && ready == 0).then(|| Note::new("nobody_behind", text))
 }
 
 fn refused(candidate: &Candidate) -> Note {
     if candidate.answers.iter().any(|answer| answer.qtype == "ANY") {
-        return Note::new("any_refused", "questions for all types (ANY) are refused, ask for one type");
+        return Note::new("any_refused", "queries for all types (ANY) are refused, ask for one type");
     }
     let text = "the first lists of Services and endpoints have not come from the API server: until they do, names \
                 and addresses of the cluster are refused";
     Note::new("not_synced", text)
 }
 
-/// An address that kubedns is asked for and has no name of.
+/// An address for which kubedns has no PTR record.
 fn without_pointer(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
     let Route::Reverse { address, .. } = candidate.route else { return None };
     if !candidate.dnsmasq.leads_to_kubedns() {
@@ -169,7 +169,7 @@ fn without_pointer(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note
     Some(Note::new(code, text))
 }
 
-/// A name that kubedns would ask somebody for, and there is nobody.
+/// A name that kubedns would forward, without servers for it.
 fn without_servers(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
     let (Route::Reverse { servers, .. } | Route::StubDomain { servers, .. } | Route::Upstreams { servers }) =
         &candidate.route
@@ -179,11 +179,11 @@ fn without_servers(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note
     if !servers.is_empty() {
         return None;
     }
-    // A stub domain without servers is one whose servers are left out.
+    // A stub domain is empty only if its servers are left out.
     let (_, stub_domain) = evidence.snapshot.zone.servers_for(candidate.name.to_lowercase().wire());
     if stub_domain.is_some() || evidence.has_upstreams {
-        let text = "the upstream servers that kubedns has for this name lead back to it and are left out (metric \
-                    kubedns_forward_loops), or are given by names that have no address (yet)";
+        let text = "the upstream servers that kubedns has for this name are left out: they forward back to it (metric \
+                    kubedns_forward_loops), or their names have no address (yet)";
         return Some(Note::new("upstreams_left_out", text));
     }
     candidate.dnsmasq.leads_to_kubedns().then(|| {
@@ -202,23 +202,23 @@ fn missing(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
         }
         NameKind::Pod { address: None, .. } => (
             "malformed_pod_name",
-            "the first label of a pod's name is its address with dashes, as in 10-244-1-5; this one is no address"
+            "the first label of a pod's name is its address with dashes, as in 10-244-1-5; this one is not an address"
                 .to_owned(),
         ),
         NameKind::Pod { namespace, address: Some(address) } => no_pod(snapshot, candidate, namespace, *address),
         NameKind::Federation { federation, .. } if !knows_place => (
             "federation_place_unknown",
             format!(
-                "the Service is not here, and where to look for it in federation {federation} depends on the zone and \
-                 region of this cluster, which no node that kubedns may read tells"
+                "the Service is not in this cluster, and its name in federation {federation} needs the zone and region \
+                 of this cluster, which kubedns cannot read from any node"
             ),
         ),
         NameKind::Namespace { namespace: None } => {
-            ("no_service_in_name", "it lacks the Service and its namespace".to_owned())
+            ("no_service_in_name", "the Service and its namespace are missing".to_owned())
         }
         NameKind::Namespace { namespace: Some(label) } => (
             "no_service_in_name",
-            format!("SERVICE.NAMESPACE.svc has two labels before svc, and here is only {label:?}"),
+            format!("SERVICE.NAMESPACE.svc has two labels before svc, this name has only {label:?}"),
         ),
         NameKind::Formless => {
             let domain = snapshot.zone.domain.to_string();
@@ -231,14 +231,14 @@ fn missing(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
         NameKind::External => return None,
         NameKind::Zone { domain, synced: false, .. } => (
             "zone_not_loaded",
-            format!("the content of the zone {domain} is not known yet: until it is, its names are SERVFAIL"),
+            format!("the zone {domain} is not loaded yet: until then its names are SERVFAIL"),
         ),
         NameKind::Zone { service: Some(_), .. } if candidate.outcome() == Outcome::NxDomain => {
             return no_external_name(evidence, candidate);
         }
         NameKind::OwnName { target: Some(target) } => (
             "alias_of_missing",
-            format!("the ConfigMap has it follow {target} (key aliases), which has no such records either: explain that name"),
+            format!("it is an alias of {target} (key aliases of the ConfigMap), which has no such records: explain that name"),
         ),
         NameKind::Apex
         | NameKind::WellKnown
@@ -300,7 +300,7 @@ fn no_such_type(candidate: &Candidate) -> Reason {
         Outcome::NoData => {
             format!("Services have A, AAAA, SRV, CNAME and PTR records, and none of type {types}")
         }
-        _ => format!("nothing of type {types} stands at this name"),
+        _ => format!("this name has no records of type {types}"),
     };
     ("no_such_type", text)
 }
@@ -315,7 +315,7 @@ fn about_service(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> 
         (_, Some(service)) if service.kind == ServiceKind::ExternalName => {
             external_name(snapshot, candidate, key, service)
         }
-        // The name is there, whatever else may be wrong with the Service.
+        // The name exists, so only the type is missing.
         (NameKind::Service(_) | NameKind::Member { .. }, Some(service))
             if candidate.outcome() == Outcome::NoData =>
         {
@@ -324,8 +324,7 @@ fn about_service(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> 
         (NameKind::Member { label, .. }, Some(service)) if service.kind == ServiceKind::ClusterIp => (
             "member_of_cluster_ip",
             format!(
-                "Service {key} has a cluster IP: only headless Services have names for single pods, as {label:?} \
-                 would be"
+                "Service {key} has a cluster IP: only headless Services have names for single pods, such as {label:?}"
             ),
         ),
         (_, Some(service)) if is_left_out(evidence, key, service) || serves_nothing(service, endpoints) => {
@@ -355,7 +354,7 @@ fn no_service(evidence: Evidence<'_>, found: &FoundObject) -> Reason {
         return ("service_deleted", text);
     }
     if let Some(endpoints) = &found.object.endpoints {
-        let text = format!("there is no Service {key}, although there are {} for one", endpoints.kind);
+        let text = format!("there is no Service {key}, although there are {} for it", endpoints.kind);
         return ("endpoints_without_service", text);
     }
     if !evidence.snapshot.serves(namespace) {
@@ -381,7 +380,7 @@ fn external_name(snapshot: &Snapshot, candidate: &Candidate, key: &ObjectKey, se
         (Outcome::NxDomain, _) => (
             "below_external_name",
             format!(
-                "Service {key} is an alias of {target}: it has no ports and no pods, nothing lies below it"
+                "Service {key} is an alias of {target}: it has no ports and no pods, and no names below it"
             ),
         ),
         (Outcome::ServFail, _) => (
@@ -392,10 +391,10 @@ fn external_name(snapshot: &Snapshot, candidate: &Candidate, key: &ObjectKey, se
     }
 }
 
-/// The most aliases in a row that are looked at.
+/// The longest chain of aliases that is followed here.
 const MAX_ALIASES: usize = 32;
 
-/// Why the addresses behind an alias cannot be told: the aliases are asked for one by one.
+/// The reason why an alias has no addresses, found by following the aliases one by one.
 fn failure(snapshot: &Snapshot, name: &Name) -> String {
     let mut chain = vec![name.to_lowercase()];
     while let Some(target) = chain.last().and_then(|last| alias(snapshot, last)) {
@@ -403,15 +402,15 @@ fn failure(snapshot: &Snapshot, name: &Name) -> String {
         chain.push(target);
         if is_circle {
             let names: Vec<String> = chain.iter().map(ToString::to_string).collect();
-            return format!("which leads in a circle: {}", names.join(" -> "));
+            return format!("which forms a loop: {}", names.join(" -> "));
         }
         if chain.len() > MAX_ALIASES {
             break;
         }
     }
     match chain.last() {
-        Some(last) if last.label_count() < 2 => "and names of one label are not sent out".to_owned(),
-        _ => "which leads too far: so many aliases in a row are not followed".to_owned(),
+        Some(last) if last.label_count() < 2 => "and names of one label are not forwarded".to_owned(),
+        _ => "which begins a chain of too many aliases to follow".to_owned(),
     }
 }
 
@@ -420,13 +419,13 @@ fn alias(snapshot: &Snapshot, name: &Name) -> Option<Name> {
     Some(Name::parse(&answer.data).ok()?.to_lowercase())
 }
 
-/// A Service with a cluster IP has no records only where it is left out for want of ready endpoints.
+/// Whether a Service with a cluster IP has no records, which happens only for want of ready endpoints.
 fn is_left_out(evidence: Evidence<'_>, key: &ObjectKey, service: &Service) -> bool {
     let ObjectKey { namespace, name } = key;
     service.kind == ServiceKind::ClusterIp && evidence.snapshot.services.entry(&[namespace], name).is_none()
 }
 
-/// A headless Service is nothing but the addresses that it publishes.
+/// Whether a headless Service publishes no address, and so has no records.
 fn serves_nothing(service: &Service, endpoints: Option<&Endpoints>) -> bool {
     matches!(service.kind, ServiceKind::Headless | ServiceKind::WithoutIp)
         && endpoints.is_none_or(|endpoints| {
@@ -434,7 +433,8 @@ fn serves_nothing(service: &Service, endpoints: Option<&Endpoints>) -> bool {
         })
 }
 
-/// Neither pods nor selectors are known here: what is, is that endpoints have every matching pod with an address.
+/// Reason for empty endpoints. Pods and selectors are unknown here, but endpoints hold every matching pod with an
+/// address.
 const NO_POD: &str = "no pod that has an address matches its selector, if it has one (pods that are pending or finished \
                       do not count)";
 
@@ -450,7 +450,7 @@ fn nothing_ready(key: &ObjectKey, service: &Service, endpoints: Option<&Endpoint
             format!("Service {key} {kind} and its endpoints are empty: {NO_POD}")
         }
         Some(Endpoints { not_ready, .. }) if service.kind == ServiceKind::ClusterIp => {
-            format!("Service {key} {kind}: {not_ready} of its addresses are not ready, and none is")
+            format!("Service {key} {kind}: none of its addresses is ready, {not_ready} not ready")
         }
         Some(Endpoints { not_ready, .. }) => format!(
             "Service {key} {kind} and none of its addresses is ready: {not_ready} not ready, and \
@@ -488,7 +488,7 @@ fn no_port(candidate: &Candidate, key: &ObjectKey, port: &str, protocol: &str, p
     };
     let (lower, protocol) = (protocol.to_ascii_lowercase(), protocol.to_ascii_uppercase());
     let text = match port {
-        "" => format!("_{lower} alone is no port of Service {key}, as _PORT._{lower} would be; {known}"),
+        "" => format!("_{lower} alone is not a port of Service {key}, a port is _PORT._{lower}; {known}"),
         port => format!("Service {key} has no port {port:?} over {protocol}; {known}"),
     };
     ("no_such_port", text)

@@ -13,11 +13,11 @@ use crate::dnsmasq;
 
 /// The longest name that is looked at, in characters.
 const MAX_NAME: usize = 255;
-/// The longest search list, in characters, and the most domains it has: what Kubernetes allows a pod.
+/// The longest search list, in characters and in domains: the limits of Kubernetes.
 const MAX_SEARCH: (usize, usize) = (2048, 32);
 /// `options ndots` of a pod's resolv.conf.
 const NDOTS: u8 = 5;
-/// The most that resolvers take for `ndots`.
+/// The highest `ndots` that resolvers accept.
 const MAX_NDOTS: u8 = 15;
 /// The namespace whose search list is assumed when none is given.
 const NAMESPACE: &str = "default";
@@ -27,31 +27,31 @@ const NAMESPACE: &str = "default";
 pub(crate) struct Request {
     /// The name as it was typed.
     pub(crate) text: String,
-    /// The name in it: a URL, a port or `svc/NAME` was taken off.
+    /// The name in the text, without URL, port or `svc/`.
     pub(crate) meant: String,
-    /// The same as a name. An address has become its reverse name.
+    /// The same as a name; for an address, its reverse name.
     pub(crate) name: Name,
-    /// No search list is applied.
+    /// Whether no search list is applied.
     pub(crate) absolute: bool,
-    /// The record types, in the order they are asked for.
+    /// The record types, in the order of the queries.
     pub(crate) types: Vec<u16>,
     pub(crate) search: Search,
-    /// Names with fewer dots are looked for in the search list first.
+    /// Names with fewer dots are completed with the search list first.
     pub(crate) ndots: u8,
 }
 
-/// A search list: that of a pod in a namespace, or the one given.
+/// A search list: that of a pod in a namespace, or a given list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Search {
     Namespace(String),
     Domains(Vec<Name>),
 }
 
-/// Why a question is none. One line each.
+/// Invalid request; each error is one line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RequestError {
     #[error(
-        "no name: /explain?name=NAME, and if you like &type=TYPE, &search=NAMESPACE, &ndots=5, &format=text"
+        "no name: /explain?name=NAME, optionally with &type=TYPE, &search=NAMESPACE, &ndots=5, &format=text"
     )]
     NoName,
     #[error("the name has {0} characters, and a name has at most {MAX_NAME}")]
@@ -78,7 +78,7 @@ pub(crate) enum RequestError {
     Repeated(String),
 }
 
-/// The parameters of a request as text; empty ones are as good as none.
+/// The parameters of a request as text; an empty parameter counts as missing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
 pub(crate) struct Parameters {
     /// the name
@@ -163,7 +163,7 @@ fn check(text: &str) -> Result<(), RequestError> {
     if is_graphic { Ok(()) } else { Err(RequestError::Characters) }
 }
 
-/// The name that is meant: of an address, its reverse name.
+/// Parses a name, or an address into its reverse name.
 fn name(text: &str) -> Result<Name, RequestError> {
     if text.is_empty() {
         return Err(RequestError::NoName);
@@ -174,7 +174,7 @@ fn name(text: &str) -> Result<Name, RequestError> {
     }
 }
 
-/// Resolvers never apply a search list to reverse names.
+/// Whether this is a reverse name, to which resolvers apply no search list.
 fn is_reverse(name: &Name) -> bool {
     let lower = name.to_lowercase();
     dnsmasq::reverse_trees().any(|tree| lower.is_within(&tree))

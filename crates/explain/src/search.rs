@@ -1,7 +1,7 @@
 //! The names that a resolver makes of one name with its search list.
 //!
-//! The order is that of glibc. musl does not go on to the search list with a name of at least `ndots` dots, and ends
-//! at the first name that exists, with or without records.
+//! The order is that of glibc. musl does not apply the search list to a name of at least `ndots` dots, and stops at the
+//! first name that exists, with or without records.
 
 use skydns::{Name, Zone};
 
@@ -25,8 +25,8 @@ pub(crate) fn is_autopath(request: &Request, zone: &Zone) -> bool {
     of_pod && zone.search.as_ref().is_some_and(|search| search.is_autopath())
 }
 
-/// The names to be asked for, in order. Those that would be too long are left out, as resolvers do. In the place of a name
-/// for which the server walks a search list there are those of the list.
+/// The names to query, in order. Names that would be too long are left out, as resolvers do. If the server walks a
+/// search list for a name, the names of that list take its place.
 pub(crate) fn names(request: &Request, list: &[Name], zone: &Zone) -> Vec<Name> {
     let as_it_is = std::iter::once(request.name.clone());
     let searched = list.iter().filter_map(|domain| request.name.below(domain));
@@ -66,7 +66,7 @@ mod tests {
         let label = "a".repeat(63);
         let long = [label.as_str(); 3].join(".");
         for (name, search, ndots, expected) in [
-            // Few dots search first, many last.
+            // A name with few dots is completed first, a name with many dots last.
             (
                 "web.apps",
                 "prod",
@@ -93,10 +93,10 @@ mod tests {
                     "_http._tcp.web.apps.svc.cluster.local.a.example.",
                 ],
             ),
-            // Absolute names search nowhere.
+            // Absolute names are not completed.
             ("web.apps.", "prod", "", &["web.apps."]),
             ("10.96.0.1", "prod", "", &["1.0.96.10.in-addr.arpa."]),
-            // What is the same or too long is not asked.
+            // Repeated names, and names that are too long, are left out.
             ("web", ". A.example a.example", "", &["web.", "web.A.example."]),
             (
                 &long,

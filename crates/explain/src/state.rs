@@ -1,4 +1,4 @@
-//! The server behind an explanation: how trustworthy is what it knows?
+//! The server behind an explanation, and warnings about its records.
 
 use dnsconfig::State;
 
@@ -16,15 +16,15 @@ use skydns::{FurtherZone, Name};
 pub struct ServerState {
     /// The progress of the first lists.
     pub progress: Progress,
-    /// It was told to stop.
+    /// Whether the process is shutting down.
     pub draining: bool,
-    /// The kinds of objects whose watch is not open although they were listed before, or because nobody needs them.
+    /// The kinds of objects whose watch is not open, because it was lost or is not needed.
     pub lost: Vec<Kind>,
     /// The zones beside the cluster's that are not followed now.
     pub lost_zones: Vec<LostZone>,
     /// The configuration.
     pub config: State,
-    /// There are upstream servers in the configuration, `--nameservers` or resolv.conf.
+    /// Whether there are upstream servers in the configuration, `--nameservers` or resolv.conf.
     pub has_upstreams: bool,
 }
 
@@ -64,7 +64,7 @@ fn endpoints_kind(reply: Option<&IndexReply>) -> Option<(Kind, &'static str)> {
     })
 }
 
-/// Reasons to trust an answer less. `objects` are those it is made of, `now` is when it is given.
+/// Reasons to distrust an answer that is made of `objects`, given at `now`.
 pub(crate) fn warnings(
     state: &ServerState,
     reply: Option<&IndexReply>,
@@ -80,15 +80,15 @@ pub(crate) fn warnings(
             .map(|key| Some(Note::new("config_unknown_key", format!("ConfigMap: {key}")))),
     );
     if state.draining {
-        warnings.push(Some(Note::new("draining", "this kubedns was told to stop")));
+        warnings.push(Some(Note::new("draining", "this kubedns is shutting down")));
     }
     warnings.push(match reply {
         None => {
-            let text = "the index is too busy to be asked: Services, endpoints and names that are near are not shown";
+            let text = "the index is too busy to answer: Services, endpoints and similar names are not shown";
             Some(Note::new("index_busy", text))
         }
         Some(reply) if reply.cut => {
-            Some(Note::new("near_cut", "there are too many Services to find all names that are near"))
+            Some(Note::new("near_cut", "there are too many Services to find all similar names"))
         }
         Some(_) => None,
     });
@@ -112,15 +112,15 @@ fn progress(state: &ServerState, reply: Option<&IndexReply>) -> Option<Note> {
         ),
         Progress::Stale | Progress::StaleOverdue => (
             "stale",
-            "the API server has not been reached since the start: these records are those of the snapshot file of an \
-             earlier run"
+            "the API server has not been reached since the start: the records come from the snapshot file of an earlier \
+             run"
                 .to_owned(),
         ),
         Progress::Synced if lost.is_empty() => return None,
         Progress::Synced => {
             let kinds = lost.into_iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");
             let text = format!(
-                "the watch of {kinds} is not open: changes since the API server was lost are not known"
+                "the watch of {kinds} is not open: changes since the API server was lost are unknown"
             );
             ("api_server_lost", text)
         }
@@ -139,7 +139,7 @@ fn rejected(config: &State, now: Moment) -> Option<Note> {
     Some(Note::new("config_rejected", text))
 }
 
-/// The zones with records of a name that are not followed now.
+/// Warnings about zones with records of a name that are not followed now.
 pub(crate) fn lost_zones(state: &ServerState, snapshot: &Snapshot, name: &Name) -> Vec<Note> {
     let name = name.to_lowercase();
     let own = kind::further(snapshot, &name).map(|zone| &zone.domain);
@@ -157,7 +157,7 @@ impl LostZone {
     fn note(&self, is_loaded: bool) -> Note {
         let Self { domain, reason } = self;
         let text = if is_loaded {
-            format!("the zone {domain} is not followed now, its later changes are not known: {reason}")
+            format!("the zone {domain} is not followed now, its later changes are unknown: {reason}")
         } else {
             format!("the zone {domain} cannot be loaded: {reason}")
         };

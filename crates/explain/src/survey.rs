@@ -1,5 +1,5 @@
-//! From a request to its explanation, in two steps: the part that the records tell, and, once the index has been asked,
-//! the rest. Pure: nothing is waited for and nothing is changed.
+//! From a request to its explanation, in two steps: the part that the records show, and the rest once the index has
+//! replied. Both are pure: they neither wait nor change anything.
 
 use std::sync::Arc;
 
@@ -18,19 +18,19 @@ use crate::request::{Request, Search};
 use crate::state::{self, ServerState};
 use crate::{reasons, search, verdict};
 
-/// A request with everything that the records tell of it.
+/// A request with everything that the records show of it.
 #[derive(Debug)]
 pub(crate) struct Survey {
     snapshot: Arc<Snapshot>,
     request: Request,
     search: Vec<Name>,
-    /// Never empty: whatever the search list, the name itself is among them.
+    /// Never empty: the name itself is always among them.
     candidates: Vec<Candidate>,
     readings: Vec<Reading>,
 }
 
 impl Survey {
-    /// Looks at the records.
+    /// Reads the records.
     pub(crate) fn new(snapshot: Arc<Snapshot>, front: &Front, request: Request) -> Self {
         let search = search::list(&request, &snapshot.zone.domain);
         let candidates: Vec<Candidate> = search::names(&request, &search, &snapshot.zone)
@@ -70,7 +70,7 @@ impl Survey {
         IndexRequest { objects, near: near::wanted(&self.snapshot, &self.readings), address }
     }
 
-    /// Puts everything together.
+    /// Makes the explanation.
     pub(crate) fn conclude(
         self,
         reply: Option<&IndexReply>,

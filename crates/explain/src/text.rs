@@ -1,4 +1,4 @@
-//! An explanation as text: what matters first, one fact a line, the same place for the same fact.
+//! An explanation as text: the most important first, one fact per line, each fact in a fixed place.
 
 mod detail;
 
@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use crate::document::{Detail, Explanation, Note, Outcome, Question, Tried};
 
-/// The labels of sections stand in a column of this width.
+/// Width of the column with the labels of sections.
 const LABEL: usize = 10;
 
 /// The whole text, ending with a line feed.
@@ -18,7 +18,7 @@ pub(crate) fn render(explanation: &Explanation) -> String {
         page.section("typed", &question.name);
     }
     page.notes("WARNING", warnings);
-    // A name that resolves needs no excuse.
+    // The reasons of a name that resolves are remarks.
     page.notes(if verdict.outcome == Outcome::Answered { "note" } else { "why" }, &detail.reasons);
     let near: Vec<_> = near.iter().map(|miss| [miss.name.clone(), miss.why.text.clone()]).collect();
     page.table("try", &near);
@@ -33,15 +33,12 @@ fn tried_names(page: &mut Page, question: &Question, tried: &[Tried], detail: &D
         return;
     }
     let whose = match &question.namespace {
-        Some(namespace) => format!("as by a pod in namespace {namespace}: "),
+        Some(namespace) => format!("of a pod in namespace {namespace}: "),
         None => String::new(),
     };
     let search: Vec<&str> = question.search.iter().map(|domain| without_dot(domain)).collect();
     let walked = if question.autopath { "; kubedns walks the list (--autopath)" } else { "" };
-    page.section(
-        "asked for",
-        &format!("{whose}search {}, ndots:{}{walked}", search.join(" "), question.ndots),
-    );
+    page.section("queries", &format!("{whose}search {}, ndots:{}{walked}", search.join(" "), question.ndots));
     let explained = |tried: &Tried| detail.reasons.first().is_some_and(|reason| reason.text == tried.summary);
     let row = |tried: &Tried| match tried {
         Tried { asked: false, name, .. } => [name.clone(), "(not asked)".to_owned(), String::new()],
@@ -67,12 +64,12 @@ struct Page(String);
 
 impl Page {
     fn line(&mut self, line: &str) {
-        // Whatever a name or an object holds, a line stays a line.
+        // Names and objects may hold control characters, such as line feeds.
         self.0.extend(line.trim_end().chars().map(|c| if c.is_control() { '?' } else { c }));
         self.0.push('\n');
     }
 
-    /// A line of a section; without a label, one more of the section before.
+    /// A line of a section; an empty label continues the section before.
     fn section(&mut self, label: &str, text: &str) {
         self.line(&format!("{label:LABEL$} {text}"));
     }

@@ -16,7 +16,7 @@ pub(crate) fn first_answer(candidates: &[Candidate]) -> Option<usize> {
     candidates.iter().position(|candidate| candidate.outcome() == Outcome::Answered)
 }
 
-/// The candidate that tells most: the one that answers, or else the one that comes closest to it.
+/// The candidate that tells most: the first that answers, or else the closest to an answer.
 pub(crate) fn most_telling(evidence: Evidence<'_>, candidates: &[Candidate], typed: &Name) -> usize {
     let ranks: Vec<u8> = candidates.iter().map(|candidate| rank(evidence, candidate, typed)).collect();
     let best = ranks.iter().max();
@@ -30,20 +30,20 @@ fn rank(evidence: Evidence<'_>, candidate: &Candidate, typed: &Name) -> u8 {
         Outcome::ServFail | Outcome::Forwarded if candidate.route == Route::SingleLabel => 1,
         Outcome::ServFail => 8,
         Outcome::Refused => 7,
-        // Typed with the cluster domain, it is the one that was meant.
+        // A name typed with the cluster domain is the name that was meant.
         Outcome::NxDomain if candidate.name == *typed && candidate.path.is_some() => 6,
         Outcome::NxDomain => rank_of_missing(evidence, candidate),
         Outcome::Forwarded => 3,
     }
 }
 
-/// Names that do not exist, by what exists of the Service that they are about.
+/// The rank of a missing name, by how much exists of its Service.
 fn rank_of_missing(evidence: Evidence<'_>, candidate: &Candidate) -> u8 {
     let has_namespace = candidate.kind.service().is_some_and(|key| evidence.has_had_namespace(key));
     match (evidence.service(candidate).map(|service| service.kind), &candidate.kind) {
         (Some(_), _) if !evidence.lacks_member(candidate) => 6,
         (Some(ServiceKind::Headless | ServiceKind::WithoutIp), _) => 5,
-        // Where a Service has the name of its namespace, a search list reads every name of the namespace as a member.
+        // If a Service has the name of its namespace, a search list makes every name of the namespace a member of it.
         (Some(ServiceKind::ClusterIp | ServiceKind::ExternalName), _) => 4,
         (None, NameKind::Member { .. }) => 0,
         (None, _) if has_namespace => 5,
@@ -65,7 +65,7 @@ pub(crate) fn of(candidates: &[Candidate], at: usize) -> Verdict {
         (Outcome::Forwarded, all) => format!("{}: {}", not_ours(candidate), in_turn(all)),
         (_, []) => nothing(candidate, false),
         (_, all) => {
-            let last = if all.len() == 1 { "last, " } else { "" };
+            let last = if all.len() == 1 { "finally, " } else { "" };
             let text = format!("{}; {last}{}", nothing(candidate, true), in_turn(all));
             return Verdict { outcome: Outcome::Forwarded, text };
         }
@@ -73,7 +73,7 @@ pub(crate) fn of(candidates: &[Candidate], at: usize) -> Verdict {
     Verdict { outcome, text }
 }
 
-/// An answer that stands behind others: what the upstreams say of earlier names is not known here.
+/// An answer after forwarded names, whose upstream answers are unknown here.
 fn unless(answer: String, before: &[&Candidate]) -> String {
     match before {
         [] => answer,
@@ -82,7 +82,7 @@ fn unless(answer: String, before: &[&Candidate]) -> String {
     }
 }
 
-/// A name without an answer; `here` where others are asked for other names.
+/// The verdict on a name without an answer; `here` if other names are forwarded.
 fn nothing(candidate: &Candidate, here: bool) -> String {
     let text = match candidate.outcome() {
         Outcome::NoData => match leads_nowhere(candidate) {
@@ -94,8 +94,8 @@ fn nothing(candidate: &Candidate, here: bool) -> String {
         _ if here => "does not resolve in this cluster",
         Outcome::NxDomain => "does not exist (NXDOMAIN)",
         Outcome::Refused => "is refused (REFUSED)",
-        _ if candidate.route == Route::SingleLabel => "is no name of this cluster and has only one label",
-        _ => "cannot be told (SERVFAIL)",
+        _ if candidate.route == Route::SingleLabel => "is not a name of this cluster and has only one label",
+        _ => "cannot be resolved (SERVFAIL)",
     };
     text.to_owned()
 }
@@ -110,10 +110,10 @@ fn leads_nowhere(candidate: &Candidate) -> Option<String> {
     Some(format!("is an alias of {}, which {lack}", candidate.bare_alias()?))
 }
 
-/// The most names in a line that others are asked for.
+/// The most forwarded names in a line.
 const MAX_ASKED: usize = 3;
 
-/// The servers asked for names one after the other, as long as they have no answer.
+/// Forwarded names with their servers, in the order of a resolver.
 fn in_turn(forwarded: &[&Candidate]) -> String {
     let (shown, left_out) = forwarded.split_at(forwarded.len().min(MAX_ASKED));
     let text = shown.iter().map(|candidate| asks(candidate)).collect::<Vec<_>>().join(", then ");
@@ -124,20 +124,20 @@ fn in_turn(forwarded: &[&Candidate]) -> String {
     }
 }
 
-/// Why kubedns does not answer a name.
+/// The reason why kubedns does not answer a name.
 fn not_ours(candidate: &Candidate) -> &'static str {
     let asks_kubedns = candidate.dnsmasq.leads_to_kubedns();
     match candidate.route {
         Route::ClusterDomain { .. } | Route::Reverse { .. } if !asks_kubedns => {
-            "leads to a stub domain, not to kubedns"
+            "belongs to a stub domain, not to kubedns"
         }
         Route::Reverse { .. } => "has no name in this cluster",
-        _ => "is no name of this cluster",
+        _ => "is not a name of this cluster",
     }
 }
 
-/// The records of a name in a few words: to be read behind the name, and on their own. Addresses are what a resolver is
-/// most likely to want.
+/// The records of a name in a few words: to follow the name in a sentence, and on their own. Addresses come first,
+/// since most queries are for them.
 fn in_words(candidate: &Candidate) -> (String, String) {
     let data = |rtype: &str| -> Vec<&str> {
         let of_type = candidate.records().filter(|record| record.rtype == rtype);
@@ -158,14 +158,14 @@ fn in_words(candidate: &Candidate) -> (String, String) {
     if let [target, ..] = data("CNAME").as_slice() {
         let alias = format!("alias of {target}");
         if outside.contains(target) {
-            let long = format!("is an {alias}, whose addresses kubedns asks the upstream servers for");
-            return (long, format!("{alias}, asked upstream"));
+            let long = format!("is an {alias}, whose addresses come from the upstream servers");
+            return (long, format!("{alias}, resolved upstream"));
         }
         return (format!("is an {alias}"), alias);
     }
     match (data("PTR").as_slice(), candidate.records().next()) {
         ([], None) => {
-            ("leads outside: kubedns asks the upstream servers".to_owned(), "leads outside".to_owned())
+            ("is resolved by the upstream servers of kubedns".to_owned(), "resolved upstream".to_owned())
         }
         ([], Some(first)) => {
             let (rtype, data) = (&first.rtype, join_first(&data(&first.rtype), MAX_SHOWN));
@@ -197,32 +197,32 @@ fn type_list(candidate: &Candidate) -> String {
     }
 }
 
-/// The servers that are asked for a name that kubedns does not answer.
+/// A forwarded name with its servers.
 fn asks(candidate: &Candidate) -> String {
     let Candidate { name, dnsmasq, .. } = candidate;
     let (domain, servers) = match (dnsmasq.asks, &candidate.route) {
         (DnsmasqAsks::NodeResolvConf, _) => {
-            return format!("the servers of the node's resolv.conf are asked for {name}");
+            return format!("{name} is forwarded to the servers of the node's resolv.conf");
         }
         (DnsmasqAsks::StubDomain | DnsmasqAsks::Upstreams, _) => {
             (dnsmasq.domain.as_ref(), join(&dnsmasq.servers))
         }
         (_, Route::StubDomain { domain, servers }) => (Some(domain), join(servers)),
         (_, Route::Upstreams { servers } | Route::Reverse { servers, .. }) => (None, join(servers)),
-        // A missing name of the cluster that is forwarded all the same.
+        // A missing name of the cluster, forwarded by `--fallthrough`.
         (_, Route::ClusterDomain { .. } | Route::Zone { .. } | Route::OwnName) => {
-            return format!("the upstream servers are asked for {name}");
+            return format!("{name} is forwarded to the upstream servers");
         }
-        (_, Route::SingleLabel) => return format!("{name} is asked for"),
+        (_, Route::SingleLabel) => return format!("{name} is queried"),
     };
     match domain {
         _ if servers.is_empty() => {
-            format!("nobody is asked for {name}, there is no upstream server that kubedns can ask")
+            format!("{name} is not forwarded, kubedns has no upstream server for it")
         }
         Some(domain) => {
-            format!("{servers} of the stub domain {} is asked for {name}", domain.trim_end_matches('.'))
+            format!("{name} is forwarded to {servers} of the stub domain {}", domain.trim_end_matches('.'))
         }
-        None => format!("upstream {servers} is asked for {name}"),
+        None => format!("{name} is forwarded to upstream {servers}"),
     }
 }
 

@@ -95,18 +95,18 @@ async fn a_new_service_is_there_right_after_it_was_not() {
         delays.push(begun.elapsed());
     }
     for (name, way) in [
-        ("new-0.shop.svc.cluster.local.", "way        pods ask kubedns itself (port 53)".to_owned()),
+        ("new-0.shop.svc.cluster.local.", "path       pods ask kubedns itself (port 53)".to_owned()),
         (
             "host-1.outside.test.",
             format!(
-                "way        pods ask kubedns itself (port 53), which asks 127.0.0.1:{}",
+                "path       pods ask kubedns itself (port 53), which asks 127.0.0.1:{}",
                 rig.pod.ports.dnsmasq
             ),
         ),
     ] {
         let path = format!("/explain?name={name}&type=A&format=text");
         let text = get(rig.pod.ports.readiness, &path).await.unwrap().body;
-        assert_eq!(text.lines().find(|line| line.starts_with("way ")), Some(way.as_str()), "{text}");
+        assert_eq!(text.lines().find(|line| line.starts_with("path ")), Some(way.as_str()), "{text}");
     }
     delays.sort_unstable();
     let [median, most] = [delays[delays.len() / 2], delays[delays.len() - 1]];

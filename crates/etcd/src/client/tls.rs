@@ -12,16 +12,16 @@ use thiserror::Error;
 /// Files in PEM.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The CA certificates that etcd's certificate must lead to; those of the system where none is given.
+    /// The CA certificates that verify etcd; those of the system if `None`.
     pub ca: Option<PathBuf>,
     /// The client certificate and its key.
     pub client: Option<(PathBuf, PathBuf)>,
 }
 
-/// Why the files cannot be used.
+/// Unusable TLS files.
 #[derive(Debug, Error)]
 pub enum TlsError {
-    /// One is not PEM of its kind, or cannot be read.
+    /// A file cannot be read, or is not PEM of its kind.
     #[error("cannot use {}: {reason}", .path.display())]
     File {
         /// The file.
@@ -30,15 +30,15 @@ pub enum TlsError {
         reason: String,
     },
     /// There are no CA certificates.
-    #[error("there are no CA certificates to check etcd's with")]
+    #[error("there are no CA certificates to verify etcd with")]
     NoAuthorities,
-    /// rustls does not take them.
+    /// rustls rejects the settings.
     #[error("TLS cannot be set up: {0}")]
     Settings(#[from] rustls::Error),
 }
 
 impl TlsFiles {
-    /// The settings; without CA certificates where TLS is not `needed`.
+    /// Reads the settings, without CA certificates if TLS is not `needed`.
     pub(super) fn read(&self, needed: bool) -> Result<ClientConfig, TlsError> {
         let roots = if needed { self.roots()? } else { RootCertStore::empty() };
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));

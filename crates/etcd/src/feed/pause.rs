@@ -1,4 +1,4 @@
-//! Pauses between sessions that fail.
+//! Pauses after failed sessions.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use std::time::Duration;
 const FIRST: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_secs(15);
 
-/// Pauses that double; each is a random part between half and all of its length, so that replicas do not move in step.
+/// Pauses that double. Each is shortened at random, to half at most, so that replicas do not retry in step.
 #[derive(Debug)]
 pub(super) struct Backoff(Duration);
 

@@ -22,7 +22,7 @@ fn help_says_what_it_is_for() {
     let exit = options("--help").unwrap_err();
     assert_eq!(exit.status, 0);
     assert!(
-        exit.stderr.starts_with("Says how a name resolves and why, or why it does not.\n"),
+        exit.stderr.starts_with("Explains how a name resolves, or why it does not.\n"),
         "{}",
         exit.stderr
     );

@@ -1,11 +1,11 @@
-//! The name in what people paste: URLs, names with a port, `svc/NAME` of kubectl, `NAMESPACE/NAME` of our own texts.
+//! The name in pasted text: URLs, names with a port, `svc/NAME` of kubectl, `NAMESPACE/NAME` of our own texts.
 
 use std::net::IpAddr;
 
 use dnsconfig::name::is_label;
 
-/// The name, or the address; all of the text where it is nothing else. An IPv4 address in the form of an IPv6 address is
-/// the IPv4 address, as resolvers take it.
+/// The name or the address in `text`; the whole text if it has none of these forms. An IPv4-mapped IPv6 address becomes
+/// the IPv4 address, as in resolvers.
 pub(super) fn name(text: &str) -> String {
     let name = match (text.split_once("://"), text.split_once('/')) {
         (Some((_, rest)), _) => without_port(authority(rest)).to_owned(),
@@ -22,7 +22,7 @@ pub(super) fn name(text: &str) -> String {
     }
 }
 
-/// Host and port of what stands behind the scheme of a URL.
+/// Host and port of a URL without its scheme.
 fn authority(rest: &str) -> &str {
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     authority.rsplit('@').next().unwrap_or_default()
@@ -58,7 +58,7 @@ mod tests {
             ("http://[::1]:80", "::1"),
             ("web.apps:80/healthz", "web.apps"),
             ("://", ""),
-            // Nothing else than names.
+            // Text that is taken as it is.
             ("fd00::10", "fd00::10"),
             ("FD00::1A", "FD00::1A"),
             ("web:http", "web:http"),

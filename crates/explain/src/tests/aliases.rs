@@ -1,4 +1,4 @@
-//! ExternalName Services that lead to other Services, or nowhere.
+//! ExternalName Services that are aliases of other Services, or of missing names.
 
 use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_external_name, mk_headless};
 

@@ -25,7 +25,7 @@ use crate::state::ServerState;
 use crate::survey::Survey;
 use crate::{command, text};
 
-/// When all explanations are given: 2026-11-05T08:00:00Z.
+/// Time of all explanations: 2026-11-05T08:00:00Z.
 pub(super) const NOW: Moment = Moment(1_793_865_600);
 
 /// An index and the server around it.
@@ -113,7 +113,7 @@ impl Cluster {
         self.server.progress = Progress::Synced;
     }
 
-    /// Explains a name, or says why not.
+    /// Explains a name; `None` if the request is invalid.
     pub(super) fn try_explain(&self, parameters: &Parameters) -> Option<Explanation> {
         let (config, hosts) = (Arc::clone(&self.server.config.config), self.hosts.clone());
         let front = Front { config, topology: self.topology, hosts };
@@ -123,7 +123,7 @@ impl Cluster {
         Some(survey.conclude(Some(&reply), &self.server, NOW))
     }
 
-    /// Explains what the command line asks for.
+    /// Explains the name on a command line.
     pub(super) fn explain(&self, words: &str) -> Explanation {
         let options = command::read(words.split(' ').map(Into::into)).unwrap();
         self.try_explain(&options.parameters).unwrap()
@@ -139,7 +139,7 @@ impl Cluster {
         self.explain(words).detail.reasons.into_iter().map(|reason| reason.code).collect()
     }
 
-    /// Compares what is said of names with the values expected at JSON pointers; nothing is as good as an empty text.
+    /// Compares explanations with the values expected at JSON pointers; a missing value counts as an empty text.
     pub(super) fn expect<const N: usize>(&self, pointers: [&str; N], rows: &[(&str, [&str; N])]) {
         for (words, expected) in rows {
             let explanation = json!(self.explain(words));

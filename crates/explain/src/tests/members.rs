@@ -1,11 +1,12 @@
-//! Names of single addresses of a Service.
+//! Names of single members of a Service.
 
 use serde_json::json;
 use testkit::objects::mk_headless;
 
 use super::cluster::{Cluster, mk_unready};
 
-/// A headless Service of IPv4 addresses: nine without a hostname, ten with one, and one with one that is not ready.
+/// A headless Service of IPv4 addresses: nine without a hostname, ten with a hostname, and one that is not ready with a
+/// hostname.
 fn cluster(publish_not_ready: bool) -> Cluster {
     let mut cluster = Cluster::with_everything();
     let mut service = mk_headless("apps", "mixed", &["http:80"]);
@@ -33,7 +34,7 @@ fn a_member_that_is_there_lacks_only_the_type() {
             [family, "\"h-11\" of Service apps/mixed has no IPv6 address"],
         ),
         ("h-11.mixed.apps.svc.cluster.local. TXT", ["no_such_type", no_type]),
-        // What SRV records of a cluster IP lead to is there as well.
+        // The target of the SRV records of a cluster IP exists, too.
         ("3665666362623564.web.prod.svc.cluster.local. AAAA", [family, of_cluster_ip]),
     ];
     cluster(false).expect(REASON, &rows);
@@ -41,7 +42,7 @@ fn a_member_that_is_there_lacks_only_the_type() {
 
 #[test]
 fn the_hostnames_that_are_told_are_looked_for_among_all_addresses() {
-    // One that is not ready counts where it is published.
+    // An address that is not ready counts if it is published.
     for (publish_not_ready, more) in [(false, 2), (true, 3)] {
         let text = format!(
             "no address of Service apps/mixed has the hostname \"h-99\": there is h-11, h-12, h-13, h-14, h-15, h-16, \

@@ -1,4 +1,4 @@
-//! Names that only the options of the index give or take away.
+//! Names that the options of the index add or remove.
 
 use cluster::index::{Options, PodMode};
 use cluster::objects::{Change, EndpointsSource, Event, Exposed, FromApi, ObjectKey, Pod, Zoned};
@@ -23,8 +23,8 @@ fn a_service_that_is_left_out_while_it_is_empty() {
     let empty = "Service default/kubernetes is left out while it is empty (--ignore-empty-services) and has no endpoints: \
                  no pod that has an address matches its selector, if it has one (pods that are pending or finished do \
                  not count)";
-    let starting = "Service apps/starting is left out while it is empty (--ignore-empty-services): 1 of its addresses are \
-                    not ready, and none is";
+    let starting = "Service apps/starting is left out while it is empty (--ignore-empty-services): none of its addresses \
+                    is ready, 1 not ready";
     let rows = [
         ("kubernetes.default.svc.cluster.local. A", ["nx_domain", code, empty]),
         ("_https._tcp.kubernetes.default.svc.cluster.local. SRV", ["nx_domain", code, empty]),
@@ -42,7 +42,7 @@ fn pods_that_are_there_and_pods_that_are_not() {
         cluster.index.apply(Event::Pod(change));
     }
     cluster.sync();
-    let malformed = "the first label of a pod's name is its address with dashes, as in 10-244-1-5; this one is no address";
+    let malformed = "the first label of a pod's name is its address with dashes, as in 10-244-1-5; this one is not an address";
     let rows = [
         (
             "10-244-1-5.apps.pod.cluster.local. A",
@@ -89,7 +89,7 @@ fn names_outside_of_the_cluster() {
     let no_address = "Service apps/inside has no such name outside of the cluster: there are names for external IPs, for load \
                       balancers that have an address, for their ports, and with --external-headless for endpoints of \
                       headless Services";
-    let nobody = "the name resolves, and nobody is behind it: Service apps/shop has no ready endpoints";
+    let nobody = "the name resolves, but connections fail: Service apps/shop has no ready endpoints";
     let missing = "there is no Service \"nothing\" in namespace apps";
     let no_type = "the name exists and has no AAAA records";
     let rows = [
@@ -99,7 +99,7 @@ fn names_outside_of_the_cluster() {
         ("inside.apps.k8s.example. A", ["nx_domain", "no_external_address", no_address]),
         ("nothing.apps.k8s.example. A", ["nx_domain", "no_such_service", missing]),
         ("k8s.example. SOA", ["answered", "", ""]),
-        ("nothing.k8s.example. A", ["nx_domain", "no_such_type", "nothing of type A stands at this name"]),
+        ("nothing.k8s.example. A", ["nx_domain", "no_such_type", "this name has no records of type A"]),
     ];
     cluster.expect(REASON, &rows);
     let rows = [

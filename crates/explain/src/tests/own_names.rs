@@ -7,7 +7,7 @@ use skydns::{Name, OwnNames, Zone};
 use super::cluster::Cluster;
 use crate::Topology;
 
-/// A cluster with a host and two aliases, of which one leads to no Service, and a stub domain around them.
+/// A cluster with a host, an alias of a Service, an alias of a missing Service, and a stub domain around them.
 fn cluster() -> Cluster {
     let mut cluster = Cluster::with_everything();
     let name = |text: &str| Name::parse(text).unwrap();

@@ -51,10 +51,10 @@ fn check(cluster: &Cluster, parameters: &Parameters) -> Result<(), TestCaseError
     prop_assert_eq!(verdict.outcome == Outcome::Answered, first.is_some());
     let shown = tried.iter().find(|tried| tried.name == detail.name).map(|tried| tried.outcome);
     prop_assert!(first.is_none() || shown == Some(Outcome::Answered));
-    // A name that has no answer has a reason, if kubedns is the one who says so.
+    // A name without an answer has a reason, if kubedns gives the answer.
     let excused = shown == Some(Outcome::Forwarded) || shown == Some(Outcome::Answered);
     prop_assert!(excused || !detail.reasons.is_empty(), "no reason for {}", detail.name);
-    // What is suggested exists.
+    // Suggestions exist.
     prop_assert!(near.len() <= 8);
     let snapshot = cluster.published.get();
     for miss in near {
@@ -62,13 +62,13 @@ fn check(cluster: &Cluster, parameters: &Parameters) -> Result<(), TestCaseError
         let exists = skydns::ask(&*snapshot, &name, 33).rcode == Some(rcode::NOERROR);
         prop_assert!(exists || miss.why.text.ends_with("no ready endpoints"), "{} does not exist", miss.name);
     }
-    // What is said to be answered is what the engine answers.
+    // The answers are those of the engine.
     for (answer, name) in detail.answers.iter().zip(std::iter::repeat(parse(&detail.name))) {
         let Some(name) = name else { continue };
         let response = skydns::ask(&*snapshot, &name, parse_type(&answer.qtype).unwrap());
         prop_assert_eq!(&answer.rcode, &response.rcode.map(rcode_name));
     }
-    // It survives the way to the command line, where a line stays a line.
+    // The explanation survives JSON, and its text has no control characters but line feeds.
     let json = serde_json::to_string(&explanation).unwrap();
     prop_assert_eq!(&serde_json::from_str::<Explanation>(&json).unwrap(), &explanation);
     prop_assert!(text::render(&explanation).chars().all(|c| c == '\n' || !c.is_control()));
@@ -78,7 +78,7 @@ fn check(cluster: &Cluster, parameters: &Parameters) -> Result<(), TestCaseError
 /// The number of clusters.
 const FRONTS: usize = 3;
 
-/// With dnsmasq in front, with one whose stub domains take names of ours, with nobody.
+/// Clusters with dnsmasq in front, with a dnsmasq whose stub domains take names of ours, and without dnsmasq.
 fn clusters() -> [Cluster; FRONTS] {
     let [plain, mut taken, mut direct] = [(); FRONTS].map(|()| Cluster::with_everything());
     taken.stub_domains(&[

@@ -1,4 +1,4 @@
-//! Names that can be read in several ways: which of them is explained.
+//! Names with several readings, of which one is explained.
 
 use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_headless};
 
@@ -28,13 +28,13 @@ fn a_service_with_the_name_of_its_namespace_takes_no_other_names() {
     for (words, name, code, suggested) in [
         // The Service redis/redis has no members.
         ("redis-mster.redis A --search redis", "redis-mster.redis", "no_such_service", "redis-master.redis"),
-        // A Service that is there tells more than a member that is not.
+        // An existing Service tells more than a missing member.
         ("zookeeper.kafka A --search kafka", "zookeeper.kafka", "no_ready_endpoints", ""),
-        // A member that is there and not ready is what was meant.
+        // An existing member that is not ready was meant.
         ("kafka-1.kafka A --search kafka", "kafka-1.kafka.kafka", "member_not_ready", ""),
-        // Either may have been meant: the first is explained, and what is like the other is suggested.
+        // Either may have been meant: the first is explained, and a name similar to the other is suggested.
         ("zookeper.kafka A --search kafka", "zookeper.kafka.kafka", "no_such_member", "zookeeper.kafka"),
-        // Typed in full, it can be read in one way.
+        // A name typed in full has one reading.
         ("x.redis.redis.svc.cluster.local. A", "x.redis.redis", "member_of_cluster_ip", ""),
     ] {
         let (name, suggested) =
@@ -47,14 +47,14 @@ fn a_service_with_the_name_of_its_namespace_takes_no_other_names() {
 #[test]
 fn a_namespace_is_called_empty_only_when_it_is() {
     let mut cluster = namesakes();
-    // A Service without a name, since nothing is behind it.
+    // A Service without a name, since it has no endpoints.
     cluster.service(&mk_headless("idle", "queue", &["amqp:5672"]));
     cluster.sync();
     for (namespace, summary) in [
         ("idle", "there is no Service \"redis\" in namespace idle"),
         ("none", "there is no Service at all in namespace none"),
     ] {
-        // The second name answers, so that nothing near is looked for.
+        // The second name answers, so that no similar names are looked for.
         let words = format!("redis A --search {namespace}.svc.cluster.local,redis.svc.cluster.local");
         let row = (words.as_str(), [summary, "resolves to 10.96.1.1"]);
         cluster.expect(["/tried/0/summary", "/verdict/text"], &[row]);

@@ -1,11 +1,11 @@
-//! Command lines and the whole text they print, in files that people read: `$ kube-dns explain ...`, the text, an
-//! empty line. The pages of the documentation are such files too.
+//! Transcripts: files with command lines (`$ kube-dns explain ...`), the whole text they print, and an empty line. The
+//! pages of the documentation are such files, too.
 
 use super::cluster::{Cluster, sliced};
 
 const PROMPT: &str = "$ kube-dns explain ";
 
-/// The blocks of a file: a command line and what it is said to print.
+/// The blocks of a file: a command line and its expected text.
 fn blocks(file: &str) -> Vec<(&str, String)> {
     let mut blocks: Vec<(&str, String)> = Vec::new();
     let mut open = false;

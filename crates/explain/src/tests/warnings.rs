@@ -1,4 +1,4 @@
-//! Reasons to trust an answer less.
+//! Reasons to distrust an answer.
 
 use cluster::index::Progress;
 use cluster::objects::{Change, Event, Kind, ObjectKey};
@@ -21,7 +21,7 @@ fn before_the_first_lists_are_in() {
     assert_eq!(warnings(&cluster), ["not_synced"]);
     assert_eq!(cluster.reasons(WEB), ["not_synced"]);
     assert!(!cluster.explain(WEB).server.synced);
-    // The outside is not affected, an address may be one of the cluster's.
+    // External names are not affected, but an address may be one of the cluster's.
     for (words, outcome) in
         [(WEB, Outcome::Refused), ("www.example.com. A", Outcome::Forwarded), ("192.0.2.1", Outcome::Refused)]
     {
@@ -36,7 +36,8 @@ fn the_state_of_the_server_is_told() {
     cluster.server.lost = vec![Kind::Service, Kind::Endpoints, Kind::EndpointSlice];
     cluster.server.draining = true;
     assert_eq!(warnings(&cluster), ["api_server_lost", "draining"]);
-    let text = "the watch of services and endpoints is not open: changes since the API server was lost are not known";
+    let text =
+        "the watch of services and endpoints is not open: changes since the API server was lost are unknown";
     cluster.expect(["/warnings/0/text"], &[(WEB, [text])]);
     cluster.server.progress = Progress::Stale;
     assert_eq!(warnings(&cluster), ["stale", "draining"]);
@@ -96,7 +97,7 @@ fn a_stub_domain_that_is_one_of_ours_stands_beside_kubedns() {
         assert_eq!((dnsmasq.asks, dnsmasq.keeps_seconds), (DnsmasqAsks::KubednsAndStubDomain, None));
         assert_eq!(cluster.reasons(words).last().unwrap(), "stub_domain_beside_kubedns", "{words}");
         let way = format!(
-            "\nway        dnsmasq asks kubedns or 192.0.2.9:53 of the stub domain {domain}, and takes the answer of \
+            "\npath       dnsmasq asks kubedns or 192.0.2.9:53 of the stub domain {domain}, and takes the answer of \
              either\n"
         );
         let text = cluster.text(words);
@@ -122,7 +123,7 @@ fn a_deleted_service_is_told_with_its_time() {
         assert_eq!(reason.code, "service_deleted");
         assert!(reason.text.starts_with(&text), "{}", reason.text);
     }
-    // The memory is bounded, and one that is there again is not gone.
+    // The memory of deleted Services is bounded, and a recreated Service leaves it.
     let again = |name: &str| mk_cluster_ip("prod", name, &["10.96.3.1"], &["http:80"]);
     for name in (0..300).map(|number| format!("web-{number}")) {
         cluster.service(&again(&name));
@@ -143,11 +144,11 @@ fn with_kubedns_in_front_the_way_is_not_through_dnsmasq() {
         (WEB, ""),
         ("www.example.com. A", ", which asks 192.0.2.53:53"),
         ("www.acme.test. A", ", which asks 192.0.2.7:53"),
-        ("10.244.1.20", ", which asks 192.0.2.53:53 for addresses it does not know"),
+        ("10.244.1.20", ", which asks 192.0.2.53:53 for unknown addresses"),
     ] {
         let text = cluster.text(words);
         assert!(
-            text.contains(&format!("\nway        pods ask kubedns itself (port 53){beyond}\n")),
+            text.contains(&format!("\npath       pods ask kubedns itself (port 53){beyond}\n")),
             "{text}"
         );
     }
@@ -159,16 +160,16 @@ fn with_dnsmasq_as_a_cache_alone_all_names_come_to_kubedns() {
     cluster.topology = Topology::Cache;
     cluster.stub_domains(&[("corp.cluster.local", "192.0.2.9"), ("10.in-addr.arpa", "192.0.2.10")]);
     for (words, way) in [
-        (WEB, "cluster.local; it keeps this for up to 30 s"),
+        (WEB, "cluster.local; it caches this for up to 30 s"),
         (
             "10.96.0.12",
-            "in-addr.arpa, which asks 192.0.2.53:53 for addresses it does not know; it keeps this for up to 30 s",
+            "in-addr.arpa, which asks 192.0.2.53:53 for unknown addresses; it caches this for up to 30 s",
         ),
         ("www.example.com. A", "all names, which asks 192.0.2.53:53"),
         ("www.acme.test. A", "all names, which asks 192.0.2.7:53 of the stub domain acme.test"),
     ] {
         let text = cluster.text(words);
-        assert!(text.contains(&format!("\nway        dnsmasq asks kubedns for {way}\n")), "{text}");
+        assert!(text.contains(&format!("\npath       dnsmasq asks kubedns for {way}\n")), "{text}");
         assert!(!text.contains("if kubedns were asked"), "{text}");
     }
 }

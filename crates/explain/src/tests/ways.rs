@@ -1,4 +1,4 @@
-//! Names that somebody else is asked for than kubedns: what is said is what a pod gets.
+//! Names that other servers than kubedns are asked for: the explanation shows what a pod gets.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,18 +28,24 @@ fn a_stub_domain_in_the_cluster_domain_takes_the_names_of_a_search_list() {
 #[test]
 fn names_of_ours_that_a_stub_domain_takes() {
     let mut cluster = cluster();
-    let reverse = "leads to a stub domain, not to kubedns: 192.0.2.10:53 of the stub domain 10.in-addr.arpa is asked for";
-    let text = "leads to a stub domain, not to kubedns: 192.0.2.9:53 of the stub domain corp.cluster.local is asked for \
-                host.corp.cluster.local.";
+    let reverse = "is forwarded to 192.0.2.10:53 of the stub domain 10.in-addr.arpa";
+    let text = "belongs to a stub domain, not to kubedns: host.corp.cluster.local. is forwarded to 192.0.2.9:53 of the \
+                stub domain corp.cluster.local";
     for (words, text) in [
         ("host.corp.cluster.local. A", text),
-        ("10.96.0.12", &format!("{reverse} 12.0.96.10.in-addr.arpa.")),
-        ("10.96.12.80", &format!("{reverse} 80.12.96.10.in-addr.arpa.")),
+        (
+            "10.96.0.12",
+            &format!("belongs to a stub domain, not to kubedns: 12.0.96.10.in-addr.arpa. {reverse}"),
+        ),
+        (
+            "10.96.12.80",
+            &format!("belongs to a stub domain, not to kubedns: 80.12.96.10.in-addr.arpa. {reverse}"),
+        ),
     ] {
         cluster.expect(["/verdict/outcome", "/verdict/text"], &[(words, ["forwarded", text])]);
         assert_eq!(cluster.reasons(words), ["stub_domain_shadows_cluster"], "{words}");
     }
-    // Where no dnsmasq stands in front, kubedns answers its own names.
+    // Without dnsmasq in front, kubedns answers its own names.
     cluster.topology = Topology::Direct;
     let rows = [("host.corp.cluster.local. A", ["nx_domain"]), ("10.96.0.12", ["answered"])];
     cluster.expect(["/verdict/outcome"], &rows);
@@ -68,7 +74,7 @@ fn the_hosts_file_of_the_pod_comes_first() {
     let mut cluster = cluster();
     cluster.hosts = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/hosts");
     transcript::compare(&cluster, include_str!("hosts.txt"), 6);
-    // dnsmasq is not asked for it where kubedns is in front.
+    // dnsmasq is not asked for it if kubedns is in front.
     for topology in [Topology::Direct, Topology::Alone] {
         cluster.topology = topology;
         assert_eq!(cluster.reasons("localhost. A"), ["single_label"], "{topology:?}");
@@ -79,16 +85,16 @@ fn the_hosts_file_of_the_pod_comes_first() {
 fn a_name_of_one_label_is_asked_for_by_dnsmasq() {
     let mut cluster = cluster();
     let last = ["/verdict/outcome", "/tried/3/outcome", "/tried/3/summary"];
-    let asked = "the servers of the node's resolv.conf are asked for intra.";
+    let asked = "intra. is forwarded to the servers of the node's resolv.conf";
     cluster.expect(last, &[("intra A", ["forwarded", "forwarded", asked])]);
     let mut config = (*cluster.server.config.config).clone();
     config.upstream_nameservers = vec!["192.0.2.11".parse().unwrap()];
     cluster.server.config.config = config.into();
-    let asked = "upstream 192.0.2.11:53 is asked for intra.";
+    let asked = "intra. is forwarded to upstream 192.0.2.11:53";
     cluster.expect(last, &[("intra A", ["forwarded", "forwarded", asked])]);
-    // kubedns itself asks nobody.
+    // kubedns itself does not forward it.
     cluster.topology = Topology::Direct;
-    let said = "kubedns sends no names of one label out (SERVFAIL)";
+    let said = "kubedns does not forward names of one label (SERVFAIL)";
     cluster.expect(last, &[("intra A", ["nx_domain", "serv_fail", said])]);
 }
 
@@ -100,7 +106,7 @@ fn without_dnsmasq_kubedns_asks_for_all_names_outside() {
     assert!(cluster.topology.forwards_all());
     for name in ["intra.", "www.example.com."] {
         let explanation = cluster.explain(&format!("{name} A"));
-        let asked = format!("is no name of this cluster: upstream 192.0.2.11:53 is asked for {name}");
+        let asked = format!("is not a name of this cluster: {name} is forwarded to upstream 192.0.2.11:53");
         assert_eq!((explanation.verdict.outcome, explanation.verdict.text), (Outcome::Forwarded, asked));
         assert_eq!(explanation.detail.dnsmasq.asks, DnsmasqAsks::NotInFront);
         assert_eq!(explanation.detail.dnsmasq.servers, ["192.0.2.11:53"]);
@@ -180,7 +186,8 @@ fn names_in_a_further_domain_are_those_of_the_cluster() {
 fn missing_names_of_the_cluster_may_be_asked_of_the_upstreams() {
     let svc = Name::parse("svc.cluster.local").unwrap();
     let cluster = with_zone(|zone| Zone { fallthrough: [svc].into(), ..zone }, true);
-    let text = "is no name of this cluster: the upstream servers are asked for vm.prod.svc.cluster.local.";
+    let text =
+        "is not a name of this cluster: vm.prod.svc.cluster.local. is forwarded to the upstream servers";
     cluster.expect(
         ["/verdict/outcome", "/verdict/text"],
         &[("vm.prod.svc.cluster.local. A", ["forwarded", text])],
@@ -195,8 +202,8 @@ fn upstreams_that_lead_back_are_not_called_missing() {
     assert_eq!(cluster.reasons("www.example.com. A"), ["upstreams_left_out"]);
     assert_eq!(cluster.reasons("192.0.2.1"), ["unknown_address", "upstreams_left_out"]);
     let text = &cluster.explain("www.example.com. A").detail.reasons[0].text;
-    assert!(text.contains("lead back") && text.contains("kubedns_forward_loops"), "{text}");
-    // There are none: that is for dnsmasq to know, where it asks others.
+    assert!(text.contains("forward back") && text.contains("kubedns_forward_loops"), "{text}");
+    // kubedns has no upstream servers, which matters only if dnsmasq forwards the name to kubedns.
     let mut cluster = with_zone(none, false);
     assert_eq!(cluster.reasons("192.0.2.1"), ["unknown_address", "no_upstreams"]);
     assert_eq!(cluster.reasons("www.example.com. A"), [""; 0]);
@@ -213,8 +220,7 @@ fn a_stub_domain_whose_servers_lead_back_names_nobody() {
     let mut cluster = with_zone(none, true);
     assert_eq!(cluster.reasons("www.acme.test. A"), ["upstreams_left_out"]);
     cluster.topology = Topology::Direct;
-    let text = "is no name of this cluster: nobody is asked for www.acme.test., there is no upstream server that \
-                kubedns can ask";
+    let text = "is not a name of this cluster: www.acme.test. is not forwarded, kubedns has no upstream server for it";
     let rows = [("www.acme.test. A", ["upstreams_left_out", text])];
     cluster.expect(["/detail/reasons/0/code", "/verdict/text"], &rows);
 }

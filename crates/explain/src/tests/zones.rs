@@ -40,7 +40,7 @@ fn their_names_are_answered_by_kubedns() {
 fn a_zone_that_is_not_loaded_is_named() {
     let cluster = cluster(false);
     let name = "web.apps.svc.clusterset.local. A";
-    cluster.expect(["/verdict/text"], &[(name, ["cannot be told (SERVFAIL)"])]);
+    cluster.expect(["/verdict/text"], &[(name, ["cannot be resolved (SERVFAIL)"])]);
     assert_eq!(cluster.reasons(name), ["zone_not_loaded"]);
     assert_eq!(cluster.reasons("web.apps.svc.cluster.local. A"), [""; 0]);
 }
@@ -51,7 +51,7 @@ fn a_zone_that_is_not_followed_is_told_with_the_reason() {
     for (loaded, expected) in [
         (
             true,
-            "the zone clusterset.local. is not followed now, its later changes are not known: connection refused",
+            "the zone clusterset.local. is not followed now, its later changes are unknown: connection refused",
         ),
         (false, "the zone clusterset.local. cannot be loaded: connection refused"),
     ] {

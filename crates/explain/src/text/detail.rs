@@ -1,4 +1,4 @@
-//! The name that the explanation is about: answers, objects, the way there.
+//! The explained name: answers, objects, and the path of a query.
 
 use super::{Page, without_dot};
 use crate::document::{
@@ -24,10 +24,10 @@ pub(super) fn render(page: &mut Page, detail: &Detail, now: Moment) {
         page.section("", &format!("and {} more Services", detail.more_objects));
     }
     let way = if from_hosts { "dnsmasq answers from the pod's /etc/hosts".to_owned() } else { way(detail) };
-    page.section("way", &way);
+    page.section("path", &way);
 }
 
-/// The records of all types, or the one thing that is said about all of them.
+/// The rows of all types, or a single row if all types have the same.
 fn answers(answers: &[Answer]) -> Vec<[String; 3]> {
     let rows: Vec<[String; 3]> = answers.iter().flat_map(rows).collect();
     let types: Vec<&String> = answers.iter().map(|answer| &answer.qtype).collect();
@@ -57,13 +57,13 @@ fn rows(answer: &Answer) -> Vec<[String; 3]> {
     rows.extend(answer.asks.iter().map(|ask| row(format!("and what upstream answers for {ask}"), "")));
     if rows.is_empty() {
         rows.push(match answer.rcode.as_deref() {
-            None => row("whatever upstream answers".to_owned(), ""),
+            None => row("answered upstream".to_owned(), ""),
             Some("NOERROR") => row("NOERROR, no records".to_owned(), ""),
             Some(rcode) => row(rcode.to_owned(), ""),
         });
     }
     if answer.truncated {
-        rows.push(row("cut over plain UDP, asked again over TCP".to_owned(), ""));
+        rows.push(row("truncated over UDP, retried over TCP".to_owned(), ""));
     }
     rows
 }
@@ -119,7 +119,7 @@ fn render_endpoints(page: &mut Page, endpoints: &Endpoints, now: Moment) {
     }
 }
 
-/// The server that a pod's query reaches, and those in between.
+/// The path of a pod's query: the servers that it reaches.
 fn way(detail: &Detail) -> String {
     let Dnsmasq { asks, domain, servers, .. } = &detail.dnsmasq;
     let domain = without_dot(domain.as_deref().unwrap_or("."));
@@ -151,9 +151,9 @@ fn keeps(detail: &Detail) -> String {
     let has_records = detail.answers.iter().any(|answer| !answer.records.is_empty());
     match detail.dnsmasq.keeps_seconds {
         None => String::new(),
-        Some(0) if has_records => "; it does not keep this (ttl 0)".to_owned(),
-        Some(0) => "; it does not keep this (--no-negcache)".to_owned(),
-        Some(seconds) => format!("; it keeps this for up to {seconds} s"),
+        Some(0) if has_records => "; it does not cache this (ttl 0)".to_owned(),
+        Some(0) => "; it does not cache this (--no-negcache)".to_owned(),
+        Some(seconds) => format!("; it caches this for up to {seconds} s"),
     }
 }
 
@@ -161,7 +161,7 @@ fn keeps(detail: &Detail) -> String {
 fn beyond(route: &Route) -> String {
     match route {
         Route::Reverse { servers, .. } if !servers.is_empty() => {
-            format!(", which asks {} for addresses it does not know", join(servers))
+            format!(", which asks {} for unknown addresses", join(servers))
         }
         Route::Upstreams { servers } if !servers.is_empty() => format!(", which asks {}", join(servers)),
         Route::StubDomain { domain, servers } if !servers.is_empty() => {

@@ -113,7 +113,7 @@ async fn a_zone_is_servfail_until_etcd_was_there_and_an_outage_changes_nothing()
     until_warned(
         &kubedns,
         RAILS,
-        "the zone skydns.local. is not followed now, its later changes are not known: etcd, keys below /skydns: ",
+        "the zone skydns.local. is not followed now, its later changes are unknown: etcd, keys below /skydns: ",
     )
     .await;
     until_warned(&kubedns, "1.2.0.192.in-addr.arpa.", "the zone arpa. is not followed now").await;

@@ -27,7 +27,7 @@ async fn it_prints_what_people_need() {
     let (code, stdout, stderr) = kubedns.command(&["db-0.db", "A", "--search=apps"]).await;
     let expected = "\
 db-0.db resolves to 10.244.1.20
-asked for  as by a pod in namespace apps: search apps.svc.cluster.local svc.cluster.local cluster.local, ndots:5
+queries    of a pod in namespace apps: search apps.svc.cluster.local svc.cluster.local cluster.local, ndots:5
            db-0.db.apps.svc.cluster.local.  answers      10.244.1.20
            db-0.db.svc.cluster.local.       (not asked)
            db-0.db.cluster.local.           (not asked)
@@ -39,7 +39,7 @@ from       Service apps/db, headless, created
              endpoints  1 ready, 0 not ready in Endpoints db
              ready      10.244.1.20 (db-0)
              pod ports  sql 5432/TCP
-way        dnsmasq asks kubedns for cluster.local; it keeps this for up to 30 s
+path       dnsmasq asks kubedns for cluster.local; it caches this for up to 30 s
 kubedns    records from the API server (Endpoints)
 ";
     assert_eq!((code, scrubbed(&stdout).as_str(), stderr.as_str()), (0, expected, ""));

@@ -81,7 +81,7 @@ async fn mistakes_have_a_line_each() {
     let (many, search) = ("a.b+".repeat(33), "a.b+".repeat(1300));
     let too_long = "the search list is too long: at most 32 domains";
     for (query, line) in [
-        ("", "no name: /explain?name=NAME, and if you like &type=TYPE"),
+        ("", "no name: /explain?name=NAME, optionally with &type=TYPE"),
         ("?", "no name: "),
         ("?name=", "no name: "),
         (&format!("?name={long}"), "the name has 256 characters, and a name has at most 255"),
