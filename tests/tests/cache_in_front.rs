@@ -56,12 +56,12 @@ fn is_harmless(kind: &Kind, question: &Question, negatives: Negatives) -> bool {
         "CNAME" if of_alias && question.name != "ext" => true,
         // kubedns refuses ANY; dnsmasq knows that the name does not exist.
         "ANY" => negatives == Negatives::Cached,
-        // The target does not exist. It takes NXDOMAIN to say so, and the alias to it is NOERROR: either may stay.
+        // The target does not exist: the answer to it is NXDOMAIN, that to the CNAME is NOERROR. Either may be cached.
         _ => negatives == Negatives::Cached && kind.leads_nowhere,
     }
 }
 
-/// A difference: the question, the question before, and the two answers.
+/// Differences, each with its question, the question before, and the two answers.
 struct Findings {
     negatives: Negatives,
     stories: BTreeMap<String, String>,
@@ -85,7 +85,7 @@ impl Findings {
     }
 }
 
-/// Every pair of questions about a Service, in both orders.
+/// Asks every pair of questions about a Service, in both orders.
 async fn pairs(negatives: Negatives) {
     let mut findings = Findings::new(negatives);
     for kind in KINDS {
@@ -108,7 +108,7 @@ async fn pairs(negatives: Negatives) {
     findings.assert_none();
 }
 
-/// All questions about a Service, in many orders: what takes more than one answer to go wrong.
+/// Asks all questions about a Service, in many orders: finds faults that need more than one answer in the cache.
 async fn orders(negatives: Negatives) {
     let mut findings = Findings::new(negatives);
     let mut random = fastrand::Rng::with_seed(7);
@@ -149,8 +149,8 @@ async fn so_they_are_with_negative_answers_cached() {
     orders(Negatives::Cached).await;
 }
 
-/// The sidecar of a stock pod asks for SRV of a plain name every five seconds: with an alias of the SRV name in the cache,
-/// its ports were 0 from then on.
+/// The sidecar of a stock pod queries SRV of a plain name every five seconds. With a CNAME of the SRV name in the cache,
+/// its ports became 0.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ports_of_srv_names_survive_their_addresses() {
     for kind in KINDS.iter().filter(|kind| kind.has_ports) {

@@ -1,8 +1,9 @@
-//! Chaos: the pod under faults, while a steady client asks what is known.
+//! Chaos: the pod under faults, while a steady client sends queries with known answers.
 //!
-//! Every test ends with a report of the steady client (shown with `--no-capture` and with a failure): how many queries were
-//! sent, answered, wrong and lost. Wrong is never allowed. Lost is allowed only on a path whose only server was dead,
-//! and only until it is back; the report says what was excused and for how long. docs/resilience.md has such reports.
+//! Every test ends with a report of the steady client (shown with `--no-capture` and with a failure): how many
+//! queries were sent, answered, wrong and lost. Wrong answers are never allowed. Lost queries are allowed only on a
+//! path whose only server was down, and only until it is back; the report lists these excuses with their duration.
+//! docs/resilience.md has such reports.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has to end there")]
 
@@ -26,13 +27,13 @@ use testkit::objects::mk_cluster_ip;
 use tests::chaos::Rig;
 use tests::e2e::{Dig, PATIENCE};
 
-/// Questions a second.
+/// Queries per second.
 const RATE: u32 = 120;
 
-/// Answers on every path that a fault has to last for.
+/// Answers on every path during each fault.
 const WHILE: u64 = 60;
 
-/// Adds a Service; names it.
+/// Adds a Service; returns its domain name.
 fn add_service(rig: &Rig, name: &str, address: &str) -> String {
     rig.set(mk_cluster_ip("shop", name, &[address], &["http:80"]));
     format!("{name}.shop.svc.cluster.local")

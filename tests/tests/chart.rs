@@ -1,4 +1,4 @@
-//! The Helm chart: its objects are those of `manifests/`, changed only where a value asks for it.
+//! The Helm chart: its objects are those of `manifests/`, changed only by values.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has to end there")]
 
@@ -42,7 +42,7 @@ fn installed(values: &[&str]) -> Vec<Value> {
     documents(&String::from_utf8_lossy(&output.stdout)).unwrap()
 }
 
-/// `UPDATE_CHART=1 cargo test -p tests --test chart` writes the shapes anew.
+/// `UPDATE_CHART=1 cargo test -p tests --test chart` regenerates the shapes.
 #[test]
 fn the_shapes_are_what_kubectl_makes_of_the_manifests() {
     if is_missing("the chart's shapes were") {
@@ -89,7 +89,7 @@ fn the_chart_is_free_of_lint() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
-/// Values, and what they lead to: the object, the place in it, and what is there.
+/// Values and their effects: the object, the path in it, and the value there.
 #[test]
 fn each_value_does_what_it_says() {
     if is_helm_missing() {

@@ -1,8 +1,8 @@
-//! The recorded answers of kube-dns, asked of a real server process over real sockets.
+//! The conformance suite against a real server process over real sockets: compares its answers with the recorded
+//! ones.
 //!
-//! `KUBE_DNS_BINARY` points the suite at another kube-dns-like binary, which is then held against the recorded answers
-//! alone. `CONFORMANCE` chooses the scenarios whose name holds its value. Both are told in
-//! `tests/conformance/README.md`.
+//! `KUBE_DNS_BINARY` selects another binary that is like kube-dns; it is compared with the recorded answers alone.
+//! `CONFORMANCE` selects the scenarios whose name contains its value. `tests/conformance/README.md` describes both.
 
 #![allow(
     clippy::expect_used,
@@ -27,7 +27,7 @@ async fn agrees(target: Target, mode: Mode) {
     assert!(report.is_clean(), "answers differ, see above");
 }
 
-/// Ours with a further flag; another binary has no such flags.
+/// Runs the suite against our binary with a further flag, which another binary does not have.
 async fn agrees_with(flag: &str, mode: Mode) {
     if foreign().is_none() {
         agrees(Target::Ours(vec![flag.to_owned()]), mode).await;
@@ -47,7 +47,7 @@ async fn answers_under_strict_dns_agree_or_are_listed() {
     agrees_with("--strict-dns", Mode::Strict).await;
 }
 
-/// The vectors hold Endpoints; mirrored into slices they have to give the same answers.
+/// The vectors contain Endpoints; mirrored into slices they must give the same answers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_from_endpoint_slices_are_the_same() {
     agrees_with(READ_SLICES, Mode::Default).await;

@@ -1,7 +1,8 @@
-//! The recorded answers of kube-dns, faster: events into the index, bytes into the engine, no process and no socket.
+//! The conformance suite in one process, which is faster: events go into the index, packets into the engine, without
+//! sockets.
 //!
-//! Answers from outside are taken from the recorded exchanges. A question that the engine sends on as it is
-//! (forwarding) only counts if kube-dns did so too, and is not compared: that is for the form over real sockets.
+//! Upstream answers come from the recorded exchanges. A query that the engine forwards only counts if kube-dns
+//! forwarded it too, and its answer is not compared here: the suite over real sockets does that.
 
 #![allow(
     clippy::expect_used,

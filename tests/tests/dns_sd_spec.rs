@@ -1,5 +1,5 @@
-//! Kubernetes DNS-Based Service Discovery 1.1.0, section by section, asked of the real binary: by default and with
-//! `--strict-dns`.
+//! Kubernetes DNS-Based Service Discovery 1.1.0, section by section, checked with the real binary: by default and
+//! with `--strict-dns`.
 
 #![allow(
     clippy::expect_used,
@@ -15,7 +15,7 @@ use testkit::reply::Reply;
 use testkit::upstream::{Asked, Reaction};
 use tests::lab::Lab;
 
-/// Both ways to run the server; everything in the specification holds for both unless a table says otherwise.
+/// Both modes of the server; the specification holds for both unless a table says otherwise.
 const WAYS: [(&str, &[&str]); 2] = [("default", &[]), ("strict", &["--strict-dns"])];
 
 /// Questions and answers: name below the cluster domain, type, answer in a line.
@@ -31,7 +31,7 @@ async fn hold(lab: &Lab, way: &str, table: Table<'_>) {
     }
 }
 
-/// Holds what both ways say alike of these objects.
+/// Checks that both modes give these answers for these objects.
 async fn both(objects: &[Value], table: Table<'_>) {
     for (way, flags) in WAYS {
         let mut lab = Lab::with_upstream(flags, upstream).await;
@@ -121,7 +121,7 @@ async fn section_2_4_headless_services() {
     for (way, flags) in WAYS {
         let mut lab = Lab::start(flags).await;
         lab.set(mk_headless("my-ns", "set", &["https:443"])).await;
-        // No ready endpoints: NXDOMAIN (2.4.1).
+        // Without ready endpoints: NXDOMAIN (2.4.1).
         hold(&lab, way, &[("set.my-ns.svc", "A", "NXDOMAIN")]).await;
         let addresses = ["10.3.0.100 my-pet", "10.3.0.101 my-pet-2", "2001:db8::1 my-pet", "10.233.0.1"];
         lab.set(mk_endpoints("my-ns", "set", &addresses, &["https:443"])).await;
@@ -220,7 +220,7 @@ async fn srv_of_an_alias_has_addresses_behind_it_or_nothing() {
         ] {
             let answer = lab.ask(&format!("{name}.my-ns.svc.cluster.local."), "SRV").await;
             if way == "strict" {
-                // A name with a CNAME owns nothing else.
+                // A name with a CNAME has no other records.
                 assert_eq!((answer.answer_data("CNAME").len(), answer.answer.len()), (1, 1), "{name}");
                 continue;
             }

@@ -1,4 +1,4 @@
-//! The reference pages in `docs/` against the binaries: what is documented is there, and what is there is documented.
+//! The reference pages in `docs/` and the binaries: whatever is documented exists, and whatever exists is documented.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has to end there")]
 

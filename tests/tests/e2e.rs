@@ -13,7 +13,7 @@ use testkit::processes::{Pid, descendants, is_running, send};
 use testkit::upstream::{Upstream, Zone};
 use tests::e2e::{PATIENCE, Pod, example_cluster, write_kubeconfig};
 
-/// Output of `dig +short` for each question about the example cluster.
+/// The output of `dig +short` for each query about the example cluster.
 const ANSWERS: &[(&str, &[&str])] = &[
     // A and AAAA of cluster IPs
     ("web.default.svc.cluster.local A", &["10.96.12.80"]),
@@ -21,7 +21,7 @@ const ANSWERS: &[(&str, &[&str])] = &[
     ("cart.shop.svc.cluster.local A", &["10.96.44.7"]),
     ("cart.shop.svc.cluster.local AAAA", &[]),
     ("kubernetes.default.svc.cluster.local A", &["10.96.0.1"]),
-    // a headless Service, its pods by name
+    // A headless Service, and its pods by name
     ("db.shop.svc.cluster.local A", &["10.244.1.31", "10.244.1.32", "10.244.2.31"]),
     ("db-1.db.shop.svc.cluster.local A", &["10.244.2.31"]),
     ("workers.shop.svc.cluster.local A", &["10.244.2.41"]),
@@ -44,7 +44,7 @@ const ANSWERS: &[(&str, &[&str])] = &[
     ("-x 10.96.12.80", &["web.default.svc.cluster.local."]),
     ("-x fd00:10:96::c80", &["web.default.svc.cluster.local."]),
     ("-x 10.244.2.31", &["db-1.db.shop.svc.cluster.local."]),
-    // CNAME: an alias inside the cluster, one that leads out of it through the stub domain
+    // CNAME: a target in the cluster, and an external one through the stub domain
     ("storefront.shop.svc.cluster.local CNAME", &["web.default.svc.cluster.local."]),
     ("storefront.shop.svc.cluster.local A", &["10.96.12.80", "web.default.svc.cluster.local."]),
     ("payments.shop.svc.cluster.local A", &["192.0.2.80", "payments.acme.example."]),
@@ -62,7 +62,7 @@ const ANSWERS: &[(&str, &[&str])] = &[
 async fn dig_gets_the_right_answers_over_udp_and_tcp() {
     let pod = Pod::start().await;
     let dig = pod.dig();
-    // These stand in the cache before the ports are asked for. By way of an alias they would all be 0.
+    // Cached before the ports are queried. Through a cached CNAME all ports would be 0.
     assert_eq!(dig.short("_https._tcp.web.default.svc.cluster.local A").await, ["10.96.12.80"]);
     assert_eq!(dig.short("_https._tcp.web.default.svc.cluster.local AAAA").await, ["fd00:10:96::c80"]);
     assert_eq!(dig.short("web.default.svc.cluster.local SRV").await.len(), 2);
@@ -82,7 +82,7 @@ async fn dig_gets_the_right_answers_over_udp_and_tcp() {
     }
 }
 
-/// Every command that localpod prints is run as a person would paste it, with an editor that changes nothing.
+/// Runs every command that localpod prints, with an editor that changes nothing.
 #[tokio::test]
 async fn what_the_guide_says_works_when_pasted() {
     let pod = Pod::start().await;
@@ -127,7 +127,7 @@ async fn a_service_applied_with_kubectl_is_answered_until_it_is_deleted() {
     assert_eq!(dig.short(&format!("-x {address}")).await, [format!("{name}.")]);
 
     kubectl.run("delete service hello").await;
-    // dnsmasq keeps the answer for its TTL of 30 seconds: that is its job. kubedns itself forgets at once.
+    // dnsmasq caches the answer for its TTL of 30 seconds, as it should. kubedns itself applies the deletion at once.
     let kubedns = tests::e2e::Dig::on(pod.ports.kubedns);
     eventually(PATIENCE, || async { kubedns.status(name).await.as_deref() == Some("NXDOMAIN") }).await;
 }
@@ -151,7 +151,7 @@ async fn a_stub_domain_follows_kubectl_edit_and_delete() {
     assert!(corporate.count() > 0);
 
     kubectl.run("delete configmap -n kube-system kube-dns").await;
-    // Although the upstream's TTL was an hour.
+    // The upstream's TTL is an hour.
     eventually(PATIENCE, || async { dig.status("host.corp.test").await.as_deref() == Some("NXDOMAIN") })
         .await;
     let asked = corporate.count();
@@ -192,10 +192,10 @@ async fn ctrl_c_leaves_nothing_behind() {
     }
 }
 
-/// localpod on the cluster of an API server that takes connections and never says a word.
+/// localpod with the cluster of an API server that accepts connections and never answers.
 struct Unanswered {
     process: Process,
-    /// Directory of localpod's temporary files.
+    /// The directory of localpod's temporary files.
     temporary: TempDir,
     _kubeconfig: TempDir,
     _silent: TcpListener,
@@ -214,7 +214,7 @@ impl Unanswered {
         Self { process, temporary, _kubeconfig: directory, _silent: silent }
     }
 
-    /// Ctrl-C, and what is left then.
+    /// Presses Ctrl-C, and checks that nothing is left.
     async fn interrupt(mut self) {
         self.process.signal(Signal::SIGINT);
         let status = self.process.wait(PATIENCE).await;
@@ -287,7 +287,7 @@ async fn a_start_is_told_in_twenty_lines() {
     assert!((15..=22).contains(&told.len()), "{told:#?}");
 }
 
-/// The lines of some containers.
+/// The log lines of some containers.
 fn told_by(containers: &[&str], log: &[String]) -> Vec<String> {
     let is_theirs = |line: &&String| containers.iter().any(|name| line.starts_with(name));
     log.iter().filter(is_theirs).cloned().collect()

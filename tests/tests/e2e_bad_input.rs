@@ -1,4 +1,4 @@
-//! Mistakes a person makes: each ends with one clear line on standard error and a failure, never with a back-trace.
+//! User errors: each ends with one clear line on standard error and a failure, never with a backtrace.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has to end there")]
 
@@ -8,7 +8,7 @@ use std::path::Path;
 use testkit::process::Program;
 use tests::e2e::{PATIENCE, example_cluster};
 
-/// Expected result of a start with a mistake.
+/// The expected result of a start with an error.
 struct Mistake<'a> {
     program: &'a str,
     args: Vec<String>,
@@ -40,8 +40,8 @@ impl Mistake<'_> {
     }
 }
 
-/// Lines allowed before the one that counts: klog's information (`I1121 02:36:24...`) of a daemon that began to
-/// start, and where to find the flags.
+/// Lines allowed before the error: klog's information (`I1121 02:36:24...`) of a daemon that began to start, and the
+/// hint to the flags.
 fn is_preamble(line: &str) -> bool {
     let mut start = line.chars();
     line.starts_with("Usage of ") || start.next() == Some('I') && start.take(4).all(|c| c.is_ascii_digit())

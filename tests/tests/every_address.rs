@@ -1,5 +1,5 @@
-//! An answer holds every address of the family asked for, or says by TC that it does not: behind aliases and SRV names,
-//! under wildcards, and where most of what a name leads to is of the other family or repeated.
+//! An answer has every address of the requested family, or TC if some are missing: behind CNAMEs and SRV names, under
+//! wildcards, and where most addresses of a name are of the other family or repeated.
 
 #![allow(
     clippy::expect_used,
@@ -18,11 +18,12 @@ use skydns::wire::Transport;
 use testkit::objects::{mk_cluster_ip, mk_external_name};
 use testkit::query::Query;
 
-/// Answers are a matter of chance where something is left out.
+/// Answers are random where some records are left out.
 const TIMES: usize = 20;
 
-/// `fifty` has 50 dual-stack pods, `rare` one IPv4 address among 300 of IPv6, `few-N` share 16 pods, and in `names` are
-/// aliases: `fifty`, `rare`, `fifty-srv`, `rare-srv` and 100 of which one leads to an IPv4 address.
+/// `fifty` has 50 dual-stack pods, `rare` has one IPv4 address among 300 IPv6 addresses, `few-N` share 16 pods.
+/// `names` has CNAMEs: `fifty`, `rare`, `fifty-srv`, `rare-srv` and 100 of which only one has a target with an IPv4
+/// address.
 fn cluster() -> Vec<Value> {
     let fifty: Vec<String> = (1..=50).flat_map(|n| [v4(n), v6(n)]).collect();
     let rare: Vec<String> = (1..=300).map(v6).chain([v4(99)]).collect();
@@ -50,7 +51,7 @@ fn cluster() -> Vec<Value> {
     objects
 }
 
-/// The question, and the addresses that the answer has to hold.
+/// The questions, and the addresses that each answer must have.
 fn questions() -> Vec<(&'static str, &'static str, BTreeSet<String>)> {
     let fifty_v4: BTreeSet<String> = (1..=50).map(v4).collect();
     let fifty_v6: BTreeSet<String> = (1..=50).map(v6).collect();

@@ -1,4 +1,5 @@
-//! A hostile network: floods of all kinds, and what an attacker may learn or change. See docs/resilience.md and SECURITY.md.
+//! A hostile network: floods of all kinds, and attempts to learn or change something. See docs/resilience.md and
+//! SECURITY.md.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has to end there")]
 #![allow(clippy::print_stdout, reason = "the test runner shows it with a failure, and with --no-capture")]

@@ -1,4 +1,5 @@
-//! Every directory under `manifests/` that a user may apply, rendered by the real kubectl and held to our rules.
+//! Every directory under `manifests/` that a user may apply, rendered by the real kubectl and checked against our
+//! rules.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has to end there")]
 
@@ -16,7 +17,7 @@ use tests::manifests::render::{combine, documents, label, names, render, root};
 use tests::manifests::replacing::{grace_faults, rollout_faults, snapshot_faults};
 use tests::manifests::{confinement, difference, schema};
 
-/// The directories that are to be there.
+/// The expected directories.
 const EXPECTED: &[&str] = &[
     "alone",
     "base",
@@ -32,7 +33,7 @@ const EXPECTED: &[&str] = &[
     "trial",
 ];
 
-/// Those in which nothing has more rights than it needs.
+/// The directories whose containers have no more privileges than they need.
 const HARDENED: &[&str] = &["alone", "direct", "ha", "hardened", "nodelocal"];
 
 /// The addon of Kubernetes 1.36, as published.
@@ -50,7 +51,7 @@ fn pods(documents: &[Value]) -> Vec<Pod> {
     documents.iter().filter_map(Pod::of).collect()
 }
 
-/// The stock manifest with its placeholders filled in as the base has them.
+/// The stock manifest with its placeholders filled in as in the base.
 fn stock() -> String {
     let filled = STOCK.replace("dns_server", "10.96.0.10").replace("dns_domain", "cluster.local");
     filled.replace("'dns_memory_limit'", "170Mi")
@@ -165,7 +166,7 @@ fn hardened_is_hardened() {
             assert_eq!(confinement::faults(&pod), Vec::<String>::new(), "{name}");
         }
     }
-    // The check finds what the stock manifest has.
+    // The check finds faults in the stock manifest.
     let found = pods(&rendered("base")).iter().flat_map(confinement::faults).collect::<Vec<_>>().join("\n");
     for fault in
         ["runAsNonRoot", "sysctls", "dnsmasq: readOnlyRootFilesystem", "dnsmasq: capabilities", "token"]
@@ -174,8 +175,8 @@ fn hardened_is_hardened() {
     }
 }
 
-/// Losses of a rollout on a kubelet, and answers of a restarted kubedns while the API server is away, are in
-/// docs/resilience.md. The fields that it depends on are held here.
+/// docs/resilience.md lists the losses of a rollout on a kubelet, and the answers of a kubedns restarted without an
+/// API server. This test checks the fields that both depend on.
 #[test]
 fn hardened_pods_are_replaced_without_a_lost_query() {
     if skip() {
@@ -187,7 +188,7 @@ fn hardened_pods_are_replaced_without_a_lost_query() {
             assert_eq!(snapshot_faults(&pod), Vec::<String>::new(), "{name}");
         }
     }
-    // The stock addon is as it is.
+    // The stock addon stays unchanged.
     for pod in pods(&rendered("base")) {
         assert_eq!((rollout_faults(&pod).len(), snapshot_faults(&pod).len()), (3, 1));
     }
@@ -200,8 +201,7 @@ const IMAGES: &[&str] = &[
     "Deployment/kube-dns.spec.template.spec.containers[sidecar].image",
 ];
 
-/// Further differences of the base from the stock addon. Whatever is to differ is listed here, with the reason in the
-/// manifest.
+/// Further differences of the base from the stock addon. Each must be listed here, with its reason in the manifest.
 const UNLIKE_STOCK: &[&str] = &[
     "Deployment/kube-dns.spec.template.spec.containers[dnsmasq].args[3]",
     "Deployment/kube-dns.spec.template.spec.containers[dnsmasq].args[4]",
@@ -290,7 +290,7 @@ fn components_combine_in_their_order() {
     }
 }
 
-/// A kubedns behind a dnsmasq that is a cache alone knows that, and has the ConfigMap.
+/// A kubedns behind a dnsmasq that is a cache alone has the flag for that, and the ConfigMap.
 #[test]
 fn nanny_and_kubedns_agree_on_who_asks_the_upstreams() {
     if skip() {
@@ -317,7 +317,7 @@ fn nanny_and_kubedns_agree_on_who_asks_the_upstreams() {
     assert_eq!(caches, ["base", "hardened", "trial"]);
 }
 
-/// In the direct topology kubedns answers clients, and dnsmasq only kubedns.
+/// In the direct topology kubedns answers the clients, and dnsmasq answers kubedns alone.
 #[test]
 fn in_the_direct_topology_dnsmasq_is_reached_through_kubedns_only() {
     if skip() {
@@ -338,7 +338,7 @@ fn in_the_direct_topology_dnsmasq_is_reached_through_kubedns_only() {
     }
 }
 
-/// kubedns alone: clients reach it, it asks the upstreams of the ConfigMap, and nobody looks for a dnsmasq.
+/// kubedns alone: it answers the clients and forwards to the upstreams of the ConfigMap, without a dnsmasq.
 #[test]
 fn alone_has_two_containers_and_leaves_nothing_to_a_dnsmasq() {
     if skip() {
@@ -362,7 +362,7 @@ fn alone_has_two_containers_and_leaves_nothing_to_a_dnsmasq() {
     );
 }
 
-/// The status page names the node, but where the text is that of the addon as published.
+/// The status page shows the node, except where the text is that of the published addon.
 #[test]
 fn the_sidecar_knows_its_node() {
     if skip() {
@@ -380,7 +380,7 @@ fn the_sidecar_knows_its_node() {
     }
 }
 
-/// A trial beside a running kube-dns touches nothing of it, and gets none of its clients.
+/// A trial beside a running kube-dns changes nothing of it, and receives none of its clients.
 #[test]
 fn a_trial_is_one_deployment_that_the_service_does_not_select() {
     if skip() {

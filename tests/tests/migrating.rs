@@ -1,4 +1,4 @@
-//! docs/migrating.md, done as it says: its commands change the manifest of a generation into that of `manifests/`.
+//! docs/migrating.md, executed: its commands change the manifest of a generation into that of `manifests/`.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has to end there")]
 
@@ -19,12 +19,12 @@ use tests::manifests::pod::Pod;
 use tests::manifests::render::{documents, render, root};
 use tests::repository;
 
-/// Where the reader of the page has put the images.
+/// The registry with the reader's images.
 const REGISTRY: &str = "registry.example/dns";
 
-/// A `kubectl` for whom the workload of the cluster is in the file `object`; what would change it is done by the real one,
-/// which leaves the result in `after`. What waits for a kubelet is left out. All else goes to the embedded API server, which
-/// knows no workloads, and has no schema of lists to validate with. Every call is written down.
+/// A `kubectl` that finds the workload of the cluster in the file `object`. Changes of the workload are made by the
+/// real one, which leaves the result in `after`. Commands that wait for a kubelet do nothing. The rest goes to the
+/// embedded API server, which has no workloads and no schema of lists. Every call is logged.
 const KUBECTL: &str = r#"#!/bin/sh
 set -e
 echo "$*" >> calls
@@ -43,12 +43,12 @@ case "$*" in
 esac
 "#;
 
-/// Former images of the containers: `{}` is the program.
+/// Former images of the containers; `{}` is the program.
 const IMAGES_OF_1_6: &str = "gcr.io/google_containers/k8s-dns-{}-amd64:1.14.1";
 const IMAGES_OF_1_9: &str = "k8s.gcr.io/k8s-dns-{}-amd64:1.14.10";
 const IMAGES_OF_1_36: &str = "registry.k8s.io/dns/k8s-dns-{}:1.26.7";
 
-/// For commands that need none.
+/// The API server of commands that need none.
 const NO_SERVER: &str = "http://no-server.invalid";
 
 #[test]
@@ -58,7 +58,7 @@ fn from_1_4() {
     }
     let ours = ours("legacy-1.4");
     let after = run("From 1.4", &as_stored(patched(&ours, "before-1.4.yaml"))).to_string();
-    // The second ReplicationController has a name of its own.
+    // The second ReplicationController has another name.
     assert!(after.contains("kube-dns-v21") && !after.contains("v20"), "{after}");
     same(&serde_json::from_str(&after.replace("v21", "v20")).unwrap(), &ours);
 }
@@ -72,7 +72,7 @@ fn from_1_5() {
     same(&run("From 1.5", &patched(&ours, "before-1.5.yaml")), &ours);
 }
 
-/// The sidecar in the place of exechealthz: another image, the same arguments and probes.
+/// The sidecar in place of exechealthz: another image, the same arguments and probes.
 #[test]
 fn from_1_5_with_the_probes_as_they_are() {
     if skip() {
@@ -111,7 +111,7 @@ fn from_1_6_and_1_9() {
     }
 }
 
-/// The one whose original is here, as published.
+/// The generation whose published original is here.
 #[test]
 fn from_1_36() {
     if skip() {
@@ -122,7 +122,8 @@ fn from_1_36() {
     same(&run("From 1.6 and later", &workload(&documents(&stock).unwrap())), &ours("stock-1.36"));
 }
 
-/// The way that keeps the old pods serving changes the same, and deletes them only when they have left the Service.
+/// The procedure that keeps the old pods serving has the same result, and deletes them only after they have left the
+/// Service.
 #[test]
 fn from_1_36_without_a_lost_query() {
     if skip() {
@@ -151,7 +152,7 @@ fn from_1_36_without_a_lost_query() {
     assert_eq!(calls, expected.map(|call| format!("-n kube-system {call}")));
 }
 
-/// The kept objects can be put back, over whatever has become of them meanwhile.
+/// The saved objects can be restored, whatever has changed meanwhile.
 #[tokio::test(flavor = "multi_thread")]
 async fn going_back() {
     if skip() {
@@ -177,7 +178,7 @@ async fn going_back() {
     assert_eq!(service.value().pointer("/metadata/labels/edited"), None);
 }
 
-/// As an API server gives it out.
+/// The object in the form of an API server's response.
 fn as_stored(mut object: Value) -> Value {
     object["metadata"]["resourceVersion"] = json!("7");
     object["metadata"]["uid"] = json!("00000000-0000-4000-8000-000000000007");
@@ -188,20 +189,20 @@ fn ours(manifest: &str) -> Value {
     workload(&render(&root().join(manifest)).unwrap())
 }
 
-/// The result is ours with the images of the reader's registry.
+/// Checks that the result is our manifest with the images of the reader's registry.
 fn same(after: &Value, ours: &Value) {
     let ours = ours.to_string().replace("kube-dns-rs/", &format!("{REGISTRY}/"));
     let ours = serde_json::from_str(&ours).unwrap();
     assert_eq!(difference::paths(std::slice::from_ref(after), &[ours]), BTreeSet::new());
 }
 
-/// Does what a section says to a workload: its first block of commands. Gives what comes out.
+/// Applies the first block of commands in a section to a workload; returns the result.
 fn run(section: &str, object: &Value) -> Value {
     type_in(&commands(section, ""), object, NO_SERVER).0
 }
 
-/// Types commands into a shell, in a directory that has `manifests` as a checkout has, without waiting where they do. Gives
-/// the workload that comes out, and what kubectl was called with.
+/// Runs commands in a shell, in a directory with `manifests` as in a checkout, without their waits. Returns the
+/// resulting workload and the calls of kubectl.
 fn type_in(script: &str, object: &Value, server: &str) -> (Value, Vec<String>) {
     let directory = tempfile::tempdir().unwrap();
     let below = |name: &str| directory.path().join(name);
@@ -231,12 +232,12 @@ fn real_kubectl(path: &str) -> String {
     all.find(|file| Path::new(file).exists()).unwrap()
 }
 
-/// The first block of commands of a section that has `mark` in it.
+/// The first block of commands in a section that contains `mark`.
 fn commands(section: &str, mark: &str) -> String {
     let page = Page::read("migrating.md");
     let mut blocks = page.blocks.iter().filter(|block| block.section == section && block.info == "console");
     let block = blocks.find(|block| block.text.contains(mark)).unwrap();
-    // What does not begin with a prompt continues the line before.
+    // A line without a prompt continues the line before.
     let lines = block.text.lines().map(str::trim_start);
     let lines: Vec<&str> = lines.map(|line| line.strip_prefix("$ ").unwrap_or(line)).collect();
     lines.join("\n")
@@ -246,7 +247,7 @@ fn workload(documents: &[Value]) -> Value {
     documents.iter().find(|document| Pod::of(document).is_some()).unwrap().clone()
 }
 
-/// Without what kubectl adds to what it prints.
+/// The object without the fields that kubectl adds to its output.
 fn tidy(mut object: Value) -> Value {
     object.as_object_mut().unwrap().remove("status");
     for metadata in ["/metadata", "/spec/template/metadata"] {

@@ -1,5 +1,5 @@
-//! The manifests as real pods: real images, real containers, real network namespaces. Skipped, loudly, where there is no
-//! podman or no root.
+//! The manifests as real pods: real images, real containers, real network namespaces. Skipped with a message where
+//! there is no podman or no root.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has to end there")]
 
@@ -18,7 +18,7 @@ use tests::pod::node::{NAME_SERVER, TOKEN, ca_certificate};
 use tests::pod::played::PATIENCE;
 use tests::pod::{Place, PlayedPod, kubelet, means};
 
-/// Questions that everybody in the cluster may ask, and the answers of a pod on port 53.
+/// Queries that any client in the cluster may send, and the answers of a pod on port 53.
 const ANSWERS: &[(&str, &str, &str)] = &[
     ("kubernetes.default.svc.cluster.local.", "A", "NOERROR 10.96.0.1"),
     (
@@ -40,14 +40,14 @@ const GENERATIONS: &[(&str, Config)] = &[
     ("legacy-1.9", Config::Mounted),
 ];
 
-/// The way a generation of kube-dns gets its `ConfigMap`.
+/// The source of the `ConfigMap` in a generation of kube-dns.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Config {
-    /// Not at all.
+    /// No ConfigMap.
     None,
-    /// kubedns reads it from the API server, if its role lets it; `system:kube-dns` does not.
+    /// kubedns reads it from the API server, if its role permits that; `system:kube-dns` does not.
     OfTheApi,
-    /// It is mounted.
+    /// A mounted volume.
     Mounted,
 }
 
@@ -71,7 +71,7 @@ fn alone() {
     plays("alone");
 }
 
-/// Those of older generations, one after the other: what takes long is to get the images.
+/// The older generations in one test, because preparing the images takes long.
 #[test]
 fn older_generations() {
     if !means::are_there() {
@@ -84,7 +84,7 @@ fn older_generations() {
     }
 }
 
-/// A static program brings its own C library, whose way to look names up is not that of the machine it was built on.
+/// A static program has its own C library, which resolves names in another way than that of the build machine.
 #[test]
 fn names_are_looked_up() {
     if !means::are_there() {
@@ -122,7 +122,7 @@ fn kubeconfig_with_a_name(place: &Place) -> String {
     file.display().to_string()
 }
 
-/// Starts a container of one of our images beside the node, with the node's name server.
+/// Starts a container from one of our images beside the pod, with the node's name server.
 fn start(place: &Place, words: &str) {
     let network = place.podman.network();
     let options = format!("run --detach --network {network} --dns {NAME_SERVER} {words}");
@@ -135,7 +135,7 @@ fn becomes_good(place: &Place, address: &str, path: &str) {
     place.node.namespace.block_on(good);
 }
 
-/// One life of a pod. It is one test because what it costs is the pod's start.
+/// The life of a pod in one test, because starting a pod is expensive.
 fn plays(manifest: &str) {
     if !means::are_there() {
         return;
@@ -157,12 +157,12 @@ fn plays(manifest: &str) {
     assert!(left.is_empty(), "left behind: {left:?}");
 }
 
-/// Particulars of the manifest of an older generation. Its probes have passed before anything is asked.
+/// Checks the details of an older generation's manifest, after its probes have passed.
 fn plays_briefly(mut pod: PlayedPod, config: Config) {
-    // Without a role that lets it read the ConfigMap, it has the defaults.
+    // Without a role that permits reading the ConfigMap, it has the defaults.
     answers(&pod);
     if config == Config::OfTheApi {
-        // A kubedns that was refused would ask again after some minutes; one that starts asks at once.
+        // After a denial kubedns would retry in some minutes; on its start it tries at once.
         pod.node().faults.clear();
     }
     comes_back(&pod, "kubedns", "killed", kill);
@@ -175,12 +175,12 @@ fn plays_briefly(mut pod: PlayedPod, config: Config) {
     pod.remove();
 }
 
-/// podman switches forwarding on: in the node's namespace, it is to be hoped.
+/// The host's forwarding setting: podman must switch it on in the node's namespace alone.
 fn host_forwards() -> String {
     std::fs::read_to_string("/proc/sys/net/ipv4/ip_forward").unwrap()
 }
 
-/// Likewise its rules for the pods' network.
+/// The host's packet filter rules, likewise.
 fn host_rules() -> String {
     let output = std::process::Command::new("iptables-save").output().unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -217,7 +217,7 @@ fn follows_the_config_map(pod: &mut PlayedPod) {
     assert_eq!(pod.pids(), before, "nothing was started again");
 }
 
-/// The nanny looks after dnsmasq: no container has to be started again.
+/// The nanny restarts dnsmasq: no container has to be restarted.
 fn a_dnsmasq_that_ends_is_started_again(pod: &PlayedPod) {
     let before = pod.pids();
     if pod.manifest.pod.container("nanny").is_none() {
@@ -239,7 +239,7 @@ fn containers_that_end_come_back(pod: &PlayedPod) {
     }
 }
 
-/// Hanging is what nobody sees but a kubelet's liveness prober.
+/// Only a kubelet's liveness prober detects a container that hangs.
 fn containers_that_hang_come_back(pod: &PlayedPod) {
     let kubelet = pod.kubelet();
     for (name, _) in pod.containers() {
@@ -252,7 +252,7 @@ fn kill(container: &Container) {
     send(container.pid().unwrap(), Signal::SIGKILL);
 }
 
-/// After what `harm` does to it, the container is started again and the pod serves as before.
+/// After `harm`, the container is restarted and the pod serves as before.
 fn comes_back(pod: &PlayedPod, name: &str, harmed: &str, harm: impl FnOnce(&Container)) {
     let container = pod.container(name);
     let before = container.pid().unwrap();
@@ -264,7 +264,7 @@ fn comes_back(pod: &PlayedPod, name: &str, harmed: &str, harm: impl FnOnce(&Cont
     pod.until("www.outside.test.", "A", "NOERROR 198.51.100.80");
 }
 
-/// The kernel enforces what the manifest asks for, and not more.
+/// The kernel grants what the manifest asks for, and no more.
 fn has_the_rights_of_its_manifest(pod: &PlayedPod) {
     let rights = pod.rights();
     for container in &pod.manifest.pod.containers {
@@ -282,12 +282,12 @@ fn has_the_rights_of_its_manifest(pod: &PlayedPod) {
     }
 }
 
-/// Rights in a container's `securityContext`, the image's own user where it names none.
+/// The privileges in a container's `securityContext`, with the image's user if it names none.
 struct Asked {
     user: (u32, u32),
     no_new_privileges: bool,
     read_only_root: bool,
-    /// Those added after all others were dropped.
+    /// The capabilities added after dropping all others.
     capabilities: Option<u64>,
 }
 
@@ -309,7 +309,7 @@ impl Asked {
         }
     }
 
-    /// Nobody but root keeps any.
+    /// The effective capabilities: only root keeps any.
     fn effective(&self) -> u64 {
         if self.user.0 == 0 { self.capabilities.unwrap_or_default() } else { 0 }
     }

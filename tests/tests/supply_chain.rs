@@ -1,4 +1,4 @@
-//! The dependencies stay those we agreed to: `deny.toml` on every machine, with cargo alone. `make deny` asks more.
+//! The dependencies are those we agreed to: `deny.toml`, checked with cargo alone. `make deny` checks more.
 
 #![allow(clippy::expect_used, reason = "a test that cannot go on has to end there")]
 

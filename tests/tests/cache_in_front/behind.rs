@@ -1,4 +1,4 @@
-//! kubedns' server over the Services of one kind, a real dnsmasq in front of it, and an upstream for both.
+//! kubedns' server with the Services of one kind, a real dnsmasq in front of it, and an upstream for both.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -27,12 +27,12 @@ use crate::engine::published_with;
 use crate::kinds::{Kind, SUFFIX};
 
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Questions under way at a time.
+/// Queries in flight at a time.
 const WINDOW: usize = 64;
-/// So long an answer may take before the question is asked again.
+/// Timeout of an answer before the query is retried.
 const ATTEMPT: Duration = Duration::from_secs(3);
 
-/// The two servers; dropping it ends them.
+/// The two servers; dropping it stops them.
 pub(crate) struct Behind {
     kubedns: SocketAddr,
     dnsmasq: SocketAddr,
@@ -42,7 +42,7 @@ pub(crate) struct Behind {
     _upstream: Upstream,
 }
 
-/// Every name has an address of either family.
+/// Answers every name with an address of either family.
 fn outside(asked: &Asked) -> Reaction {
     let (reply, name) = (Reply::to(&asked.packet), asked.name());
     match asked.rtype().as_str() {
@@ -53,7 +53,7 @@ fn outside(asked: &Asked) -> Reaction {
 }
 
 impl Behind {
-    /// Starts them over `count` Services of a kind, dnsmasq with these flags.
+    /// Starts them with `count` Services of a kind, and dnsmasq with these flags.
     pub(crate) async fn start(kind: &Kind, count: usize, flags: &[&str]) -> Self {
         let upstream = Upstream::start(outside).await;
         let numbers = 0..u32::try_from(count).expect("a small number");
@@ -88,18 +88,18 @@ impl Behind {
         Self { kubedns, dnsmasq, _stop: stop, _tasks: tasks, _process: process, _upstream: upstream }
     }
 
-    /// Answer of kubedns.
+    /// The answers of kubedns.
     pub(crate) async fn fresh(&self, queries: &[Query]) -> Vec<String> {
         ask_all(self.kubedns, queries).await
     }
 
-    /// Answer of dnsmasq.
+    /// The answers of dnsmasq.
     pub(crate) async fn cached(&self, queries: &[Query]) -> Vec<String> {
         ask_all(self.dnsmasq, queries).await
     }
 }
 
-/// dnsmasq as the pod has it, with room for everything.
+/// Starts dnsmasq as in the pod, with a cache for all names.
 fn dnsmasq_on(port: u16, kubedns: u16, upstream: SocketAddr, flags: &[&str]) -> Process {
     let own = [
         "--keep-in-foreground".to_owned(),
@@ -120,7 +120,7 @@ fn dnsmasq_on(port: u16, kubedns: u16, upstream: SocketAddr, flags: &[&str]) -> 
     Program::at(Path::new("dnsmasq")).args(own).args(flags).start()
 }
 
-/// Asks all over UDP, some at a time, and returns the answers in the order of the questions.
+/// Sends all queries over UDP, several at a time; returns the answers in the order of the queries.
 async fn ask_all(server: SocketAddr, queries: &[Query]) -> Vec<String> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a socket");
     socket.connect(server).await.expect("a connected socket");
@@ -140,7 +140,7 @@ async fn ask_all(server: SocketAddr, queries: &[Query]) -> Vec<String> {
     answers
 }
 
-/// Receives answers until all are there, or none has come for a while.
+/// Receives answers until all have arrived, or none has for a while.
 async fn receive(socket: &UdpSocket, known: &mut HashMap<u16, String>, all: usize) {
     let mut buffer = vec![0; 65_535];
     while known.len() < all {
@@ -151,7 +151,7 @@ async fn receive(socket: &UdpSocket, known: &mut HashMap<u16, String>, all: usiz
     }
 }
 
-/// RCODE and answers, without TTL and order: those are a cache's own.
+/// RCODE and answers without TTL and order, which a cache changes.
 fn outline(message: &Message) -> String {
     let line = |record: &testkit::record::Record| {
         let rtype = testkit::codes::type_name(record.rtype);

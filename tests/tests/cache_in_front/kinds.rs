@@ -1,4 +1,4 @@
-//! The kinds of Services, each once for every number, and what can be asked about one.
+//! The kinds of Services, each created once per number, and the questions about each.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use testkit::query::Query;
 
 use crate::engine::{headless, v4, v6};
 
-/// The suffix below which names are completed, and names as a pod asks for them that has no other search domain.
+/// The suffix of completed names, for a pod without other search domains.
 pub(crate) const SUFFIX: &str = "search.cluster.local";
 const COMPLETED: &[(&str, &str)] = &[
     ("web", "web+"),
@@ -22,19 +22,19 @@ const COMPLETED: &[(&str, &str)] = &[
 /// One kind of Service.
 pub(crate) struct Kind {
     pub(crate) name: &'static str,
-    /// The objects in namespace `n<number>`.
+    /// The objects in the namespace `n<number>`.
     pub(crate) objects: fn(&str, u32) -> Vec<Value>,
-    /// Names that are asked for every type.
+    /// Names queried with every type.
     names: &'static [&'static str],
-    /// Names of ExternalName Services, and names that stand for them.
+    /// Names of ExternalName Services, and names that match them.
     alias_names: &'static [&'static str],
-    /// Whether `_http._tcp.web` has port 80.
+    /// `_http._tcp.web` has port 80.
     pub(crate) has_ports: bool,
-    /// Whether `ext` leads to a name that does not exist.
+    /// The target of `ext` does not exist.
     pub(crate) leads_nowhere: bool,
 }
 
-/// A question about the Service: name below the namespace, type.
+/// A question about the Service: name below the namespace, and type.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Question {
     pub(crate) name: &'static str,
@@ -44,11 +44,11 @@ pub(crate) struct Question {
 const PLAIN: &[&str] = &["web", "_http._tcp.web"];
 const MEMBERS: &[&str] = &["web", "_http._tcp.web", "web-0.web"];
 const ALIASES: &[&str] = &["web", "_http._tcp.web", "ext"];
-/// The namespace itself is written as nothing.
+/// The empty name is the namespace itself.
 const OF_ALIASES: &[&str] = &["ext", "*", ""];
 const REVERSE: &str = "reverse";
 
-/// A Service with a port `http` and no alias.
+/// A Service with a port `http` and no CNAME.
 const COMMON: Kind = Kind {
     name: "",
     objects: |_, _| Vec::new(),
@@ -141,7 +141,7 @@ pub(crate) const KINDS: &[Kind] = &[
 ];
 
 impl Kind {
-    /// Everything that is asked about one Service.
+    /// All questions about one Service.
     pub(crate) fn questions(&self) -> Vec<Question> {
         let ask = |names: &'static [&'static str], types: &'static [&'static str]| {
             names.iter().flat_map(move |name| types.iter().map(move |rtype| Question { name, rtype }))
@@ -153,7 +153,7 @@ impl Kind {
         questions
     }
 
-    /// The same about completed names, and about those that they lead to.
+    /// The same, with questions about completed names and about their targets.
     pub(crate) fn questions_with_completed(&self) -> Vec<Question> {
         let names = COMPLETED.iter().filter(|(name, _)| self.names.contains(name));
         let completed = names
@@ -161,19 +161,19 @@ impl Kind {
         self.questions().into_iter().chain(completed).collect()
     }
 
-    /// Whether a name is that of an ExternalName Service, or stands for one.
+    /// Returns whether a name is that of an ExternalName Service, or matches one.
     pub(crate) fn is_alias(&self, name: &str) -> bool {
         self.alias_names.contains(&name.trim_end_matches('+'))
     }
 }
 
 impl Question {
-    /// Whether the name is completed with a search list.
+    /// Returns whether the name is completed with a search list.
     pub(crate) fn is_completed(&self) -> bool {
         self.name.ends_with('+')
     }
 
-    /// The question about Service number `n`.
+    /// The query about Service number `n`.
     pub(crate) fn query(self, n: usize) -> Query {
         let n = u32::try_from(n).expect("a small number");
         let name = match self.name {

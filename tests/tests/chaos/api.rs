@@ -1,4 +1,4 @@
-//! The API server goes away, freezes, loses its history, talks nonsense: no query notices.
+//! The API server is down, frozen, without history, or sends garbage: no query is affected.
 
 use apiserver::{Action, Faults, Rule, RuleId};
 use tests::chaos::{Rig, Topology};
@@ -6,7 +6,8 @@ use tests::steady::Steady;
 
 use super::{RATE, WHILE, add_service, resolves};
 
-/// A fault of the API server and how it begins; the rule, if any, that ends it when removed.
+/// A fault of the API server: its name and its start; the start returns the rule that ends the fault when removed, if
+/// any.
 type Fault = (&'static str, fn(&Faults) -> Option<RuleId>);
 
 const FAULTS: [Fault; 5] = [

@@ -1,7 +1,7 @@
-//! The clock of the machine jumps, as when NTP corrects it or a virtual machine wakes up.
+//! The machine's clock jumps, as when NTP corrects it or a virtual machine resumes.
 //!
-//! Only the wall clock is made to jump: the kernel's monotonic clock cannot. `libfaketime`, loaded into all processes of
-//! the pod, reads the offset from a file again and again.
+//! Only the wall clock jumps: the kernel's monotonic clock cannot. `libfaketime`, loaded into all processes of the
+//! pod, rereads the offset from a file.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +11,7 @@ use tests::steady::Steady;
 
 use super::{RATE, WHILE, add_service, resolves};
 
-/// Where distributions put the library.
+/// Paths of the library in distributions.
 const LIBRARIES: [&str; 3] = [
     "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
     "/usr/lib/aarch64-linux-gnu/faketime/libfaketimeMT.so.1",
@@ -49,7 +49,7 @@ async fn jumps_of_the_wall_clock_go_unnoticed() {
     steady.stop().await.check("wall clock +1 h, -1 day, +10 years, back");
 }
 
-/// The wall clock as a process of the pod reads it.
+/// The wall clock that a process of the pod reads.
 fn date(library: &Path, offset: &Path) -> String {
     let mut date = Command::new("date");
     let output = date.envs(environment(library, offset)).output().unwrap();

@@ -1,4 +1,4 @@
-//! The direct topology: kubedns in front, dnsmasq behind it. Names of the cluster depend on kubedns alone.
+//! The direct topology: kubedns in front of dnsmasq. Cluster names depend on kubedns alone.
 
 use std::time::{Duration, Instant};
 
@@ -15,10 +15,10 @@ use tests::steady::Steady;
 
 use super::{RATE, WHILE, add_service};
 
-/// TCP connections at once: ten times what dnsmasq takes.
+/// Concurrent TCP connections: ten times dnsmasq's limit.
 const CONNECTIONS: usize = 200;
 
-/// Services that are looked up before they are there.
+/// Services that are queried before they exist.
 const SERVICES: u8 = 50;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

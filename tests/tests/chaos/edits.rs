@@ -10,7 +10,7 @@ use tests::steady::Steady;
 
 use super::RATE;
 
-/// Edits in a row; after each the client gets one answer on every path.
+/// Edits in a row; after each the client gets an answer on every path.
 const EDITS: u16 = 100;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,4 +1,4 @@
-//! Processes of the pod are killed and frozen; they come back as a kubelet brings them back.
+//! Processes of the pod are killed and frozen; a kubelet restarts them.
 
 use nix::sys::signal::Signal;
 use testkit::eventually;
@@ -46,7 +46,7 @@ async fn a_dead_kubedns_costs_no_name_outside_and_comes_back() {
     let frozen = rig.pod.container("kubedns").await;
     send(frozen, Signal::SIGSTOP);
     eventually(PATIENCE, || async { rig.pod.health("kubedns").await == Some(503) }).await;
-    // What a kubelet does when the liveness probe has failed long enough.
+    // A kubelet does this after failed liveness probes.
     send(frozen, Signal::SIGKILL);
     excuse.ends().await;
 
@@ -66,7 +66,7 @@ async fn kubedns_killed_while_the_api_server_is_away_serves_again_from_its_snaps
     rig.api().down();
     let excuse = steady.excuse(&["cluster", "kubedns"], "kubedns was killed");
     send(rig.pod.container("kubedns").await, Signal::SIGKILL);
-    // The API server is still away.
+    // The API server is still down.
     excuse.ends().await;
     steady.answered(WHILE).await;
     rig.api().up();

@@ -1,4 +1,4 @@
-//! Rolling replacements: a pod that leaves answers on while everybody hears of it.
+//! Rolling replacements: a terminating pod keeps answering until all clients know.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::RATE;
 /// Replacements.
 const ROLLS: usize = 10;
 
-/// Time until clients no longer ask a pod that is leaving.
+/// The time until clients stop using a terminating pod.
 const PROPAGATION: Duration = Duration::from_millis(800);
 
 /// Longer than the propagation; the default is five seconds.
@@ -43,7 +43,8 @@ fn dns(pod: &Pod) -> SocketAddr {
     ([127, 0, 0, 1], pod.ports.dns).into()
 }
 
-/// SIGTERM to a pod: it is not ready at once; clients hear of that with a delay; it ends by itself, with success.
+/// Sends SIGTERM to a pod: it becomes unready at once, clients learn that with a delay, and it exits by itself with
+/// success.
 async fn leaves(mut leaving: Pod, endpoints: &Endpoints, remaining: SocketAddr, roll: usize) {
     let readiness = leaving.ports.readiness;
     leaving.process.signal(Signal::SIGTERM);

@@ -1,4 +1,4 @@
-//! Upstreams that are silent, slow or lie.
+//! Upstreams that are silent, slow or send false answers.
 
 use std::time::Duration;
 
@@ -27,8 +27,8 @@ const MOODS: [(Mood, &str); 8] = [
     (Mood::Garbage, "garbage"),
 ];
 
-/// Names that are aliases of each other: the upstream says so, and nobody may follow them for ever. `spin` is a Service
-/// whose external name leads there.
+/// Names in CNAME loops of the upstream, which must not be followed for ever. `spin` is a Service whose external name
+/// is in such a loop.
 fn circles(path: &'static str, port: u16) -> Vec<Question> {
     let (a, b) = ("loop-a.outside.test.", "loop-b.outside.test.");
     let spin = "spin.shop.svc.cluster.local.";
@@ -49,7 +49,7 @@ async fn with_an_honest_upstream_left_a_bad_one_costs_no_answer_of_kubedns() {
     super::resolves(&rig, &super::add_service(&rig, "marker", "10.96.9.9"), "10.96.9.9").await;
 
     let mut questions = rig.questions();
-    // Asked of kubedns itself, which has the same two upstreams; dnsmasq's ways with two are its own.
+    // Sent to kubedns itself, which has the same two upstreams; dnsmasq uses two upstreams differently.
     questions.extend(names_outside_of_kubedns("outside, from kubedns", rig.pod.ports.kubedns));
     questions.extend(circles("alias circles, from kubedns", rig.pod.ports.kubedns));
     let steady = Steady::start(questions, RATE * 2);
@@ -83,9 +83,9 @@ async fn with_bad_upstreams_only_cluster_names_lose_nothing_and_kubedns_answers_
     assert!(forwarded.excused_failed > 0, "the upstream was bad: {report}");
 }
 
-/// Names that are asked for while no upstream answers, ...
+/// Names that are queried while no upstream answers, ...
 const HANGING: u16 = 300;
-/// ... and how many of them at once: dnsmasq's receive buffer has room for more than these.
+/// ... and how many of them at once: within dnsmasq's receive buffer.
 const AT_ONCE: u16 = 50;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -171,7 +171,8 @@ async fn behind_a_cache_alone_stub_servers_have_names_and_upstreams_that_lead_ba
     is("host-3.outside.test", &["198.51.100.3"]).await;
 }
 
-/// dnsmasq knows plain DNS alone; in every shape it is kubedns that asks, and nothing goes out over UDP.
+/// dnsmasq forwards in plain DNS alone: in every topology kubedns queries these servers, and nothing is sent over
+/// UDP.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_that_dnsmasq_cannot_ask_are_asked_by_kubedns() {
     for topology in [Topology::DropIn, Topology::Cache, Topology::Direct, Topology::Alone] {

@@ -1,4 +1,4 @@
-//! The questions of one scenario, put to the engine.
+//! The questions of one scenario, passed to the engine.
 
 use skydns::Zone;
 use skydns::engine::{Identity, Outcome, answer};
@@ -14,13 +14,13 @@ use tests::conformance::verdict::{Bench, Outcome as Agreement, Verdict};
 
 use crate::cluster::Cluster;
 
-/// Rounds of questions to outside that one answer may take.
+/// Limit of rounds of upstream queries for one answer.
 const ROUNDS: usize = 4;
 
 /// Result of a scenario.
 pub(crate) struct Played {
     pub(crate) verdicts: Vec<Verdict>,
-    /// Questions that were sent on as they are.
+    /// Queries that were forwarded.
     pub(crate) forwarded: usize,
 }
 
@@ -44,14 +44,14 @@ pub(crate) fn play(scenario: &Scenario, mode: Mode, differences: &Differences, m
     played
 }
 
-/// Whether there is a resolver behind the server that works.
+/// Returns whether the server has a working resolver.
 fn has_resolver(scenario: &Scenario) -> bool {
     let texts = scenario.flags.iter().chain(&scenario.resolv_conf);
     let files = scenario.config_dir.iter().flat_map(|files| files.values());
     texts.chain(files).any(|text| text.contains("$UPSTREAM") || text.contains("$RESOLV_IP"))
 }
 
-/// A verdict on a question that was sent on although the answer is expected to come from the records.
+/// A verdict on a query that was forwarded although the records should answer it.
 fn wrongly_forwarded(bench: &Bench<'_>, step: usize, number: usize, case: &Case) -> Option<Verdict> {
     let expected = bench.differences.expected(bench.mode, &bench.scenario.name, step, number, case);
     let ours =
@@ -64,7 +64,7 @@ fn wrongly_forwarded(bench: &Bench<'_>, step: usize, number: usize, case: &Case)
     wrong.then_some(verdict)
 }
 
-/// The answer to a question; `None` when the question is sent on.
+/// The answer to a question; `None` if the query is forwarded.
 fn ask(cluster: &Cluster, memory: Option<&Memory>, case: &Case) -> Option<Observed> {
     let packet = case.query.packet(1).expect("a packet");
     let identity = Identity { version: format!("kube-dns-rs {}", env!("CARGO_PKG_VERSION")) };

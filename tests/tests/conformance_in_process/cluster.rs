@@ -39,7 +39,7 @@ impl Cluster {
         cluster
     }
 
-    /// Lets everything happen that happens in a step before its questions.
+    /// Applies the events of a step.
     pub(crate) fn happen(&mut self, step: &Step) {
         for event in &step.events {
             let object = &event["object"];
@@ -72,7 +72,7 @@ impl Cluster {
         }
     }
 
-    /// Lists what there is, as after a lost watch.
+    /// Lists the objects again, as after a lost watch.
     fn list(&mut self) {
         let objects: Vec<Value> = self.objects.values().cloned().collect();
         self.index.apply(Event::Service(Change::RelistStarted));
@@ -100,7 +100,7 @@ fn federations_of(files: &Files) -> Option<&str> {
     files.get("federations").map(String::as_str)
 }
 
-/// `name=domain,name=domain`; what is not of this form changes nothing, and is for the form over real sockets.
+/// Parses `name=domain,name=domain`; any other form is ignored, and left to the suite over real sockets.
 fn federations(text: &str) -> BTreeMap<String, String> {
     let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
     pairs.map(|(name, domain)| (name.trim().to_owned(), domain.trim().to_owned())).collect()

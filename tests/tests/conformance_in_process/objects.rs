@@ -1,5 +1,5 @@
-//! The objects of the cluster, read as the types of k8s-openapi and as our slim ones: both find the same names, addresses,
-//! ports and readiness.
+//! The objects of the cluster, parsed as the types of k8s-openapi and as our slim ones: both have the same names,
+//! addresses, ports and readiness.
 
 use std::net::IpAddr;
 
@@ -15,7 +15,8 @@ use tests::conformance::vector;
 /// A port: name, protocol, number.
 type Port = (String, String, i64);
 
-/// The objects of the recorded scenarios, and the slices of the example cluster: kube-dns, which was recorded, reads none.
+/// The objects of the recorded scenarios, and the slices of the example cluster: kube-dns reads no slices, so none
+/// were recorded.
 fn objects() -> Vec<Value> {
     let scenarios = vector::load_all().expect("the vectors");
     let recorded = scenarios.iter().flat_map(|scenario| {
@@ -90,7 +91,7 @@ fn addresses<'a>(texts: impl IntoIterator<Item = &'a String>) -> Vec<IpAddr> {
     texts.into_iter().filter_map(|text| Some(text.parse::<IpAddr>().ok()?.to_canonical())).collect()
 }
 
-/// A Service's key, its ports, and whether addresses that are not ready are published.
+/// A Service's key, its ports, and whether it publishes addresses that are not ready.
 type ServiceView = (ObjectKey, String, Vec<Port>, bool);
 
 fn typed_service(service: &core::Service) -> ServiceView {
@@ -125,7 +126,7 @@ fn slim_service(json: &str) -> ServiceView {
     (service.key.clone(), kind, ports, service.publish_not_ready)
 }
 
-/// Each subset: addresses with hostname and readiness, ports.
+/// Each subset: addresses with hostname and readiness, and ports.
 type EndpointsView = (ObjectKey, Vec<(Vec<(IpAddr, String, bool)>, Vec<Port>)>);
 
 fn typed_endpoints(endpoints: &core::Endpoints) -> EndpointsView {

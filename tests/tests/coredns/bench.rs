@@ -1,4 +1,4 @@
-//! The index of one scenario and the engine over it.
+//! The index of one scenario, and the engine with it.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use tests::conformance::vector::Response;
 
 use crate::scenario::Scenario;
 
-/// Snapshot published from a scenario's objects.
+/// The snapshot published from a scenario's objects.
 pub(crate) struct Cluster {
     published: Arc<Published>,
 }
@@ -48,7 +48,7 @@ impl Cluster {
         Self { published }
     }
 
-    /// The answer to `name type`; `None` when it is forwarded. Nobody knows a name outside of the cluster.
+    /// The answer to `name type`; `None` if it is forwarded. No external name exists.
     pub(crate) fn ask(&self, question: &str) -> Option<Response> {
         let (name, rtype) = question.split_once(' ').expect("a name and a type");
         let query = Query::new(name, rtype).wire();
@@ -77,7 +77,7 @@ fn read(packet: Vec<u8>) -> Response {
     Response { question: Vec::new(), ..answer.response }
 }
 
-/// The event that an object is listed.
+/// The list event of an object.
 fn event(object: &Value, options: &Options) -> Option<Event> {
     let pod_names = options.endpoint_names == EndpointNames::Pod;
     Some(match object["kind"].as_str()? {
@@ -96,7 +96,7 @@ fn event(object: &Value, options: &Options) -> Option<Event> {
     })
 }
 
-/// Whether an API server would list the object.
+/// Returns whether an API server would list the object.
 fn is_in(scope: &Scope, object: &Value) -> bool {
     let matches = |selector: &str| {
         let (key, value) = selector.split_once('=').expect("KEY=VALUE");

@@ -1,4 +1,4 @@
-//! The recorded scenarios and what we answer otherwise, as `tests/conformance/coredns/README.md` tells.
+//! The recorded scenarios with our differences; `tests/conformance/coredns/README.md` describes them.
 
 use std::path::PathBuf;
 
@@ -16,18 +16,18 @@ pub(crate) struct Scenario {
     pub(crate) name: String,
     #[serde(rename = "about")]
     _about: String,
-    /// The file of `objects`.
+    /// The name of the file of objects.
     objects: String,
-    /// The lines of the plugin.
+    /// The configuration of the plugin.
     #[serde(rename = "corefile")]
     _corefile: Value,
-    /// Lines of other plugins.
+    /// The configuration of other plugins.
     #[serde(rename = "plugins", default)]
     _plugins: Value,
     /// The zones of the plugin.
     #[serde(rename = "zones", default)]
     _zones: Value,
-    /// The flags of kubedns that say the same.
+    /// The corresponding flags of kubedns.
     pub(crate) flags: Vec<String>,
     pub(crate) answers: Vec<Case>,
 }
@@ -40,7 +40,7 @@ pub(crate) struct Case {
     pub(crate) asks: String,
     /// The answer of CoreDNS.
     response: Response,
-    /// Our answer where it is another on purpose.
+    /// Our answer if it differs on purpose.
     ours: Option<Ours>,
 }
 
@@ -49,12 +49,12 @@ pub(crate) struct Case {
 #[serde(deny_unknown_fields)]
 struct Ours {
     why: String,
-    /// None: the question is forwarded.
+    /// `None` if the query is forwarded.
     response: Option<Response>,
 }
 
 impl Scenario {
-    /// All of them, in the order of their names.
+    /// All scenarios, sorted by name.
     pub(crate) fn all() -> Vec<Self> {
         let entries = std::fs::read_dir(directory().join("scenarios")).expect("the scenarios");
         let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
@@ -84,7 +84,7 @@ fn directory() -> PathBuf {
 }
 
 impl Case {
-    /// Whether `found` is the answer that is expected (`None`: the question was forwarded); if not, how it differs.
+    /// Compares `found` with the expected answer (`None`: the query was forwarded); the error is the difference.
     pub(crate) fn judge(&self, found: Option<&Response>) -> Result<(), String> {
         let theirs = self.theirs();
         let (expected, why) = match &self.ours {
@@ -101,8 +101,8 @@ impl Case {
 }
 
 impl Case {
-    /// The answer of CoreDNS with what differs in every answer of kubedns, whatever its options; the README has the
-    /// reasons.
+    /// The answer of CoreDNS, changed by the differences that all answers of kubedns have under any options; the
+    /// README has the reasons.
     fn theirs(&self) -> Option<Response> {
         let is_reverse = self.asks.ends_with(".arpa. PTR");
         let records = |records: &[String]| {
@@ -138,7 +138,7 @@ fn in_our_terms(record: &str) -> String {
             format!("{owner} {ttl} IN SRV 10 {weight} {port} {target}")
         }
         [owner, ttl, "IN", "SOA", server, mailbox, serial, ..] => {
-            // The TTL of a flag is one for negative answers, too.
+            // The TTL in the flag is also that of negative answers.
             let ttl = if ttl == "30" { "60" } else { ttl };
             let (server, mailbox) =
                 (server.replace("ns1.dns.", "ns.dns."), mailbox.replace("hostmaster.dns.", "hostmaster."));

@@ -1,4 +1,4 @@
-//! Commands in the pages name what there is: files, targets of make, crates and tests, containers, subcommands, ports.
+//! Commands in the pages name existing files, targets of make, crates and tests, containers, subcommands and ports.
 //!
 //! `runs.rs` runs them.
 
@@ -11,14 +11,14 @@ use tests::repository;
 
 use crate::links::{page, pages};
 
-/// Ports of the pod in the manifests, and those of the runs whose output the pages show.
+/// Ports of the pod in the manifests, and of the runs whose output the pages show.
 const PORTS: &[&str] = &[
     "53", "5300", "5305", "7300", "7301", "7302", "7303", "7304", "7307", "7451", "7453", "8081", "10053",
     "10054", "10055", "10056",
 ];
 const SUBCOMMANDS: &[&str] = &["check", "explain", "tap", "top"];
 const CONTAINERS: &[&str] = &["dnsmasq", "kubedns", "sidecar"];
-/// Directories of the repository that commands begin paths with.
+/// Directories of the repository in which the paths of commands begin.
 const PATHS: &[&str] = &["charts/", "examples/", "fuzz/", "images/", "manifests/", "tests/"];
 
 /// A command of a page.
@@ -50,7 +50,7 @@ fn targets_of_make() -> BTreeSet<String> {
     rules.filter_map(|line| Some(line.split_once(':')?.0.to_owned())).collect()
 }
 
-/// The words behind each `word`.
+/// The word behind each `word`.
 fn after<'a>(words: &'a [&'a str], word: &'a str) -> impl Iterator<Item = &'a str> {
     words.windows(2).filter(move |pair| pair[0] == word).map(|pair| pair[1])
 }

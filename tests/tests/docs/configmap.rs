@@ -1,4 +1,4 @@
-//! The examples of docs/configmap.md go through the code that reads the real ConfigMap.
+//! The examples of docs/configmap.md are parsed by the code that parses the real ConfigMap.
 
 use dnsconfig::{Config, ConfigError, Key, Nameserver, Protocol, RawData, ServerAddr, Upstream};
 use nanny::config::routes::{Origin, Routes, own_names};
@@ -17,7 +17,7 @@ fn parse(yaml: &str) -> Result<Config, ConfigError> {
     dnsconfig::parse_for(&data, &std::collections::BTreeSet::from(["cluster.local".to_owned()]))
 }
 
-/// The lines for dnsmasq, names left out.
+/// The lines of the servers file, names left out.
 fn lines_for_dnsmasq(config: &Config) -> String {
     let address = |server: &ServerAddr| match server {
         ServerAddr::Address(server) => server.plain(),
@@ -40,7 +40,7 @@ fn lines_for_dnsmasq(config: &Config) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Each block with the one behind it.
+/// Each block with the next one.
 fn pairs<'a>(page: &'a Page, info: &'a str) -> impl Iterator<Item = (&'a Block, &'a Block)> {
     page.blocks.iter().zip(page.blocks.iter().skip(1)).filter(move |(block, _)| block.info == info)
 }
@@ -122,12 +122,12 @@ fn the_keys_are_those_of_the_table() {
         Key::Aliases,
     ];
     assert_eq!(documented, known.map(Key::as_str));
-    // There are no others: they would not be ignored.
+    // There are no other keys: those would not be ignored.
     let other = RawData::from([("stubdomains".to_owned(), b"[".to_vec())]);
     assert_eq!(dnsconfig::parse(&other), Ok(Config::default()));
 }
 
-/// The files that users copy pass the check that users have.
+/// The files for users to copy pass the users' check.
 #[test]
 fn each_example_passes_the_check() {
     let directory = tests::repository().join("examples/configmaps");

@@ -1,4 +1,4 @@
-//! docs/flags.md against what the binaries say with `--help`, and that against what kube-dns said.
+//! docs/flags.md, compared with the `--help` of the binaries, and that with kube-dns' own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, Output};
@@ -7,7 +7,7 @@ use testkit::process::binary;
 use tests::docs::help::{self, Flag};
 use tests::docs::markdown::{Page, code, codes};
 
-/// Name of the binary, what kube-dns' own said.
+/// The name of the binary, and the recorded help of kube-dns.
 const BINARIES: [(&str, &str); 3] = [
     ("kubedns", include_str!("../../data/kube-dns-help.txt")),
     ("nanny", include_str!("../../../crates/daemon/tests/data/dnsmasq-nanny-help.txt")),
@@ -26,13 +26,13 @@ fn run(program: &str, args: &[&str]) -> Output {
     Command::new(binary(program)).args(args).output().unwrap()
 }
 
-/// The flags that the page says are in `--help`, those without effect apart.
+/// The flags documented as part of `--help`, and separately those without effect.
 fn documented(page: &Page, binary: &str) -> (BTreeMap<String, Documented>, BTreeSet<String>) {
     let (mut all, mut idle) = (BTreeMap::new(), BTreeSet::new());
     for column in ["what it does", "why"] {
         for row in page.rows(binary, &["flag", "default", "since", column]) {
             let [flags, default, since, says] = row else { panic!("{row:?}") };
-            // `-v`, `--v`: the long one is what counts.
+            // `-v`, `--v`: the long form counts.
             let name = codes(flags).pop().unwrap().to_owned();
             if column == "why" {
                 idle.insert(name.clone());
@@ -45,7 +45,7 @@ fn documented(page: &Page, binary: &str) -> (BTreeMap<String, Documented>, BTree
     (all, idle)
 }
 
-/// The default that a flag has, shown or not.
+/// The default of a flag, even if it is not shown.
 fn default_of(flag: &Flag) -> &str {
     match (flag.default.as_deref(), flag.kind.as_str()) {
         (Some(shown), _) => shown,
@@ -87,7 +87,7 @@ fn each_flag_is_documented_with_its_default_and_age() {
     }
 }
 
-/// A value that the flag takes, other than its default.
+/// A value that the flag accepts, other than its default.
 fn some_value(default: &str) -> &str {
     match default {
         "true" => "false",
@@ -120,7 +120,7 @@ fn flags_without_effect_and_hidden_ones_are_accepted() {
             format!("{name}={value}")
         });
         for word in idle.chain(hidden) {
-            // The nanny has no --version, so --help stands for "the line could be read so far".
+            // The nanny has no --version, so --help proves that the line was parsed so far.
             let last = if binary == "nanny" { "--help" } else { "--version" };
             let output = run(binary, &[&word, last]);
             assert!(output.status.success(), "{binary} {word}: {}", String::from_utf8_lossy(&output.stderr));

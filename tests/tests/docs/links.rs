@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use tests::docs::markdown::Page;
 use tests::repository;
 
-/// Directories with pages; those of the crates have none.
+/// Directories with pages; the crates have none.
 const DIRECTORIES: &[&str] = &[
     "",
     "charts/kube-dns-rs",
@@ -47,7 +47,7 @@ fn links_lead_somewhere() {
     assert_eq!(dead, Vec::<String>::new());
 }
 
-/// `repository` in Cargo.toml is the one setting; other files that name it follow.
+/// `repository` in Cargo.toml is the only setting; other files with the address must agree.
 #[test]
 fn the_repository_has_one_address() {
     let named = [

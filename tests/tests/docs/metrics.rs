@@ -1,4 +1,5 @@
-//! The pages in docs/metrics/ against what the three binaries export, and that against what kube-dns exported.
+//! The pages in docs/metrics/, compared with the metrics that the three binaries export, and those with the metrics
+//! of kube-dns.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -19,7 +20,7 @@ use crate::processes::{Alone, scrape};
 const OLD_KUBE_DNS: &str = include_str!("../../data/kube-dns-metrics.txt");
 const OLD_SIDECAR: &str = include_str!("../../../crates/sidecar/tests/data/sidecar-metrics.txt");
 
-/// Compares names, types and labels. `is_there` tells which of the documented ones should be exported.
+/// Compares names, types and labels. `is_there` selects the documented metrics that should be exported.
 fn compare(
     binary: &str,
     page: &BTreeMap<String, Documented>,
@@ -44,8 +45,8 @@ fn compare(
     }
 }
 
-/// Everything that kube-dns exported is there as it was, and the page says so. Of its probes the recording has others
-/// than the pod: one of them stands for all.
+/// Every metric of kube-dns exists unchanged, and the page says so. The recording has other probes than the pod: one
+/// of them represents all.
 fn compare_with_kube_dns(page: &BTreeMap<String, Documented>, exported: &Exposition, captured: &str) {
     let captured = captured.replace("probe_good_", "probe_dnsmasq_").replace(" good\n", " dnsmasq\n");
     let captured = exposition::parse(&captured);
@@ -69,7 +70,7 @@ fn compare_with_kube_dns(page: &BTreeMap<String, Documented>, exported: &Exposit
     }
 }
 
-/// Nothing exists but what was truncated.
+/// Answers NXDOMAIN, and truncated responses for some names.
 fn upstream(asked: &Asked) -> Reaction {
     let reply = Reply::to(&asked.packet).rcode("NXDOMAIN");
     match asked.name().as_str() {
@@ -79,7 +80,7 @@ fn upstream(asked: &Asked) -> Reaction {
     }
 }
 
-/// Questions after which kubedns exports everything it can.
+/// Sends queries after which kubedns exports all its metrics.
 async fn ask_everything(kubedns: SocketAddr) {
     for (name, rtype) in [
         ("web.default.svc.cluster.local.", "A"),
@@ -149,7 +150,7 @@ async fn what_is_said_to_be_always_there_is_there_from_the_start_and_the_rest_is
     }
 }
 
-/// Errors, durations and sizes against requests, for each system.
+/// Compares errors, durations and sizes with requests, for each system.
 fn sums_agree(exported: &Exposition) {
     let family = |what: &str| exported.get(&format!("skydns_skydns_dns_{what}"));
     let Some(requests) = family("request_count_total") else { return };
@@ -181,7 +182,7 @@ async fn errors_never_exceed_requests() {
     let errors = &exported["skydns_skydns_dns_error_count_total"];
     let causes = ["nxdomain", "refused", "servfail", "truncated"];
     assert_eq!(errors.values("cause"), BTreeSet::from(causes), "all of them were provoked");
-    // All was answered, and nothing was asked meanwhile.
+    // All queries were answered, and none was sent meanwhile.
     let requests = &exported["skydns_skydns_dns_request_count_total"];
     let asked = exported["skydns_skydns_dns_request_duration_seconds"]
         .sum("skydns_skydns_dns_request_duration_seconds_count", &[]);

@@ -1,4 +1,4 @@
-//! Single processes on ports of their own, with nothing around them.
+//! Single processes on ports of their own, without a pod.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use testkit::process::{Process, Program};
 use tests::docs::exposition::{self, Exposition};
 use tests::e2e::get;
 
-/// Timeout of a start, on a busy machine.
+/// Timeout of a start, long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A process and the port of its metrics.

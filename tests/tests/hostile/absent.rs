@@ -1,5 +1,5 @@
-//! Queries from addresses on the link that nobody has. Answers to them wait in the kernel until ARP gives up, and count as
-//! kubedns' own until then; nobody else is to wait with them.
+//! Queries from unused addresses on the link. Answers to them wait in the kernel until ARP gives up, and occupy
+//! kubedns' send buffer until then; answers to other clients must not wait with them.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -14,7 +14,7 @@ use tests::pod::{means, netns};
 
 use super::floods::{at_rest, bounded};
 
-/// The link, on which nobody answers.
+/// The link, without another host.
 const LINK: &[&str] = &[
     "link add absent type veth peer name nobody",
     "link set absent up",
@@ -22,10 +22,10 @@ const LINK: &[&str] = &[
     "address add 10.9.0.1/24 dev absent",
 ];
 
-/// The kernel lets answers leave from a loopback address, and a client send from an address that is not its own.
+/// The kernel settings for answers from a loopback address, and for queries with a foreign source address.
 const SETTINGS: &[&str] = &["conf/absent/route_localnet", "ip_nonlocal_bind"];
 
-/// Addresses that nobody has. What waits for two of them fills a send buffer of the usual size.
+/// Unused addresses. The answers waiting for two of them fill a send buffer of the usual size.
 const ABSENT: u8 = 16;
 
 #[test]
@@ -73,7 +73,7 @@ impl Flood {
             let query = Query::new("web-1.shop.svc.cluster.local.", "A").wire();
             while !STOP.load(Ordering::Relaxed) {
                 for sender in &senders {
-                    // A full buffer is a lost datagram of the flood, which nobody misses.
+                    // A full buffer drops a datagram of the flood, which does not matter.
                     let _ = sender.send(&query);
                 }
                 std::thread::sleep(Duration::from_millis(u64::from(ABSENT) / 2));
@@ -96,7 +96,7 @@ fn sender(number: u8, server: SocketAddr) -> UdpSocket {
     socket
 }
 
-/// Addresses that ARP asks for, or has asked for in vain.
+/// The number of addresses for which ARP waits or has failed.
 fn absent() -> usize {
     const UNANSWERED: &str = "0x0";
     let table = fs::read_to_string("/proc/thread-self/net/arp").unwrap();

@@ -1,4 +1,4 @@
-//! Floods on kubedns: its memory stays bounded, a well-behaved client is served meanwhile, and at once afterwards.
+//! Floods on kubedns: its memory stays bounded, and a well-behaved client is served during and after them.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::Command;
@@ -15,35 +15,35 @@ use tests::e2e::PATIENCE;
 use tests::lab::{Lab, in_a_line};
 use tests::steady::{Question, Steady};
 
-/// Questions a second of the well-behaved client.
+/// Queries per second of the well-behaved client.
 const RATE: u32 = 100;
 
-/// Where floods come from: not where the well-behaved client is.
+/// The source address of floods, another than that of the well-behaved client.
 const FLOODER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-/// Datagrams of a flood, so many at a time.
+/// Datagrams of a flood.
 const DATAGRAMS: u32 = 30_000;
 const BURST: u32 = 64;
 
-/// Resources of kubedns at its worst: see docs/resilience.md.
+/// Limit of kubedns' memory in the worst case: see docs/resilience.md.
 const MOST_MEMORY_KIB: u32 = 96 * 1024;
 
 /// Connections of a flood.
 pub(super) const CONNECTIONS: usize = 2000;
 
-/// kubedns with an upstream, and a client that knows both.
+/// kubedns with an upstream, and queries with known answers.
 async fn lab() -> (Lab, Vec<Question>) {
     let mut lab = Lab::with_upstream(&["--lameduck=0s"], zone().handler()).await;
     lab.set_all(objects()).await;
     let port = lab.dns().port();
     let mut all = questions("cluster", port);
     all.extend(names_outside("outside", port));
-    // A flood may cost a datagram where the kernel's buffer is full: resolvers ask again.
+    // A flood may cost a datagram while the kernel's buffer is full: resolvers retry.
     let patient = all.into_iter().map(|question| question.tries(4, Duration::from_secs(1)));
     (lab, patient.collect())
 }
 
-/// The same once the client is being answered, and what kubedns uses then.
+/// The same after the client's first answers, with the resources of kubedns at that time.
 pub(super) async fn at_rest() -> (Lab, Steady, Usage) {
     let (mut lab, questions) = lab().await;
     let steady = Steady::start(questions, RATE);
@@ -56,7 +56,7 @@ pub(super) fn usage(lab: &mut Lab) -> Usage {
     Usage::of(lab.process().id()).unwrap()
 }
 
-/// Prints and bounds what a flood cost.
+/// Prints and limits the resources used in a flood.
 pub(super) fn bounded(lab: &mut Lab, what: &str, before: Usage) {
     let after = usage(lab);
     let (rest, peak, now) = (before.resident, after.peak, after.resident);
@@ -64,7 +64,7 @@ pub(super) fn bounded(lab: &mut Lab, what: &str, before: Usage) {
     assert!(peak < MOST_MEMORY_KIB, "{what}: {after:?}");
 }
 
-/// Sends so many datagrams made from numbers, paced so that the server keeps up on a busy machine.
+/// Sends datagrams made from numbers, at a rate that the server sustains on a busy machine.
 async fn flood(server: SocketAddr, make: impl Fn(u32) -> Vec<u8>) {
     let socket = UdpSocket::bind((FLOODER, 0)).unwrap();
     socket.connect(server).unwrap();
@@ -72,7 +72,7 @@ async fn flood(server: SocketAddr, make: impl Fn(u32) -> Vec<u8>) {
     let mut buffer = [0; 2048];
     for start in (0..DATAGRAMS).step_by(usize::try_from(BURST).unwrap()) {
         for number in start..start + BURST {
-            // A full buffer is a lost datagram of the flood, which nobody misses.
+            // A full buffer drops a datagram of the flood, which does not matter.
             let _ = socket.send(&make(number));
         }
         while socket.recv(&mut buffer).is_ok() {}
@@ -80,7 +80,7 @@ async fn flood(server: SocketAddr, make: impl Fn(u32) -> Vec<u8>) {
     }
 }
 
-/// Reproducible noise.
+/// Reproducible pseudo-random octets.
 fn noise(number: u32, length: usize) -> Vec<u8> {
     let mut state = u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let next = || {
@@ -97,7 +97,7 @@ async fn random_octets_and_random_names_over_udp() {
     let (mut lab, steady, before) = at_rest().await;
     let server = lab.dns();
     flood(server, |number| noise(number, usize::try_from(number % 700).unwrap())).await;
-    // A sound header and question in front of noise.
+    // A valid header and question in front of noise.
     flood(server, |number| {
         let mut packet = Query::new("web-1.shop.svc.cluster.local.", "A").wire();
         packet.extend(noise(number, 40));
@@ -111,7 +111,7 @@ async fn random_octets_and_random_names_over_udp() {
         Query::new(&name, ["A", "AAAA", "SRV", "TXT"][number as usize % 4]).wire()
     })
     .await;
-    // The upstream is in this process and may not keep up: then that shows on names outside, and on them alone.
+    // The upstream is in this process and may not keep up, which affects external names alone.
     let excuse = steady.excuse(&["outside"], "more names outside were asked for than the upstream answers");
     flood(server, |number| Query::new(&format!("x{number:x}.outside.test."), "A").wire()).await;
     excuse.ends().await;
@@ -127,14 +127,14 @@ async fn huge_messages_over_tcp() {
     let mut open = Vec::new();
     for number in 0..200 {
         let mut connection = TcpConnection::open_from(FLOODER, server).await.unwrap();
-        // The largest message there is; half of them begin like a question.
+        // The largest possible message; half of them begin like a query.
         let mut message = if number % 2 == 0 {
             Query::new("web-1.shop.svc.cluster.local.", "A").wire()
         } else {
             Vec::new()
         };
         message.extend(noise(number, 65_535 - message.len()));
-        // It may be turned away before everything is sent.
+        // The server may reject it before all of it is sent.
         let _ = tokio::time::timeout(Duration::from_secs(5), connection.send(&message)).await;
         open.push(connection);
     }
@@ -154,15 +154,15 @@ async fn two_thousand_idle_slow_and_half_closed_connections() {
     for number in 0..CONNECTIONS {
         let mut connection = TcpConnection::open_from(FLOODER, server).await.unwrap();
         match number % 4 {
-            // Idle.
+            // An idle connection.
             0 => {}
-            // Half of the length, or half of the question: slow.
+            // Half of the length, or half of the query: slow.
             1 => connection.send_raw(&[0]).await.unwrap(),
             2 => {
                 let length = u16::try_from(query.len()).unwrap().to_be_bytes();
                 connection.send_raw(&[&length, &query[..10]].concat()).await.unwrap();
             }
-            // Asks, says that nothing more will come, and reads nothing.
+            // Sends a query, closes for sending, and reads nothing.
             _ => {
                 connection.send(&query).await.unwrap();
                 connection.finish_sending().await.unwrap();
@@ -170,7 +170,7 @@ async fn two_thousand_idle_slow_and_half_closed_connections() {
         }
         open.push(connection);
     }
-    // The kernel has taken the last of them; kubedns may have some still to fetch.
+    // The kernel has accepted the last connection; kubedns may still have to accept some.
     eventually(PATIENCE, || {
         let now = usage(&mut lab);
         let let_in = if now.descriptors > 1400 { Ok(()) } else { Err(now) };
@@ -179,7 +179,7 @@ async fn two_thousand_idle_slow_and_half_closed_connections() {
     .await;
     steady.answered(40).await;
     bounded(&mut lab, "2,000 idle, slow and half-closed TCP connections", before);
-    // Nobody closes them: kubedns does.
+    // The clients do not close them: kubedns does.
     eventually(PATIENCE, || {
         let now = usage(&mut lab);
         let settled = if now.descriptors < 200 { Ok(()) } else { Err(now) };
@@ -191,7 +191,7 @@ async fn two_thousand_idle_slow_and_half_closed_connections() {
     steady.stop().await.check("kubedns under 2,000 idle, slow and half-closed TCP connections");
 }
 
-/// For our own sockets; the server inherits it.
+/// Raises the limit for our own sockets; the server inherits it.
 pub(super) fn raise_descriptor_limit() {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     let wanted = 10_000;
@@ -208,13 +208,13 @@ async fn no_descriptor_left() {
     early.send(&ask).await.unwrap();
     early.receive(client::PATIENCE).await.unwrap();
 
-    // From outside, while it runs: harsher than a low limit that it could see when it starts.
+    // Set from outside at run time: harsher than a low limit that the server sees at its start.
     let used = usage(&mut lab).descriptors;
     limit_descriptors(lab.process().id(), used + 8);
     let steady = Steady::start(questions.into_iter().filter(|question| !question.tcp).collect(), RATE);
     steady.answered(20).await;
     let why = "no descriptor was left";
-    // A question that is forwarded needs a socket of its own.
+    // A forwarded query needs a socket of its own.
     let excuse = steady.excuse(&["outside"], why);
     let mut hoard = Vec::new();
     for _ in 0..64 {

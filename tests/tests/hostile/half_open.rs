@@ -1,5 +1,5 @@
-//! Half-open TCP connections: a SYN came, and the client never says another word. They are the kernel's, which forgets
-//! them in the end; what is ours is that it has a queue, and that nobody else is kept out.
+//! Half-open TCP connections: a SYN arrived, and the client sends nothing more. The kernel holds and finally drops
+//! them; kubedns has to set a backlog so that other clients are still accepted.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,14 +16,15 @@ use super::floods::{CONNECTIONS, at_rest, bounded, raise_descriptor_limit, usage
 /// The state of a half-open connection in `/proc/net/tcp`.
 const SYN_RECV: &str = "03";
 
-/// So many half-open connections are a flood; beyond the queue's length the kernel keeps no state (SYN cookies).
+/// The number of half-open connections that makes a flood; beyond the backlog the kernel keeps no state (SYN
+/// cookies).
 const FLOOD: usize = 200;
 
 #[test]
 fn half_open_connections_keep_nobody_out() {
     if means::are_there() {
         netns::run_in_a_new_one(|| {
-            // Nobody answers for these addresses: our SYN-ACK gets neither an ACK nor a RST.
+            // Nothing answers at these addresses: our SYN-ACK gets neither an ACK nor a RST.
             let rule = "--append INPUT --destination 127.9.0.0/16 --jump DROP";
             let status = Command::new("iptables").args(rule.split(' ')).status();
             assert!(status.unwrap().success(), "iptables {rule}");
@@ -45,7 +46,7 @@ async fn flood() {
     })
     .await;
     println!("{most} connections are half open");
-    // Among them connections of well-behaved clients, a new one for each question over TCP.
+    // Meanwhile the well-behaved client opens a new connection for each TCP query.
     steady.answered(100).await;
     let during = usage(&mut lab);
     assert!(
@@ -59,7 +60,7 @@ async fn flood() {
     steady.stop().await.check("kubedns under 2,000 half-open TCP connections");
 }
 
-/// Sends a SYN, and again now and then, and never hears of it.
+/// Sends a SYN and retransmissions, without any response.
 async fn dial(number: u16, server: SocketAddr) {
     let [high, low] = number.to_be_bytes();
     let socket = TcpSocket::new_v4().unwrap();
@@ -67,7 +68,7 @@ async fn dial(number: u16, server: SocketAddr) {
     let _ = socket.connect(server).await;
 }
 
-/// Connections to a port of this network namespace that are half open.
+/// The number of half-open connections to a port of this network namespace.
 fn half_open(port: u16) -> usize {
     let table = fs::read_to_string("/proc/thread-self/net/tcp").unwrap();
     let local = format!(":{port:04X}");

@@ -1,4 +1,4 @@
-//! The engine over the records of some objects: no process and no socket.
+//! The engine with the records of some objects, without process and sockets.
 #![allow(dead_code, reason = "not every test needs all of it")]
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -15,12 +15,12 @@ use skydns::{Name, Zone};
 use testkit::message::Message;
 use testkit::objects::{mk_endpoints, mk_headless};
 
-/// Address number `n`.
+/// The IPv4 address number `n`.
 pub(crate) fn v4(n: u32) -> String {
     Ipv4Addr::from(0x0a40_0000 + n).to_string()
 }
 
-/// The same of IPv6.
+/// The IPv6 address number `n`.
 pub(crate) fn v6(n: u32) -> String {
     Ipv6Addr::from(0xfd00_0010_u128 << 96 | u128::from(n)).to_string()
 }
@@ -36,7 +36,7 @@ pub(crate) fn published(objects: impl IntoIterator<Item = Value>, strict: bool) 
     published_with(objects, |zone| zone.strict = strict)
 }
 
-/// The same in a zone that `change` has changed.
+/// The same in a zone changed by `change`.
 pub(crate) fn published_with(
     objects: impl IntoIterator<Item = Value>,
     change: impl FnOnce(&mut Zone),
@@ -63,7 +63,7 @@ fn applied<T: FromApi>(object: &Value) -> Change<T> {
     Change::Apply(T::from_api(&object.to_string()).expect("an object").object)
 }
 
-/// The answer to a query. Upstreams are down.
+/// The answer to a query while the upstreams are down.
 pub(crate) fn ask(published: &Published, query: &[u8], transport: Transport) -> Message {
     let identity = Identity { version: "test".to_owned() };
     let mut outside = Outside::none();

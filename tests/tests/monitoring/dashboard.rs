@@ -49,11 +49,11 @@ struct Panel {
     kind: String,
     title: String,
     grid_pos: GridPos,
-    /// The least time between two points.
+    /// The minimum interval of points.
     interval: Option<String>,
     #[serde(default)]
     targets: Vec<Target>,
-    /// Those of a row that is folded.
+    /// The panels of a collapsed row.
     #[serde(default)]
     panels: Vec<Panel>,
 }
@@ -89,7 +89,7 @@ struct Datasource {
     uid: String,
 }
 
-/// The dashboard with all rows unfolded.
+/// The dashboard with all rows expanded.
 fn dashboard() -> Dashboard {
     let path = repository().join("manifests/monitoring/dashboard.json");
     let mut dashboard: Dashboard = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
@@ -101,7 +101,7 @@ fn dashboard() -> Dashboard {
     dashboard
 }
 
-/// All expressions with what they belong to.
+/// All expressions, each with its owner.
 fn expressions(dashboard: &Dashboard) -> Vec<(String, &str)> {
     let annotations = dashboard.annotations.list.iter();
     let annotations = annotations.map(|note| (format!("annotation {:?}", note.name), note.expr.as_str()));
@@ -133,7 +133,7 @@ fn panels_ask_for_what_exists() {
     }
 }
 
-/// Legends show labels that the result still has.
+/// Legends use only labels that the result has.
 #[test]
 fn legends_show_labels_that_are_kept() {
     for panel in &dashboard().panels {
@@ -147,7 +147,7 @@ fn legends_show_labels_that_are_kept() {
     }
 }
 
-/// Whoever opens the dashboard sees the verdict first, and what it is made of; the rest is folded.
+/// The first row of the dashboard shows the verdict and its findings; all other rows are collapsed.
 #[test]
 fn the_first_row_tells_whether_the_pods_are_well() {
     let path = repository().join("manifests/monitoring/dashboard.json");
@@ -187,7 +187,7 @@ fn panels_have_their_place() {
     }
 }
 
-/// promtool reads expressions as those of recording rules.
+/// promtool parses the expressions as recording rules.
 #[test]
 fn expressions_are_well_formed() {
     let dashboard = dashboard();
@@ -204,9 +204,10 @@ fn expressions_are_well_formed() {
     promtool(directory.path(), &["check", "rules", "dashboard.yaml"]);
 }
 
-/// One event is one bar or peak. Points are a minute apart, and Grafana makes `$__rate_interval` of a minute and the 15 s
-/// between two scrapes: windows that share a sample and nothing more. Without the least interval an event stands in
-/// four windows, and windows of `$__interval` lose what happens between the last sample of one and the first of the next.
+/// Each event is one bar or peak. Points are a minute apart, and Grafana makes `$__rate_interval` of a minute and the
+/// 15 s between two scrapes: adjacent windows share just one sample. Without the minimum interval an event would be
+/// in four windows, and windows of `$__interval` would lose what happens between the last sample of one and the first
+/// of the next.
 #[test]
 fn an_event_is_counted_once() {
     let dashboard = dashboard();
@@ -225,7 +226,8 @@ fn an_event_is_counted_once() {
     promtool(directory.path(), &["test", "rules", "events.yaml"]);
 }
 
-/// Five events, seen by one scrape each, and four windows: four events are in the second and the last is in the third.
+/// Five events, each seen by one scrape, and four windows: four events are in the second and the last is in the
+/// third.
 const EVENTS: &str = r#"
 evaluation_interval: 15s
 tests:

@@ -1,4 +1,4 @@
-//! Documents that `kubectl kustomize` makes of the directory.
+//! The documents of `kubectl kustomize` for the directory.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,7 +29,7 @@ fn the_directory_renders_dashboard_alerts_and_scraping() {
     assert_eq!(map["data"]["kube-dns.json"].as_str(), Some(dashboard.as_str()));
 }
 
-/// Ports of a Deployment that the `PodMonitor` scrapes: container ports of its name, by container.
+/// The ports of a Deployment that the `PodMonitor` scrapes: container ports by name, with their container.
 fn scraped(deployment: &Value, monitor: &Value) -> Vec<(String, u64)> {
     let pod = &deployment["spec"]["template"];
     for (label, value) in monitor["spec"]["selector"]["matchLabels"].as_object().unwrap() {

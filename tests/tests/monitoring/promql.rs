@@ -1,11 +1,11 @@
-//! Which metrics and labels a `PromQL` expression names. Loosely read: syntax is promtool's business.
+//! Extracts the metrics and labels in a `PromQL` expression. A loose parser: promtool checks the syntax.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use tests::docs::metrics::{self, Documented};
 
-/// Labels that come from Prometheus itself, or with the type.
+/// Labels that Prometheus adds, or that belong to the type.
 const OF_PROMETHEUS: [&str; 6] = ["namespace", "pod", "instance", "job", "container", "le"];
 const GROUPING: [&str; 6] = ["by", "without", "on", "ignoring", "group_left", "group_right"];
 const OPERATORS: [&str; 7] = ["and", "or", "unless", "bool", "offset", "inf", "nan"];
@@ -13,13 +13,13 @@ const OPERATORS: [&str; 7] = ["and", "or", "unless", "bool", "offset", "inf", "n
 /// Names in an expression.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Named {
-    /// Metrics, each with the labels and values it is selected by.
+    /// Metrics, each with its matchers.
     pub(crate) metrics: Vec<(String, Vec<(String, String)>)>,
-    /// Labels it is grouped and joined by.
+    /// Labels for grouping and joining.
     pub(crate) grouping: BTreeSet<String>,
 }
 
-/// Reads an expression. Grafana's variables are passed over.
+/// Parses an expression. Grafana's variables are skipped.
 pub(crate) fn named(expression: &str) -> Named {
     let mut named = Named::default();
     let mut rest = expression;
@@ -58,7 +58,7 @@ fn identifier<'a>(named: &mut Named, text: &'a str) -> &'a str {
     rest
 }
 
-/// The matchers up to the closing brace: those of the metric named last.
+/// Parses the matchers up to the closing brace: those of the last metric.
 fn matchers<'a>(named: &mut Named, mut text: &'a str) -> &'a str {
     loop {
         text = text.trim_start_matches([',', ' ', '\n']);
@@ -78,14 +78,14 @@ fn word(text: &str) -> (&str, &str) {
     text.split_at(end)
 }
 
-/// The text between quotes, and what follows.
+/// The text behind a quoted string, after the string itself.
 fn after_string(text: &str) -> (&str, &str) {
     text.strip_prefix('"').unwrap().split_once('"').unwrap()
 }
 
 static DOCUMENTED: LazyLock<BTreeMap<String, Documented>> = LazyLock::new(metrics::all);
 
-/// Fails when an expression names a metric, a label or a label's value that does not exist.
+/// Fails if an expression has a metric, a label or a label's value that does not exist.
 pub(crate) fn check(whose: &str, expression: &str) {
     let named = named(expression);
     assert!(!named.metrics.is_empty(), "{whose} names no metric: {expression}");
@@ -109,7 +109,7 @@ pub(crate) fn check(whose: &str, expression: &str) {
     }
 }
 
-/// The metric of a series: that of a histogram without its suffix, which no other may have.
+/// The metric of a series; for a histogram, without the suffix, which no other metric may have.
 fn documented(series: &str) -> Option<&'static Documented> {
     let is_histogram = |entry: &&Documented| entry.kind == "histogram";
     let suffix = ["_bucket", "_sum", "_count"].into_iter().find_map(|suffix| series.strip_suffix(suffix));

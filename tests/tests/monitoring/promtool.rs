@@ -1,9 +1,9 @@
-//! promtool, where it is installed.
+//! Runs promtool, if it is installed.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Runs promtool in a directory and fails with what it says. Without promtool nothing is tried, and a line says so.
+/// Runs promtool in a directory and fails with its output. Without promtool, prints a message instead.
 pub(crate) fn promtool(directory: &Path, args: &[&str]) {
     let output = match Command::new("promtool").args(args).current_dir(directory).output() {
         Ok(output) => output,

@@ -65,7 +65,7 @@ fn alerts() -> Vec<Alert> {
     rules().groups.into_iter().flat_map(|group| group.rules).collect()
 }
 
-/// The files of tests by name.
+/// The test files by name.
 fn tests_of_rules() -> Vec<(String, String)> {
     let files = fs::read_dir(directory().join("tests")).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<PathBuf> = files.collect();
@@ -118,7 +118,7 @@ fn alerts_are_documented_with_severity_and_runbook() {
     }
 }
 
-/// The text under the heading with this anchor, up to the next heading of any level.
+/// The text below the heading with this anchor, up to the next heading of any level.
 fn section_of(page: &str, anchor: &str) -> Option<String> {
     // A single # begins a comment in the examples.
     let is_heading = |line: &&str| line.starts_with("##");
@@ -128,7 +128,7 @@ fn section_of(page: &str, anchor: &str) -> Option<String> {
     Some(lines.take_while(|line| !is_heading(line)).collect::<Vec<_>>().join("\n"))
 }
 
-/// Each alert leads to the section that speaks of it, not to one above or below.
+/// The runbook of each alert is the section that describes it, not a neighbouring one.
 #[test]
 fn runbooks_are_those_of_their_alerts() {
     let page = fs::read_to_string(repository().join("docs/troubleshooting.md")).unwrap();
@@ -142,7 +142,7 @@ fn runbooks_are_those_of_their_alerts() {
     }
 }
 
-/// Each alert is seen firing in a test; promtool tells whether it does.
+/// Each alert fires in a test, which promtool checks.
 #[test]
 fn each_alert_is_tested() {
     let texts: String = tests_of_rules().into_iter().map(|(_, text)| text).collect();
