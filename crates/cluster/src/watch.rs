@@ -13,6 +13,7 @@
 
 mod collection;
 mod complaints;
+mod convert;
 mod encoding;
 mod ended;
 pub mod endpoints;

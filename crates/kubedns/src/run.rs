@@ -38,7 +38,7 @@ use crate::tap::owners::Owners;
 use crate::upstream_state::UpstreamState;
 use cluster::connect::Connection;
 use cluster::index::{Index, PodMode, Progress, Question};
-use cluster::objects::{Change, EndpointsSource, Event, Exposed, FromApi, Kind, Node, Service};
+use cluster::objects::{Change, EndpointsSource, Event, Exposed, FromApi, Kind, Service};
 use cluster::records::EndpointNames;
 use cluster::scope::{Namespaces, Scope};
 use cluster::snapshot::{Published, Snapshot};
@@ -316,7 +316,7 @@ impl ApiServer {
     }
 
     /// A feed of the node whose zone is preferred.
-    fn own_node(&self) -> Option<Feed<Node, Event>> {
+    fn own_node(&self) -> Option<Feed<Event>> {
         let (name, sink) = (self.own_node.as_ref()?, self.sink.clone());
         let (connection, metrics) = (&self.connection, &self.metrics.watch);
         Some(nodes::own_node(connection, metrics, sink, name, "--prefer-zone=auto"))
@@ -337,7 +337,7 @@ impl ApiServer {
     }
 
     /// A feed of the objects of a kind that are in the scope.
-    fn feed<T: FromApi>(&self, scope: &Scope, wrap: fn(Change<T>) -> Event) -> ScopedFeed<T, Event> {
+    fn feed<T: FromApi>(&self, scope: &Scope, wrap: fn(Change<T>) -> Event) -> ScopedFeed<Event> {
         let collections = Collection::in_scope(T::KIND, scope);
         let (metrics, sink) = (self.metrics.watch.feed(T::KIND), self.sink.clone());
         ScopedFeed::new(&self.connection, collections, &Pace::default(), metrics, sink, wrap)

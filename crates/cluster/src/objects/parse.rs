@@ -112,6 +112,14 @@ pub struct Parsed<T> {
     pub uid: SmolStr,
 }
 
+impl<T> Parsed<T> {
+    /// The same with the object converted by `form`.
+    pub(crate) fn map<U>(self, form: impl FnOnce(T) -> U) -> Parsed<U> {
+        let Self { object, notes, version, uid } = self;
+        Parsed { object: form(object), notes, version, uid }
+    }
+}
+
 /// A slim object that is converted from an object of the API.
 pub trait FromApi: Sized + Send + 'static {
     /// The kind of these objects.

@@ -245,19 +245,19 @@ impl EndpointsFeed {
         &self,
         wrap: fn(Change<T>) -> Event,
         spare: &watch::Sender<bool>,
-    ) -> ScopedFeed<T, Event> {
+    ) -> ScopedFeed<Event> {
         let feed = self.feed(wrap).forgetting(&spare.subscribe());
         if self.choice == Choice::Auto { feed.optional() } else { feed }
     }
 
-    fn feed<T: FromApi>(&self, wrap: fn(Change<T>) -> Event) -> ScopedFeed<T, Event> {
+    fn feed<T: FromApi>(&self, wrap: fn(Change<T>) -> Event) -> ScopedFeed<Event> {
         let collections = Collection::in_scope(T::KIND, &self.scope);
         let (metrics, sink) = (self.metrics.feed(T::KIND), self.sink.clone());
         ScopedFeed::new(&self.connection, collections, &self.pace, metrics, sink, wrap)
     }
 }
 
-fn spawn<T: FromApi>(feed: ScopedFeed<T, Event>, stop: &CancellationToken) -> Running {
+fn spawn(feed: ScopedFeed<Event>, stop: &CancellationToken) -> Running {
     let (state, stop) = (feed.state(), stop.child_token());
     let mut task = JoinSet::new();
     task.spawn(feed.run(stop.clone()));

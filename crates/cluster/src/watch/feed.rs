@@ -1,5 +1,6 @@
 //! A feed of one collection, which is listed, watched, resumed and listed again forever.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::Received;
 use super::collection::{Collection, Extent};
 use super::complaints::Complaints;
+use super::convert::{Convert, Wrap};
 use super::encoding::{Part, WatchEvent};
 use super::ended::Watched;
 use super::events::EventReader;
@@ -45,7 +47,7 @@ impl From<Failure> for Stop {
 }
 
 /// Follows one collection and sends its changes to `sink`, as `E`s.
-pub struct Feed<T, E> {
+pub struct Feed<E> {
     exchange: Exchange,
     pace: Pace,
     optional: bool,
@@ -55,22 +57,34 @@ pub struct Feed<T, E> {
     sent: bool,
     metrics: FeedMetrics,
     sink: mpsc::Sender<Received<E>>,
-    wrap: fn(Change<T>) -> E,
+    convert: Arc<dyn Convert<E>>,
     state: watch::Sender<FeedState>,
     complaints: Complaints,
     malformed: Malformed,
     pauses: Pauses,
 }
 
-impl<T: FromApi, E: Send + 'static> Feed<T, E> {
+impl<E: Send + 'static> Feed<E> {
     /// A feed of `collection` into `sink`; `wrap` converts changes to events.
-    pub fn new(
+    pub fn new<T: FromApi>(
         connection: Arc<Connection>,
         collection: Collection,
         pace: Pace,
         metrics: FeedMetrics,
         sink: mpsc::Sender<Received<E>>,
         wrap: fn(Change<T>) -> E,
+    ) -> Self {
+        Self::with(connection, collection, pace, metrics, sink, Arc::new(Wrap(wrap)))
+    }
+
+    /// A feed of `collection` into `sink`; `convert` converts objects to events.
+    pub(super) fn with(
+        connection: Arc<Connection>,
+        collection: Collection,
+        pace: Pace,
+        metrics: FeedMetrics,
+        sink: mpsc::Sender<Received<E>>,
+        convert: Arc<dyn Convert<E>>,
     ) -> Self {
         let kind = collection.kind();
         let state = FeedState { listed: false, phase: Phase::Away, since: Instant::now() };
@@ -81,7 +95,7 @@ impl<T: FromApi, E: Send + 'static> Feed<T, E> {
             spare: watch::channel(false).1,
             sent: false,
             sink,
-            wrap,
+            convert,
             state: watch::Sender::new(state),
             malformed: Malformed::new(kind, metrics.malformed.clone()),
             pauses: Pauses::new(pace.clone()),
@@ -269,17 +283,17 @@ impl<T: FromApi, E: Send + 'static> Feed<T, E> {
         listed: bool,
         at: Instant,
     ) -> Result<(), Stop> {
-        match T::read(object) {
-            Ok(parsed) => {
+        match self.convert.apply(object) {
+            Ok((key, parsed)) => {
                 for note in &parsed.notes {
-                    self.malformed.part(parsed.object.key(), note);
+                    self.malformed.part(&key, note);
                 }
                 if listed {
-                    history.saw(parsed.object.key(), &parsed.uid);
+                    history.saw(&key, &parsed.uid);
                 } else {
                     history.advance(&parsed.version);
                 }
-                self.send(Change::Apply(parsed.object), at).await
+                self.send_event(parsed.object, at).await
             }
             Err(problem) => {
                 let key = object.key();
@@ -296,8 +310,11 @@ impl<T: FromApi, E: Send + 'static> Feed<T, E> {
         }
     }
 
-    async fn send(&self, change: Change<T>, at: Instant) -> Result<(), Stop> {
-        let event = (self.wrap)(change);
+    async fn send(&self, change: Change<Infallible>, at: Instant) -> Result<(), Stop> {
+        self.send_event(self.convert.other(change), at).await
+    }
+
+    async fn send_event(&self, event: E, at: Instant) -> Result<(), Stop> {
         self.metrics.event();
         self.sink.send(Received { event, at: at.into_std() }).await.map_err(|_| Stop::Closed)
     }

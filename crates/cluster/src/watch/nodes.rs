@@ -13,7 +13,7 @@ use super::metrics::WatchMetrics;
 use super::pace::Pace;
 use super::{Closed, Received};
 use crate::connect::Connection;
-use crate::objects::{Change, Event, Kind, Node};
+use crate::objects::{Change, Event, Kind};
 
 /// A feed of the Node that this process runs on, for the zone that `option` prefers. It is optional.
 pub fn own_node(
@@ -22,7 +22,7 @@ pub fn own_node(
     sink: mpsc::Sender<Received<Event>>,
     name: &str,
     option: &'static str,
-) -> Feed<Node, Event> {
+) -> Feed<Event> {
     let (connection, node) = (Arc::clone(connection), Collection::one(Kind::Node, "", name));
     let metrics = metrics.feed(Kind::Node).of_part();
     Feed::new(connection, node, Pace::default(), metrics, sink, Event::OwnNode).needed_for(option)

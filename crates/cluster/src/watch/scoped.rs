@@ -6,6 +6,7 @@
 //! once, around the first lists of all namespaces.
 
 use std::collections::HashSet;
+use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,43 +20,65 @@ use tokio_util::sync::CancellationToken;
 
 use super::Received;
 use super::collection::Collection;
+use super::convert::{Convert, Wrap};
 use super::feed::{Closed, Feed};
 use super::metrics::FeedMetrics;
 use super::pace::Pace;
 use super::state::{FeedState, Phase};
 use crate::connect::Connection;
 use crate::listing::Listing;
-use crate::objects::{Change, FromApi, ObjectKey};
+use crate::objects::{Change, Encoded, FromApi, MalformedObject, ObjectKey, Parsed};
 
 /// Bound of the queued changes of a namespace.
 const QUEUE: usize = 64;
 
 /// Follows the collections of a kind and sends their changes to `sink`, as `E`s.
-pub enum ScopedFeed<T, E> {
+pub enum ScopedFeed<E> {
     /// One collection.
-    One(Box<Feed<T, E>>),
+    One(Box<Feed<E>>),
     /// One collection for each namespace.
-    Several(Several<T, E>),
+    Several(Several<E>),
 }
 
 /// Feeds of single namespaces.
-pub struct Several<T, E> {
-    parts: Vec<Part<T>>,
+pub struct Several<E> {
+    parts: Vec<Part<E>>,
     sink: mpsc::Sender<Received<E>>,
-    wrap: fn(Change<T>) -> E,
+    convert: Arc<dyn Convert<E>>,
     joint: Arc<Joint>,
 }
 
 /// The feed of a namespace.
-struct Part<T> {
+struct Part<E> {
     namespace: SmolStr,
-    feed: Feed<T, Change<T>>,
-    changes: mpsc::Receiver<Received<Change<T>>>,
+    feed: Feed<Change<Named<E>>>,
+    changes: mpsc::Receiver<Received<Change<Named<E>>>>,
 }
 
-impl<T: FromApi, E: Send + 'static> ScopedFeed<T, E> {
+/// The event of an object, and the object's name.
+struct Named<E> {
+    name: SmolStr,
+    event: E,
+}
+
+/// Converts to the changes of a [`Part`].
+struct NamedBy<E>(Arc<dyn Convert<E>>);
+
+impl<E> Convert<Change<Named<E>>> for NamedBy<E> {
+    fn apply(&self, object: &Encoded) -> Result<(ObjectKey, Parsed<Change<Named<E>>>), MalformedObject> {
+        let (key, parsed) = self.0.apply(object)?;
+        let name = key.name.clone();
+        Ok((key, parsed.map(|event| Change::Apply(Named { name, event }))))
+    }
+
+    fn other(&self, change: Change<Infallible>) -> Change<Named<E>> {
+        change.map(|never| match never {})
+    }
+}
+
+impl<E: Send + 'static> ScopedFeed<E> {
     /// A feed of `collections` into `sink`; `wrap` converts changes to events.
-    pub fn new(
+    pub fn new<T: FromApi>(
         connection: &Arc<Connection>,
         mut collections: Vec<Collection>,
         pace: &Pace,
@@ -70,17 +93,18 @@ impl<T: FromApi, E: Send + 'static> ScopedFeed<T, E> {
             let feed = Feed::new(connection, collection, pace.clone(), metrics, sink, wrap);
             return Self::One(Box::new(feed));
         }
+        let convert: Arc<dyn Convert<E>> = Arc::new(Wrap(wrap));
         let part = |collection: Collection| {
             let (sender, changes) = mpsc::channel(QUEUE);
             let namespace = collection.namespace().into();
             let (connection, metrics) = (Arc::clone(connection), metrics.of_part());
-            let feed =
-                Feed::new(connection, collection, pace.clone(), metrics, sender, std::convert::identity);
+            let named = Arc::new(NamedBy(Arc::clone(&convert)));
+            let feed = Feed::with(connection, collection, pace.clone(), metrics, sender, named);
             Part { namespace, feed, changes }
         };
         let parts: Vec<_> = collections.into_iter().map(part).collect();
         let joint = Arc::new(Joint::new(parts.len(), metrics));
-        Self::Several(Several { parts, sink, wrap, joint })
+        Self::Several(Several { parts, sink, convert, joint })
     }
 
     /// See [`Feed::optional`].
@@ -103,13 +127,13 @@ impl<T: FromApi, E: Send + 'static> ScopedFeed<T, E> {
 
     fn each(
         self,
-        one: impl FnOnce(Feed<T, E>) -> Feed<T, E>,
-        part: impl Fn(Feed<T, Change<T>>) -> Feed<T, Change<T>>,
+        one: impl FnOnce(Feed<E>) -> Feed<E>,
+        part: impl Fn(Feed<Change<Named<E>>>) -> Feed<Change<Named<E>>>,
     ) -> Self {
         match self {
             Self::One(feed) => Self::One(Box::new(one(*feed))),
             Self::Several(mut several) => {
-                let changed = |this: Part<T>| Part { feed: part(this.feed), ..this };
+                let changed = |this: Part<E>| Part { feed: part(this.feed), ..this };
                 several.parts = several.parts.into_iter().map(changed).collect();
                 Self::Several(several)
             }
@@ -133,10 +157,10 @@ impl<T: FromApi, E: Send + 'static> ScopedFeed<T, E> {
     }
 }
 
-impl<T: FromApi, E: Send + 'static> Several<T, E> {
+impl<E: Send + 'static> Several<E> {
     async fn run(self, stop: CancellationToken) {
-        let Self { parts, sink, wrap, joint } = self;
-        let begun = Received { event: wrap(Change::RelistStarted), at: Instant::now().into_std() };
+        let Self { parts, sink, convert, joint } = self;
+        let begun = Received { event: convert.other(Change::RelistStarted), at: Instant::now().into_std() };
         if sink.send(begun).await.is_err() {
             return;
         }
@@ -148,7 +172,7 @@ impl<T: FromApi, E: Send + 'static> Several<T, E> {
                 names: HashSet::default(),
                 listing: Listing::default(),
                 sink: sink.clone(),
-                wrap,
+                convert: Arc::clone(&convert),
                 joint: Arc::clone(&joint),
             };
             tasks.spawn(account.run(feed, changes, stop.clone()));
@@ -205,22 +229,22 @@ impl Joint {
 }
 
 /// The reported objects of a namespace.
-struct Account<T, E> {
+struct Account<E> {
     /// The index of its feed.
     at: usize,
     namespace: SmolStr,
     names: HashSet<SmolStr, RandomState>,
     listing: Listing<SmolStr>,
     sink: mpsc::Sender<Received<E>>,
-    wrap: fn(Change<T>) -> E,
+    convert: Arc<dyn Convert<E>>,
     joint: Arc<Joint>,
 }
 
-impl<T: FromApi, E: Send + 'static> Account<T, E> {
+impl<E: Send + 'static> Account<E> {
     async fn run(
         mut self,
-        feed: Feed<T, Change<T>>,
-        mut changes: mpsc::Receiver<Received<Change<T>>>,
+        feed: Feed<Change<Named<E>>>,
+        mut changes: mpsc::Receiver<Received<Change<Named<E>>>>,
         stop: CancellationToken,
     ) {
         let mut state = feed.state();
@@ -243,20 +267,19 @@ impl<T: FromApi, E: Send + 'static> Account<T, E> {
         }
     }
 
-    async fn take(&mut self, Received { event, at }: Received<Change<T>>) -> Result<(), Closed> {
+    async fn take(&mut self, Received { event, at }: Received<Change<Named<E>>>) -> Result<(), Closed> {
         match event {
             Change::RelistStarted => self.listing.begin(self.names.iter().cloned()),
             Change::RelistDone => return self.finish(at).await,
-            Change::Apply(object) => {
-                let name = object.key().name.clone();
+            Change::Apply(Named { name, event }) => {
                 self.listing.settle(&name);
                 self.names.insert(name);
-                return self.send(Change::Apply(object), at).await;
+                return self.send(event, at).await;
             }
             Change::Deleted(key) => {
                 self.listing.settle(&key.name);
                 self.names.remove(&key.name);
-                return self.send(Change::Deleted(key), at).await;
+                return self.send(self.convert.other(Change::Deleted(key)), at).await;
             }
         }
         Ok(())
@@ -268,15 +291,15 @@ impl<T: FromApi, E: Send + 'static> Account<T, E> {
         for name in self.listing.finish() {
             self.names.remove(&name);
             let key = ObjectKey { namespace: self.namespace.clone(), name };
-            self.send(Change::Deleted(key), at).await?;
+            self.send(self.convert.other(Change::Deleted(key)), at).await?;
         }
         if first && self.joint.note_listed() {
-            self.send(Change::RelistDone, at).await?;
+            self.send(self.convert.other(Change::RelistDone), at).await?;
         }
         Ok(())
     }
 
-    async fn send(&self, change: Change<T>, at: std::time::Instant) -> Result<(), Closed> {
-        self.sink.send(Received { event: (self.wrap)(change), at }).await.map_err(|_| Closed)
+    async fn send(&self, event: E, at: std::time::Instant) -> Result<(), Closed> {
+        self.sink.send(Received { event, at }).await.map_err(|_| Closed)
     }
 }

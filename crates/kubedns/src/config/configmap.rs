@@ -16,7 +16,7 @@ const QUEUE: usize = 16;
 
 /// Watches the `ConfigMap` and passes its data to the configuration.
 pub(super) struct ConfigMapFeed {
-    feed: Feed<ConfigMap, Change<ConfigMap>>,
+    feed: Feed<Change<ConfigMap>>,
     changes: mpsc::Receiver<Received<Change<ConfigMap>>>,
     key: ObjectKey,
     to: ApiFeed,
