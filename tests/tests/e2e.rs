@@ -258,7 +258,7 @@ async fn arguments_that_a_container_does_not_understand_end_the_pod() {
         (
             "--kubedns-arg=--no-such-flag",
             "--no-such-flag",
-            "localpod: kubedns cannot be run like this: its last line says why",
+            "localpod: kubedns does not accept its arguments: its last line says why",
         ),
         (
             "--dnsmasq-arg=--no-such-flag",

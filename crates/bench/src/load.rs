@@ -48,13 +48,13 @@ impl Load {
         command.stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
         let output = timeout(self.span + GRACE, command.output())
             .await
-            .context("dnsperf does not end")?
+            .context("dnsperf did not end in time")?
             .with_context(|| format!("cannot run {}", self.dnsperf.display()))?;
         if !output.status.success() {
             bail!("dnsperf failed ({})", output.status);
         }
         let text = String::from_utf8_lossy(&output.stdout);
-        read(&text).with_context(|| format!("dnsperf said something else than expected:\n{text}"))
+        read(&text).with_context(|| format!("unexpected output of dnsperf:\n{text}"))
     }
 }
 

@@ -40,7 +40,7 @@ impl Follower {
         let mut follower = Self { states, volume, console };
         if timeout(FIRST, follower.step()).await.is_err() {
             follower.console.say(&format!(
-                "the API server is silent, waiting for ConfigMap {NAMESPACE}/{NAME}; the containers start without it"
+                "the API server does not answer, waiting for ConfigMap {NAMESPACE}/{NAME}; the containers start without it"
             ));
         }
         follower

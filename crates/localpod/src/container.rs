@@ -72,7 +72,7 @@ impl Keeper<'_> {
             let ran = running.since.elapsed();
             running.finish().await;
             if backoff.is_first() && ran < AT_ONCE && is_usage(&ended) {
-                bail!("{} cannot be run like this: its last line says why", container.name);
+                bail!("{} does not accept its arguments: its last line says why", container.name);
             }
             let (restart, delay) = backoff.after(ran);
             self.status.ended(container.name);

@@ -36,7 +36,7 @@ fn checks(ports: Ports, is_alone: bool) -> Vec<(&'static str, Check)> {
     let http = |port, path| Check::Http { port, path };
     let mut checks = vec![
         ("kubedns' first listing of Services and Endpoints", http(ports.readiness, "/readiness")),
-        ("an answer on the port that clients ask", Check::Dns { port: ports.dns }),
+        ("an answer on the port of the clients", Check::Dns { port: ports.dns }),
         ("the sidecar's probe of kubedns", http(ports.sidecar, "/healthcheck/kubedns")),
     ];
     if !is_alone {

@@ -53,7 +53,7 @@ impl StateDir {
             match usable(path) {
                 Ok(()) => return Ok(Self { path: path.to_owned(), ours: None }),
                 Err(reason) if has_no_room(&reason) => {
-                    tracing::warn!(?path, %reason, "no room in the state directory, using another place");
+                    tracing::warn!(?path, %reason, "no space in the state directory, using another one");
                 }
                 Err(reason) => return Err(StateDirError::Given { path: path.to_owned(), reason }),
             }
@@ -78,7 +78,7 @@ impl StateDir {
         match write(&self.path, name, content) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.make_again()?;
-                tracing::warn!(path = ?self.path, "the state directory was gone and has been made again");
+                tracing::warn!(path = ?self.path, "the state directory was removed, created it again");
                 write(&self.path, name, content)
             }
             outcome => outcome,
@@ -118,8 +118,10 @@ fn remove_leftovers(place: &Path) {
     for path in entries.flatten().take(MAX_LOOKED_AT).map(|entry| entry.path()) {
         if is_leftover(&path) {
             match fs::remove_dir_all(&path) {
-                Ok(()) => tracing::info!(?path, "removed what an earlier nanny left behind"),
-                Err(error) => tracing::debug!(?path, %error, "an earlier nanny left this behind"),
+                Ok(()) => tracing::info!(?path, "removed the directory of an earlier nanny"),
+                Err(error) => {
+                    tracing::debug!(?path, %error, "cannot remove the directory of an earlier nanny")
+                }
             }
         }
     }

@@ -5,14 +5,14 @@ use super::markdown::Block;
 /// A command behind a `$ ` in a block of code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command {
-    /// Its lines as typed, without the comment at its end.
+    /// The command as typed, without the comment at its end.
     pub text: String,
     /// The lines below it.
     pub output: Vec<String>,
 }
 
 impl Command {
-    /// The commands of a block, in their order.
+    /// The commands of a block, in order.
     pub fn all(block: &Block) -> Vec<Self> {
         let mut commands: Vec<Self> = Vec::new();
         for line in block.text.lines() {
@@ -29,14 +29,14 @@ impl Command {
         commands
     }
 
-    /// The shell would wait for more: a pipe, a quoted text or a loop goes on in the next line.
+    /// Returns whether the command continues in the next line: behind a pipe, in quotes or in a loop.
     fn is_open(&self) -> bool {
         let goes_on = self.text.ends_with(['\\', '|']) || self.text.matches('\'').count() % 2 == 1;
         goes_on || self.text.starts_with("for ") && !self.text.ends_with("done")
     }
 
-    /// The first word of each line of an output, up to the labels of a metric; those with digits, which another run has
-    /// otherwise, and shortened ones are left out.
+    /// The first word of each line of an output, up to the labels of a metric. Words with digits, which vary, and
+    /// abbreviated words are left out.
     pub fn first_words(output: &[impl AsRef<str>]) -> Vec<&str> {
         let words = output.iter().filter_map(|line| line.as_ref().split([' ', '\t', '{']).next());
         words

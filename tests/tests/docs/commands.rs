@@ -26,7 +26,7 @@ const PATHS: &[&str] = &["charts/", "examples/", "fuzz/", "images/", "manifests/
 pub(crate) struct Listed {
     /// Path of the page, from the root of the repository.
     pub(crate) page: String,
-    /// The heading of the second level it stands under.
+    /// The heading of the second level above it.
     pub(crate) section: String,
     pub(crate) command: Command,
 }

@@ -1,4 +1,5 @@
-//! Every command of every page is run: here, on a pod of the example cluster, or by another test. The rest has a reason.
+//! Runs every command of every page, on a pod of the example cluster. Other tests run some commands; the rest has a
+//! reason.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -20,9 +21,9 @@ use Instead::{Because, Test};
 
 /// The reason why this test does not run a command.
 enum Instead {
-    /// This one does: a file and a function.
+    /// Another test runs it: a file and a function.
     Test(&'static str, &'static str),
-    /// No test does.
+    /// No test runs it, for this reason.
     Because(&'static str),
 }
 
@@ -37,8 +38,8 @@ const GOING_BACK: Instead = Test("tests/tests/migrating.rs", "going_back");
 const ON_A_KUBELET: Instead = Because("needs a cluster to migrate; was run on a kubelet");
 const TRANSFER: Instead = Test("crates/kubedns/tests/api/transfer.rs", "only_peers_with_the_key_transfer");
 
-/// The commands that are not run here: a page (empty: any), its section or a part of the command, and what happens
-/// instead. The first row that fits counts.
+/// The commands that are not run here: a page (empty: any), its section or a part of the command, and the reason. The
+/// first matching row counts.
 const ELSEWHERE: &[(&str, &str, Instead)] = &[
     ("", "make test", BUILDS),
     ("", "make images", BUILDS),
@@ -149,7 +150,7 @@ fn commands_that_are_not_run_here_have_a_test_or_a_reason() {
     }
 }
 
-/// Ports in the pages, those of a cluster and those of the runs that they show, and the pod's own for them.
+/// Ports in the pages (of a cluster, and of the recorded runs) with the corresponding ports of the pod.
 fn purposes(ports: &Ports) -> [(&'static [&'static str], u16); 6] {
     [
         (&["5300", "7300"], ports.dns),
@@ -161,7 +162,7 @@ fn purposes(ports: &Ports) -> [(&'static [&'static str], u16); 6] {
     ]
 }
 
-/// Names and addresses in the pages that stand for those of the reader.
+/// Placeholders in the pages for the reader's names and addresses.
 const READERS: &[(&str, &str)] = &[
     ("kubectl -n kube-system exec deploy/kube-dns -c kubedns -- /kube-dns", "kube-dns"),
     ("kubectl -n kube-system exec deploy/kube-dns -c dnsmasq -- /dnsmasq-nanny", "dnsmasq-nanny"),
@@ -173,14 +174,14 @@ const READERS: &[(&str, &str)] = &[
     ("--seconds=10", "--seconds=2"),
 ];
 
-/// The command as one types it here.
+/// The command, adapted to the pod of this test.
 fn typed_here(command: &str, ports: &Ports) -> String {
     let replace = |text: String, (page, here): &(&str, &str)| text.replace(page, here);
     let text = READERS.iter().fold(command.to_owned(), replace);
     with_programs(&with_ports(&text, ports), ports)
 }
 
-/// A port of the pod may be that of another purpose in the pages, so that all of them are taken out first.
+/// Replaces ports in two steps, because a port of the pod may have another purpose in the pages.
 fn with_ports(text: &str, ports: &Ports) -> String {
     let mut text = text.to_owned();
     if !text.contains(" -p ") {
@@ -199,7 +200,7 @@ fn with_ports(text: &str, ports: &Ports) -> String {
     text
 }
 
-/// Our binaries, and the addresses of the pod in place of those that they find in a cluster.
+/// Our binaries, with the addresses of the pod in place of those in a cluster.
 fn with_programs(text: &str, ports: &Ports) -> String {
     let (kubedns, nanny) = (binary("kubedns").display().to_string(), binary("nanny").display().to_string());
     let url = |port: u16| format!("http://127.0.0.1:{port}");
@@ -220,7 +221,7 @@ fn with_programs(text: &str, ports: &Ports) -> String {
         .replace("nanny --cache-size", &format!("{nanny} --cache-size"))
 }
 
-/// Runs a command once, in a directory like a checkout.
+/// Runs a command once, in a directory with the files of a checkout.
 async fn run(listed: &Listed, ports: &Ports, directory: &Path) -> Result<(), String> {
     let text = typed_here(&listed.command.text, ports);
     let mut shell = tokio::process::Command::new("sh");
@@ -232,7 +233,7 @@ async fn run(listed: &Listed, ports: &Ports, directory: &Path) -> Result<(), Str
     let (found, shown) = (Command::first_words(&lines), Command::first_words(&listed.command.output));
     let other_state = OTHER_STATE.iter().any(|(page, part, _)| fits(page, part, listed));
     let lacks: Vec<&str> = shown.iter().copied().filter(|word| !found.contains(word)).collect();
-    // A mistake exits with an error, and the page shows which.
+    // A wrong input exits with an error, which the page shows.
     let as_shown = lacks.is_empty() && (output.status.success() || !shown.is_empty());
     if printed.is_empty() || !(as_shown || other_state) {
         return Err(format!("{}: {text}\n{}, lacks {lacks:?}:\n{printed}", listed.page, output.status));
@@ -240,7 +241,7 @@ async fn run(listed: &Listed, ports: &Ports, directory: &Path) -> Result<(), Str
     Ok(())
 }
 
-/// Queries that fail, for what watches and counts them.
+/// Sends queries that fail, for the commands that show or count failures.
 async fn ask_in_vain(ports: Ports) {
     loop {
         for (port, name) in [
@@ -255,14 +256,14 @@ async fn ask_in_vain(ports: Ports) {
     }
 }
 
-/// A pod like that of the page: where something is wrong, an upstream of dnsmasq is dead.
+/// Starts a pod in the state of the page: for pages about faults, an upstream of dnsmasq is dead.
 async fn pod(page: &str) -> Pod {
     let dead = format!("--dnsmasq-arg=--server=/corp.test/127.0.0.1#{}", free_port());
     let args = [dead.as_str(), "--sidecar-arg=--upstream-probe-interval-ms=500"];
     Pod::start_with(if page == "docs/troubleshooting.md" { &args } else { &[] }).await
 }
 
-/// The programs of the commands that are not installed. Says loudly what is not tested then.
+/// The programs of the commands that are not installed; prints what is not tested because of that.
 #[allow(clippy::print_stderr, reason = "a skipped test must not look like a passed one")]
 fn missing() -> Vec<&'static str> {
     let path = std::env::var("PATH").unwrap();

@@ -128,7 +128,7 @@ fn write_churn(text: &mut String, rows: &[Churn]) -> std::fmt::Result {
     writeln!(text, "\n### Churn\n")?;
     writeln!(
         text,
-        "CPU as a part of one core, 1,000 queries a second for cluster names included; milliseconds.\n"
+        "CPU as a fraction of one core, 1,000 queries a second for cluster names included; milliseconds.\n"
     )?;
     writeln!(
         text,

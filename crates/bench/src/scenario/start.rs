@@ -78,7 +78,7 @@ async fn relist(api: &Running) -> anyhow::Result<()> {
             return Ok(());
         }
         if begun.elapsed() > PATIENCE {
-            bail!("nothing is listed again within {PATIENCE:?}");
+            bail!("no complete relist within {PATIENCE:?}");
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

@@ -19,16 +19,16 @@ use crate::report::{Pending, Report};
 /// The pause before a failed delivery is repeated.
 const AGAIN: Duration = Duration::from_secs(3);
 
-/// The reason why dnsmasq has not got the newest routes.
+/// The reason why dnsmasq does not have the newest routes.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Obstacle {
     #[error("cannot write the servers file {path:?}: {reason}")]
     Unwritable { path: PathBuf, reason: io::Error },
-    #[error("dnsmasq refuses the new arguments: {0}")]
+    #[error("dnsmasq rejects the new arguments: {0}")]
     Refused(String),
     #[error("dnsmasq cannot be signalled: {0}")]
     Signal(Errno),
-    #[error("only a restart of dnsmasq would bring them, and -restartDnsmasq does not allow it")]
+    #[error("a restart of dnsmasq is needed, and -restartDnsmasq is off")]
     NoRestart,
 }
 
@@ -97,9 +97,9 @@ impl Delivery {
         }
         match pending {
             // The user chose this, so it is no error.
-            Pending::Restart => info!(reason, "dnsmasq keeps the old servers until it is restarted"),
+            Pending::Restart => info!(reason, "dnsmasq keeps the previous servers until it is restarted"),
             Pending::Failed => {
-                error!(reason, "dnsmasq has not got the newest servers, the old ones stay in force");
+                error!(reason, "dnsmasq does not have the newest servers, the previous ones stay in force");
             }
         }
         self.report.pending(Some((pending, &reason)));
@@ -110,7 +110,7 @@ impl Delivery {
     fn settle(&mut self) {
         self.again = None;
         if self.reason.take().is_some() {
-            info!("the newest servers are in force after all");
+            info!("the newest servers are in force again");
             self.report.pending(None);
         }
     }
@@ -171,7 +171,7 @@ mod tests {
             assert_eq!(due(&mut delivery, LONG).await, Some(routes("192.0.2.2")));
             delivery.failed(&refused());
             assert_eq!(due(&mut delivery, AGAIN / 2).await, None, "not at once");
-            let reason = "dnsmasq refuses the new arguments: exit status 1: no";
+            let reason = "dnsmasq rejects the new arguments: exit status 1: no";
             assert_eq!(shown(&report), (json!(["192.0.2.1:53"]), json!(reason)));
         }
         delivery.failed(&Obstacle::Signal(Errno::EPERM));

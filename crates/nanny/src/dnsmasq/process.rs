@@ -121,7 +121,7 @@ impl Process {
         let status = if let Ok(status) = timeout(patience, self.child.wait()).await {
             status?
         } else {
-            warn!(pid = self.pid.as_raw(), ?patience, "dnsmasq does not end on SIGTERM, killing it");
+            warn!(pid = self.pid.as_raw(), ?patience, "dnsmasq did not end on SIGTERM, killing it");
             self.signal(Signal::SIGKILL).await?;
             timeout(patience, self.child.wait()).await??
         };
@@ -201,7 +201,7 @@ impl Pump {
                 Ok(true) => self.take(&String::from_utf8_lossy(&line), &mut echo),
                 Ok(false) => return,
                 Err(error) => {
-                    debug!(%error, "dnsmasq's output cannot be read");
+                    debug!(%error, "cannot read dnsmasq's output");
                     return;
                 }
             }

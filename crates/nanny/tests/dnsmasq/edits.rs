@@ -278,7 +278,7 @@ async fn where_the_file_cannot_be_ours_an_edit_restarts_dnsmasq() {
     // Arguments with which dnsmasq would not start fail in the trial.
     fs::write(rig.path("dnsmasq.conf"), "no-such-option\n").unwrap();
     rig.config(&[("stubDomains", &stubs(&[("acme.test", &first)]))]);
-    let line = rig.nanny.line_with("dnsmasq refuses the new arguments: exit status 1", PATIENCE).await;
+    let line = rig.nanny.line_with("dnsmasq rejects the new arguments: exit status 1", PATIENCE).await;
     assert!(line.contains("bad option at line 1 of"), "{line}");
     rig.until("www.acme.test.", "192.0.2.12").await;
     assert_eq!(rig.dnsmasq(), replaced);

@@ -77,7 +77,7 @@ fn trouble(nanny: &Nanny) -> Markup {
         }
         @if let Some(pending) = &routes.pending {
             p.failed {
-                "dnsmasq has not got the newest servers since " (known(pending.since.as_ref())) ": " (known(pending.reason.as_ref()))
+                "dnsmasq does not have the newest servers since " (known(pending.since.as_ref())) ": " (known(pending.reason.as_ref()))
             }
         }
     }

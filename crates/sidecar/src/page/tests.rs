@@ -141,7 +141,7 @@ fn a_refused_configuration() {
             "the newest one was rejected 2026-11-21T02:00:00Z stubDomains: &lt;not JSON&gt;",
             "servers whose names have no address: dns.acme",
             "servers left out because their queries come back: 127.0.0.53",
-            "dnsmasq has not got the newest servers since 2026-11-21T03:00:00Z: cannot write &lt;it&gt;",
+            "dnsmasq does not have the newest servers since 2026-11-21T03:00:00Z: cannot write &lt;it&gt;",
         ],
     );
 }
