@@ -29,7 +29,7 @@ impl Distribution {
     }
 }
 
-/// The middle one of `values`, or the mean of the two in the middle; `None` if there are none.
+/// The median of `values`; `None` if there are none.
 pub fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_unstable_by(f64::total_cmp);
     let middle = values.len() / 2;

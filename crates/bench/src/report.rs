@@ -24,7 +24,7 @@ pub struct Report {
     pub cost: Option<Cost>,
     /// Time from a change to the answer.
     pub change: Option<Change>,
-    /// Many changes.
+    /// Cost and latency during many changes.
     pub churn: Option<Vec<Churn>>,
     /// Queries for cluster names while others hang.
     pub outside: Option<Outside>,
@@ -102,7 +102,7 @@ pub struct Change {
     pub cpu_share: f64,
 }
 
-/// Many changes.
+/// Cost and latency during one kind of change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Churn {
     /// The change.
@@ -145,7 +145,7 @@ pub struct Real {
     pub services: usize,
     /// Addresses of their endpoints.
     pub addresses: usize,
-    /// For each source of endpoints.
+    /// One row per source of endpoints.
     pub rows: Vec<RealRow>,
 }
 

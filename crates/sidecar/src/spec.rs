@@ -42,7 +42,7 @@ pub enum SpecError {
     /// A label that cannot be part of a metric name.
     #[error("label must be of format ^[a-zA-Z0-9_]+$")]
     Label,
-    /// A label longer than [`LONGEST_LABEL`].
+    /// A label longer than 128 characters.
     #[error("label must not be longer than {LONGEST_LABEL} characters")]
     LongLabel,
     /// Not a number of seconds.

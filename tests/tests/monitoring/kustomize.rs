@@ -76,6 +76,6 @@ fn the_pod_monitor_finds_the_ports_and_the_component_adds_the_nannys_in_every_to
         assert_eq!(args[0], "-statusAddr=:10056", "{topology}");
         assert_eq!(args[1..], *plain["args"].as_array().unwrap(), "{topology}");
         let count = |container: &Value| container["ports"].as_array().map_or(0, Vec::len);
-        assert_eq!(count(&exposed), count(&plain) + 1, "{topology}: no other port is lost");
+        assert_eq!(count(&exposed), count(&plain) + 1, "{topology}: the other ports stay");
     }
 }

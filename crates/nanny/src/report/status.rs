@@ -47,7 +47,7 @@ pub(crate) struct ConfigurationStatus {
     pub(crate) loaded_at: Option<String>,
     pub(crate) edits: u64,
     pub(crate) rejected: u64,
-    /// Why the newest configuration is not in force; null when it is.
+    /// The error of the newest configuration; null when it is in force.
     pub(crate) error: Option<ErrorStatus>,
     /// Ignored keys, one line each.
     pub(crate) warnings: Vec<String>,
@@ -86,7 +86,7 @@ pub(crate) struct RoutesStatus {
     pub(crate) servfail_server: Option<String>,
     /// The version of the configuration that kubedns reports, if dnsmasq forwards external names to it.
     pub(crate) kubedns_configuration: Option<String>,
-    /// Why dnsmasq does not have the newest routes; null when it has them.
+    /// The reason why the newest routes are pending; null when dnsmasq has them.
     pub(crate) pending: Option<PendingStatus>,
     /// Those of `loops` that the nanny found itself.
     #[serde(skip)]

@@ -70,7 +70,7 @@ pub(crate) struct Routes {
     /// The server for stub domains without a usable server: the nanny itself, which answers SERVFAIL.
     #[serde(rename = "nowhere")]
     pub(crate) servfail_server: Option<String>,
-    /// Why dnsmasq does not have the newest routes; `None` when it has them.
+    /// The reason why the newest routes are pending; `None` when dnsmasq has them.
     pub(crate) pending: Option<Pending>,
 }
 
