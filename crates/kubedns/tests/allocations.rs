@@ -21,7 +21,7 @@ use testkit::query::Query;
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Upstream};
 
-/// Number of times each question is asked while allocations are counted.
+/// Number of times that each query is sent while allocations are counted.
 const TIMES: u64 = 100;
 
 fn object<T: FromApi>(json: &Value) -> T {
@@ -60,7 +60,7 @@ fn records_in(zone: Zone) -> Arc<Published> {
     published
 }
 
-/// Asks and returns the answer as the transports would send it.
+/// Returns the answer to a query, as the transports would send it.
 fn ask<'b>(published: &Published, identity: &Identity, query: &[u8], out: &'b mut Vec<u8>) -> &'b [u8] {
     static NOTHING: Outside = Outside::none();
     out.clear();
@@ -69,7 +69,7 @@ fn ask<'b>(published: &Published, identity: &Identity, query: &[u8], out: &'b mu
     out
 }
 
-/// Name, type, and what is to be in the answer: RCODE, records in the answer and additional sections.
+/// Name, type, and the expected answer: RCODE, records in the answer and additional sections.
 type Case = (&'static str, &'static str, &'static str, usize, usize);
 
 /// The same records, and once more in a zone beside the cluster's.
@@ -89,7 +89,7 @@ fn allocating(published: &Published, cases: &[Case], allowed: u64) -> Vec<String
     let mut allocating = Vec::new();
     for &(name, rtype, rcode, answers, additional) in cases {
         for query in [Query::new(name, rtype).wire(), Query::new(name, rtype).edns(1232).wire()] {
-            // The first answer also warms up what every thread needs once.
+            // The first answer also makes the allocations that each thread makes once.
             let reply = Message::parse(ask(published, &identity, &query, &mut out)).unwrap();
             let found = (reply.rcode_name(), reply.answer.len(), reply.additional.len());
             assert_eq!(found, (rcode.to_owned(), answers, additional), "{name} {rtype}");
@@ -194,7 +194,7 @@ fn cached_names_outside_are_answered_without_allocating() {
     assert_eq!(upstream.count(), 1);
 }
 
-/// The walk takes what it takes; all other questions take nothing more.
+/// A walk of the search list may allocate; all other queries must not.
 #[test]
 fn known_clients_are_answered_without_allocating() {
     let runtime = tokio::runtime::Runtime::new().unwrap();

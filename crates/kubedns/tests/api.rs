@@ -1,4 +1,4 @@
-//! kubedns against the embedded API server, with everything that can go wrong there.
+//! kubedns against the embedded API server, with all its faults.
 
 #[cfg(test)]
 mod api {

@@ -1,4 +1,4 @@
-//! The records only depend on the objects, never on how they came to be known.
+//! The records depend only on the objects, never on the order of events.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a helper that cannot go on has to end there")]
 
@@ -31,7 +31,7 @@ struct Cluster {
     slices: BTreeMap<ObjectKey, EndpointSlice>,
     /// The namespaces that the selector matches, if there is one.
     namespaces: BTreeSet<String>,
-    /// The zone of the own node.
+    /// The zone of this node.
     zone: Option<SmolStr>,
 }
 
@@ -65,13 +65,13 @@ fn list(index: &mut Index, cluster: &Cluster) {
     index.apply(Event::Endpoints(Change::RelistDone));
 }
 
-/// A namespace that the selector matches, or does not any more.
+/// A namespace that the selector matches, or no longer matches.
 fn namespace(name: &str, matches: bool) -> Event {
     let key = ObjectKey::new("", name);
     Event::Namespace(if matches { Change::Apply(Namespace { key }) } else { Change::Deleted(key) })
 }
 
-/// Lists the slices; `between` is told before each, and after the last, how many were listed.
+/// Lists the slices; calls `between` before each slice and after the last, with the number listed so far.
 fn list_slices(index: &mut Index, cluster: &Cluster, mut between: impl FnMut(&mut Index, usize)) {
     index.apply(Event::EndpointSlice(Change::RelistStarted));
     for (listed, slice) in cluster.slices.values().enumerate() {
@@ -209,7 +209,7 @@ fn endpoints() -> impl Strategy<Value = Endpoints> {
     })
 }
 
-/// Some are named after a Service as the control plane does it, though not always after their own.
+/// Some slices are named after a Service, as by the control plane, though not always after their own.
 fn slice_name() -> &'static str {
     "(p|x-1|x-2|y-1)"
 }
@@ -251,7 +251,7 @@ enum Step {
     DeleteSlice(ObjectKey),
     /// Labels of a namespace have changed.
     Namespace(String, bool),
-    /// The own node has been seen.
+    /// This node has been seen.
     Zone(Option<SmolStr>),
     /// Changes that happen while no watch is open, and the list that follows.
     Unseen(Vec<Step>),
@@ -318,7 +318,7 @@ fn show(index: &mut Index, cluster: &Cluster, step: &Step) {
         Step::Zone(zone) => index.apply(own_node(zone)),
         Step::Namespace(name, matches) => index.apply(namespace(&name, matches)),
         Step::Unseen(_) | Step::Relist => {
-            // A list that breaks off and is begun again leaves no trace.
+            // A list that fails and is repeated leaves no trace.
             index.apply(Event::Service(Change::RelistStarted));
             index.apply(own_node(cluster.zone.clone()));
             list(index, cluster);
@@ -327,14 +327,14 @@ fn show(index: &mut Index, cluster: &Cluster, step: &Step) {
     }
 }
 
-/// Pods that come and go with time.
+/// Pods that change over time.
 fn pods(time: u64) -> treecache::Map<IpAddr, Arc<[SmolStr]>> {
     let of = |n: u64| [SmolStr::from(if (time + n).is_multiple_of(3) { "a" } else { "b" })];
     let ip = |n: u64| IpAddr::from([10, 0, 0, u8::try_from(n).unwrap_or_default()]);
     (0..6).filter(|n| (time * n) % 4 != 1).map(|n| (ip(n), Arc::from(of(n)))).collect()
 }
 
-/// Every combination of what the index can be told to leave out, to add, or to name otherwise.
+/// Every combination of options of the index.
 fn options() -> impl Strategy<Value = Options> {
     let names =
         prop_oneof![Just(EndpointNames::Hash), Just(EndpointNames::Address), Just(EndpointNames::Pod)];
@@ -374,7 +374,7 @@ proptest! {
         let (mut index, published) = index_with(&options);
         index.apply(own_node(cluster.zone.clone()));
         list(&mut index, &cluster);
-        // Endpoints come into use in the middle of the first list of slices, which goes on.
+// Endpoints become the source in the middle of the first list of slices, which continues.
         let mut source = EndpointsSource::Endpoints;
         list_slices(&mut index, &cluster, |index, listed| {
             if listed == listed_before.min(cluster.slices.len()) {

@@ -1,4 +1,4 @@
-//! The bytes that a cluster takes, by structure: a bound for each Service, so that no change makes them grow unseen.
+//! The memory of a cluster, by structure, with a bound per Service, so that no change makes it grow unnoticed.
 //!
 //! `cargo test -p kubedns --test memory -- --nocapture` shows the table of docs/performance.md. What the allocator adds
 //! to each allocation is not counted.
@@ -65,7 +65,7 @@ fn slice(index: u32) -> EndpointSlice {
     }
 }
 
-/// An index that has taken the first lists, published as often as the index task does.
+/// An index after the first lists, published as often as by the index task.
 fn cluster() -> (Index, Arc<Published>) {
     let domain = Name::parse("cluster.local").unwrap_or_else(|error| unreachable!("{error}"));
     let published = Arc::new(Published::new(Snapshot::new(Zone::new(&domain))));
@@ -141,7 +141,7 @@ fn a_service_with_three_addresses_takes_few_bytes() {
     let (index, published) = made.unwrap_or_else(|| unreachable!("it was just made"));
     let Snapshot { services, reverse, .. } = (*published.get()).clone();
     let empty = Snapshot::new(published.get().zone.clone());
-    // What nobody else holds is freed with its structure.
+    // Dropping a structure frees everything that is not shared.
     let objects = measure(|| drop(index));
     published.set(empty);
     let reverse = measure(|| drop(reverse));

@@ -1,4 +1,4 @@
-//! The feed of a zone on a real etcd: what is there, what changes, what happens when etcd goes away.
+//! The feed of a zone on a real etcd: first list, changes, and outages of etcd.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test whose set-up fails has to end there")]
 
@@ -53,7 +53,7 @@ async fn what_is_there_and_what_changes_is_followed() {
     assert_eq!(seen.metric("kubedns_etcd_connected"), 1);
 }
 
-/// Some thousand keys are several pages.
+/// Several thousand keys take several pages.
 #[tokio::test]
 async fn a_zone_of_many_pages_is_listed_whole() {
     let Some(etcd) = Etcd::start("listing in pages is").await else { return };
@@ -118,7 +118,7 @@ async fn an_etcd_that_was_set_up_anew_is_listed_again() {
     etcd.stop();
     etcd.forget();
     etcd.begin().await;
-    // Its revision is lower than that which was reached: a watch from there would wait for ever.
+    // Its revision is lower than the last known: a watch from there would wait for ever.
     etcd.put(&format!("{ZONE}/new"), "{}").await;
     seen.until(|tree| tree.len() == 1).await;
 }
@@ -204,7 +204,7 @@ fn asking_for_certificates(pem: &impl Fn(&str) -> PathBuf) -> ServerConfig {
     builder.with_client_cert_verifier(verifier.build().unwrap()).with_single_cert(chain, key).unwrap()
 }
 
-/// Whatever happened: what a feed has seen is what a feed sees that begins now.
+/// After any changes, a feed has the same zone as a feed that begins now.
 #[tokio::test]
 async fn any_history_ends_as_a_fresh_list() {
     let Some(etcd) = Etcd::start("histories of etcd are").await else { return };

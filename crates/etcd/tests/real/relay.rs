@@ -32,7 +32,7 @@ impl Relay {
             while let Ok((mut stream, _)) = listener.accept().await {
                 connections.spawn(async move {
                     if let Ok(mut server) = TcpStream::connect(to).await {
-                        // Either side may hang up at any time.
+                        // Either side may close the connection at any time.
                         let _ = copy_bidirectional(&mut stream, &mut server).await;
                     }
                 });

@@ -1,4 +1,4 @@
-//! A feed, and what it has told.
+//! A feed, and its results.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// A feed of `skydns.local` below `/skydns`, which runs until this is dropped.
+/// A feed of `skydns.local` below `/skydns`, which runs until it is dropped.
 pub(crate) struct Seen {
     state: watch::Receiver<State>,
     registry: Registry,
@@ -19,7 +19,7 @@ pub(crate) struct Seen {
 #[derive(Default)]
 struct State {
     tree: Option<Tree>,
-    /// Nothing yet, connected, or why not.
+    /// `None` at first, then connected, or the failure.
     connection: Option<Result<(), String>>,
 }
 
@@ -61,7 +61,7 @@ impl Seen {
         self.wait(|state| matches!(state.connection, Some(Ok(()))).then_some(())).await;
     }
 
-    /// Why there is no connection.
+    /// The reason why there is no connection.
     pub(crate) async fn until_lost(&self) -> String {
         self.wait(|state| state.connection.as_ref()?.as_ref().err().cloned()).await
     }

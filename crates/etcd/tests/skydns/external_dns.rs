@@ -1,5 +1,6 @@
-//! Keys that external-dns writes with `--provider=coredns` and a TXT registry: a random label in front of each name, which
-//! `targetstrip` takes off, one key for each target, and owners as texts at `a-NAME`, `cname-NAME`.
+//! Keys that external-dns writes with `--provider=coredns` and a TXT registry: a random label in front of each name,
+//! which
+//! `targetstrip` removes, one key for each target, and owners as texts at `a-NAME`, `cname-NAME`.
 
 use crate::table::Served;
 

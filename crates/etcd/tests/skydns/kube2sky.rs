@@ -1,7 +1,8 @@
-//! A cluster's records as kube2sky wrote them, and two that were written by hand beside them: the label of each record is
-//! the hash (FNV-1a) of its message.
+//! A cluster's records as kube2sky wrote them, and two that were written by hand beside them: the label of each record
+//! is the hash (FNV-1a) of its message.
 //!
-//! A Service `web` with a cluster IP and two named ports, a headless Service `db` with two pods, and the names of these.
+//! A Service `web` with a cluster IP and two named ports, a headless Service `db` with two pods, and the names of
+//! these.
 
 use crate::table::Served;
 
@@ -71,7 +72,7 @@ const CASES: &[(&str, &str)] = &[
 async fn records_of_kube2sky_are_served_as_skydns_did() {
     let Some(served) = Served::from(&["old.local"], MESSAGES, "what kube2sky wrote is").await else { return };
     served.check(CASES, &[]);
-    // The names of the ports lead to the pods once more. Either may be the one alias that a name has.
+    // The names of the ports match the pods again. A name has one alias, which may be either.
     let either = ["25a675c7", "7f135730"].map(|alias| {
         [
             "25a675c7.db.default.svc.old.local. A 10.1.0.5",

@@ -1,5 +1,5 @@
-//! Answers of SkyDNS and CoreDNS' etcd plugin: the tables of their own tests, as far as they are about records, and what
-//! kube2sky and external-dns write. Each table is put into a real etcd, followed by a feed and asked through the engine.
+//! Answers of SkyDNS and CoreDNS' etcd plugin: the tables of their own tests about records, and the keys that kube2sky
+//! and external-dns write. Each table is put into a real etcd, followed by a feed and asked through the engine.
 //!
 //! TTLs, SOA records and the order of records are not compared.
 

@@ -1,4 +1,5 @@
-//! The table of SkyDNS 2.5.3a (`server/server_test.go`). Left out: DNSSEC, CHAOS, and values of one SkyDNS alone (`-local`).
+//! The table of SkyDNS 2.5.3a (`server/server_test.go`), without DNSSEC, CHAOS, and values of a single SkyDNS
+//! (`-local`).
 
 use crate::table::Served;
 
@@ -209,7 +210,7 @@ async fn the_table_of_skydns_holds() {
     let untested = "the table of SkyDNS is";
     let Some(served) = Served::from(&["skydns.test"], MESSAGES, untested).await else { return };
     served.check(CASES, OUTSIDE);
-    // Either alias may be the one.
+    // Either alias may be chosen.
     let either = ["a.ipaddr", "b.ipaddr"].map(|alias| {
         format!(
             "a.mail2.skydns.test. MX 50 mx2.skydns.test.\n+ a.ipaddr.skydns.test. A 172.16.1.1\n\
@@ -218,7 +219,7 @@ async fn the_table_of_skydns_holds() {
     });
     let answered = served.ask("a.mail2.skydns.test MX", OUTSIDE);
     assert!(either.contains(&answered), "{answered}");
-    // What is in no tree of etcd goes on to the upstreams.
+    // Names outside of all trees in etcd are forwarded.
     assert_eq!(served.ask("2.0.0.10.in-addr.arpa PTR", &[]), "Forward(Recursive)");
     assert_eq!(served.ask("10.in-addr.arpa NS", &[]), "Forward(Recursive)");
 }

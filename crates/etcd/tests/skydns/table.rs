@@ -1,4 +1,4 @@
-//! A table of messages and questions, and the way from the one to the answers of the other.
+//! A table of messages and queries: the messages are put into etcd, and the queries are answered from there.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// Whoever listens to nothing but the tree.
+/// A sink that keeps only the tree.
 struct Last(watch::Sender<Option<Tree>>);
 
 impl Sink for Last {
@@ -67,7 +67,7 @@ impl View for Served {
 }
 
 impl Served {
-    /// Puts values at the keys of names into etcd, and serves `zones` and reverse names from there. Nothing where etcd is
+    /// Puts values at the keys of names into etcd, and serves `zones` and reverse names from there. `None` if etcd is
     /// not installed.
     pub(crate) async fn from(zones: &[&str], messages: &[(&str, &str)], untested: &str) -> Option<Self> {
         let etcd = Etcd::start(untested).await?;
@@ -105,7 +105,7 @@ impl Served {
         }
     }
 
-    /// Asks all questions; each line of what is expected is a record, those of the additional section after a `+`.
+    /// Sends all queries. Each expected line is a record; records of the additional section begin with `+`.
     pub(crate) fn check(&self, cases: &[(&str, &str)], outside: &[&str]) {
         for (question, expected) in cases {
             let expected: Vec<&str> =
@@ -132,8 +132,8 @@ fn key(name: &str) -> String {
     format!("/skydns/{}", labels.join("/"))
 }
 
-/// An upstream's answer to a question, from lines with `OWNER TYPE DATA`: all of the type and all aliases, if the name is
-/// there at all.
+/// An upstream's answer to a query, from lines with `OWNER TYPE DATA`: all of the type and all aliases, if the name
+/// exists.
 fn said(lines: &[&str], question: &OutsideQuestion) -> Vec<OutsideRecord> {
     let name = question.name.to_string();
     let is_there = lines.iter().any(|line| line.starts_with(&format!("{} ", name.trim_end_matches('.'))));

@@ -25,7 +25,7 @@ fn from_options(options: &Options) -> ConfigFrom {
     options.config_from().unwrap()
 }
 
-/// The search domains behind those of the cluster.
+/// The search domains that follow those of the cluster.
 fn search_domains(settings: &watch::Receiver<Arc<Settings>>) -> Option<Vec<String>> {
     let settings = settings.borrow();
     let search = settings.search.as_ref()?;
@@ -46,7 +46,7 @@ async fn search_domains_come_from_the_flag_or_follow_resolv_conf() {
     let flag = open(&[&words[..], &["--search-domains=a.test"]].concat(), from_options).await.subscribe();
     assert_eq!(search_domains(&flag), Some(vec!["a.test.".to_owned()]));
     let routes = flag.borrow().routes(Topology::DropIn);
-    assert_ne!(routes, without.borrow().routes(Topology::DropIn), "dnsmasq forgets what it was answered");
+    assert_ne!(routes, without.borrow().routes(Topology::DropIn), "dnsmasq empties its cache");
     let opened = open(&words, from_options).await;
     let (mut settings, stop) = (opened.subscribe(), CancellationToken::new());
     assert_eq!(search_domains(&settings), Some(vec!["corp.test.".to_owned(), "example.test.".to_owned()]));
@@ -60,7 +60,7 @@ async fn search_domains_come_from_the_flag_or_follow_resolv_conf() {
     tokio::join!(opened.run(stop.clone()), edits);
 }
 
-/// Writes a file at once, so that nobody reads half of it.
+/// Writes a file atomically.
 fn write(path: &Path, text: &str) {
     let hidden = path.with_file_name(".new");
     std::fs::write(&hidden, text).unwrap();
@@ -155,7 +155,7 @@ async fn in_the_direct_topology_dnsmasq_stands_for_all_servers() {
     }
 }
 
-/// dnsmasq would hand them back to kubedns, in vain.
+/// dnsmasq would forward them back to kubedns.
 #[tokio::test]
 async fn in_the_direct_topology_kubedns_itself_asks_what_dnsmasq_cannot() {
     let directory = tempfile::tempdir().unwrap();

@@ -68,7 +68,7 @@ fn value(drops: &Drops, name: &str) -> f64 {
     metric.get_counter().get_value() + metric.get_gauge().get_value()
 }
 
-/// Nobody receives, so the buffer fills up; the kernel says how much waits and how much it threw away.
+/// Without a receiver the buffer fills up; the kernel reports how much waits and how much it dropped.
 fn overflow(address: &str) {
     let socket = UdpSocket::bind(address.parse().unwrap(), Arc::default()).unwrap();
     let drops = Drops::new(socket.local_addr()).unwrap();
@@ -78,7 +78,7 @@ fn overflow(address: &str) {
 
     let client = PlainSocket::bind((socket.local_addr().ip(), 0)).unwrap();
     let datagram = [0; 1400];
-    // Every datagram takes at least its own size of the buffer.
+    // Every datagram takes at least its own size in the buffer.
     let enough = socket.receive_buffer() / datagram.len() + 1;
     for _ in 0..enough {
         client.send_to(&datagram, socket.local_addr()).unwrap();

@@ -54,7 +54,7 @@ fn help_is_that_of_kube_dns_with_the_new_flags_between() {
     let (ours, commands) = ours.stderr.split_once("\n\nCommands:\n").unwrap();
     assert!(commands.contains("  kube-dns explain NAME") && commands.contains("  kube-dns check config "));
     let ours: Vec<String> = ours.lines().map(squeeze).collect();
-    // Differs from kube-dns: there is none.
+    // Differs from kube-dns: there is no profiling.
     let captured = include_str!("../../testdata/kube-dns-help.txt").replace(
         "specifies whether to enable profiling",
         "accepted without effect: there is no profiling over HTTP",
@@ -232,7 +232,7 @@ fn missing_names_of_the_cluster_may_be_forwarded() {
         ("local", "cluster.local."),
         ("cluster.local", "cluster.local."),
         ("vm.cluster.local., a.svc.cluster.local", "vm.cluster.local. a.svc.cluster.local."),
-        // As CoreDNS is told; here these are always forwarded.
+        // CoreDNS needs these zones; kubedns always forwards them.
         ("in-addr.arpa,ip6.arpa,10.in-addr.arpa", ""),
     ] {
         assert_eq!(said(flag).as_deref(), Ok(expected), "{flag}");

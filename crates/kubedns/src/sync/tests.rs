@@ -11,7 +11,7 @@ use cluster::snapshot::{Published, Snapshot};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A task that runs, and both of its ends.
+/// A running task, with both ends of its channels.
 struct Running {
     sink: mpsc::Sender<Received<Event>>,
     zones: mpsc::Sender<FurtherZone>,
@@ -132,7 +132,7 @@ async fn what_is_seen_is_published_and_counted() {
     running.end().await.unwrap();
 }
 
-/// The endpoints of a Service with a cluster IP make no records, nor does where they come from.
+/// The endpoints of a Service with a cluster IP make no records, and neither does their source.
 #[tokio::test]
 async fn what_makes_no_records_is_counted_too() {
     let running = Running::start(PATIENCE, |_| None);
@@ -189,7 +189,7 @@ async fn settings_become_the_zone() {
         format!("{name} {:?}", servers.iter().map(ToString::to_string).collect::<Vec<_>>())
     };
     let stub_domains: Vec<String> = zone.stub_domains().iter().map(shown).collect();
-    // One whose servers have no address yet, or whose only server is this one, has none: its names are for nobody else.
+    // A stub domain without usable servers has none: its names must not be forwarded elsewhere.
     assert_eq!(stub_domains, ["only-names.test. []", "own.test. []", "a.test. [\"192.0.2.7:53\"]"]);
     running.end().await.unwrap();
 }
@@ -240,7 +240,7 @@ async fn a_directory_that_cannot_be_written_to_breaks_nothing_else() {
     assert_eq!(metrics.snapshots_written.with_label_values(&["failed"]).get(), 1);
 }
 
-/// Opening a pipe that nobody reads hangs, as a volume does whose server is away.
+/// Opening a pipe without a reader hangs, like a volume whose server is away.
 #[tokio::test]
 async fn a_write_that_hangs_is_a_failure_that_is_told_once() {
     let directory = tempfile::tempdir().unwrap();
@@ -258,7 +258,7 @@ async fn a_write_that_hangs_is_a_failure_that_is_told_once() {
         saving.look_after(&index, EndpointsSource::Endpoints, false).await;
         assert_eq!(failed(), failures, "{after} seconds later");
     }
-    // Somebody reads: the hanging thread goes on.
+    // A reader lets the hanging thread continue.
     let reader = std::fs::OpenOptions::new().read(true).open(&pipe).unwrap();
     saving.look_after(&index, EndpointsSource::Endpoints, true).await;
     drop(reader);
@@ -274,14 +274,14 @@ async fn events_do_not_wait_while_a_snapshot_is_encoded() {
         index.apply(service(&format!("service-{number}"), "10.96.0.7"));
     }
     let mut saving = Saving::new(directory.path().to_owned(), "cluster.local.", metrics);
-    // Of this thread alone. Whoever encodes needs as many bytes as the file has, at least.
+    // Only allocations of this thread count. Encoding takes at least the size of the file.
     let begun = allocation_counter::measure(|| saving.begin(&index, EndpointsSource::Endpoints));
     index.apply(Event::Service(Change::Deleted(ObjectKey::new("apps", "service-0"))));
     saving.look_after(&index, EndpointsSource::Endpoints, true).await;
     let file = std::fs::metadata(directory.path().join(cluster::persist::FILE_NAME)).unwrap().len();
     assert!(file > 4 * begun.bytes_total, "{file} bytes, and {} for its beginning", begun.bytes_total);
     let saved = cluster::persist::load(directory.path(), "cluster.local.").unwrap().unwrap();
-    assert_eq!(saved.objects(), 2000, "those of the moment of its beginning");
+    assert_eq!(saved.objects(), 2000, "the objects at its start");
 }
 
 #[tokio::test]
@@ -323,7 +323,7 @@ fn a_configuration_that_does_not_come_is_given_up_some_time_after_all_else_is_re
     let status = Status::new(published, CancellationToken::new());
     let (start, mut since) = (Instant::now(), None);
     let mut overdue = |seconds| config_is_overdue(&status, &mut since, start + Duration::from_secs(seconds));
-    assert!(!overdue(0) && !overdue(100), "what is waited for is the first lists");
+    assert!(!overdue(0) && !overdue(100), "the first lists are still missing");
     status.set(Progress::Synced);
     assert!(!overdue(101) && !overdue(110));
     assert!(overdue(111));

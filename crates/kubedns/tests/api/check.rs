@@ -33,7 +33,7 @@ async fn ready(cluster: &Cluster, upstream: SocketAddr) -> Kubedns {
     kubedns
 }
 
-/// The exit code, and what each check says: its outcome and its line.
+/// The exit code, and the outcome and line of each check.
 pub(crate) async fn check(words: &[String]) -> (i32, Vec<(String, String)>) {
     let ours = ["check", "cluster", "--output=json", "--sidecar=", "--config-dir="];
     let mut process = Program::named("kubedns").args(ours).args(words).start();

@@ -1,4 +1,4 @@
-//! An API server of one's own, and the ways to it.
+//! An embedded API server for a test, and access to it.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use cluster::connect::{Access, Connection};
 use cluster::watch::Pace;
 use cluster::watch::WatchMetrics;
 
-/// However slow the machine is.
+/// Timeout of all waits, generous for slow machines.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// An embedded API server without objects; it ends with this.
+/// An embedded API server without objects; it ends when this is dropped.
 pub(crate) struct Cluster(Running);
 
 impl Deref for Cluster {
@@ -38,7 +38,7 @@ impl Cluster {
         Arc::new(Connection::new(access).await.unwrap())
     }
 
-    /// Number of lists asked for, pages counted one by one.
+    /// Number of list requests; each page counts.
     pub(crate) fn lists(&self) -> usize {
         self.faults.requests().iter().filter(|request| request.verb == Verb::List).count()
     }
@@ -52,7 +52,7 @@ impl Cluster {
     }
 }
 
-/// The timing of tests: a second where the real one waits for minutes.
+/// The timing of tests: a second in place of minutes.
 pub(crate) fn pace() -> Pace {
     let ms = Duration::from_millis;
     Pace {

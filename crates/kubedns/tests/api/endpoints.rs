@@ -1,4 +1,4 @@
-//! Which source of endpoints counts, as permissions come and go.
+//! The selected endpoints source, as permissions come and go.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use super::cluster::{Cluster, PATIENCE, metrics, pace};
 use super::mirror::Mirror;
 use super::stub::{End, Stub, failure, page, watching};
 
-/// A chosen source that is followed, and what it has told so far.
+/// A feed of endpoints, and the events so far.
 struct Running {
     endpoints: Mirror<Endpoints>,
     slices: Mirror<EndpointSlice>,
@@ -93,7 +93,7 @@ impl Running {
         assert!(complete, "{source:?} counts before it was listed");
     }
 
-    /// Takes events for so long. Returns every source that was put in force, and when.
+    /// Receives events for `time`. Returns every source that was selected, with its time.
     async fn pass(&mut self, time: Duration) -> Vec<(EndpointsSource, Duration)> {
         let (begun, mut sources) = (Instant::now(), Vec::new());
         while let Ok(received) = timeout_at(begun + time, self.events.recv()).await {
@@ -190,7 +190,7 @@ async fn slices_that_cannot_be_had_for_another_reason_hold_up_the_start_only_for
     running.until_from(EndpointsSource::EndpointSlices).await;
 }
 
-/// Slices were listed, and no list comes after the Endpoints that were used in the meantime.
+/// Slices were listed before, so no list follows the interim use of Endpoints.
 #[tokio::test]
 async fn slices_that_were_told_are_kept_while_endpoints_are_used() {
     let cluster = cluster();
@@ -202,7 +202,7 @@ async fn slices_that_were_told_are_kept_while_endpoints_are_used() {
     running.until_from(EndpointsSource::EndpointSlices).await;
     let kept: Vec<String> = running.index.store().slices().map(|slice| slice.key.to_string()).collect();
     assert_eq!(kept, ["apps/db-x1"]);
-    assert_eq!(running.index.store().endpoints().count(), 0, "they are not followed any more");
+    assert_eq!(running.index.store().endpoints().count(), 0, "they are no longer watched");
 }
 
 #[tokio::test]
@@ -224,7 +224,7 @@ const fn seconds(from: u64, to: u64) -> Range<Duration> {
     Duration::from_secs(from)..Duration::from_secs(to)
 }
 
-/// When requests are refused, since the start of the API server.
+/// Times since the start of the API server in which requests are refused.
 type Refusals = &'static [Range<Duration>];
 
 /// An API server with a slice and the Endpoints of `endpoints`, which refuses requests in these times.
@@ -236,7 +236,7 @@ fn stub(slices: Refusals, endpoints: Refusals, known: &'static [&'static str]) -
             return Some(failure(403));
         }
         if asked.watches() {
-            // A refusal also ends what is open.
+            // A refusal also ends open watches.
             let next = refusals.iter().map(|times| times.start).find(|start| *start > asked.at);
             let left = next.map_or(4 * MINUTE, |next| next.saturating_sub(asked.at)).min(4 * MINUTE);
             let bookmark = super::stub::bookmark(9);
@@ -284,7 +284,7 @@ async fn endpoints_serve_at_once_where_slices_are_never_readable() {
     let asked = stub.asked(|asked| asked.resource == "endpointslices");
     let in_the_first = |time| asked.iter().filter(|asked| asked.at < time).count();
     assert!(in_the_first(5 * SECOND) >= 4, "{asked:?}");
-    assert!(asked.len() < 45, "they come rarely in the end: {asked:?}");
+    assert!(asked.len() < 45, "they become rare: {asked:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -309,7 +309,7 @@ async fn slices_that_may_be_listed_and_not_watched_are_not_kept_and_listed_only_
     assert!((5..45).contains(&lists), "{lists} lists in twenty minutes");
 }
 
-/// An API server that restarts, with slices in force: nobody there, then everything refused for a while.
+/// An API server that restarts while slices are the source: unreachable, then refusing everything for a while.
 #[tokio::test(start_paused = true)]
 async fn slices_in_force_outlast_a_refusal_that_passes() {
     const TIMES: [Range<Duration>; 3] = [seconds(300, 302), seconds(600, 625), seconds(900, 955)];

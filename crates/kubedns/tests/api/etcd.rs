@@ -1,4 +1,4 @@
-//! Zones from etcd beside the cluster's, with a real etcd that comes, goes and comes back.
+//! Zones from etcd beside the cluster's, with a real etcd that starts, ends and starts again.
 
 use testkit::etcd::Etcd;
 use testkit::eventually;
@@ -22,7 +22,7 @@ async fn etcd(untested: &str) -> Option<Etcd> {
     let etcd = Etcd::start(untested).await?;
     for (key, value) in [
         ("local/skydns/east/rails", r#"{"host":"192.0.2.1","port":8080,"text":"note"}"#),
-        // Beside what kube2sky wrote, in the cluster's own domain.
+        // Beside the keys of kube2sky, in the cluster's own domain.
         ("local/cluster/db", r#"{"host":"192.0.2.2"}"#),
         ("local/cluster/svc/apps/web/1", r#"{"host":"192.0.2.99"}"#),
         ("arpa/in-addr/192/0/2/1", r#"{"host":"rails.east.skydns.local"}"#),
@@ -37,7 +37,7 @@ fn zones(etcd: &Etcd) -> [String; 2] {
     ["skydns.local", "db.cluster.local"].map(|zone| format!("--etcd-zone={zone}={}", etcd.url()))
 }
 
-/// Waits until the first warning about a name begins like this; there is none for an empty text.
+/// Waits until the first warning about a name begins with `expected`; an empty text waits until there is no warning.
 async fn until_warned(kubedns: &Kubedns, name: &str, expected: &str) {
     eventually(PATIENCE, || async {
         let (_, explained) = kubedns.get(format!("/explain?name={name}")).await;

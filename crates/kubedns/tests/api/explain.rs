@@ -13,7 +13,7 @@ use testkit::process::Program;
 use super::cluster::{Cluster, PATIENCE};
 use super::process::Kubedns;
 
-/// A few Services; slices may not be read.
+/// A few Services; the role does not allow to read slices.
 fn cluster() -> Cluster {
     let cluster = Cluster::start();
     cluster.faults.kube_dns_role();
@@ -29,7 +29,7 @@ fn cluster() -> Cluster {
     cluster
 }
 
-/// Starts kubedns with an upstream that nobody needs.
+/// Starts kubedns with an upstream that is never asked.
 async fn starting(cluster: &Cluster, flags: &[&str]) -> Kubedns {
     Kubedns::start(cluster, &[&["--nameservers=192.0.2.53"], flags].concat()).await
 }
@@ -42,7 +42,7 @@ async fn ready(cluster: &Cluster, flags: &[&str]) -> Kubedns {
 }
 
 impl Kubedns {
-    /// The explanation at a path, which has to be one.
+    /// The explanation for a query string; anything else is a failure.
     async fn explain(&self, query: &str) -> Value {
         let (code, body) = self.get(format!("/explain?{query}")).await;
         assert_eq!(code, 200, "{body}");
@@ -56,13 +56,13 @@ impl Kubedns {
         warnings.map(|warning| warning["code"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// Waits until something is so.
+    /// Waits until a condition holds.
     async fn until<F: Future<Output = bool>>(&self, is_so: impl Fn() -> F) {
         eventually(PATIENCE, || async { if is_so().await { Ok(()) } else { Err(self.warnings().await) } })
             .await;
     }
 
-    /// Runs the command against it: exit code, standard output, standard error.
+    /// Runs the command against this kubedns: exit code, standard output, standard error.
     async fn command(&self, words: &[&str]) -> (i32, String, String) {
         let server = format!("http://{}", self.status);
         run(&[words, &["--server", &server]].concat()).await

@@ -1,4 +1,4 @@
-//! A feed of Services keeps up with the API server, whatever that does.
+//! A feed of Services stays in sync with the API server through all its faults.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::cluster::{Cluster, PATIENCE, metrics, pace};
 use super::mirror::Mirror;
 
-/// A feed that runs, and what it has told so far.
+/// A running feed, and its events so far.
 pub(crate) struct Running {
     pub(crate) mirror: Mirror<Service>,
     pub(crate) changes: mpsc::Receiver<Received<Change<Service>>>,
@@ -43,7 +43,7 @@ impl Running {
         Self { mirror: Mirror::new(), changes, state, metrics, _feed: tasks }
     }
 
-    /// Takes changes until what is known fulfils `wanted`.
+    /// Receives changes until the known objects fulfil `wanted`.
     #[track_caller]
     pub(crate) fn until(&mut self, wanted: impl Fn(&Mirror<Service>) -> bool) -> impl Future<Output = ()> {
         let caller = std::panic::Location::caller();
@@ -85,7 +85,7 @@ fn service(name: &str, ip: &str) -> serde_json::Value {
 #[tokio::test]
 async fn a_list_comes_at_once_and_changes_follow() {
     let cluster = Cluster::start();
-    // More than is sent without compression.
+    // Large enough to be compressed.
     let names: Vec<String> = (0..2000).map(|number| format!("s{number:04}")).collect();
     cluster.store.load(names.iter().map(|name| service(name, "10.96.0.1"))).unwrap();
     let mut feed = Running::start(&cluster).await;
@@ -133,7 +133,7 @@ async fn a_version_that_is_too_old_leads_to_a_new_list_that_settles_what_was_mis
     });
     feed.until(|mirror| mirror.lists == 2).await;
     assert_eq!(feed.mirror.keys(), ["apps/kept", "apps/new"]);
-    assert_eq!(feed.mirror.deletions, [""; 0], "only the list tells what is gone");
+    assert_eq!(feed.mirror.deletions, [""; 0], "only the list shows the deletions");
     assert!(feed.restarts("expired") > 0);
 }
 
@@ -147,7 +147,7 @@ async fn the_list_of_a_new_history_comes_in_pages_and_is_begun_again_when_it_exp
     let mut feed = Running::start(&cluster).await;
     feed.until(|mirror| mirror.lists == 1).await;
     feed.until_phase(Phase::Following).await;
-    // After a look at the first object and one page.
+    // After the first object and one page.
     let expired = Rule::new(Action::Refuse { code: 410 }).verbs([Verb::List]).skip(2).times(1);
     cluster.faults.add(expired);
     cluster.faults.restart();

@@ -1,4 +1,4 @@
-//! The life of the binary: start, outage of the API server, end; and the mistakes that keep it from starting.
+//! The life cycle of the binary: start, outage of the API server, shutdown, and errors at the start.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
@@ -47,7 +47,7 @@ async fn it_serves_at_once_and_cluster_names_when_the_first_lists_are_in() {
     kubedns.stop().await;
 }
 
-/// In a cluster of both families the Service kube-dns may have an address of either.
+/// In a dual-stack cluster the Service kube-dns may have an address of either family.
 #[tokio::test]
 async fn any_address_is_one_of_either_family() {
     let cluster = cluster();
@@ -94,7 +94,7 @@ async fn the_log_says_when_an_upstream_goes_silent_and_when_it_is_back() {
     assert!(line.starts_with('I') && line.contains("lasted="), "{line}");
     let log = kubedns.process.stderr();
     let told = log.iter().filter(|line| line.contains("upstream server does not answer")).count();
-    assert_eq!(told, 1, "once for all questions: {log:#?}");
+    assert_eq!(told, 1, "once for all queries: {log:#?}");
     kubedns.stop().await;
 }
 
@@ -133,7 +133,7 @@ async fn on_sigterm_it_is_not_ready_at_once_and_answers_for_a_while() {
     let cluster = cluster();
     let mut kubedns = Kubedns::start(&cluster, &["--lameduck=2s"]).await;
     kubedns.until_ready().await;
-    // These mean nothing, as in kube-dns, also outside a container of its own.
+    // These variables have no effect, as in kube-dns, not even outside a container.
     kubedns.process.signal(Signal::SIGUSR1);
     kubedns.process.signal(Signal::SIGUSR2);
     let begun = Instant::now();
@@ -176,7 +176,7 @@ async fn with_a_snapshot_it_serves_what_it_knew_until_the_api_server_is_back() {
     kubedns.until_metric("kubedns_stale", 0.0).await;
 }
 
-/// Opening a pipe that nobody writes to hangs, as a volume does whose server is away.
+/// Opening a pipe without a writer hangs, like a volume whose server is away.
 #[tokio::test]
 async fn a_snapshot_on_a_volume_that_hangs_silences_nothing() {
     let directory = tempfile::tempdir().unwrap();
@@ -256,7 +256,7 @@ async fn ready_means_configured_where_the_config_map_comes_late() {
     assert_eq!(kubedns.answers(OUTSIDE, "A").await, "198.51.100.1");
 }
 
-/// As at an API server that starts. Ready still means configured.
+/// A starting API server refuses everything for a moment. Ready still means configured.
 #[tokio::test]
 async fn a_config_map_that_is_refused_for_a_moment_is_in_force_within_seconds() {
     let (cluster, upstream) = (cluster(), Upstream::answering("198.51.100.1").await);

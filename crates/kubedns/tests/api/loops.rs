@@ -1,4 +1,4 @@
-//! Upstreams that forward back to kubedns: found, left out, and used again once they do so no longer.
+//! Upstreams that forward back to kubedns are found, left out, and used again when they stop.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use super::cluster::Cluster;
 use super::process::Kubedns;
 
-/// While there is a loop, kubedns looks again every 15 seconds.
+/// While there is a loop, kubedns probes again every 15 seconds.
 const PATIENCE: Duration = Duration::from_mins(2);
 const FOUND: &str = "forwards to this server";
 const GONE: &str = "forwarding loop has ended";
@@ -23,14 +23,14 @@ const GONE: &str = "forwarding loop has ended";
 /// Names that a resolver forwards, and their target.
 #[derive(Default)]
 struct Forwarding {
-    /// None: it answers all names itself, with 198.51.100.9.
+    /// `None` if it answers all names itself, with 198.51.100.9.
     to: Option<SocketAddr>,
-    /// Names in this domain it answers itself all the same.
+    /// Domain whose names it answers itself in any case.
     knows: &'static str,
     asked: Vec<String>,
 }
 
-/// A resolver that forwards to kubedns, or to nobody.
+/// A resolver that forwards to kubedns, or not at all.
 struct Resolver {
     address: SocketAddr,
     forwarding: Arc<Mutex<Forwarding>>,
@@ -63,7 +63,7 @@ impl Resolver {
         self.forwarding.lock().unwrap().to = server;
     }
 
-    /// Number of questions for a name that ends like this.
+    /// Number of queries for names with this ending.
     fn count_of(&self, end: &str) -> usize {
         self.forwarding.lock().unwrap().asked.iter().filter(|name| name.ends_with(end)).count()
     }
@@ -83,14 +83,14 @@ async fn resolve(forwarding: &Mutex<Forwarding>, packet: &[u8]) -> Option<Vec<u8
     }
 }
 
-/// Writes a key of the configuration at once, so that nobody reads half of it.
+/// Writes a key of the configuration atomically.
 fn write(directory: &Path, key: &str, text: &str) {
     let hidden = directory.join(".new");
     std::fs::write(&hidden, text).unwrap();
     std::fs::rename(&hidden, directory.join(key)).unwrap();
 }
 
-/// kubedns with the configuration in a directory: its upstreams come when it is known where they are to forward to.
+/// kubedns with its configuration in a directory, so that upstreams can be added once the address of kubedns is known.
 async fn start(cluster: &Cluster, config: &Path) -> Kubedns {
     let flags = [format!("--config-dir={}", config.display()), "--config-period=100ms".to_owned()];
     Kubedns::start(cluster, &flags.each_ref().map(String::as_str)).await
@@ -115,9 +115,9 @@ async fn an_upstream_that_leads_back_is_left_out_until_it_does_not() {
     write(config.path(), "upstreamNameservers", &both);
     until_loops(&kubedns, 1.0).await;
     assert_eq!(kubedns.answers("www.outside.test.", "A").await, "198.51.100.1");
-    assert_eq!(looping.count_of("outside.test."), 0, "it is not asked any more");
+    assert_eq!(looping.count_of("outside.test."), 0, "it is no longer asked");
 
-    // It is looked for again after a change, and not told again.
+    // The loop is probed again after a change, and not logged again.
     let looked = looping.count_of(".forward-loop.test.");
     write(config.path(), "stubDomains", &format!(r#"{{"corp.example":["{}"]}}"#, good.addr()));
     eventually(PATIENCE, || async { looping.count_of(".forward-loop.test.") > looked }).await;
@@ -126,7 +126,7 @@ async fn an_upstream_that_leads_back_is_left_out_until_it_does_not() {
 
     looping.forward_to(None);
     until_loops(&kubedns, 0.0).await;
-    // It is asked first; the other one too, where it takes long.
+    // This upstream is asked first; the other one, too, if the first is slow.
     kubedns.until_answered("last.outside.test.", "A", "198.51.100.9").await;
     eventually(PATIENCE, || std::future::ready(kubedns.logged(GONE) == 1)).await;
     assert_eq!(kubedns.logged(FOUND), 1);
@@ -156,7 +156,7 @@ async fn where_all_upstreams_lead_back_nobody_is_asked() {
     kubedns.stop().await;
 }
 
-/// A resolver of the node may send the names of the cluster to us, and look up all others itself.
+/// A resolver of the node may forward names of the cluster to us, and resolve all others itself.
 #[tokio::test]
 async fn missing_names_are_not_forwarded_to_who_has_them_from_us() {
     let (cluster, config) = (Cluster::start(), tempfile::tempdir().unwrap());
@@ -177,7 +177,7 @@ async fn missing_names_are_not_forwarded_to_who_has_them_from_us() {
     kubedns.stop().await;
 }
 
-/// A name server in the cluster knows its own domain and hands all else to the cluster's DNS: to us.
+/// A name server in the cluster answers its own domain, and forwards everything else to the cluster's DNS, which is us.
 #[tokio::test]
 async fn a_stub_domain_s_server_may_forward_other_names_to_us() {
     let (cluster, config) = (Cluster::start(), tempfile::tempdir().unwrap());
@@ -191,7 +191,11 @@ async fn a_stub_domain_s_server_may_forward_other_names_to_us() {
     until_loops(&kubedns, 1.0).await;
     kubedns.until_answered("www.outside.test.", "A", "198.51.100.1").await;
     assert_eq!(kubedns.answers("www.corp.example.", "A").await, "198.51.100.9");
-    assert_eq!(kubedns.answers("www.loop.example.", "A").await, "SERVFAIL", "its names are nobody else's");
+    assert_eq!(
+        kubedns.answers("www.loop.example.", "A").await,
+        "SERVFAIL",
+        "its names must not be forwarded elsewhere"
+    );
     assert_eq!(good.count_of("www.loop.example.", "A"), 0);
     kubedns.stop().await;
 }

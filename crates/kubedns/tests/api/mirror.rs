@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cluster::objects::{Change, FromApi, ObjectKey};
 
-/// The objects as told by changes.
+/// The objects according to the changes.
 #[derive(Debug)]
 pub(crate) struct Mirror<T> {
     objects: BTreeMap<ObjectKey, T>,
     unseen: Option<BTreeSet<ObjectKey>>,
     /// Complete lists.
     pub(crate) lists: usize,
-    /// Objects that were reported gone, by name.
+    /// Names of the objects that were reported as deleted.
     pub(crate) deletions: Vec<String>,
 }
 

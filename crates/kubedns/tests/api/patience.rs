@@ -1,4 +1,4 @@
-//! A feed at an API server that is slow, busy, restarted or cut off: what it asks, when, and how often.
+//! A feed at an API server that is slow, busy, restarted or cut off: its requests, with their times and numbers.
 
 use std::time::Duration;
 
@@ -25,13 +25,13 @@ fn start(stub: &Stub) -> Running {
     Running::with(std::sync::Arc::clone(&stub.connection), Pace::default())
 }
 
-/// The reasons for which something ended, but for regular ends.
+/// The reasons of all ends but the regular ones.
 fn failures(feed: &Running) -> Vec<(&'static str, u64)> {
     let counted = Failure::REASONS.map(|reason| (reason, feed.metrics.restarts(Kind::Service, reason)));
     counted.into_iter().filter(|(_, count)| *count > 0).collect()
 }
 
-/// Takes events while time passes.
+/// Receives events while time passes.
 async fn pass(feed: &mut Running, time: Duration) {
     let end = Instant::now() + time;
     while let Ok(received) = tokio::time::timeout_at(end, feed.changes.recv()).await {
@@ -39,7 +39,7 @@ async fn pass(feed: &mut Running, time: Duration) {
     }
 }
 
-/// A watch that says nothing and lasts.
+/// A watch without events that stays open.
 fn quiet() -> Answer {
     watching(Vec::new(), End::Never)
 }
@@ -100,7 +100,7 @@ async fn a_token_that_has_expired_or_is_not_understood_begins_the_list_again() {
     }
 }
 
-/// As with a database that was restored while a list was under way: what the token refers to does not exist.
+/// A database was restored during a list, so the token refers to a revision that does not exist.
 #[tokio::test(start_paused = true)]
 async fn a_token_that_fails_for_long_is_given_up() {
     let stub = Stub::new(move |asked| {
@@ -123,7 +123,7 @@ async fn a_token_that_fails_for_long_is_given_up() {
     let mut feed = start(&stub);
     pass(&mut feed, 8 * MINUTE).await;
     assert_eq!(feed.mirror.lists, 1);
-    assert_eq!(stub.lists(), 2, "it does not last for ever");
+    assert_eq!(stub.lists(), 2, "it expires");
 }
 
 #[tokio::test(start_paused = true)]
@@ -239,7 +239,7 @@ async fn a_quiet_watch_is_renewed_without_a_word() {
     feed.until_phase(Phase::Following).await;
     feed.state.mark_unchanged();
     pass(&mut feed, 20 * MINUTE).await;
-    assert!(!feed.state.has_changed().unwrap(), "it follows all the time");
+    assert!(!feed.state.has_changed().unwrap(), "it follows without a break");
     assert!(feed.metrics.is_connected(Kind::Service));
     assert_eq!(failures(&feed), []);
     assert_eq!(stub.lists(), 1);
@@ -247,7 +247,7 @@ async fn a_quiet_watch_is_renewed_without_a_word() {
     assert!((10..=14).contains(&watches), "{watches} watches in twenty minutes");
 }
 
-/// Something in between keeps the connection open, and there is nobody behind it.
+/// A proxy keeps the connection open, although the API server behind it is gone.
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_is_dead_is_noticed_in_two_minutes_or_so() {
     let dead = 10 * SECOND..5 * MINUTE;
@@ -313,7 +313,7 @@ async fn broken_connections_never_cost_a_list() {
     }
 }
 
-/// A line that cannot be read would stop the feed for good if it were asked for again and again.
+/// Requesting an unreadable line again and again would stop the feed for good.
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_cannot_be_read_is_left_behind_by_a_list() {
     let stub = Stub::new(move |asked| {

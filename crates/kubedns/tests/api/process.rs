@@ -1,4 +1,4 @@
-//! The real binary, started and asked as in a cluster.
+//! The real binary, started and queried as in a cluster.
 
 use std::net::SocketAddr;
 
@@ -19,13 +19,13 @@ pub(crate) struct Kubedns {
 }
 
 impl Kubedns {
-    /// Starts it against `cluster`, everything on free ports.
+    /// Starts kubedns for `cluster`, with free ports.
     pub(crate) async fn start(cluster: &Cluster, flags: &[&str]) -> Self {
         let url = format!("--kube-master-url={}", cluster.url());
         Self::start_with(&[&[url.as_str()], flags].concat(), &[]).await
     }
 
-    /// Starts it with these flags and environment variables.
+    /// Starts kubedns with these flags and environment variables.
     pub(crate) async fn start_with(flags: &[&str], environment: &[(&str, &str)]) -> Self {
         let program = program(flags).env("PROMETHEUS_PORT", "0");
         let mut process =
@@ -48,7 +48,7 @@ impl Kubedns {
         if data.is_empty() { message.rcode_name() } else { data.join(" ") }
     }
 
-    /// Waits until a question is answered like this.
+    /// Waits until a query is answered with `expected`.
     #[track_caller]
     pub(crate) fn until_answered(&self, name: &str, rtype: &str, expected: &str) -> impl Future<Output = ()> {
         eventually(PATIENCE, move || async move {
@@ -98,12 +98,12 @@ impl Kubedns {
         })
     }
 
-    /// Lines of the log that hold `text`.
+    /// Number of log lines that contain `text`.
     pub(crate) fn logged(&self, text: &str) -> usize {
         self.process.stderr().iter().filter(|line| line.contains(text)).count()
     }
 
-    /// Ends it as a kubelet does, without waiting for the lameduck time.
+    /// Stops it like a kubelet, without waiting for the lameduck time.
     pub(crate) async fn stop(mut self) {
         self.process.signal(Signal::SIGTERM);
         self.process.line_with("stopping", PATIENCE).await;

@@ -1,4 +1,4 @@
-//! kubedns against a real kube-apiserver, where one is at hand: `KUBE_APISERVER` and `ETCD` name the binaries.
+//! kubedns against a real kube-apiserver, if `KUBE_APISERVER` and `ETCD` name the binaries.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use super::check;
 use super::cluster::PATIENCE;
 use super::process::Kubedns;
 
-/// A kube-apiserver on an etcd of its own, with the roles that every cluster has.
+/// A kube-apiserver with an etcd of its own and the default roles.
 struct RealCluster {
     directory: tempfile::TempDir,
     binary: PathBuf,
@@ -53,7 +53,7 @@ impl RealCluster {
     }
 
     fn start_server(&mut self) {
-        // A kube-apiserver reads elliptic curves in the form of SEC 1 alone.
+        // A kube-apiserver reads elliptic curve keys only in the format of SEC 1.
         let (key, accounts) = (tls("server.key"), tls("service-account.key"));
         self.server = None;
         let server = Program::at(&self.binary).args([
@@ -107,7 +107,7 @@ impl RealCluster {
         self.client("admin").await.request::<Value>(request).await.unwrap();
     }
 
-    /// Creates an object, as soon as the API server is ready to.
+    /// Creates an object as soon as the API server accepts it.
     async fn create(&self, path: &str, object: &Value) {
         let (client, data) = (self.client("admin").await, serde_json::to_vec(object).unwrap());
         eventually(4 * PATIENCE, || {
@@ -119,7 +119,7 @@ impl RealCluster {
     }
 }
 
-/// Waits until the roles that every cluster has are there.
+/// Waits until the default roles exist.
 async fn until_allowed(client: &Client) {
     eventually(PATIENCE, || {
         let request = Request::new("/api/v1/services").list(&ListParams::default()).unwrap();

@@ -1,4 +1,4 @@
-//! Watches of a part of the cluster: some namespaces, some labels, pods that run.
+//! Watches of a part of the cluster: some namespaces, some labels, running pods.
 
 use apiserver::{Action, Resource, Rule};
 use cluster::objects::{Change, FromApi, Kind, ObjectKey, Pod, Service};
@@ -16,7 +16,7 @@ use super::cluster::{Cluster, PATIENCE, metrics, pace};
 use super::mirror::Mirror;
 use super::process::Kubedns;
 
-/// A feed that runs, and what it has told so far.
+/// A running feed, and its events so far.
 struct Running<T> {
     mirror: Mirror<T>,
     changes: mpsc::Receiver<Received<Change<T>>>,
@@ -38,7 +38,7 @@ impl<T: FromApi + Clone + PartialEq + std::fmt::Debug> Running<T> {
         Self { mirror: Mirror::new(), changes, state, metrics, _feed: tasks }
     }
 
-    /// Takes changes until these are the objects known, after so many lists.
+    /// Receives changes until these are the known objects, after this number of lists.
     #[track_caller]
     fn until(&mut self, lists: usize, keys: &[&str]) -> impl Future<Output = ()> {
         let caller = std::panic::Location::caller();
@@ -115,7 +115,7 @@ async fn the_worst_state_of_a_namespace_is_that_of_all() {
     while let Ok(received) = feed.changes.try_recv() {
         feed.mirror.apply(received.event);
     }
-    assert_eq!(feed.mirror.lists, 0, "the list is that of both");
+    assert_eq!(feed.mirror.lists, 0, "the list is complete only with both");
     cluster.faults.remove(rule);
     feed.until(1, &["a/one", "b/two"]).await;
     feed.until_state(|state| state.listed && state.phase == Phase::Following).await;
@@ -201,7 +201,7 @@ async fn verified_pod_names_come_with_the_permission_for_them() {
     kubedns.stop().await;
 }
 
-/// The client is a pod by its address, as long as no pod of another namespace has it, too.
+/// The address of a client identifies its pod, unless a pod of another namespace has the same address.
 #[tokio::test]
 async fn the_search_list_of_a_pod_is_walked_for_it() {
     let cluster = Cluster::start();
@@ -274,7 +274,7 @@ async fn a_namespace_comes_and_goes_with_its_labels() {
     kubedns.stop().await;
 }
 
-/// A run that keeps other objects does not serve those of this one.
+/// A run with another scope does not serve the objects of this run.
 #[tokio::test]
 async fn a_snapshot_file_serves_what_was_chosen() {
     let (cluster, directory) = (Cluster::start(), tempfile::tempdir().unwrap());

@@ -19,7 +19,7 @@ use warp::hyper::{Request, Response};
 /// A request as the API server sees it.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
-    /// When it came, since the start of the API server.
+    /// Time of the request since the start of the API server.
     pub(crate) at: Duration,
     /// The last part of the path: the plural of the kind.
     pub(crate) resource: String,
@@ -31,7 +31,7 @@ impl Asked {
         self.parameters.get(name).map_or("", String::as_str)
     }
 
-    /// A watch, not a list.
+    /// Whether this is a watch, not a list.
     pub(crate) fn watches(&self) -> bool {
         !self.parameter("watch").is_empty()
     }
@@ -46,24 +46,24 @@ impl Asked {
         self.parameter("resourceVersion")
     }
 
-    /// The first page of a list, which is more than a look at one object.
+    /// Whether this is the first page of a list, not a request for a single object.
     pub(crate) fn begins_a_list(&self) -> bool {
         !self.watches() && self.token().is_empty() && self.parameter("limit") != "1"
     }
 }
 
-/// A response, or none.
+/// A response, or a failure.
 pub(crate) type Answer = io::Result<Response<StreamBody<BoxStream<'static, io::Result<Frame<Bytes>>>>>>;
 
 /// The running API server.
 pub(crate) struct Stub {
     asked: Arc<Mutex<Vec<Asked>>>,
-    /// The way to it.
+    /// Access to it.
     pub(crate) connection: Arc<Connection>,
 }
 
 impl Stub {
-    /// An API server that answers like this. To be called in the runtime of the test.
+    /// An API server that answers with `answer`. Call it in the runtime of the test.
     pub(crate) fn new(answer: impl FnMut(&Asked) -> Option<Answer> + Send + 'static) -> Self {
         let (asked, begun) = (Arc::new(Mutex::new(Vec::new())), Instant::now());
         let (log, answer) = (Arc::clone(&asked), Arc::new(Mutex::new(answer)));
@@ -106,11 +106,11 @@ fn read(request: &Request<kube::client::Body>, at: Duration) -> Asked {
 /// End of a response after its body.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum End {
-    /// It is complete.
+    /// The response is complete.
     Complete,
     /// The connection breaks.
     Broken,
-    /// Nothing more comes, ever.
+    /// The connection stays open in silence.
     Never,
 }
 
@@ -145,7 +145,7 @@ pub(crate) fn failure(code: u16) -> Answer {
     respond(code, &[], vec![(Duration::ZERO, status.to_string())], End::Complete)
 }
 
-/// An error response that says when to come again.
+/// An error response with a Retry-After header.
 pub(crate) fn failure_until(code: u16, retry_after: &str) -> Answer {
     respond(code, &[("Retry-After", retry_after)], Vec::new(), End::Complete)
 }
@@ -166,7 +166,7 @@ pub(crate) fn event(r#type: &str, object: &Value) -> Value {
     json!({ "type": r#type, "object": object })
 }
 
-/// The watch event that says that the version is too old.
+/// The watch event for an expired resource version.
 pub(crate) fn expired() -> Value {
     event("ERROR", &json!({ "kind": "Status", "code": 410, "reason": "Expired", "message": "too old" }))
 }

@@ -1,4 +1,4 @@
-//! Stub domains that meet the cluster domain, in front of dnsmasq and behind it.
+//! Stub domains that overlap the cluster domain, with dnsmasq behind kubedns and in front of it.
 
 use testkit::objects::mk_cluster_ip;
 use testkit::upstream::Upstream;

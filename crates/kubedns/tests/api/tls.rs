@@ -29,7 +29,7 @@ impl TimeProvider for FarFuture {
     }
 }
 
-/// Takes TLS from clients with a certificate and hands what they say on to `to`.
+/// Terminates TLS of clients with a certificate, and relays to `to`.
 async fn open(to: SocketAddr) -> Gate {
     open_at(to, Arc::new(DefaultTimeProvider)).await
 }
@@ -74,7 +74,7 @@ async fn start(config: &Path) -> Running {
     Running::with(connect(config).await, pace())
 }
 
-/// Waits until connections have failed again and again.
+/// Waits until several connections have failed.
 async fn until_failed(feed: &Running) {
     eventually(PATIENCE, || async { feed.restarts("unreachable") + feed.restarts("broken") > 3 }).await;
 }
@@ -91,7 +91,7 @@ async fn a_client_certificate_opens_the_way() {
     feed.until(|mirror| mirror.get("apps", "new").is_some()).await;
 }
 
-/// The first certificate is of another authority, as one that has expired would be.
+/// The first certificate has another issuer, and is rejected like an expired one.
 #[tokio::test]
 async fn a_renewed_client_certificate_opens_the_way() {
     let cluster = Cluster::start();
@@ -108,7 +108,7 @@ async fn a_renewed_client_certificate_opens_the_way() {
     feed.until(|mirror| mirror.lists == 1).await;
 }
 
-/// Nothing but the alert `CertificateExpired` comes from where the kubeconfig leads first.
+/// The first server of the kubeconfig sends only the alert `CertificateExpired`.
 #[tokio::test]
 async fn a_certificate_that_has_expired_has_the_kubeconfig_read_again() {
     let cluster = Cluster::start();

@@ -1,4 +1,4 @@
-//! Zones for others: real secondaries (NSD, Knot DNS, BIND) that follow changes, and dig where they are not installed.
+//! Zone transfers: real secondaries (NSD, Knot DNS, BIND) that follow changes, and dig if they are not installed.
 
 mod secondary;
 mod zones;
@@ -18,10 +18,10 @@ use super::cluster::{Cluster, PATIENCE};
 use super::process::{Kubedns, program};
 use secondary::{Kind, Secondary};
 
-/// Changes that secondaries follow here, and how many of them at a time: a version of the zone takes a second.
+/// Number of changes that secondaries follow, and number at a time: a version of the zone takes a second.
 const CHANGES: usize = 60;
 const AT_A_TIME: usize = 6;
-/// Holds another number of changes, which are followed one by one.
+/// Variable with another number of changes, which are followed one by one.
 const CHANGES_FROM: &str = "KUBE_DNS_RS_TRANSFER_CHANGES";
 
 /// A cluster with every kind of Service.
@@ -42,7 +42,7 @@ async fn start(cluster: &Cluster, flags: &[&str]) -> Kubedns {
     kubedns
 }
 
-/// Output of dig for a transfer, without comments; blanks are one space.
+/// Output of dig for a transfer, without comments, with single spaces.
 pub(crate) fn dig(server: SocketAddr, words: &[&str]) -> Result<Vec<String>, String> {
     let port = server.port().to_string();
     let at = format!("@{}", server.ip());
@@ -128,7 +128,7 @@ async fn only_peers_with_the_key_transfer() {
     let refused = "kubedns_transfers_total{form=\"error\",result=\"refused\"}";
     assert_eq!(peers.metric(refused).await, Some(1.0));
     assert_eq!(off.metric(refused).await, None, "without the flag nothing is exported");
-    // Without the flag they are questions for types that no name has.
+    // Without the flag they are queries for types that no name has.
     assert!(zone(off.dns, &[]).is_err());
     for kubedns in [peers, signed, off] {
         kubedns.stop().await;
@@ -153,7 +153,7 @@ async fn a_key_without_peers_is_a_mistake() {
     }
 }
 
-/// The change with this number: an object that is set, or one that is deleted, and what a name answers then.
+/// The change with this number: an object to set or to delete, and the answer of a name after it.
 fn change(cluster: &Cluster, number: usize) -> (String, String) {
     let slot = number % 7;
     let name = format!("s{slot}");
@@ -184,7 +184,7 @@ async fn answer(server: SocketAddr, name: &str) -> Result<String, String> {
     Ok(if data.is_empty() { message.rcode_name() } else { data.join(" ") })
 }
 
-/// Secondaries of all kinds that are installed follow changes, one by one, and have the same zone at the end.
+/// All installed secondaries follow changes, one by one, and have the same zone at the end.
 #[tokio::test(flavor = "multi_thread")]
 #[allow(clippy::print_stderr, reason = "what could not be tested, and what was measured, is said loudly")]
 async fn secondaries_follow_changes() {

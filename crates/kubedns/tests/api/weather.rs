@@ -1,4 +1,4 @@
-//! Whatever the API server does, what kubedns answers stays right; and a large cluster fits.
+//! Answers of kubedns stay correct through all faults of the API server, and a large cluster fits into memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use super::process::Kubedns;
 
 const WEB: &str = "web.apps.svc.cluster.local.";
 
-/// Asks for the same name over and over and counts answers that are not the expected one.
+/// Queries the same name over and over, and counts unexpected answers.
 struct Client {
     asked: Arc<AtomicUsize>,
     wrong: Arc<AtomicUsize>,
@@ -49,7 +49,7 @@ impl Client {
     }
 }
 
-/// Something that can happen, and what it is called in the log of a failing test.
+/// A fault, and its name in the log of a failing test.
 type Weather<'a> = (&'static str, Box<dyn Fn() + 'a>);
 
 fn weather(cluster: &Cluster) -> Vec<Weather<'_>> {
@@ -87,7 +87,7 @@ async fn answers_stay_right_in_any_weather() {
     for (round, (what, happens)) in weather(&cluster).into_iter().enumerate() {
         let ip = format!("10.96.1.{round}");
         happens();
-        // Most faults show only when a watch is opened anew.
+        // Most faults have an effect only when a watch is reopened.
         cluster.faults.drop_watches();
         cluster.set(mk_cluster_ip("apps", "probe", &[&ip], &["http:80"]));
         println!("{what}");
@@ -96,12 +96,12 @@ async fn answers_stay_right_in_any_weather() {
         kubedns.until_answered("probe.apps.svc.cluster.local.", "A", "NXDOMAIN").await;
     }
     let (asked, wrong) = client.end().await;
-    assert!(asked > 100, "only {asked} questions");
+    assert!(asked > 100, "only {asked} queries");
     assert_eq!(wrong, 0, "of {asked}");
     kubedns.stop().await;
 }
 
-/// Ten thousand Services with thirty thousand addresses, with what real ones carry and nobody needs.
+/// Ten thousand Services with thirty thousand addresses, and the unneeded fields of real objects.
 fn large() -> impl Iterator<Item = Value> {
     let ballast = |mut object: Value| {
         object["metadata"]["annotations"] =

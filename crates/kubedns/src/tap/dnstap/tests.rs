@@ -21,7 +21,7 @@ fn readers() {
     }
 }
 
-/// A reader of one connection: agrees, and says what comes.
+/// A reader of one connection: accepts the content type, and returns the frames.
 async fn accept(listener: &UnixListener) -> UnixStream {
     let (mut stream, _) = listener.accept().await.unwrap();
     assert_eq!(frames::read_control(&mut stream).await.unwrap().kind, READY);

@@ -47,7 +47,7 @@ async fn an_edit_is_followed() {
     sender.send(state(Some(r#"{"seconds": 60}"#))).unwrap();
     tokio::time::sleep(Duration::from_secs(61)).await;
     assert_eq!(tap.counts().watches, 0, "it is over");
-    // Another edit does not begin it anew.
+    // Another edit does not restart it.
     sender.send(state(Some(r#"{"seconds": 60}"#))).unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(tap.counts().watches, 0);

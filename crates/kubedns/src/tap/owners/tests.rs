@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// However slow the machine is.
+/// Timeout of all waits, generous for slow machines.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Deadline where there is no answer.
+/// Deadline of requests without an answer.
 const SOON: Duration = Duration::from_millis(100);
 
 struct Cluster {

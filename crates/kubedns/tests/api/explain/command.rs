@@ -6,7 +6,7 @@ use tokio::net::TcpListener;
 
 use super::{cluster, ready, run};
 
-/// The text without what differs from run to run: times and versions.
+/// The text without times and versions, which differ from run to run.
 fn scrubbed(text: &str) -> String {
     let line = |line: &str| match line {
         line if line.contains(", created ") => {

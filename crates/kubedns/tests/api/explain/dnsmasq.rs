@@ -1,4 +1,4 @@
-//! Explanations of dnsmasq, held against dnsmasq.
+//! Explanations of dnsmasq, compared with a real dnsmasq.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::api::process::Kubedns;
 
 const DNSMASQ: &str = "/usr/sbin/dnsmasq";
 
-/// The pod without its sidecar, and the servers of its configuration.
+/// A pod without sidecar, and the servers of its configuration.
 struct Pod {
     kubedns: Kubedns,
     stub: Upstream,
@@ -60,7 +60,7 @@ impl Pod {
         ([127, 0, 0, 1], self.port).into()
     }
 
-    /// DNS questions that kubedns was asked so far.
+    /// Number of DNS queries to kubedns so far.
     async fn queries(&self) -> usize {
         let metrics = self.kubedns.metrics().await;
         let counts = metrics.lines().filter_map(|line| {
@@ -70,12 +70,12 @@ impl Pod {
         counts.sum()
     }
 
-    /// Questions that reached kubedns, the stub domain's server and the upstream server so far.
+    /// Number of queries to kubedns, to the stub domain's server and to the upstream server so far.
     async fn counts(&self) -> [usize; 3] {
         [self.queries().await, self.stub.count(), self.upstream.count()]
     }
 
-    /// Whom a question to dnsmasq reaches first.
+    /// The server that a query to dnsmasq reaches first.
     async fn asks(&self, name: &str, rtype: &str) -> &'static str {
         let before = self.counts().await;
         testkit::client::ask(self.address(), &Query::new(name, rtype)).await;
@@ -89,7 +89,7 @@ impl Pod {
     }
 }
 
-/// dnsmasq as the stock manifest starts it, with what the nanny adds for the configuration.
+/// dnsmasq with the flags of the stock manifest, and the flags that the nanny adds for the configuration.
 fn dnsmasq(port: u16, kubedns: &Kubedns, stub: &Upstream, upstream: &Upstream) -> Process {
     let at = |address: std::net::SocketAddr| format!("{}#{}", address.ip(), address.port());
     let (kubedns, stub, upstream) = (at(kubedns.dns), at(stub.addr()), at(upstream.addr()));

@@ -55,7 +55,7 @@ async fn records_of_a_snapshot_file_are_told() {
     let directory = tempfile::tempdir().unwrap();
     let flag = format!("--snapshot-dir={}", directory.path().display());
     let kubedns = ready(&cluster, &[&flag]).await;
-    // Not just any file: it is written beside that one, and takes a while to reach a busy disk.
+    // Wait for this very file: a temporary file beside it exists before.
     let file = directory.path().join("kubedns.snapshot");
     kubedns.until(|| async { file.exists() }).await;
     drop(kubedns);

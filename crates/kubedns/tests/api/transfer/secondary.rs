@@ -1,4 +1,4 @@
-//! Secondaries of the distribution, each with the configuration of docs/transfer.md.
+//! Packaged secondaries, each with the configuration of docs/transfer.md.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ pub(crate) struct Secondary {
 }
 
 impl Secondary {
-    /// The end of what it logged.
+    /// The end of its log.
     pub(crate) fn log(&self) -> String {
         let lines = self.process.stderr();
         lines[lines.len().saturating_sub(20)..].join("\n")
@@ -33,7 +33,7 @@ impl Secondary {
 }
 
 impl Kind {
-    /// Those that are installed. The others are named on standard error.
+    /// The installed secondaries. Standard error names the others.
     #[allow(clippy::print_stderr, reason = "what could not be tested is said loudly")]
     pub(crate) fn installed() -> impl Iterator<Item = Self> {
         [Self::Nsd, Self::Knot, Self::Bind].into_iter().filter(|kind| {
@@ -53,7 +53,7 @@ impl Kind {
         })
     }
 
-    /// Starts it on `address` as a secondary of `primary`, with its files below `directory`.
+    /// Starts the server on `address` as a secondary of `primary`, with its files below `directory`.
     pub(crate) fn start(self, address: SocketAddr, primary: SocketAddr, directory: &Path) -> Secondary {
         let (name, text, arguments): (_, fn(&Config<'_>) -> String, &[&str]) = match self {
             Self::Nsd => ("NSD", nsd, &["-d", "-c"]),

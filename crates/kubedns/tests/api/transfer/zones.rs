@@ -1,4 +1,4 @@
-//! Transfers of the zones beside the cluster's: whole as they are answered, and what a change makes of them.
+//! Transfers of the zones beside the cluster's: whole zones equal the answers, and changes are incremental.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use super::{dig, start, whole};
 
 const TO_US: &str = "--transfer-to=127.0.0.1";
 
-/// Waits until the zone holds these records besides those of its apex, and holds each of them against what is answered.
+/// Waits until the zone holds these records in addition to its apex, and compares each with the answer to a query.
 /// Returns the serial.
 async fn is_transferred_as_answered(kubedns: &Kubedns, domain: &str, expected: &[&str]) -> u32 {
     let (apex, server) = (format!("{domain}. "), format!("ns.dns.{domain}. "));
@@ -32,13 +32,13 @@ async fn is_transferred_as_answered(kubedns: &Kubedns, domain: &str, expected: &
     soa[0].split(' ').nth(6).and_then(|serial| serial.parse().ok()).expect("a serial")
 }
 
-/// Waits until what changed since `serial` below the apex is that these records are gone and come.
+/// Waits until the changes below the apex since `serial` are these deleted and added records.
 async fn has_changed(kubedns: &Kubedns, domain: &str, serial: u32, gone: &[&str], come: &[&str]) {
     let since = format!("IXFR={serial}");
     eventually(PATIENCE, || async {
         let lines = dig(kubedns.dns, &[domain, &since]).map_err(|line| vec![line])?;
         let parts: Vec<&[String]> = lines.split(|line| line.contains(" SOA ")).collect();
-        // Between the SOA of now, that of then, of now and of now again.
+        // An IXFR response holds the SOA records new, old, new, and new.
         let [[], [], deleted, added, []] = parts[..] else { return Err(lines) };
         let [deleted, added] = [deleted, added].map(|lines| {
             let below = lines.iter().filter(|line| !line.starts_with(&format!("{domain}. ")));
@@ -77,7 +77,7 @@ async fn a_zone_of_etcd_is_transferred() {
     let come =
         ["new.skydns.local. 7 IN A 192.0.2.3", "new.skydns.local. 7 IN SRV 10 100 0 new.skydns.local."];
     has_changed(&kubedns, "skydns.local", serial, &[], &come).await;
-    assert!(whole(kubedns.dns, "arpa", &[]).is_err(), "reverse names are no whole zone");
+    assert!(whole(kubedns.dns, "arpa", &[]).is_err(), "reverse names are not a whole zone");
     kubedns.stop().await;
 }
 
