@@ -193,7 +193,7 @@ async fn only_the_named_config_map_counts() {
     lab.set(mk_config_map("dns-cfg", "dns-config", &[("upstreamNameservers", &servers)])).await;
     eventually(LONG, async || {
         let answer = lab.answer("www.outside.test.", "A").await;
-        assert!(answer.starts_with("NOERROR"), "{answer}: the stranger was taken");
+        assert!(answer.starts_with("NOERROR"), "{answer}: the other ConfigMap was used");
         answer == "NOERROR 203.0.113.9"
     })
     .await;

@@ -55,7 +55,7 @@ fn the_shapes_are_what_kubectl_makes_of_the_manifests() {
             fs::write(&file, &output.stdout).unwrap();
         }
         let kept = documents(&fs::read_to_string(&file).unwrap()).unwrap();
-        assert_eq!(kept, render(&root().join(name)).unwrap(), "{name}: UPDATE_CHART=1 writes it anew");
+        assert_eq!(kept, render(&root().join(name)).unwrap(), "{name}: regenerate it with UPDATE_CHART=1");
     }
     for name in ["endpointslices", "pods"] {
         let component = fs::read_to_string(root().join(format!("components/{name}/rbac.yaml"))).unwrap();

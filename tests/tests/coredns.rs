@@ -32,5 +32,5 @@ fn answers_are_those_of_coredns_or_listed() {
         }
     }
     assert!(asked > 0, "no scenario has {filter:?} in its name");
-    assert_eq!(wrong, 0, "of {asked} answers so many differ, see above");
+    assert_eq!(wrong, 0, "wrong answers among {asked}, see above");
 }

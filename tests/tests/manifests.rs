@@ -329,7 +329,7 @@ fn in_the_direct_topology_dnsmasq_is_reached_through_kubedns_only() {
             assert!(kubedns.args.contains(&"--nameservers=127.0.0.1:10153".to_owned()), "{name}");
             let direct = kubedns.args.contains(&"--topology=direct".to_owned());
             let configured = used(&kubedns.args).contains("config-dir");
-            assert!(direct || !configured, "{name}: upstreamNameservers would lead past dnsmasq");
+            assert!(direct || !configured, "{name}: upstreamNameservers would bypass dnsmasq");
             assert!(nanny.dnsmasq.contains(&"--listen-address=127.0.0.1".to_owned()), "{name}");
             assert_eq!(nanny.spec.get("ports"), None, "{name}");
             let back = nanny.dnsmasq.iter().any(|word| word.starts_with("--server"));

@@ -26,10 +26,7 @@ fn every_crate_has_a_licence_that_is_allowed() {
 #[test]
 fn every_crate_comes_from_the_registry_with_a_checksum() {
     let lock = read("Cargo.lock");
-    assert!(
-        lock.matches(lock::REGISTRY).count() > 100,
-        "the lock file has another form than its reader knows"
-    );
+    assert!(lock.matches(lock::REGISTRY).count() > 100, "the lock file has an unknown format");
     assert_eq!(lock::strangers(&lock), Vec::<String>::new());
     let elsewhere: Vec<String> = Graph::read()
         .foreign()
@@ -69,7 +66,7 @@ fn the_page_of_third_party_licences_is_up_to_date() {
     }
     let written = std::fs::read_to_string(&path).unwrap_or_default();
     for (line, expected) in written.lines().zip(rendered.lines()) {
-        assert_eq!(line, expected, "make it anew, see the page");
+        assert_eq!(line, expected, "regenerate it, see the page");
     }
-    assert_eq!(written.lines().count(), rendered.lines().count(), "make it anew, see the page");
+    assert_eq!(written.lines().count(), rendered.lines().count(), "regenerate it, see the page");
 }

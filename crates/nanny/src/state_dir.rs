@@ -249,7 +249,7 @@ mod tests {
         let lock = claim(&path).unwrap();
         remove_leftovers(place.path());
         assert!(path.exists());
-        assert!(claim(&path).is_err(), "nobody else may take it");
+        assert!(claim(&path).is_err(), "another process must not claim it");
         drop(lock);
         remove_leftovers(place.path());
         assert!(!path.exists());

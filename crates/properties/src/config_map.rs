@@ -91,11 +91,11 @@ fn servers(config: &Config, resolv_conf: &[Nameserver]) {
     assert!(comment.starts_with("# "), "{comment:?}");
     let read: Vec<_> = lines.iter().map(|line| read(line)).collect();
     let distinct: BTreeSet<_> = read.iter().cloned().collect();
-    assert_eq!(read.len(), distinct.len(), "a line stands twice: {text}");
+    assert_eq!(read.len(), distinct.len(), "duplicate line: {text}");
     assert_eq!(distinct, expected, "{text}");
     let values: Vec<String> =
         lines.iter().filter_map(|line| line.strip_prefix("server=")).map(str::to_owned).collect();
-    assert_eq!(servers_file::values(&routes), values, "arguments and file say the same");
+    assert_eq!(servers_file::values(&routes), values, "arguments and file are equal");
 }
 
 /// Addresses for the first two server names; the others do not resolve.
@@ -166,7 +166,7 @@ fn expected(
 
 /// Parses a line as dnsmasq does; it must not contain anything that we never write.
 fn read(line: &str) -> (Option<String>, Nameserver) {
-    let Some(value) = line.strip_prefix("server=") else { unreachable!("an option of its own: {line:?}") };
+    let Some(value) = line.strip_prefix("server=") else { unreachable!("an unexpected option: {line:?}") };
     let (domain, address) = match value.strip_prefix('/').and_then(|rest| rest.split_once('/')) {
         Some((domain, address)) => (Some(domain.to_owned()), address),
         None => (None, value),

@@ -36,7 +36,7 @@ pub fn etcd_zone(input: &[u8]) {
     for event in known.values() {
         let _ = fresh.apply(&keys, event);
     }
-    assert_eq!(tree, fresh, "a fresh list has other records");
+    assert_eq!(tree, fresh, "a fresh list has different records");
     assert_eq!((tree.len(), tree.octets()), (fresh.len(), fresh.octets()), "and takes as much memory");
     let names = known.keys().filter_map(|key| name(&keys, key)).take(ASKED);
     let names: Vec<Name> = names.chain(["skydns.test.", "*.skydns.test."].map(example::name)).collect();

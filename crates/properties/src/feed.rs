@@ -87,7 +87,7 @@ fn follow<T: FromApi + Send + 'static>(responses: &[u8], wrap: fn(Change<T>) -> 
     let (mut fresh, expected) = others(T::KIND);
     apply(&mut fresh, wrap, listed);
     fresh.publish();
-    assert_eq!(watch::visible(&published), watch::visible(&expected), "something else than what is listed");
+    assert_eq!(watch::visible(&published), watch::visible(&expected), "not exactly the listed objects");
 }
 
 fn apply<T: FromApi>(index: &mut Index, wrap: fn(Change<T>) -> Event, objects: [&str; 2]) {

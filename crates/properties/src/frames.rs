@@ -30,7 +30,7 @@ pub fn frames(octets: &[u8]) {
     assert_eq!(frames.announced().is_some(), rest.len() >= LENGTH);
     let again: Vec<u8> =
         messages.iter().flat_map(|message| framed(message)).chain(rest.iter().copied()).collect();
-    assert!(again == stream, "nothing is lost or made up");
+    assert!(again == stream, "octets were lost or added");
 }
 
 /// The complete messages of a stream, and the rest.

@@ -10,7 +10,7 @@ pub(crate) fn read(message: &[u8]) -> Message<'_> {
     let read = hickory_proto::op::Message::from_vec(message);
     assert!(read.is_ok(), "hickory: {:?} in {message:02x?}", read.err());
     for record in walked.records() {
-        assert!(alone(&record).is_some(), "{record:?} does not stand alone");
+        assert!(alone(&record).is_some(), "{record:?} cannot be written without compression");
     }
     walked
 }
@@ -35,10 +35,7 @@ pub(crate) fn answers(query: &[u8], transport: Transport, reply: &[u8]) {
     assert_eq!(asked & flag::OPCODE, said & flag::OPCODE, "the opcode is the query's");
     assert_eq!(said & 0x0040, 0, "the reserved bit is zero");
     let opts: Vec<_> = message.records().filter(|record| record.rtype == rtype::OPT).collect();
-    assert!(
-        opts.iter().all(|opt| opt.section == Section::Additional),
-        "OPT stands among the additional records"
-    );
+    assert!(opts.iter().all(|opt| opt.section == Section::Additional), "OPT is an additional record");
     let plain = transport == Transport::Udp && opts.is_empty();
     let limit = if plain { PLAIN_UDP } else { usize::from(u16::MAX) };
     assert!(reply.len() <= limit, "{} octets are more than {limit}", reply.len());
@@ -51,15 +48,15 @@ pub(crate) fn answers(query: &[u8], transport: Transport, reply: &[u8]) {
             assert_eq!(opts.len(), usize::from(parsed.edns.is_some()), "EDNS is answered with EDNS");
         }
         Err(Malformed::Refuse { rcode, dnssec_ok, .. }) => {
-            assert_eq!(extended_rcode(&message), rcode, "what cannot be read is refused");
+            assert_eq!(extended_rcode(&message), rcode, "a malformed query is rejected");
             assert_eq!(
                 opts.len(),
                 usize::from(dnssec_ok.is_some()),
                 "EDNS that was read is answered with EDNS"
             );
-            assert_eq!(message.records().count(), opts.len(), "a refusal has no other records");
+            assert_eq!(message.records().count(), opts.len(), "a rejection has no other records");
         }
-        Err(Malformed::Ignore) => unreachable!("an answer to what is no query: {query:02x?}"),
+        Err(Malformed::Ignore) => unreachable!("an answer to a message that is no query: {query:02x?}"),
     }
 }
 

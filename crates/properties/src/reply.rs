@@ -86,7 +86,7 @@ fn judge(query: &Query<'_>, octets: &[u8]) {
         );
     }
     if let Verdict::Reply(_) = forward::judge(&asked, id ^ 1, upstream, octets) {
-        unreachable!("a reply with another ID was taken");
+        unreachable!("a reply with another ID was accepted");
     }
 }
 
@@ -98,17 +98,21 @@ fn pass_on(query: &Query<'_>, asked: &[u8], octets: &[u8]) {
     assert!(passed.len() <= query.limit(), "{} octets are more than {}", passed.len(), query.limit());
     assert_eq!(passed.get(..2), asked.get(..2), "the ID is the client's");
     let read = Message::parse(passed);
-    let read = read.unwrap_or_else(|error| unreachable!("{error} in what is passed on: {passed:02x?}"));
+    let read = read.unwrap_or_else(|error| unreachable!("{error} in the forwarded message: {passed:02x?}"));
     assert_eq!(read.end(), passed.len());
     if let Ok(whole) = Message::parse(octets) {
         assert_eq!(read.question(), whole.question());
         let left_out = read.records().count() < whole.records().count();
         assert!(left_out || read.header().counts == whole.header().counts);
         if query.transport == Transport::Udp {
-            assert_eq!(truncated, read.header().is_truncated(), "TC says that something is missing");
+            assert_eq!(
+                truncated,
+                read.header().is_truncated(),
+                "TC is set if and only if something is missing"
+            );
         }
     } else {
-        assert!(truncated, "what cannot be read is not passed on as a whole");
+        assert!(truncated, "a malformed message is truncated");
     }
 }
 
@@ -145,8 +149,8 @@ fn belong(question: &OutsideQuestion, records: &[OutsideRecord]) {
         names.push(new);
     }
     for record in records {
-        assert!(names.contains(&record.owner.to_lowercase()), "nobody asked for {record:?}");
+        assert!(names.contains(&record.owner.to_lowercase()), "not queried: {record:?}");
         let ours = record.owner.to_lowercase().to_string().ends_with("cluster.local.");
-        assert!(!ours, "a server outside says {record:?}");
+        assert!(!ours, "an upstream's record for a cluster name: {record:?}");
     }
 }

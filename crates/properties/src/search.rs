@@ -55,7 +55,7 @@ pub fn search(input: &[u8]) {
     } else {
         search.candidates(name.wire(), &zone)
     };
-    let Some(list) = list else { unreachable!("{name} stands for a list") };
+    let Some(list) = list else { unreachable!("{name} has a search list") };
     assert_eq!(list.names, expected_names(&bare, &namespace, &zone));
     let asked = message::query(name.wire(), qtype, (choice & 16 != 0).then_some(1232));
     let Ok(query) = Query::parse(&asked, transport) else { unreachable!("a query of ours: {asked:02x?}") };

@@ -63,9 +63,9 @@ fn served(content: &[u8]) {
     };
     let read = Saved::decode(&written, DOMAIN);
     let read = read.unwrap_or_else(|error| unreachable!("{error} in {}", String::from_utf8_lossy(&written)));
-    assert!(read.objects() <= objects, "objects come from nowhere");
+    assert!(read.objects() <= objects, "more objects than before");
     let (mut index, published) = example::index(Zone::new(&example::name("cluster.local")));
     read.replay(&mut index);
     index.publish();
-    assert_eq!(watch::visible(&published), visible, "what was written is what was served");
+    assert_eq!(watch::visible(&published), visible, "the restored records differ from the served ones");
 }

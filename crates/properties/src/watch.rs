@@ -67,9 +67,9 @@ pub fn watch(input: &[u8]) {
     }
     index.publish();
     let visible = visible(&published);
-    assert_eq!(visible, objects.fresh(source), "a fresh start has other records");
+    assert_eq!(visible, objects.fresh(source), "a fresh start has different records");
     answers(&index, &published.get());
-    assert_eq!(visible, restored(&index, &objects, source), "a snapshot file brings back other records");
+    assert_eq!(visible, restored(&index, &objects, source), "a snapshot file restores different records");
 }
 
 /// Adds or deletes an object. A malformed object replaces a well-formed one.

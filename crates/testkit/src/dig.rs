@@ -104,7 +104,7 @@ x. 60 IN SOA ns.x. root.x. <serial> 2 3 4 5
 a.x. 30 IN A 10.0.0.1
 ";
         assert_eq!(show_sorted(&wire), expected);
-        assert!(show(&wire).contains("b.x.\nWEB.x. 30 IN SRV 10 50 80 a.x."), "wire order is kept");
+        assert!(show(&wire).contains("b.x.\nWEB.x. 30 IN SRV 10 50 80 a.x."), "in wire order");
         assert!(show(&wire).contains("1760000000"));
     }
 

@@ -23,7 +23,7 @@ fn compare(case: &Case, expected: &Response, answer: &Answer) -> Result<(), Stri
     let mut lines = diff(expected, &observed);
     lines.extend(answer.defect.iter().map(|defect| format!("+ ;; {defect}")));
     if case.cname_first && expected.answer_count.is_none() && !answer.aliases_come_first() {
-        lines.push("+ ;; an alias stands behind the records it leads to".to_owned());
+        lines.push("+ ;; a CNAME is behind the records of its target".to_owned());
     }
     let limit = case.query.limit();
     if answer.size > limit {
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(verdict(&case, &behind), Ok(()));
         case.cname_first = true;
         let difference = verdict(&case, &behind).expect_err("behind");
-        assert_eq!(difference, "+ ;; an alias stands behind the records it leads to");
+        assert_eq!(difference, "+ ;; a CNAME is behind the records of its target");
     }
 
     #[test]

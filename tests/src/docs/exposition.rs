@@ -57,7 +57,7 @@ pub fn parse(text: &str) -> Exposition {
             let (name, help) = rest.split_once(' ').unwrap_or((rest, ""));
             name.clone_into(&mut current);
             let family = Family { help: help.to_owned(), ..Family::default() };
-            assert!(families.insert(current.clone(), family).is_none(), "{name} is there twice");
+            assert!(families.insert(current.clone(), family).is_none(), "duplicate metric {name}");
         } else if let Some(rest) = line.strip_prefix("# TYPE ") {
             let (name, kind) = rest.split_once(' ').unwrap_or_else(|| panic!("{line}"));
             assert_eq!(name, current, "a type without a help text");

@@ -86,7 +86,7 @@ fn read(entry: &str) -> Result<(&str, Documented), &'static str> {
     };
     let exported = exported.strip_prefix("exported ").ok_or("not from when on it is exported")?;
     if text.is_empty() || text.starts_with("**When") || text.ends_with("moves:**") {
-        return Err("nothing is said of it");
+        return Err("no description");
     }
     Ok((
         name,
@@ -125,8 +125,8 @@ mod tests {
             (format!("x\n\n{LINE}\n\nCounts."), "the heading is not one name"),
             ("`x`\n\nType **counter** · labels none\n\nCounts.".to_owned(), "not four properties"),
             (format!("`x`\n\n{}\n\nCounts.", LINE.replace("new", "1.0")), "neither from kube-dns nor new"),
-            (format!("`x`\n\n{LINE}\n\n**When it moves:** Look."), "nothing is said of it"),
-            (format!("`x`\n\n{LINE}\n\nCounts.\n\n**When it moves:**\n"), "nothing is said of it"),
+            (format!("`x`\n\n{LINE}\n\n**When it moves:** Look."), "no description"),
+            (format!("`x`\n\n{LINE}\n\nCounts.\n\n**When it moves:**\n"), "no description"),
         ] {
             assert_eq!(read(&entry), Err(fault), "{entry}");
         }

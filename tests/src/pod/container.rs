@@ -76,7 +76,7 @@ impl Container {
 }
 
 fn rights(pid: u32) -> Rights {
-    let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).expect("it is there");
+    let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).expect("a file of proc(5)");
     let (status, mounts) = (read("status"), read("mountinfo"));
     let fields = |key: &str| -> Vec<String> {
         let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));

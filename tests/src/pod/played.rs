@@ -116,7 +116,7 @@ impl PlayedPod {
         self.node().store.set(object).expect("the API server takes a ConfigMap");
         let payload: Payload =
             entries.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec())).collect();
-        assert!(self.config.write(&payload).expect("the volume can be written"), "it is another one");
+        assert!(self.config.write(&payload).expect("the volume can be written"), "the ConfigMap has changed");
     }
 
     /// Queries the pod from the client, over UDP and then over TCP. Both answers must be equal: RCODE and data.

@@ -132,7 +132,7 @@ impl Podman {
                 Ok(_) => return (runtime, refused),
                 Err(error) => {
                     let reason = error.rsplit_once("Error: ").map_or(error.as_str(), |(_, reason)| reason);
-                    refused = format!("{refused} ({runtime} could not: {reason})");
+                    refused = format!("{refused} ({runtime} failed: {reason})");
                 }
             }
         }

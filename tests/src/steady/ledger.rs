@@ -209,7 +209,7 @@ mod tests {
         let after = Instant::now();
         ledger.sent("a", after);
         ledger.done("a", after, Instant::now(), Outcome::Right);
-        assert!(!ledger.has_settled("a", 1), "one from before is under way");
+        assert!(!ledger.has_settled("a", 1), "an earlier query is in flight");
         ledger.done("a", hanging, Instant::now(), Outcome::Failed(String::new()));
         assert!(ledger.has_settled("a", 1));
         assert!(!ledger.has_settled("a", 2), "one answer is no streak of two");

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 /// The licences that `deny.toml` allows.
 pub fn allowed() -> BTreeSet<String> {
     let allowed = allow_list(&super::read("deny.toml"));
-    assert!(!allowed.is_empty(), "no licence is allowed: deny.toml has another form than this reader knows");
+    assert!(!allowed.is_empty(), "no licence is allowed: deny.toml has an unknown format");
     allowed
 }
 

@@ -123,7 +123,7 @@ pub(crate) const KINDS: &[Kind] = &[
         ..COMMON
     },
     Kind {
-        name: "ExternalName for a name outside",
+        name: "ExternalName for an external name",
         objects: |ns, _| vec![mk_external_name(ns, "ext", &format!("{ns}.outside.test"))],
         names: &["ext"],
         alias_names: OF_ALIASES,
@@ -131,7 +131,7 @@ pub(crate) const KINDS: &[Kind] = &[
         ..COMMON
     },
     Kind {
-        name: "ExternalName for nothing",
+        name: "ExternalName for a missing name",
         objects: |ns, _| vec![mk_external_name(ns, "ext", &format!("gone.{ns}.svc.cluster.local"))],
         names: &["ext", "gone"],
         alias_names: OF_ALIASES,

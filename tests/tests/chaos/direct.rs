@@ -47,7 +47,7 @@ async fn cluster_names_lose_nothing_while_dnsmasq_dies_or_hangs_or_its_upstreams
 
     let report = steady.stop().await;
     report.check("direct: dnsmasq SIGKILL, SIGSTOP, upstream silent");
-    assert_eq!(report.lines["outside"].excused_lost, 0, "kubedns says SERVFAIL instead: {report}");
+    assert_eq!(report.lines["outside"].excused_lost, 0, "kubedns answers SERVFAIL instead: {report}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

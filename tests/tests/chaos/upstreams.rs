@@ -79,8 +79,8 @@ async fn with_bad_upstreams_only_cluster_names_lose_nothing_and_kubedns_answers_
     let report = steady.stop().await;
     report.check("the only upstream silent, late, lying, oversized, truncating, garbage");
     let forwarded = &report.lines["outside, from kubedns"];
-    assert_eq!(forwarded.excused_lost, 0, "where there is no answer kubedns says so: {report}");
-    assert!(forwarded.excused_failed > 0, "the upstream was bad: {report}");
+    assert_eq!(forwarded.excused_lost, 0, "without an answer kubedns returns SERVFAIL: {report}");
+    assert!(forwarded.excused_failed > 0, "the upstream failed: {report}");
 }
 
 /// Names that are queried while no upstream answers, ...

@@ -126,6 +126,6 @@ fn flags_without_effect_and_hidden_ones_are_accepted() {
             assert!(output.status.success(), "{binary} {word}: {}", String::from_utf8_lossy(&output.stderr));
         }
         let output = run(binary, &["--no-such-flag=1", "--help"]);
-        assert_eq!(output.status.code(), Some(2), "{binary} takes any flag");
+        assert_eq!(output.status.code(), Some(2), "{binary} accepts any flag");
     }
 }

@@ -55,7 +55,8 @@ fn compare_with_kube_dns(page: &BTreeMap<String, Documented>, exported: &Exposit
     let kept: Vec<&String> = captured.keys().filter(|name| is_kept(name) && of_the_pod(name)).collect();
     assert!(kept.len() > 15, "{kept:?}");
     for name in kept {
-        let (then, now) = (&captured[name], exported.get(name).unwrap_or_else(|| panic!("{name} is gone")));
+        let (then, now) =
+            (&captured[name], exported.get(name).unwrap_or_else(|| panic!("{name} is missing")));
         if name != "kubedns_dnsmasq_max_size" {
             assert_eq!(now.kind, then.kind, "type of {name}");
         }

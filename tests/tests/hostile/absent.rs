@@ -52,11 +52,11 @@ async fn flooded() {
     })
     .await;
     steady.answered(300).await;
-    assert!(absent() > 0, "answers wait for addresses that nobody has");
+    assert!(absent() > 0, "answers wait for unused addresses");
     flood.stop();
-    bounded(&mut lab, "2,000 queries a second from addresses that nobody has", before);
+    bounded(&mut lab, "2,000 queries a second from unused addresses", before);
     steady.answered(20).await;
-    steady.stop().await.check("kubedns under queries from addresses that nobody has");
+    steady.stop().await.check("kubedns under queries from unused addresses");
 }
 
 /// A thread that sends queries until it is stopped.

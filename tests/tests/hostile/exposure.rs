@@ -90,7 +90,7 @@ async fn what_goes_out_over_udp_is_no_larger_than_the_client_takes() {
         for takes in [0, 100, 512, 1232, 4096] {
             let most = usize::from(takes).max(512);
             let got = size(&lab, Query::new(name, rtype).edns(takes)).await;
-            assert!(got <= most, "{name} {rtype}: {got} octets for one that takes {takes}");
+            assert!(got <= most, "{name} {rtype}: {got} octets for a client that accepts {takes}");
         }
     }
     for name in [crowd, "web-1.shop.svc.cluster.local.", "cluster.local.", "1.1.96.10.in-addr.arpa."] {

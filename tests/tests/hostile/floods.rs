@@ -112,7 +112,7 @@ async fn random_octets_and_random_names_over_udp() {
     })
     .await;
     // The upstream is in this process and may not keep up, which affects external names alone.
-    let excuse = steady.excuse(&["outside"], "more names outside were asked for than the upstream answers");
+    let excuse = steady.excuse(&["outside"], "more external names were queried than the upstream answers");
     flood(server, |number| Query::new(&format!("x{number:x}.outside.test."), "A").wire()).await;
     excuse.ends().await;
     bounded(&mut lab, "60,000 questions for names that are not there", before);
@@ -228,20 +228,28 @@ async fn no_descriptor_left() {
     steady.answered_on("cluster", 100).await;
     early.send(&ask).await.unwrap();
     let answer = early.receive(client::PATIENCE).await.unwrap();
-    assert_eq!(in_a_line(&Message::parse(&answer).unwrap()), "NOERROR 10.96.1.1", "who was there is served");
+    assert_eq!(
+        in_a_line(&Message::parse(&answer).unwrap()),
+        "NOERROR 10.96.1.1",
+        "an existing connection is served"
+    );
     early.send(&Query::new("host-1.outside.test.", "A").wire()).await.unwrap();
     let answer = early.receive(client::PATIENCE).await.unwrap();
     assert_eq!(in_a_line(&Message::parse(&answer).unwrap()), "SERVFAIL", "its question cannot be handed on");
     drop(hoard);
     excuse.ends().await;
     let late = client::tcp(server, &ask, client::PATIENCE).await.unwrap();
-    assert_eq!(in_a_line(&Message::parse(&late).unwrap()), "NOERROR 10.96.1.1", "new ones are let in again");
+    assert_eq!(
+        in_a_line(&Message::parse(&late).unwrap()),
+        "NOERROR 10.96.1.1",
+        "new connections are accepted again"
+    );
     assert!(lab.process().exited().is_none());
     let blamed = |line: &&String| line.contains("upstream server does not answer");
-    assert_eq!(lab.process().stderr().iter().find(blamed), None, "it was not the upstream's fault");
+    assert_eq!(lab.process().stderr().iter().find(blamed), None, "the upstream is blamed");
     let report = steady.stop().await;
     report.check("kubedns without a descriptor left");
-    assert_eq!(report.lines["outside"].excused_lost, 0, "it says SERVFAIL: {report}");
+    assert_eq!(report.lines["outside"].excused_lost, 0, "it answers SERVFAIL: {report}");
 }
 
 fn limit_descriptors(pid: u32, most: u32) {

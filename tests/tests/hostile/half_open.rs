@@ -53,7 +53,7 @@ async fn flood() {
         during.descriptors < before.descriptors + 50,
         "a half-open connection has no descriptor: {during:?}"
     );
-    bounded(&mut lab, "2,000 SYNs without another word", before);
+    bounded(&mut lab, "2,000 half-open connections", before);
     assert!(dialling.try_join_next().is_none(), "none of them came to be");
     dialling.shutdown().await;
     steady.answered(20).await;

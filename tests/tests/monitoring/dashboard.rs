@@ -1,4 +1,4 @@
-//! dashboard.json.
+//! Checks of dashboard.json.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -158,7 +158,7 @@ fn the_first_row_tells_whether_the_pods_are_well() {
         ["kubedns_verdict_findings", "kubedns_forward_upstream_up", "kubedns_dnsmasq_upstream_errors_total"]
     {
         let shown = seen.iter().flat_map(|panel| &panel.targets).any(|target| target.expr.contains(metric));
-        assert!(shown, "{metric} is not seen at once");
+        assert!(shown, "{metric} is not in the first row");
     }
     let folded = dashboard.panels.iter().filter(|panel| panel.kind == "row" && !panel.panels.is_empty());
     assert!(folded.count() > 5);
@@ -169,9 +169,9 @@ fn panels_have_their_place() {
     let dashboard = dashboard();
     assert_eq!(dashboard.uid, "kube-dns-rs");
     let ids: BTreeSet<u32> = dashboard.panels.iter().map(|panel| panel.id).collect();
-    assert_eq!(ids.len(), dashboard.panels.len(), "an id is there twice");
+    assert_eq!(ids.len(), dashboard.panels.len(), "duplicate id");
     let titles: BTreeSet<&str> = dashboard.panels.iter().map(|panel| panel.title.as_str()).collect();
-    assert_eq!(titles.len(), dashboard.panels.len(), "a title is there twice");
+    assert_eq!(titles.len(), dashboard.panels.len(), "duplicate title");
     for (at, panel) in dashboard.panels.iter().enumerate() {
         assert!(panel.grid_pos.x + panel.grid_pos.w <= 24, "{} is beyond the edge", panel.title);
         for other in &dashboard.panels[at + 1..] {

@@ -91,7 +91,7 @@ pub(crate) fn check(whose: &str, expression: &str) {
     assert!(!named.metrics.is_empty(), "{whose} names no metric: {expression}");
     let mut labels: BTreeSet<&str> = OF_PROMETHEUS.into();
     for (series, matchers) in &named.metrics {
-        let entry = documented(series).unwrap_or_else(|| panic!("{whose}: there is no {series}"));
+        let entry = documented(series).unwrap_or_else(|| panic!("{whose}: no metric {series}"));
         let own = entry.labels.iter().map(String::as_str);
         let known: BTreeSet<&str> = OF_PROMETHEUS.into_iter().chain(own).collect();
         for (label, value) in matchers {

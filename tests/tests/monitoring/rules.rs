@@ -1,4 +1,4 @@
-//! rules.yaml.
+//! Checks of rules.yaml.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -104,7 +104,7 @@ fn alerts_are_documented_with_severity_and_runbook() {
             (alert.name.as_str(), (alert.labels["severity"].as_str(), runbook))
         })
         .collect();
-    assert_eq!(found.len(), alerts.len(), "an alert is there twice");
+    assert_eq!(found.len(), alerts.len(), "duplicate alert");
     assert_eq!(found, documented);
     for alert in &alerts {
         assert!(

@@ -173,7 +173,7 @@ async fn an_edit_that_cannot_be_written_stays_pending_until_it_can() {
     rig.until("after.outside.test.", "192.0.2.2").await;
     let told =
         rig.nanny.stderr().iter().filter(|line| line.contains("cannot write the servers file")).count();
-    assert_eq!(told, 1, "the same reason is told once");
+    assert_eq!(told, 1, "the same reason is logged once");
     rig.end().await;
 }
 

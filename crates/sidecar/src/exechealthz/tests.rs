@@ -55,7 +55,7 @@ fn paths_of_command_lines() {
             vec![format!("/healthz: healthz_1@10.0.0.10:53 {dnsmasq} healthz_3@127.0.0.1:53")],
         ),
         (
-            "a probe that is there already",
+            "an existing probe",
             &["--probe=mine,127.0.0.1:53,NAME,1,A", "--cmd=nslookup NAME 127.0.0.1"],
             vec!["/healthz: mine@127.0.0.1:53".to_owned()],
         ),

@@ -20,7 +20,7 @@ fn commands_of_manifests() {
         ("1.5", "nslookup a.b 127.0.0.1:10053 >/dev/null", &["a.b. 127.0.0.1:10053"]),
         ("all output", " nslookup  a.b. 127.0.0.1 > /dev/null 2>&1", &["a.b. 127.0.0.1:53"]),
         (
-            "output is of no use",
+            "no redirection",
             "nslookup a.b 127.0.0.1&&nslookup c 127.0.0.1",
             &["a.b. 127.0.0.1:53", "c. 127.0.0.1:53"],
         ),
@@ -42,9 +42,9 @@ fn other_commands() {
         ("another program", "echo healthz", &form),
         ("no server", "nslookup a.b", &form),
         ("more arguments", "nslookup -type=A a.b 127.0.0.1", &form),
-        ("another joint", "nslookup a.b 127.0.0.1 || nslookup a.b 127.0.0.2", &form),
+        ("another operator", "nslookup a.b 127.0.0.1 || nslookup a.b 127.0.0.2", &form),
         ("a second command", "nslookup a.b 127.0.0.1; reboot", &form),
-        ("half a pair", "nslookup a.b 127.0.0.1 &&", &form),
+        ("nothing after &&", "nslookup a.b 127.0.0.1 &&", &form),
         ("a file", "nslookup a.b 127.0.0.1 >/tmp/x", &form),
         ("no name", "nslookup a..b 127.0.0.1", "invalid DNS name \"a..b\""),
     ];

@@ -287,7 +287,7 @@ fn what_is_typed_into_the_field_outlives_a_refresh() {
         "{whole}"
     );
     status.explains = false;
-    assert!(!page(&status).contains("<form"), "there is nobody to ask");
+    assert!(!page(&status).contains("<form"), "there is no kubedns to explain names");
 }
 
 #[test]

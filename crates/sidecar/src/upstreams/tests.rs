@@ -223,7 +223,7 @@ async fn the_list_is_followed_and_kept_when_dnsmasq_does_not_tell_it() {
     *lab.texts.lock().unwrap() = vec![text(new.addr(), 1)];
     lab.rounds(1).await;
     assert_eq!(lab.said(), ["Answers [] 0 of 1, asked 1"]);
-    assert_eq!(lab.exported(old.addr()), [""; 0], "what is not asked any more is not exported");
+    assert_eq!(lab.exported(old.addr()), [""; 0], "a removed upstream is not exported");
     // No list at all.
     lab.texts.lock().unwrap().clear();
     lab.rounds(1).await;

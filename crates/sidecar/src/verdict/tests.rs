@@ -55,7 +55,7 @@ fn a_pod_that_is_well_has_no_findings() {
         nanny: Fetched { source: String::new(), known: None, error: Some("refused".to_owned()) },
         ..status
     };
-    assert_eq!(found(&unknown(good())), Vec::<String>::new(), "what is not known is not wrong");
+    assert_eq!(found(&unknown(good())), Vec::<String>::new(), "unknown values are no findings");
 }
 
 #[test]

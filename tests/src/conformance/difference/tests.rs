@@ -50,8 +50,8 @@ fn the_page_tells_what_the_list_says() {
     }
     let written = std::fs::read_to_string(page::path()).expect("docs/differences.md");
     let differing = written.lines().zip(page.lines()).find(|(written, rendered)| written != rendered);
-    assert_eq!(differing, None, "docs/differences.md is not what its sources say");
-    assert_eq!(written.len(), page.len(), "docs/differences.md is not what its sources say");
+    assert_eq!(differing, None, "docs/differences.md does not match its sources");
+    assert_eq!(written.len(), page.len(), "docs/differences.md does not match its sources");
 }
 
 #[test]

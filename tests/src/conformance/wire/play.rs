@@ -67,7 +67,7 @@ pub(super) async fn play(
 async fn obstacle(target: &Target, scenario: &Scenario, place: &mut Place) -> Option<String> {
     let of_its_own = scenario.flags.iter().any(|flag| flag.starts_with("--nameservers="));
     if !target.is_ours() && !of_its_own {
-        return Some("needs a resolv.conf of its own, which this binary cannot be given".to_owned());
+        return Some("needs its own resolv.conf, which this binary cannot use".to_owned());
     }
     if scenario.resolv_conf.as_deref().is_some_and(|content| content.contains("$RESOLV_IP")) {
         return place.listen_on_port_53().await.err().map(|error| format!("{error:#}"));
