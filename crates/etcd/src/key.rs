@@ -20,7 +20,7 @@ pub struct Subtree {
     zone: usize,
 }
 
-/// A key that is not that of a name.
+/// A key that does not hold a domain name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum KeyError {
     /// The key is not text.
@@ -58,7 +58,7 @@ impl Subtree {
     ///
     /// # Errors
     ///
-    /// When the key is not that of a name.
+    /// When the key does not hold a domain name.
     pub fn path<'k>(&self, key: &'k [u8]) -> Result<Option<Path<'k>>, KeyError> {
         let below = match key.strip_prefix(self.start.as_bytes()) {
             Some([]) => return Ok(Some(Path::new())),

@@ -21,7 +21,7 @@ pub const LEASED_TTL: u32 = 30;
 /// The longest TTL (RFC 2181, section 8).
 const MAX_TTL: u32 = i32::MAX.unsigned_abs();
 
-/// One message.
+/// A message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     /// The address or the target name; `Nothing` for a text alone.
@@ -32,7 +32,7 @@ pub struct Message {
     pub priority: u16,
     /// Weight of SRV answers; 0 counts as 100.
     pub weight: u16,
-    /// Seconds.
+    /// TTL, in seconds.
     pub ttl: u32,
     /// Its text, and whether it is a mail exchange, too.
     pub extras: Extras,

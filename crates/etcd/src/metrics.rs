@@ -36,7 +36,7 @@ impl Metrics {
         Ok(Self {
             connected: gauge(
                 "kubedns_etcd_connected",
-                "1 while the keys of the zone are watched; otherwise the last records are served.",
+                "1 while the keys of the zone are watched, 0 while the last records are served without a watch.",
             )?,
             records: gauge("kubedns_etcd_records", "Messages of the zone in memory.")?,
             lists: counter("kubedns_etcd_lists_total", "Complete lists of the zone's keys that were read.")?,

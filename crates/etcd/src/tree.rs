@@ -36,7 +36,7 @@ impl PartialEq for Tree {
 /// Reason for skipping a key.
 #[derive(Debug, Error)]
 pub enum SkippedKey {
-    /// The key is not that of a name.
+    /// The key does not hold a domain name.
     #[error(transparent)]
     Key(#[from] KeyError),
     /// The value is not a message.

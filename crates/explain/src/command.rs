@@ -22,9 +22,9 @@ NAME is the name that an application looks up, or an address; a dot at its end d
 TYPE is a record type; the default is A, AAAA and SRV, or PTR for an address.
 
 ";
-/// The longest time for the answer.
+/// Timeout of the response.
 const TIME: Duration = Duration::from_secs(10);
-/// The largest answer, in octets.
+/// The largest response, in octets.
 const SIZE: usize = 4 << 20;
 /// Exit code without an explanation.
 const FAILED: u8 = 1;
@@ -75,7 +75,7 @@ pub fn command(words: impl IntoIterator<Item = OsString>) -> ExitCode {
         },
     };
     let code = exit.print();
-    // The process ends without flushing. A closed stream is not an error.
+    // Flush before the process ends; a closed stream is not an error.
     let _ = io::stdout().lock().flush();
     code
 }

@@ -177,7 +177,7 @@ pub(crate) enum NameKind {
     OwnName {
         target: Option<String>,
     },
-    /// A name outside the cluster domain.
+    /// An external name.
     #[serde(rename = "outside")]
     External,
 }

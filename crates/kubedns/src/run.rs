@@ -103,7 +103,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     sync.configure();
     sync.load(LOADING).await;
 
-    // One thread handles an event from the API server's response to the published records, without waking another.
+    // One thread reads events, and publishes their records: no event wakes a second thread.
     let thread = OneThread::start("records").context("cannot start a thread")?;
     let (mut tasks, in_force) = (Tasks::new(shutdown.stop.clone()), sync.index.source());
     let stop = || shutdown.stop.clone();
@@ -126,7 +126,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The parts of the options that may contradict each other, checked.
+/// Options that may contradict each other, after their check.
 struct Meaning {
     config_from: ConfigFrom,
     scope: Scope,
@@ -199,7 +199,7 @@ fn forget_on_edits(
     }
 }
 
-/// The explainer of the published records, with the state of this process that qualifies its answers.
+/// The explainer of the published records. Its warnings depend on the state of this process.
 fn explainer(
     options: &Options,
     configuration: &Configuration,

@@ -1,6 +1,5 @@
 //! Keys that external-dns writes with `--provider=coredns` and a TXT registry: a random label in front of each name,
-//! which
-//! `targetstrip` removes, one key for each target, and owners as texts at `a-NAME`, `cname-NAME`.
+//! which `targetstrip` removes, one key for each target, and owners as texts at `a-NAME`, `cname-NAME`.
 
 use crate::table::Served;
 

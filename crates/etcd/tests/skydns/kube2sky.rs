@@ -1,8 +1,8 @@
 //! A cluster's records as kube2sky wrote them, and two that were written by hand beside them: the label of each record
 //! is the hash (FNV-1a) of its message.
 //!
-//! A Service `web` with a cluster IP and two named ports, a headless Service `db` with two pods, and the names of
-//! these.
+//! A Service `web` with a cluster IP and two named ports, a headless Service `db` with two pods, and the names of the
+//! pods.
 
 use crate::table::Served;
 

@@ -1,4 +1,4 @@
-//! Names that other servers than kubedns are asked for: the explanation shows what a pod gets.
+//! Names that other servers than kubedns answer: an explanation shows the answer for a pod.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ fn the_hosts_file_of_the_pod_comes_first() {
     let mut cluster = cluster();
     cluster.hosts = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/hosts");
     transcript::compare(&cluster, include_str!("hosts.txt"), 6);
-    // dnsmasq is not asked for it if kubedns is in front.
+    // With kubedns in front, dnsmasq does not answer from its hosts file.
     for topology in [Topology::Direct, Topology::Alone] {
         cluster.topology = topology;
         assert_eq!(cluster.reasons("localhost. A"), ["single_label"], "{topology:?}");
@@ -160,7 +160,7 @@ fn a_list_that_is_walked_here_has_its_further_domains() {
     let pointers = ["/tried/3/name", "/tried/4/name"];
     for (name, expected) in [
         ("www.example.com", ["www.example.com.corp.test.", "www.example.com."]),
-        // Asked first as it is, it is walked below the first domain.
+        // A name with many dots is queried as it is first, and completed afterwards.
         ("a.b.c.d.e.f", ["a.b.c.d.e.f.cluster.local.", "a.b.c.d.e.f.corp.test."]),
         ("www.example.com.", ["", ""]),
     ] {

@@ -54,7 +54,7 @@ pub(crate) struct Options {
     /// domain of the cluster
     #[arg(long, value_name = "string", default_value = "cluster.local")]
     domain: String,
-    /// a name outside the cluster to ask for; empty for none
+    /// an external name to query; empty for none
     #[arg(long, value_name = "string", default_value = "example.com")]
     external_name: String,
     /// directory of the mounted ConfigMap; if it does not exist, the ConfigMap is read from the API server

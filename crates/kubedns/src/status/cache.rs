@@ -176,7 +176,7 @@ impl Serialize for Entries<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         for (label, records) in &self.0 {
-            // Where one label stands for several records, the others get keys of their own.
+            // If a label has several records, the others get keys of their own.
             for (number, shown) in records.iter().enumerate() {
                 match number {
                     0 => map.serialize_entry(label, shown)?,

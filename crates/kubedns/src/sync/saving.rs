@@ -75,7 +75,7 @@ impl Saving {
     /// Begins a write. It takes the index task the same short time for any number of objects.
     pub(super) fn begin(&mut self, index: &Index, source: EndpointsSource) {
         self.changed = None;
-        // Encoding takes a while, too: the objects are a copy of this moment, which costs one reference count.
+        // Encoding takes time, too, so it gets its own copy of the objects, which costs one reference count.
         let kept = index.kept();
         let (directory, domain) = (Arc::clone(&self.directory), self.domain.clone());
         let task = tokio::task::spawn_blocking(move || {

@@ -13,7 +13,7 @@ use super::sidecar::{DnsmasqUpstream, Finding, Status};
 const GROUP: &str = "pod";
 const UPSTREAMS: &str = "upstreams";
 const CONFIGURATION: &str = "configuration";
-/// The longest time for a page.
+/// Timeout of a page.
 const TIME: Duration = Duration::from_secs(3);
 /// The largest short page, in octets.
 const SIZE: usize = 64 << 10;
@@ -78,14 +78,14 @@ async fn probes(sidecar: &str, status: &Status) -> Vec<Check> {
         let said = match page(sidecar, &target, SIZE).await {
             Ok(page) if page.status == 200 => {
                 let time = Duration::from_secs_f64((probe.latency_ms / 1000.0).max(0.0));
-                return Check::passed(GROUP, format!("{target} is good ({})", milliseconds(time)));
+                return Check::passed(GROUP, format!("{target} passes ({})", milliseconds(time)));
             }
             Ok(page) => String::from_utf8_lossy(&page.body).trim().to_owned(),
             Err(error) => error,
         };
-        Check::failed(GROUP, format!("{target} is not good: the kubelet restarts the container"))
+        Check::failed(GROUP, format!("{target} fails: the kubelet restarts the container"))
             .because(said)
-            .so("See below which part answers.", "no-answers")
+            .so("Check below which part does not answer.", "no-answers")
     });
     join_all(asked).await
 }
@@ -128,7 +128,7 @@ fn findings(status: &Status, group: &'static str) -> impl Iterator<Item = Check>
 
 fn found(group: &'static str, finding: &Finding) -> Check {
     let Finding { kind, text, detail, action, runbook } = finding.clone();
-    // Names are answered in spite of these.
+    // These findings do not keep names from being answered.
     let passes = matches!(kind.as_str(), "starting" | "upstream_down" | "config_unknown_keys");
     let check = if passes { Check::warning(group, text) } else { Check::failed(group, text) };
     Check { detail, action, runbook, ..check }

@@ -11,7 +11,7 @@ use serde::Serialize;
 #[serde(rename_all = "lowercase")]
 pub(super) enum Outcome {
     Passed,
-    /// It works, but somebody should look at it.
+    /// Works, but needs attention.
     Warning,
     Failed,
     /// It could not be checked, or does not apply here.
