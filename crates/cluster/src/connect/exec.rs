@@ -49,30 +49,37 @@ pub(super) enum PluginError {
 pub(super) struct Plugin {
     config: ExecConfig,
     certificate: Arc<ClientCertificate>,
-    given: Mutex<Given>,
+    cached: Mutex<CachedCredentials>,
 }
 
-#[derive(Debug)]
-enum Given {
-    Nothing,
-    Token { token: Option<String>, expires: Option<DateTime<Utc>> },
-    Failure { error: PluginError, at: Instant },
+/// The last credentials, and the failure to renew them.
+#[derive(Debug, Default)]
+struct CachedCredentials {
+    token: Option<String>,
+    /// End of the credentials' validity; `None` if there are no credentials.
+    expires: Option<DateTime<Utc>>,
+    failure: Option<(PluginError, Instant)>,
 }
 
-impl Given {
-    fn holds(&self) -> bool {
-        match self {
-            Self::Nothing => false,
-            Self::Token { expires, .. } => expires.is_none_or(|expires| Utc::now() + LEEWAY < expires),
-            Self::Failure { at, .. } => at.elapsed() < PAUSE,
+impl CachedCredentials {
+    /// Whether the plugin must run.
+    fn are_due(&self) -> bool {
+        match &self.failure {
+            Some((_, at)) => at.elapsed() >= PAUSE,
+            None => !self.are_valid(LEEWAY),
         }
     }
 
+    /// Whether the credentials remain valid this long.
+    fn are_valid(&self, remaining: Duration) -> bool {
+        self.expires.is_some_and(|expires| Utc::now() + remaining < expires)
+    }
+
+    /// The token. As in client-go, a failure to renew it matters only after it has expired.
     fn token(&self) -> Result<Option<String>, PluginError> {
-        match self {
-            Self::Nothing => Ok(None),
-            Self::Token { token, .. } => Ok(token.clone()),
-            Self::Failure { error, .. } => Err(error.clone()),
+        match &self.failure {
+            Some((error, _)) if !self.are_valid(Duration::ZERO) => Err(error.clone()),
+            _ => Ok(self.token.clone()),
         }
     }
 }
@@ -94,29 +101,32 @@ struct Status {
 
 impl Status {
     /// The expiry of the credentials. An invalid time counts as passed, so that the plugin runs for each request.
-    fn expires(&self) -> Option<DateTime<Utc>> {
-        let text = self.expiration_timestamp.as_deref()?;
-        Some(DateTime::parse_from_rfc3339(text).map_or(DateTime::UNIX_EPOCH, |time| time.to_utc()))
+    fn expires(&self) -> DateTime<Utc> {
+        let Some(text) = &self.expiration_timestamp else { return DateTime::<Utc>::MAX_UTC };
+        DateTime::parse_from_rfc3339(text).map_or(DateTime::UNIX_EPOCH, |time| time.to_utc())
     }
 }
 
 impl Plugin {
     /// A plugin that has not run yet. It stores its certificates in `certificate`.
     pub(super) fn new(config: ExecConfig, certificate: Arc<ClientCertificate>) -> Self {
-        Self { config, certificate, given: Mutex::new(Given::Nothing) }
+        Self { config, certificate, cached: Mutex::default() }
     }
 
     /// The token, if the plugin provides one. Runs the plugin if there are no credentials or they are about to
     /// expire.
     pub(super) async fn token(&self) -> Result<Option<String>, PluginError> {
-        let mut given = self.given.lock().await;
-        if !given.holds() {
-            *given = match self.run().await {
-                Ok(status) => Given::Token { expires: status.expires(), token: status.token },
-                Err(error) => Given::Failure { error, at: Instant::now() },
-            };
+        let mut cached = self.cached.lock().await;
+        if cached.are_due() {
+            match self.run().await {
+                Ok(status) => {
+                    let expires = Some(status.expires());
+                    *cached = CachedCredentials { token: status.token, expires, failure: None };
+                }
+                Err(error) => cached.failure = Some((error, Instant::now())),
+            }
         }
-        given.token()
+        cached.token()
     }
 
     async fn run(&self) -> Result<Status, PluginError> {

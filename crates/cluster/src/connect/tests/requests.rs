@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
+use chrono::{TimeDelta, Utc};
 use kube::client::Body;
+use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use warp::http::Request;
@@ -20,6 +22,7 @@ async fn head(stream: &mut TcpStream, answer: &str) -> String {
     String::from_utf8(text).unwrap()
 }
 
+const CLOSE: &str = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
 fn config(server: &str, cluster: &str, user: &str) -> tempfile::NamedTempFile {
@@ -110,6 +113,44 @@ async fn a_plugin_that_fails_or_hangs_fails_a_request_and_says_so() {
             tokio::time::resume();
         }
         assert!(error.contains(expected), "{script}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_is_used_until_it_expires_although_the_plugin_fails_to_renew_it() {
+    for (what, valid, expected) in [
+        ("in its last minute", TimeDelta::seconds(30), Ok("Bearer first")),
+        ("expired", TimeDelta::seconds(-1), Err("failed with exit status: 3: out of order")),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let (script, run) = (directory.path().join("plugin"), directory.path().join("run"));
+        let expires = (Utc::now() + valid).to_rfc3339();
+        let status = json!({ "status": { "token": "first", "expirationTimestamp": expires } });
+        let run = run.display();
+        let text =
+            format!("test -e {run} && {{ echo out of order >&2; exit 3; }}\n: >{run}\necho '{status}'");
+        std::fs::write(&script, text).unwrap();
+        let (listener, address) = listener().await;
+        let user = format!("exec: {{command: sh, args: ['{}']}}", script.display());
+        let config = config(&format!("http://{address}"), "", &user);
+        let connection = connection(config.path()).await;
+        let token = async || {
+            let serve = async {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                head(&mut stream, CLOSE).await
+            };
+            tokio::select! {
+                head = serve => Ok(head),
+                Err(error) = ask(&connection) => Err(error),
+            }
+        };
+        let head = token().await.unwrap();
+        assert!(head.contains("authorization: Bearer first\r\n"), "{what}: {head}");
+        match (token().await, expected) {
+            (Ok(head), Ok(token)) => assert!(head.contains(token), "{what}: {head}"),
+            (Err(error), Err(reason)) => assert!(error.contains(reason), "{what}: {error}"),
+            (found, _) => panic!("{what}: {found:?}"),
+        }
     }
 }
 
