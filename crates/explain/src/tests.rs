@@ -1,4 +1,4 @@
-//! Names on a small cluster, and the whole text of their explanations.
+//! Explanations of names in a small cluster.
 
 mod aliases;
 mod cluster;

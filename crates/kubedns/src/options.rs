@@ -379,7 +379,7 @@ fn given(flag: &str) -> Option<&str> {
     (!flag.is_empty()).then_some(flag)
 }
 
-/// The cluster domain: labels in lower case, with a dot at the end.
+/// A cluster domain: labels in lower case, with a dot at the end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Domain(String);
 

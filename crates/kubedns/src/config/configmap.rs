@@ -54,7 +54,7 @@ impl ConfigMapFeed {
 }
 
 /// Passes changes of the `ConfigMap` named `key` to `to`. Ends with the feed.
-// Differs from kube-dns: it takes any ConfigMap of the namespace for its own.
+// Differs from kube-dns, which uses any ConfigMap of the namespace.
 async fn hand_on(mut changes: mpsc::Receiver<Received<Change<ConfigMap>>>, key: &ObjectKey, to: &ApiFeed) {
     let mut listed = false;
     while let Some(Received { event, .. }) = changes.recv().await {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dnsconfig::{Config, Hosts, Target};
 use skydns::{Name, OwnNames};
 
-/// Names of your own, as the configuration has them.
+/// The keys `hosts` and `aliases` of a configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct OwnConfig {
     /// `hosts`
@@ -84,7 +84,7 @@ mod tests {
         assert!(OwnConfig::default().names(&name("cluster.test")).is_none());
     }
 
-    /// A name of three, in some spelling.
+    /// One of three names, in any spelling.
     fn written() -> impl Strategy<Value = &'static str> {
         prop::sample::select(vec!["a.test", "A.test.", "b.test", "c", "C."])
     }

@@ -1,4 +1,4 @@
-//! The kernel's tables as text, and the kernel itself.
+//! Tables of the kernel as text, and those of the running kernel.
 
 use super::*;
 

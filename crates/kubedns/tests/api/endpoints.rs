@@ -27,7 +27,7 @@ use super::stub::{End, Stub, failure, page, watching};
 struct Running {
     endpoints: Mirror<Endpoints>,
     slices: Mirror<EndpointSlice>,
-    /// Its result.
+    /// Result of the feed.
     index: Index,
     events: mpsc::Receiver<Received<Event>>,
     _feed: JoinSet<()>,
