@@ -195,7 +195,7 @@ fn federations(text: &str) -> Result<BTreeMap<String, String>, ConfigError> {
 fn query_log(text: &str) -> Result<Option<QueryLog>, ConfigError> {
     let key = Key::QueryLog;
     let fields: Option<Fields> = json(key, text)?;
-    let log = fields.map(|fields| QueryLog::new(&fields, text)).transpose();
+    let log = fields.map(|fields| QueryLog::new(&fields)).transpose();
     log.map_err(|error| key.error(text, Reason::QueryLog(error)))
 }
 

@@ -159,8 +159,13 @@ pub struct QueryLog {
     pub until: Option<SystemTime>,
     /// The duration after which it ends, from when it was read.
     pub lasts: Option<Duration>,
-    /// The text as written, for [`Version`](crate::Version).
-    pub(crate) text: String,
+}
+
+/// All queries, at [`DEFAULT_RATE`], without an end.
+impl Default for QueryLog {
+    fn default() -> Self {
+        Self { filter: Filter::default(), rate: DEFAULT_RATE, until: None, lasts: None }
+    }
 }
 
 /// The reason why a `queryLog` is rejected.
@@ -195,7 +200,7 @@ pub(crate) struct Fields {
 }
 
 impl QueryLog {
-    pub(crate) fn new(fields: &Fields, text: &str) -> Result<Self, QueryLogError> {
+    pub(crate) fn new(fields: &Fields) -> Result<Self, QueryLogError> {
         let Fields { name, client, rcode, qtype, rate, until, seconds } = fields;
         let filter = Filter::new(&FilterText { name, client, rcode, qtype })?;
         let rate = rate.unwrap_or(DEFAULT_RATE);
@@ -204,7 +209,7 @@ impl QueryLog {
         }
         let until = until.as_deref().map(time).transpose()?;
         let lasts = seconds.map(|seconds| Duration::from_secs(seconds.into()));
-        Ok(Self { filter, rate, until, lasts, text: text.trim().to_owned() })
+        Ok(Self { filter, rate, until, lasts })
     }
 
     /// The remaining time at `now`, if it began at `begun`; `None` if it has no end.

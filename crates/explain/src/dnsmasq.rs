@@ -35,7 +35,7 @@ pub(crate) struct Front {
 impl Front {
     /// Whether clients ask dnsmasq, and not kubedns itself.
     fn is_asked_first(&self) -> bool {
-        matches!(self.topology, Topology::DropIn | Topology::Cache)
+        self.topology.is_behind_dnsmasq()
     }
 
     /// The records for `name` (in lower case) that dnsmasq answers from the hosts file, without asking a server.

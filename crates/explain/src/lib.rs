@@ -80,6 +80,11 @@ pub enum Topology {
 }
 
 impl Topology {
+    /// Whether dnsmasq stands between the clients and kubedns.
+    pub fn is_behind_dnsmasq(self) -> bool {
+        matches!(self, Self::DropIn | Self::Cache)
+    }
+
     /// Whether only kubedns asks upstream servers, so that it forwards names of one label and queries for all types
     /// (ANY), too.
     pub fn forwards_all(self) -> bool {

@@ -3,7 +3,6 @@
 //! The DNS server copies the queries that match a filter ([`skydns::tap`]); this module turns them into lines.
 
 pub(crate) mod dnstap;
-pub(crate) mod log;
 pub(crate) mod metrics;
 pub(crate) mod owners;
 pub(crate) mod top;
@@ -12,7 +11,9 @@ use std::sync::Arc;
 
 use cluster::snapshot::Published;
 use daemon::tasks::Tasks;
+use dnsconfig::query_log::QueryLog;
 use explain::Topology;
+use querylog::log::{NotWritten, QueryLogger, Wanted};
 use querylog::{Line, Source};
 use skydns::name;
 use skydns::server::Server;
@@ -27,7 +28,12 @@ use warp::{Filter, Rejection};
 use self::owners::Owners;
 use crate::options::Options;
 
-/// A reader of `/tap`.
+/// The verbosity from which each query is logged.
+const EACH_QUERY: i32 = 6;
+/// The writer of the query log where dnsmasq stands in front: only there the real clients are known.
+const NANNY: &str = "the nanny of the dnsmasq in front";
+
+/// A reader of `/tap`, or of the query log.
 struct Reader(Watch);
 
 impl Source for Reader {
@@ -66,9 +72,10 @@ impl Queries {
             let sending = dnstap::run(reader, Arc::clone(&self.tap), version, stop.clone());
             tasks.lasting("sending dnstap", sending);
         }
-        let all = options.log.v.0 >= log::EACH_QUERY;
-        let writing = log::run(Arc::clone(&self.tap), config, all, stop.clone());
-        tasks.lasting("writing the query log", writing);
+        let wanted = if options.log.v.0 >= EACH_QUERY { Wanted::All } else { Wanted::Configured };
+        let open = query_log(&self.tap, options.topology, wanted);
+        let logger = QueryLogger::new(open, config, wanted);
+        tasks.lasting("writing the query log", logger.run(stop.clone()));
     }
 
     /// `GET /tap` and `GET /top`. Responses of `/tap` end with `stop`.
@@ -88,6 +95,23 @@ impl Queries {
     }
 }
 
+/// Opens the query log, where it is ours to write.
+fn query_log(
+    tap: &Arc<Tap>,
+    topology: Topology,
+    wanted: Wanted,
+) -> impl Fn(&QueryLog) -> Result<Reader, NotWritten> + use<> {
+    let tap = Arc::clone(tap);
+    let is_ours = wanted == Wanted::All || !topology.is_behind_dnsmasq();
+    move |log| {
+        if !is_ours {
+            return Err(NotWritten::Elsewhere(NANNY));
+        }
+        let watch = tap.watch(Choice { filter: log.filter.clone(), rate: log.rate, messages: false });
+        watch.map(Reader).map_err(|error| NotWritten::Failed(error.to_string()))
+    }
+}
+
 fn line(record: &Record) -> Line {
     let known = !record.name.is_empty();
     Line {
@@ -101,5 +125,26 @@ fn line(record: &Record) -> Line {
         micros: Some(u64::try_from(record.took.as_micros()).unwrap_or(u64::MAX)),
         truncated: record.truncated,
         by: record.by.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn behind_dnsmasq_the_query_log_is_the_nannys_to_write() {
+        for (topology, wanted, ours) in [
+            (Topology::DropIn, Wanted::Configured, false),
+            (Topology::Cache, Wanted::Configured, false),
+            (Topology::Direct, Wanted::Configured, true),
+            (Topology::Alone, Wanted::Configured, true),
+            (Topology::DropIn, Wanted::All, true),
+        ] {
+            let tap = Arc::new(Tap::default());
+            let opened = query_log(&tap, topology, wanted)(&QueryLog::default());
+            assert_eq!(opened.is_ok(), ours, "{topology:?} {wanted:?}");
+            assert_eq!(tap.counts().watches, usize::from(ours), "{topology:?} {wanted:?}");
+        }
     }
 }

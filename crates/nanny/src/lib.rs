@@ -10,7 +10,7 @@
 //! * [`config`]: the settings, and the routes that follow from them.
 //! * [`dnsmasq`]: the process, from its arguments to its end, and the delivery of new routes.
 //! * [`report`]: events, as a status document and as metrics.
-//! * `queries`: the queries of dnsmasq's clients, for `tap` and `top`.
+//! * `queries`: the queries of dnsmasq's clients, for `tap` and the query log.
 //! * [`state_dir`]: the directory of the servers file and the status file.
 //!
 //! An edit costs dnsmasq nothing but its cache: it reads its servers again from a file (see [`dnsmasq::launch`]). A

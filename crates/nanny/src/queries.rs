@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use dnsconfig::query_log::Filter;
-use querylog::{Choice, Line, Source};
+use querylog::{Line, Source};
 use tokio::sync::watch;
 
 use crate::dnsmasq::query_lines::{Answered, Joiner};
@@ -90,12 +90,11 @@ impl Queries {
         }
     }
 
-    /// Adds a follower of the queries that match `choice`.
-    pub(crate) fn follow(&self, choice: &Choice) -> Reader {
+    /// Adds a follower of the queries that match `filter`, of at most `rate` lines per second.
+    pub(crate) fn follow(&self, filter: Filter, rate: u32) -> Reader {
         let mut state = self.0.lock();
         let id = state.next;
         state.next += 1;
-        let (filter, rate) = (choice.filter.clone(), choice.rate);
         state.readers.push(Queue {
             id,
             filter,
@@ -157,7 +156,14 @@ impl Drop for Reader {
 
 #[cfg(test)]
 mod tests {
+    use querylog::Choice;
+
     use super::*;
+
+    fn follow(queries: &Queries, query: &str) -> Reader {
+        let Choice { filter, rate, .. } = Choice::from_query(query).unwrap();
+        queries.follow(filter, rate)
+    }
 
     fn ask(queries: &Queries, number: usize, name: &str) {
         queries.take(&format!("{number} 10.0.0.1/1 query[A] {name} from 10.0.0.1"));
@@ -169,8 +175,8 @@ mod tests {
         let queries = Queries::default();
         let wanted = queries.wanted();
         ask(&queries, 1, "a.test");
-        let mut all = queries.follow(&Choice::from_query("").unwrap());
-        let mut some = queries.follow(&Choice::from_query("name=*.acme.test&rcode=NXDOMAIN").unwrap());
+        let mut all = follow(&queries, "");
+        let mut some = follow(&queries, "name=*.acme.test&rcode=NXDOMAIN");
         assert!(*wanted.borrow());
         ask(&queries, 2, "a.test");
         ask(&queries, 3, "b.Acme.test");
@@ -188,8 +194,8 @@ mod tests {
     #[test]
     fn lines_that_nobody_reads_are_bounded_and_counted() {
         let queries = Queries::default();
-        let mut slow = queries.follow(&Choice::from_query("rate=100000").unwrap());
-        let mut few = queries.follow(&Choice::from_query("rate=1").unwrap());
+        let mut slow = follow(&queries, "rate=100000");
+        let mut few = follow(&queries, "rate=1");
         for number in 0..QUEUE + 10 {
             ask(&queries, number, "a.test");
         }

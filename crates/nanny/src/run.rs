@@ -10,8 +10,10 @@ use daemon::klog::Format;
 use daemon::shutdown::Shutdown;
 use daemon::tasks::Tasks;
 use dnsclient::resolve::{Resolver, Sources};
+use dnsconfig::query_log::QueryLog;
 use dnsconfig::resolv_conf::{self, Emptied};
-use dnsconfig::{Nameserver, Source};
+use dnsconfig::{Nameserver, Source, State};
+use querylog::log::{NotWritten, QueryLogger, Wanted as Logged};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -29,7 +31,7 @@ use crate::dnsmasq::user::Identity;
 use crate::dnsmasq::version::Dnsmasq;
 use crate::flags::Flags;
 use crate::kubedns::Follower;
-use crate::queries::Queries;
+use crate::queries::{Queries, Reader};
 use crate::report::Report;
 use crate::router::{Fixed, Inputs, Router, Wanted};
 use crate::state_dir::{StateDir, StateDirError};
@@ -42,6 +44,8 @@ const CLUSTER_DOMAIN: &str = "cluster.local";
 const FIRST_NAMES: Duration = Duration::from_secs(3);
 /// The reason why queries cannot be followed.
 const NO_RESTART: &str = "dnsmasq would have to be restarted, and -restartDnsmasq is false";
+/// The writer of the query log where kubedns does not stand behind dnsmasq.
+const KUBEDNS: &str = "kubedns, to which dnsmasq forwards no names";
 /// The time limit for the end of the tasks beside dnsmasq.
 const ENDING: Duration = Duration::from_secs(2);
 
@@ -75,12 +79,16 @@ impl Nanny {
 
         let beside = CancellationToken::new();
         let mut tasks = Tasks::new(beside.clone());
-        let (routes, unresolved) =
+        let asks_kubedns = flags.forward == Forward::Kubedns || arguments.send_to(sources.kubedns);
+        let Routing { routes, unresolved, states } =
             routing(&flags, &arguments, &plan, sources, &report, &mut tasks, &beside).await?;
         if let Some(directory) = &directory {
             tasks.lasting("write status", report.clone().write_file(Arc::clone(directory), beside.clone()));
         }
         let queries = Queries::default();
+        // Before dnsmasq starts, so that it need not be restarted for it.
+        let logger = QueryLogger::new(query_log(&queries, asks_kubedns), states, Logged::Configured);
+        tasks.lasting("write the query log", logger.run(beside.clone()));
         let follow_queries = follow_queries(&arguments, &queries);
         let may_follow = flags.restart_dnsmasq || logs_queries(&arguments);
         serve_pages(&flags.status_addr, &report, (&queries, may_follow), &mut tasks, &beside).await;
@@ -188,7 +196,16 @@ fn edits_by(plan: &Plan, restart_dnsmasq: bool) -> &'static str {
     }
 }
 
-/// Starts the sources of the routes; also returns whether names of stub servers are still unresolved.
+/// The results of [`routing`].
+struct Routing {
+    routes: watch::Receiver<Routes>,
+    /// Whether names of stub servers are still unresolved.
+    unresolved: bool,
+    /// The configuration in force.
+    states: watch::Receiver<State>,
+}
+
+/// Starts the sources of the routes.
 async fn routing(
     flags: &Flags,
     arguments: &Arguments,
@@ -197,7 +214,7 @@ async fn routing(
     report: &Report,
     tasks: &mut Tasks,
     stop: &CancellationToken,
-) -> anyhow::Result<(watch::Receiver<Routes>, bool)> {
+) -> anyhow::Result<Routing> {
     let period: Duration = flags.sync_interval.into();
     let domains = [sources.cluster_domain.clone()].into();
     let config = Source::Directory { path: flags.config_dir.clone(), period }.open_for(domains);
@@ -230,7 +247,7 @@ async fn routing(
     let servfail = ServfailServer::bind().await.context("cannot listen on a loopback port")?;
     report.servfail_server(servfail.local_addr());
     let inputs = Inputs {
-        config: states,
+        config: states.clone(),
         resolv_conf: upstream_servers,
         names: resolver.subscribe(),
         kubedns: follower.subscribe(),
@@ -243,12 +260,24 @@ async fn routing(
         follows: flags.restart_dnsmasq,
     };
     let router = Router::new(inputs, fixed, wanted, report.clone());
-    let outcome = (router.subscribe(), router.has_unresolved_names());
+    let routing = Routing { routes: router.subscribe(), unresolved: router.has_unresolved_names(), states };
     tasks.lasting("resolve names", resolver.run(stop.clone()));
     tasks.lasting("follow the routes of kubedns", follower.run(stop.clone()));
     tasks.lasting("fail unroutable queries", servfail.run(stop.clone()));
     tasks.lasting("route", router.run(stop.clone()));
-    Ok(outcome)
+    Ok(routing)
+}
+
+/// Opens the query log where dnsmasq stands in front of kubedns. Elsewhere kubedns writes it.
+fn query_log(
+    queries: &Queries,
+    asks_kubedns: bool,
+) -> impl Fn(&QueryLog) -> Result<Reader, NotWritten> + use<> {
+    let queries = queries.clone();
+    move |log| {
+        let reader = || queries.follow(log.filter.clone(), log.rate);
+        asks_kubedns.then(reader).ok_or(NotWritten::Elsewhere(KUBEDNS))
+    }
 }
 
 /// Returns whether the arguments make dnsmasq log queries with `--log-queries=extra`.
@@ -283,7 +312,11 @@ async fn serve_pages(
             info!(address = %server.local_addr(), "status and metrics pages");
             let queries = queries.clone();
             let follow = move |choice: &querylog::Choice| {
-                if may_follow { Ok(queries.follow(choice)) } else { Err(NO_RESTART.to_owned()) }
+                if may_follow {
+                    Ok(queries.follow(choice.filter.clone(), choice.rate))
+                } else {
+                    Err(NO_RESTART.to_owned())
+                }
             };
             let pages = report.pages().or(querylog::serve::route(follow, stop.clone())).unify();
             tasks.lasting("status pages", server.run(pages, stop.clone()));

@@ -3,6 +3,7 @@
 //! * [`Line`]: one answered query, in the format that taps and the query log share.
 //! * [`Choice`]: the queries to follow, the maximum number of lines a second, and the time.
 //! * [`serve`]: `GET /tap`, over any [`Source`] of lines.
+//! * [`log`]: the query log, over any [`Source`] of lines.
 //! * [`command`]: the commands `tap` and `top`. All three binaries have them, so that they run in any container of
 //!   the pod.
 //!
@@ -11,6 +12,7 @@
 mod choice;
 mod command;
 mod line;
+pub mod log;
 pub mod ranking;
 pub mod serve;
 

@@ -20,11 +20,11 @@ use crate::{Choice, Line};
 /// Maximum number of concurrent readers.
 pub const MAX_READERS: usize = 4;
 /// Interval of looking for new lines.
-const PAUSE: Duration = Duration::from_millis(20);
+pub(crate) const PAUSE: Duration = Duration::from_millis(20);
 /// Approximate size of the chunks sent, in octets.
 const CHUNK: usize = 64 << 10;
 /// Interval of the reports of omitted lines.
-const TELL: Duration = Duration::from_secs(1);
+pub(crate) const TELL: Duration = Duration::from_secs(1);
 
 /// Lines of queries, as they arrive.
 pub trait Source: Send + Sync + 'static {

@@ -163,11 +163,14 @@ fn query_logs() {
 }
 
 #[test]
-fn a_query_log_is_part_of_the_version() {
-    let version = |text: &str| parse(&data(&[("queryLog", text)])).unwrap().version();
-    assert_eq!(version("null"), Config::default().version());
-    assert_ne!(version("{}"), Config::default().version());
-    assert_ne!(version("{}"), version(r#"{"rate": 5}"#));
+fn a_query_log_is_an_edit_and_no_other_version() {
+    let config = |text: &str| parse(&data(&[("queryLog", text)])).unwrap();
+    assert_eq!(config("null"), Config::default());
+    assert_ne!(config("{}"), config(r#"{"rate": 5}"#));
+    assert_eq!(config("{}"), config(r#" { "rate": 1000 } "#), "as it is meant, however it is written");
+    for text in ["null", "{}", r#"{"rate": 5}"#] {
+        assert_eq!(config(text).version(), Config::default().version(), "{text}");
+    }
 }
 
 #[test]

@@ -85,11 +85,9 @@ fn the_earlier_end_counts() {
     let second = Duration::from_secs(1);
     let begun = SystemTime::UNIX_EPOCH + 1000 * second;
     let log = |until: Option<u64>, lasts: Option<u64>| QueryLog {
-        filter: Filter::default(),
-        rate: 1,
         until: until.map(|until| SystemTime::UNIX_EPOCH + Duration::from_secs(until)),
         lasts: lasts.map(Duration::from_secs),
-        text: String::new(),
+        ..QueryLog::default()
     };
     for (until, lasts, expected) in [
         (None, None, None),

@@ -57,17 +57,13 @@ struct Page {
 
 impl Page {
     async fn ranking(&self) -> Ranking {
-        let (found, in_front) = (self.top.ranking(ROWS), is_in_front(self.topology));
+        let (found, in_front) = (self.top.ranking(ROWS), self.topology.is_behind_dnsmasq());
         let clients = found.clients.iter().map(|row| row.key);
         // dnsmasq in front queries from the loopback address of the pod.
         let clients: Vec<IpAddr> = clients.filter(|client| !(in_front && client.is_loopback())).collect();
         let owners = self.owners.of(&clients).await;
         ranking(&found, &self.published.get(), in_front, &owners)
     }
-}
-
-fn is_in_front(topology: Topology) -> bool {
-    matches!(topology, Topology::DropIn | Topology::Cache)
 }
 
 /// Returns the document. A client without an owner gets its namespace from the index, with `--pods=verified`.

@@ -125,6 +125,15 @@ impl Arguments {
         })
     }
 
+    /// Whether dnsmasq forwards some names, or all, to `server`.
+    pub fn send_to(&self, server: Nameserver) -> bool {
+        let routes = self.given.iter().filter(|given| matches!(given.name.as_str(), "server" | "local"));
+        routes.filter_map(|given| given.value.as_deref()).any(|value| {
+            let address = value.rsplit_once('/').map_or(value, |(_, address)| address);
+            parse_server(address) == Some(server)
+        })
+    }
+
     /// The servers given for all names (not those for certain domains), as written.
     pub fn servers_for_all_names(&self) -> Vec<String> {
         let given = self.given.iter().filter(|given| matches!(given.name.as_str(), "server" | "local"));

@@ -136,7 +136,7 @@ impl Supervisor {
                     };
                     self.delivery.failed(&Obstacle::Refused(error));
                 }
-                () = turned(&mut self.follow_queries, instance.logs_queries), if instance.up => {
+                () = turned(&mut self.follow_queries, instance.logs_queries), if instance.up && self.may_restart => {
                     info!(logs_queries = !instance.logs_queries, "restarting dnsmasq to change its query logging");
                     return Outcome::Replace;
                 }

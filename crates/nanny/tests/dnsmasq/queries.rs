@@ -1,13 +1,17 @@
-//! Followers of dnsmasq's queries: dnsmasq is restarted for them, and only for them.
+//! Followers of dnsmasq's queries, and the query log: dnsmasq is restarted for them, and only for them.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use daemon::http::{Following, follow};
 use querylog::Line;
+use testkit::client::TcpConnection;
+use testkit::query::Query;
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Upstream};
+use testkit::{eventually, message};
+use tokio::net::UdpSocket;
 
-use super::rig::{PATIENCE, Plan, Rig};
+use super::rig::{PATIENCE, Plan, Rig, at, only};
 
 async fn upstream() -> Upstream {
     Upstream::start(|asked: &Asked| {
@@ -78,4 +82,126 @@ async fn a_dnsmasq_that_is_not_to_be_restarted_is_not() {
     let expected = "dnsmasq would have to be restarted, and -restartDnsmasq is false\n";
     assert_eq!((refused.status, body.as_str()), (503, expected));
     restarted(&rig, 0).await;
+}
+
+/// A nanny of the stock shape: dnsmasq stands in front, and asks `upstream` for names of the cluster and all others.
+fn in_front(upstream: &Upstream) -> Plan {
+    let server = upstream.addr();
+    let cluster = format!("--server=/cluster.local/{}#{}", server.ip(), server.port());
+    Plan::new().flag(format!("-kubednsServer={}", at(upstream))).dnsmasq(cluster)
+}
+
+/// The lines of the query log so far: client, name, type and RCODE, and who answered.
+fn logged(rig: &Rig) -> Vec<String> {
+    let lines = rig.nanny.stderr();
+    let answered = lines.iter().filter_map(|line| line.split_once("query answered ")).map(|(_, rest)| rest);
+    let field = |line: &str, name: &str| {
+        let value = line.split_once(&format!("{name}=\"")).and_then(|(_, rest)| rest.split('"').next());
+        value.unwrap_or_default().to_owned()
+    };
+    let fields = ["client", "name", "type", "rcode", "by"];
+    answered.map(|line| fields.map(|name| field(line, name)).join(" ")).collect()
+}
+
+/// Waits until the query log consists of these lines.
+async fn has_logged(rig: &Rig, expected: &[String]) {
+    eventually(PATIENCE, || async {
+        let found = logged(rig);
+        if found == expected { Ok(()) } else { Err(format!("{found:#?}")) }
+    })
+    .await;
+}
+
+/// The RCODE of the answer to a client with an address of its own.
+async fn ask_as(client: Ipv4Addr, rig: &Rig, name: &str) -> String {
+    let socket = UdpSocket::bind((client, 0)).await.unwrap();
+    socket.send_to(&Query::new(name, "A").wire(), rig.server()).await.unwrap();
+    let mut buffer = vec![0; 4096];
+    let (length, _) = tokio::time::timeout(PATIENCE, socket.recv_from(&mut buffer)).await.unwrap().unwrap();
+    message::Message::parse(&buffer[..length]).unwrap().rcode_name()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_query_log_has_a_line_for_each_query_of_each_client() {
+    let upstream = upstream().await;
+    let mut rig = in_front(&upstream).forwarding_to(&upstream).start().await;
+    let servers = only(&upstream);
+    rig.config(&[("upstreamNameservers", &servers), ("queryLog", r#"{"name": "*.example.test"}"#)]);
+    restarted(&rig, 1).await;
+    let by = upstream.addr().to_string().replace(':', "#");
+    let mut expected = Vec::new();
+    for (client, name, rcode, by) in [
+        (7, "www.example.test", "NOERROR", &*by),
+        (8, "www.example.test", "NOERROR", "cache"),
+        (8, "no.example.test", "NXDOMAIN", &by),
+    ] {
+        let client = Ipv4Addr::new(127, 0, 0, client);
+        assert_eq!(ask_as(client, &rig, name).await, rcode);
+        expected.push(format!("{client} {name}. A {rcode} {by}"));
+        has_logged(&rig, &expected).await;
+    }
+    let client = Ipv4Addr::new(127, 0, 0, 9);
+    let mut connection = TcpConnection::open_from(client, rig.server()).await.unwrap();
+    connection.send(&Query::new("www.example.test", "A").wire()).await.unwrap();
+    connection.receive(PATIENCE).await.unwrap();
+    expected.push(format!("{client} www.example.test. A NOERROR cache"));
+    has_logged(&rig, &expected).await;
+
+    // Another filter is no other dnsmasq, and empties no cache.
+    let edit = [("upstreamNameservers", &*servers), ("queryLog", r#"{"client": "127.0.0.7", "rate": 5}"#)];
+    rig.config(&edit);
+    rig.nanny.line_with("query log started rate=5", PATIENCE).await;
+    for client in [8, 7] {
+        assert_eq!(ask_as(Ipv4Addr::new(127, 0, 0, client), &rig, "www.example.test").await, "NOERROR");
+    }
+    expected.push("127.0.0.7 www.example.test. A NOERROR cache".to_owned());
+    has_logged(&rig, &expected).await;
+    restarted(&rig, 1).await;
+
+    rig.config(&[("upstreamNameservers", &servers)]);
+    restarted(&rig, 2).await;
+    assert_eq!(rig.resolve("www.example.test").await, "192.0.2.1");
+    assert_eq!(logged(&rig), expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_log_that_is_there_at_the_start_restarts_nothing_until_it_ends() {
+    let upstream = upstream().await;
+    let servers = only(&upstream);
+    let config = |log| [("upstreamNameservers", &*servers), ("queryLog", log)];
+    let mut rig = in_front(&upstream).config(&config(r#"{"name": "www.example.test"}"#)).start().await;
+    rig.resolve("www.example.test").await;
+    let by = upstream.addr().to_string().replace(':', "#");
+    let expected = [format!("127.0.0.1 www.example.test. A NOERROR {by}")];
+    has_logged(&rig, &expected).await;
+    restarted(&rig, 0).await;
+    rig.config(&config(r#"{"name": "www.example.test", "seconds": 0}"#));
+    rig.nanny.line_with("query log has already ended", PATIENCE).await;
+    restarted(&rig, 1).await;
+    assert_eq!(rig.resolve("www.example.test").await, "192.0.2.1");
+    assert_eq!(logged(&rig), expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dnsmasq_that_is_not_to_be_restarted_logs_queries_from_its_start() {
+    let upstream = upstream().await;
+    let servers = only(&upstream);
+    let config = [("upstreamNameservers", &*servers), ("queryLog", r#"{"seconds": 3}"#)];
+    let plan = in_front(&upstream).flag("-restartDnsmasq=false").config(&config);
+    let mut rig = plan.start().await;
+    rig.nanny.line_with("query log started", PATIENCE).await;
+    rig.nanny.line_with("query log ended", PATIENCE).await;
+    assert_eq!(rig.resolve("www.example.test").await, "192.0.2.1");
+    restarted(&rig, 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn behind_kubedns_the_query_log_is_not_the_nannys_to_write() {
+    let upstream = upstream().await;
+    let servers = only(&upstream);
+    let mut rig = Plan::new().config(&[("upstreamNameservers", &servers), ("queryLog", "{}")]).start().await;
+    rig.nanny.line_with("query log is written elsewhere", PATIENCE).await;
+    assert_eq!(rig.resolve("www.example.test").await, "192.0.2.1");
+    restarted(&rig, 0).await;
+    assert_eq!(logged(&rig), [""; 0]);
 }

@@ -86,6 +86,20 @@ fn the_cluster_domain_is_what_is_routed_to_kubedns() {
 }
 
 #[test]
+fn whether_kubedns_is_asked() {
+    let kubedns = "127.0.0.1:10053".parse().unwrap();
+    for (line, expected) in [
+        ("--server=/cluster.local/127.0.0.1#10053", true),
+        ("-S 127.0.0.1#10053", true),
+        ("--local=/in-addr.arpa/ip6.arpa/127.0.0.1#10053", true),
+        ("--server=/cluster.local/127.0.0.1#53 --local=/x/", false),
+        ("--port=10153 --listen-address=127.0.0.1", false),
+    ] {
+        assert_eq!(read(line).send_to(kubedns), expected, "{line}");
+    }
+}
+
+#[test]
 fn an_option_can_be_taken_out() {
     for (line, expected) in [
         ("-k --servers-file=/a -q", "-k -q"),

@@ -1,0 +1,166 @@
+//! The query log: the `queryLog` of the `ConfigMap` writes queries into the log of the process.
+//!
+//! Its source of lines is not known here, as with [`serve`](crate::serve). kubedns and the nanny both read the key, and
+//! only the one that clients ask has a source for it.
+
+use std::time::SystemTime;
+
+use dnsconfig::State;
+use dnsconfig::query_log::QueryLog;
+use tokio::sync::watch;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use crate::serve::{PAUSE, TELL};
+use crate::{Line, Source};
+
+/// Bound of the lines written at once.
+const BATCH: usize = 4096;
+
+/// The reason why a query log is not written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotWritten {
+    /// Another process writes it: its name.
+    #[error("{0}")]
+    Elsewhere(&'static str),
+    /// Its source cannot be opened.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// The queries to log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// The `queryLog` of the `ConfigMap`.
+    Configured,
+    /// All of them, whatever the `ConfigMap` says.
+    All,
+}
+
+/// Writes the query log.
+#[derive(Debug)]
+pub struct QueryLogger<S, O> {
+    open: O,
+    state: watch::Receiver<State>,
+    wanted: Wanted,
+    log: Option<QueryLog>,
+    source: Option<S>,
+    end: Option<Instant>,
+}
+
+impl<S: Source, O: Fn(&QueryLog) -> Result<S, NotWritten>> QueryLogger<S, O> {
+    /// Opens the log that is wanted now. `open` starts the collection of its lines.
+    pub fn new(open: O, state: watch::Receiver<State>, wanted: Wanted) -> Self {
+        let mut this = Self { open, state, wanted, log: None, source: None, end: None };
+        this.follow_edit();
+        this
+    }
+
+    /// Writes until `stop`.
+    pub async fn run(mut self, stop: CancellationToken) {
+        stop.run_until_cancelled(self.write()).await;
+        self.close();
+    }
+
+    async fn write(&mut self) {
+        let mut tell = interval(TELL);
+        tell.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let writes = self.source.is_some();
+            tokio::select! {
+                Ok(()) = self.state.changed() => self.follow_edit(),
+                () = sleep(PAUSE), if writes => self.write_lines(),
+                _ = tell.tick(), if writes => self.tell(),
+                () = sleep_until(self.end.unwrap_or_else(Instant::now)), if self.end.is_some() => {
+                    self.close();
+                    tracing::info!("query log ended");
+                }
+                // No edit can come any more.
+                else => return std::future::pending().await,
+            }
+        }
+    }
+
+    /// Replaces the log if another one is wanted. The new source is opened before the old one is closed, so that what
+    /// sources depend on goes on.
+    fn follow_edit(&mut self) {
+        let log = match self.wanted {
+            Wanted::All => Some(QueryLog::default()),
+            Wanted::Configured => self.state.borrow_and_update().config.query_log.clone(),
+        };
+        if log == self.log {
+            return;
+        }
+        let opened = log.as_ref().and_then(|log| self.begin(log));
+        self.close();
+        self.log = log;
+        if let Some((source, end)) = opened {
+            (self.source, self.end) = (Some(source), end);
+        }
+    }
+
+    fn begin(&self, log: &QueryLog) -> Option<(S, Option<Instant>)> {
+        let now = SystemTime::now();
+        let remaining = log.remaining(now, now);
+        if remaining.is_some_and(|remaining| remaining.is_zero()) {
+            tracing::info!("query log has already ended");
+            return None;
+        }
+        match (self.open)(log) {
+            Ok(source) => {
+                tracing::info!(rate = log.rate, "query log started");
+                Some((source, remaining.and_then(|remaining| Instant::now().checked_add(remaining))))
+            }
+            Err(NotWritten::Elsewhere(by)) => {
+                tracing::info!(by, "query log is written elsewhere");
+                None
+            }
+            Err(NotWritten::Failed(error)) => {
+                tracing::error!(error, "query log cannot be written");
+                None
+            }
+        }
+    }
+
+    /// Writes the lines that have come. If nobody reads the log, its own queue drops them.
+    fn write_lines(&mut self) {
+        let Some(source) = &mut self.source else { return };
+        for line in std::iter::from_fn(|| source.next()).take(BATCH) {
+            write(&line);
+        }
+    }
+
+    /// Logs the number of omitted queries.
+    fn tell(&mut self) {
+        let count = self.source.as_mut().map_or(0, Source::left_out);
+        if count > 0 {
+            tracing::warn!(target: "querylog::queries", count, "queries left out of the query log");
+        }
+    }
+
+    fn close(&mut self) {
+        self.write_lines();
+        self.tell();
+        (self.source, self.end) = (None, None);
+    }
+}
+
+/// Logs a query. The logger recognises these lines by their target: they have a rate limit of their own.
+fn write(line: &Line) {
+    tracing::info!(
+        target: "querylog::queries",
+        client = line.client,
+        transport = line.transport,
+        name = line.name,
+        "type" = line.qtype,
+        rcode = line.rcode,
+        size = line.size,
+        micros = line.micros,
+        by = line.by,
+        truncated = line.truncated,
+        "query answered"
+    );
+}
+
+#[cfg(test)]
+mod tests;

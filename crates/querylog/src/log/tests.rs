@@ -1,0 +1,118 @@
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use super::*;
+
+/// What was opened, in order: the rate of each log, and `-` for each that was closed.
+#[derive(Clone, Default)]
+struct Opened(Arc<Mutex<Vec<String>>>);
+
+impl Opened {
+    fn take(&self) -> String {
+        std::mem::take(&mut *self.0.lock().unwrap()).join(" ")
+    }
+
+    fn open(&self, log: &QueryLog) -> Result<Empty, NotWritten> {
+        self.0.lock().unwrap().push(log.rate.to_string());
+        match log.rate {
+            1 => Err(NotWritten::Elsewhere("another")),
+            2 => Err(NotWritten::Failed("no room".to_owned())),
+            _ => Ok(Empty(self.clone())),
+        }
+    }
+}
+
+struct Empty(Opened);
+
+impl Source for Empty {
+    fn next(&mut self) -> Option<Line> {
+        None
+    }
+
+    fn left_out(&mut self) -> u64 {
+        0
+    }
+}
+
+impl Drop for Empty {
+    fn drop(&mut self) {
+        self.0.0.lock().unwrap().push("-".to_owned());
+    }
+}
+
+/// The state of a configuration with this query log.
+fn state(json: Option<&str>) -> State {
+    let entry = json.map(|json| ("queryLog".to_owned(), json.as_bytes().to_vec()));
+    State::new(dnsconfig::parse(&BTreeMap::from_iter(entry)).unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_query_log_begins_and_ends() {
+    for (json, expected) in [
+        (None, (false, None)),
+        (Some("{}"), (true, None)),
+        (Some(r#"{"seconds": 60}"#), (true, Some(60))),
+        (Some(r#"{"seconds": 0}"#), (false, None)),
+        (Some(r#"{"until": "2020-01-01T00:00:00Z"}"#), (false, None)),
+        (Some(r#"{"rate": 1}"#), (false, None)),
+        (Some(r#"{"rate": 2}"#), (false, None)),
+    ] {
+        let (opened, state) = (Opened::default(), watch::Sender::new(state(json)));
+        let open = |log: &QueryLog| opened.open(log);
+        let logger = QueryLogger::new(open, state.subscribe(), Wanted::Configured);
+        let lasts = logger.end.map(|end| (end - Instant::now()).as_secs());
+        assert_eq!((logger.source.is_some(), lasts), expected, "{json:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edit_is_followed() {
+    let (opened, sender) = (Opened::default(), watch::Sender::new(state(None)));
+    let mut tasks = JoinSet::new();
+    let logger = |wanted| {
+        let opened = opened.clone();
+        QueryLogger::new(move |log: &QueryLog| opened.open(log), sender.subscribe(), wanted)
+    };
+    let stop = CancellationToken::new();
+    tasks.spawn(logger(Wanted::Configured).run(stop.clone()));
+    let edits = [
+        (None, ""),
+        (Some("{}"), "1000"),
+        (Some(r#"{ "rate": 1000 }"#), ""),
+        // The new one is open before the old one is closed.
+        (Some(r#"{"rate": 7}"#), "7 -"),
+        (Some(r#"{"rate": 1}"#), "1 -"),
+        (Some(r#"{"rate": 8}"#), "8"),
+        (None, "-"),
+        (Some(r#"{"rate": 9, "seconds": 60}"#), "9"),
+    ];
+    for (json, expected) in edits {
+        sender.send(state(json)).unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(opened.take(), expected, "{json:?}");
+    }
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    assert_eq!(opened.take(), "-", "it is over");
+    // Another edit does not begin it anew.
+    sender.send(state(Some(r#"{"rate": 9, "seconds": 60}"#))).unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(opened.take(), "");
+    stop.cancel();
+    tasks.join_next().await.unwrap().unwrap();
+
+    let stop = CancellationToken::new();
+    tasks.spawn(logger(Wanted::All).run(stop.clone()));
+    sender.send(state(None)).unwrap();
+    tokio::time::sleep(Duration::from_secs(1000)).await;
+    assert_eq!(opened.take(), "1000", "all queries, without an end");
+    // Edits end, the log does not.
+    drop(sender);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!((opened.take(), tasks.len()), (String::new(), 1));
+    stop.cancel();
+    tasks.join_next().await.unwrap().unwrap();
+    assert_eq!(opened.take(), "-");
+}
