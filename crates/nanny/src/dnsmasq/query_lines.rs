@@ -10,6 +10,9 @@
 //!
 //! No line marks the end of a query, so a query is reported with the first line that answers it. A query without an
 //! answer is reported without an RCODE after [`LATE`], or when too many others wait.
+//!
+//! dnsmasq forwards a query once for all clients that ask it meanwhile. Behind the lines of the response each of the others
+//! has `reply query is duplicate`. A query that its client repeats from the same port is answered once, as the last one.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -22,6 +25,9 @@ use querylog::Line;
 const MAX_WAITING: usize = 1024;
 /// A query without an answer is reported after this time.
 const LATE: Duration = Duration::from_secs(6);
+
+/// The line of a query that shares the response to another one.
+const DUPLICATE: (&str, &str) = ("reply", "query is duplicate");
 
 /// A query with its answer, or without one.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,6 +69,8 @@ struct Waiting {
     qtype: u16,
     server: Option<String>,
     since: Instant,
+    /// The client repeated the query, and the repetition is answered.
+    is_answered: bool,
 }
 
 /// Joins the lines of all queries.
@@ -70,6 +78,8 @@ struct Waiting {
 pub(crate) struct Joiner {
     /// Oldest first.
     waiting: VecDeque<Waiting>,
+    /// The last query that a server answered.
+    last: Option<Answered>,
 }
 
 impl Joiner {
@@ -87,10 +97,10 @@ impl Joiner {
                 if let Some(waiting) = self.waiting.get_mut(at) {
                     waiting.server = server;
                 }
-            } else if let Some((rcode, by)) = answer(word, rest)
-                && let Some(waiting) = self.waiting.remove(at)
-            {
-                over.push(waiting.end(Some(rcode), by, now));
+            } else if (word, rest) == DUPLICATE {
+                over.extend(self.waiting.remove(at).map(|waiting| waiting.end_as(self.last.as_ref(), now)));
+            } else if let Some((rcode, by)) = answer(word, rest) {
+                over.extend(self.end(at, rcode, by, now));
             }
         }
         over
@@ -103,20 +113,51 @@ impl Joiner {
         // dnsmasq writes types without a name as `type=65`.
         let number = qtype.strip_prefix("type=").and_then(|number| number.parse().ok());
         let (id, qtype) = (id.to_owned(), number.or_else(|| parse_type(qtype).ok()).unwrap_or_default());
-        self.waiting.push_back(Waiting { id, client, name, qtype, server: None, since: now });
+        let waiting = Waiting { id, client, name, qtype, server: None, since: now, is_answered: false };
+        self.waiting.push_back(waiting);
         let many = self.waiting.len() > MAX_WAITING;
         let oldest = if many { self.waiting.pop_front() } else { None };
-        oldest.map(|oldest| oldest.end(None, None, now))
+        oldest.filter(|oldest| !oldest.is_answered).map(|oldest| oldest.end(None, None, now))
+    }
+
+    fn end(&mut self, at: usize, rcode: u16, by: Option<&str>, now: Instant) -> Option<Answered> {
+        let waiting = self.waiting.remove(at)?;
+        for other in self.waiting.iter_mut().filter(|other| other.is_of_same_client(&waiting)) {
+            other.is_answered = true;
+        }
+        let answered = waiting.end(Some(rcode), by, now);
+        if by.is_none() {
+            self.last = Some(answered.clone());
+        }
+        Some(answered)
     }
 
     fn late(&mut self, now: Instant) -> Vec<Answered> {
         let is_late = |waiting: &Waiting| now.saturating_duration_since(waiting.since) >= LATE;
         let count = self.waiting.iter().take_while(|waiting| is_late(waiting)).count();
-        self.waiting.drain(..count).map(|waiting| waiting.end(None, None, now)).collect()
+        let late = self.waiting.drain(..count).filter(|waiting| !waiting.is_answered);
+        late.map(|waiting| waiting.end(None, None, now)).collect()
     }
 }
 
 impl Waiting {
+    /// Whether both are the same query, from the same port.
+    fn is_of_same_client(&self, other: &Self) -> bool {
+        (self.qtype, &self.name, self.port()) == (other.qtype, &other.name, other.port())
+    }
+
+    /// Address and port of the client.
+    fn port(&self) -> &str {
+        self.id.split_once(' ').map_or("", |(_, port)| port)
+    }
+
+    /// Ends it like `last`, if that was the same query.
+    fn end_as(self, last: Option<&Answered>, now: Instant) -> Answered {
+        let last = last.filter(|last| (last.qtype, &last.name) == (self.qtype, &self.name));
+        let (rcode, by) = last.map(|last| (last.rcode, last.by.as_str())).unzip();
+        self.end(rcode.flatten(), by, now)
+    }
+
     fn end(self, rcode: Option<u16>, by: Option<&str>, now: Instant) -> Answered {
         let Self { client, name, qtype, server, since, .. } = self;
         let by = by.map(str::to_owned).or(server).unwrap_or_else(|| "dnsmasq".to_owned());
@@ -157,13 +198,17 @@ mod tests {
 
     /// Lines of a real dnsmasq 2.90, a second apart.
     fn joined(lines: &str) -> Vec<String> {
+        joined_each(Duration::from_secs(1), lines)
+    }
+
+    fn joined_each(step: Duration, lines: &str) -> Vec<String> {
         let (mut joiner, start) = (Joiner::default(), Instant::now());
         let mut found = Vec::new();
         for (at, line) in (0..).zip(lines.lines()) {
-            let over = joiner.take(line, start + Duration::from_secs(at));
+            let over = joiner.take(line, start + at * step);
             found.extend(over.iter().map(|query| {
                 let Line { client, name, qtype, rcode, by, .. } = query.line(SystemTime::now());
-                format!("{client} {qtype} {name} {rcode} {by} {}s", query.took.as_secs())
+                format!("{client} {qtype} {name} {rcode} {by} {:?}", query.took)
             }));
         }
         found
@@ -201,6 +246,30 @@ mod tests {
             "10.244.0.7 HTTPS one. NXDOMAIN config 1s",
         ];
         assert_eq!(joined(lines), expected);
+    }
+
+    #[test]
+    fn who_asks_what_is_under_way_has_its_answer() {
+        let lines = "\
+1 127.0.0.2/53607 query[A] slow.test from 127.0.0.2
+1 127.0.0.2/53607 forwarded slow.test to 192.0.2.1
+2 127.0.0.3/57848 query[A] slow.test from 127.0.0.3
+3 127.0.0.4/41945 query[A] slow.test from 127.0.0.4
+4 127.0.0.2/53607 query[A] slow.test from 127.0.0.2
+4 127.0.0.2/53607 forwarded slow.test to 192.0.2.1
+4 127.0.0.2/53607 reply slow.test is NXDOMAIN
+3 127.0.0.4/41945 reply query is duplicate
+2 127.0.0.3/57848 reply query is duplicate
+5 127.0.0.4/41945 query[A] other.test from 127.0.0.4
+5 127.0.0.4/41945 reply query is duplicate";
+        let filler = "\nx".repeat(100);
+        let expected = [
+            "127.0.0.2 A slow.test. NXDOMAIN 192.0.2.1 200ms",
+            "127.0.0.4 A slow.test. NXDOMAIN 192.0.2.1 400ms",
+            "127.0.0.3 A slow.test. NXDOMAIN 192.0.2.1 600ms",
+            "127.0.0.4 A other.test. - dnsmasq 100ms",
+        ];
+        assert_eq!(joined_each(Duration::from_millis(100), &format!("{lines}{filler}")), expected);
     }
 
     #[test]
