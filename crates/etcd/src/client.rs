@@ -29,7 +29,7 @@ const CONNECT: Duration = Duration::from_secs(5);
 const KEEPALIVE: Duration = Duration::from_secs(20);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_RETRIES: u32 = 3;
-/// Timeout of a response, whole unless it is a watch.
+/// Timeout of the head of a response, and of its body unless it is a watch.
 const RESPONSE: Duration = Duration::from_secs(20);
 /// The largest response that is read whole, in octets.
 const MAX_BODY: usize = 32 << 20;

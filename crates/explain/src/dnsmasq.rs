@@ -2,8 +2,7 @@
 //!
 //! dnsmasq is another process, and its command line is unknown here. The stock command line sends the cluster domain
 //! and both reverse trees to kubedns, and does not cache negative answers. The nanny adds the servers of the
-//! configuration that kubedns has, too, or kubedns alone. dnsmasq is assumed to ask kubedns for zones beside the
-//! cluster's, too.
+//! same configuration, or kubedns alone. dnsmasq is assumed to ask kubedns for zones beside the cluster's, too.
 
 use std::path::PathBuf;
 use std::sync::Arc;

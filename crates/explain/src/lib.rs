@@ -6,8 +6,7 @@
 //! the report as JSON (`document`); [`command`] requests it and prints it as text.
 //!
 //! ```text
-//! Request ─> Survey::new (published snapshot) ─> IndexRequest ─> index task ─> IndexReply ─> Survey::conclude ─>
-//! Explanation
+//! Request ─> Survey::new (published snapshot) ─> IndexRequest ─> index task ─> IndexReply ─> Survey::conclude ─> Explanation
 //! ```
 //!
 //! Explanations change nothing, and queries never wait for them. The records are those of the published snapshot, as

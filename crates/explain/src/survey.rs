@@ -84,7 +84,7 @@ impl Survey {
             Outcome::NxDomain | Outcome::Forwarded => {
                 near::find(evidence, &self.readings, candidate, &self.request.types)
             }
-            // The Service that was meant is found, or nothing is found at all.
+            // For other outcomes the Service exists, or kubedns cannot tell.
             _ => Vec::new(),
         };
         let detail = detail(evidence, candidate);

@@ -37,7 +37,7 @@ const FIRST_READ: Duration = Duration::from_secs(10);
 /// Settings of the DNS server that follow from the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// The version of the configuration it was made from.
+    /// The version of the configuration.
     pub version: Version,
     /// Federation name to domain.
     pub federations: BTreeMap<String, String>,
@@ -150,7 +150,7 @@ impl Configuration {
     }
 
     /// Whether the settings are those of the configuration: false until the API server has returned the `ConfigMap`,
-    /// reported that there is none, or refused it. Settings read after true are at least as new.
+    /// reported that there is none, or refused it. Settings that are read after true are at least as new.
     pub fn settled(&self) -> watch::Receiver<bool> {
         self.settled.subscribe()
     }

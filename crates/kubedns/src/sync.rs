@@ -118,7 +118,7 @@ pub struct Sync {
 pub struct WatchersEnded;
 
 impl Sync {
-    /// Works until `stop`.
+    /// Runs until `stop`.
     ///
     /// # Errors
     ///

@@ -20,7 +20,7 @@ const LABELS: [&str; 2] = ["route", "upstream"];
 /// Bound of the exported series. A configuration may have any number of stub domains and servers.
 const MOST: usize = 256;
 
-/// Exports the state of the upstreams in force. The route is a stub domain, or `.` for all other names.
+/// Exports the state of the upstreams in force. The route is a stub domain, or `.` for external names.
 #[derive(Debug)]
 pub(crate) struct UpstreamState {
     forwarder: Arc<Forwarder>,

@@ -170,7 +170,7 @@ async fn in_the_direct_topology_kubedns_itself_asks_what_dnsmasq_cannot() {
     assert_eq!([servers(0), servers(1)], ["127.0.0.1:5301", "tcp://192.0.2.8:53"]);
 }
 
-/// Names of stub domains in it must not reach the servers of resolv.conf. The API server here is away.
+/// Names of stub domains in the ConfigMap must not reach the servers of resolv.conf. The API server is unreachable here.
 #[tokio::test(start_paused = true)]
 async fn nobody_outside_is_asked_until_the_config_map_was_read() {
     for (topology, at_first) in [("drop-in", 1), ("direct", 1), ("cache", 0), ("alone", 0)] {

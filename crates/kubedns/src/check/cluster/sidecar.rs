@@ -85,7 +85,7 @@ pub(super) struct Kubedns {
     /// Kinds of objects, and whether their watch is open.
     pub(super) watches: BTreeMap<String, bool>,
     pub(super) upstreams: Vec<KubednsUpstream>,
-    /// Stub domains (`.` for all other names), their servers, and whether each answers.
+    /// Stub domains (`.` for external names), their servers, and whether each answers.
     pub(super) routes: Vec<(String, String, bool)>,
 }
 
