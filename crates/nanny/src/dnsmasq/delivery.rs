@@ -110,7 +110,7 @@ impl Delivery {
     fn settle(&mut self) {
         self.again = None;
         if self.reason.take().is_some() {
-            info!("the newest servers are in force again");
+            info!("the newest servers are in force now");
             self.report.pending(None);
         }
     }
