@@ -93,7 +93,7 @@ fn from_1_5_with_the_probes_as_they_are() {
     let arguments = before.iter().find(|one| one["name"] == "healthz").unwrap()["args"].as_array().unwrap();
     let arguments = arguments.iter().map(|argument| argument.as_str().unwrap());
     let output = Command::new(testkit::process::binary("sidecar")).args(arguments).arg("--version").output();
-    assert!(output.unwrap().status.success(), "the sidecar does not take the arguments of exechealthz");
+    assert!(output.unwrap().status.success(), "the sidecar rejects the arguments of exechealthz");
 }
 
 fn containers(workload: &Value) -> Vec<Value> {

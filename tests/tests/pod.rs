@@ -214,7 +214,7 @@ fn follows_the_config_map(pod: &mut PlayedPod) {
     pod.until("www.acme.test.", "A", "NOERROR 198.51.100.90");
     pod.configure(&[]);
     pod.until("www.acme.test.", "A", "NXDOMAIN");
-    assert_eq!(pod.pids(), before, "nothing was started again");
+    assert_eq!(pod.pids(), before, "no container was restarted");
 }
 
 /// The nanny restarts dnsmasq: no container has to be restarted.
@@ -230,7 +230,7 @@ fn a_dnsmasq_that_ends_is_started_again(pod: &PlayedPod) {
         container.process("dnsmasq").is_some_and(|new| new != dnsmasq)
     }));
     pod.until("www.outside.test.", "A", "NOERROR 198.51.100.80");
-    assert_eq!(pod.pids(), before, "no container was started again");
+    assert_eq!(pod.pids(), before, "no container was restarted");
 }
 
 fn containers_that_end_come_back(pod: &PlayedPod) {

@@ -1,4 +1,4 @@
-//! The measurement as a whole: its options, the binary under measurement, and a place for its files.
+//! The measurement as a whole: its options, the binary under measurement, and a directory for its files.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ impl Bench {
                 None => std::env::current_exe()?.with_file_name("kubedns"),
             };
         if !kubedns.is_file() {
-            bail!("there is no {}; build it with `cargo build --release -p kubedns`", kubedns.display());
+            bail!("no {}; build it with `cargo build --release -p kubedns`", kubedns.display());
         }
         let directory = tempfile::tempdir().context("cannot make a temporary directory")?;
         Ok(Self { options, kubedns, directory })

@@ -43,13 +43,13 @@ pub struct Flags {
     /// -kubednsServer, else cluster.local)
     #[arg(long = "kubednsDomain", value_name = "string", default_value = "")]
     pub kubedns_domain: String,
-    /// who asks the upstream servers: dnsmasq, or kubedns, which dnsmasq then asks for all names
+    /// forwarder to the upstream servers: dnsmasq, or kubedns (dnsmasq then forwards all queries to kubedns)
     #[arg(long = "forward", value_name = "string", value_enum, default_value_t)]
     pub forward: Forward,
     /// interval to send SIGUSR1 to dnsmasq which triggers statistics logging (if zero, SIGUSR1 is not sent)
     #[arg(long = "logInterval", value_name = "duration", default_value = "0s")]
     pub log_interval: GoDuration,
-    /// time to go on serving after SIGTERM
+    /// time to keep serving after SIGTERM
     #[arg(long = "lameduck", value_name = "duration", default_value = "5s")]
     pub lameduck: GoDuration,
     /// directory for the servers file and the status file; a small tmpfs will do (default: a directory of our own

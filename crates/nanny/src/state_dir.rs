@@ -160,7 +160,7 @@ fn owned(path: &Path) -> io::Result<()> {
     if metadata.is_dir() && metadata.uid() == nix::unistd::geteuid().as_raw() {
         return Ok(());
     }
-    Err(io::Error::new(io::ErrorKind::PermissionDenied, "somebody else's"))
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, "owned by another user"))
 }
 
 fn write(directory: &Path, name: &str, content: &[u8]) -> io::Result<()> {

@@ -137,7 +137,7 @@ fn answer_with(choice: u8, transport: Transport, octets: &[u8]) {
     query::ask(example::choose(choice >> 2 & 1), &asked, transport, told);
 }
 
-/// Every record belongs to the queried name or to an alias target, and to no name of the cluster.
+/// Every record belongs to the queried name or to a CNAME target, and to no name of the cluster.
 fn belong(question: &OutsideQuestion, records: &[OutsideRecord]) {
     let mut names = vec![question.name.to_lowercase()];
     for _ in records {

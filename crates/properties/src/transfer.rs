@@ -46,7 +46,7 @@ pub fn transfer(input: &[u8]) {
     }
     let types: Vec<u16> = messages.iter().flat_map(|message| records(&request, message)).collect();
     let refused = messages.first().is_none_or(|first| message::extended_rcode(&message::read(first)) != 0);
-    assert_eq!(types.is_empty(), refused, "a transfer has records, and a refusal has none");
+    assert_eq!(types.is_empty(), refused, "a transfer has records, and a rejection has none");
     assert!(refused || !has_key, "an unsigned request is granted");
     assert!(refused || types.first() == Some(&rtype::SOA) && types.last() == Some(&rtype::SOA));
 }

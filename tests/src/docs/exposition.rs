@@ -16,7 +16,7 @@ pub struct Family {
     pub series: Vec<Series>,
 }
 
-/// One line.
+/// One sample line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
     /// The name of the sample.

@@ -28,7 +28,7 @@ async fn a_dead_dnsmasq_costs_nothing_that_does_not_pass_it() {
     excuse.ends().await;
 
     steady.answered(WHILE).await;
-    assert_eq!(rig.pod.status().containers["dnsmasq"].restarts, 0, "the nanny sees to it");
+    assert_eq!(rig.pod.status().containers["dnsmasq"].restarts, 0, "the nanny restarts dnsmasq");
     steady.stop().await.check("drop-in: dnsmasq SIGKILL, SIGSTOP");
 }
 

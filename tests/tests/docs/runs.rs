@@ -113,8 +113,8 @@ const ELSEWHERE: &[(&str, &str, Instead)] = &[
     ("docs/troubleshooting.md", "rbac.yaml", ROLES),
 ];
 
-/// Commands that the page shows in another state of the pod, so that their output has other words here: a page, a part of
-/// the command, the state.
+/// Commands whose output the page shows in another state of the pod, with different words: a page, a part of the command,
+/// the state.
 const OTHER_STATE: &[(&str, &str, &str)] = &[
     ("docs/troubleshooting.md", "check cluster", "a server of dnsmasq that is slow"),
     ("docs/troubleshooting.md", "curl -sS", "before the first lists"),

@@ -70,7 +70,7 @@ impl Dnsmasq {
         let options = output.lines().find_map(|line| line.strip_prefix("Compile time options: "));
         let loop_detection =
             options.unwrap_or_default().split_whitespace().any(|option| option == "loop-detect");
-        // An executable from elsewhere is not part of the package.
+        // An executable of another version is not part of the package.
         let package = package.filter(|package| package.starts_with(&version));
         Some(Self { version, loop_detection, package })
     }

@@ -10,7 +10,7 @@ pub(super) fn ago(seconds: u64) -> String {
     }
 }
 
-/// A number with about three digits that matter, and its unit.
+/// A number with about three significant digits, and its unit.
 pub(super) fn number(value: f64, unit: &str) -> String {
     let text = if value.fract() == 0.0 || value.abs() >= 100.0 {
         format!("{value:.0}")

@@ -9,7 +9,7 @@ use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec};
 use super::condition::{Cause, Trouble};
 use crate::metric_name::metric_name;
 
-/// Seconds.
+/// Histogram buckets of the latency, in seconds.
 const BUCKETS: [f64; 13] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0];
 
 const CAUSES: [Cause; 4] = [Cause::Timeout, Cause::Unreachable, Cause::Servfail, Cause::Refused];

@@ -86,7 +86,7 @@ fn probes_tell_who_does_not_answer() {
             vec!["dnsmasq_silent: dnsmasq does not answer (i/o timeout)"],
         ),
         (
-            "an own probe",
+            "a probe of the user's own",
             probed(vec![probe("other", State::Failed, "no RRs")]),
             vec!["probe_fails: the probe other fails (no RRs)"],
         ),
