@@ -354,7 +354,7 @@ impl Report {
         let _ = timeout(patience, self.changed.notified()).await;
     }
 
-    /// Writes the file; logs the first failure of a row. Returns whether it failed.
+    /// Writes the file; logs the first of consecutive failures. Returns whether it failed.
     fn write(&self, directory: &StateDir, told: bool) -> bool {
         match directory.write(STATUS_FILE, self.json().as_bytes()) {
             Ok(()) => false,

@@ -44,7 +44,7 @@ const CLUSTER_DOMAIN: &str = "cluster.local";
 const FIRST_NAMES: Duration = Duration::from_secs(3);
 /// The reason why queries cannot be followed.
 const NO_RESTART: &str = "dnsmasq would have to be restarted, and -restartDnsmasq is false";
-/// The writer of the query log where kubedns does not stand behind dnsmasq.
+/// The writer of the query log if kubedns is not behind dnsmasq.
 const KUBEDNS: &str = "kubedns, to which dnsmasq forwards no names";
 /// The time limit for the end of the tasks beside dnsmasq.
 const ENDING: Duration = Duration::from_secs(2);
@@ -86,7 +86,7 @@ impl Nanny {
             tasks.lasting("write status", report.clone().write_file(Arc::clone(directory), beside.clone()));
         }
         let queries = Queries::default();
-        // Before dnsmasq starts, so that it need not be restarted for it.
+        // The query log is opened before dnsmasq starts, so that it needs no restart.
         let logger = QueryLogger::new(query_log(&queries, asks_kubedns), states, Logged::Configured);
         tasks.lasting("write the query log", logger.run(beside.clone()));
         let follow_queries = follow_queries(&arguments, &queries);
@@ -199,7 +199,7 @@ fn edits_by(plan: &Plan, restart_dnsmasq: bool) -> &'static str {
 /// The results of [`routing`].
 struct Routing {
     routes: watch::Receiver<Routes>,
-    /// Whether names of stub servers are still unresolved.
+    /// Names of stub servers are still unresolved.
     unresolved: bool,
     /// The configuration in force.
     states: watch::Receiver<State>,
@@ -268,7 +268,7 @@ async fn routing(
     Ok(routing)
 }
 
-/// Opens the query log where dnsmasq stands in front of kubedns. Elsewhere kubedns writes it.
+/// Opens the query log if dnsmasq is in front of kubedns. Otherwise kubedns writes it.
 fn query_log(
     queries: &Queries,
     asks_kubedns: bool,

@@ -125,7 +125,7 @@ impl Arguments {
         })
     }
 
-    /// Whether dnsmasq forwards some names, or all, to `server`.
+    /// Returns whether dnsmasq forwards some names, or all, to `server`.
     pub fn send_to(&self, server: Nameserver) -> bool {
         let routes = self.given.iter().filter(|given| matches!(given.name.as_str(), "server" | "local"));
         routes.filter_map(|given| given.value.as_deref()).any(|value| {

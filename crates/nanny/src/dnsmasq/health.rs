@@ -7,8 +7,8 @@
 //! A dnsmasq that does not answer and uses no processor time hangs: it was stopped by a signal, or is blocked. A
 //! dnsmasq that does not answer but works is busy, and gets more time: a flood is no reason to lose its cache.
 //!
-//! Silence counts only from one missed probe to the next, and at most the duration of a probe each: a nanny that was
-//! itself stopped, frozen with its pod or short of processor time sent no probes meanwhile.
+//! Each missed probe adds the time since the one before to the silence, but at most the duration of a probe: a nanny
+//! that was stopped, frozen with its pod or short of processor time sent no probes meanwhile.
 //!
 //! A process counts as hanging only after it has answered once: where the nanny cannot reach it at all, silence
 //! proves nothing. A process that the kernel shows as stopped hangs in any case.

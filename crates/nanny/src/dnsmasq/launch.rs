@@ -171,7 +171,7 @@ impl Plan {
             add(!arguments.has("no-resolv"), "--no-resolv".into());
             add(true, format!("{SERVERS_FILE}{}", file.display()));
         }
-        // With it, dnsmasq would take kubedns for a loop that one of kubedns' upstreams makes.
+        // With loop detection, dnsmasq would blame kubedns for a loop through one of kubedns' upstreams.
         add(
             dnsmasq.loop_detection && !is_cache && !arguments.has(LOOP_DETECTION),
             format!("--{LOOP_DETECTION}"),
@@ -184,7 +184,7 @@ impl Plan {
         let may_retry = dnsmasq.has_retries() && !arguments.has("fast-dns-retry");
         add(is_cache && may_retry, format!("--fast-dns-retry={RETRIES}"));
         add(!arguments.has("log-facility"), "--log-facility=-".into());
-        // Nobody needs the file, and a read-only root has no place for it.
+        // The pid file is not needed, and a read-only root has no place for it.
         add(!arguments.has("pid-file"), "--pid-file".into());
         if let Identity::Root { user, group } = identity {
             add(!arguments.has("user"), format!("--user={user}"));

@@ -11,8 +11,8 @@
 //! No line marks the end of a query, so a query is reported with the first line that answers it. A query without an
 //! answer is reported without an RCODE after [`LATE`], or when too many others wait.
 //!
-//! dnsmasq forwards a query once for all clients that ask it meanwhile. Behind the lines of the response each of the others
-//! has `reply query is duplicate`. A query that its client repeats from the same port is answered once, as the last one.
+//! dnsmasq forwards identical queries of several clients once. After the lines of the response, each further query has a
+//! line `reply query is duplicate`. If a client repeats a query from the same port, only the last one is answered.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -26,7 +26,7 @@ const MAX_WAITING: usize = 1024;
 /// A query without an answer is reported after this time.
 const LATE: Duration = Duration::from_secs(6);
 
-/// The line of a query that shares the response to another one.
+/// The line of a query that shares the response to another query.
 const DUPLICATE: (&str, &str) = ("reply", "query is duplicate");
 
 /// A query with its answer, or without one.
@@ -141,17 +141,17 @@ impl Joiner {
 }
 
 impl Waiting {
-    /// Whether both are the same query, from the same port.
+    /// Returns whether both are the same query from the same port.
     fn is_of_same_client(&self, other: &Self) -> bool {
         (self.qtype, &self.name, self.port()) == (other.qtype, &other.name, other.port())
     }
 
-    /// Address and port of the client.
+    /// The client's address and port.
     fn port(&self) -> &str {
         self.id.split_once(' ').map_or("", |(_, port)| port)
     }
 
-    /// Ends it like `last`, if that was the same query.
+    /// Completes the query with the answer of `last`, if that was the same query.
     fn end_as(self, last: Option<&Answered>, now: Instant) -> Answered {
         let last = last.filter(|last| (last.qtype, &last.name) == (self.qtype, &self.name));
         let (rcode, by) = last.map(|last| (last.rcode, last.by.as_str())).unzip();
