@@ -10,7 +10,6 @@
 //!
 //! `images/build` builds the images from the binaries of the tests, with the libraries they are linked to; or they
 //! are the archives in the directory `KUBE_DNS_RS_IMAGES`.
-//! linked to; or they are the archives in the directory that `KUBE_DNS_RS_IMAGES` names.
 
 #![allow(
     clippy::panic,

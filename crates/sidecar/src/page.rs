@@ -3,7 +3,6 @@
 //! One document without external resources. It is complete without JavaScript; with it, the page fetches itself every
 //! few seconds and replaces its content, so there is one renderer only. The templates escape all values, and the
 //! policy permits no script but the one below.
-//! given, and the policy lets no script run but the one below.
 
 mod configuration;
 mod facts;

@@ -56,7 +56,7 @@ impl Peers {
         Self { top: top(&options.kubedns_top), ..Self::at(&options.kubedns_metrics, nanny_status) }
     }
 
-    /// Peers for tests: kubedns' metrics and the nanny's status, as files or URLs, or empty.
+    /// The peers without the ranking: kubedns' metrics and the nanny's status, as files or URLs; empty for none.
     pub(crate) fn at(kubedns_metrics: &str, nanny_status: &str) -> Self {
         Self {
             top: top(""),

@@ -71,7 +71,7 @@ fn compare_with_kube_dns(page: &BTreeMap<String, Documented>, exported: &Exposit
     }
 }
 
-/// Answers NXDOMAIN, and truncated responses for some names.
+/// Answers NXDOMAIN; for some names truncated responses or SERVFAIL.
 fn upstream(asked: &Asked) -> Reaction {
     let reply = Reply::to(&asked.packet).rcode("NXDOMAIN");
     match asked.name().as_str() {

@@ -112,7 +112,7 @@ impl Plan {
         for value in servers_file::values(routes) {
             argv.extend(["--server".into(), value.into()]);
         }
-        // Otherwise our arguments already contain it.
+        // With a servers file, our arguments already contain it.
         if self.mode == Mode::Restart && routes.upstreams_from != Origin::ResolvConf {
             argv.push("--no-resolv".into());
         }
