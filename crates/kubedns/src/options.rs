@@ -166,7 +166,7 @@ pub struct Options {
     /// search domains that follow those of the cluster, for search-suffix and autopath, separated by commas; those of resolv-conf unless given
     #[arg(long, value_name = "string", default_value = "")]
     pub search_domains: Domains,
-    /// domain of the cluster set, such as clusterset.local, whose ServiceImports are watched and served (KEP-1645); empty for none
+    /// domain of the cluster set, such as clusterset.local, whose service imports are watched and served (KEP-1645); empty for none
     #[arg(long, value_name = "string", default_value = "")]
     pub clusterset_domain: Domains,
     /// position of dnsmasq: drop-in (it forwards names of the cluster to kubedns), cache (it forwards all names to kubedns, see -forward of the nanny), direct (kubedns forwards to it, as its only nameserver) or alone (no dnsmasq, clients query kubedns)

@@ -120,7 +120,7 @@ fn remove_leftovers(place: &Path) {
             match fs::remove_dir_all(&path) {
                 Ok(()) => tracing::info!(?path, "removed the directory of an earlier nanny"),
                 Err(error) => {
-                    tracing::debug!(?path, %error, "cannot remove the directory of an earlier nanny")
+                    tracing::debug!(?path, %error, "cannot remove the directory of an earlier nanny");
                 }
             }
         }
