@@ -18,7 +18,7 @@ use treecache::{ANY, Map, TreeCache};
 
 use crate::few::Few;
 use crate::objects::ObjectKey;
-use crate::records::{ExternalName, ServiceNode};
+use crate::records::{ExternalName, ServiceNode, dashed};
 pub use external::ExternalZone;
 pub use pod::address as pod_address;
 
@@ -422,7 +422,7 @@ fn names_of_service([namespace, name]: [&str; 2], service: &ServiceNode, visit: 
 
 /// Visits the names of the pods with an address.
 fn names_of_pods(address: IpAddr, namespaces: &[SmolStr], visit: &mut dyn FnMut(&[&str])) {
-    let label = pod::label(address);
+    let label = dashed(address);
     for namespace in namespaces {
         visit(&["pod", namespace, &label]);
     }

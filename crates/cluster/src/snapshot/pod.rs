@@ -17,11 +17,6 @@ pub fn address(label: &str) -> Option<IpAddr> {
     }
 }
 
-/// The label of an address.
-pub(super) fn label(address: IpAddr) -> String {
-    address.to_string().replace(['.', ':'], "-")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,7 +10,7 @@ use skydns::{Backend as _, Lookup, Name, Records as _, Zone};
 use testkit::objects::{mk_cluster_ip, mk_external_name, mk_node};
 use testkit::query::Query;
 
-use super::{Published, Snapshot};
+use super::{PodNames, Published, Snapshot};
 use crate::index::Index;
 use crate::objects::{Change, EndpointsSource, Event, FromApi as _, Node, Service};
 
@@ -141,4 +141,22 @@ fn wildcards_stand_for_services_and_aliases() {
     // Each Service that a wildcard matches costs more steps than the entries of one Service.
     assert!(entries(&published, &["svc", "apps", "*", "*"]).1 < 1000 - 2 * 32);
     assert!(entries(&published, &["svc", "apps", "web"]).1 > 1000 - 4);
+}
+
+#[test]
+fn each_pod_has_an_owner_name_that_resolves() {
+    let zone = Zone::new(&Name::parse("cluster.local").unwrap());
+    let namespaces: Arc<[_]> = ["a".into()].into();
+    let pods = ["10.0.0.1", "fd00::1", "fd00::"].map(|ip| (ip.parse().unwrap(), Arc::clone(&namespaces)));
+    let pods = PodNames::Verified(pods.into_iter().collect());
+    let snapshot = Snapshot { pods, synced: true, ..Snapshot::new(zone) };
+    let mut names = Vec::new();
+    snapshot.owner_names(&mut |path| names.extend(path.strip_prefix(&["pod", "a"]).map(<[&str]>::concat)));
+    names.sort();
+    // No label ends with a dash.
+    assert_eq!(names, ["10-0-0-1", "fd00--0", "fd00--1"]);
+    for label in names {
+        let found = snapshot.records(&["pod", "a", &label], false, &mut 1000, &mut |_| {});
+        assert_eq!(found, Lookup::Exists, "{label}");
+    }
 }
