@@ -6,10 +6,12 @@
 
 mod file;
 
+use std::hash::Hasher as _;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use fnv::FnvHasher;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 use thiserror::Error;
@@ -265,10 +267,9 @@ fn split_trailer(rest: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// FNV-1a with 64 bits. It detects damaged and truncated files, and is the same in every release.
 fn checksum(bytes: &[u8]) -> String {
-    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
-    format!("{hash:016x}")
+    let mut hash = FnvHasher::default();
+    hash.write(bytes);
+    format!("{:016x}", hash.finish())
 }
 
 #[cfg(test)]

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::hash::Hasher as _;
+
+use fnv::FnvHasher;
 
 use crate::alias::Target;
 use crate::hosts::Hosts;
@@ -42,29 +45,29 @@ impl Config {
     /// A hash of the values that answers depend on, which the query log is not. Configurations with the same answers have
     /// equal versions, in every process and every release.
     pub fn version(&self) -> Version {
-        let mut hash = Fnv::new();
+        let mut hash = FnvHasher::default();
         for (name, domain) in &self.federations {
-            hash.field('f', &[name, domain]);
+            field(&mut hash, 'f', &[name, domain]);
         }
         for (domain, servers) in &self.stub_domains {
-            hash.field('s', &[domain]);
+            field(&mut hash, 's', &[domain]);
             for server in servers {
-                hash.field('n', &[&server.to_string()]);
+                field(&mut hash, 'n', &[&server.to_string()]);
             }
         }
         for server in &self.upstream_nameservers {
-            hash.field('u', &[&server.to_string()]);
+            field(&mut hash, 'u', &[&server.to_string()]);
         }
         for (address, names) in self.hosts.addresses() {
-            hash.field('a', &[&address.to_string()]);
+            field(&mut hash, 'a', &[&address.to_string()]);
             for name in names {
-                hash.field('h', &[name]);
+                field(&mut hash, 'h', &[name]);
             }
         }
         for (alias, target) in &self.aliases {
-            hash.field('t', &[alias, &target.to_string()]);
+            field(&mut hash, 't', &[alias, &target.to_string()]);
         }
-        Version(hash.0)
+        Version(hash.finish())
     }
 }
 
@@ -85,27 +88,12 @@ impl fmt::Display for Version {
     }
 }
 
-/// FNV-1a with 64 bits. It is stable across releases, which the standard hasher does not guarantee.
-pub(crate) struct Fnv(pub(crate) u64);
-
-impl Fnv {
-    pub(crate) fn new() -> Self {
-        Self(0xcbf2_9ce4_8422_2325)
-    }
-
-    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-    }
-
-    /// Hashes a tagged field. Zero octets distinguish `("ab", "c")` from `("a", "bc")`.
-    fn field(&mut self, tag: char, parts: &[&str]) {
-        self.bytes(tag.to_string().as_bytes());
-        for part in parts {
-            self.bytes(part.as_bytes());
-            self.bytes(&[0]);
-        }
+/// Hashes a tagged field. Zero octets distinguish `("ab", "c")` from `("a", "bc")`.
+fn field(hash: &mut FnvHasher, tag: char, parts: &[&str]) {
+    hash.write(tag.to_string().as_bytes());
+    for part in parts {
+        hash.write(part.as_bytes());
+        hash.write(&[0]);
     }
 }
 

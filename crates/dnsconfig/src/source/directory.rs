@@ -1,11 +1,13 @@
 //! Reading of a mounted `ConfigMap`: one file for each key, and all files of the same version.
 
 use std::fs::File;
+use std::hash::Hasher as _;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::config::Fnv;
+use fnv::FnvHasher;
+
 use crate::parse::{MAX_VALUE, RawData};
 
 /// Bound of the files in the directory.
@@ -90,16 +92,16 @@ fn read_file(path: &Path) -> io::Result<Option<Vec<u8>>> {
 
 /// A hash of the data or of the error.
 pub(super) fn hash(data: &Result<RawData, ReadError>) -> u64 {
-    let mut hash = Fnv::new();
+    let mut hash = FnvHasher::default();
     match data {
         Ok(data) => {
             for (key, value) in data {
-                hash.bytes(key.as_bytes());
-                hash.bytes(&value.len().to_le_bytes());
-                hash.bytes(value);
+                hash.write(key.as_bytes());
+                hash.write(&value.len().to_le_bytes());
+                hash.write(value);
             }
         }
-        Err(error) => hash.bytes(error.to_string().as_bytes()),
+        Err(error) => hash.write(error.to_string().as_bytes()),
     }
-    hash.0
+    hash.finish()
 }
