@@ -117,6 +117,9 @@ pub(crate) struct ServiceSpec {
     pub(super) external_name: Option<String>,
     #[prost(bool, optional, tag = "13")]
     pub(super) publish_not_ready_addresses: Option<bool>,
+    #[prost(string, repeated, tag = "5")]
+    #[serde(rename = "externalIPs", deserialize_with = "nullable")]
+    external_ips: Vec<String>,
 }
 
 /// A [`Service`] with its addresses outside of the cluster.
@@ -126,32 +129,9 @@ pub struct ExposedService {
     #[prost(message, optional, tag = "1")]
     pub(super) metadata: Option<Metadata>,
     #[prost(message, optional, tag = "2")]
-    spec: Option<ExposedSpec>,
+    spec: Option<ServiceSpec>,
     #[prost(message, optional, tag = "3")]
     status: Option<ServiceStatus>,
-}
-
-#[derive(Clone, PartialEq, Message, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct ExposedSpec {
-    #[prost(message, repeated, tag = "1")]
-    #[serde(deserialize_with = "nullable")]
-    ports: Vec<Port>,
-    #[prost(string, optional, tag = "3")]
-    #[serde(rename = "clusterIP")]
-    cluster_ip: Option<String>,
-    #[prost(string, repeated, tag = "18")]
-    #[serde(rename = "clusterIPs", deserialize_with = "nullable")]
-    cluster_ips: Vec<String>,
-    #[prost(string, optional, tag = "4")]
-    r#type: Option<String>,
-    #[prost(string, optional, tag = "10")]
-    external_name: Option<String>,
-    #[prost(bool, optional, tag = "13")]
-    publish_not_ready_addresses: Option<bool>,
-    #[prost(string, repeated, tag = "5")]
-    #[serde(rename = "externalIPs", deserialize_with = "nullable")]
-    external_ips: Vec<String>,
 }
 
 #[derive(Clone, PartialEq, Message, Deserialize)]
@@ -199,14 +179,6 @@ impl ExposedService {
 
 impl From<ExposedService> for Service {
     fn from(ExposedService { metadata, spec, .. }: ExposedService) -> Self {
-        let spec = spec.map(|spec| ServiceSpec {
-            ports: spec.ports,
-            cluster_ip: spec.cluster_ip,
-            cluster_ips: spec.cluster_ips,
-            r#type: spec.r#type,
-            external_name: spec.external_name,
-            publish_not_ready_addresses: spec.publish_not_ready_addresses,
-        });
         Self { metadata, spec }
     }
 }
@@ -248,25 +220,30 @@ pub(crate) struct Port {
     pub(super) number: Option<i64>,
 }
 
+/// Endpoints with their addresses.
+pub(super) type Endpoints = EndpointsOf<Address>;
+/// Endpoints in which the pod's name replaces a missing hostname.
+pub(super) type PodNamedEndpoints = EndpointsOf<PodNamedAddress>;
+
 #[derive(Clone, PartialEq, Message, Deserialize)]
-#[serde(default)]
-pub struct Endpoints {
+#[serde(default, bound = "A: Deserialize<'de>")]
+pub struct EndpointsOf<A: Message + Default + fmt::Debug> {
     #[prost(message, optional, tag = "1")]
     pub(super) metadata: Option<Metadata>,
     #[prost(message, repeated, tag = "2")]
     #[serde(deserialize_with = "nullable")]
-    pub(super) subsets: Vec<Subset>,
+    pub(super) subsets: Vec<SubsetOf<A>>,
 }
 
 #[derive(Clone, PartialEq, Message, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct Subset {
+#[serde(rename_all = "camelCase", default, bound = "A: Deserialize<'de>")]
+pub(crate) struct SubsetOf<A: Message + Default + fmt::Debug> {
     #[prost(message, repeated, tag = "1")]
     #[serde(deserialize_with = "nullable")]
-    pub(super) addresses: Vec<Address>,
+    pub(super) addresses: Vec<A>,
     #[prost(message, repeated, tag = "2")]
     #[serde(deserialize_with = "nullable")]
-    pub(super) not_ready_addresses: Vec<Address>,
+    pub(super) not_ready_addresses: Vec<A>,
     #[prost(message, repeated, tag = "3")]
     #[serde(deserialize_with = "nullable")]
     pub(super) ports: Vec<SubsetPort>,
@@ -274,7 +251,7 @@ pub(crate) struct Subset {
 
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default)]
-pub(crate) struct Address {
+pub struct Address {
     #[prost(string, tag = "1")]
     #[serde(deserialize_with = "nullable")]
     pub(super) ip: String,
@@ -301,16 +278,21 @@ impl From<SubsetPort> for Port {
     }
 }
 
+/// A slice with the fields of its endpoints that are always read.
+pub(super) type EndpointSlice = SliceOf<SliceEndpoint>;
+/// A slice with the fields of its endpoints that only some options read.
+pub(super) type DetailedSlice = SliceOf<DetailedEndpoint>;
+
 #[derive(Clone, PartialEq, Message, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct EndpointSlice {
+#[serde(rename_all = "camelCase", default, bound = "E: Deserialize<'de>")]
+pub struct SliceOf<E: Message + Default + fmt::Debug> {
     #[prost(message, optional, tag = "1")]
     pub(super) metadata: Option<Metadata>,
     #[prost(string, optional, tag = "4")]
     pub(super) address_type: Option<String>,
     #[prost(message, repeated, tag = "2")]
     #[serde(deserialize_with = "nullable")]
-    pub(super) endpoints: Vec<SliceEndpoint>,
+    pub(super) endpoints: Vec<E>,
     #[prost(message, repeated, tag = "3")]
     #[serde(deserialize_with = "nullable")]
     pub(super) ports: Vec<Port>,
@@ -318,7 +300,7 @@ pub struct EndpointSlice {
 
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default)]
-pub(crate) struct SliceEndpoint {
+pub struct SliceEndpoint {
     #[prost(string, repeated, tag = "1")]
     #[serde(deserialize_with = "nullable")]
     pub(super) addresses: Vec<String>,
@@ -342,34 +324,10 @@ fn pod_name(target: Option<Target>) -> Option<String> {
     target.and_then(|target| target.name).filter(is_label)
 }
 
-/// [`Endpoints`] in which the pod's name replaces a missing hostname.
-#[derive(Clone, PartialEq, Message, Deserialize)]
-#[serde(default)]
-pub struct PodNamedEndpoints {
-    #[prost(message, optional, tag = "1")]
-    pub(super) metadata: Option<Metadata>,
-    #[prost(message, repeated, tag = "2")]
-    #[serde(deserialize_with = "nullable")]
-    subsets: Vec<PodNamedSubset>,
-}
-
+/// An [`Address`] with the name of its pod.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct PodNamedSubset {
-    #[prost(message, repeated, tag = "1")]
-    #[serde(deserialize_with = "nullable")]
-    addresses: Vec<PodNamedAddress>,
-    #[prost(message, repeated, tag = "2")]
-    #[serde(deserialize_with = "nullable")]
-    not_ready_addresses: Vec<PodNamedAddress>,
-    #[prost(message, repeated, tag = "3")]
-    #[serde(deserialize_with = "nullable")]
-    ports: Vec<SubsetPort>,
-}
-
-#[derive(Clone, PartialEq, Message, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct PodNamedAddress {
+pub struct PodNamedAddress {
     #[prost(string, tag = "1")]
     #[serde(deserialize_with = "nullable")]
     ip: String,
@@ -386,38 +344,22 @@ impl From<PodNamedAddress> for Address {
     }
 }
 
-impl From<PodNamedSubset> for Subset {
-    fn from(PodNamedSubset { addresses, not_ready_addresses, ports }: PodNamedSubset) -> Self {
-        let each = |list: Vec<PodNamedAddress>| list.into_iter().map(Address::from).collect();
-        Self { addresses: each(addresses), not_ready_addresses: each(not_ready_addresses), ports }
-    }
-}
-
 impl From<PodNamedEndpoints> for Endpoints {
     fn from(PodNamedEndpoints { metadata, subsets }: PodNamedEndpoints) -> Self {
-        Self { metadata, subsets: subsets.into_iter().map(Subset::from).collect() }
+        let each = |list: Vec<PodNamedAddress>| list.into_iter().map(Address::from).collect();
+        let subset = |SubsetOf { addresses, not_ready_addresses, ports }| SubsetOf {
+            addresses: each(addresses),
+            not_ready_addresses: each(not_ready_addresses),
+            ports,
+        };
+        Self { metadata, subsets: subsets.into_iter().map(subset).collect() }
     }
 }
 
-/// An [`EndpointSlice`] with the fields of its endpoints that only some options read.
+/// A [`SliceEndpoint`] with the fields that only some options read.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct DetailedSlice {
-    #[prost(message, optional, tag = "1")]
-    pub(super) metadata: Option<Metadata>,
-    #[prost(string, optional, tag = "4")]
-    address_type: Option<String>,
-    #[prost(message, repeated, tag = "2")]
-    #[serde(deserialize_with = "nullable")]
-    pub(super) endpoints: Vec<DetailedEndpoint>,
-    #[prost(message, repeated, tag = "3")]
-    #[serde(deserialize_with = "nullable")]
-    ports: Vec<Port>,
-}
-
-#[derive(Clone, PartialEq, Message, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct DetailedEndpoint {
+pub struct DetailedEndpoint {
     #[prost(string, repeated, tag = "1")]
     #[serde(deserialize_with = "nullable")]
     addresses: Vec<String>,
