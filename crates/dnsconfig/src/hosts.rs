@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use crate::error::shorten;
 use crate::name;
 
 /// Bound of the names, and of the addresses. dnsmasq has a server for each of them.
@@ -116,10 +117,6 @@ pub(crate) fn within<'n>(
         name.strip_suffix(domain).is_some_and(|above| above.is_empty() || above.ends_with('.'))
     };
     names.filter(move |name| domains.iter().any(|domain| is_in(name, domain)))
-}
-
-fn shorten(word: &str) -> String {
-    crate::error::shorten(word)
 }
 
 #[cfg(test)]
