@@ -42,7 +42,6 @@ pub struct Index {
     in_force: watch::Sender<Option<EndpointsSource>>,
     /// A Service whose Endpoints lack addresses of its slices, while slices can no longer be read.
     lacking: Option<ObjectKey>,
-    services_listed: bool,
     port_lists: Shared<PortRecords>,
     pods: Pods,
     clusterset: Option<ClusterSet>,
@@ -169,7 +168,6 @@ impl Index {
             source: None,
             in_force: watch::Sender::new(None),
             lacking: None,
-            services_listed: false,
             port_lists: Shared::default(),
             pods: Pods::default(),
             namespaces: Listing::default(),
@@ -189,7 +187,6 @@ impl Index {
                 for key in self.store.services.finish() {
                     self.update(&key, Store::remove_service);
                 }
-                self.services_listed = true;
                 self.check_sync();
             }
             Event::Service(Change::RelistStarted) => self.store.start_list_of_services(),
@@ -537,7 +534,10 @@ impl Index {
     }
 
     fn check_sync(&mut self) {
-        if !self.snapshot.synced && self.services_listed && self.source.is_some() && self.has_options_listed()
+        if !self.snapshot.synced
+            && self.store.services.is_complete()
+            && self.source.is_some()
+            && self.has_options_listed()
         {
             self.snapshot.synced = true;
             self.changed = true;
@@ -633,9 +633,7 @@ impl Index {
 
     /// Whether the first lists from the API server are complete.
     pub fn has_listed(&self) -> bool {
-        self.services_listed
-            && self.has_options_listed()
-            && self.source.is_some_and(|source| self.store.has_listed(source))
+        self.has_options_listed() && self.source.is_some_and(|source| self.store.has_listed(source))
     }
 
     /// Returns whether objects have changed since the last call, even if there is nothing to publish.

@@ -94,7 +94,7 @@ impl IndexRequest {
     fn namespaces(&self, index: &Index) -> BTreeMap<SmolStr, bool> {
         let mut open: BTreeSet<SmolStr> = self.objects.iter().map(|(key, _)| key.namespace.clone()).collect();
         let mut found = BTreeMap::new();
-        let mut services = index.store().service_keys();
+        let mut services = index.store().objects().service_keys();
         for key in services.by_ref().take(MAX_LOOKED_AT) {
             found.extend(open.take(&key.namespace).map(|namespace| (namespace, true)));
             if open.is_empty() {
@@ -109,7 +109,7 @@ impl IndexRequest {
 
     fn behind(&self, index: &Index, source: Option<EndpointsSource>) -> Vec<(FoundObject, bool)> {
         let Some(address) = self.address else { return Vec::new() };
-        let found = index.store().services().take(MAX_LOOKED_AT).filter_map(|service| {
+        let found = index.store().objects().services().take(MAX_LOOKED_AT).filter_map(|service| {
             let backing = index.store().backing(&service.key, source);
             let ready = members(&backing).iter().find(|member| member.ip == address)?.ready;
             Some((FoundObject::new(index, source, &service.key, None), ready))
@@ -126,7 +126,7 @@ impl IndexRequest {
         let is_near = |key: &ObjectKey| {
             self.near.iter().any(|wanted| wanted.namespace == key.namespace || wanted.name == key.name)
         };
-        let mut services = index.store().service_keys();
+        let mut services = index.store().objects().service_keys();
         let near = services.by_ref().take(MAX_LOOKED_AT).filter(is_near).collect();
         (near, services.next().is_some())
     }

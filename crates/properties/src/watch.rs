@@ -158,7 +158,7 @@ pub(crate) fn visible(published: &Published) -> String {
 pub(crate) fn answers(index: &Index, snapshot: &Snapshot) {
     let mut questions =
         vec![wire(&["*", "*"]), wire(&["*", "*", "*"]), wire(&["*", "*", "*", "*"]), wire(&[])];
-    for service in index.store().services().take(8) {
+    for service in index.store().objects().services().take(8) {
         let (name, namespace) = (service.key.name.as_str(), service.key.namespace.as_str());
         let ports = service.ports.iter().take(4);
         questions.push(wire(&[name, namespace]));

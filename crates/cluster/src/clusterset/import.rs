@@ -8,7 +8,7 @@ use skydns::{Entry, Host, ServiceRecord, name};
 use smol_str::SmolStr;
 
 use crate::few::Few;
-use crate::objects::{ImportedSlice, ObjectKey, Service, ServiceKind};
+use crate::objects::{ImportedSlice, ObjectKey, Protocol, Service, ServiceKind};
 use crate::records::{Group, dashed, port_path};
 
 /// The records of a `ServiceImport`.
@@ -43,6 +43,12 @@ struct Port {
     /// The labels of protocol and name, such as `_tcp` and `_http`; `None` for a port without a name.
     path: Option<[SmolStr; 2]>,
     number: u16,
+}
+
+impl Port {
+    fn new(protocol: &Protocol, name: &SmolStr, number: u16) -> Self {
+        Self { path: port_path(protocol, name), number }
+    }
 }
 
 /// The endpoints that share a label in the slices of one cluster.
@@ -143,9 +149,7 @@ impl Members {
         let base: Arc<[u8]> = name::relative(&format!("{namespace}.svc")).ok()?.into();
         name::child(name, &base)?;
         let ports = import.ports.iter();
-        let mut ports: Vec<Port> = ports
-            .map(|port| Port { path: port_path(&port.protocol, &port.name), number: port.port })
-            .collect();
+        let mut ports: Vec<_> = ports.map(|port| Port::new(&port.protocol, &port.name, port.port)).collect();
         ports.sort_unstable();
         ports.dedup();
         let addresses: Few<IpAddr> = addresses.iter().copied().collect();
@@ -220,9 +224,7 @@ fn clusters<'o>(key: &ObjectKey, slices: impl Iterator<Item = &'o ImportedSlice>
     for ImportedSlice { cluster, slice } in slices {
         let group = Group::of_slice(slice, false);
         let ports = group.ports.iter();
-        let ports: Vec<Port> = ports
-            .map(|port| Port { path: port_path(&port.protocol, &port.name), number: port.port })
-            .collect();
+        let ports: Vec<_> = ports.map(|port| Port::new(&port.protocol, &port.name, port.port)).collect();
         for member in group.members {
             let label = member.hostname.cloned().unwrap_or_else(|| dashed(member.ip));
             let collected = clusters.entry(cluster).or_default().entry(label).or_default();

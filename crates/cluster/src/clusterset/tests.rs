@@ -239,7 +239,7 @@ fn owner_names_are_visited_once() {
     }
     set.publish(|_| true);
     let mut names = Vec::new();
-    set.records.owner_names(&mut |path| names.push(path.join(".")));
+    skydns::Records::owner_names(&set.records, &mut |path| names.push(path.join(".")));
     names.sort();
     let expected = [
         "svc.a.db",

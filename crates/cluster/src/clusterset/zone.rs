@@ -36,18 +36,6 @@ impl ImportRecords {
     }
 }
 
-impl ImportRecords {
-    /// Visits the owner name of each record once, as a path: see [`Records::records`].
-    pub fn owner_names(&self, visit: &mut dyn FnMut(&[&str])) {
-        for (namespace, imports) in self.imports.root().children() {
-            for (name, import) in imports.entries() {
-                let above = ["svc", namespace.as_str(), name.as_str()];
-                import.owner_names(&mut |below| visit(&[&above, below].concat()));
-            }
-        }
-    }
-}
-
 impl Records for ImportRecords {
     fn has_synced(&self) -> bool {
         self.synced
@@ -72,7 +60,12 @@ impl Records for ImportRecords {
     }
 
     fn owner_names(&self, visit: &mut dyn FnMut(&[&str])) {
-        Self::owner_names(self, visit);
+        for (namespace, imports) in self.imports.root().children() {
+            for (name, import) in imports.entries() {
+                let above = ["svc", namespace.as_str(), name.as_str()];
+                import.owner_names(&mut |below| visit(&[&above, below].concat()));
+            }
+        }
     }
 
     fn has_descendants(&self, path: &[&str]) -> bool {

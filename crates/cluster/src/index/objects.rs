@@ -168,7 +168,8 @@ impl Objects {
         counts
     }
 
-    pub(super) fn service_keys(&self) -> impl Iterator<Item = ObjectKey> {
+    /// The keys of all Services, without unpacking the Services.
+    pub fn service_keys(&self) -> impl Iterator<Item = ObjectKey> {
         self.owners().filter(|(_, owner)| owner.has_service()).map(|(key, _)| key)
     }
 

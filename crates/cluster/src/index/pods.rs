@@ -66,12 +66,6 @@ impl Pods {
         std::mem::take(&mut self.changed).then(|| self.namespaces.clone())
     }
 
-    /// The namespaces of each address.
-    #[cfg(test)]
-    fn namespaces(&self) -> &Map<IpAddr, Arc<[SmolStr]>> {
-        &self.namespaces
-    }
-
     /// Whether a list ever completed.
     pub(super) fn is_listed(&self) -> bool {
         self.listing.is_complete()
@@ -208,7 +202,7 @@ mod tests {
     fn shown(pods: &Pods) -> Vec<String> {
         let line =
             |(address, namespaces): (&IpAddr, &Arc<[SmolStr]>)| format!("{address} {}", namespaces.join(","));
-        let mut lines: Vec<String> = pods.namespaces().iter().map(line).collect();
+        let mut lines: Vec<String> = pods.namespaces.iter().map(line).collect();
         lines.sort();
         lines
     }

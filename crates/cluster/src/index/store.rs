@@ -35,17 +35,17 @@ fn expected_service(slice: &ObjectKey) -> Option<SmolStr> {
 
 impl Store {
     pub(super) fn start_list_of_services(&mut self) {
-        let known: Vec<_> = self.service_keys().collect();
+        let known: Vec<_> = self.objects.service_keys().collect();
         self.services.begin(known);
     }
 
     pub(super) fn start_list_of_endpoints(&mut self) {
-        let known: Vec<_> = self.endpoints().map(|endpoints| endpoints.key).collect();
+        let known: Vec<_> = self.objects.endpoints().map(|endpoints| endpoints.key).collect();
         self.endpoints.begin(known);
     }
 
     pub(super) fn start_list_of_slices(&mut self) {
-        let known: Vec<_> = self.slices().map(|slice| slice.key).collect();
+        let known: Vec<_> = self.objects.slices().map(|slice| slice.key).collect();
         self.slices.begin(known);
     }
 
@@ -76,26 +76,6 @@ impl Store {
             None => expected_service(key)?,
         };
         self.objects.slice(&ObjectKey { namespace: key.namespace.clone(), name }, key)
-    }
-
-    /// All Services.
-    pub fn services(&self) -> impl Iterator<Item = Service> {
-        self.objects.services()
-    }
-
-    /// The keys of all Services, without unpacking the Services.
-    pub fn service_keys(&self) -> impl Iterator<Item = ObjectKey> {
-        self.objects.service_keys()
-    }
-
-    /// All Endpoints.
-    pub fn endpoints(&self) -> impl Iterator<Item = Endpoints> {
-        self.objects.endpoints()
-    }
-
-    /// All slices.
-    pub fn slices(&self) -> impl Iterator<Item = EndpointSlice> {
-        self.objects.slices()
     }
 
     /// The endpoints of a Service from the source in use.

@@ -51,7 +51,7 @@ fn content() -> Vec<u8> {
 
 /// All objects of an index, sorted.
 fn objects(index: &Index) -> Vec<String> {
-    let store = index.store();
+    let store = index.store().objects();
     let mut all: Vec<String> = store.services().map(|object| format!("{object:?}")).collect();
     all.extend(store.endpoints().map(|object| format!("{object:?}")));
     all.extend(store.slices().map(|object| format!("{object:?}")));

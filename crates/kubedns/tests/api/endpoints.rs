@@ -200,9 +200,10 @@ async fn slices_that_were_told_are_kept_while_endpoints_are_used() {
     running.until_from(EndpointsSource::Endpoints).await;
     cluster.faults.remove(rule);
     running.until_from(EndpointsSource::EndpointSlices).await;
-    let kept: Vec<String> = running.index.store().slices().map(|slice| slice.key.to_string()).collect();
+    let kept: Vec<String> =
+        running.index.store().objects().slices().map(|slice| slice.key.to_string()).collect();
     assert_eq!(kept, ["apps/db-x1"]);
-    assert_eq!(running.index.store().endpoints().count(), 0, "they are no longer watched");
+    assert_eq!(running.index.store().objects().endpoints().count(), 0, "they are no longer watched");
 }
 
 #[tokio::test]
@@ -304,7 +305,7 @@ async fn slices_that_may_be_listed_and_not_watched_are_not_kept_and_listed_only_
     let sources = running.pass(20 * MINUTE).await;
     assert_eq!(sources.len(), 1, "{sources:?}");
     assert_eq!(running.in_force(), Some(EndpointsSource::Endpoints));
-    assert_eq!(running.index.store().slices().count(), 0);
+    assert_eq!(running.index.store().objects().slices().count(), 0);
     let lists = stub.asked(|asked| asked.resource == "endpointslices" && asked.begins_a_list()).len();
     assert!((5..45).contains(&lists), "{lists} lists in twenty minutes");
 }
@@ -331,17 +332,17 @@ async fn slices_whose_refusal_lasts_give_way_to_endpoints_that_tell_as_much_and_
     let stub = stub(&REFUSED, &[], &["10.0.0.1", "fd00::1"]);
     let mut running = follow(&stub);
     running.pass(5 * MINUTE).await;
-    assert_eq!(running.index.store().slices().count(), 1);
+    assert_eq!(running.index.store().objects().slices().count(), 1);
     let sources = running.pass(20 * MINUTE).await;
     assert_eq!(running.in_force(), Some(EndpointsSource::Endpoints), "{sources:?}");
-    assert_eq!(running.index.store().slices().count(), 0, "slices are not kept for nothing");
-    assert_eq!(running.index.store().endpoints().count(), 1);
+    assert_eq!(running.index.store().objects().slices().count(), 0, "slices are not kept for nothing");
+    assert_eq!(running.index.store().objects().endpoints().count(), 1);
     let begun = stub.asked(|asked| asked.resource == "endpoints")[0].at;
     assert!(begun >= REFUSED[0].start + MINUTE, "Endpoints were asked for after {begun:?}");
     running.pass(40 * MINUTE).await;
     assert_eq!(running.in_force(), Some(EndpointsSource::EndpointSlices));
-    assert_eq!(running.index.store().slices().count(), 1);
-    assert_eq!(running.index.store().endpoints().count(), 0);
+    assert_eq!(running.index.store().objects().slices().count(), 1);
+    assert_eq!(running.index.store().objects().endpoints().count(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -354,12 +355,12 @@ async fn slices_never_give_way_to_endpoints_that_tell_less() {
         let mut running = follow(&stub);
         running.pass(40 * MINUTE).await;
         assert_eq!(running.in_force(), Some(EndpointsSource::EndpointSlices), "{what}");
-        assert_eq!(running.index.store().slices().count(), 1, "{what}");
+        assert_eq!(running.index.store().objects().slices().count(), 1, "{what}");
         let asked = stub.asked(|asked| asked.resource == "endpointslices" && REFUSED[0].contains(&asked.at));
         let pauses = asked.windows(2).map(|two| two[1].at.saturating_sub(two[0].at));
         assert!(pauses.max() < Some(21 * SECOND), "{what}: a source in force is asked for often");
         running.pass(20 * MINUTE).await;
         assert_eq!(running.in_force(), Some(EndpointsSource::EndpointSlices), "{what}");
-        assert_eq!(running.index.store().endpoints().count(), 0, "{what}");
+        assert_eq!(running.index.store().objects().endpoints().count(), 0, "{what}");
     }
 }
