@@ -16,7 +16,7 @@ use crate::metrics::Took;
 use crate::resolve::{BUDGET, Resolver};
 use crate::shares::Shares;
 use crate::tap::Answered;
-use crate::wire::{self, Transport, framed};
+use crate::wire::{self, Transport, framed, set_length};
 
 /// Maximum number of connections. Each holds a buffer that grows with the received octets; an idle connection takes
 /// some 4 KiB.
@@ -194,7 +194,7 @@ impl<B: Backend> Connection<B> {
             answers.extend_from_slice(&[0, 0]);
             match self.resolver.answer(&query, self.client.ip(), Transport::Tcp, &mut answers) {
                 Outcome::Reply(reply) => {
-                    prefix(&mut answers, start);
+                    set_length(&mut answers, start);
                     self.resolver.record(&Answered {
                         client: self.client,
                         transport: Transport::Tcp,
@@ -334,14 +334,6 @@ impl Frames {
         // The octets that follow belong to the next message.
         self.since = tokio::time::Instant::now();
         Some(message)
-    }
-}
-
-/// Sets the length field of the message that begins at `start` and ends the buffer.
-fn prefix(buffer: &mut [u8], start: usize) {
-    let len = u16::try_from(buffer.len().saturating_sub(start + 2)).unwrap_or(u16::MAX);
-    if let Some(place) = buffer.get_mut(start..start + 2) {
-        place.copy_from_slice(&len.to_be_bytes());
     }
 }
 

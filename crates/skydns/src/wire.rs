@@ -20,6 +20,7 @@ mod writer;
 pub use dnsconfig::Transport;
 pub use edns::Edns;
 pub(crate) use edns::{OUR_UDP_SIZE, options};
+pub(crate) use frames::set_length;
 pub use frames::{Frames, framed};
 pub use header::{HEADER, Header, flag, rcode};
 pub use message::{Heading, Message};

@@ -40,8 +40,36 @@ impl Frames {
     }
 }
 
-/// A message of at most 65,535 octets, prefixed with its length.
+/// A message prefixed with its length. Octets beyond 65,535 are cut, so that the stream stays in step.
 pub fn framed(message: &[u8]) -> Vec<u8> {
-    let length = u16::try_from(message.len()).unwrap_or(u16::MAX);
-    [&length.to_be_bytes(), message].concat()
+    let mut frame = [&[0; LENGTH], message].concat();
+    set_length(&mut frame, 0);
+    frame
+}
+
+/// Sets the length field at `start` of the message that follows it and ends the buffer, which is cut as in [`framed`].
+pub(crate) fn set_length(buffer: &mut Vec<u8>, start: usize) {
+    let begin = start + LENGTH;
+    let length = u16::try_from(buffer.len().saturating_sub(begin)).unwrap_or(u16::MAX);
+    buffer.truncate(begin + usize::from(length));
+    if let Some(field) = buffer.get_mut(start..begin) {
+        field.copy_from_slice(&length.to_be_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_that_is_too_long_leaves_the_stream_in_step() {
+        for length in [0, 12, 65_535, 65_536, 100_000] {
+            let mut frames = Frames::default();
+            frames.push(&framed(&vec![1; length]));
+            frames.push(&framed(&[2, 2]));
+            assert_eq!(frames.next_message(), Some(vec![1; length.min(65_535)]), "{length}");
+            assert_eq!(frames.next_message(), Some(vec![2, 2]), "{length}");
+            assert!(frames.is_empty(), "{length}");
+        }
+    }
 }
