@@ -104,6 +104,7 @@ impl fmt::Display for Ignored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.last {
             None => Ok(()),
+            Some(last) if self.count == 1 => write!(f, " (ignored 1 packet: {last})"),
             Some(last) => write!(f, " (ignored {} packets, the last one: {last})", self.count),
         }
     }

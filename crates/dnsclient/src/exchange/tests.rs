@@ -91,14 +91,19 @@ async fn wrong_packets_are_passed_over() {
 }
 
 #[tokio::test]
-async fn a_liar_is_named_when_the_time_is_up() {
-    let (upstream, result) = ask_one(Transport::Udp, HASTY, |asked| {
-        Reply::to(&asked.packet).wrong_id().answer("www.outside.test. 60 IN A 192.0.2.66").into()
-    })
-    .await;
-    let error = result.unwrap_err().to_string();
-    let end = format!("->{}: i/o timeout (ignored 1 packets, the last one: wrong ID)", upstream.addr());
-    assert!(error.starts_with("read udp 127.0.0.1:") && error.ends_with(&end), "{error}");
+async fn a_timeout_reports_ignored_packets() {
+    for (count, ignored) in
+        [(1, "ignored 1 packet: wrong ID"), (2, "ignored 2 packets, the last one: wrong ID")]
+    {
+        let (upstream, result) = ask_one(Transport::Udp, HASTY, move |asked| {
+            let reply = Reply::to(&asked.packet).wrong_id().answer("www.outside.test. 60 IN A 192.0.2.66");
+            (0..count).fold(Reaction::silence(), |reaction, _| reaction.then(Act::Send(reply.clone().wire())))
+        })
+        .await;
+        let error = result.unwrap_err().to_string();
+        let end = format!("->{}: i/o timeout ({ignored})", upstream.addr());
+        assert!(error.starts_with("read udp 127.0.0.1:") && error.ends_with(&end), "{error}");
+    }
 }
 
 #[tokio::test]
