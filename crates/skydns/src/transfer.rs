@@ -143,11 +143,9 @@ impl<V: View> Transfers<V> {
             let (this, view) = (Arc::clone(&self), current());
             if view.has_synced() {
                 let taken = tokio::task::spawn_blocking(move || this.take(&view, serial::now())).await;
-                tracing::debug!(
-                    serial = self.serial.get(),
-                    changed = taken.is_ok_and(|taken| taken),
-                    "zone version checked"
-                );
+                if taken.is_ok_and(|taken| taken) {
+                    tracing::debug!(serial = self.serial.get(), "zone version published");
+                }
             }
         }
     }
