@@ -61,11 +61,12 @@ mod turns;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use dnsconfig::Upstream;
 use futures::future::join_all;
+use parking_lot::Mutex;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
@@ -259,7 +260,7 @@ impl Forwarder {
 
     fn overloaded(&self, client: IpAddr) {
         self.shared.metrics.overloaded.inc();
-        let mut warned = self.shared.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut warned = self.shared.warned.lock();
         if warned.is_none_or(|at| at.elapsed() >= WARN_EVERY) {
             *warned = Some(Instant::now());
             tracing::warn!(%client, "too many forwarded queries in flight, further queries of this client get SERVFAIL");

@@ -6,9 +6,10 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::shares::{Host, Share, Shares};
@@ -67,7 +68,7 @@ impl Lane {
 
     async fn turn_of(&self, host: Host) -> Option<OwnedSemaphorePermit> {
         let turns = {
-            let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut hosts = self.hosts.lock();
             let known = hosts.get(&host).and_then(Weak::upgrade);
             known.unwrap_or_else(|| {
                 hosts.retain(|_, turns| turns.strong_count() > 0);
@@ -113,7 +114,7 @@ mod tests {
         for last in 0..100 {
             assert_eq!(lane.run(host(last), move || last).await, Some(last));
         }
-        assert_eq!(lane.hosts.lock().unwrap().len(), 1);
+        assert_eq!(lane.hosts.lock().len(), 1);
     }
 
     #[tokio::test]

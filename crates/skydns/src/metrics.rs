@@ -8,11 +8,12 @@
 mod kinds;
 mod zones;
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Bucket, Counter, Histogram, LabelPair, Metric, MetricFamily, MetricType};
 
@@ -275,12 +276,12 @@ impl Metrics {
 
     fn add_shard(&self, many_writers: bool) -> Arc<Shard> {
         let shard = Arc::new(Shard { many_writers, ..Shard::default() });
-        self.shards.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&shard));
+        self.shards.lock().push(Arc::clone(&shard));
         shard
     }
 
     fn shards(&self) -> Vec<Arc<Shard>> {
-        self.shards.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.shards.lock().clone()
     }
 
     fn family(&self, name: &str, help: &str, kind: MetricType, metrics: Vec<Metric>) -> MetricFamily {

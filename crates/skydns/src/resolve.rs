@@ -2,10 +2,11 @@
 //! expensive queries.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
@@ -316,7 +317,7 @@ impl<B: Backend> Resolver<B> {
         let Answered { transport, response, reply, took, .. } = *answered;
         self.shard.record(reply, transport, took, response.len());
         // One sample is not worth waiting for a lock.
-        if let Ok(mut sampler) = self.sampler.try_lock()
+        if let Some(mut sampler) = self.sampler.try_lock()
             && sampler.is_due()
         {
             sampler.take(answered, Instant::now());

@@ -8,7 +8,9 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 /// A number of places with a share for each client.
 #[derive(Debug)]
@@ -54,7 +56,7 @@ impl Shares {
     /// Takes a place for `client`; `None` if it has used its share or no place is free.
     pub(crate) fn take(self: &Arc<Self>, client: IpAddr) -> Option<Share> {
         let host = Host::from(client);
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         let own = table.hosts.get(&host).copied().unwrap_or(0);
         if own >= self.each.min(self.total.saturating_sub(table.taken)) {
             return None;
@@ -66,12 +68,7 @@ impl Shares {
 
     /// Number of places taken.
     pub(crate) fn taken(&self) -> usize {
-        self.lock().taken
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        // The counts are right even if a thread that held the lock panicked.
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock().taken
     }
 }
 
@@ -84,7 +81,7 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        let mut table = self.shares.lock();
+        let mut table = self.shares.table.lock();
         table.taken -= 1;
         match table.hosts.get_mut(&self.host) {
             Some(own) if *own > 1 => *own -= 1,
@@ -140,7 +137,7 @@ mod tests {
             for _ in 0..1000 {
                 held.extend((0..heavy).filter_map(|n| shares.take(client(n))));
             }
-            let most = shares.lock().hosts.values().copied().max();
+            let most = shares.table.lock().hosts.values().copied().max();
             assert_eq!(most, Some(each), "{heavy} heavy clients");
             let free = 1000 - shares.taken();
             assert!(free.abs_diff(left) <= 1, "{heavy} heavy clients leave {free}");
@@ -152,7 +149,7 @@ mod tests {
     fn nothing_is_kept_of_clients_without_a_place() {
         let shares = Shares::new(4, 2);
         drop((shares.take([10, 0, 0, 1].into()), shares.take([10, 0, 0, 1].into())));
-        let table = shares.lock();
+        let table = shares.table.lock();
         assert_eq!((table.taken, table.hosts.len()), (0, 0));
     }
 }

@@ -5,13 +5,14 @@
 //! counted. A slow reader therefore loses records and never delays an answer.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use dnsconfig::query_log::Filter;
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use crate::engine::Reply;
@@ -300,7 +301,7 @@ impl Tap {
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Vec<Arc<Sink>>) -> T) -> T {
-        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _changing = self.changing.lock();
         let mut sinks = self.sinks.load().to_vec();
         let changed = change(&mut sinks);
         self.on.store(!sinks.is_empty(), Relaxed);

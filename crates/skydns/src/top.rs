@@ -13,8 +13,10 @@ mod sketch;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use self::sketch::Sketch;
 use crate::tap::Answered;
@@ -149,18 +151,18 @@ impl Top {
     /// A sampler for one more thread.
     pub(crate) fn sampler(&self) -> Sampler {
         let windows = Arc::new(Mutex::new(Windows::new(self.started)));
-        self.threads().push(Arc::clone(&windows));
+        self.threads.lock().push(Arc::clone(&windows));
         Sampler { windows, skip: 0, stride: 1, taken: 0, since: Instant::now() }
     }
 
     /// The ranking, with at most `rows` rows of each kind.
     pub fn ranking(&self, rows: usize) -> Ranking {
-        let (now, threads) = (Instant::now(), self.threads().clone());
+        let (now, threads) = (Instant::now(), self.threads.lock().clone());
         let mut sum = Sum::default();
         let mut time = Duration::ZERO;
         for windows in &threads {
             // The answering thread skips a sample while this lock is held.
-            let mut windows = windows.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut windows = windows.lock();
             windows.rotate(now);
             let before = if windows.begun == self.started { Duration::ZERO } else { WINDOW };
             time = time.max(now.saturating_duration_since(windows.begun) + before);
@@ -179,10 +181,6 @@ impl Top {
             nxdomain: names(sum.nxdomain),
             servfail: names(sum.servfail),
         }
-    }
-
-    fn threads(&self) -> MutexGuard<'_, Vec<Arc<Mutex<Windows>>>> {
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -261,7 +259,7 @@ impl Sampler {
         let weight = self.stride.into();
         self.pace(now);
         // A reader holds the lock for moments only: skip the sample instead of waiting.
-        if let Ok(mut windows) = self.windows.try_lock() {
+        if let Some(mut windows) = self.windows.try_lock() {
             windows.rotate(now);
             let mut lower = [0; name::MAX_NAME];
             let name = lower_case(answered.name(), &mut lower);

@@ -20,9 +20,10 @@ mod stream;
 mod tsig;
 
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -106,7 +107,7 @@ impl<V: View> Transfers<V> {
             return false;
         }
         let serial = self.serial.next(now);
-        self.history().push(Version::new(serial, Arc::clone(view)), Instant::now());
+        self.history.lock().push(Version::new(serial, Arc::clone(view)), Instant::now());
         self.metrics.serial.set(serial.into());
         self.changes.send_modify(|changes| {
             let unchanged = changes.iter().filter(|change| !changed.contains(&change.zone)).cloned();
@@ -132,7 +133,7 @@ impl<V: View> Transfers<V> {
                 () = stop.cancelled() => return,
                 told = changes.changed() => if told.is_err() { return },
                 () = tokio::time::sleep(TIDYING) => {
-                    self.history().forget(Instant::now());
+                    self.history.lock().forget(Instant::now());
                     continue;
                 }
             }
@@ -155,20 +156,16 @@ impl<V: View> Transfers<V> {
         tsig::check(message, question_end, self.key.as_ref(), serial::now())
     }
 
-    fn history(&self) -> MutexGuard<'_, History<V>> {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The current version; `None` before the first.
     fn version(&self) -> Option<Arc<Version<V>>> {
-        self.history().current().cloned()
+        self.history.lock().current().cloned()
     }
 
     /// The version that a client claims to have, if this process made it and still keeps it.
     fn version_of(&self, since: Since) -> Option<Arc<Version<V>>> {
         let [.., expire] = self.serial.numbers(since.serial);
         let ours = since.expire == 0 || since.expire == expire;
-        self.history().find(since.serial).filter(|_| ours).cloned()
+        self.history.lock().find(since.serial).filter(|_| ours).cloned()
     }
 
     /// Answers a transfer query over UDP with the SOA alone. The client sees from it whether it has to retry over

@@ -7,10 +7,11 @@
 //! the order.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use dnsconfig::Upstream;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::inflight::Key;
@@ -70,7 +71,7 @@ pub(super) struct Health(Mutex<HashMap<Upstream, State>>);
 impl Health {
     /// The upstreams in the configured order, each once, dead upstreams last.
     pub(super) fn order(&self, upstreams: &[Upstream], now: Instant) -> Order {
-        let mut states = self.lock();
+        let mut states = self.0.lock();
         let (mut alive, mut dead) = (Vec::with_capacity(upstreams.len()), Vec::new());
         let mut probes = Vec::new();
         for upstream in upstreams {
@@ -95,7 +96,7 @@ impl Health {
 
     /// Records that the upstream replied to a query with an RCODE.
     pub(super) fn answered(&self, upstream: &Upstream, question: &Arc<Key>, rcode: u16, now: Instant) {
-        let mut states = self.lock();
+        let mut states = self.0.lock();
         let state = remembered(&mut states, upstream, now);
         if let Some(Dead { since, .. }) = state.dead.take() {
             let lasted = now.saturating_duration_since(since);
@@ -111,7 +112,7 @@ impl Health {
 
     /// Records that the upstream gave no reply; `silent` if it was queried and timed out.
     pub(super) fn failed(&self, upstream: &Upstream, silent: bool, now: Instant) {
-        let mut states = self.lock();
+        let mut states = self.0.lock();
         let state = remembered(&mut states, upstream, now);
         state.last_failure = Some(now);
         // A timeout counts only if the upstream never answered: it may be slow for some names.
@@ -123,7 +124,7 @@ impl Health {
     /// Whether the upstream is failing, judged by its last queries: it is dead, or failed several times in a row.
     pub(super) fn is_down(&self, upstream: &Upstream, now: Instant) -> bool {
         let counts = |at: Instant| now.saturating_duration_since(at) < FAILURE_COUNTS;
-        self.lock().get(upstream).is_some_and(|state| {
+        self.0.lock().get(upstream).is_some_and(|state| {
             state.last_failure.is_some_and(counts) && (state.dead.is_some() || state.failures >= IN_A_ROW)
         })
     }
@@ -137,7 +138,7 @@ impl Health {
         asked: Instant,
         now: Instant,
     ) -> Option<Arc<Key>> {
-        let mut states = self.lock();
+        let mut states = self.0.lock();
         let state = remembered(&mut states, upstream, now);
         if state.probing || state.dead.is_some() || state.answered_since(asked) {
             return None;
@@ -152,7 +153,7 @@ impl Health {
 
     /// Records that a probe sent at `asked` failed; `dead` if the failure means that the upstream is dead.
     pub(super) fn probe_failed(&self, upstream: &Upstream, asked: Instant, now: Instant, dead: bool) {
-        let mut states = self.lock();
+        let mut states = self.0.lock();
         let state = remembered(&mut states, upstream, now);
         if !state.probing || state.answered_since(asked) {
             return;
@@ -170,19 +171,14 @@ impl Health {
 
     /// Whether the upstream was silent over TCP a short time ago.
     pub(super) fn was_silent_over_tcp(&self, upstream: &Upstream, now: Instant) -> bool {
-        let states = self.lock();
+        let states = self.0.lock();
         let silent = states.get(upstream).and_then(|state| state.tcp_silent);
         silent.is_some_and(|silent| now.saturating_duration_since(silent) < TCP_PAUSE)
     }
 
     /// Records whether the upstream was silent over TCP.
     pub(super) fn over_tcp(&self, upstream: &Upstream, now: Instant, silent: bool) {
-        remembered(&mut self.lock(), upstream, now).tcp_silent = silent.then_some(now);
-    }
-
-    /// No code panics between the steps of a change, so a poisoned lock is usable.
-    fn lock(&self) -> MutexGuard<'_, HashMap<Upstream, State>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        remembered(&mut self.0.lock(), upstream, now).tcp_silent = silent.then_some(now);
     }
 }
 

@@ -5,9 +5,10 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use dnsconfig::Upstream;
+use parking_lot::Mutex;
 use prometheus::IntGauge;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
@@ -65,7 +66,7 @@ impl InFlight {
 
     /// Joins the query `key` on behalf of `client`.
     pub(super) fn join(&self, key: &Arc<Key>, client: IpAddr) -> Join {
-        let mut table = lock(&self.table);
+        let mut table = self.table.lock();
         if let Some(outcome) = table.questions.get(key) {
             let Ok(seat) = Arc::clone(&self.joiners).try_acquire_owned() else { return Join::Overloaded };
             self.metrics.joined.inc();
@@ -114,7 +115,7 @@ struct Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        let mut table = lock(&self.table);
+        let mut table = self.table.lock();
         table.questions.remove(&self.key);
         self.places = None;
         if table.routes.get(&self.key.upstreams).is_some_and(|route| route.taken() == 0) {
@@ -136,9 +137,4 @@ impl Waiter {
         let outcome = self.outcome.wait_for(Option::is_some).await;
         outcome.ok().and_then(|outcome| outcome.clone()).unwrap_or(Err(ForwardError::Stopped))
     }
-}
-
-/// No code panics between the steps of a change, so a poisoned lock is usable.
-fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
-    table.lock().unwrap_or_else(PoisonError::into_inner)
 }

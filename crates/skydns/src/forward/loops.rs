@@ -12,9 +12,9 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dnsconfig::Upstream;
+use parking_lot::Mutex;
 
 use super::Query;
 use crate::wire::name::{MAX_NAME, Name};
@@ -39,7 +39,7 @@ impl Loops {
         if name.len() > MAX_NAME {
             return None;
         }
-        self.probes().insert(nonce, false);
+        self.0.lock().insert(nonce, false);
         Some(Probe { loops: self, nonce, name: name.into() })
     }
 
@@ -47,12 +47,7 @@ impl Loops {
     /// question, or a name alone.
     pub(super) fn notice(&self, question: &[u8]) -> bool {
         let Some(nonce) = nonce_of(question) else { return false };
-        self.probes().get_mut(&nonce).map(|came_back| *came_back = true).is_some()
-    }
-
-    /// No code panics between the steps of a change, so a poisoned lock is usable.
-    fn probes(&self) -> MutexGuard<'_, HashMap<u64, bool>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().get_mut(&nonce).map(|came_back| *came_back = true).is_some()
     }
 }
 
@@ -71,13 +66,13 @@ impl Probe<'_> {
 
     /// Whether the query has come back so far.
     pub(super) fn came_back(&self) -> bool {
-        self.loops.probes().get(&self.nonce).copied().unwrap_or_default()
+        self.loops.0.lock().get(&self.nonce).copied().unwrap_or_default()
     }
 }
 
 impl Drop for Probe<'_> {
     fn drop(&mut self) {
-        self.loops.probes().remove(&self.nonce);
+        self.loops.0.lock().remove(&self.nonce);
     }
 }
 

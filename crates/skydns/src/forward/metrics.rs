@@ -3,9 +3,10 @@
 mod streams;
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use dnsconfig::Upstream;
+use parking_lot::Mutex;
 use prometheus::{
     Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, Registry,
     register_histogram_vec_with_registry, register_int_counter_vec_with_registry,
@@ -85,7 +86,7 @@ impl ForwardMetrics {
 
     /// The metrics of one upstream.
     pub(super) fn upstream(&self, upstream: &Upstream) -> Arc<UpstreamMetrics> {
-        let mut upstreams = self.upstreams.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut upstreams = self.upstreams.lock();
         if let Some(known) = upstreams.get(upstream) {
             return Arc::clone(known);
         }
@@ -99,7 +100,7 @@ impl ForwardMetrics {
 
     /// Removes the certificate metrics of upstreams that are not in `in_use`.
     pub(super) fn keep_only(&self, in_use: &BTreeSet<&Upstream>) {
-        let upstreams = self.upstreams.lock().unwrap_or_else(PoisonError::into_inner);
+        let upstreams = self.upstreams.lock();
         for gone in upstreams.keys().filter(|upstream| !in_use.contains(upstream)) {
             self.streams.forget(&gone.to_string());
         }

@@ -7,10 +7,11 @@
 mod connection;
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use dnsconfig::{Protocol, Upstream};
+use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, timeout};
@@ -99,7 +100,7 @@ impl Pool {
         metrics: &Arc<UpstreamMetrics>,
         fresh: bool,
     ) -> Result<Connection, Failure> {
-        let mut slots = self.lock();
+        let mut slots = self.slots.lock();
         if slots.len() >= MAX_REMEMBERED && !slots.contains_key(upstream) {
             slots.retain(|_, slot| slot.connections.iter().any(Connection::is_open));
         }
@@ -128,7 +129,7 @@ impl Pool {
 
     /// Closes the connections to upstreams that are not in `in_use`, once their queries in flight are answered.
     pub(super) fn keep_only(&self, in_use: &BTreeSet<&Upstream>) {
-        self.lock().retain(|upstream, _| in_use.contains(upstream));
+        self.slots.lock().retain(|upstream, _| in_use.contains(upstream));
     }
 
     /// Opens a connection and serves it until it ends.
@@ -184,7 +185,7 @@ impl Pool {
     /// Records the outcome of opening a connection. After a certificate or handshake failure the upstream is not
     /// retried for [`PAUSE`]; a log line reports each change of the reason.
     fn note(&self, upstream: &Upstream, error: Option<OpenError>) {
-        let mut slots = self.lock();
+        let mut slots = self.slots.lock();
         let Some(slot) = slots.get_mut(upstream) else { return };
         let told = error.filter(|error| matches!(error.failure, Failure::Certificate | Failure::Handshake));
         slot.refused = told.as_ref().map(|error| (Instant::now() + PAUSE, error.failure));
@@ -198,14 +199,9 @@ impl Pool {
     }
 
     fn ended(&self, upstream: &Upstream, end: End) {
-        if let Some(slot) = self.lock().get_mut(upstream) {
+        if let Some(slot) = self.slots.lock().get_mut(upstream) {
             slot.one_at_a_time = (slot.one_at_a_time || end.one_at_a_time) && !end.pipelined;
         }
-    }
-
-    /// No code panics between the steps of a change, so a poisoned lock is usable.
-    fn lock(&self) -> MutexGuard<'_, HashMap<Upstream, Slot>> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

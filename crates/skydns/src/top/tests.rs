@@ -104,7 +104,7 @@ fn windows_rotate() {
     let mut sampler = top.sampler();
     let start = top.started;
     let counts = |sampler: &Sampler, now| {
-        let mut windows = sampler.windows.lock().unwrap();
+        let mut windows = sampler.windows.lock();
         windows.rotate(now);
         (windows.last.queries, windows.current.queries)
     };
@@ -123,7 +123,7 @@ fn a_sample_is_passed_over_while_somebody_reads() {
     let top = Top::default();
     let mut sampler = top.sampler();
     let windows = Arc::clone(&sampler.windows);
-    let held = windows.lock().unwrap();
+    let held = windows.lock();
     take(&mut sampler, [10, 0, 0, 1], "a", rcode::NOERROR, Instant::now());
     drop(held);
     take(&mut sampler, [10, 0, 0, 1], "a", rcode::NOERROR, Instant::now());

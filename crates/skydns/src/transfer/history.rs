@@ -2,8 +2,10 @@
 //! changes.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::content::Names;
 use crate::backend::View;
@@ -29,7 +31,7 @@ impl<V: View> Version<V> {
 
     /// The owner names of zone `domain`.
     pub(super) fn names(&self, domain: &Name) -> Arc<Names> {
-        let mut known = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.names.lock();
         known.retain(|(_, names)| names.strong_count() > 0);
         let found = known.iter().find(|(zone, _)| zone == domain).and_then(|(_, names)| names.upgrade());
         found.unwrap_or_else(|| {

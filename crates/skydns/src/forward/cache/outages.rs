@@ -1,9 +1,10 @@
 //! Log lines about stale answers: their beginning and end, for each list of upstreams.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::key::Upstreams;
@@ -24,7 +25,7 @@ struct Outage {
 impl Outages {
     /// Records that the upstreams failed to refresh a reply, which is served stale.
     pub(super) fn failed(&self, upstreams: &Upstreams, now: Instant) {
-        let mut outages = self.lock();
+        let mut outages = self.0.lock();
         if let Some(outage) = outages.get_mut(upstreams) {
             outage.last_failure = now;
         } else if outages.len() < MAX_LOGGED {
@@ -36,7 +37,7 @@ impl Outages {
     /// Records that the upstreams answered. The outage ends once they have not failed for `quiet`: some names may
     /// fail while others are answered.
     pub(super) fn answered(&self, upstreams: &Upstreams, quiet: Duration, now: Instant) {
-        let mut outages = self.lock();
+        let mut outages = self.0.lock();
         let Some(Outage { began, last_failure }) = outages.get(upstreams).copied() else { return };
         if now.saturating_duration_since(last_failure) >= quiet {
             outages.remove(upstreams);
@@ -47,11 +48,6 @@ impl Outages {
                 "upstream servers answer again, stale answers ended"
             );
         }
-    }
-
-    /// No code panics between the steps of a change, so a poisoned lock is usable.
-    fn lock(&self) -> MutexGuard<'_, HashMap<Upstreams, Outage>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -75,7 +71,7 @@ mod tests {
     #[test]
     fn an_outage_ends_when_nothing_has_failed_for_a_while() {
         let (outages, here, start) = (Outages::default(), upstreams(53), Instant::now());
-        let lasts = |outages: &Outages| outages.lock().contains_key(&here);
+        let lasts = |outages: &Outages| outages.0.lock().contains_key(&here);
         outages.answered(&here, QUIET, start);
         assert!(!lasts(&outages));
         for minutes in 0..3 {
@@ -85,7 +81,7 @@ mod tests {
             outages.answered(&upstreams(54), QUIET, failed + 2 * QUIET);
             assert!(lasts(&outages), "{minutes}");
         }
-        assert_eq!(outages.lock()[&here].began, start);
+        assert_eq!(outages.0.lock()[&here].began, start);
         outages.answered(&here, QUIET, start + 3 * QUIET);
         assert!(!lasts(&outages));
     }
@@ -96,6 +92,6 @@ mod tests {
         for port in 0..200 {
             outages.failed(&upstreams(port), Instant::now());
         }
-        assert_eq!(outages.lock().len(), MAX_LOGGED);
+        assert_eq!(outages.0.lock().len(), MAX_LOGGED);
     }
 }

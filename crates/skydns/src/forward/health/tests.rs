@@ -144,7 +144,7 @@ fn forgets_whom_nobody_asked_for_longest() {
     }
     health.order(&[numbered(0)], start + SECOND);
     health.answered(&numbered(1000), &question(b"\x01a\0"), NOERROR, start + 2 * SECOND);
-    assert_eq!(health.lock().len(), MAX_REMEMBERED);
+    assert_eq!(health.0.lock().len(), MAX_REMEMBERED);
     assert!(health.was_silent_over_tcp(&numbered(0), start), "asked since");
     assert!(!health.was_silent_over_tcp(&numbered(1), start), "forgotten");
 }
