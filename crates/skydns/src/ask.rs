@@ -40,7 +40,7 @@ pub struct Record {
 
 /// Queries `view` for the records of type `qtype` of `name`.
 pub fn ask(view: &impl View, name: &Name, qtype: u16) -> Response {
-    let query = forward::Query::new(name.wire(), qtype).encode(0, 0);
+    let query = forward::Query::new(name.wire(), qtype).encode(0);
     let mut response = Response::default();
     let (mut outside, mut out) = (Outside::none(), Vec::new());
     for _ in 0..MAX_ROUNDS {

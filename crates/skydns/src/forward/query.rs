@@ -42,11 +42,10 @@ impl Query {
         Question { name: &self.name, qtype: self.qtype, qclass: self.qclass }
     }
 
-    /// The query message with the given ID, preceded by `prefix` octets of room.
-    pub(crate) fn encode(&self, id: u16, prefix: usize) -> Vec<u8> {
+    /// The query message with the given ID.
+    pub(crate) fn encode(&self, id: u16) -> Vec<u8> {
         let counts = [1, 0, 0, u16::from(self.edns.is_some())];
-        let mut out = vec![0; prefix];
-        out.extend_from_slice(&Header { id, flags: self.flags, counts }.octets());
+        let mut out = Header { id, flags: self.flags, counts }.octets().to_vec();
         self.question().append(&mut out);
         if let Some(edns) = &self.edns {
             edns.append(0, &mut out);
@@ -61,9 +60,9 @@ impl Query {
         let with = |options: Vec<u8>| Self { edns: Some(edns.map(|_| options.into())), ..self.clone() };
         let header =
             |length: usize| [PADDING, u16::try_from(length).unwrap_or_default()].map(u16::to_be_bytes);
-        let length = with([edns.options, header(0).as_flattened()].concat()).encode(0, 0).len();
+        let length = with([edns.options, header(0).as_flattened()].concat()).encode(0).len();
         let padding = length.next_multiple_of(PADDED_TO) - length;
-        with([edns.options, header(padding).as_flattened(), &vec![0; padding]].concat()).encode(0, 0)
+        with([edns.options, header(padding).as_flattened(), &vec![0; padding]].concat()).encode(0)
     }
 
     /// A message with the header `reply` and the question, for upstreams that omit the question from an error.

@@ -19,7 +19,7 @@ pub(super) async fn ask(exchange: Exchange<'_>) -> Result<Reply, Failure> {
             return Ok(reply);
         }
     }
-    send(exchange, &exchange.query.encode(0, 0)).await
+    send(exchange, &exchange.query.encode(0)).await
 }
 
 /// Sends this query. If an existing connection breaks, it is sent again over a new one.

@@ -5,9 +5,7 @@ use tokio::net::TcpStream;
 
 use super::{Exchange, Failure, judge};
 use crate::forward::Reply;
-
-/// Octets of the length field before each message (RFC 1035 section 4.2.2).
-const LENGTH: usize = 2;
+use crate::wire::framed;
 
 /// Queries over a new connection. The first message received must be the reply.
 pub(super) async fn ask(exchange: Exchange<'_>) -> Result<Reply, Failure> {
@@ -19,12 +17,7 @@ pub(super) async fn ask(exchange: Exchange<'_>) -> Result<Reply, Failure> {
 }
 
 async fn talk(exchange: Exchange<'_>, mut stream: TcpStream, id: u16) -> std::io::Result<Vec<u8>> {
-    let mut query = exchange.query.encode(id, LENGTH);
-    let length = u16::try_from(query.len() - LENGTH).map_err(std::io::Error::other)?;
-    if let Some(prefix) = query.first_chunk_mut() {
-        *prefix = length.to_be_bytes();
-    }
-    stream.write_all(&query).await?;
+    stream.write_all(&framed(&exchange.query.encode(id))).await?;
     let length = stream.read_u16().await?;
     // Grows as octets arrive: a forged length alone reserves no memory.
     let mut message = Vec::new();

@@ -29,7 +29,7 @@ thread_local! {
 pub(super) async fn ask(exchange: Exchange<'_>) -> Result<Reply, Failure> {
     let socket = open(exchange.upstream.socket_addr()).await?;
     let id = rand::random();
-    let query = exchange.query.encode(id, 0);
+    let query = exchange.query.encode(id);
     send(&socket, &query).await?;
     let second_try = sleep_until(Instant::now() + exchange.limits.resend_after);
     tokio::pin!(second_try);

@@ -15,7 +15,7 @@ fn upstream() -> Upstream {
 
 /// A correct reply with one address.
 fn right() -> Vec<u8> {
-    let mut packet = query().encode(ID, 0);
+    let mut packet = query().encode(ID);
     packet[2] |= 0x80;
     packet[7] = 1;
     packet.extend(b"\xc0\x0c\x00\x01\x00\x01\x00\x00\x00\x3c\x00\x04\xc0\x00\x02\x01");
