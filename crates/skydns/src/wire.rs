@@ -4,6 +4,7 @@
 //! allocations larger than the message. The fast path of a query ([`query`], [`writer`], [`reverse`]) does not
 //! allocate.
 
+mod compression;
 mod edns;
 mod frames;
 mod header;
@@ -17,6 +18,7 @@ pub mod reverse;
 pub mod text;
 mod writer;
 
+pub(crate) use compression::{NameOffsets, pointer_to};
 pub use dnsconfig::Transport;
 pub use edns::Edns;
 pub(crate) use edns::{OUR_UDP_SIZE, options};

@@ -1,8 +1,9 @@
 //! Follows aliases (ExternalName, federation) to their addresses.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 
-use indexmap::{IndexMap, IndexSet};
+use indexmap::IndexSet;
 use smallvec::SmallVec;
 
 use super::lookup::{Alias, Families, Found};
@@ -11,7 +12,7 @@ use super::{Answer, Answered, path};
 use crate::backend::View;
 use crate::outside::{OutsideAnswer, OutsideQuestion, OutsideRecord};
 use crate::own_names::Led;
-use crate::wire::{Full, Mark, Name, Owner, Section, Writer, rtype};
+use crate::wire::{Full, Mark, Name, NameOffsets, Section, class, rtype};
 use crate::zones::{Authority, is_ours};
 
 /// Maximum length of a chain of aliases.
@@ -51,8 +52,7 @@ struct Walk<'o> {
     /// Upstream records that were written: two aliases may have the same ones. An upstream decides how many there
     /// are.
     written: IndexSet<&'o OutsideRecord>,
-    /// Names in the message, with their offsets for compression.
-    places: IndexMap<Name, u16>,
+    names: NameOffsets,
     /// Names that have no addresses, in lower case, with the chain length at which that was found. Each is searched
     /// once, however many aliases point to it.
     dead_ends: HashMap<Name, (Reached, usize)>,
@@ -63,14 +63,14 @@ struct Step {
     mark: Mark,
     done: usize,
     written: usize,
-    places: usize,
+    names: usize,
 }
 
 impl Walk<'_> {
     fn new(section: Section, families: Families, start: Option<Name>) -> Self {
         let chain = start.into_iter().collect();
-        let (done, written, places) = (IndexSet::new(), IndexSet::new(), IndexMap::new());
-        Self { section, families, chain, done, written, places, dead_ends: HashMap::new() }
+        let (done, written, names) = (IndexSet::new(), IndexSet::new(), NameOffsets::default());
+        Self { section, families, chain, done, written, names, dead_ends: HashMap::new() }
     }
 
     /// Whether visiting `name` neither closes a loop nor makes the chain too long.
@@ -83,13 +83,6 @@ impl Walk<'_> {
     fn dead_end(&self, name: &Name) -> Option<Reached> {
         let (reached, length) = self.dead_ends.get(&name.to_lowercase())?;
         (self.chain.len() >= *length).then_some(*reached)
-    }
-
-    fn note_place(&mut self, name: &Name, place: usize) {
-        // A compression pointer has 14 bits.
-        if let Some(place) = u16::try_from(place).ok().filter(|place| *place < 0x4000) {
-            self.places.entry(name.clone()).or_insert(place);
-        }
     }
 }
 
@@ -182,15 +175,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
             return Ok(Reached::Failed);
         }
         if let Shown::Under(owner) = shown {
-            let mut place = 0;
-            let target = [alias.target.wire()];
-            self.record_at(walk, owner, |m, section, owner| {
-                m.record(section, owner, rtype::CNAME, alias.ttl, |m| {
-                    place = m.position();
-                    m.name(Owner::Parts(&target));
-                })
-            })?;
-            walk.note_place(&alias.target, place);
+            self.record_of(walk, owner, rtype::CNAME, alias.ttl, alias.target.wire())?;
         }
         self.visit(walk, &alias.target)
     }
@@ -227,9 +212,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
             Led::Addresses(addresses) => {
                 let (families, mut reached) = (walk.families, Reached::Nothing);
                 for address in addresses.iter().filter(|address| families.include(**address)) {
-                    self.record_at(walk, Some(name), |m, section, owner| {
-                        m.address(section, owner, *address, ttl)
-                    })?;
+                    self.address_of(walk, name, *address, ttl)?;
                     reached = Reached::Addresses;
                 }
                 Ok(reached)
@@ -258,9 +241,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         }
         self.truncated |= cut || aliases_cut;
         for address in &addresses {
-            let write =
-                |m: &mut Writer<'_, '_>, section, owner: Owner<'_>| m.address(section, owner, *address, ttl);
-            self.record_at(walk, Some(name), write)?;
+            self.address_of(walk, name, *address, ttl)?;
         }
         let reached =
             if aliases.is_empty() { Reached::Nothing } else { self.follow_all(walk, Some(name), aliases)? };
@@ -307,23 +288,12 @@ impl<'q, V: View> Answer<'q, '_, V> {
                 reached = Reached::Addresses;
             }
             let target = (record.rtype == rtype::CNAME).then(|| Name::from_wire(&record.rdata)).flatten();
-            ours = ours.or_else(|| target.clone().filter(|name| self.is_ours(name)));
+            ours = ours.or_else(|| target.filter(|name| self.is_ours(name)));
             if walk.written.contains(record) {
                 continue;
             }
-            let mut place = 0;
-            self.record_at(walk, Some(&record.owner), |m, section, owner| {
-                m.record(section, owner, record.rtype, super::OUTSIDE_TTL, |m| {
-                    place = m.position();
-                    match &target {
-                        Some(name) => m.name(Owner::Parts(&[name.wire()])),
-                        None => m.bytes(&record.rdata),
-                    }
-                })
-            })?;
-            if let Some(name) = &target {
-                walk.note_place(name, place);
-            }
+            let ttl = super::OUTSIDE_TTL;
+            self.record_of(walk, Some(&record.owner), record.rtype, ttl, &record.rdata)?;
             walk.written.insert(record);
         }
         // Names in our zones are resolved here, not by the upstream.
@@ -345,37 +315,41 @@ impl<'q, V: View> Answer<'q, '_, V> {
         is_ours(self.view, name.to_lowercase().wire())
     }
 
-    /// Writes a record, with a compression pointer if the message already holds its owner name.
-    fn record_at(
+    /// Writes an address of `owner`.
+    fn address_of(
+        &mut self,
+        walk: &mut Walk<'q>,
+        owner: &Name,
+        address: IpAddr,
+        ttl: u32,
+    ) -> Result<(), Full> {
+        match address {
+            IpAddr::V4(ip) => self.record_of(walk, Some(owner), rtype::A, ttl, &ip.octets()),
+            IpAddr::V6(ip) => self.record_of(walk, Some(owner), rtype::AAAA, ttl, &ip.octets()),
+        }
+    }
+
+    /// Writes a record of `owner`, or of the query name.
+    fn record_of(
         &mut self,
         walk: &mut Walk<'q>,
         owner: Option<&Name>,
-        write: impl FnOnce(&mut Writer<'q, '_>, Section, Owner<'_>) -> Result<(), Full>,
+        rtype: u16,
+        ttl: u32,
+        data: &[u8],
     ) -> Result<(), Full> {
-        let start = self.message.position();
-        let parts = owner.map(|name| [name.wire()]);
-        let place = owner.and_then(|name| walk.places.get(name).copied());
-        let at = match (&parts, place) {
-            (_, Some(place)) => Owner::At(place),
-            (Some(parts), None) => Owner::Parts(parts),
-            (None, None) => Owner::Question,
-        };
-        write(&mut self.message, walk.section, at)?;
-        if let (Some(name), None) = (owner, place) {
-            walk.note_place(name, start);
-        }
-        Ok(())
+        walk.names.record(&mut self.message, walk.section, owner, (rtype, class::IN), ttl, data)
     }
 
     fn step(&self, walk: &Walk<'q>) -> Step {
-        let (done, written, places) = (walk.done.len(), walk.written.len(), walk.places.len());
-        Step { mark: self.message.mark(), done, written, places }
+        let (done, written, names) = (walk.done.len(), walk.written.len(), walk.names.len());
+        Step { mark: self.message.mark(), done, written, names }
     }
 
     fn take_back(&mut self, walk: &mut Walk<'q>, step: &Step) {
         self.message.rewind(step.mark);
         walk.done.truncate(step.done);
         walk.written.truncate(step.written);
-        walk.places.truncate(step.places);
+        walk.names.truncate(step.names);
     }
 }

@@ -8,7 +8,7 @@ use super::sample::Sample;
 use super::{Answer, Answered, Path, path};
 use crate::backend::{Entry, Lookup, View, has_room_for};
 use crate::record::{Host, ServiceRecord};
-use crate::wire::{Full, Name, Owner, Section, rtype};
+use crate::wire::{Full, Name, Owner, Section, pointer_to, rtype};
 
 /// The type of record that entries are written as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -173,7 +173,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
             }
         })?;
         // 0 stands for an offset beyond the range of compression pointers: the owner name is then written in full.
-        Ok(u16::try_from(at).ok().filter(|at| *at < 0x4000).unwrap_or_default())
+        Ok(pointer_to(at).unwrap_or_default())
     }
 
     fn additional(&mut self, services: &[Service<'q>], targets: &[u16]) -> Result<(), Full> {

@@ -8,15 +8,14 @@
 //! end it. Unlike glibc, and like musl, it ends at a name that cannot be looked up: later names could give the
 //! wrong answer.
 
-use smallvec::SmallVec;
-
 use super::SearchList;
 use crate::answer::soa_numbers;
 use crate::backend::Zone;
 use crate::engine::{AUTHORITATIVE, Reply, truncation};
 use crate::metrics::{Completion, System};
 use crate::wire::{
-    Full, HEADER, Header, Message, Name, Owner, Query, Record, Section, Writer, flag, rcode, rtype,
+    Full, HEADER, Header, Message, Name, NameOffsets, Query, Record, Section, Writer, class, flag, rcode,
+    rtype,
 };
 
 /// A walk in progress.
@@ -220,7 +219,7 @@ impl Response {
             .chain(records(Section::Authority))
             .map(|record| record.ttl)
             .fold(ttl, u32::min);
-        let mut copy = Copy { writer, places: SmallVec::new() };
+        let mut copy = Copy { writer, names: NameOffsets::default() };
         let as_asked = query.lower().eq_ignore_ascii_case(name.wire());
         let mut answer = records(Section::Answer);
         let complete = match query.qtype {
@@ -252,19 +251,13 @@ impl Response {
 /// Copies the records of a response into an answer.
 struct Copy<'w, 'q, 'b> {
     writer: &'w mut Writer<'q, 'b>,
-    /// Names in the answer, with their offsets for compression.
-    places: SmallVec<[(Name, u16); 4]>,
+    names: NameOffsets,
 }
 
 impl Copy<'_, '_, '_> {
     fn alias(&mut self, name: &Name, ttl: u32) -> Result<(), Full> {
-        let mut place = 0;
-        self.writer.record(Section::Answer, Owner::Question, rtype::CNAME, ttl, |m| {
-            place = m.position();
-            m.name(Owner::Parts(&[name.wire()]));
-        })?;
-        self.note(name.clone(), place);
-        Ok(())
+        let kind = (rtype::CNAME, class::IN);
+        self.names.record(self.writer, Section::Answer, None, kind, ttl, name.wire())
     }
 
     /// Writes a record with the query name as its owner.
@@ -273,29 +266,14 @@ impl Copy<'_, '_, '_> {
         if record.append_data(&mut data).is_err() {
             return Ok(());
         }
-        let kind = (record.rtype, record.class);
-        self.writer.record_of_class(Section::Answer, Owner::Question, kind, ttl, |m| m.bytes(&data))
+        self.names.record(self.writer, Section::Answer, None, (record.rtype, record.class), ttl, &data)
     }
 
     fn record(&mut self, record: &Record<'_>, section: Section) -> Result<(), Full> {
         let mut data = Vec::new();
         let (Ok(owner), Ok(())) = (record.owner(), record.append_data(&mut data)) else { return Ok(()) };
-        let place = self.places.iter().find(|(name, _)| *name == owner).map(|(_, place)| *place);
-        let parts = [owner.wire()];
-        let at = place.map_or(Owner::Parts(&parts), Owner::At);
-        let target = (record.rtype == rtype::CNAME).then(|| Name::from_wire(&data)).flatten();
-        let mut position = 0;
-        self.writer.record_of_class(section, at, (record.rtype, record.class), record.ttl, |m| {
-            position = m.position();
-            match &target {
-                Some(name) => m.name(Owner::Parts(&[name.wire()])),
-                None => m.bytes(&data),
-            }
-        })?;
-        if let Some(name) = target {
-            self.note(name, position);
-        }
-        Ok(())
+        let kind = (record.rtype, record.class);
+        self.names.record(self.writer, section, Some(&owner), kind, record.ttl, &data)
     }
 
     /// All or nothing: a part of the addresses would look like all of them.
@@ -303,13 +281,6 @@ impl Copy<'_, '_, '_> {
         let mark = self.writer.mark();
         if !records.all(|record| self.record(&record, Section::Additional).is_ok()) {
             self.writer.rewind(mark);
-        }
-    }
-
-    /// Records the offset of a name, if a compression pointer (14 bits) reaches it.
-    fn note(&mut self, name: Name, place: usize) {
-        if let Some(place) = u16::try_from(place).ok().filter(|place| *place < 0x4000) {
-            self.places.push((name, place));
         }
     }
 }

@@ -1,0 +1,61 @@
+//! Compression of names against those of earlier records in a message (RFC 1035, section 4.1.4).
+
+use indexmap::IndexMap;
+
+use super::{Full, Name, Owner, Section, Writer, rtype};
+
+/// The offset for a compression pointer; `None` if its 14 bits do not reach that far.
+pub(crate) fn pointer_to(offset: usize) -> Option<u16> {
+    u16::try_from(offset).ok().filter(|offset| *offset < 0x4000)
+}
+
+/// Names in a message, with their offsets.
+#[derive(Debug, Default)]
+pub(crate) struct NameOffsets(IndexMap<Name, u16>);
+
+impl NameOffsets {
+    /// Number of names.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Forgets the names after the first `len`, where the message was rolled back.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.0.truncate(len);
+    }
+
+    /// Writes a record, `owner` being `None` for the query name. An owner name that an earlier record has becomes a
+    /// pointer.
+    pub(crate) fn record(
+        &mut self,
+        message: &mut Writer<'_, '_>,
+        section: Section,
+        owner: Option<&Name>,
+        (rtype, class): (u16, u16),
+        ttl: u32,
+        data: &[u8],
+    ) -> Result<(), Full> {
+        let start = message.position();
+        let parts = owner.map(|name| [name.wire()]);
+        let at = match (&parts, owner.and_then(|name| self.0.get(name))) {
+            (_, Some(offset)) => Owner::At(*offset),
+            (Some(parts), None) => Owner::Parts(parts),
+            (None, None) => Owner::Question,
+        };
+        let target = (rtype == rtype::CNAME).then(|| Name::from_wire(data)).flatten();
+        let mut data_start = 0;
+        message.record_of_class(section, at, (rtype, class), ttl, |m| {
+            data_start = m.position();
+            match &target {
+                Some(name) => m.name(Owner::Parts(&[name.wire()])),
+                None => m.bytes(data),
+            }
+        })?;
+        for (name, offset) in [(owner, start), (target.as_ref(), data_start)] {
+            if let (Some(name), Some(offset)) = (name, pointer_to(offset)) {
+                self.0.entry(name.clone()).or_insert(offset);
+            }
+        }
+        Ok(())
+    }
+}
