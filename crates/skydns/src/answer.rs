@@ -27,8 +27,6 @@ use srv::Kind;
 
 /// TTL of records from upstreams, in seconds.
 const OUTSIDE_TTL: u32 = 60;
-/// TTL of the SOA record in the answer section, in seconds, unless the zone sets one TTL for all records.
-const SOA_TTL: u32 = 3600;
 /// No name in the zone has more labels below it: `label._port._proto.service.namespace.svc` has six.
 const MAX_DEPTH: usize = 16;
 /// Steps charged for each lookup of a name, for example of a CNAME target.
@@ -199,12 +197,9 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         let (zone, authority) = (self.view.zone(), self.authority);
         match self.query.qtype {
             rtype::SOA => {
-                let ttl = authority.further.map_or(zone.ttl, |further| further.ttl);
-                let (numbers, soa) = (
-                    soa_numbers(zone.serial.as_deref()),
-                    (ttl.unwrap_or(SOA_TTL), authority.negative_ttl(zone)),
-                );
-                self.wrote(|m| m.soa(Section::Answer, authority.domain.wire(), numbers, soa))
+                let numbers = soa_numbers(zone.serial.as_deref());
+                let ttls = (authority.soa_ttl(zone), authority.negative_ttl(zone));
+                self.wrote(|m| m.soa(Section::Answer, authority.domain.wire(), numbers, ttls))
             }
             rtype::NS if self.is_whole_zone() => self.name_servers(),
             _ if authority.further.is_some() => self.further_apex(),
@@ -241,7 +236,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         let written = self.wrote(|m| {
             m.record(Section::Answer, Owner::Question, rtype::NS, ttl, |m| {
                 target = u16::try_from(m.position()).unwrap_or_default();
-                m.name(Owner::Parts(&[b"\x02ns\x03dns", domain.wire()]));
+                m.name(Owner::Parts(&[NAME_SERVER, domain.wire()]));
             })
         });
         let mark = self.message.mark();
@@ -435,7 +430,11 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
 }
 
 /// Path of the DNS Service in the tree: its cluster IPs are the addresses of the zone's name server.
-const DNS_SERVICE: [&str; 3] = ["svc", "kube-system", "kube-dns"];
+pub(crate) const DNS_SERVICE: [&str; 3] = ["svc", "kube-system", "kube-dns"];
+/// The name server of each zone (MNAME of its SOA), below the zone.
+pub(crate) const NAME_SERVER: &[u8] = b"\x02ns\x03dns";
+/// The mailbox in the SOA (RNAME), below the zone.
+pub(crate) const HOSTMASTER: &[u8] = b"\x0ahostmaster";
 
 /// Labels in wire format as a path from the zone downwards; `None` for a path that no tree contains.
 fn path(relative: &[u8]) -> Option<Path<'_>> {
@@ -496,8 +495,8 @@ impl Writer<'_, '_> {
         (ttl, minimum): (u32, u32),
     ) -> Result<(), Full> {
         self.record(section, Owner::Parts(&[domain]), rtype::SOA, ttl, |m| {
-            m.name(Owner::Parts(&[b"\x02ns\x03dns", domain]));
-            m.name(Owner::Parts(&[b"\x0ahostmaster", domain]));
+            m.name(Owner::Parts(&[NAME_SERVER, domain]));
+            m.name(Owner::Parts(&[HOSTMASTER, domain]));
             for value in [serial, refresh, retry, expire, minimum] {
                 m.bytes(&value.to_be_bytes());
             }

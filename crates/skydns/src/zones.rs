@@ -8,6 +8,9 @@ use std::sync::Arc;
 use crate::backend::{Records, View, Zone};
 use crate::wire::name::{Name, is_within};
 
+/// TTL of the SOA record in the answer section, in seconds, unless the zone sets one TTL for all records.
+pub(crate) const SOA_TTL: u32 = 3600;
+
 /// The further zones. Empty unless some are configured; `clone` only increments a reference count.
 #[derive(Clone, Default)]
 pub struct Zones {
@@ -178,6 +181,11 @@ impl<'v> Authority<'v> {
             None => zone.ttl(),
             Some(further) => further.ttl.unwrap_or(u32::MAX),
         }
+    }
+
+    /// TTL of the SOA record in the answer section, in seconds; `zone` is the cluster's.
+    pub(crate) fn soa_ttl(&self, zone: &Zone) -> u32 {
+        self.further.map_or(zone.ttl, |further| further.ttl).unwrap_or(SOA_TTL)
     }
 
     /// TTL of negative answers, in seconds; `zone` is the cluster's.

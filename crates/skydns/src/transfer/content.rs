@@ -2,25 +2,21 @@
 //! type.
 
 use super::authority;
+use crate::answer::{DNS_SERVICE, HOSTMASTER, NAME_SERVER};
 use crate::backend::View;
 use crate::engine::{self, Asker, Identity, MAX_STEPS, Outcome};
 use crate::outside::Outside;
 use crate::record::TTL;
 use crate::wire::name::MAX_LABEL;
 use crate::wire::{Header, Message, Name, Query, Section, Transport, class, rtype};
+use crate::zones::SOA_TTL;
 
 /// Record types that a name may have, apart from CNAME.
 const TYPES: [u16; 6] = [rtype::A, rtype::AAAA, rtype::SRV, rtype::TXT, rtype::MX, rtype::PTR];
 /// Maximum size of an answer, in octets. Since a record takes at least sixteen octets, the 16-bit counts suffice.
 const MAX_ANSWER: usize = 16 * 65_535;
-/// The Service that provides the name server's addresses, below the cluster domain.
-const DNS_SERVICE: &[u8] = b"\x08kube-dns\x0bkube-system\x03svc";
-/// The name server of each zone, below the zone.
-const NAME_SERVER: &[u8] = b"\x02ns\x03dns";
 /// Without a client no search list applies.
 const ASKER: Asker = Asker { steps: MAX_STEPS, client: None };
-/// TTL of the SOA record, in seconds, unless the zone sets one TTL for all records.
-const SOA_TTL: u32 = 3600;
 
 /// One record. Records are ordered by their octets, which is enough for comparing sets.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,15 +60,14 @@ impl<'v, V: View> Content<'v, V> {
         let zone = self.view.zone();
         let domain = self.domain.wire();
         let authority = authority(self.view, self.domain);
-        let (ttl, negative_ttl) = authority.map_or((None, zone.negative_ttl), |authority| {
-            let ttl = authority.further.map_or(zone.ttl, |further| further.ttl);
-            (ttl, authority.negative_ttl(zone))
+        let (ttl, negative_ttl) = authority.map_or((SOA_TTL, zone.negative_ttl), |authority| {
+            (authority.soa_ttl(zone), authority.negative_ttl(zone))
         });
-        let mut data = [NAME_SERVER, domain, b"\x0ahostmaster", domain].concat();
+        let mut data = [NAME_SERVER, domain, HOSTMASTER, domain].concat();
         for number in numbers.into_iter().chain([negative_ttl]) {
             data.extend_from_slice(&number.to_be_bytes());
         }
-        Record::new(&[], rtype::SOA, ttl.unwrap_or(SOA_TTL), &data)
+        Record::new(&[], rtype::SOA, ttl, &data)
     }
 
     /// Adds the records of the zone's apex and of its name server, sorted, without the SOA. They are synthesized
@@ -89,7 +84,9 @@ impl<'v, V: View> Content<'v, V> {
         let before = records.len();
         self.append_name(NAME_SERVER, records);
         if records.len() == before {
-            let service = [DNS_SERVICE, zone.domain.wire()].concat();
+            let mut service = Vec::new();
+            append_owner(&DNS_SERVICE, &mut service);
+            service.extend_from_slice(zone.domain.wire());
             for rtype in [rtype::A, rtype::AAAA] {
                 self.append_answers(&service, rtype, NAME_SERVER, records);
             }
