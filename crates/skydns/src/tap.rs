@@ -244,7 +244,7 @@ fn text_of<'t>(wire: &[u8], text: &'t mut [u8; MAX_NAME]) -> &'t [u8] {
 
 /// The maximum number of watches is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{MAX_WATCHES} others already watch the queries")]
+#[error("{MAX_WATCHES} others already follow the queries")]
 pub struct TooMany;
 
 /// Fan-out of answered queries to all watches. One serves all transports.
