@@ -9,22 +9,10 @@ use dnsconfig::Upstream;
 
 use crate::engine::Outcome;
 use crate::forward::{Failure, ForwardError};
-use crate::wire::{Message, Section, options, rcode, rtype};
+use crate::wire::{EXTENDED_ERROR, Message, Section, extended_error, info, options, rcode, rtype};
 
-/// Code of the EDNS option Extended DNS Error.
-const OPTION: u16 = 15;
 /// The longest text, in octets.
 const MAX_TEXT: usize = 160;
-
-/// INFO-CODEs (RFC 8914, section 4).
-mod info {
-    pub(super) const OTHER: u16 = 0;
-    pub(super) const NOT_READY: u16 = 14;
-    pub(super) const BLOCKED: u16 = 15;
-    pub(super) const NOT_SUPPORTED: u16 = 21;
-    pub(super) const NO_REACHABLE_AUTHORITY: u16 = 22;
-    pub(super) const NETWORK_ERROR: u16 = 23;
-}
 
 /// Reason why a query is not answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,10 +89,7 @@ impl Cause {
     fn option(&self, with_text: bool) -> Vec<u8> {
         let (code, text) = self.parts();
         let end = if with_text { text.floor_char_boundary(MAX_TEXT) } else { 0 };
-        let text = text.get(..end).unwrap_or_default();
-        let length = u16::try_from(2 + text.len()).unwrap_or(2);
-        let head = [OPTION, length, code].map(u16::to_be_bytes);
-        [head.concat(), text.as_bytes().to_vec()].concat()
+        extended_error(code, text.get(..end).unwrap_or_default())
     }
 
     /// Adds the cause to the OPT record of the response that begins at `start` and ends `out`, if that keeps the
@@ -132,7 +117,7 @@ fn options_at_end(message: &[u8]) -> Option<usize> {
     if last.rtype != rtype::OPT || last.range().end != message.len() {
         return None;
     }
-    let has_cause = options(last.data()).any(|option| option.is_none_or(|(code, _)| code == OPTION));
+    let has_cause = options(last.data()).any(|option| option.is_none_or(|(code, _)| code == EXTENDED_ERROR));
     (!has_cause).then(|| last.data().len())
 }
 

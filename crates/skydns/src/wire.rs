@@ -21,7 +21,7 @@ mod writer;
 pub(crate) use compression::{NameOffsets, pointer_to};
 pub use dnsconfig::Transport;
 pub use edns::Edns;
-pub(crate) use edns::{OUR_UDP_SIZE, options};
+pub(crate) use edns::{EXTENDED_ERROR, OUR_UDP_SIZE, extended_error, info, options};
 pub(crate) use frames::set_length;
 pub use frames::{Frames, framed};
 pub use header::{HEADER, Header, flag, rcode};

@@ -6,8 +6,22 @@ use super::{Record, rtype};
 pub(crate) const OUR_UDP_SIZE: u16 = 1232;
 /// Octets of an OPT record without options.
 pub(super) const OPT_LEN: usize = 11;
+/// Code of the option Extended DNS Error (RFC 8914).
+pub(crate) const EXTENDED_ERROR: u16 = 15;
 /// The flag DNSSEC OK, in the upper octet of the flags.
 const DO: u8 = 0x80;
+
+/// INFO-CODEs of Extended DNS Errors (RFC 8914, section 4).
+pub(crate) mod info {
+    pub(crate) const OTHER: u16 = 0;
+    pub(crate) const STALE_ANSWER: u16 = 3;
+    pub(crate) const NOT_READY: u16 = 14;
+    pub(crate) const BLOCKED: u16 = 15;
+    pub(crate) const STALE_NXDOMAIN: u16 = 19;
+    pub(crate) const NOT_SUPPORTED: u16 = 21;
+    pub(crate) const NO_REACHABLE_AUTHORITY: u16 = 22;
+    pub(crate) const NETWORK_ERROR: u16 = 23;
+}
 
 /// EDNS of a query, its options kept as `O`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,6 +76,13 @@ impl<O: AsRef<[u8]>> Edns<O> {
         out.extend_from_slice(&fixed);
         out.extend_from_slice(options);
     }
+}
+
+/// The option Extended DNS Error in wire format. `text` is EXTRA-TEXT, of a few hundred octets at most.
+pub(crate) fn extended_error(info_code: u16, text: &str) -> Vec<u8> {
+    let length = u16::try_from(2 + text.len()).unwrap_or(2);
+    let head = [EXTENDED_ERROR, length, info_code].map(u16::to_be_bytes);
+    [head.as_flattened(), text.as_bytes()].concat()
 }
 
 /// EDNS options one by one: the code, and the octets including code and length. `None` as the last item stands for

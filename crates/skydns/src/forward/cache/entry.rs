@@ -10,7 +10,7 @@ use super::CacheLimits;
 use super::key::CacheKey;
 use super::metrics::{CacheMetrics, Held};
 use crate::forward::{Query, Reply};
-use crate::wire::{Edns, HEADER, Header, Message, Record, Section, flag, rcode, rtype};
+use crate::wire::{Edns, HEADER, Header, Message, Record, Section, extended_error, flag, info, rcode, rtype};
 
 /// Upper limit of a TTL, so that a published mistake expires.
 const MAX_TTL: u32 = 86_400;
@@ -18,11 +18,6 @@ const MAX_TTL: u32 = 86_400;
 const MAX_NEGATIVE_TTL: u32 = 10_800;
 /// TTL of all records of a stale answer (RFC 8767, section 4).
 const STALE_TTL: u32 = 30;
-/// Code of the EDNS option Extended DNS Error (RFC 8914), and its length.
-const EXTENDED_ERROR: [u8; 4] = [0, 15, 0, 2];
-/// INFO-CODEs of the Extended DNS Error option.
-const STALE_ANSWER: [u8; 2] = [0, 3];
-const STALE_NXDOMAIN: [u8; 2] = [0, 19];
 /// Memory that the table and the allocator take for an entry in addition to its octets: 10,000 replies with one
 /// address take 6 MB.
 const OVERHEAD: usize = 320;
@@ -174,12 +169,13 @@ impl Entry {
 
     fn append_opt(&self, state: State, dnssec_ok: bool, out: &mut Vec<u8>) {
         let opt = self.opt.as_ref().map_or_else(|| Edns::ours(dnssec_ok), Edns::borrowed);
-        let info_code = if self.header().rcode() == rcode::NXDOMAIN { STALE_NXDOMAIN } else { STALE_ANSWER };
+        let missing = self.header().rcode() == rcode::NXDOMAIN;
+        let info_code = if missing { info::STALE_NXDOMAIN } else { info::STALE_ANSWER };
         match state {
             State::Fresh(_) => opt.append(rcode::NOERROR, out),
             State::Failing { .. } => {
-                opt.map(|options| [options, &EXTENDED_ERROR, &info_code].concat())
-                    .append(rcode::NOERROR, out);
+                let error = extended_error(info_code, "");
+                opt.map(|options| [options, &error].concat()).append(rcode::NOERROR, out);
             }
         }
     }
