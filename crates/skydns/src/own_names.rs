@@ -11,8 +11,8 @@ use foldhash::fast::RandomState;
 
 use crate::wire::name::{Name, labels};
 
-/// Maximum length of a chain of aliases.
-const MAX_CHAIN: usize = 8;
+/// Maximum length of a chain of aliases in our zones.
+pub(crate) const MAX_CHAIN: usize = 8;
 
 /// Hosts and aliases by name.
 #[derive(Debug, Clone, Default)]

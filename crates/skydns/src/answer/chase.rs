@@ -11,12 +11,9 @@ use super::sample::Sample;
 use super::{Answer, Answered, path};
 use crate::backend::View;
 use crate::outside::{OutsideAnswer, OutsideQuestion, OutsideRecord};
-use crate::own_names::Led;
+use crate::own_names::{Led, MAX_CHAIN};
 use crate::wire::{Full, Mark, Name, NameOffsets, Section, class, rtype};
 use crate::zones::{Authority, is_ours};
-
-/// Maximum length of a chain of aliases.
-pub(super) const MAX_CHAIN: usize = 8;
 
 /// Maximum number of external queries for one answer: one query of a client must not become hundreds of ours.
 const MAX_QUESTIONS: usize = 32;

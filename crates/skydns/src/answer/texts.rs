@@ -1,9 +1,9 @@
 //! TXT answers: the texts of a name, or of its alias's target.
 
-use super::chase::MAX_CHAIN;
 use super::sample::Sample;
 use super::{Answer, Answered, path};
 use crate::backend::{Lookup, View};
+use crate::own_names::MAX_CHAIN;
 use crate::record::Host;
 use crate::wire::{Full, Name, Owner, Section, rtype};
 use crate::zones::Authority;
