@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+use std::time::SystemTime;
 
 use futures::future::join_all;
 use prometheus::core::Collector as _;
@@ -18,8 +19,10 @@ use super::PATIENCE;
 use super::fixed::{Fixed, Running, start_with_transfers};
 
 const PEERS: &str = "127.0.0.0/8";
-/// The time of the first version, later than the start serial of any process.
-const NOW: u64 = 3_000_000_000;
+/// The time of the first version, an hour ahead: later than the serial that the process started with.
+static NOW: LazyLock<u64> = LazyLock::new(|| {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs() + 3600
+});
 
 /// A server, its zone transfers, and their metrics.
 struct Primary {
@@ -35,7 +38,7 @@ impl Primary {
         let transfers = Transfers::new(peers, None, Serial::new(), metrics.clone());
         let view = Arc::new(view.transferred(&transfers));
         let server = start_with_transfers(&view, &transfers);
-        assert!(transfers.take(&view, NOW));
+        assert!(transfers.take(&view, *NOW));
         Self { server, transfers, metrics }
     }
 
@@ -93,7 +96,7 @@ async fn each_request_gets_its_answer() {
     let first = client::tcp(ours, &query(zone, rtype::AXFR, None), PATIENCE).await.expect("an answer");
     let (serial, expire) = soa(&first);
     let with_one_more = Fixed::new(&[]).small().with_address(&["svc", "apps", "new"], "n", "new.apps.svc");
-    assert!(primary.transfers.take(&Arc::new(with_one_more.transferred(&primary.transfers)), NOW + 5));
+    assert!(primary.transfers.take(&Arc::new(with_one_more.transferred(&primary.transfers)), *NOW + 5));
     let incremental = vec![6, 6, 6, 1, 33, 6];
     let (whole, alone) = (None::<Vec<u16>>, Some(vec![6]));
     let (nothing, changes) = (Some(vec![]), Some(incremental));
