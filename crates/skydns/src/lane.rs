@@ -101,10 +101,12 @@ mod tests {
             let done = Arc::clone(&done);
             move || done.fetch_add(1, Ordering::SeqCst)
         };
+        let turn = Arc::clone(&lane.turn).acquire_owned().await.unwrap();
         let greedy = join_all((0..50).map(|_| lane.run(host(1), count())));
         let other = lane.run(host(2), count());
-        let (_, place) = tokio::join!(greedy, other);
-        assert!(place.is_some_and(|place| place < 3), "{place:?} of 51");
+        // Nobody is served before all of them wait.
+        let (_, place, ()) = tokio::join!(greedy, other, async { drop(turn) });
+        assert_eq!(place, Some(1), "of 51");
         assert_eq!(done.load(Ordering::SeqCst), 51);
     }
 
