@@ -6,11 +6,8 @@
 use crate::backend::View;
 use crate::engine::{self, Identity, Outcome};
 use crate::forward;
-use crate::outside::{Outside, OutsideAnswer, OutsideQuestion};
+use crate::outside::{MAX_ROUNDS, Outside, OutsideAnswer, OutsideQuestion};
 use crate::wire::{self, Message, Name, PLAIN_UDP, Section, Transport, rcode, text};
-
-/// Maximum number of rounds of external queries for one answer.
-const MAX_ROUNDS: usize = 4;
 
 /// The answer to one query.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -43,7 +40,10 @@ pub fn ask(view: &impl View, name: &Name, qtype: u16) -> Response {
     let query = forward::Query::new(name.wire(), qtype).encode(0);
     let mut response = Response::default();
     let (mut outside, mut out) = (Outside::none(), Vec::new());
-    for _ in 0..MAX_ROUNDS {
+    for round in 0..=MAX_ROUNDS {
+        if round == MAX_ROUNDS {
+            outside.close();
+        }
         match answer(view, &query, Transport::Tcp, &outside, &mut out) {
             Outcome::Reply(reply) => {
                 response.rcode = Some(reply.rcode);

@@ -5,6 +5,9 @@ use smallvec::SmallVec;
 use crate::cause::Cause;
 use crate::wire::Name;
 
+/// Maximum number of rounds of external queries for one answer; then [`Outside::close`] ends them.
+pub(crate) const MAX_ROUNDS: usize = 3;
+
 /// An external query, which only an upstream can answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutsideQuestion {

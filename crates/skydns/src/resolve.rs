@@ -16,7 +16,7 @@ use crate::engine::{self, Asker, Identity, Outcome, Reply};
 use crate::forward::{self, FORWARDED_FLAGS, Forwarder};
 use crate::lane::Lane;
 use crate::metrics::{Completion, Shard, System, Took};
-use crate::outside::{Outside, OutsideAnswer, OutsideQuestion, OutsideRecord};
+use crate::outside::{MAX_ROUNDS, Outside, OutsideAnswer, OutsideQuestion, OutsideRecord};
 use crate::search::SearchList;
 use crate::search::walk::Walk;
 use crate::shares::{Share, Shares};
@@ -41,8 +41,6 @@ const MAX_WAITING_OF_CLIENT: usize = 2048;
 const STEPS_OVER_UDP: usize = 8192;
 /// The same over TCP, where answers are larger, and the threads have other work as well.
 const STEPS_OVER_TCP: usize = 4096;
-/// Maximum number of rounds of external queries for one answer.
-const MAX_ROUNDS: usize = 3;
 /// Maximum number of aliases that are followed within an upstream's answer.
 const MAX_CHAIN: usize = 16;
 /// Time after which a query is answered with SERVFAIL: clients retry after two seconds or more.

@@ -60,6 +60,15 @@ fn an_alias_asks_outside_once_and_says_so_when_nobody_answers() {
     }
 }
 
+/// An answer in process ends where a client's does: after three rounds of 32 external queries.
+#[test]
+fn an_answer_in_process_takes_as_many_rounds_as_a_clients() {
+    let targets = (0..200).map(|n| format!("n{n}.outside.test"));
+    let view = Fixed::new(&[]).with_aliases(&["svc", "apps", "many"], targets);
+    let response = skydns::ask(&view, &name("many.apps.svc.cluster.local"), 1);
+    assert_eq!((response.rcode, response.external.len()), (Some(0), 96));
+}
+
 /// The answer for `out.apps.svc`, an alias of `www.outside.test`, which is an alias of `target`.
 fn answer_by_way_of_outside(target: &str) -> String {
     let target = name(target).wire().into();
