@@ -23,7 +23,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::{ConfigMetrics, Metrics};
-use crate::options::{ClusterDomains, ConfigFrom, Domain, Options, SearchFlags, Topology};
+use crate::options::{ClusterDomains, ConfigFrom, Options, SearchFlags, Topology};
 use cluster::watch::{FeedState, Phase};
 use configmap::ConfigMapFeed;
 pub use own_names::OwnConfig;
@@ -106,9 +106,7 @@ impl Configuration {
         metrics: &Arc<Metrics>,
     ) -> Self {
         let (source, from_api) = source(options, from, connection, metrics);
-        let domains =
-            options.domain.all().map(|domain| domain.as_str().trim_end_matches('.').to_ascii_lowercase());
-        let follower = source.open_for(domains.collect());
+        let follower = source.open_for(options.domain.bare());
         let state = follower.subscribe();
         // Differs from the nanny, which ignores an emptied file: kubedns then has no upstreams.
         let files = vec![options.resolv_conf.clone()];
@@ -277,7 +275,7 @@ fn sources(options: &Options) -> Sources {
     let ip = options.dns_bind_address.parse().ok().filter(|ip: &IpAddr| !ip.is_unspecified());
     Sources {
         kubedns: Nameserver::new(ip.unwrap_or(Ipv4Addr::LOCALHOST.into()), options.dns_port),
-        cluster_domain: options.domain.first.as_str().trim_end_matches('.').to_owned(),
+        cluster_domain: options.domain.first.bare().to_owned(),
         hosts: PathBuf::from("/etc/hosts"),
     }
 }
@@ -335,10 +333,8 @@ fn addresses(server: &ServerAddr, names: &Resolutions) -> Vec<Upstream> {
 /// Warns of a stub domain that is a cluster domain, and so has little effect.
 fn tell_of_ineffective(config: &Config, topology: Topology, domains: &ClusterDomains) {
     let is_ours = |stub: &str| {
-        let is = |domain: &Domain| {
-            domain.as_str().trim_end_matches('.').eq_ignore_ascii_case(stub.trim_end_matches('.'))
-        };
-        domains.all().any(is)
+        let stub = stub.trim_end_matches('.');
+        domains.all().any(|domain| domain.bare().eq_ignore_ascii_case(stub))
     };
     let with_servers = |(stub, servers): &(&String, &Vec<ServerAddr>)| is_ours(stub) && !servers.is_empty();
     if let Some((stub, _)) = config.stub_domains.iter().find(with_servers) {

@@ -130,7 +130,7 @@ pub fn info(registry: &daemon::metrics::Metrics, options: &Options) -> Result<()
     let info = registry.int_gauge_vec("kubedns_info", help, &["domain", "topology"])?;
     let topology = options.topology.to_possible_value();
     let topology = topology.as_ref().map_or("", PossibleValue::get_name);
-    info.with_label_values(&[options.domain.first.as_str().trim_end_matches('.'), topology]).set(1);
+    info.with_label_values(&[options.domain.first.bare(), topology]).set(1);
     Ok(())
 }
 

@@ -389,6 +389,11 @@ impl Domain {
         &self.0
     }
 
+    /// The domain without a dot at its end.
+    pub fn bare(&self) -> &str {
+        self.0.trim_end_matches('.')
+    }
+
     /// The domain as a name.
     pub fn name(&self) -> Name {
         Name::parse(&self.0).unwrap_or_default()

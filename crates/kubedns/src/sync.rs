@@ -39,6 +39,9 @@ const COUNTING_SHARE: u32 = 1000;
 /// The time for which readiness waits for the configuration once the first lists are in. An unreadable ConfigMap must
 /// not make cluster names unavailable.
 const CONFIG_PATIENCE: Duration = Duration::from_secs(10);
+/// Log line of a readiness that has not waited for the configuration.
+pub const READY_WITHOUT_CONFIG: &str =
+    "ConfigMap not read yet, ready without it: the defaults hold until then";
 /// Interval of the log lines about an overdue first sync.
 const REMINDER: Duration = Duration::from_mins(1);
 
@@ -310,7 +313,7 @@ impl Sync {
         if config_is_overdue(&self.status, since, Instant::now()) {
             tracing::warn!(
                 waited = ?CONFIG_PATIENCE,
-                "ConfigMap not read yet, ready without it: the defaults hold until then"
+                "{READY_WITHOUT_CONFIG}"
             );
             self.status.set_configured();
         }

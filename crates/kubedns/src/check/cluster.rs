@@ -15,6 +15,8 @@ use std::time::Duration;
 use daemon::flags::{Exit, Style, parse};
 use dnsconfig::ServerAddr;
 
+use crate::options::ClusterDomains;
+
 use self::report::Check;
 use self::sidecar::Status;
 
@@ -51,15 +53,21 @@ pub(crate) struct Options {
     /// the DNS server that clients ask
     #[arg(long, value_name = "string", default_value = "127.0.0.1:53")]
     dns: String,
-    /// domain of the cluster
+    /// domain of the cluster; several are separated by commas
     #[arg(long, value_name = "string", default_value = "cluster.local")]
-    domain: String,
+    domain: ClusterDomains,
     /// an external name to query; empty for none
     #[arg(long, value_name = "string", default_value = "example.com")]
     external_name: String,
     /// directory of the mounted ConfigMap; if it does not exist, the ConfigMap is read from the API server
     #[arg(long, value_name = "string", default_value = "/kube-dns-config")]
     config_dir: String,
+    /// name of the ConfigMap
+    #[arg(long, value_name = "string", default_value = "kube-dns")]
+    config_map: String,
+    /// namespace of the ConfigMap
+    #[arg(long, value_name = "string", default_value = "kube-system")]
+    config_map_namespace: String,
     /// kubeconfig file for the API server; without it and kube-master-url, the pod's service account is used
     #[arg(long, value_name = "string", default_value = "")]
     kubecfg_file: String,

@@ -3,7 +3,7 @@
 //! The parser is that of the containers, `dnsconfig`. The command parses each key by itself, so that one mistake does
 //! not hide another.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::Read;
 use std::path::Path;
@@ -13,11 +13,13 @@ use dnsconfig::RawData;
 use serde::Deserialize as _;
 use serde_norway::Value;
 
+use crate::options::ClusterDomains;
+
 const NAME: &str = "kube-dns check config";
 const USAGE: &str = "\
 Validates a ConfigMap of kube-dns before it is applied.
 
-  kube-dns check config FILE|DIR|-
+  kube-dns check config [--domain=DOMAIN] FILE|DIR|-
 
 FILE is YAML or JSON with a ConfigMap, DIR has one file per key, like a mounted ConfigMap, and - is standard input.
 The exit status is 0 if the ConfigMap is good, 1 if there are findings, one line each, and 2 if nothing can be read.
@@ -26,12 +28,12 @@ The exit status is 0 if the ConfigMap is good, 1 if there are findings, one line
 /// The largest file that is read, in octets: a `ConfigMap` is smaller.
 const MAX_FILE: u64 = 8 << 20;
 
-/// The assumed domain of the cluster: the default of `--domain`.
-const CLUSTER_DOMAIN: &str = "cluster.local";
-
 /// The command line.
 #[derive(Debug, clap::Parser)]
 pub(crate) struct Options {
+    /// domain of the cluster; several are separated by commas
+    #[arg(long, value_name = "string", default_value = "cluster.local")]
+    domain: ClusterDomains,
     /// the file, the directory or `-`
     #[arg(hide = true, default_value = "")]
     path: String,
@@ -44,14 +46,14 @@ pub(crate) struct Options {
 pub(super) fn command(words: impl IntoIterator<Item = OsString>) -> Exit {
     let options: Options = match parse(NAME, Style::Pflag, words) {
         Ok(options) => options,
-        Err(exit) if exit.status == 0 => return Exit { stderr: USAGE.to_owned(), ..exit },
+        Err(exit) if exit.status == 0 => return Exit { stderr: format!("{USAGE}{}", exit.stderr), ..exit },
         Err(exit) => return exit,
     };
     if options.path.is_empty() || !options.rest.is_empty() {
         return failed(&format!("expected FILE, DIR or -, see {NAME} --help"));
     }
     match read(&options.path) {
-        Ok(maps) => report(&maps),
+        Ok(maps) => report(&maps, &options.domain),
         Err(reason) => failed(&format!("{}: {reason}", options.path)),
     }
 }
@@ -116,10 +118,10 @@ fn config_map(document: &Value) -> ConfigMap {
     map
 }
 
-fn report(maps: &[ConfigMap]) -> Exit {
+fn report(maps: &[ConfigMap], domains: &ClusterDomains) -> Exit {
     let mut lines = Vec::new();
     for map in maps {
-        lines.extend(findings(map).into_iter().map(|finding| format!("{}: {finding}\n", map.name)));
+        lines.extend(findings(map, domains).into_iter().map(|finding| format!("{}: {finding}\n", map.name)));
     }
     if !lines.is_empty() {
         return Exit { status: 1, stdout: lines.concat(), stderr: String::new() };
@@ -129,12 +131,12 @@ fn report(maps: &[ConfigMap]) -> Exit {
     Exit { status: 0, stdout: good.collect(), stderr: String::new() }
 }
 
-/// The findings, one line each.
-pub(super) fn findings(map: &ConfigMap) -> Vec<String> {
+/// The findings for a cluster with these domains, one line each.
+pub(super) fn findings(map: &ConfigMap, domains: &ClusterDomains) -> Vec<String> {
     let not_text = map.not_text.iter().map(|key| {
         format!("error: {key} is not text: put the JSON in quotes, or indent it below \"{key}: |\"")
     });
-    let domains = BTreeSet::from([CLUSTER_DOMAIN.to_owned()]);
+    let domains = domains.bare();
     let judge =
         |data: &RawData| dnsconfig::parse_for(data, &domains).err().map(|error| format!("error: {error}"));
     let each = map.data.iter().map(|(key, value)| BTreeMap::from([(key.clone(), value.clone())]));
@@ -214,6 +216,23 @@ mod tests {
         assert_eq!(check(&["config", path]), (0, format!("{path}: good (stubDomains)\n")));
         std::fs::write(directory.path().join("upstreamNameserver"), "[]").unwrap();
         assert_eq!(check(&["config", path]).0, 1);
+    }
+
+    #[test]
+    fn own_names_are_outside_of_the_domains_of_the_cluster() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().to_str().unwrap();
+        for (name, flags, status) in [
+            ("a.cluster.local", &[][..], 1),
+            ("a.cluster.local", &["--domain=k8s.example."], 0),
+            ("a.k8s.example", &[], 0),
+            ("a.k8s.example", &["--domain", "cluster.local,k8s.example"], 1),
+            ("a", &["--domain=_"], 2),
+        ] {
+            std::fs::write(directory.path().join("hosts"), format!("192.0.2.1 {name}")).unwrap();
+            let (found, said) = check(&[&["config"], flags, &[path]].concat());
+            assert_eq!(found, status, "{name} {flags:?}: {said}");
+        }
     }
 
     #[test]

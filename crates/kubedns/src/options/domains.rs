@@ -1,5 +1,6 @@
 //! `--domain`: the domains of the cluster.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -38,6 +39,11 @@ impl ClusterDomains {
     /// All domains, beginning with the first.
     pub fn all(&self) -> impl Iterator<Item = &Domain> {
         std::iter::once(&self.first).chain(&self.others)
+    }
+
+    /// All domains without a dot at their end.
+    pub fn bare(&self) -> BTreeSet<String> {
+        self.all().map(|domain| domain.bare().to_owned()).collect()
     }
 
     /// The further domains as names.

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use apiserver::Resource;
 use serde_json::Value;
-use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_headless};
+use testkit::objects::{mk_cluster_ip, mk_config_map, mk_endpoints, mk_headless};
 use testkit::ports::free_port;
 use testkit::process::Program;
 use testkit::upstream::{Upstream, answering};
@@ -76,7 +76,7 @@ async fn a_pod_that_is_well_passes() {
         ("passed", "a cluster IP: kubernetes.default.svc.cluster.local is 10.96.0.1"),
         ("passed", "a named port: _https._tcp.kubernetes.default.svc.cluster.local is port 443"),
         ("passed", "the name of an address: 10.96.0.1 is kubernetes.default.svc.cluster.local."),
-        ("passed", "a headless Service: db.apps.svc.cluster.local has 1 addresses"),
+        ("passed", "a headless Service: db.apps.svc.cluster.local has 1 address ("),
         ("passed", "a pod: 10-244-1-20.apps.pod.cluster.local is 10.244.1.20"),
         ("passed", "an external name: example.com is answered ("),
     ] {
@@ -119,4 +119,39 @@ async fn each_fault_is_named() {
     let (code, checks) = check(&with("--external-name=other.example.com".to_owned())).await;
     assert_eq!(code, 1);
     assert_says(&checks, "failed", "an external name: other.example.com is not answered", "SERVFAIL");
+}
+
+/// The ConfigMap is that of the flags, in a mounted directory or at the API server.
+#[tokio::test]
+async fn the_configuration_is_judged_as_the_flags_say() {
+    let (cluster, nobody, mounted) = (Cluster::start(), free_port(), tempfile::tempdir().unwrap());
+    std::fs::write(mounted.path().join("hosts"), "192.0.2.1 a.k8s.example").unwrap();
+    let mounted = mounted.path().display();
+    cluster.set(mk_config_map("dns", "other", &[("aliases", r#"{"b.k8s.example": "c.example"}"#)]));
+    let config_map = "--config-map-namespace=dns --config-map=other";
+    for (flags, outcome, line) in [
+        (String::new(), "skipped", "there is no ConfigMap kube-system/kube-dns, and the version".to_owned()),
+        (config_map.to_owned(), "passed", "ConfigMap dns/other is good".to_owned()),
+        (
+            format!("{config_map} --domain=k8s.example"),
+            "failed",
+            "ConfigMap dns/other: \"b.k8s.example\" is in the cluster domain".to_owned(),
+        ),
+        (format!("--config-dir={mounted}"), "passed", format!("{mounted} is good")),
+        (
+            format!("--config-dir={mounted} --domain=k8s.example"),
+            "failed",
+            format!("{mounted}: \"a.k8s.example\" is in the cluster domain"),
+        ),
+    ] {
+        let ours = [
+            format!("--kube-master-url={}", cluster.url()),
+            format!("--server=http://127.0.0.1:{nobody}"),
+            format!("--dns=127.0.0.1:{nobody}"),
+            "--external-name=".to_owned(),
+        ];
+        let words: Vec<String> =
+            ours.into_iter().chain(flags.split_whitespace().map(str::to_owned)).collect();
+        assert_says(&check(&words).await.1, outcome, &line, "");
+    }
 }

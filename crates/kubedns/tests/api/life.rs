@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use apiserver::{Action, Resource, Rule};
+use kubedns::sync::READY_WITHOUT_CONFIG;
 use nix::sys::signal::Signal;
 use testkit::client;
 use testkit::objects::{mk_cluster_ip, mk_config_map, mk_endpoints, mk_headless, mk_node};
@@ -279,7 +280,7 @@ async fn a_config_map_that_is_not_there_or_not_allowed_is_not_waited_for() {
         let mut kubedns = Kubedns::start(&cluster, &["--config-map=kube-dns"]).await;
         kubedns.until_ready().await;
         kubedns.process.line_with("the first lists are in", PATIENCE).await;
-        assert_eq!(kubedns.logged("ready without it"), 0, "allowed: {allowed}");
+        assert_eq!(kubedns.logged(READY_WITHOUT_CONFIG), 0, "allowed: {allowed}");
     }
 }
 

@@ -17,8 +17,8 @@ use super::process::Kubedns;
 
 /// While there is a loop, kubedns probes again every 15 seconds.
 const PATIENCE: Duration = Duration::from_mins(2);
-const FOUND: &str = "forwards to this server";
-const GONE: &str = "forwarding loop has ended";
+const FOUND: &str = "upstream server forwards to this server, left out while it does";
+const GONE: &str = "forwarding loop has ended, upstream server in use again";
 
 /// Names that a resolver forwards, and their target.
 #[derive(Default)]

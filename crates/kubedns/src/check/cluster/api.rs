@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use cluster::connect::{Access, Connection};
 use cluster::watch::{Failure, get};
-use dnsconfig::RawData;
+use dnsconfig::{Config, RawData};
 use futures::future::join_all;
 use serde_json::Value;
 
@@ -131,24 +131,38 @@ async fn config_map(options: &Options, connection: &Connection, status: Option<&
     let directory = std::path::Path::new(&options.config_dir);
     if !options.config_dir.is_empty() && directory.is_dir() {
         return match dnsconfig::read_directory(directory) {
-            Ok(data) => judge(&options.config_dir, data, status),
+            Ok(data) => judge(&options.config_dir, data, options, status),
             Err(error) => vec![Check::failed(CONFIGURATION, error)],
         };
     }
-    match get(connection, "/api/v1/namespaces/kube-system/configmaps/kube-dns", TIME).await {
-        Ok(map) => judge("ConfigMap kube-system/kube-dns", data_of(&map), status),
+    let (namespace, name) = (&options.config_map_namespace, &options.config_map);
+    let path = format!("/api/v1/namespaces/{namespace}/configmaps/{name}");
+    let name = format!("ConfigMap {namespace}/{name}");
+    match get(connection, &path, TIME).await {
+        Ok(map) => judge(&name, data_of(&map), options, status),
         Err(Failure::Refused(error)) if error.contains("not found") => {
-            vec![Check::passed(
-                CONFIGURATION,
-                "there is no ConfigMap kube-system/kube-dns: the defaults hold",
-            )]
+            vec![missing(&name, status.and_then(Status::configuration))]
         }
         Err(error) => {
-            vec![
-                Check::skipped(CONFIGURATION, "the ConfigMap cannot be read from here")
-                    .because(error.to_string()),
-            ]
+            let check = Check::skipped(CONFIGURATION, "the ConfigMap cannot be read from here");
+            vec![check.because(error.to_string())]
         }
+    }
+}
+
+/// Checks that the pod has the defaults: without a ConfigMap there is no other configuration.
+fn missing(name: &str, in_force: Option<&str>) -> Check {
+    let text = format!("there is no {name}");
+    match in_force {
+        None => Check::skipped(CONFIGURATION, format!("{text}, and the version in the pod is unknown")),
+        Some(version) if version == Config::default().version().to_string() => {
+            Check::passed(CONFIGURATION, format!("{text}: the defaults are in force"))
+        }
+        Some(version) => Check::warning(
+            CONFIGURATION,
+            format!("{text}, but the pod has a configuration, version {version}"),
+        )
+        .so("Name the ConfigMap of the pod with --config-map.", "configuration-differs"),
     }
 }
 
@@ -159,16 +173,15 @@ fn data_of(map: &Value) -> RawData {
 }
 
 /// Checks the content of a ConfigMap, and that it is in force.
-fn judge(name: &str, data: RawData, status: Option<&Status>) -> Vec<Check> {
+fn judge(name: &str, data: RawData, options: &Options, status: Option<&Status>) -> Vec<Check> {
     let version = dnsconfig::parse(&data).ok().map(|config| config.version().to_string());
-    let findings = config::findings(&ConfigMap::of(name, data));
+    let findings = config::findings(&ConfigMap::of(name, data), &options.domain);
     if !findings.is_empty() {
         return findings.iter().map(|finding| mistake(name, finding)).collect();
     }
-    let nanny = status.and_then(|status| status.nanny.known.as_ref());
-    let in_force = nanny.and_then(|nanny| nanny.configuration.version.as_ref());
+    let in_force = status.and_then(Status::configuration);
     if let (Some(in_force), Some(version)) = (in_force, version)
-        && *in_force != version
+        && in_force != version
     {
         let text = format!("{name} is good, but not in force: it has version {version}, the pod {in_force}");
         return vec![Check::warning(CONFIGURATION, text).so(

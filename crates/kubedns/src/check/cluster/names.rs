@@ -12,7 +12,7 @@ use hickory_proto::rr::{Name, RData, RecordType};
 
 use super::Options;
 use super::api::Cluster;
-use super::report::{Check, milliseconds};
+use super::report::{Check, counted, milliseconds};
 
 const GROUP: &str = "names";
 /// Bound of the headless Services that are queried until one has addresses.
@@ -41,7 +41,7 @@ struct Missing {
 /// Queries names of all kinds.
 pub(super) async fn checks(options: &Options, cluster: &Cluster, stub_domains: &[String]) -> Vec<Check> {
     let Ok(server) = ServerAddr::from_str(&options.dns) else { return Vec::new() };
-    let names = Names { server, domain: options.domain.trim_end_matches('.') };
+    let names = Names { server, domain: options.domain.first.bare() };
     let (mut checks, address) = names.of_kubernetes(cluster).await;
     checks.push(names.srv().await);
     checks.push(match address {
@@ -154,9 +154,9 @@ impl Names<'_> {
             let name = format!("{service}.{namespace}.svc.{}", self.domain);
             match self.addresses(&name).await {
                 Ok((addresses, time)) => {
-                    let (count, member) = (addresses.len(), addresses.first());
-                    let text = format!("{KIND}: {name} has {count} addresses ({})", milliseconds(time));
-                    let member = member.map(|address| (*address, namespace.clone()));
+                    let count = counted(addresses.len(), "address", "addresses");
+                    let text = format!("{KIND}: {name} has {count} ({})", milliseconds(time));
+                    let member = addresses.first().map(|address| (*address, namespace.clone()));
                     return (Check::passed(GROUP, text), member);
                 }
                 // It has no ready endpoints.

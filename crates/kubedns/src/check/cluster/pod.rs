@@ -77,7 +77,7 @@ async fn probes(sidecar: &str, status: &Status) -> Vec<Check> {
         let target = format!("/healthcheck/{}", probe.label);
         let said = match page(sidecar, &target, SIZE).await {
             Ok(page) if page.status == 200 => {
-                let time = Duration::from_secs_f64((probe.latency_ms / 1000.0).max(0.0));
+                let time = probe.latency();
                 return Check::passed(GROUP, format!("{target} passes ({})", milliseconds(time)));
             }
             Ok(page) => String::from_utf8_lossy(&page.body).trim().to_owned(),
@@ -194,8 +194,7 @@ fn configuration(status: &Status) -> Vec<Check> {
     if !found.is_empty() {
         return found;
     }
-    let version = status.nanny.known.as_ref().and_then(|nanny| nanny.configuration.version.as_deref());
-    let version = version.map(|version| format!(" (version {version})")).unwrap_or_default();
+    let version = status.configuration().map(|version| format!(" (version {version})")).unwrap_or_default();
     vec![Check::passed(CONFIGURATION, format!("the newest version in the pod is in force{version}"))]
 }
 

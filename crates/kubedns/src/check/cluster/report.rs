@@ -81,6 +81,11 @@ pub(super) fn milliseconds(time: Duration) -> String {
     format!("{:.1} ms", time.as_secs_f64() * 1000.0)
 }
 
+/// A number with its noun.
+pub(super) fn counted(number: usize, one: &str, several: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { several })
+}
+
 fn count(checks: &[Check], outcome: Outcome) -> usize {
     checks.iter().filter(|check| check.outcome == outcome).count()
 }
@@ -111,10 +116,8 @@ pub(super) fn text(checks: &[Check]) -> String {
         [Outcome::Passed, Outcome::Warning, Outcome::Failed, Outcome::Skipped]
             .map(|outcome| count(checks, outcome));
     let verdict = if failed == 0 { "kube-dns is well" } else { "kube-dns is not well" };
-    let _ = writeln!(
-        text,
-        "\n{verdict}: {passed} passed, {warnings} warnings, {failed} failed, {skipped} skipped"
-    );
+    let warnings = counted(warnings, "warning", "warnings");
+    let _ = writeln!(text, "\n{verdict}: {passed} passed, {warnings}, {failed} failed, {skipped} skipped");
     text
 }
 
@@ -146,7 +149,7 @@ mod tests {
         let expected = format!(
             "API server\n\u{221a} it answers\n\npod\n\u{203c} one of two\n    a?b\n    Wait. See {RUNBOOKS}no-answers\n\
              \u{d7} it is silent\n\nnames\n- none\n\n\
-             kube-dns is not well: 1 passed, 1 warnings, 1 failed, 1 skipped\n"
+             kube-dns is not well: 1 passed, 1 warning, 1 failed, 1 skipped\n"
         );
         assert_eq!(text(&checks()), expected);
         let well: Vec<Check> =

@@ -4,6 +4,7 @@
 //! missing, and unknown fields are ignored.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::Deserialize;
 
@@ -44,7 +45,14 @@ pub(super) struct Finding {
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Probe {
     pub(super) label: String,
-    pub(super) latency_ms: f64,
+    latency_ms: f64,
+}
+
+impl Probe {
+    /// The latency; the longest duration for a number that is too large.
+    pub(super) fn latency(&self) -> Duration {
+        Duration::try_from_secs_f64((self.latency_ms / 1000.0).max(0.0)).unwrap_or(Duration::MAX)
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -134,6 +142,11 @@ impl Status {
     pub(super) fn is_forwarding_by_kubedns(&self) -> bool {
         let from = self.nanny.known.as_ref().and_then(|nanny| nanny.routes.upstreams_from.as_deref());
         self.dnsmasq.is_none() || from == Some("kubedns")
+    }
+
+    /// The version of the configuration that the nanny has in force.
+    pub(super) fn configuration(&self) -> Option<&str> {
+        self.nanny.known.as_ref()?.configuration.version.as_deref()
     }
 
     /// The stub domains in force.

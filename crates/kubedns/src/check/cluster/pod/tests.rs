@@ -38,6 +38,16 @@ fn each_upstream_has_a_line_and_findings_keep_their_advice() {
 }
 
 #[test]
+fn a_latency_may_be_any_number() {
+    for (latency_ms, expected) in
+        [(2.5, Duration::from_micros(2500)), (-1.0, Duration::ZERO), (1e300, Duration::MAX)]
+    {
+        let status = status(json!({"probes": [{"label": "dnsmasq", "latencyMs": latency_ms}]}));
+        assert_eq!(status.probes[0].latency(), expected, "{latency_ms}");
+    }
+}
+
+#[test]
 fn without_dnsmasq_the_upstreams_are_those_of_kubedns() {
     let known = json!({"routes": [[".", "192.0.2.1:53", true], ["acme.example", "192.0.2.2:53", false]],
                        "upstreams": [{"address": "192.0.2.1:53", "meanMs": 2.5}]});
