@@ -43,7 +43,7 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Starts a server with these flags and an upstream without names.
+    /// Starts a server with these flags and an upstream that answers NXDOMAIN.
     pub async fn start(flags: &[&str]) -> Self {
         Self::with_upstream(flags, |asked: &Asked| Reply::to(&asked.packet).rcode("NXDOMAIN").into()).await
     }
@@ -98,8 +98,8 @@ impl Lab {
 
     async fn apply(&mut self, kind: &str, object: Value) {
         self.cluster.apply(&json!({"type": kind, "object": object})).expect("an object");
-        self.markers.follow(&object, &self.cluster, &mut self.server).await.expect("it is digested");
-        self.markers.remove(&self.cluster, &mut self.server).await.expect("the markers go");
+        self.markers.follow(&object, &self.cluster, &mut self.server).await.expect("the object is applied");
+        self.markers.remove(&self.cluster, &mut self.server).await.expect("the markers are removed");
     }
 
     /// Adds or changes many objects at once and waits until all have been applied.
@@ -107,9 +107,9 @@ impl Lab {
         for object in objects {
             self.cluster.set(object).expect("an object");
         }
-        self.markers.services(&self.cluster, &mut self.server).await.expect("the Services are digested");
-        self.markers.endpoints(&self.cluster, &mut self.server).await.expect("the Endpoints are digested");
-        self.markers.remove(&self.cluster, &mut self.server).await.expect("the markers go");
+        self.markers.services(&self.cluster, &mut self.server).await.expect("the Services are applied");
+        self.markers.endpoints(&self.cluster, &mut self.server).await.expect("the Endpoints are applied");
+        self.markers.remove(&self.cluster, &mut self.server).await.expect("the markers are removed");
     }
 
     /// Sends a query over UDP, with room for large answers.

@@ -6,10 +6,10 @@
 //! ```
 //!
 //! Client, node and pod are network namespaces without access to other networks. podman's storage, networks and
-//! processes belong to the test. All of it is removed when the test ends, in any way; see [`cleanup`].
+//! processes belong to the test. All of it is removed however the test ends; see [`cleanup`].
 //!
-//! `images/build` builds the images from the binaries of the tests, with the libraries they are linked to; or they
-//! are the archives in the directory `KUBE_DNS_RS_IMAGES`.
+//! `images/build` builds the images from the binaries of the tests and the libraries they are linked to. If
+//! `KUBE_DNS_RS_IMAGES` names a directory, the image archives in it are used instead.
 
 #![allow(
     clippy::panic,

@@ -30,7 +30,7 @@ use tests::e2e::{Dig, PATIENCE};
 /// Queries per second.
 const RATE: u32 = 120;
 
-/// Answers on every path during each fault.
+/// Number of answers that a test waits for on a path during a fault.
 const WHILE: u64 = 60;
 
 /// Adds a Service; returns its domain name.

@@ -56,8 +56,8 @@ impl Manifests {
         Self { registry, directory, files: BTreeMap::new(), applied: BTreeMap::new() }
     }
 
-    /// Reads the directory and applies its manifests. Returns the number of objects. A mistake in a file or an object
-    /// is logged in one line with both.
+    /// Reads the directory and applies its manifests. Returns the number of objects. Each mistake is logged in one
+    /// line that names the file, and the object if it is known.
     pub fn load(&mut self) -> Result<usize, ManifestError> {
         let found = manifests(&self.directory)
             .map_err(|source| ManifestError { directory: self.directory.clone(), source })?;

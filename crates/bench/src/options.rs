@@ -12,8 +12,8 @@ use clap::{Parser, Subcommand};
 /// `BENCH_PEERS="kube-dns=127.0.0.1:10053:4711,coredns=127.0.0.1:1053:4712"`: name, address, process ID. They have to
 /// serve the same cluster, which `bench serve` offers to them.
 ///
-/// The cost for a real API server is measured if `BENCH_KUBECONFIG` names its kubeconfig. It is filled with the
-/// cluster, so it has to be a kube-apiserver for measurements: with etcd, without controllers.
+/// The cost for a real API server is measured if `BENCH_KUBECONFIG` names its kubeconfig. The measurement writes the
+/// cluster's objects to it, so use a separate kube-apiserver, with etcd and without controllers.
 #[derive(Debug, Parser)]
 #[command(name = "bench", args_conflicts_with_subcommands = true)]
 pub struct Options {
@@ -28,7 +28,7 @@ pub struct Options {
 /// Settings of the measurement.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Measuring {
-    /// The kubedns binary; by default that of the variable `BENCH_KUBEDNS`, or the one beside this one
+    /// The kubedns binary; by default the one that `BENCH_KUBEDNS` names, else the file beside this binary
     #[arg(long, value_name = "FILE")]
     pub kubedns: Option<PathBuf>,
     /// The dnsperf binary
@@ -46,7 +46,7 @@ pub struct Measuring {
     /// Scenarios to measure; all by default
     #[arg(long, value_delimiter = ',', value_enum, value_name = "SCENARIO")]
     pub only: Vec<Scenario>,
-    /// Rounds, in each of which every server gets every kind of query
+    /// Rounds; in each, every server receives every kind of query
     #[arg(long, default_value_t = 5, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub rounds: u32,
     /// Seconds of each measurement in a round
@@ -55,7 +55,7 @@ pub struct Measuring {
     /// Queries that dnsperf keeps outstanding
     #[arg(long, default_value_t = 64, value_name = "COUNT")]
     pub outstanding: u32,
-    /// Address that kubedns binds; all of them by default, as in the stock manifest
+    /// Address that kubedns binds; all addresses by default, as in the stock manifest
     #[arg(long, default_value = "0.0.0.0", value_name = "IP")]
     pub bind: std::net::IpAddr,
     /// Further arguments for kubedns
@@ -75,7 +75,7 @@ pub enum Scenario {
     Cost,
     /// From a change at the API server to the answer
     Change,
-    /// A large headless Service that changes, and many that roll
+    /// A large headless Service that changes, and many Deployments that roll
     Churn,
     /// Cluster names while queries for external names hang
     Outside,
@@ -112,7 +112,7 @@ pub enum Command {
         #[arg(long, default_value_t = 1, value_name = "NUMBER")]
         seed: u64,
     },
-    /// Serves the cluster's objects over the API, for other DNS servers to be measured
+    /// Serves the cluster's objects over the API to the other DNS servers that are measured
     Serve {
         /// Address to bind
         #[arg(long, default_value = "127.0.0.1:8001", value_name = "ADDRESS")]

@@ -87,8 +87,8 @@ impl Kind {
         }
     }
 
-    /// The kind in metric labels and log lines. It is the plural, except for slices of imports, whose plural is that
-    /// of all slices.
+    /// The kind in metric labels and log lines: the plural, except for slices of imports, which share their plural
+    /// with all other slices.
     pub fn label(self) -> &'static str {
         match self {
             Self::ImportedSlice => "imported_endpointslices",
@@ -133,8 +133,8 @@ pub struct Service {
     pub publish_not_ready: bool,
     /// Creation time in seconds since 1970, 0 if unknown. Orders the owners of a shared address.
     pub created: u32,
-    /// Its addresses outside of the cluster: `spec.externalIPs` and those of its load balancer. Only read with
-    /// `--external-zone`.
+    /// Its addresses outside of the cluster: `spec.externalIPs` and the addresses of its load balancer. Only read
+    /// with `--external-zone`.
     #[serde(default, skip_serializing_if = "has_none")]
     pub external: Few<ExternalAddress>,
 }
@@ -200,7 +200,7 @@ pub struct ServicePort {
 /// An Endpoints object: the addresses behind the Service of the same name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Endpoints {
-    /// Namespace and name, those of the Service.
+    /// Namespace and name, the same as those of the Service.
     pub key: ObjectKey,
     /// The subsets in the order of the object.
     pub subsets: Box<[Subset]>,
@@ -443,13 +443,13 @@ pub enum Event {
     Pod(Change<Pod>),
     /// A change of Services of the cluster set; only while it is served.
     ServiceImport(Change<ServiceImport>),
-    /// A change of their slices.
+    /// A change of the slices of `ServiceImport`s.
     ImportedSlice(Change<ImportedSlice>),
     /// The endpoints of this source are used from now on. The event follows the first `RelistDone` of that source;
     /// changes of both sources may come in between. Before the first such event, the endpoints are unknown.
     ///
-    /// While Endpoints are used, slices are still reported, or an empty list removes them. Endpoints are no longer
-    /// reported once slices are used, and start with a list when they are needed again.
+    /// While Endpoints are used, changes of slices still follow, unless an empty list has removed all slices. Once
+    /// slices are used, no changes of Endpoints follow. If Endpoints are needed again, they start with a list.
     EndpointsFrom(EndpointsSource),
     /// Slices are used but can no longer be read. Endpoints are used from now on, unless they lack addresses of the
     /// slices.

@@ -11,12 +11,12 @@ use thiserror::Error;
 /// The labels of a key below its zone, from the zone downwards.
 pub type Path<'k> = SmallVec<[&'k str; 8]>;
 
-/// The keys of one zone: its own, and those below it.
+/// The keys of one zone: the zone's own key, and all keys below.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subtree {
     /// The zone's own key.
     start: String,
-    /// Octets of the zone's name in wire format.
+    /// Length of the zone's name in wire format, in octets.
     zone: usize,
 }
 
@@ -54,7 +54,7 @@ impl Subtree {
         self.start.clone().into_bytes()..format!("{}0", self.start).into_bytes()
     }
 
-    /// The labels of a key, none for the zone's own; `None` for a key of another zone.
+    /// The labels of a key below the zone; empty for the zone's own key. `None` if the key belongs to another zone.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! From a request to its explanation, in two steps: the part that the records show, and the rest once the index has
-//! replied. Both are pure: they neither wait nor change anything.
+//! Builds the explanation of a request in two steps: first from the records, then from the reply of the index. Both
+//! steps are pure: they neither wait nor change anything.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::request::{Request, Search};
 use crate::state::{self, ServerState};
 use crate::{reasons, search, verdict};
 
-/// A request with everything that the records show of it.
+/// A request with everything that the records tell about it.
 #[derive(Debug)]
 pub(crate) struct Survey {
     snapshot: Arc<Snapshot>,
@@ -44,7 +44,7 @@ impl Survey {
         Self { snapshot, request, search, candidates, readings }
     }
 
-    /// The request to the index for the rest.
+    /// The request to the index for everything else.
     pub(crate) fn wanted(&self) -> IndexRequest {
         let mut objects = Vec::new();
         for candidate in &self.candidates {
@@ -70,7 +70,7 @@ impl Survey {
         IndexRequest { objects, near: near::wanted(&self.snapshot, &self.readings), address }
     }
 
-    /// Makes the explanation.
+    /// Builds the explanation from the reply of the index, if there is one.
     pub(crate) fn conclude(
         self,
         reply: Option<&IndexReply>,

@@ -1,8 +1,8 @@
-//! The routes in force in kubedns, asked of kubedns itself: CHAOS TXT `routes.kubedns.`.
+//! The routes in force in kubedns, as kubedns reports them: CHAOS TXT `routes.kubedns.`.
 //!
-//! dnsmasq caches the answers of kubedns, and must flush them when kubedns forwards to other servers than before.
-//! kubedns applies an edit of the configuration at another moment than the nanny, and also follows its own
-//! resolv.conf and the names of servers. So kubedns reports when its routes change.
+//! dnsmasq caches the answers of kubedns, and must flush them when kubedns changes the servers it forwards to. The
+//! nanny cannot know that moment: kubedns applies an edit of the configuration earlier or later than the nanny, and
+//! also follows its own resolv.conf and the names of servers. So the nanny polls kubedns.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ impl KubednsRoutes {
     }
 }
 
-/// Polls kubedns while the router wants its routes.
+/// Polls the routes of kubedns while the router wants them.
 #[derive(Debug)]
 pub(crate) struct Follower {
     kubedns: Nameserver,
@@ -50,7 +50,7 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    /// Starts without an answer.
+    /// A follower without an answer yet.
     pub(crate) fn new(kubedns: Nameserver, wanted: watch::Receiver<bool>) -> Self {
         Self { kubedns, wanted, said: watch::Sender::default() }
     }

@@ -2,7 +2,7 @@
 
 use skydns::wire::{Malformed, Message, PLAIN_UDP, Query, Record, Section, Transport, flag, rtype};
 
-/// Parses a message of ours, as we do and as hickory-proto does: it must be well-formed.
+/// Parses one of our messages with our parser and with hickory-proto: both must accept it.
 pub(crate) fn read(message: &[u8]) -> Message<'_> {
     let walked = Message::parse(message);
     let walked = walked.unwrap_or_else(|error| unreachable!("{error} in {message:02x?}"));

@@ -16,10 +16,10 @@ use tokio::time::{Instant, sleep};
 use crate::processes::{Pid, send};
 use crate::{Settled, eventually};
 
-/// Limit of lines kept of each stream; the oldest are dropped.
+/// Maximum number of lines kept for each stream; the oldest are dropped.
 const KEPT_LINES: usize = 50_000;
 
-/// The pause between two probes of a process: the first, and the longest.
+/// The first and the longest pause between two probes of a process.
 const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(20)];
 
 /// The path of one of our binaries.
@@ -36,8 +36,8 @@ pub fn binary(name: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("no binary {name}: run `cargo build --workspace --bins` first"))
 }
 
-/// The address in a log line, in klog's format or in JSON; loopback in place of the unspecified address. Panics
-/// without one.
+/// The address in a log line, in klog's format or in JSON. Loopback replaces the unspecified address. Panics if the
+/// line has no address.
 pub fn address(line: &str) -> SocketAddr {
     let told =
         line.split("address").nth(1).and_then(|rest| rest.split('"').find_map(|part| part.parse().ok()));
@@ -91,7 +91,7 @@ impl Program {
         self
     }
 
-    /// Starts it without input and captures both outputs. Panics if it cannot be started.
+    /// Starts the program without input and captures both outputs. Panics if it cannot be started.
     pub fn start(self) -> Process {
         let Self { name, mut command } = self;
         let spawned = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
@@ -183,11 +183,11 @@ impl Process {
         self.try_until(what, patience, probe).await.unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// The same with an error in place of the panic.
+    /// Does the same as [`until`](Self::until), but returns an error in place of a panic.
     ///
     /// # Errors
     ///
-    /// If that takes too long or the process ends first; with the whole log.
+    /// If that takes too long or the process ends first. The error contains the whole log.
     pub async fn try_until<P, F>(
         &mut self,
         what: &str,
@@ -220,7 +220,7 @@ impl Process {
     ///
     /// # Errors
     ///
-    /// If it has ended; with the whole log.
+    /// If it has ended. The error contains the whole log.
     pub fn check(&mut self) -> Result<(), String> {
         let Some(status) = self.exited() else { return Ok(()) };
         self.drain();

@@ -7,7 +7,7 @@ use crate::Map;
 /// The wildcard label of [`Node::visit`].
 pub const ANY: &str = "*";
 
-/// Steps charged for each child that a wildcard matches: a child is in memory of its own, while entries are
+/// Steps charged for each child that a wildcard matches: a child is a separate allocation, while entries are
 /// contiguous.
 const CHILD: usize = 32;
 
@@ -90,8 +90,8 @@ impl<V: Clone> Node<V> {
     /// else all entries of the child of that label. [`ANY`] matches every child whose label does not begin with
     /// `_`; at the end of the path it matches the node's own entries.
     ///
-    /// `steps` limits the walk. Each entry takes one step, each child that a wildcard matches as much as some
-    /// dozens of entries. The walk ends when no step is left.
+    /// `steps` limits the walk. Each entry takes one step; each child that a wildcard matches takes 32, as it costs
+    /// more to reach. The walk ends when no step is left.
     pub fn visit<'a>(
         &'a self,
         path: &[&str],

@@ -84,7 +84,7 @@ fn read(entry: &str) -> Result<(&str, Documented), &'static str> {
         "since new" => false,
         _ => return Err("neither from kube-dns nor new"),
     };
-    let exported = exported.strip_prefix("exported ").ok_or("not from when on it is exported")?;
+    let exported = exported.strip_prefix("exported ").ok_or("no condition for its export")?;
     if text.is_empty() || text.starts_with("**When") || text.ends_with("moves:**") {
         return Err("no description");
     }

@@ -1,4 +1,4 @@
-//! Validation of a Service's spec, as far as kube-apiserver rejects it and a DNS server is affected.
+//! Validation of a Service's spec: those rules of kube-apiserver that matter to a DNS server.
 
 use k8s_openapi::api::core::v1::ServiceSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::StatusCause;
@@ -10,7 +10,7 @@ use crate::status::{invalid, not_supported, required};
 
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 
-/// The mistakes in a spec with defaults; `before` is the spec that it replaces.
+/// The mistakes in a spec whose defaults are filled in; `before` is the spec that it replaces.
 pub(super) fn spec(spec: &ServiceSpec, before: Option<&ServiceSpec>) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     if let Some(other) = spec.type_.as_deref().filter(|name| !TYPES.contains(name)) {

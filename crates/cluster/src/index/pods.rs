@@ -1,7 +1,7 @@
 //! The pods by address, to verify pod names and to find the namespace of a client.
 //!
-//! There are many pods, and their names are never read, so only a hash of each name is kept. With 100,000 names in a
-//! namespace, the probability of a collision is about 3e-10.
+//! A cluster has many pods, and the index needs their object names only to tell them apart. So it stores a hash of
+//! each name. With 100,000 names in a namespace, the probability of a collision is about 3e-10.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher as _;
@@ -31,7 +31,7 @@ pub(super) struct Pods {
     changed: bool,
     /// The namespaces of each address, as readers see them.
     namespaces: Map<IpAddr, Arc<[SmolStr]>>,
-    /// Number of further pods of the namespace with the same address: pods in the host network of one node.
+    /// Number of pods beyond the first that have this address and namespace: pods in the host network of a node.
     others: HashMap<(IpAddr, SmolStr), u32, RandomState>,
     /// The lists of namespaces in use: most addresses have a single namespace and share its list.
     lists: Shared<SmolStr>,
@@ -76,7 +76,7 @@ impl Pods {
         self.known.values().map(HashMap::len).sum()
     }
 
-    /// Shows an address from an earlier run, until the first list is complete.
+    /// Adds an address from an earlier run. It is dropped once the first list is complete.
     pub(super) fn show(&mut self, address: IpAddr, namespaces: impl IntoIterator<Item = SmolStr>) {
         self.namespaces.insert(address, namespaces.into_iter().collect());
         self.changed = true;

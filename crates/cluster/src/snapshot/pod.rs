@@ -2,9 +2,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Whether a label is valid as the namespace or the address of a pod name. A wildcard matches no pod: pod names
-/// cannot be enumerated. kube-dns counts the labels of the text form, in which a dot within a label is a separator,
-/// too.
+/// Whether a label is valid as the namespace or the address of a pod name. A wildcard is not: pod names cannot be
+/// enumerated. A label that contains a dot is not either: kube-dns splits names at every dot.
 pub(super) fn may_be_pod(label: &str) -> bool {
     label != treecache::ANY && !label.contains('.')
 }

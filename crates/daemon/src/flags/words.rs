@@ -196,12 +196,12 @@ impl<'a> Typed<'a> {
     }
 }
 
-/// Whether [`super::go_command`] gave this flag the meaning `true` without a value.
+/// Whether the flag may stand without a value and then means `true`; [`super::go_command`] declares such flags.
 pub(super) fn is_switch(arg: &Arg) -> bool {
     is_bool(arg) || arg.get_num_args().is_some_and(|range| range.min_values() == 0)
 }
 
-/// The option with that long name; `_` and `-` are equal.
+/// The option with that long name; `_` and `-` are equivalent.
 fn long<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
     let same = |other: &str| {
         other.len() == name.len() && other.bytes().zip(name.bytes()).all(|(a, b)| dash(a) == dash(b))

@@ -1,4 +1,4 @@
-//! Names that other servers than kubedns answer: an explanation shows the answer for a pod.
+//! Names that servers other than kubedns answer: the explanation shows the answer that a pod gets.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -114,7 +114,7 @@ fn without_dnsmasq_kubedns_asks_for_all_names_outside() {
     cluster.expect(["/verdict/outcome"], &[("web.apps A", ["answered"])]);
 }
 
-/// The cluster with another zone, and whether upstream servers are known.
+/// A cluster whose zone is changed. `has_upstreams` sets whether it has upstream servers.
 fn with_zone(change: impl FnOnce(Zone) -> Zone, has_upstreams: bool) -> Cluster {
     let mut cluster = Cluster::with_everything();
     cluster.index.set_zone(change(cluster.published.get().zone.clone()));
@@ -160,7 +160,7 @@ fn a_list_that_is_walked_here_has_its_further_domains() {
     let pointers = ["/tried/3/name", "/tried/4/name"];
     for (name, expected) in [
         ("www.example.com", ["www.example.com.corp.test.", "www.example.com."]),
-        // A name with many dots is queried as it is first, and completed afterwards.
+        // A name with many dots is first queried as it is, then with the search domains appended.
         ("a.b.c.d.e.f", ["a.b.c.d.e.f.cluster.local.", "a.b.c.d.e.f.corp.test."]),
         ("www.example.com.", ["", ""]),
     ] {

@@ -65,7 +65,10 @@ impl Running {
 
     pub(crate) async fn until_phase(&mut self, phase: Phase) {
         let reached = self.state.wait_for(|state| state.phase == phase);
-        tokio::time::timeout(PATIENCE, reached).await.expect("in time").expect("it goes on");
+        tokio::time::timeout(PATIENCE, reached)
+            .await
+            .expect("the phase is reached in time")
+            .expect("the feed goes on");
     }
 
     /// Number of lists and watches that ended for this reason.
@@ -147,7 +150,7 @@ async fn the_list_of_a_new_history_comes_in_pages_and_is_begun_again_when_it_exp
     let mut feed = Running::start(&cluster).await;
     feed.until(|mirror| mirror.lists == 1).await;
     feed.until_phase(Phase::Following).await;
-    // After the first object and one page.
+    // The request for one object and the first page succeed.
     let expired = Rule::new(Action::Refuse { code: 410 }).verbs([Verb::List]).skip(2).times(1);
     cluster.faults.add(expired);
     cluster.faults.restart();
@@ -223,7 +226,7 @@ async fn one_malformed_object_stops_nothing_and_is_counted() {
 
 #[tokio::test]
 async fn an_object_that_becomes_malformed_is_gone_and_comes_back() {
-    // Protobuf leaves little to be malformed.
+    // In protobuf hardly any field can have a wrong type.
     let cluster = Cluster::with(Options { protobuf: false, ..Options::default() });
     cluster.set(service("a", "10.96.0.1"));
     let mut feed = Running::start(&cluster).await;

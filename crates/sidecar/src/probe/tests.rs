@@ -43,7 +43,13 @@ async fn verdicts() {
         ("backend away, another server", backend_away, Part::Other, Mode::Itself, State::Failed),
         ("dnsmasq without an answer of its own", refused, Part::Dnsmasq, Mode::Itself, State::Failed),
         ("kubedns before the first lists", refused, Part::Kubedns, Mode::Itself, State::Itself),
-        ("kubedns before them, as kube-dns judged", refused, Part::Kubedns, Mode::Through, State::Failed),
+        (
+            "kubedns before the first lists, as kube-dns judged",
+            refused,
+            Part::Kubedns,
+            Mode::Through,
+            State::Failed,
+        ),
         ("any other server", refused, Part::Other, Mode::Itself, State::Failed),
     ];
     for (case, server, part, mode, state) in cases {

@@ -12,8 +12,8 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts an API server without objects. As with the role of kube-dns in a cluster, `EndpointSlices` cannot be
-    /// read.
+    /// Starts an API server without objects. It forbids reading `EndpointSlices`, as the cluster role of kube-dns
+    /// does.
     pub(crate) fn start() -> anyhow::Result<Self> {
         let cluster = Self::with(Options { bootstrap: false, ..Options::default() })?;
         cluster.faults().forbid(Resource::EndpointSlices);
