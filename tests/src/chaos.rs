@@ -57,7 +57,7 @@ impl Rig {
         Self::start_in(topology, args, &[]).await
     }
 
-    /// The same with environment variables for all processes of the pod.
+    /// Starts a pod with environment variables for all its processes.
     pub async fn start_in(topology: Topology, args: &[&str], environment: &[(&'static str, String)]) -> Self {
         let outside = Outside::default();
         let upstream = Upstream::start(outside.handler()).await;
@@ -65,7 +65,7 @@ impl Rig {
         Self::with(topology, args, environment, outside, upstream, &addresses).await
     }
 
-    /// The same with further upstreams before or after the rig's own.
+    /// Starts a pod with further upstreams before or after the rig's own.
     pub async fn with(
         topology: Topology,
         args: &[&str],

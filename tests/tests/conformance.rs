@@ -1,7 +1,7 @@
 //! The conformance suite against a real server process over real sockets: compares its answers with the recorded
 //! ones.
 //!
-//! `KUBE_DNS_BINARY` selects another binary that is like kube-dns; it is compared with the recorded answers alone.
+//! `KUBE_DNS_BINARY` selects another binary that is like kube-dns; it is compared only with the recorded answers.
 //! `CONFORMANCE` selects the scenarios whose name contains its value. `tests/conformance/README.md` describes both.
 
 #![allow(

@@ -18,7 +18,7 @@ use skydns::wire::Transport;
 use testkit::objects::{mk_cluster_ip, mk_external_name};
 use testkit::query::Query;
 
-/// Answers are random where some records are left out.
+/// Number of repetitions: an answer that leaves out records chooses them at random.
 const TIMES: usize = 20;
 
 /// `fifty` has 50 dual-stack pods, `rare` has one IPv4 address among 300 IPv6 addresses, `few-N` share 16 pods.

@@ -317,7 +317,7 @@ fn nanny_and_kubedns_agree_on_who_asks_the_upstreams() {
     assert_eq!(caches, ["base", "hardened", "trial"]);
 }
 
-/// In the direct topology kubedns answers the clients, and dnsmasq answers kubedns alone.
+/// In the direct topology kubedns answers the clients, and dnsmasq answers only kubedns.
 #[test]
 fn in_the_direct_topology_dnsmasq_is_reached_through_kubedns_only() {
     if skip() {

@@ -84,7 +84,7 @@ fn older_generations() {
     }
 }
 
-/// A static program has its own C library, which resolves names in another way than that of the build machine.
+/// A static program has its own C library, which resolves names differently from the build machine's.
 #[test]
 fn names_are_looked_up() {
     if !means::are_there() {
@@ -175,7 +175,7 @@ fn plays_briefly(mut pod: PlayedPod, config: Config) {
     pod.remove();
 }
 
-/// The host's forwarding setting: podman must switch it on in the node's namespace alone.
+/// The host's forwarding setting: podman must switch it on only in the node's namespace.
 fn host_forwards() -> String {
     std::fs::read_to_string("/proc/sys/net/ipv4/ip_forward").unwrap()
 }

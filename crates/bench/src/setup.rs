@@ -19,7 +19,7 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Finds the binary: that of the options, of `BENCH_KUBEDNS`, or the one beside this program.
+    /// Finds the binary: the option's, else that in `BENCH_KUBEDNS`, else the file beside this program.
     pub(crate) fn new(options: Measuring) -> anyhow::Result<Self> {
         let kubedns =
             match options.kubedns.clone().or_else(|| std::env::var_os("BENCH_KUBEDNS").map(Into::into)) {

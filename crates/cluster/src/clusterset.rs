@@ -29,7 +29,7 @@ pub struct ClusterSetZone {
 
 /// The objects of the cluster set, and the records built from them.
 ///
-/// The records depend on the objects alone, not on the order of events.
+/// The records depend only on the objects, not on the order of events.
 #[derive(Debug)]
 pub(crate) struct ClusterSet {
     zone: ClusterSetZone,

@@ -32,7 +32,7 @@ use store::Store;
 /// The objects and the records built from them. [`Index::apply`] takes events; queries see changes only after
 /// [`Index::publish`].
 ///
-/// The records depend on the objects alone, not on the order of events.
+/// The records depend only on the objects, not on the order of events.
 pub struct Index {
     options: Options,
     store: Store,

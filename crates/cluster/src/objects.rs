@@ -404,7 +404,7 @@ pub enum Change<T> {
 }
 
 impl<T> Change<T> {
-    /// The same change with the object converted by `form`.
+    /// Converts the object, if there is one, with `form`.
     pub fn map<U>(self, form: impl FnOnce(T) -> U) -> Change<U> {
         match self {
             Self::RelistStarted => Change::RelistStarted,

@@ -47,7 +47,7 @@ pub enum SnapshotError {
     /// It is larger than [`MAX_FILE`].
     #[error("its {} bytes exceed the limit of {MAX_FILE}", .0)]
     TooLarge(u64),
-    /// The header is not that of a snapshot.
+    /// The header does not belong to a snapshot.
     #[error("it is not a snapshot file")]
     Foreign,
     /// Its format has another version.

@@ -35,8 +35,8 @@ pub fn command(
     command
 }
 
-/// Executes the program if `command_line`, that of this process, was made by [`command`]. Returns the exit status if
-/// that fails, and `None` for any other command line.
+/// Executes the program if [`command`] made `command_line`, the command line of this process. Returns the exit status
+/// if that fails, and `None` for any other command line.
 pub fn requested(command_line: &[OsString]) -> Option<ExitCode> {
     let launch = Launch::read(command_line)?;
     let error = launch.run();

@@ -19,13 +19,13 @@ use crate::server::{ServerAddr, Upstream};
 /// The data of a `ConfigMap`: each key with its unparsed value.
 pub type RawData = BTreeMap<String, Vec<u8>>;
 
-/// Bound of a value in octets, which is that of a whole `ConfigMap`.
+/// Bound of a value in octets: the same as of a whole `ConfigMap`.
 pub(crate) const MAX_VALUE: usize = 1 << 20;
 /// Bound of the stub domains.
 const MAX_STUB_DOMAINS: usize = 4096;
 /// Bound of the servers of a stub domain.
 const MAX_STUB_SERVERS: usize = 64;
-/// Bound of the upstream servers. It is that of `CoreDNS`, which may share the `ConfigMap`.
+/// Bound of the upstream servers: the same as in `CoreDNS`, which may share the `ConfigMap`.
 // Differs from kube-dns: it accepts three.
 const MAX_UPSTREAMS: usize = 15;
 

@@ -24,7 +24,7 @@ const MAX_TTL: u32 = i32::MAX.unsigned_abs();
 /// A message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// The address or the target name; `Nothing` for a text alone.
+    /// The address or the target name; `Nothing` if it has only a text.
     pub host: Host<'static>,
     /// Port of SRV answers.
     pub port: u16,

@@ -93,8 +93,8 @@ impl Tree {
     ///
     /// # Errors
     ///
-    /// When key or value is invalid. The key then has no message, not even that of its former value, as after a new
-    /// list.
+    /// When key or value is invalid. The message of the key's former value is removed, as it would be missing after a
+    /// new list.
     pub fn apply(&mut self, keys: &Subtree, Event { kind, kv }: &Event) -> Result<(), SkippedKey> {
         let Some(path) = keys.path(&kv.key)? else { return Ok(()) };
         let message = match kind {

@@ -1,4 +1,4 @@
-//! The engine's answers, in the form of the document. The rules of answering live in the engine alone.
+//! The engine's answers, in the form of the document. Only the engine knows the rules of answering.
 
 use std::net::IpAddr;
 
@@ -36,7 +36,7 @@ impl Answer {
         Self { qtype, rcode, records, more_records, truncated, asks, from_hosts }
     }
 
-    /// The same with the records that are shown.
+    /// Drops the records that are not shown, and counts them.
     pub(crate) fn shortened(mut self) -> Self {
         self.more_records = self.records.len().saturating_sub(MAX_RECORDS);
         self.records.truncate(MAX_RECORDS);

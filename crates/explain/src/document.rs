@@ -50,7 +50,7 @@ pub(crate) struct Question {
 pub(crate) struct Verdict {
     /// The result of the resolver's search.
     pub(crate) outcome: Outcome,
-    /// The same as text, to follow the name in a sentence.
+    /// The result as text, to follow the name in a sentence.
     pub(crate) text: String,
 }
 

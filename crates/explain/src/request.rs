@@ -29,7 +29,7 @@ pub(crate) struct Request {
     pub(crate) text: String,
     /// The name in the text, without URL, port or `svc/`.
     pub(crate) meant: String,
-    /// The same as a name; for an address, its reverse name.
+    /// The domain name that is meant; for an address, its reverse name.
     pub(crate) name: Name,
     /// Whether no search list is applied.
     pub(crate) absolute: bool,

@@ -147,7 +147,7 @@ impl Configuration {
         self.settings.subscribe()
     }
 
-    /// Whether the settings are those of the configuration: false until the API server has returned the `ConfigMap`,
+    /// Whether the settings come from the configuration: false until the API server has returned the `ConfigMap`,
     /// reported that there is none, or refused it. Settings that are read after true are at least as new.
     pub fn settled(&self) -> watch::Receiver<bool> {
         self.settled.subscribe()
@@ -383,8 +383,8 @@ impl Upstreams {
         Self { from_flag: flag.good, search, domains: options.domain.clone(), resolv_conf }
     }
 
-    /// The search list. Of the domains in resolv.conf, only those outside the cluster count: the list has those of the
-    /// cluster already, and the namespace of this pod is not the client's.
+    /// The search list. Of the domains in resolv.conf, only those outside the cluster count: the list has the cluster's
+    /// domains already, and the namespace of this pod is not the client's.
     fn search(&self) -> Option<Search> {
         let flags = self.search.as_ref()?;
         let file = self.resolv_conf.borrow();

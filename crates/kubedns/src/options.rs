@@ -241,7 +241,7 @@ pub enum ConfigFrom {
     Directory(PathBuf, Duration),
     /// A `ConfigMap`: namespace and name.
     ConfigMap(String, String),
-    /// The flags alone.
+    /// Only the flags.
     Flags,
 }
 
@@ -409,7 +409,7 @@ impl fmt::Display for Domain {
 /// Invalid domain, in the words of kube-dns and the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum DomainError {
-    /// A label with other characters than letters, digits and '-', or without any.
+    /// A label is empty, or has a character that is no letter, digit or '-'.
     #[error("Not a valid DNS label. [{LABEL_RULE}]")]
     Label,
     /// A label of more than 63 characters.
@@ -494,7 +494,7 @@ impl FromStr for Federations {
     }
 }
 
-/// Port and path of the metrics, and the prefix of those of the DNS server: the `PROMETHEUS_*` variables.
+/// Port and path of the metrics, and the prefix of the DNS server's metrics: the `PROMETHEUS_*` variables.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exposition {
     /// `PROMETHEUS_PORT`; `None` if metrics are not served.

@@ -93,7 +93,7 @@ pub struct Sync {
     pub questions: mpsc::Receiver<Question>,
     /// The configuration.
     pub settings: watch::Receiver<Arc<Settings>>,
-    /// Whether the settings are those of the configuration; until then they are defaults.
+    /// Whether the settings come from the configuration; until then they are defaults.
     pub settled: watch::Receiver<bool>,
     /// Upstreams that forward back to us.
     pub loops: watch::Receiver<Arc<Loops>>,
@@ -296,7 +296,7 @@ impl Sync {
         self.metrics.forward_loops.set(loops::upstreams(&loops));
     }
 
-    /// Reports the configuration as known, if the settings are those of the configuration.
+    /// Reports the configuration as known, if the settings come from it.
     fn settle(&mut self) {
         if !*self.settled.borrow_and_update() {
             return;

@@ -47,7 +47,7 @@ impl StateDir {
     /// Opens `given`, or creates a directory in the first usual place that is writable and has space. Removes the
     /// directories of killed nannies from the usual places.
     ///
-    /// A full `given` may have space tomorrow, so that is no error: a usual place is taken instead.
+    /// A full `given` may have space tomorrow, so that is no error: a usual place is used instead.
     pub(crate) fn open(given: Option<&Path>) -> Result<Self, StateDirError> {
         if let Some(path) = given {
             match usable(path) {
@@ -101,7 +101,7 @@ impl StateDir {
     }
 }
 
-/// Creates a directory of our own, or takes over that of an earlier process with our ID, and locks it.
+/// Creates a directory of our own, or takes over the directory of an earlier process with our ID, and locks it.
 fn claim(path: &Path) -> io::Result<File> {
     usable(path)?;
     owned(path)?;
@@ -111,8 +111,8 @@ fn claim(path: &Path) -> io::Result<File> {
 }
 
 /// Removes the directories of killed nannies. Such a directory is ours, has a lock file that nobody holds, and
-/// belongs to no running process: the ID alone proves nothing where containers share a directory, the lock alone
-/// nothing before it is taken.
+/// belongs to no running process. The ID alone is no proof where containers share a directory, and an unlocked file
+/// is no proof either: its owner may be about to lock it.
 fn remove_leftovers(place: &Path) {
     let Ok(entries) = fs::read_dir(place) else { return };
     for path in entries.flatten().take(MAX_LOOKED_AT).map(|entry| entry.path()) {
@@ -154,7 +154,7 @@ fn has_no_room(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Checks that nobody else put it there, in a directory where everybody may write.
+/// Checks that we own it: in a directory where everybody may write, somebody else may have created it.
 fn owned(path: &Path) -> io::Result<()> {
     let metadata = fs::symlink_metadata(path)?;
     if metadata.is_dir() && metadata.uid() == nix::unistd::geteuid().as_raw() {

@@ -129,7 +129,7 @@ fn expected(
     let stub_domains = config.stub_domains.iter().filter(|(domain, _)| !own.contains(*domain));
     for (domain, servers) in stub_domains.filter(|(_, servers)| !servers.is_empty()) {
         let before = lines.len();
-        // dnsmasq forwards in plain DNS alone.
+        // dnsmasq forwards only in plain DNS.
         let is_other =
             |server: &ServerAddr| matches!(server, ServerAddr::Address(at) if at.plain().is_none());
         if servers.iter().any(is_other) {

@@ -30,7 +30,7 @@ const DOCTYPE: PreEscaped<&str> = PreEscaped("<!doctype html>\n");
 const STYLE: PreEscaped<&str> = PreEscaped(include_str!("page/style.css"));
 const SCRIPT: PreEscaped<&str> = PreEscaped(include_str!("page/live.js"));
 
-/// The whole page; `nonce` is that of its [`policy`].
+/// The whole page; `nonce` is the nonce of its [`policy`].
 pub(crate) fn render(status: &Status, nonce: &str) -> String {
     let page = html! {
         (DOCTYPE)

@@ -220,7 +220,7 @@ impl Verdicts {
         repeat(interval(EVERY), stop, || async { drop(status::status(&parts, false).await) }).await;
     }
 
-    /// The verdict on these findings. Their number is bounded as that of probes and upstreams is.
+    /// The verdict on these findings. Their number is bounded, as probes and upstreams are bounded in number.
     pub(crate) fn judge(&self, findings: Vec<Finding>, now: SystemTime) -> Verdict {
         let mut known = self.since.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|(kind, subject), _| {

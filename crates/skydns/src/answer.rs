@@ -249,7 +249,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         written
     }
 
-    /// The addresses of the name server: those of its name, or else those of the DNS Service.
+    /// The addresses of the name server: from the records of its name, else from the DNS Service.
     fn name_server_addresses(&self) -> impl IntoIterator<Item = IpAddr> + use<V> {
         let addresses = |authority, path: &[&str]| {
             self.look_up(authority, path, Families::BOTH).addresses.into_shuffled().0

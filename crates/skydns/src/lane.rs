@@ -27,7 +27,7 @@ pub(crate) struct Lane {
     places: Arc<Shares>,
     /// The turn: a permit for the one query being answered.
     turn: Arc<Semaphore>,
-    /// Turns within each waiting host: one of its queries at a time competes with those of other hosts.
+    /// Turns within each waiting host: one of its queries at a time competes with the queries of other hosts.
     hosts: Mutex<HashMap<Host, Weak<Semaphore>>>,
 }
 

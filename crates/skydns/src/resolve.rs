@@ -33,7 +33,8 @@ pub use fit::fit;
 
 /// Maximum number of queries that wait for upstreams. Each holds its message and a task: some 2 KiB.
 const MAX_WAITING: usize = 16_384;
-/// The same for one client. The number of distinct queries is lower: the forwarder has its own limits.
+/// Maximum number of waiting queries of one client. The number of distinct queries is lower: the forwarder has its
+/// own limits.
 const MAX_WAITING_OF_CLIENT: usize = 2048;
 /// Maximum work for an immediate answer over UDP, in steps (see [`Records::records`](crate::Records::records)):
 /// some 0.2 ms of a thread. The addresses of a headless Service with thousands of pods, or a wildcard over 200
@@ -595,7 +596,7 @@ fn has_addresses(answer: &OutsideAnswer) -> bool {
     }
 }
 
-/// `start`, and the names that the aliases among `records` point to from there, up to a name of ours.
+/// `start`, and the names that the aliases among `records` point to from there, up to one of our own names.
 fn chain(start: &[u8], is_ours: impl Fn(&[u8]) -> bool, records: &[OutsideRecord]) -> Vec<Vec<u8>> {
     let alias = |name: &[u8]| {
         let mut aliases = records.iter().filter(|record| record.rtype == rtype::CNAME);

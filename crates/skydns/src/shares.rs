@@ -1,7 +1,7 @@
 //! Fair shares of a limited number of places, so that clients that flood the server leave places to others.
 //!
 //! A client may take another place while it holds fewer places than are free. A single client gets half of them;
-//! each of n greedy clients gets one in n + 1, and as many stay free for modest clients.
+//! each of n greedy clients gets one in n + 1, and one in n + 1 stays free for modest clients.
 //!
 //! Clients are counted by host: one IPv4 address, or one IPv6 /64 network, since a host can use any address of its
 //! network.

@@ -72,8 +72,8 @@ struct Change {
 }
 
 impl<V: View> Transfers<V> {
-    /// Transfers for `peers`, whose queries must be signed with `key` if there is one. `serial` is that of the
-    /// views taken.
+    /// Transfers for `peers`, whose queries must be signed with `key` if there is one. `serial` counts
+    /// the versions of the views.
     pub fn new(peers: Peers, key: Option<Key>, serial: Arc<Serial>, metrics: TransferMetrics) -> Arc<Self> {
         Arc::new(Self {
             peers,
@@ -168,7 +168,7 @@ impl<V: View> Transfers<V> {
         self.history.lock().find(since.serial).filter(|_| ours).cloned()
     }
 
-    /// Answers a transfer query over UDP with the SOA alone. The client sees from it whether it has to retry over
+    /// Answers a transfer query over UDP with only the SOA record. The client sees from it whether it has to retry over
     /// TCP (RFC 1995, section 2).
     pub(crate) fn answer_over_udp(&self, message: &[u8], client: IpAddr, out: &mut Vec<u8>) -> Option<u16> {
         let (rcode, response, form, result) = match self.accept(message, client, Transport::Udp)? {

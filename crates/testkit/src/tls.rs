@@ -27,7 +27,7 @@ impl Gate {
         Self::of_versions(certificate, &[&TLS12, &TLS13], to).await
     }
 
-    /// The same with these versions of TLS alone.
+    /// Opens a proxy that accepts only these versions of TLS.
     pub async fn of_versions(
         certificate: &str,
         versions: &[&'static SupportedProtocolVersion],

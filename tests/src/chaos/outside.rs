@@ -94,7 +94,7 @@ pub fn names_outside(path: &'static str, port: u16) -> Vec<Question> {
     names(path, port, SHARED)
 }
 
-/// The same for names about which a hostile upstream sends answers that dnsmasq would forward: for kubedns alone.
+/// Queries for external names, for kubedns only: a hostile upstream answers them in a way that dnsmasq would pass on.
 pub fn names_outside_of_kubedns(path: &'static str, port: u16) -> Vec<Question> {
     names(path, port, OWN)
 }

@@ -17,7 +17,7 @@ pub use edit::Edit;
 /// The answers to compare with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// The recorded answers alone.
+    /// Only the recorded answers.
     Recorded,
     /// The recorded answers, changed by the differences that always apply.
     Default,

@@ -93,7 +93,7 @@ impl Page {
     }
 }
 
-/// The text of a cell that is code alone, without backquotes.
+/// The text of a cell that contains only code, without backquotes.
 pub fn code(cell: &str) -> &str {
     let inner = cell.strip_prefix('`').and_then(|cell| cell.strip_suffix('`'));
     inner

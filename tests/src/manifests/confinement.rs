@@ -1,6 +1,6 @@
 //! Privileges that a hardened pod may not have.
 //!
-//! Checked in the text alone: a local pod runner ignores most of these fields, so a pod that starts there proves
+//! Only the text is checked: a local pod runner ignores most of these fields, so a pod that starts there proves
 //! nothing.
 
 use serde_json::{Value, json};

@@ -30,7 +30,7 @@ pub struct Container {
 }
 
 impl Pod {
-    /// The pod in a document; `None` if there is none of ours.
+    /// The kube-dns pod in a document; `None` if it has none.
     pub fn of(document: &Value) -> Option<Self> {
         let selected = document.pointer("/spec/template/metadata/labels/k8s-app")?;
         let ours = selected == "kube-dns" || selected == "kube-dns-trial";

@@ -18,7 +18,7 @@ use super::podman::Podman;
 
 /// Delays and periods are divided by this.
 const HURRY: u32 = 20;
-/// Timeouts are divided by this alone: the machine may be busy.
+/// Factor by which timeouts are divided. It is smaller, as the machine may be busy.
 const IMPATIENCE: u32 = 5;
 /// Seconds between SIGTERM and SIGKILL.
 const GRACE: u64 = 1;

@@ -1,4 +1,4 @@
-//! The direct topology: kubedns in front of dnsmasq. Cluster names depend on kubedns alone.
+//! The direct topology: kubedns in front of dnsmasq. Cluster names depend only on kubedns.
 
 use std::time::{Duration, Instant};
 

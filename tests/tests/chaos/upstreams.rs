@@ -171,7 +171,7 @@ async fn behind_a_cache_alone_stub_servers_have_names_and_upstreams_that_lead_ba
     is("host-3.outside.test", &["198.51.100.3"]).await;
 }
 
-/// dnsmasq forwards in plain DNS alone: in every topology kubedns queries these servers, and nothing is sent over
+/// dnsmasq forwards only in plain DNS: in every topology kubedns queries these servers, and nothing is sent over
 /// UDP.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_that_dnsmasq_cannot_ask_are_asked_by_kubedns() {

@@ -138,7 +138,7 @@ fn in_our_terms(record: &str) -> String {
             format!("{owner} {ttl} IN SRV 10 {weight} {port} {target}")
         }
         [owner, ttl, "IN", "SOA", server, mailbox, serial, ..] => {
-            // The TTL in the flag is also that of negative answers.
+            // The flag also sets the TTL of negative answers.
             let ttl = if ttl == "30" { "60" } else { ttl };
             let (server, mailbox) =
                 (server.replace("ns1.dns.", "ns.dns."), mailbox.replace("hostmaster.dns.", "hostmaster."));

@@ -18,7 +18,7 @@ use tests::steady::{Question, Steady};
 /// Queries per second of the well-behaved client.
 const RATE: u32 = 100;
 
-/// The source address of floods, another than that of the well-behaved client.
+/// The source address of floods. The well-behaved client has another address.
 const FLOODER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 /// Datagrams of a flood.
@@ -111,7 +111,7 @@ async fn random_octets_and_random_names_over_udp() {
         Query::new(&name, ["A", "AAAA", "SRV", "TXT"][number as usize % 4]).wire()
     })
     .await;
-    // The upstream is in this process and may not keep up, which affects external names alone.
+    // The upstream is in this process and may not keep up, which affects only external names.
     let excuse = steady.excuse(&["outside"], "more external names were queried than the upstream answers");
     flood(server, |number| Query::new(&format!("x{number:x}.outside.test."), "A").wire()).await;
     excuse.ends().await;

@@ -36,7 +36,7 @@ pub(crate) fn published(objects: impl IntoIterator<Item = Value>, strict: bool) 
     published_with(objects, |zone| zone.strict = strict)
 }
 
-/// The same in a zone changed by `change`.
+/// The published records in a zone that `change` has modified.
 pub(crate) fn published_with(
     objects: impl IntoIterator<Item = Value>,
     change: impl FnOnce(&mut Zone),

@@ -1,4 +1,4 @@
-//! Discovery documents, as far as `kubectl` reads them.
+//! Discovery documents: the parts that `kubectl` reads.
 
 mod openapi;
 

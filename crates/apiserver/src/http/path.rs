@@ -8,7 +8,7 @@ pub(super) fn parts(path: &str) -> Vec<&str> {
     path.split('/').filter(|part| !part.is_empty()).collect()
 }
 
-/// The reference to an object. Without a name it is all objects, without a namespace those of all namespaces.
+/// The reference to an object. Without a name it means all objects, without a namespace all namespaces.
 pub(super) fn objects(parts: &[&str]) -> Option<ObjectRef> {
     let (group, version, rest) = match *parts {
         ["api", version, ref rest @ ..] => ("", version, rest),

@@ -1,5 +1,5 @@
 //! Queries to the zone through the engine: the cases of CoreDNS' plugin and of the conformance tests of mcs-api. A
-//! property checks that the zone depends on the objects alone.
+//! property checks that the zone depends only on the objects.
 
 use std::sync::Arc;
 

@@ -263,7 +263,7 @@ fn cluster_ips(service: &Service) -> usize {
     }
 }
 
-/// A slice is stored under the key of its Service. Most slice names begin with that of the Service, see
+/// A slice is stored under the key of its Service. Most slice names begin with the name of the Service, see
 /// [`pack_name`].
 impl PackKeyed for EndpointSlice {
     fn pack(&self, to: &mut Vec<u8>) {

@@ -64,7 +64,7 @@ impl Encoded {
         self.decode::<api::Bare>().ok().and_then(|object| object.metadata).unwrap_or_default()
     }
 
-    /// Namespace and name of any object, as far as they can be read.
+    /// Namespace and name of any object; `None` if they cannot be read.
     pub fn key(&self) -> Option<ObjectKey> {
         self.metadata().key_of(Kind::Node).ok()
     }
@@ -113,7 +113,7 @@ pub struct Parsed<T> {
 }
 
 impl<T> Parsed<T> {
-    /// The same with the object converted by `form`.
+    /// Converts the object with `form`; everything else stays.
     pub(crate) fn map<U>(self, form: impl FnOnce(T) -> U) -> Parsed<U> {
         let Self { object, notes, version, uid } = self;
         Parsed { object: form(object), notes, version, uid }

@@ -66,7 +66,7 @@ impl PortRecords {
 impl ServiceNode {
     /// Visits the records at `path`, the labels below the Service's name. False if there are none.
     ///
-    /// A wildcard at the end matches every member. With `exact` it does not, and the last label must be that of a
+    /// A wildcard at the end matches every member. With `exact` it does not, and the last label must name a
     /// member. For `steps` see [`skydns::Records::records`].
     pub fn visit<'v>(
         &'v self,

@@ -1,20 +1,20 @@
-//! The preferred zone: its addresses are answered alone if there are enough of them.
+//! The preferred zone: if it has enough addresses, answers contain no others.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::Group;
 
-/// Smallest number of addresses of a zone that may be answered alone. With fewer, a single failure has too much
+/// Smallest number of addresses of a zone for answers without the others. With fewer, a single failure has too much
 /// effect.
 pub(super) const SAFE: usize = 3;
 
-/// Whether `near` out of `all` addresses may be answered alone.
+/// Whether answers may leave out all but `near` out of `all` addresses.
 pub(super) fn is_safe(near: usize, all: usize) -> bool {
     near >= SAFE.min(all)
 }
 
-/// Whether the ready addresses in `zone` may be answered alone, in each IP family with addresses.
+/// Whether answers may leave out the ready addresses outside `zone`, in each IP family with addresses.
 pub(super) fn suffices(zone: &str, groups: &[Group<'_>]) -> bool {
     [IpAddr::is_ipv4, IpAddr::is_ipv6].iter().all(|is_of_family| {
         let (mut near, mut all) = (BTreeSet::new(), BTreeSet::new());

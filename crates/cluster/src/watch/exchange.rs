@@ -80,7 +80,8 @@ pub async fn get(
     serde_json::from_slice(&document).map_err(|error| Failure::Garbage(error.to_string()))
 }
 
-/// Lists the first `limit` objects of a collection from the watch cache of the API server. Malformed ones are left out.
+/// Lists the first `limit` objects of a collection from the watch cache of the API server, without malformed
+/// objects.
 /// `patience` is the timeout of the response's head and of each piece of its body.
 ///
 /// # Errors

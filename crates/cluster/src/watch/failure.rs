@@ -47,7 +47,7 @@ pub enum Failure {
     /// A message exceeds the bound in octets.
     #[error("a message is larger than {0} bytes")]
     TooLarge(usize),
-    /// The history of the API server is not that of our version.
+    /// The API server has another history than the one of our resource version.
     #[error("the API server has another history: {0}")]
     OtherHistory(String),
 }
@@ -55,7 +55,7 @@ pub enum Failure {
 /// Circumstances of a refusal, which decide how it is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Refusal {
-    /// It has lasted longer than that of a starting API server, which briefly refuses everything.
+    /// It has lasted too long for an API server that is starting, which briefly refuses everything.
     pub(super) lasting: bool,
     /// The collection is optional, and no object of it has to be kept up to date.
     pub(super) dispensable: bool,

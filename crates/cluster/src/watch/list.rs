@@ -10,7 +10,7 @@ use super::failure::Failure;
 use super::pieces::Pieces;
 use crate::objects::Encoded;
 
-/// Bound of a page of a list in JSON in octets, as it is read as a whole. A larger page is requested again with fewer
+/// Bound of a page of a list in JSON, in octets: the page is read as a whole. A larger page is requested again with fewer
 /// objects.
 const MAX_JSON: usize = 32 << 20;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// An invalid value. The text is that of Go.
+/// An invalid value. The text is Go's.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ValueError {
     /// It is not a number.

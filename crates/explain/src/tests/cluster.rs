@@ -44,7 +44,7 @@ impl Cluster {
         Self::with(Options::default())
     }
 
-    /// The same with options of the index.
+    /// A cluster without objects or lists, with options of the index.
     pub(super) fn with(options: Options) -> Self {
         let server = |address: &str| -> Arc<[Upstream]> { [address.parse().unwrap()].into() };
         let zone = Zone::new(&Name::parse("cluster.local").unwrap());
@@ -67,7 +67,7 @@ impl Cluster {
         Self::with_everything_and(Options::default())
     }
 
-    /// The same with options of the index.
+    /// A cluster with one of everything, and with options of the index.
     pub(super) fn with_everything_and(options: Options) -> Self {
         let mut cluster = Self::with(options);
         cluster.index.set_federations(BTreeMap::from([("fed".into(), "fed.example".into())]));

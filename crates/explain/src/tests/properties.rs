@@ -78,7 +78,7 @@ fn check(cluster: &Cluster, parameters: &Parameters) -> Result<(), TestCaseError
 /// The number of clusters.
 const FRONTS: usize = 3;
 
-/// Clusters with dnsmasq in front, with a dnsmasq whose stub domains take names of ours, and without dnsmasq.
+/// Clusters with dnsmasq in front, with a dnsmasq whose stub domains contain some of our names, and without dnsmasq.
 fn clusters() -> [Cluster; FRONTS] {
     let [plain, mut taken, mut direct] = [(); FRONTS].map(|()| Cluster::with_everything());
     taken.stub_domains(&[

@@ -1,7 +1,7 @@
 //! `kube-dns check config FILE|DIR|-`: validates a ConfigMap before it is applied.
 //!
-//! The parser is that of the containers, `dnsconfig`. The command parses each key by itself, so that one mistake does
-//! not hide another.
+//! The parser is `dnsconfig`, which the containers use, too. The command parses each key by itself, so that one
+//! mistake does not hide another.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -4,7 +4,7 @@ use super::*;
 
 use std::net::UdpSocket as PlainSocket;
 
-/// Two sockets of ours, one of the same port at another address, one of another port, one connected client.
+/// Two of our sockets, one with the same port at another address, one with another port, one connected client.
 #[cfg(target_endian = "little")]
 const UDP: &str = "\
    sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops            

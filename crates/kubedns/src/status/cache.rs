@@ -216,7 +216,7 @@ fn hosts(Entry { label, record, .. }: &Entry<'_>, domain: &[u8]) -> Vec<String> 
         // As it is written in the Service: without a dot at the end.
         Host::Name(name) => vec![name.to_string().trim_end_matches('.').to_owned()],
         Host::Address(_) | Host::Several(_) => record.addresses().map(|ip| ip.to_string()).collect(),
-        // A text alone.
+        // Only a text.
         Host::Nothing => vec![String::new()],
     }
 }

@@ -25,7 +25,7 @@ fn start(stub: &Stub) -> Running {
     Running::with(std::sync::Arc::clone(&stub.connection), Pace::default())
 }
 
-/// The reasons of all ends but the regular ones.
+/// The reasons of failures so far, each with its number.
 fn failures(feed: &Running) -> Vec<(&'static str, u64)> {
     let counted = Failure::REASONS.map(|reason| (reason, feed.metrics.restarts(Kind::Service, reason)));
     counted.into_iter().filter(|(_, count)| *count > 0).collect()

@@ -44,7 +44,7 @@ impl Arguments {
         arguments
     }
 
-    /// Parses the words alone, without configuration files.
+    /// Parses the words, without reading configuration files.
     pub fn from_words(words: Vec<OsString>) -> Self {
         let given = items(&words).into_iter().flat_map(|item| item.given).collect();
         Self { words, given, unknown: None }

@@ -181,7 +181,7 @@ pub fn needs_kubedns(config: &Config) -> bool {
         || stub_domains.into_iter().any(is_not_plain)
 }
 
-/// Returns whether dnsmasq cannot query the server: dnsmasq forwards in plain DNS alone.
+/// Returns whether dnsmasq cannot query the server: dnsmasq forwards only in plain DNS.
 fn is_not_plain(server: &ServerAddr) -> bool {
     matches!(server, ServerAddr::Address(server) if server.plain().is_none())
 }

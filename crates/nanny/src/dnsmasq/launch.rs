@@ -55,7 +55,7 @@ pub(crate) struct Plan {
 const SERVERS_FILE: &str = "--servers-file=";
 const LOOP_DETECTION: &str = "dns-loop-detect";
 /// Limit of queries that wait for kubedns at a time (`--dns-forward-max`). It is above kubedns' own limit of 512, so
-/// that kubedns rejects the excess. It is close to that limit because dnsmasq searches as many sockets before each
+/// that kubedns rejects the excess. It is close to that limit because dnsmasq searches that many sockets before each
 /// answer: with 4096 a cached answer takes twice the time.
 const MAX_FORWARDED: usize = 600;
 /// Milliseconds until the first and the last retry to kubedns (`--fast-dns-retry`): a query that finds kubedns
@@ -106,7 +106,7 @@ impl Plan {
         }
     }
 
-    /// The same without a servers file of ours, for when the file cannot be written.
+    /// The arguments without our servers file, for the case that the file cannot be written.
     pub(crate) fn argv_without_file(&self, routes: &Routes) -> Vec<OsString> {
         let mut argv = self.words.clone();
         for value in servers_file::values(routes) {

@@ -8,7 +8,7 @@
 
 use nix::unistd::{Gid, Group, Uid, User};
 
-/// The nanny's user, as far as dnsmasq cares.
+/// The nanny's user: the properties that matter to dnsmasq.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Identity {
     /// Root, with the names of its user and group; without arguments dnsmasq would change to others.

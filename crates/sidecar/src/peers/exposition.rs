@@ -1,4 +1,4 @@
-//! Parser of Prometheus' text format, as far as the status page needs it.
+//! Parser of Prometheus' text format: the parts that the status page needs.
 
 /// One sample of an exposition.
 #[derive(Clone, Debug, PartialEq)]

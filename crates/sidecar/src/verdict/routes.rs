@@ -17,7 +17,7 @@ type Routes = BTreeMap<String, BTreeMap<String, bool>>;
 pub(super) fn findings(status: &Status) -> Vec<Finding> {
     let mut routes = Routes::new();
     status.dnsmasq.iter().for_each(|dnsmasq| of_dnsmasq(dnsmasq, &mut routes));
-    // Where dnsmasq forwards to the upstreams, those of kubedns are the same, or dnsmasq itself.
+    // If dnsmasq forwards to the upstreams, kubedns forwards to the same upstreams, or to dnsmasq.
     let by_kubedns = status.nanny.known.as_ref().is_some_and(|nanny| nanny.routes.by_way_of_kubedns());
     if let Some(kubedns) = status.kubedns.known.as_ref().filter(|_| by_kubedns || status.dnsmasq.is_none()) {
         of_kubedns(kubedns, &mut routes);

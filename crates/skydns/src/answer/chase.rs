@@ -15,7 +15,7 @@ use crate::own_names::{Led, MAX_CHAIN};
 use crate::wire::{Full, Mark, Name, NameOffsets, Section, class, rtype};
 use crate::zones::{Authority, is_ours};
 
-/// Maximum number of external queries for one answer: one query of a client must not become hundreds of ours.
+/// Maximum number of external queries for one answer: one query of a client must not cause hundreds.
 const MAX_QUESTIONS: usize = 32;
 
 /// Result of following a name. Of several results the greatest counts: one alias that works is enough.

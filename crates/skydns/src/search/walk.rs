@@ -1,7 +1,7 @@
 //! A walk through a search list: the next name to look up, and the answer made from the responses.
 //!
-//! Only answers to A and AAAA queries, which decide where the walk ends, begin with a CNAME: a cache takes a CNAME
-//! for that of every type, and records of another type may belong to another name.
+//! Only answers to A and AAAA queries, which decide where the walk ends, begin with a CNAME: a cache applies a
+//! CNAME to every type, and records of another type may belong to another name.
 //!
 //! The walk ends at the same name as in glibc's resolver, which queries A and AAAA together: at the first name with
 //! records of either type, so that both queries of a client end at the same name. A name without either does not

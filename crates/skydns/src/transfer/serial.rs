@@ -59,7 +59,7 @@ impl Serial {
         [serial, REFRESH, RETRY, EXPIRE + self.mark]
     }
 
-    /// The same for the current version.
+    /// SERIAL, REFRESH, RETRY and EXPIRE of the current version.
     pub(crate) fn current_numbers(&self) -> [u32; 4] {
         self.numbers(self.get())
     }

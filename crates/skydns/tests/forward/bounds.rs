@@ -159,7 +159,7 @@ async fn a_burst_is_answered() {
     assert!(outcomes.iter().all(|outcome| outcome == "NOERROR 192.0.2.1"), "{outcomes:?}");
 }
 
-/// Greedy clients leave as many places of each route free as each of them holds.
+/// On each route, the number of places that stay free is the number that each greedy client holds.
 #[tokio::test]
 async fn heavy_clients_leave_places_to_others() {
     for (heavy, each) in [(1, 60), (2, 40), (5, 20)] {

@@ -16,9 +16,9 @@ use crate::support::{Subject, a, a_over_tcp, address, is, nobody, refuses, says,
 struct Fault {
     what: &'static str,
     handler: fn(&Asked) -> Reaction,
-    /// Result of a query over UDP to this upstream alone.
+    /// Result of a query over UDP if this is the only upstream.
     udp: &'static str,
-    /// Result of a query over TCP to this upstream alone.
+    /// Result of a query over TCP if this is the only upstream.
     tcp: &'static str,
     /// Result of a query over UDP to this upstream, followed by a good one.
     with_second: &'static str,

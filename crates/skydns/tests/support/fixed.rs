@@ -74,7 +74,7 @@ impl Fixed {
         }
     }
 
-    /// The same with aliases at a name, replacing its records.
+    /// Adds aliases at a name, replacing its records.
     pub(crate) fn with_aliases(
         mut self,
         path: &[&'static str],
@@ -88,14 +88,14 @@ impl Fixed {
         self
     }
 
-    /// The same with one address at `label` below the labels `base`.
+    /// Adds one address at `label` below the labels `base`.
     pub(crate) fn with_address(mut self, path: &[&'static str], label: &str, base: &str) -> Self {
         let record = ServiceRecord::new(Host::Address([10, 0, 0, 1].into()), self::base(base));
         self.records.insert(path.to_vec(), vec![(label.to_owned(), record)]);
         self
     }
 
-    /// The same with `address` at a name.
+    /// Adds `address` at a name.
     pub(crate) fn address_at(mut self, path: &[&'static str], address: &str) -> Self {
         let address = address.parse().unwrap_or_else(|e| unreachable!("{e}"));
         let record = ServiceRecord::new(Host::Address(address), &[]);
@@ -103,33 +103,33 @@ impl Fixed {
         self
     }
 
-    /// The same with a port of the name `base`, at `path`.
+    /// Adds a port of the name `base`, at `path`.
     pub(crate) fn port_at(mut self, path: &[&'static str], base: &str, port: u16) -> Self {
         let record = ServiceRecord::new(Host::Base, self::base(base)).with_port(port);
         self.records.insert(path.to_vec(), vec![("p".to_owned(), record)]);
         self
     }
 
-    /// The same with own names.
+    /// Sets own names.
     pub(crate) fn own_names(mut self, own: OwnNames) -> Self {
         self.zone.own_names = Some(Arc::new(own));
         self
     }
 
-    /// The same with as many addresses at `path` as `big.apps.svc` has.
+    /// Adds addresses at `path`, the same number as at `big.apps.svc`.
     pub(crate) fn with_big_answer_at(mut self, path: &[&'static str]) -> Self {
         let big = self.records.get(&vec!["svc", "apps", "big"]).cloned();
         self.records.extend(big.map(|records| (path.to_vec(), records)));
         self
     }
 
-    /// The same with a name that takes long to look up; `done` counts its lookups.
+    /// Adds a name that takes long to look up; `done` counts its lookups.
     pub(crate) fn laborious(self, path: &'static [&'static str], done: &Arc<AtomicUsize>) -> Self {
         let view = self.with_address(path, "l", "apps.svc");
         Self { laborious: Some((path, Arc::clone(done))), ..view }
     }
 
-    /// The same with a cache of upstream replies.
+    /// Adds a cache of upstream replies.
     pub(crate) fn caching(self, limits: CacheLimits) -> Self {
         Self { cache: Some(limits), ..self }
     }
@@ -139,7 +139,7 @@ impl Fixed {
         self.lookups.load(Ordering::Relaxed)
     }
 
-    /// The same with a name whose target is unknown.
+    /// Adds a name whose target is unknown.
     pub(crate) fn with_unknown(self, path: &'static [&'static str]) -> Self {
         Self { unknown: Some(path), ..self }
     }
@@ -149,7 +149,7 @@ impl Fixed {
         Self { synced: false, ..self }
     }
 
-    /// The same with a stub domain and its servers.
+    /// Adds a stub domain and its servers.
     pub(crate) fn stub(mut self, domain: &str, servers: &[SocketAddr]) -> Self {
         let domain = Name::parse(domain).unwrap_or_else(|e| unreachable!("{e}"));
         let stub_domains =
@@ -165,7 +165,7 @@ impl Fixed {
         self
     }
 
-    /// The same with names below `suffix` completed with the search domains of the cluster and `domains`.
+    /// Completes names below `suffix` with the search domains of the cluster and `domains`.
     pub(crate) fn search(mut self, suffix: &str, domains: &[&str]) -> Self {
         let name = |text: &str| Name::parse(text).unwrap_or_else(|e| unreachable!("{e}"));
         let search = Search::new(Some(&name(suffix)), false, domains.iter().map(|domain| name(domain)));
@@ -173,34 +173,34 @@ impl Fixed {
         self
     }
 
-    /// The same with autopath for the pods with these addresses: the search domains of the cluster, then `domains`.
+    /// Turns on autopath for the pods with these addresses: the search domains of the cluster, then `domains`.
     pub(crate) fn autopath(mut self, domains: &[&str], pods: &[(IpAddr, &'static str)]) -> Self {
         let name = |text: &&str| Name::parse(text).unwrap_or_else(|e| unreachable!("{e}"));
         self.zone.search = Some(Arc::new(Search::new(None, true, domains.iter().map(name))));
         Self { pods: pods.iter().copied().collect(), ..self }
     }
 
-    /// The same with nonexistent names of these zones forwarded.
+    /// Forwards nonexistent names of these zones.
     pub(crate) fn fallthrough(mut self, zones: &[&str]) -> Self {
         let name = |zone: &&str| Name::parse(zone).unwrap_or_else(|e| unreachable!("{e}"));
         self.zone.fallthrough = zones.iter().map(name).collect();
         self
     }
 
-    /// The same with further cluster domains.
+    /// Adds further cluster domains.
     pub(crate) fn other_domains(mut self, domains: &[&str]) -> Self {
         let name = |domain: &&str| Name::parse(domain).unwrap_or_else(|e| unreachable!("{e}"));
         self.zone.other_domains = domains.iter().map(name).collect();
         self
     }
 
-    /// The same with these TTLs in the zone.
+    /// Sets these TTLs in the zone.
     pub(crate) fn ttls(mut self, ttl: u32, negative_ttl: u32) -> Self {
         (self.zone.ttl, self.zone.negative_ttl) = (Some(ttl), negative_ttl);
         self
     }
 
-    /// The same with a further zone that has the records of `content`.
+    /// Adds a further zone that has the records of `content`.
     pub(crate) fn further(mut self, domain: &str, content: Self) -> Self {
         let domain = Name::parse(domain).unwrap_or_else(|e| unreachable!("{e}"));
         self.zones = self.zones.with(FurtherZone::new(&domain, Arc::new(content)));
@@ -212,25 +212,25 @@ impl Fixed {
         Self { records: BTreeMap::new(), ..Self::new(&[]) }
     }
 
-    /// The same with these texts about its routes.
+    /// Sets these texts about its routes.
     pub(crate) fn routes(mut self, texts: &[String]) -> Self {
         self.zone.routes = texts.into();
         self
     }
 
-    /// The same with `--extended-errors`.
+    /// Turns on `--extended-errors`.
     pub(crate) fn extended_errors(mut self) -> Self {
         self.zone.extended_errors = true;
         self
     }
 
-    /// The same without `big.apps.svc`.
+    /// Removes `big.apps.svc`.
     pub(crate) fn small(mut self) -> Self {
         self.records.remove(&vec!["svc", "apps", "big"]);
         self
     }
 
-    /// The same with `count` names that are aliases of a long name.
+    /// Adds `count` names that are aliases of a long name.
     pub(crate) fn with_names(self, count: usize) -> Self {
         let label = |n: usize| -> &'static str { format!("n{n}").leak() };
         let target = format!("{0}.{0}.{0}.outside.test", "x".repeat(63));
@@ -239,13 +239,13 @@ impl Fixed {
         (0..count).fold(self, add)
     }
 
-    /// The same with the serial of `transfers`.
+    /// Sets the serial to that of `transfers`.
     pub(crate) fn transferred(mut self, transfers: &Transfers<Self>) -> Self {
         self.zone.serial = Some(transfers.serial());
         self
     }
 
-    /// The same with `--strict-dns`.
+    /// Turns on `--strict-dns`.
     pub(crate) fn strict(mut self) -> Self {
         self.zone.strict = true;
         self
@@ -342,7 +342,7 @@ pub(crate) fn bind(address: SocketAddr, view: Fixed, metrics: Metrics) -> std::i
     bind_with_transfers(address, Arc::new(view), metrics, None)
 }
 
-/// The same with transfers.
+/// Binds a server with transfers to `address`.
 pub(crate) fn bind_with_transfers(
     address: SocketAddr,
     view: Arc<Fixed>,

@@ -1,4 +1,4 @@
-//! `OpenAPI` v3, as far as `kubectl` reads it: if a kind's PATCH accepts `fieldValidation`, it leaves validation to
+//! `OpenAPI` v3: the parts that `kubectl` reads. If a kind's PATCH accepts `fieldValidation`, it leaves validation to
 //! the server.
 
 use serde_json::{Map, Value, json};

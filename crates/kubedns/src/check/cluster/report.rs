@@ -56,12 +56,12 @@ impl Check {
         Self::new(Outcome::Skipped, group, text)
     }
 
-    /// The same with the reason.
+    /// Adds the reason.
     pub(super) fn because(self, detail: impl Into<String>) -> Self {
         Self { detail: detail.into(), ..self }
     }
 
-    /// The same with advice, and a section of the runbooks.
+    /// Adds advice and a section of the runbooks.
     pub(super) fn so(self, action: impl Into<String>, section: &str) -> Self {
         Self { action: action.into(), runbook: format!("{RUNBOOKS}{section}"), ..self }
     }
