@@ -60,10 +60,25 @@ mod tests {
         }
     }
 
+    /// Whoever is paged finds the same parts in the same order; the first sections are an index and a general check.
+    #[test]
+    fn sections_have_one_form() {
+        for (heading, text) in
+            sections().filter(|(heading, _)| !["Troubleshooting", "Is it well"].contains(heading))
+        {
+            let parts: Vec<&str> = text
+                .lines()
+                .filter_map(|line| line.strip_prefix("**")?.split_once(".**"))
+                .map(|(part, _)| part)
+                .collect();
+            assert_eq!(parts, ["Symptom", "Check", "Cause", "Cure", "Verify"], "{heading}");
+        }
+    }
+
     #[test]
     fn text_is_escaped() {
         let page = render("abc");
-        assert!(page.contains("127.0.0.1:40524-\\u003e127.0.0.1:7301"), "the output of a command is there");
+        assert!(page.contains("127.0.0.1:48106-\\u003e127.0.0.1:10053"), "the output of a command is there");
         assert!(page.contains("&gt;&gt;HEADER&lt;&lt;"), "and cannot be markup");
     }
 }

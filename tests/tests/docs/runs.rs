@@ -108,18 +108,30 @@ const ELSEWHERE: &[(&str, &str, Instead)] = &[
     ("docs/troubleshooting.md", "get pods", CLUSTER),
     ("docs/troubleshooting.md", "describe pods", CLUSTER),
     ("docs/troubleshooting.md", "get events", CLUSTER),
-    ("docs/troubleshooting.md", "auth can-i", ROLES),
-    ("docs/troubleshooting.md", "create clusterrole", ROLES),
     ("docs/troubleshooting.md", "rbac.yaml", ROLES),
+    ("docs/troubleshooting.md", "create clusterrolebinding", ROLES),
+    ("docs/troubleshooting.md", "patch configmap", Because("names servers that are not there")),
+    ("docs/troubleshooting.md", "tap --rcode=SERVFAIL", Because("needs upstreams that fail")),
+    (
+        "docs/troubleshooting.md",
+        "hello.default",
+        Test("tests/tests/e2e.rs", "what_the_guide_says_works_when_pasted"),
+    ),
+    ("docs/queries.md", "create clusterrole", ROLES),
+    (
+        "docs/troubleshooting.md",
+        "kubedns_forward_(tls",
+        Because("needs an upstream over TLS; crates/kubedns/tests has one"),
+    ),
 ];
 
 /// Commands whose output the page shows in another state of the pod, with different words: a page, a part of the command,
 /// the state.
 const OTHER_STATE: &[(&str, &str, &str)] = &[
     ("docs/troubleshooting.md", "check cluster", "a server of dnsmasq that is slow"),
-    ("docs/troubleshooting.md", "curl -sS", "before the first lists"),
+    ("docs/troubleshooting.md", "8081/readiness", "before the first lists"),
     ("docs/troubleshooting.md", "kubedns_forward_", "an upstream that is silent"),
-    ("docs/troubleshooting.md", "routes.kubedns", "dnsmasq as a cache alone"),
+    ("docs/troubleshooting.md", "watch_connected", "no watch of Endpoints"),
 ];
 
 fn fits(page: &str, part: &str, listed: &Listed) -> bool {

@@ -117,14 +117,14 @@ pub(super) const ROWS: [Row; 18] = [
         Kind::ConfigUnknownKeys,
         "config_unknown_keys",
         Level::Degraded,
-        "configuration-rejected",
+        "unknown-keys",
         "Correct the keys of the ConfigMap, or remove them.",
     ),
     (
         Kind::RoutesPending,
         "routes_pending",
         Level::Degraded,
-        "configuration-rejected",
+        "servers-not-delivered",
         "Remove the cause; the nanny tries again every few seconds.",
     ),
     (

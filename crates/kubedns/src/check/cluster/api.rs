@@ -194,17 +194,19 @@ fn judge(name: &str, data: RawData, options: &Options, status: Option<&Status>) 
 
 /// A finding of `check config` as a check.
 fn mistake(name: &str, finding: &str) -> Check {
-    let (check, advice) = match finding.strip_prefix("warning: ") {
+    let (check, advice, section) = match finding.strip_prefix("warning: ") {
         Some(warning) => (
             Check::warning(CONFIGURATION, format!("{name}: {warning}")),
             "Correct the keys of the ConfigMap, or remove them.",
+            "unknown-keys",
         ),
         None => (
             Check::failed(CONFIGURATION, format!("{name}: {}", finding.trim_start_matches("error: "))),
             "Fix the ConfigMap soon: a restarted container starts without it.",
+            "configuration-rejected",
         ),
     };
-    check.so(advice, "configuration-rejected")
+    check.so(advice, section)
 }
 
 impl Cluster {
