@@ -355,7 +355,7 @@ mod tests {
             ("1.rails.staging.east", Some(&["east/staging/rails/1"])),
             ("2.rails.staging.east", None),
             ("eas", None),
-            // Its own message counts only where there is none below.
+            // Its own message counts only if there is none below.
             ("staging.west", Some(&["west/staging/rails"])),
             ("staging.*", Some(&["east/staging/rails/1", "west/staging", "west/staging/rails"])),
             ("staging.any", Some(&["east/staging/rails/1", "west/staging", "west/staging/rails"])),

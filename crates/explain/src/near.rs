@@ -27,7 +27,7 @@ const MAX_NAMESPACES: (usize, usize) = (50_000, 3);
 pub(crate) struct Reading {
     /// The labels before the Service, each with its dot.
     prefix: String,
-    /// The Service; its namespace is empty where the name has none.
+    /// The Service; its namespace is empty if the name has none.
     key: ObjectKey,
     /// The mistake in the form of the name, if there is one.
     slip: Option<String>,

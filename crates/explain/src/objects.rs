@@ -62,7 +62,7 @@ pub(crate) struct FoundObject {
     pub(crate) hostnames: Vec<String>,
     /// The number of hostnames left out.
     pub(crate) more_hostnames: usize,
-    /// Time when the Service was seen deleted, if that was recently.
+    /// Time at which the index saw the Service deleted, if that was recently.
     pub(crate) deleted: Option<Moment>,
 }
 

@@ -4,7 +4,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 /// The highest limit that is useful: all bounds on connections and pending queries together need less.
 const ENOUGH: u64 = 16_384;
-/// The usual soft limit, where the limit cannot be read.
+/// The usual soft limit, used if the limit cannot be read.
 const USUAL: u64 = 1024;
 
 /// Raises the soft limit of descriptors towards the hard limit, and returns the soft limit in force. Bounds on the

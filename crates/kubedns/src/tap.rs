@@ -30,7 +30,7 @@ use crate::options::Options;
 
 /// The verbosity from which each query is logged.
 const EACH_QUERY: i32 = 6;
-/// The writer of the query log where dnsmasq stands in front: only there the real clients are known.
+/// The writer of the query log if dnsmasq is in front: only the nanny knows the real clients then.
 const NANNY: &str = "the nanny of the dnsmasq in front";
 
 /// A reader of `/tap`, or of the query log.
@@ -95,7 +95,7 @@ impl Queries {
     }
 }
 
-/// Opens the query log, where it is ours to write.
+/// Opens the query log, if kubedns writes it.
 fn query_log(
     tap: &Arc<Tap>,
     topology: Topology,

@@ -285,7 +285,7 @@ fn logs_queries(arguments: &Arguments) -> bool {
     arguments.all("log-queries").last().is_some_and(|form| form.starts_with("extra"))
 }
 
-/// Becomes true while dnsmasq has to log queries for followers; always false where it logs them anyway.
+/// Becomes true while dnsmasq has to log queries for followers; always false if it logs them anyway.
 fn follow_queries(arguments: &Arguments, queries: &Queries) -> watch::Receiver<bool> {
     if logs_queries(arguments) { watch::Sender::new(false).subscribe() } else { queries.wanted() }
 }

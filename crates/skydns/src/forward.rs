@@ -181,7 +181,7 @@ impl Forwarder {
         client: IpAddr,
     ) -> Result<Arc<Reply>, ForwardError> {
         let shared = &self.shared;
-        // Probes count even where no upstream is left: otherwise the end of a loop would go unnoticed.
+        // Probes count even if no upstream is left: otherwise the end of a loop would go unnoticed.
         if shared.loops.notice(&query.name) {
             return Err(ForwardError::Loop);
         }

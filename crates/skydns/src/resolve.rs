@@ -47,7 +47,7 @@ const MAX_CHAIN: usize = 16;
 /// Time after which a query is answered with SERVFAIL: clients retry after two seconds or more.
 pub(crate) const BUDGET: Duration = Duration::from_millis(1950);
 
-/// Answers queries from a backend and, where that is not enough, through upstreams. One serves all transports.
+/// Answers queries from a backend and, if that is not enough, through upstreams. One resolver serves all transports.
 pub struct Resolver<B: Backend> {
     backend: Arc<B>,
     identity: Identity,

@@ -128,12 +128,12 @@ fn by(reply: Reply, took: Took) -> &'static str {
 #[derive(Debug)]
 struct Rate {
     limit: u32,
-    /// The current second in the upper half, the records taken in it in the lower.
+    /// The current second in the upper half; in the lower half the number of records in this second.
     taken: AtomicU64,
 }
 
 impl Rate {
-    /// Whether another record fits into this second. Counts it if so.
+    /// Whether another record fits into this second; if so, counts it.
     fn admits(&self, second: u64) -> bool {
         let second = second << 32;
         let next = |taken: u64| {
@@ -157,7 +157,7 @@ struct Counters {
 pub struct Counts {
     /// Records passed to readers.
     pub taken: u64,
-    /// Records dropped because of the limit a second.
+    /// Records dropped because of the limit per second.
     pub over_rate: u64,
     /// Records dropped because the reader was slow.
     pub dropped: u64,
@@ -247,7 +247,7 @@ fn text_of<'t>(wire: &[u8], text: &'t mut [u8; MAX_NAME]) -> &'t [u8] {
 #[error("{MAX_WATCHES} others already follow the queries")]
 pub struct TooMany;
 
-/// Fan-out of answered queries to all watches. One serves all transports.
+/// Fan-out of answered queries to all watches. One tap serves all transports.
 #[derive(Debug, Default)]
 pub struct Tap {
     on: AtomicBool,

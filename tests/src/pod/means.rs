@@ -17,7 +17,7 @@ const PROGRAMS: &[&[&str]] = &[
     &["kubectl", "version", "--client"],
 ];
 
-/// Returns whether pods can be played on this machine. If not, prints a line, or panics where that is required.
+/// Returns whether pods can be played on this machine. If not, prints a line, or panics if pods are required.
 pub fn are_there() -> bool {
     let Some(missing) = missing() else { return true };
     assert!(

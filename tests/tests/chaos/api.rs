@@ -6,8 +6,8 @@ use tests::steady::Steady;
 
 use super::{RATE, WHILE, add_service, resolves};
 
-/// A fault of the API server: its name and its start; the start returns the rule that ends the fault when removed, if
-/// any.
+/// A fault of the API server: its name, and a function that starts it. If the function returns a rule, the fault ends
+/// when the rule is removed.
 type Fault = (&'static str, fn(&Faults) -> Option<RuleId>);
 
 const FAULTS: [Fault; 5] = [

@@ -21,7 +21,7 @@ const LAST: u32 = 0xfffe;
 /// allocated.
 const STATIC_BAND: u32 = 256;
 
-/// Sets `clusterIPs` from `clusterIP` if only the latter was set or changed.
+/// Sets `clusterIPs` from `clusterIP` if only `clusterIP` was set or changed.
 pub(super) fn follow_first(spec: &mut ServiceSpec, before: Option<&ServiceSpec>) {
     let changed = before
         .is_some_and(|before| before.cluster_ip != spec.cluster_ip && before.cluster_ips == spec.cluster_ips);

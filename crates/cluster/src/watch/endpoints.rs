@@ -30,7 +30,7 @@ use crate::scope::Scope;
 /// `--endpoints-source`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum Choice {
-    /// Slices where possible, Endpoints otherwise.
+    /// Slices if possible, otherwise Endpoints.
     #[default]
     Auto,
     /// Endpoints only.

@@ -86,7 +86,7 @@ pub async fn get(
 ///
 /// # Errors
 ///
-/// [`Failure`], with the API server's words where it gave any.
+/// [`Failure`], with the API server's words if it gave any.
 pub async fn list<T: FromApi>(
     connection: &Arc<Connection>,
     collection: Collection,

@@ -65,7 +65,7 @@ impl Pauses {
         self.failing.reset();
     }
 
-    /// Notes that a watch was opened. A list alone is no progress: listing may be permitted and watching not.
+    /// Notes that a watch was opened. A list without a watch is no progress: listing may be permitted while watching is not.
     pub(super) fn opened(&mut self) {
         self.refused.reset();
     }
@@ -76,7 +76,7 @@ impl Pauses {
     }
 }
 
-/// Pauses that double. Each is shortened at random, to half its length at least.
+/// Pauses that double. Each is shortened at random by up to half.
 #[derive(Debug)]
 struct Backoff {
     /// The length after a reset.

@@ -1,5 +1,5 @@
-//! `GET /top`: the busiest clients and the most queried names of the last minutes, from within the pod alone. [`Owners`]
-//! knows the pods of the clients.
+//! `GET /top`: the busiest clients and the most queried names of the last minutes. It answers only requests from within
+//! the pod. [`Owners`] knows the pods of the clients.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ use super::owners::Owners;
 
 /// Rows of each table.
 const ROWS: usize = 20;
-/// Note for pods where dnsmasq is the only client.
+/// Note for pods in which dnsmasq is the only client.
 const IN_FRONT: &str = "dnsmasq is in front: kubedns receives its cache misses, without the addresses of clients; \
                         tap --dnsmasq follows its clients";
 

@@ -21,7 +21,7 @@ pub struct Listening {
 }
 
 impl Listening {
-    /// Reads the addresses from dnsmasq's arguments, and from the machine's interfaces where the arguments name none.
+    /// Reads the addresses from dnsmasq's arguments, and from the machine's interfaces if the arguments name none.
     pub fn of(arguments: &Arguments) -> Self {
         let mut addresses: BTreeSet<IpAddr> = arguments.listen_addresses().into_iter().collect();
         let interfaces = arguments.all("interface");

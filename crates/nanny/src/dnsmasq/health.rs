@@ -10,7 +10,7 @@
 //! Each missed probe adds the time since the one before to the silence, but at most the duration of a probe: a nanny
 //! that was stopped, frozen with its pod or short of processor time sent no probes meanwhile.
 //!
-//! A process counts as hanging only after it has answered once: where the nanny cannot reach it at all, silence
+//! A process counts as hanging only after it has answered once: if the nanny cannot reach it at all, silence
 //! proves nothing. A process that the kernel shows as stopped hangs in any case.
 
 use std::time::Duration;

@@ -22,7 +22,7 @@ const QUIET: Duration = Duration::from_millis(400);
 pub(super) struct Instance {
     pub(super) process: Process,
     pub(super) events: mpsc::Receiver<Event>,
-    /// Findings of the probes; an empty stream where dnsmasq cannot be probed.
+    /// Findings of the probes; an empty stream if dnsmasq cannot be probed.
     pub(super) findings: BoxStream<'static, Finding>,
     pub(super) quiet: Quiet,
     pub(super) up: bool,

@@ -160,7 +160,7 @@ const POLLS: [libc::c_long; 2] = [libc::SYS_poll, libc::SYS_ppoll];
 #[cfg(not(target_arch = "x86_64"))]
 const POLLS: [libc::c_long; 1] = [libc::SYS_ppoll];
 
-/// Returns whether packets wait at the port; true where that cannot be seen.
+/// Returns whether packets wait at the port; true if that cannot be seen.
 fn has_packets_waiting(pid: Pid, port: u16) -> bool {
     ["udp", "udp6"].iter().any(|table| {
         let table = fs::read_to_string(format!("/proc/{pid}/net/{table}"));

@@ -56,7 +56,7 @@ pub(crate) struct Supervisor {
     pub(crate) may_restart: bool,
     /// The destinations of the log lines of single queries.
     pub(crate) query_lines: QueryLines,
-    /// dnsmasq has to log queries for their followers; always false where its arguments ask for that already.
+    /// dnsmasq has to log queries for their followers; always false if its arguments request that already.
     pub(crate) follow_queries: watch::Receiver<bool>,
     pub(crate) report: Report,
 }

@@ -61,7 +61,7 @@ pub(crate) struct Routes {
     pub(crate) upstreams: Vec<String>,
     /// The source of `upstreams`: `configuration`, `resolv.conf`, or `kubedns`, which is then the only one.
     pub(crate) upstreams_from: Option<String>,
-    /// The version of kubedns' configuration, where dnsmasq forwards external names to kubedns.
+    /// The version of kubedns' configuration, if dnsmasq forwards external names to kubedns.
     pub(crate) kubedns_configuration: Option<String>,
     /// Server names without an address yet.
     pub(crate) unresolved: BTreeSet<String>,

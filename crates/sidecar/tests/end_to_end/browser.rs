@@ -85,7 +85,7 @@ async fn pass_on(mut stream: TcpStream, sidecar: SocketAddr, served: Arc<AtomicB
     let _ = stream.write_all(answer.as_bytes()).await;
 }
 
-/// A browser, and a sidecar whose probe has been answered; `None` where there is no browser.
+/// A browser, and a sidecar whose probe has been answered; `None` if there is no browser.
 #[allow(clippy::print_stderr, reason = "what could not be tested is said loudly")]
 async fn browser_and_sidecar() -> Option<(PathBuf, Servers, Sidecar)> {
     let Some(chromium) = chromium() else {

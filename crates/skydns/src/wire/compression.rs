@@ -19,7 +19,7 @@ impl NameOffsets {
         self.0.len()
     }
 
-    /// Forgets the names after the first `len`, where the message was rolled back.
+    /// Forgets all names but the first `len`, after the message was rolled back.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.0.truncate(len);
     }

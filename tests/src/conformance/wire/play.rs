@@ -21,7 +21,7 @@ use crate::conformance::verdict::{Bench, Outcome, Verdict};
 /// From outside, nothing shows that a server has read a configuration and rejected it.
 const NO_EFFECT: Duration = Duration::from_millis(900);
 
-/// Time for a change without a marker to wait for: of a configuration, of Nodes.
+/// Timeout for the effect of a change that no marker shows: of the configuration, or of Nodes.
 const UNMARKED: Duration = Duration::from_secs(10);
 
 /// A scenario in progress.

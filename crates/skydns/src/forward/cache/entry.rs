@@ -95,7 +95,7 @@ impl Entry {
         Header::parse(&self.body).unwrap_or(Header { id: 0, flags: 0, counts: [0; 4] })
     }
 
-    /// The current use of the entry; `None` where the upstreams have to be queried first.
+    /// The current use of the entry; `None` if the upstreams have to be queried first.
     pub(super) fn state(&self, limits: &CacheLimits, now: Instant) -> Option<State> {
         let state = self.last_resort(limits, now)?;
         let recheck = self.recheck.load(Ordering::Relaxed);

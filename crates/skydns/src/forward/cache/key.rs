@@ -29,7 +29,7 @@ pub(super) struct QueryKind {
 }
 
 impl QueryKind {
-    /// The kind of a query; `None` where the reply must not be cached because another client may get a different
+    /// The kind of a query; `None` if the reply must not be cached because another client may get a different
     /// one.
     pub(super) fn of<O: AsRef<[u8]>>(
         qtype: u16,

@@ -10,7 +10,7 @@ use crate::wire::{framed, rcode};
 /// Maximum number of connections that may end before the query is sent; then no further one is tried.
 const MAX_UNSENT: usize = 32;
 
-/// Queries over a connection of the pool, with padding where the connection is encrypted.
+/// Queries over a connection of the pool, with padding if the connection is encrypted.
 pub(super) async fn ask(exchange: Exchange<'_>) -> Result<Reply, Failure> {
     if exchange.upstream.protocol == Protocol::Tls {
         let reply = send(exchange, &exchange.query.encode_padded()).await?;
