@@ -1,4 +1,4 @@
-//! The Helm chart: its objects are those of `manifests/`, changed only by values.
+//! The Helm chart: it has the objects of `manifests/`, and only values change them.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has to end there")]
 

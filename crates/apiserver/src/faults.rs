@@ -191,7 +191,7 @@ impl Faults {
         self.add(granted.inverted())
     }
 
-    /// Requires a bearer token. Requests without a token are those of `system:anonymous`, which is refused with 403;
+    /// Requires a bearer token. Requests without a token come from `system:anonymous` and get a 403;
     /// requests with another token get a 401. `None` accepts all requests.
     pub fn require_token(&self, token: Option<&str>) {
         self.state().token = token.map(ToOwned::to_owned);

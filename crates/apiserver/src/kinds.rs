@@ -1,4 +1,4 @@
-//! The table of known kinds. Their fields are those of the k8s-openapi types.
+//! The table of known kinds. They have the fields of the k8s-openapi types.
 
 use std::fmt;
 

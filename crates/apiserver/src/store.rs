@@ -5,8 +5,8 @@
 //!
 //! # Versions
 //!
-//! As in etcd, one counter numbers the changes of all resources. Every stored or deleted object gets the next number
-//! as its `metadata.resourceVersion`. The version of a list is that of the whole store. [`Store::load`] gives each
+//! As in etcd, one counter numbers the changes of all resources. Every stored or deleted object gets the next number as
+//! its `metadata.resourceVersion`. The version of a list is the version of the whole store. [`Store::load`] gives each
 //! object its own number. [`Store::expire`] also takes a number, so that every earlier version is too old.
 
 mod history;
@@ -128,7 +128,7 @@ impl Store {
         self.lock().list(resource)
     }
 
-    /// The version of the store, which is that of the last change.
+    /// The version of the store: the version of the last change.
     pub fn version(&self) -> u64 {
         self.lock().version
     }

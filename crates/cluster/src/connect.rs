@@ -1,6 +1,6 @@
 //! Access to the API server: from a kubeconfig file, by a bare URL, or as the pod's service account.
 //!
-//! The precedence is that of kube-dns:
+//! The precedence is the same as in kube-dns:
 //! - A URL without a kubeconfig is used without credentials.
 //! - A kubeconfig file is used with the given context, or else its current context. A given URL replaces the file's.
 //! - With neither, the pod's service account is used.

@@ -20,7 +20,7 @@ use warp::reply::Response;
 
 use crate::{http, version};
 
-/// The content type of [`Metrics::render`], which is that of the Go client.
+/// The content type of [`Metrics::render`], the same as of the Go client.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
 /// A metric that cannot be registered: its name is invalid or already registered.

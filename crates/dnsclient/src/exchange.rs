@@ -2,7 +2,7 @@
 //!
 //! Every query has its own socket, hence a random source port, and a random ID. A reply counts when it comes from
 //! the server, has the QR bit, and repeats ID and question; any other packet is ignored until the timeout. The
-//! error texts are those of the Go programs this replaces, because `/healthcheck` has always shown them.
+//! error texts are the same as in the Go programs that this replaces, because `/healthcheck` has always shown them.
 
 use std::fmt;
 use std::io;

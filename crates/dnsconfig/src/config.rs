@@ -32,7 +32,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// The own names: those of `hosts` and of `aliases`.
+    /// The own names: the names in `hosts`, and the aliases.
     pub fn own_names(&self) -> impl Iterator<Item = &String> {
         self.hosts.names().keys().chain(self.aliases.keys())
     }
@@ -42,7 +42,7 @@ impl Config {
         self.own_names().next().is_some()
     }
 
-    /// A hash of the values that answers depend on, which the query log is not. Configurations with the same answers have
+    /// A hash of the values that answers depend on, so not of the query log. Configurations with the same answers have
     /// equal versions, in every process and every release.
     pub fn version(&self) -> Version {
         let mut hash = FnvHasher::default();

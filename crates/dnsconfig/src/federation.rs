@@ -7,7 +7,7 @@ use crate::name;
 /// Bound of the federations.
 pub const MAX_FEDERATIONS: usize = 256;
 
-/// An invalid list of federations. The texts are those of kube-dns for the flag.
+/// An invalid list of federations. kube-dns has the same texts for the flag.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FederationError {
     /// An entry without `=`.

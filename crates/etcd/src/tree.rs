@@ -290,7 +290,7 @@ fn chosen(all: Vec<&Stored>) -> Vec<&Stored> {
     without_repeated_aliases(chosen)
 }
 
-/// The messages of the group of the shortest keys, and those without a group. All messages if the shortest keys have
+/// The messages without a group, and the messages of the shortest keys' group. All messages if the shortest keys have
 /// different groups.
 fn grouped<'t>(all: &[&'t Stored]) -> Vec<&'t Stored> {
     let Some(first) = all.first() else { return Vec::new() };

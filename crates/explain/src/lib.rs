@@ -9,7 +9,7 @@
 //! Request ─> Survey::new (published snapshot) ─> IndexRequest ─> index task ─> IndexReply ─> Survey::conclude ─> Explanation
 //! ```
 //!
-//! Explanations change nothing, and queries never wait for them. The records are those of the published snapshot, as
+//! Explanations change nothing, and queries never wait for them. The records come from the published snapshot, as
 //! the engine answers them; the objects come from the index, which is asked between two batches of events. Upstream
 //! servers are not asked. Names, search lists, concurrent requests, visited objects and waits all have bounds.
 

@@ -1,7 +1,7 @@
 //! The names that a resolver makes of one name with its search list.
 //!
-//! The order is that of glibc. musl does not apply the search list to a name of at least `ndots` dots, and stops at the
-//! first name that exists, with or without records.
+//! The order is the same as in glibc. musl does not apply the search list to a name of at least `ndots` dots, and stops
+//! at the first name that exists, with or without records.
 
 use skydns::{Name, Zone};
 

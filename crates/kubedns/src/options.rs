@@ -56,7 +56,7 @@ Commands:
   kube-dns tap                          follow queries and their answers live
   kube-dns top                          rank the busiest clients and the most queried names";
 
-/// Command line of kubedns. The help texts of the old flags are those of kube-dns.
+/// Command line of kubedns. The old flags have the help texts of kube-dns.
 #[derive(Clone, Debug, clap::Parser)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[command(after_help = COMMANDS)]

@@ -1,4 +1,4 @@
-//! The flags of localpod's containers are those of the manifest, moved to other ports.
+//! localpod's containers have the flags of the manifest, with other ports.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has to end there")]
 

@@ -11,7 +11,8 @@ use nanny::config::loops::Listening;
 use nanny::config::routes::{Forward, Ingredients, Resolutions, Routes};
 use nanny::dnsmasq::servers_file;
 
-/// dnsmasq without DNS: no server counts as dnsmasq itself, whatever addresses this machine has.
+/// The addresses of a dnsmasq whose DNS is off. So no server counts as dnsmasq itself, whatever addresses this machine
+/// has.
 static LISTENING: LazyLock<Listening> =
     LazyLock::new(|| Listening::of(&Arguments::from_words(vec!["--port=0".into()])));
 

@@ -16,8 +16,8 @@ use crate::{example, message};
 /// Limit of keys whose names are queried.
 const ASKED: usize = 8;
 
-/// After any events of etcd, in any order, the records are those of a fresh list of the existing keys, and all answers with
-/// them can be parsed.
+/// After any events of etcd, in any order, the records are the same as after a fresh list of the existing keys, and all
+/// answers with them can be parsed.
 ///
 /// A line is a frame of a watch, or a change: `P` sets a key, `L` sets it with a lease, `D` deletes it. The key (without the
 /// zone's prefix), a blank and the value follow.

@@ -10,7 +10,7 @@ use skydns::{Name, Search, Zone};
 
 use crate::{example, message};
 
-/// The suffix of completed names, and the search domains behind those of the cluster.
+/// The suffix of completed names, and the search domains after the cluster's.
 const SUFFIX: &str = "search.cluster.local";
 const FURTHER: [&str; 2] = ["corp.example", "net"];
 /// More than the number of names in a search list.
@@ -35,8 +35,8 @@ enum End {
     At(Option<Name>, usize),
 }
 
-/// For any set of existing names, the answer to a name with a search list is that of the client's own walk through the list,
-/// for A and AAAA at the same name. With faulty responses, the answer can still be parsed by others.
+/// For any set of existing names, the answer to a name with a search list is the same as from the client's own walk
+/// through the list, for A and AAAA at the same name. With faulty responses, the answer can still be parsed by others.
 pub fn search(input: &[u8]) {
     let Some((&[choice, states @ ..], text)) = input.split_first_chunk::<{ STATES + 1 }>() else { return };
     let Some((bare, namespace)) = parts(text) else { return };

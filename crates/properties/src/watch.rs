@@ -23,9 +23,9 @@ struct Objects {
     nodes: BTreeMap<ObjectKey, Node>,
 }
 
-/// After any events of the API server, in any order: parsing an object takes memory of at most a multiple of its size, the
-/// records are those of a fresh start with the existing objects, all answers with them can be parsed, and a snapshot file
-/// restores them.
+/// After any events of the API server, in any order: parsing an object takes memory of at most a multiple of its size,
+/// the records are the same as after a fresh start with the existing objects, all answers with them can be parsed, and
+/// a snapshot file restores them.
 ///
 /// A line is an event: `S`, `E`, `L`, `N` adds a Service, Endpoints, slice or node, with its JSON behind; the same in lower
 /// case deletes it. `R` lists everything again, `P` publishes, `1` and `2` select the source of endpoints (Endpoints, listed

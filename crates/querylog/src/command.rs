@@ -111,7 +111,7 @@ fn tap(program: &str, words: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Runs `top`; `words` are its arguments. The exit codes are those of [`tap`].
+/// Runs `top`; `words` are its arguments. The exit codes are the same as of [`tap`].
 fn top(program: &str, words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let name = format!("{program} top");
     let read = read::<TopOptions>(&name, TOP_USAGE, words)

@@ -42,7 +42,7 @@ pub struct Row {
     pub share: f64,
 }
 
-/// The owner of a client's address, as far as known: a pod, a node, or the namespace of a pod.
+/// The known owner of a client's address: a pod, a node, or the namespace of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Owner {

@@ -26,7 +26,7 @@ const DEFAULT_PORT: u16 = 8080;
 /// The time after which a result is too old, beyond the interval of its probe.
 const LATENCY: Duration = Duration::from_secs(30);
 
-/// All probes, and those behind each path.
+/// All probes, and the probes that each path reports.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// The probes of `--probe`, then those of the commands.

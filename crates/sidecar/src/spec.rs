@@ -1,7 +1,7 @@
 //! The value of one `--probe`: `label,server,name[,seconds][,type]`.
 //!
-//! The grammar and the error texts are those of kube-dns. In addition the type may end in `/tcp`, as in `A/tcp`: a
-//! probe over TCP.
+//! The grammar and the error texts are the same as in kube-dns. In addition the type may end in `/tcp`, as in `A/tcp`:
+//! a probe over TCP.
 
 use std::str::FromStr;
 use std::time::Duration;

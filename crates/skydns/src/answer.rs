@@ -208,7 +208,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         }
     }
 
-    /// Answers for the apex of a further zone. In SkyDNS style its addresses are those of `apex.dns`, if any.
+    /// Answers for the apex of a further zone. In SkyDNS style it has the addresses of `apex.dns`, if any.
     fn further_apex(&mut self) -> Answered {
         let path: &[&str] = match self.query.qtype {
             rtype::A | rtype::AAAA if self.authority.is_skydns() => &["dns", "apex"],

@@ -13,7 +13,7 @@ use foldhash::quality::SeedableRandomState;
 /// Number of children of an inner node; four bits of the hash choose one.
 const FANOUT: usize = 16;
 const BITS: u32 = FANOUT.trailing_zeros();
-/// A larger bucket is split, as long as hash bits are left.
+/// A larger bucket is split, unless all bits of the hash are used.
 const BUCKET: usize = 16;
 /// An inner node with at most this many entries becomes a bucket again. Half a bucket, so that alternating
 /// insertions and removals do not split and merge each time.

@@ -160,8 +160,8 @@ fn lies_then(lie: &[u8], truth: &Reply) -> Reaction {
     lies.chain([Act::Send(truth.wire())]).fold(Reaction::silence(), Reaction::then)
 }
 
-/// The correct answer, with so much about the same name in the additional section that no client can take it, and
-/// hardly the 4096 octets that forwarders offer.
+/// The correct answer with 48 KB of additional records. That is more than any client accepts over UDP, and more than
+/// the 4096 octets that forwarders accept.
 fn oversized(truth: &Reply) -> Reaction {
     let mut wire = truth.wire();
     let record = [0xc0, 12, 0, 16, 0, 1, 0, 0, 0, 60, 0, 4, 3, b'b', b'i', b'g'];

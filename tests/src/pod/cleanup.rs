@@ -1,4 +1,4 @@
-//! Removes everything when a test ends, in any way.
+//! Removes everything when a test ends, however it ends.
 //!
 //! A shell in a process group of its own waits for the end of its input, which is a pipe from the test. The pipe is
 //! closed when the test drops it, panics, is killed, or times out. Then the shell cleans up.
@@ -32,7 +32,7 @@ pub struct Cleanup {
 }
 
 impl Cleanup {
-    /// Starts the shell; to be called before anything is made that it removes.
+    /// Starts the shell. Call this before you create anything that the shell has to remove.
     pub fn of(podman: &str, work: &Path, namespaces: &[&str]) -> Self {
         let shell = Command::new("sh")
             .args(["-c", SCRIPT])

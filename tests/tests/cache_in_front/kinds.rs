@@ -161,7 +161,7 @@ impl Kind {
         self.questions().into_iter().chain(completed).collect()
     }
 
-    /// Returns whether a name is that of an ExternalName Service, or matches one.
+    /// Returns whether a name names an ExternalName Service, or is a wildcard that matches one.
     pub(crate) fn is_alias(&self, name: &str) -> bool {
         self.alias_names.contains(&name.trim_end_matches('+'))
     }

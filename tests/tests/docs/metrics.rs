@@ -1,5 +1,5 @@
-//! The pages in docs/metrics/, compared with the metrics that the three binaries export, and those with the metrics
-//! of kube-dns.
+//! Compares the pages in docs/metrics/ with the metrics that the three binaries export, and these metrics with the
+//! metrics of kube-dns.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -34,7 +34,7 @@ fn compare(
     let missing: Vec<_> = documented.difference(&found).collect();
     assert!(
         undocumented.is_empty() && missing.is_empty(),
-        "{binary}: exported and not (so) documented: {undocumented:?}; documented and not exported: {missing:?}"
+        "{binary}: exported but not documented like this: {undocumented:?}; documented but not exported: {missing:?}"
     );
     for name in found {
         let (family, entry) = (&exported[name], &page[name]);

@@ -1,5 +1,5 @@
 //! The fields of API objects that we read, for both encodings of the Kubernetes API: protobuf and JSON. The protobuf
-//! tags are those of `generated.proto` in `k8s.io/api`; undeclared fields are skipped. In JSON, Go writes an absent
+//! tags come from `generated.proto` in `k8s.io/api`; undeclared fields are skipped. In JSON, Go writes an absent
 //! list or map as `null`. These types exist only while an object is read.
 
 use std::collections::BTreeMap;

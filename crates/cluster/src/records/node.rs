@@ -187,7 +187,7 @@ impl ServiceNode {
         self.members.len() + self.ports.iter().map(of_port).sum::<usize>()
     }
 
-    /// Visits all entries: those of the addresses, then those of each port with its labels.
+    /// Visits all entries: first the entries of the addresses, then the entries of each port, with its labels.
     pub fn visit_all<'v>(&'v self, visit: &mut dyn FnMut(Option<&'v [SmolStr; 2]>, Entry<'v>)) {
         let (all, mut steps) = (0..self.members.len(), usize::MAX);
         self.visit_entries(all.clone(), None, &mut steps, &mut |entry| visit(None, entry));

@@ -1,4 +1,4 @@
-//! The messages of the Kubernetes API that contain objects, in protobuf and in JSON. The protobuf tags are those of
+//! The messages of the Kubernetes API that contain objects, in protobuf and in JSON. The protobuf tags come from
 //! `generated.proto` in `k8s.io/apimachinery`.
 
 use bytes::{Buf as _, Bytes, BytesMut};

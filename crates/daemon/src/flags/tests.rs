@@ -263,7 +263,7 @@ fn help_is_laid_out_as_go_lays_it_out() {
         let at = lines.iter().position(|line| *line == new).unwrap();
         lines.drain(at..at + 2);
     }
-    // The help text of -vmodule is that of a newer klog.
+    // The help text of -vmodule comes from a newer klog.
     let newer = " (only works for the default text log format)";
     let lines: Vec<&str> = lines.iter().map(|line| line.strip_suffix(newer).unwrap_or(line)).collect();
     assert_eq!(lines, captured.lines().collect::<Vec<_>>());

@@ -115,7 +115,7 @@ pub fn boolean(text: &str) -> Result<bool, ValueError> {
     }
 }
 
-/// A duration in Go's syntax: `1m30s`, `300ms`, `1h`. The bound is that of 64 bits of nanoseconds (292 years).
+/// A duration in Go's syntax: `1m30s`, `300ms`, `1h`. The bound is 64 bits of nanoseconds (292 years).
 /// Negative durations are rejected, as no flag has a use for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GoDuration(pub Duration);

@@ -62,7 +62,7 @@ fn check(cluster: &Cluster, parameters: &Parameters) -> Result<(), TestCaseError
         let exists = skydns::ask(&*snapshot, &name, 33).rcode == Some(rcode::NOERROR);
         prop_assert!(exists || miss.why.text.ends_with("no ready endpoints"), "{} does not exist", miss.name);
     }
-    // The answers are those of the engine.
+    // The engine gives the same answers.
     for (answer, name) in detail.answers.iter().zip(std::iter::repeat(parse(&detail.name))) {
         let Some(name) = name else { continue };
         let response = skydns::ask(&*snapshot, &name, parse_type(&answer.qtype).unwrap());

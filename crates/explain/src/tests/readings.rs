@@ -1,4 +1,4 @@
-//! Names with several readings, of which one is explained.
+//! Names with several readings; the explanation uses one of them.
 
 use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_headless};
 

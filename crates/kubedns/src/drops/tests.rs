@@ -1,4 +1,4 @@
-//! Tables of the kernel as text, and those of the running kernel.
+//! Tables of the kernel: fixed texts, and the tables of the running kernel.
 
 use super::*;
 

@@ -57,7 +57,7 @@ pub struct SearchFlags {
     pub suffix: Option<Name>,
     /// Whether the list is walked for pods, known by their addresses.
     pub autopath: bool,
-    /// The search domains that follow those of the cluster; `None` for those of resolv.conf.
+    /// The search domains after the cluster's; `None` for the search domains in resolv.conf.
     pub domains: Option<Vec<Name>>,
 }
 

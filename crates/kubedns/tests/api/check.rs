@@ -121,7 +121,7 @@ async fn each_fault_is_named() {
     assert_says(&checks, "failed", "an external name: other.example.com is not answered", "SERVFAIL");
 }
 
-/// The ConfigMap is that of the flags, in a mounted directory or at the API server.
+/// The check reads the ConfigMap that the flags name, in a mounted directory or at the API server.
 #[tokio::test]
 async fn the_configuration_is_judged_as_the_flags_say() {
     let (cluster, nobody, mounted) = (Cluster::start(), free_port(), tempfile::tempdir().unwrap());

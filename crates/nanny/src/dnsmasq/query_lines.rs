@@ -83,7 +83,7 @@ pub(crate) struct Joiner {
 }
 
 impl Joiner {
-    /// Reads a line; returns the queries that it completes, and those that are late.
+    /// Reads a line; returns the queries that it completes, and the queries that are late.
     pub(crate) fn take(&mut self, line: &str, now: Instant) -> Vec<Answered> {
         let mut over = self.late(now);
         let Some((id, rest)) = split(line) else { return over };

@@ -19,7 +19,7 @@ pub(crate) struct Kubedns {
     pub(crate) domain: Option<String>,
     /// The first lists of the API server are complete.
     pub(crate) synced: Option<bool>,
-    /// The records are those of an earlier run.
+    /// The records come from an earlier run.
     pub(crate) stale: Option<bool>,
     /// The first lists are missing after `--initial-sync-timeout`.
     pub(crate) overdue: Option<bool>,

@@ -70,7 +70,7 @@ fn normal(reply: &str) -> (String, BTreeMap<String, String>, String) {
     headers.remove("Date");
     let length: usize = headers.remove("Content-Length").unwrap().parse().unwrap();
     let body = body.strip_suffix('\n').unwrap_or(body);
-    // The length is that of the body, with or without the line feed at the end of recordings.
+    // The length counts the body, with or without the line feed at the end of recordings.
     assert!(
         length == body.len() || length == body.len() + 1 || body.contains("DEAD") || body.contains("SILENT")
     );

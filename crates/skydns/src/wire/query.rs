@@ -65,7 +65,7 @@ impl Malformed {
 impl<'q> Query<'q> {
     /// Parses a message.
     ///
-    /// The limits on the counts are those of kube-dns: one question, at most one record in answer and authority,
+    /// The limits on the counts are the same as in kube-dns: one question, at most one record in answer and authority,
     /// two in additional. Sections may be shorter than their counts say, but must not end within a record.
     pub fn parse(message: &'q [u8], transport: Transport) -> Result<Self, Malformed> {
         let header = Header::parse(message).map_err(|_| Malformed::Ignore)?;

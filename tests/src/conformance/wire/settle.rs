@@ -3,7 +3,7 @@
 //!
 //! Services and Endpoints arrive on different watches, so each has its own marker: a Service with a name of its own,
 //! and an address of a headless Service. All markers are removed before the questions of a step are asked. None is
-//! used twice: the endpoints of an earlier marker may still exist for a while, above all where they are mirrored into
+//! used twice: the endpoints of an earlier marker may still exist for a while, above all if they are mirrored into
 //! `EndpointSlices`, and would be taken for the new one.
 
 use std::net::Ipv4Addr;
@@ -42,7 +42,7 @@ impl Markers {
 
     /// Waits until all earlier events of the watch of `object` have been applied.
     ///
-    /// Other kinds than Services and Endpoints have no records, so nothing is waited for.
+    /// For any kind but Services and Endpoints it returns at once: other kinds have no records.
     pub(crate) async fn follow(
         &mut self,
         object: &Value,

@@ -164,7 +164,7 @@ impl Names<'_> {
                 Err(missing) => return (failed(KIND, &name, &missing), None),
             }
         }
-        (Check::skipped(GROUP, format!("{KIND}: none that was asked for has ready endpoints")), None)
+        (Check::skipped(GROUP, format!("{KIND}: no queried Service has ready endpoints")), None)
     }
 
     async fn pod(&self, member: Option<(IpAddr, String)>) -> Check {

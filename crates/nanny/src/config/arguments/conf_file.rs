@@ -17,7 +17,7 @@ pub(super) struct Found {
     pub(super) unknown: Option<String>,
 }
 
-/// Reads the files and directories, and those they include.
+/// Reads the files and directories, and all files that they include.
 pub(super) fn read_all(files: &[PathBuf], directories: &[String]) -> Found {
     let mut found = Found::default();
     let mut waiting: Vec<PathBuf> = files.to_vec();
