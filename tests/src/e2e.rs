@@ -93,7 +93,7 @@ impl Pod {
         Self::start_with(&[]).await
     }
 
-    /// The same with further arguments for localpod.
+    /// Starts the pod with further arguments for localpod.
     pub async fn start_with(args: &[&str]) -> Self {
         let manifests = example_cluster();
         let own = [OsStr::new("--offline"), OsStr::new("--manifests"), manifests.as_os_str()];

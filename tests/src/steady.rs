@@ -89,7 +89,7 @@ impl Steady {
         self.wait_for(more, |_| true).await;
     }
 
-    /// The same for one path.
+    /// Waits until one path has been answered `more` times.
     pub async fn answered_on(&self, path: &'static str, more: u64) {
         self.wait_for(more, |other| other == path).await;
     }

@@ -14,7 +14,7 @@ pub fn start(address: SocketAddr, cluster: &Cluster) -> anyhow::Result<Running> 
     Ok(server.spawn())
 }
 
-/// The same on any free port of loopback.
+/// Serves the objects of `cluster` on any free port of loopback until the result is dropped.
 pub fn anywhere(cluster: &Cluster) -> anyhow::Result<Running> {
     start((Ipv4Addr::LOCALHOST, 0).into(), cluster)
 }

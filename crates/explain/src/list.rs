@@ -7,7 +7,7 @@ pub(crate) fn join(things: &[impl Display]) -> String {
     things.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// The same, followed by the number of things left out.
+/// The things with commas, followed by the number of things left out.
 pub(crate) fn join_some(things: &[impl Display], more: usize) -> String {
     match more {
         0 => join(things),

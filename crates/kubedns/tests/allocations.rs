@@ -72,7 +72,7 @@ fn ask<'b>(published: &Published, identity: &Identity, query: &[u8], out: &'b mu
 /// Name, type, and the expected answer: RCODE, records in the answer and additional sections.
 type Case = (&'static str, &'static str, &'static str, usize, usize);
 
-/// The same records, and once more in a zone beside the cluster's.
+/// The records, and the same records once more in a zone beside the cluster's.
 fn records_twice() -> Arc<Published> {
     let published = records();
     let zone = FurtherZone::new(&Name::parse("other.test").unwrap(), published.get());

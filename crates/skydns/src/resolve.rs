@@ -40,7 +40,7 @@ const MAX_WAITING_OF_CLIENT: usize = 2048;
 /// some 0.2 ms of a thread. The addresses of a headless Service with thousands of pods, or a wildcard over 200
 /// names, take less.
 const STEPS_OVER_UDP: usize = 8192;
-/// The same over TCP, where answers are larger, and the threads have other work as well.
+/// Maximum work for an immediate answer over TCP. Answers are larger there, and the threads have other work as well.
 const STEPS_OVER_TCP: usize = 4096;
 /// Maximum number of aliases that are followed within an upstream's answer.
 const MAX_CHAIN: usize = 16;

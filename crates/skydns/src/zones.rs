@@ -88,7 +88,7 @@ impl Zones {
         self.all.iter().flat_map(|all| all.iter())
     }
 
-    /// The same table with `zone` added, replacing a zone of the same domain.
+    /// Adds `zone`, or replaces the zone of its domain.
     #[must_use]
     pub fn with(&self, zone: FurtherZone) -> Self {
         let replaced = self.iter().find(|other| other.domain == zone.domain);

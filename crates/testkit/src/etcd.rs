@@ -46,7 +46,7 @@ impl Etcd {
         Self::with(untested, &[]).await
     }
 
-    /// The same with further arguments.
+    /// Starts etcd with further arguments, if it is installed, and waits until it answers.
     pub async fn with(untested: &str, arguments: &[&str]) -> Option<Self> {
         let program = installed(untested)?;
         let mut etcd = Self {

@@ -41,7 +41,7 @@ impl Kubectl {
         self.with_input(arguments, "").await
     }
 
-    /// The same with standard input.
+    /// Runs it with this standard input and returns its standard output; panics with its output if it fails.
     pub async fn with_input(&self, arguments: &str, input: &str) -> String {
         self.succeed(arguments, input, "true").await
     }

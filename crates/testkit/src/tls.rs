@@ -45,7 +45,7 @@ impl Gate {
         Self::at(([127, 0, 0, 1], 0).into(), config, to).await
     }
 
-    /// The same at a given address.
+    /// Opens a proxy with this configuration at `address`.
     pub async fn at(address: SocketAddr, config: ServerConfig, to: SocketAddr) -> Self {
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let listener = TcpListener::bind(address).await.expect("a gate");

@@ -21,7 +21,7 @@ pub enum Mode {
     Recorded,
     /// The recorded answers, changed by the differences that always apply.
     Default,
-    /// The same, changed also by the differences under `--strict-dns`.
+    /// The recorded answers, changed by the differences that always apply and those under `--strict-dns`.
     Strict,
 }
 

@@ -71,14 +71,14 @@ impl Question {
         }
     }
 
-    /// The same over TCP.
+    /// Sends the question over TCP.
     #[must_use]
     pub fn over_tcp(mut self) -> Self {
         self.tcp = true;
         self
     }
 
-    /// The same to the servers in this list.
+    /// Sends the question to the servers in this list.
     #[must_use]
     pub fn follows(mut self, endpoints: &Endpoints) -> Self {
         self.servers = endpoints.clone();

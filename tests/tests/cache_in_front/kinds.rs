@@ -153,7 +153,7 @@ impl Kind {
         questions
     }
 
-    /// The same, with questions about completed names and about their targets.
+    /// All questions, and further ones about completed names and about their targets.
     pub(crate) fn questions_with_completed(&self) -> Vec<Question> {
         let names = COMPLETED.iter().filter(|(name, _)| self.names.contains(name));
         let completed = names

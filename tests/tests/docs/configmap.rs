@@ -127,7 +127,7 @@ fn the_keys_are_those_of_the_table() {
     assert_eq!(dnsconfig::parse(&other), Ok(Config::default()));
 }
 
-/// The files for users to copy pass the users' check.
+/// The examples that users copy pass `kube-dns check config`.
 #[test]
 fn each_example_passes_the_check() {
     let directory = tests::repository().join("examples/configmaps");

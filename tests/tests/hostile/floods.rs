@@ -43,7 +43,7 @@ async fn lab() -> (Lab, Vec<Question>) {
     (lab, patient.collect())
 }
 
-/// The same after the client's first answers, with the resources of kubedns at that time.
+/// A lab whose steady client has its first answers, with the resources of kubedns at that time.
 pub(super) async fn at_rest() -> (Lab, Steady, Usage) {
     let (mut lab, questions) = lab().await;
     let steady = Steady::start(questions, RATE);

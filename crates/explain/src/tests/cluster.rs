@@ -129,7 +129,7 @@ impl Cluster {
         self.try_explain(&options.parameters).unwrap()
     }
 
-    /// The same as text.
+    /// The explanation of the name on a command line, as text.
     pub(super) fn text(&self, words: &str) -> String {
         text::render(&self.explain(words))
     }

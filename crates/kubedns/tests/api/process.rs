@@ -76,7 +76,7 @@ impl Kubedns {
         self.metric_at("/metrics", name).await
     }
 
-    /// The same when metrics are served at another path.
+    /// The value of a metric in the exposition at `path`.
     pub(crate) async fn metric_at(&self, path: &str, name: &str) -> Option<f64> {
         http::get(self.metrics, path).await.unwrap().metric(name)
     }

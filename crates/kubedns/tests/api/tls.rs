@@ -34,7 +34,7 @@ async fn open(to: SocketAddr) -> Gate {
     open_at(to, Arc::new(DefaultTimeProvider)).await
 }
 
-/// The same with another clock.
+/// Terminates TLS of clients with a certificate, checks it at the time of `clock`, and relays to `to`.
 async fn open_at(to: SocketAddr, clock: Arc<dyn TimeProvider>) -> Gate {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(file("ca.pem")).unwrap()).unwrap();

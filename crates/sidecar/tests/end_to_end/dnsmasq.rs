@@ -24,7 +24,7 @@ async fn dnsmasq(port: u16, backend: SocketAddr) -> Process {
     dnsmasq_with(port, backend, &[]).await
 }
 
-/// The same with further arguments.
+/// A dnsmasq with a cache and further arguments.
 async fn dnsmasq_with(port: u16, backend: SocketAddr, further: &[String]) -> Process {
     let backend = format!("{}#{}", backend.ip(), backend.port());
     let process = Program::at(Path::new("/usr/sbin/dnsmasq"))

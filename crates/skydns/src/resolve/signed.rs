@@ -11,7 +11,7 @@ use crate::transfer::{self, Transfers};
 use crate::wire::{Query, Transport, Writer, flag};
 
 impl<B: Backend> Resolver<B> {
-    /// The same resolver with zone transfers.
+    /// Adds zone transfers to the resolver.
     #[must_use]
     pub(crate) fn with_transfers(self, transfers: Option<Arc<Transfers<B::View>>>) -> Self {
         Self { transfers, ..self }

@@ -50,7 +50,7 @@ impl<'a> Edns<&'a [u8]> {
 }
 
 impl<O> Edns<O> {
-    /// The same EDNS with its options converted by `keep`.
+    /// Converts the options with `keep`.
     pub(crate) fn map<P>(self, keep: impl FnOnce(O) -> P) -> Edns<P> {
         let Self { udp_size, version, dnssec_ok, options } = self;
         Edns { udp_size, version, dnssec_ok, options: keep(options) }
@@ -58,7 +58,7 @@ impl<O> Edns<O> {
 }
 
 impl<O: AsRef<[u8]>> Edns<O> {
-    /// The same EDNS with its options borrowed.
+    /// Borrows the options.
     pub(crate) fn borrowed(&self) -> Edns<&[u8]> {
         let &Self { udp_size, version, dnssec_ok, ref options } = self;
         Edns { udp_size, version, dnssec_ok, options: options.as_ref() }

@@ -107,7 +107,7 @@ fn upstreams_that_are_ourselves_are_not_used() {
         |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<SocketAddr>>();
     let servers = |texts: &[&str]| addresses(texts).into_iter().map(Into::into).collect::<Vec<_>>();
     let cases: &[(&[&str], &[&str], &[&str])] = &[
-        // listening, upstreams, those usable
+        // listening addresses, upstreams, usable upstreams
         (&["127.0.0.1:10053"], &["127.0.0.1:10053", "8.8.8.8:53"], &["8.8.8.8:53"]),
         (&["127.0.0.1:10053"], &["127.0.0.1:53", "127.0.0.2:10053"], &["127.0.0.1:53", "127.0.0.2:10053"]),
         (&["127.0.0.1:10053"], &["[::ffff:127.0.0.1]:10053", "0.0.0.0:10053"], &[]),

@@ -173,7 +173,7 @@ pub(super) fn said(wire: &[u8]) -> Vec<String> {
     std::iter::once(status).chain(records).collect()
 }
 
-/// The same without TTLs, which count down in a cache.
+/// Removes the TTLs, which count down in a cache.
 pub(super) fn without_ttls(mut records: Vec<String>) -> Vec<String> {
     for record in records.iter_mut().skip(1) {
         *record = record.split(' ').enumerate().filter(|(at, _)| *at != 1).map(|(_, word)| word).collect();

@@ -149,7 +149,7 @@ async fn ask_from(local: u8, server: SocketAddr) -> TcpStream {
     ask_with_buffer(local, server, 1 << 18).await
 }
 
-/// The same with a receive buffer of `size` octets.
+/// A connection with a transfer query sent, and with a receive buffer of `size` octets.
 async fn ask_with_buffer(local: u8, server: SocketAddr, size: u32) -> TcpStream {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.set_recv_buffer_size(size).expect("a buffer");

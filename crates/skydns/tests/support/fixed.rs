@@ -144,7 +144,7 @@ impl Fixed {
         Self { unknown: Some(path), ..self }
     }
 
-    /// The same before the first lists are complete.
+    /// Makes the first lists incomplete.
     pub(crate) fn unsynced(self) -> Self {
         Self { synced: false, ..self }
     }
@@ -159,7 +159,7 @@ impl Fixed {
         self
     }
 
-    /// The same behind a dnsmasq that only caches.
+    /// Forwards all external names, as behind a dnsmasq that only caches.
     pub(crate) fn forwards_all(mut self) -> Self {
         self.zone.forwards_all = true;
         self

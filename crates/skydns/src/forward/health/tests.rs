@@ -72,14 +72,14 @@ fn silence_to_one_name_proves_nothing() {
     for seconds in 0..5 {
         assert!(silent(&a, seconds).is_none(), "one name, however often");
     }
-    assert!(silent(&question(b"\x01A\0"), 5).is_none(), "in whatever case");
+    assert!(silent(&question(b"\x01A\0"), 5).is_none(), "the case of letters makes no other name");
     answered(&question(b"\x05known\0"), NOERROR, 10);
     assert!(silent(&b, 11).is_none(), "the answer between them cleared the first");
     answered(&question(b"\x04fail\0"), SERVFAIL, 20);
     assert!(silent(&a, 19).is_none() && silent(&b, 19).is_none(), "another query was answered meanwhile");
     assert!(silent(&a, 21).is_none());
-    let probe = silent(&b, 21).expect("silent to two, and to everybody else");
-    assert_eq!(name(&probe), b"\x05known\0", "it is asked for what it knows");
+    let probe = silent(&b, 21).expect("silent to two names since its last answer");
+    assert_eq!(name(&probe), b"\x05known\0", "the probe asks for a name that it answered");
     assert!(silent(&question(b"\x01c\0"), 22).is_none(), "one probe at a time");
     assert_eq!(ordered(&health, &[1, 2], start + SECOND * 30).0, [1, 2], "it is not dead yet");
 }
@@ -92,7 +92,7 @@ fn a_probe_decides() {
         let health = Health::default();
         health.silent(&upstream(1), &a, now, now);
         let probe = health.silent(&upstream(1), &b, now, now).expect("a probe");
-        assert_eq!(name(&probe), name(&b), "nothing that it answered is known");
+        assert_eq!(name(&probe), name(&b), "without an earlier answer, the probe repeats the query");
         health
     };
     for (what, dead, order) in [("silence", true, [2, 1]), ("no socket to ask with", false, [1, 2])] {
