@@ -1,5 +1,6 @@
 //! A cache in front of kubedns, as in the pod, never changes an answer, whatever was queried before. dnsmasq caches
-//! every CNAME it sees and answers all types of a name through it, so one answer can change those to other questions.
+//! every CNAME it sees and answers all types of a name through it, so one answer can change the answers to other
+//! questions.
 //!
 //! The cache is never cleared: each pair of questions has a Service in a namespace of its own.
 
@@ -56,7 +57,8 @@ fn is_harmless(kind: &Kind, question: &Question, negatives: Negatives) -> bool {
         "CNAME" if of_alias && question.name != "ext" => true,
         // kubedns refuses ANY; dnsmasq knows that the name does not exist.
         "ANY" => negatives == Negatives::Cached,
-        // The target does not exist: the answer to it is NXDOMAIN, that to the CNAME is NOERROR. Either may be cached.
+        // The target does not exist: its name gets NXDOMAIN, and the name of the CNAME gets NOERROR. Either may be
+        // cached.
         _ => negatives == Negatives::Cached && kind.leads_nowhere,
     }
 }

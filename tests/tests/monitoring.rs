@@ -1,7 +1,7 @@
 //! The dashboard and the alerts in `manifests/monitoring`: they are well-formed, use only existing metrics, fire when
 //! they should, and are documented.
 //!
-//! Tests that need promtool are skipped with a message where it is not installed (Debian: `prometheus`).
+//! Tests that need promtool are skipped with a message if it is not installed (Debian: `prometheus`).
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has to end there")]
 #![allow(clippy::print_stderr, reason = "what could not be tested is said loudly")]

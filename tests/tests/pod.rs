@@ -1,5 +1,5 @@
-//! The manifests as real pods: real images, real containers, real network namespaces. Skipped with a message where
-//! there is no podman or no root.
+//! The manifests as real pods: real images, real containers, real network namespaces. Skipped with a message if
+//! podman or root is missing.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has to end there")]
 

@@ -1,7 +1,8 @@
 //! The upstream of the example's stub domain: a DNS server on loopback with a few names of `acme.example`, so that
 //! stub domains and `ExternalName` targets work without a network.
 //!
-//! Other names are REFUSED or, where it replaces the upstreams of all external names (`--offline`), NXDOMAIN.
+//! Other names are REFUSED. With `--offline` this server gets the queries for all external names, and other names are
+//! NXDOMAIN.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};

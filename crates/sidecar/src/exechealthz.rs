@@ -29,7 +29,7 @@ const LATENCY: Duration = Duration::from_secs(30);
 /// All probes, and the probes that each path reports.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// The probes of `--probe`, then those of the commands.
+    /// The probes of `--probe`, then the probes that replace commands.
     pub(crate) specs: Vec<Spec>,
     /// Paths with indices of `specs`; empty without exechealthz.
     paths: Vec<(String, Vec<usize>)>,

@@ -12,7 +12,7 @@ pub enum Outcome {
     Agrees,
     /// The answer is the one listed by these differences.
     Listed(Vec<String>),
-    /// The answer is neither; the diff is to the expected one.
+    /// The answer is neither. The diff compares it with the expected answer.
     Unlisted(String),
     /// The answer is the recorded one although these differences list another.
     Stale(Vec<String>),

@@ -20,7 +20,7 @@ pub(super) enum Extent {
 /// The field selector of pods: pods that have ended no longer own an address.
 const RUNNING: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
-/// Objects of a kind: all of them, those of a namespace or matching selectors, or a single object by name.
+/// Objects of a kind: all, the objects of a namespace, the objects that match selectors, or a single object by name.
 #[derive(Debug, Clone)]
 pub struct Collection {
     kind: Kind,

@@ -81,8 +81,7 @@ pub async fn get(
 }
 
 /// Lists the first `limit` objects of a collection from the watch cache of the API server, without malformed
-/// objects.
-/// `patience` is the timeout of the response's head and of each piece of its body.
+/// objects. `patience` is the timeout of the response's head and of each piece of its body.
 ///
 /// # Errors
 ///

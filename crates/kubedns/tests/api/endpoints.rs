@@ -66,7 +66,7 @@ impl Running {
         async move {
             let taking = async {
                 while !wanted(self) {
-                    let event = self.events.recv().await.expect("it goes on").event;
+                    let event = self.events.recv().await.expect("the feed goes on").event;
                     self.take(event);
                 }
             };
@@ -98,7 +98,7 @@ impl Running {
         let (begun, mut sources) = (Instant::now(), Vec::new());
         while let Ok(received) = timeout_at(begun + time, self.events.recv()).await {
             let before = self.in_force();
-            self.take(received.expect("it goes on").event);
+            self.take(received.expect("the feed goes on").event);
             if let Some(source) = self.in_force().filter(|now| Some(*now) != before) {
                 sources.push((source, begun.elapsed()));
             }

@@ -43,7 +43,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts `program`. Its log lines are copied into ours, those of single queries according to `queries`; the
+    /// Starts `program`. Its log lines are copied into our log, lines about single queries as `queries` says; the
     /// receiver gets the events in them.
     pub(crate) fn start(
         program: &Path,

@@ -80,7 +80,7 @@ fn conflicts_are_resolved_and_told() {
     assert!(!plan("-k --no-poll").follow_resolv);
 }
 
-/// The notes on the user's arguments, and our special ones, with `-forward=kubedns`.
+/// With `-forward=kubedns`: the user's arguments that are kept, the arguments that we add, and the notes.
 #[test]
 fn a_cache_has_no_loop_detection_and_room_for_all_that_hangs() {
     let root = Identity::Root { user: "root".to_owned(), group: "root".to_owned() };
@@ -241,7 +241,7 @@ fn names() -> Resolutions {
     ])
 }
 
-/// Changes the recorded effect where we differ on purpose.
+/// Changes the recorded effect of cases in which we differ on purpose.
 fn mended(case: &str, effect: &mut Effect) {
     match case {
         // kube-dns uses one address of a name at random; we use all of them.
