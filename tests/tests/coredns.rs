@@ -1,5 +1,5 @@
-//! Recorded answers of CoreDNS' kubernetes plugin (`tests/conformance/coredns`), compared with those of kubedns under
-//! the corresponding options: objects into the index, queries into the engine.
+//! Recorded answers of CoreDNS' kubernetes plugin (`tests/conformance/coredns`), compared with the answers of
+//! kubedns under the corresponding options: objects into the index, queries into the engine.
 //!
 //! `COREDNS=pods cargo test -p tests --test coredns` plays the scenarios with this in their name.
 

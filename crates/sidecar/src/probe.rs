@@ -32,8 +32,8 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    /// The part that `spec` probes. A label from the usual manifests decides, so that unusual ports
-    /// need no further flag; for any other label, the address decides.
+    /// The part that `spec` probes. A label from the usual manifests decides, so that unusual ports need no
+    /// further flag; for any other label, the address decides.
     pub(crate) fn of(spec: &Spec, dnsmasq: Option<&ServerAddr>, kubedns: &ServerAddr) -> Self {
         match spec.label.as_str() {
             "kubedns" => Self::Kubedns,

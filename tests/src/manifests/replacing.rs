@@ -1,9 +1,9 @@
 //! Replacement of a pod: the times of its readiness probe and its shutdown, and the state that a restarted container
 //! finds.
 //!
-//! A node sends no new flows to a pod that is being deleted, as soon as it knows. But its connection tracking keeps
-//! sending reused source ports to the pod until its readiness probe has failed. So the probe has to fail, and the
-//! node to learn about it, while the pod still answers.
+//! Once a node knows that a pod is being deleted, it sends no new flows to the pod. But its connection tracking keeps
+//! sending reused source ports to the pod until the pod's readiness probe has failed. So the probe has to fail, and
+//! the node has to learn about it, while the pod still answers.
 
 use serde_json::{Value, json};
 

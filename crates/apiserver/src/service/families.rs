@@ -26,7 +26,7 @@ pub(super) fn settle(spec: &mut ServiceSpec, before: Option<&ServiceSpec>) {
     spec.ip_families = Some(families);
 }
 
-/// The given families, then those of the further addresses.
+/// The given families, then the families of the further addresses.
 fn infer(spec: &ServiceSpec) -> Vec<String> {
     let given = spec.ip_families.iter().flatten().cloned();
     let addresses = spec.cluster_ips.iter().flatten().filter(|address| *address != "None");

@@ -19,8 +19,8 @@
 //!
 //! # Bounds
 //!
-//! [`CacheLimits::entries`] entries and as many KiB together. Names with repeated queries outlast names with a
-//! single query. The table is split into shards, each with a read-write lock.
+//! [`CacheLimits::entries`] bounds both the number of entries and their total size in KiB. Names with repeated queries
+//! outlast names with a single query. The table is split into shards, each with a read-write lock.
 
 mod entry;
 mod key;

@@ -1,8 +1,8 @@
 //! Hop-by-hop EDNS options.
 //!
-//! An OPT record is between two neighbours (RFC 6891, section 6.1.1), and the RFCs of these options say the same of
-//! them. Options not known to be hop-by-hop are forwarded, as in kube-dns: client subnets (RFC 7871, which
-//! forwarders may pass on), extended errors (RFC 8914), understood algorithms (RFC 6975), and private options.
+//! An OPT record holds between two neighbours only (RFC 6891, section 6.1.1). The RFCs of these options restrict the
+//! options in the same way. Options not known to be hop-by-hop are forwarded, as in kube-dns: client subnets (RFC 7871,
+//! which forwarders may pass on), extended errors (RFC 8914), understood algorithms (RFC 6975), and private options.
 
 use crate::wire::{Header, Message, Section, options, rtype};
 

@@ -104,7 +104,15 @@ async fn each_request_gets_its_answer() {
     for (what, server, name, qtype, since, rcode, expected) in [
         ("the whole zone", ours, "Cluster.LOCAL.", rtype::AXFR, None, 0, &whole),
         ("what changed", ours, zone, rtype::IXFR, Some((serial, expire)), 0, &changes),
-        ("the same where only the serial is told", ours, zone, rtype::IXFR, Some((serial, 0)), 0, &changes),
+        (
+            "a query with the serial, but without EXPIRE",
+            ours,
+            zone,
+            rtype::IXFR,
+            Some((serial, 0)),
+            0,
+            &changes,
+        ),
         ("another replica's version", ours, zone, rtype::IXFR, Some((serial, expire + 1)), 0, &whole),
         ("a version that is not kept", ours, zone, rtype::IXFR, Some((serial - 1, expire)), 0, &whole),
         ("the version in force", ours, zone, rtype::IXFR, Some((newest, expire)), 0, &alone),
