@@ -1,4 +1,4 @@
-//! docs/migrating.md, executed: its commands change the manifest of a generation into that of `manifests/`.
+//! docs/migrating.md, executed: its commands change the manifest of a generation into the one in `manifests/`.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has to end there")]
 

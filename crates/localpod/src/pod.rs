@@ -56,13 +56,13 @@ pub struct Wiring<'a> {
     pub access: Access,
     /// Upstreams instead of those in /etc/resolv.conf.
     pub nameservers: &'a [SocketAddr],
-    /// dnsmasq in front is a cache alone, and forwards all queries to kubedns (`manifests/base`).
+    /// dnsmasq in front is only a cache, and forwards all queries to kubedns (`manifests/base`).
     pub is_cache: bool,
     /// kubedns runs without dnsmasq (`manifests/alone`), on the ports of the direct topology.
     pub is_alone: bool,
     /// Verbosity.
     pub verbosity: u8,
-    /// Further arguments, behind the container's own, so that they override those.
+    /// Further arguments, behind the container's own, so that they override these.
     pub extra: &'a ExtraArgs,
 }
 

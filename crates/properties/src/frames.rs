@@ -6,8 +6,8 @@ use skydns::wire::{Frames, framed};
 const LENGTH: usize = 2;
 const LONGEST: usize = 65_535;
 
-/// The first octet selects the sizes of the pieces that the rest is split into. However it is split, the messages are those
-/// parsed at once, and nothing is buffered beyond the message that has begun.
+/// The first octet selects the sizes of the pieces that the rest is split into. However it is split, the
+/// messages are the same as in one piece, and nothing is buffered beyond the message that has begun.
 pub fn frames(octets: &[u8]) {
     let Some((seed, stream)) = octets.split_first() else { return };
     let (expected, rest) = at_once(stream);

@@ -1,7 +1,7 @@
 //! The query log: the `queryLog` of the `ConfigMap` writes queries into the log of the process.
 //!
-//! Its source of lines is not known here, as with [`serve`](crate::serve). kubedns and the nanny both read the key, and
-//! only the one that clients ask has a source for it.
+//! The caller supplies the source of lines, as for [`serve`](crate::serve). kubedns and the nanny both read the key;
+//! only the process that clients query has a source.
 
 use std::time::SystemTime;
 
@@ -81,8 +81,8 @@ impl<S: Source, O: Fn(&QueryLog) -> Result<S, NotWritten>> QueryLogger<S, O> {
         }
     }
 
-    /// Replaces the log if another one is wanted. The new source is opened before the old one is closed, so that what
-    /// sources depend on goes on.
+    /// Replaces the log if another one is wanted. The new source is opened before the old one is closed, so that
+    /// whatever both depend on does not stop in between.
     fn follow_edit(&mut self) {
         let log = match self.wanted {
             Wanted::All => Some(QueryLog::default()),

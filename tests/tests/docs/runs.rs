@@ -1,5 +1,5 @@
-//! Runs every command of every page, on a pod of the example cluster. Other tests run some commands; the rest has a
-//! reason.
+//! Runs every command of every page, on a pod of the example cluster. Other tests run some commands; for each
+//! other command that is not run, the test names the reason.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

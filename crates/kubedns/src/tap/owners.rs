@@ -111,7 +111,7 @@ impl Owners {
         let is_refused = matches!(failure, Failure::Refused(_));
         self.kept().not_before = Some(Instant::now() + if is_refused { REFUSED } else { FAILED });
         if is_refused && !self.logged.swap(true, Ordering::Relaxed) {
-            tracing::info!(error = %failure, "pods cannot be listed, /top shows addresses alone");
+            tracing::info!(error = %failure, "pods cannot be listed, /top shows only addresses");
         } else {
             tracing::debug!(error = %failure, "cannot look pods up for /top");
         }
