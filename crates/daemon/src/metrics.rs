@@ -39,6 +39,11 @@ pub fn unix_seconds(time: SystemTime) -> f64 {
     time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
+/// A number of things, for gauges.
+pub fn gauge_value(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
 /// The metrics of one process. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Metrics {

@@ -101,7 +101,7 @@ pub enum ClientError {
 
 impl ClientError {
     /// Whether the token may be invalid: it has expired, or the users have changed.
-    fn is_about_the_token(&self) -> bool {
+    fn is_token_rejected(&self) -> bool {
         matches!(self, Self::Refused { status, message }
             if *status == StatusCode::UNAUTHORIZED || message.contains("auth: revision"))
     }
@@ -146,8 +146,7 @@ impl Client {
         request: &Value,
     ) -> Result<T, ClientError> {
         let response = self.authorized(path, request).await?;
-        let body = timeout(RESPONSE, read(response, MAX_BODY)).await;
-        let body = body.map_err(|_| ClientError::Slow(RESPONSE))??;
+        let body = read(response, MAX_BODY).await?;
         Ok(serde_json::from_slice(&body).map_err(GatewayError::from)?)
     }
 
@@ -164,7 +163,7 @@ impl Client {
             self.authenticate(&login).await?;
         }
         match self.send(path, request).await {
-            Err(error) if error.is_about_the_token() && !is_new => {
+            Err(error) if error.is_token_rejected() && !is_new => {
                 self.authenticate(&login).await?;
                 self.send(path, request).await
             }
@@ -179,8 +178,7 @@ impl Client {
         self.token = None;
         let request = json!({ "name": login.user, "password": password.trim() });
         let response = self.send("/v3/auth/authenticate", &request).await?;
-        let body = timeout(RESPONSE, read(response, MAX_ERROR)).await;
-        let body = body.map_err(|_| ClientError::Slow(RESPONSE))??;
+        let body = read(response, MAX_ERROR).await?;
         let Authenticated { token } = serde_json::from_slice(&body).map_err(GatewayError::from)?;
         let mut token = HeaderValue::try_from(token).map_err(http::Error::from)?;
         token.set_sensitive(true);
@@ -205,14 +203,17 @@ impl Client {
         if head.status == StatusCode::OK {
             return Ok(body);
         }
-        let body =
-            timeout(RESPONSE, read(body, MAX_ERROR)).await.unwrap_or(Ok(Vec::new())).unwrap_or_default();
+        let body = read(body, MAX_ERROR).await.unwrap_or_default();
         Err(ClientError::Refused { status: head.status, message: gateway::error(&body) })
     }
 }
 
-/// Reads a whole body.
-async fn read(mut body: Incoming, most: usize) -> Result<Vec<u8>, ClientError> {
+/// Reads a whole body in time.
+async fn read(body: Incoming, most: usize) -> Result<Vec<u8>, ClientError> {
+    timeout(RESPONSE, collect(body, most)).await.map_err(|_| ClientError::Slow(RESPONSE))?
+}
+
+async fn collect(mut body: Incoming, most: usize) -> Result<Vec<u8>, ClientError> {
     let mut octets = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| ClientError::Cut(Some(error)))?;

@@ -189,7 +189,7 @@ impl<S: Sink> Feed<S> {
             return Err(Failure::Canceled(response.cancel_reason));
         }
         // etcd does not reject a watch from a future revision, it waits silently.
-        if response.header.cluster_id != reached.cluster_id || response.header.revision < reached.revision {
+        if !response.header.continues(reached) {
             return Err(Failure::OtherHistory);
         }
         if response.created {
@@ -211,11 +211,8 @@ impl<S: Sink> Feed<S> {
     /// Checks that etcd still answers, and has the same history.
     async fn check(&self, client: &mut Client) -> Result<(), Failure> {
         let page: Page = client.post("/v3/kv/range", &gateway::range(&self.keys.range(), 1, 0)).await?;
-        let reached = self.reached.unwrap_or_default();
-        if page.header.cluster_id != reached.cluster_id || page.header.revision < reached.revision {
-            return Err(Failure::OtherHistory);
-        }
-        Ok(())
+        let continues = page.header.continues(self.reached.unwrap_or_default());
+        if continues { Ok(()) } else { Err(Failure::OtherHistory) }
     }
 
     /// Applies changes to `tree`.
@@ -241,7 +238,7 @@ impl<S: Sink> Feed<S> {
     }
 
     fn publish(&self) {
-        self.metrics.records.set(i64::try_from(self.tree.len()).unwrap_or(i64::MAX));
+        self.metrics.records.set(daemon::metrics::gauge_value(self.tree.len()));
         self.sink.publish(&self.tree);
     }
 }

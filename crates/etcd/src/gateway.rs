@@ -25,6 +25,13 @@ pub struct Header {
     pub revision: u64,
 }
 
+impl Header {
+    /// Whether the history is that of `reached`, and goes at least as far.
+    pub fn continues(&self, reached: Self) -> bool {
+        self.cluster_id == reached.cluster_id && self.revision >= reached.revision
+    }
+}
+
 /// A key with its value.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]

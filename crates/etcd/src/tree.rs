@@ -35,7 +35,7 @@ impl PartialEq for Tree {
 
 /// Reason for skipping a key.
 #[derive(Debug, Error)]
-pub enum SkippedKey {
+pub enum InvalidKey {
     /// The key does not hold a domain name.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -95,7 +95,7 @@ impl Tree {
     ///
     /// When key or value is invalid. The message of the key's former value is removed, as it would be missing after a
     /// new list.
-    pub fn apply(&mut self, keys: &Subtree, Event { kind, kv }: &Event) -> Result<(), SkippedKey> {
+    pub fn apply(&mut self, keys: &Subtree, Event { kind, kv }: &Event) -> Result<(), InvalidKey> {
         let Some(path) = keys.path(&kv.key)? else { return Ok(()) };
         let message = match kind {
             EventKind::Put => Message::parse(&kv.value),
@@ -174,7 +174,7 @@ impl Tree {
 
     /// All messages in the order of their keys.
     fn all(&self) -> Vec<&Stored> {
-        let mut found = Found { steps: usize::MAX, messages: Vec::new() };
+        let mut found = Walk { steps: usize::MAX, messages: Vec::new() };
         found.below(self.messages.root());
         found.messages.extend(self.exactly(&[]));
         found.messages.sort_unstable_by_key(|stored| &*stored.key);
@@ -183,7 +183,7 @@ impl Tree {
 
     /// The messages of a name; `None` when it does not exist. `steps` bounds the work.
     pub(crate) fn find(&self, path: &[&str], steps: &mut usize) -> Option<Vec<&Stored>> {
-        let mut found = Found { steps: *steps, messages: Vec::new() };
+        let mut found = Walk { steps: *steps, messages: Vec::new() };
         if path.iter().any(|label| is_wildcard(label)) {
             found.walk(self.messages.root(), path);
         } else {
@@ -197,7 +197,7 @@ impl Tree {
         *steps = found.steps;
         // The order of the keys in etcd decides about groups.
         found.messages.sort_unstable_by_key(|stored| &*stored.key);
-        let messages = chosen(found.messages);
+        let messages = select(found.messages);
         // The zone itself always exists.
         (!messages.is_empty() || path.is_empty()).then_some(messages)
     }
@@ -228,12 +228,12 @@ fn is_wildcard(label: &str) -> bool {
 }
 
 /// The walk for one name.
-struct Found<'t> {
+struct Walk<'t> {
     steps: usize,
     messages: Vec<&'t Stored>,
 }
 
-impl<'t> Found<'t> {
+impl<'t> Walk<'t> {
     /// Collects the messages that match `path`, and all below them.
     fn walk(&mut self, node: &'t Node<Arc<Stored>>, path: &[&str]) {
         let Some((&label, rest)) = path.split_first() else { return self.below(node) };
@@ -279,7 +279,7 @@ impl<'t> Found<'t> {
 }
 
 /// The messages of an answer: those of one group, and aliases once.
-fn chosen(all: Vec<&Stored>) -> Vec<&Stored> {
+fn select(all: Vec<&Stored>) -> Vec<&Stored> {
     if all.iter().all(|stored| stored.message.group.is_empty()) {
         return without_repeated_aliases(all);
     }

@@ -25,10 +25,11 @@ pub fn command(words: impl IntoIterator<Item = OsString>) -> Exit {
         Some(word) if matches!(word.to_str(), Some("--help" | "-h" | "help")) => {
             Exit { status: 0, stdout: String::new(), stderr: USAGE.to_owned() }
         }
-        _ => Exit {
-            status: 2,
-            stdout: String::new(),
-            stderr: format!("{NAME}: expected config or cluster, see {NAME} --help\n"),
-        },
+        _ => mistake(NAME, &format!("expected config or cluster, see {NAME} --help")),
     }
+}
+
+/// The exit of a command that cannot run, with the reason.
+fn mistake(command: &str, reason: &str) -> Exit {
+    Exit { status: 2, stdout: String::new(), stderr: format!("{command}: {reason}\n") }
 }

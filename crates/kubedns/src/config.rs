@@ -29,10 +29,10 @@ use configmap::ConfigMapFeed;
 pub use own_names::OwnConfig;
 
 /// The time after which a refusal of the `ConfigMap` counts. A starting API server refuses everything for a moment.
-const PASSING: Duration = Duration::from_secs(5);
+const REFUSAL_DELAY: Duration = Duration::from_secs(5);
 /// The longest time for which external names are SERVFAIL at the start, if only kubedns asks upstreams. Until the
 /// `ConfigMap` is read, names of its stub domains would leak to other servers.
-const FIRST_READ: Duration = Duration::from_secs(10);
+const WITHHOLD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Settings of the DNS server that follow from the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,14 +114,14 @@ impl Configuration {
         let upstreams = Upstreams::new(options, resolv_conf.subscribe());
         let (topology, domain) = (options.topology, options.domain.clone());
         let wanted = watch::Sender::default();
-        let resolver = Resolver::new(sources(options), wanted.subscribe(), resolv_conf.subscribe());
-        want(&wanted, &state.borrow().config, topology);
+        let resolver = Resolver::new(name_sources(options), wanted.subscribe(), resolv_conf.subscribe());
+        request_addresses(&wanted, &state.borrow().config, topology);
         let withheld = from_api.is_some() && topology.forwards_all();
         let settings = settings(&state.borrow(), &upstreams, &Resolutions::default(), topology);
         let settings = settings.without_upstreams_if(withheld);
-        tell_of_ineffective(&state.borrow().config, topology, &domain);
+        warn_of_stub_domain(&state.borrow().config, topology, &domain);
         metrics.config.unresolved.set(unresolved(&wanted.borrow(), &Resolutions::default()));
-        note(&metrics.config, &state.borrow());
+        set_metrics(&metrics.config, &state.borrow());
         let settings = watch::Sender::new(Arc::new(settings));
         let settled = watch::Sender::new(from_api.is_none());
         let metrics = Arc::clone(metrics);
@@ -178,9 +178,9 @@ impl Configuration {
         let mut found = resolver.subscribe();
         let mut permission = from_api.as_ref().map(ConfigMapFeed::state);
         let mut refused = false;
-        let first_read = tokio::time::sleep(FIRST_READ);
+        let withhold_timeout = tokio::time::sleep(WITHHOLD_TIMEOUT);
         let follow = async {
-            tokio::pin!(first_read);
+            tokio::pin!(withhold_timeout);
             loop {
                 tokio::select! {
                     changed = state.changed() => if changed.is_err() {
@@ -188,24 +188,24 @@ impl Configuration {
                     },
                     Ok(()) = upstreams.resolv_conf.changed() => {}
                     Ok(()) = found.changed() => {}
-                    () = refusal(&mut permission), if !refused => refused = true,
-                    () = &mut first_read, if withheld => {
+                    () = until_refused(&mut permission), if !refused => refused = true,
+                    () = &mut withhold_timeout, if withheld => {
                         withheld = false;
                         tracing::warn!("ConfigMap not read yet, forwarding with the defaults");
                     }
                 }
                 let known = refused || state.borrow().heard;
                 withheld &= !known;
-                want(&wanted, &state.borrow().config, topology);
+                request_addresses(&wanted, &state.borrow().config, topology);
                 let new =
                     settings(&state.borrow_and_update(), &upstreams, &found.borrow_and_update(), topology);
                 let new = new.without_upstreams_if(withheld);
                 metrics.config.unresolved.set(unresolved(&wanted.borrow(), &found.borrow()));
                 if new.version != publish.borrow().version {
-                    tell_of_ineffective(&state.borrow().config, topology, &domain);
+                    warn_of_stub_domain(&state.borrow().config, topology, &domain);
                 }
-                note(&metrics.config, &state.borrow());
-                publish_changed(&publish, new);
+                set_metrics(&metrics.config, &state.borrow());
+                send_changed(&publish, new);
                 settled.send_if_modified(|settled| known && !std::mem::replace(settled, true));
             }
         };
@@ -221,8 +221,9 @@ impl Configuration {
     }
 }
 
-fn publish_changed(publish: &watch::Sender<Arc<Settings>>, new: Settings) {
-    publish.send_if_modified(|old| {
+/// Sends a value to the receivers, unless they have an equal one.
+pub(crate) fn send_changed<T: PartialEq>(sender: &watch::Sender<Arc<T>>, new: T) {
+    sender.send_if_modified(|old| {
         let changed = **old != new;
         if changed {
             *old = Arc::new(new);
@@ -231,13 +232,13 @@ fn publish_changed(publish: &watch::Sender<Arc<Settings>>, new: Settings) {
     });
 }
 
-/// Returns once the API server has refused the `ConfigMap` for `PASSING`; never without a feed.
-async fn refusal(feed: &mut Option<watch::Receiver<FeedState>>) {
+/// Returns once the API server has refused the `ConfigMap` for `REFUSAL_DELAY`; never without a feed.
+async fn until_refused(feed: &mut Option<watch::Receiver<FeedState>>) {
     let refused = |state: &FeedState| state.phase == Phase::Refused;
     if let Some(state) = feed {
         while let Ok(since) = state.wait_for(refused).await.map(|state| state.since) {
             let allowed = state.wait_for(|state| !refused(state));
-            if tokio::time::timeout_at(since + PASSING, allowed).await.is_err() {
+            if tokio::time::timeout_at(since + REFUSAL_DELAY, allowed).await.is_err() {
                 return;
             }
         }
@@ -271,7 +272,7 @@ fn source(
 }
 
 /// Sources of addresses for stub servers given by name: the same as in the nanny, with kubedns at our own address.
-fn sources(options: &Options) -> Sources {
+fn name_sources(options: &Options) -> Sources {
     let ip = options.dns_bind_address.parse().ok().filter(|ip: &IpAddr| !ip.is_unspecified());
     Sources {
         kubedns: Nameserver::new(ip.unwrap_or(Ipv4Addr::LOCALHOST.into()), options.dns_port),
@@ -281,15 +282,16 @@ fn sources(options: &Options) -> Sources {
 }
 
 /// Requests the addresses of stub servers given by name, if kubedns asks them.
-fn want(wanted: &watch::Sender<BTreeSet<String>>, config: &Config, topology: Topology) {
-    let ours = config.stub_domains.iter().filter(|(_, servers)| asks(topology, servers.iter().map(plain)));
+fn request_addresses(wanted: &watch::Sender<BTreeSet<String>>, config: &Config, topology: Topology) {
+    let ours =
+        config.stub_domains.iter().filter(|(_, servers)| is_asked_here(topology, servers.iter().map(plain)));
     let stub_domains = ours.map(|(domain, servers)| (domain.clone(), servers.clone())).collect();
     resolve::want(wanted, &Config { stub_domains, ..Config::default() });
 }
 
 /// Whether kubedns itself asks the servers of a list. A dnsmasq behind kubedns has the same configuration, and asks the
 /// servers if all of them are `plain` DNS over UDP: it supports nothing else.
-fn asks(topology: Topology, plain: impl IntoIterator<Item = bool>) -> bool {
+fn is_asked_here(topology: Topology, plain: impl IntoIterator<Item = bool>) -> bool {
     topology != Topology::Direct || plain.into_iter().any(|plain| !plain)
 }
 
@@ -300,9 +302,9 @@ fn plain(server: &ServerAddr) -> bool {
 fn settings(state: &State, upstreams: &Upstreams, names: &Resolutions, topology: Topology) -> Settings {
     let config = &state.config;
     let configured = config.upstream_nameservers.as_slice();
-    let are_ours = asks(topology, configured.iter().map(|server| server.plain().is_some()));
+    let are_ours = is_asked_here(topology, configured.iter().map(|server| server.plain().is_some()));
     let servers = |servers: &[ServerAddr]| {
-        if asks(topology, servers.iter().map(plain)) {
+        if is_asked_here(topology, servers.iter().map(plain)) {
             servers.iter().flat_map(|server| addresses(server, names)).collect()
         } else {
             upstreams.choose(&[])
@@ -331,7 +333,7 @@ fn addresses(server: &ServerAddr, names: &Resolutions) -> Vec<Upstream> {
 }
 
 /// Warns of a stub domain that is a cluster domain, and so has little effect.
-fn tell_of_ineffective(config: &Config, topology: Topology, domains: &ClusterDomains) {
+fn warn_of_stub_domain(config: &Config, topology: Topology, domains: &ClusterDomains) {
     let is_ours = |stub: &str| {
         let stub = stub.trim_end_matches('.');
         domains.all().any(|domain| domain.bare().eq_ignore_ascii_case(stub))
@@ -352,12 +354,12 @@ fn tell_of_ineffective(config: &Config, topology: Topology, domains: &ClusterDom
 
 fn unresolved(wanted: &BTreeSet<String>, names: &Resolutions) -> i64 {
     let without_address = wanted.iter().filter(|name| names.addresses(name).is_empty()).count();
-    i64::try_from(without_address).unwrap_or(i64::MAX)
+    daemon::metrics::gauge_value(without_address)
 }
 
-fn note(metrics: &ConfigMetrics, state: &State) {
+fn set_metrics(metrics: &ConfigMetrics, state: &State) {
     metrics.current.set(state.error.is_none().into());
-    metrics.unknown_keys.set(i64::try_from(state.unknown_keys.len()).unwrap_or(i64::MAX));
+    metrics.unknown_keys.set(daemon::metrics::gauge_value(state.unknown_keys.len()));
     metrics.loaded.set(daemon::metrics::unix_seconds(state.loaded_at));
     metrics.rejected.inc_by(state.rejected.saturating_sub(metrics.rejected.get()));
     metrics.info.reset();

@@ -3,9 +3,9 @@
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 /// The highest limit that is useful: all bounds on connections and pending queries together need less.
-const ENOUGH: u64 = 16_384;
+const USEFUL_LIMIT: u64 = 16_384;
 /// The usual soft limit, used if the limit cannot be read.
-const USUAL: u64 = 1024;
+const DEFAULT_LIMIT: u64 = 1024;
 
 /// Raises the soft limit of descriptors towards the hard limit, and returns the soft limit in force. Bounds on the
 /// number of sockets derive from it.
@@ -13,8 +13,8 @@ pub(crate) fn raise() -> usize {
     let (soft, hard) = match getrlimit(Resource::RLIMIT_NOFILE) {
         Ok(limits) => limits,
         Err(error) => {
-            tracing::warn!(%error, assumed = USUAL, "cannot read the limit of open files");
-            (USUAL, USUAL)
+            tracing::warn!(%error, assumed = DEFAULT_LIMIT, "cannot read the limit of open files");
+            (DEFAULT_LIMIT, DEFAULT_LIMIT)
         }
     };
     let limit =
@@ -32,7 +32,7 @@ pub(crate) fn raise() -> usize {
 
 /// The soft limit to set; `None` if `soft` is enough or cannot be raised.
 fn wanted(soft: u64, hard: u64) -> Option<u64> {
-    let wanted = hard.min(ENOUGH);
+    let wanted = hard.min(USEFUL_LIMIT);
     (wanted > soft).then_some(wanted)
 }
 
@@ -43,12 +43,12 @@ mod tests {
     #[test]
     fn the_limit_is_raised_as_far_as_is_allowed_and_of_use() {
         for (soft, hard, expected) in [
-            (1024, 1 << 20, Some(ENOUGH)),
+            (1024, 1 << 20, Some(USEFUL_LIMIT)),
             (1024, 4096, Some(4096)),
             (1024, 1024, None),
-            (ENOUGH, 1 << 20, None),
+            (USEFUL_LIMIT, 1 << 20, None),
             (1 << 20, 1 << 20, None),
-            (1024, u64::MAX, Some(ENOUGH)),
+            (1024, u64::MAX, Some(USEFUL_LIMIT)),
         ] {
             assert_eq!(wanted(soft, hard), expected, "{soft} of {hard}");
         }

@@ -18,9 +18,9 @@ use crate::options::EtcdSource;
 
 /// The zones of etcd that are not followed now: the reason, by zone and path of its keys.
 #[derive(Debug, Clone, Default)]
-pub struct Lost(Arc<Mutex<BTreeMap<(Name, String), String>>>);
+pub struct LostZones(Arc<Mutex<BTreeMap<(Name, String), String>>>);
 
-impl Lost {
+impl LostZones {
     /// The zones, each with its path and the reason.
     pub fn zones(&self) -> Vec<LostZone> {
         let lost = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -43,7 +43,7 @@ impl Lost {
 /// The zones, and the reverse names beside them.
 pub struct EtcdZones {
     followed: Vec<Followed>,
-    lost: Lost,
+    lost: LostZones,
 }
 
 /// A zone and the sources of its records; reverse names have several sources.
@@ -91,7 +91,7 @@ impl EtcdZones {
         }
         let zones = sources.into_iter().map(|source| Followed::new(source.zone.clone(), vec![source]));
         let reverse = Some(Followed::new(reverse(), beside)).filter(|reverse| !reverse.sources.is_empty());
-        Self { followed: zones.chain(reverse).collect(), lost: Lost::default() }
+        Self { followed: zones.chain(reverse).collect(), lost: LostZones::default() }
     }
 
     /// True when there is no zone.
@@ -105,7 +105,7 @@ impl EtcdZones {
     }
 
     /// The zones that are not followed now, with the reasons.
-    pub fn lost(&self) -> Lost {
+    pub fn lost(&self) -> LostZones {
         self.lost.clone()
     }
 
@@ -121,11 +121,11 @@ impl EtcdZones {
             let shown = domain.to_string();
             tasks.lasting(
                 "publishing a zone of etcd",
-                hand_on(domain.clone(), contents.subscribe(), publish.clone()),
+                forward_changes(domain.clone(), contents.subscribe(), publish.clone()),
             );
-            for (place, EtcdSource { zone, path, access }) in sources.into_iter().enumerate() {
+            for (source, EtcdSource { zone, path, access }) in sources.into_iter().enumerate() {
                 let (contents, lost) = (Arc::clone(&contents), self.lost.clone());
-                let sink = ToIndex { contents, place, lost, keys: (domain.clone(), path.clone()) };
+                let sink = ToIndex { contents, source, lost, keys: (domain.clone(), path.clone()) };
                 let feed = Feed::new(access, Subtree::new(&path, &zone), sink, metrics.feed(&shown));
                 tasks.lasting("following a zone of etcd", feed.run(stop.clone()));
             }
@@ -134,7 +134,7 @@ impl EtcdZones {
 }
 
 /// Sends the newest content after each change, and skips older content that was not sent yet.
-async fn hand_on(
+async fn forward_changes(
     domain: Name,
     mut contents: watch::Receiver<Vec<ZoneRecords>>,
     publish: mpsc::Sender<FurtherZone>,
@@ -150,8 +150,8 @@ async fn hand_on(
 /// Keeps the last content and the last failure of a feed.
 struct ToIndex {
     contents: Arc<watch::Sender<Vec<ZoneRecords>>>,
-    place: usize,
-    lost: Lost,
+    source: usize,
+    lost: LostZones,
     /// The zone, and the path of its keys.
     keys: (Name, String),
 }
@@ -160,7 +160,7 @@ impl Sink for ToIndex {
     fn publish(&self, tree: &Tree) {
         let tree = ZoneRecords::from(tree.clone());
         self.contents.send_modify(|all| {
-            if let Some(content) = all.get_mut(self.place) {
+            if let Some(content) = all.get_mut(self.source) {
                 *content = tree;
             }
         });

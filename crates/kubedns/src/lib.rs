@@ -4,7 +4,6 @@ pub mod check;
 mod command_line;
 pub mod config;
 mod descriptors;
-pub mod drops;
 pub mod etcd;
 mod forget;
 pub mod loops;
@@ -14,6 +13,7 @@ mod run;
 pub mod status;
 pub mod sync;
 mod tap;
+pub mod udp_queues;
 mod upstream_state;
 
 pub use command_line::command_line;

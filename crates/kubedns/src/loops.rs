@@ -15,43 +15,43 @@ use skydns::{Name, Zone};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Settings;
+use crate::config::{Settings, send_changed};
 
 /// Bound of the upstreams that are probed.
-const MAX_ASKED: usize = 64;
+const MAX_PROBED: usize = 64;
 /// Pause between probes while there is a loop, and after a change.
-const SHORTEST: Duration = Duration::from_secs(15);
+const MIN_PAUSE: Duration = Duration::from_secs(15);
 /// Longest pause between probes: without a loop the pause doubles up to it.
-const LONGEST: Duration = Duration::from_mins(15);
+const MAX_PAUSE: Duration = Duration::from_mins(15);
 /// Domain of the probes of upstreams for external names. It is reserved (RFC 6761, section 6.2), and resolvers forward
 /// it like any other name.
 const ANYWHERE: &str = "test";
 
 /// An upstream and the names that it is asked for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Way {
+pub struct ForwardingRoute {
     /// The stub domain, or the zone of the cluster whose missing names are forwarded; `None` for external names, which
     /// come first.
     domain: Option<String>,
     upstream: Upstream,
 }
 
-impl Way {
-    /// The way to `upstream` for the names of `domain`: a stub domain as the settings spell it, or a zone of the
+impl ForwardingRoute {
+    /// The route to `upstream` for the names of `domain`: a stub domain as the settings spell it, or a zone of the
     /// cluster; `None` for external names.
     pub fn new(domain: Option<&str>, upstream: Upstream) -> Self {
         Self { domain: domain.map(ToOwned::to_owned), upstream }
     }
 
     /// The upstream to probe, and the domain of the probe; `None` if the domain is not a valid name.
-    fn asked(&self) -> Option<(Upstream, Name)> {
+    fn probe(&self) -> Option<(Upstream, Name)> {
         let domain = Name::parse(self.domain.as_deref().unwrap_or(ANYWHERE)).ok()?;
         Some((self.upstream.clone(), domain))
     }
 }
 
-/// The ways on which queries come back to us.
-pub type Loops = BTreeSet<Way>;
+/// The routes on which queries come back to us.
+pub type Loops = BTreeSet<ForwardingRoute>;
 
 /// The task that looks for loops.
 pub struct LoopFinder {
@@ -81,39 +81,33 @@ impl LoopFinder {
 
     /// Looks for loops until the sender of the settings is gone.
     async fn follow(&mut self) {
-        let mut pause = SHORTEST;
+        let mut pause = MIN_PAUSE;
         loop {
             let settings = Arc::clone(&self.settings.borrow_and_update());
             self.forwarder.keep_only(&in_use(&settings));
-            self.look(&ways(&settings, &self.fallthrough)).await;
+            self.probe(&routes(&settings, &self.fallthrough)).await;
             if !self.found.borrow().is_empty() {
-                pause = SHORTEST;
+                pause = MIN_PAUSE;
             }
             match tokio::time::timeout(pause, self.settings.changed()).await {
-                Ok(Ok(())) => pause = SHORTEST,
+                Ok(Ok(())) => pause = MIN_PAUSE,
                 Ok(Err(_)) => return,
-                Err(_) => pause = (pause * 2).min(LONGEST),
+                Err(_) => pause = (pause * 2).min(MAX_PAUSE),
             }
         }
     }
 
-    async fn look(&self, ways: &BTreeSet<Way>) {
-        let (ways, asked): (Vec<_>, Vec<_>) =
-            ways.iter().filter_map(|way| Some((way, way.asked()?))).take(MAX_ASKED).unzip();
-        let heard = self.forwarder.find_loops(&asked).await;
+    async fn probe(&self, routes: &BTreeSet<ForwardingRoute>) {
+        let (routes, probes): (Vec<_>, Vec<_>) =
+            routes.iter().filter_map(|route| Some((route, route.probe()?))).take(MAX_PROBED).unzip();
+        let results = self.forwarder.find_loops(&probes).await;
         let before = Arc::clone(&self.found.borrow());
-        // A way without a result this time keeps its former result.
-        let is_loop = |way, back: Option<bool>| back.unwrap_or_else(|| before.contains(way));
-        let found = ways.into_iter().zip(heard).filter(|(way, back)| is_loop(way, *back));
-        let found: Loops = found.map(|(way, _)| way.clone()).collect();
-        tell(&before, &found);
-        self.found.send_if_modified(|old| {
-            let changed = **old != found;
-            if changed {
-                *old = Arc::new(found);
-            }
-            changed
-        });
+        // A route without a result this time keeps its former result.
+        let is_loop = |route, back: Option<bool>| back.unwrap_or_else(|| before.contains(route));
+        let found = routes.into_iter().zip(results).filter(|(route, back)| is_loop(route, *back));
+        let found: Loops = found.map(|(route, _)| route.clone()).collect();
+        log_changes(&before, &found);
+        send_changed(&self.found, found);
     }
 }
 
@@ -122,35 +116,38 @@ fn in_use(settings: &Settings) -> BTreeSet<&Upstream> {
     settings.stub_domains.iter().flat_map(|(_, servers)| servers).chain(&settings.upstreams).collect()
 }
 
-/// All ways of the settings.
-fn ways(settings: &Settings, fallthrough: &[Name]) -> BTreeSet<Way> {
+/// All routes of the settings.
+fn routes(settings: &Settings, fallthrough: &[Name]) -> BTreeSet<ForwardingRoute> {
     let stub = settings.stub_domains.iter().map(|(domain, servers)| (Some(domain.clone()), servers));
     let fallthrough = fallthrough.iter().map(|zone| (Some(zone.to_string()), &settings.upstreams));
     let all = std::iter::once((None, &settings.upstreams)).chain(stub).chain(fallthrough);
     all.flat_map(|(domain, servers)| {
-        servers.iter().map(move |server| Way::new(domain.as_deref(), server.clone()))
+        servers.iter().map(move |server| ForwardingRoute::new(domain.as_deref(), server.clone()))
     })
     .collect()
 }
 
 /// Whether an upstream forwards names of `zone` back to us; then missing names must not be forwarded to it.
-pub fn comes_back(zone: &Name, settings: &Settings, loops: &Loops) -> bool {
+pub fn loops_back(zone: &Name, settings: &Settings, loops: &Loops) -> bool {
     let zone = zone.to_string();
-    settings.upstreams.iter().any(|upstream| loops.contains(&Way::new(Some(&zone), upstream.clone())))
+    settings
+        .upstreams
+        .iter()
+        .any(|upstream| loops.contains(&ForwardingRoute::new(Some(&zone), upstream.clone())))
 }
 
 /// Logs loops that began or ended.
-fn tell(before: &Loops, now: &Loops) {
-    for way in now.difference(before) {
-        tracing::warn!(upstream = %way.upstream, stub_domain = way.domain, "upstream server forwards to this server, left out while it does");
+fn log_changes(before: &Loops, now: &Loops) {
+    for route in now.difference(before) {
+        tracing::warn!(upstream = %route.upstream, stub_domain = route.domain, "upstream server forwards to this server, left out while it does");
     }
-    for way in before.difference(now) {
-        tracing::info!(upstream = %way.upstream, stub_domain = way.domain, "forwarding loop has ended, upstream server in use again");
+    for route in before.difference(now) {
+        tracing::info!(upstream = %route.upstream, stub_domain = route.domain, "forwarding loop has ended, upstream server in use again");
     }
 }
 
 /// Number of upstreams in `loops`.
 pub fn upstreams(loops: &Loops) -> i64 {
-    let upstreams: BTreeSet<&Upstream> = loops.iter().map(|way| &way.upstream).collect();
-    i64::try_from(upstreams.len()).unwrap_or(i64::MAX)
+    let upstreams: BTreeSet<&Upstream> = loops.iter().map(|route| &route.upstream).collect();
+    daemon::metrics::gauge_value(upstreams.len())
 }

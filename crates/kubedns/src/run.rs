@@ -25,13 +25,13 @@ use warp::filters::BoxedFilter;
 use warp::reply::Response;
 
 use crate::config::{Configuration, Settings};
-use crate::etcd::{EtcdZones, Lost};
+use crate::etcd::{EtcdZones, LostZones};
 use crate::forget;
 use crate::loops::LoopFinder;
 use crate::metrics::Metrics;
 use crate::options::{ConfigFrom, Domain, Exposition, Options, PreferZone, Topology, TransferTo};
 use crate::status::Status;
-use crate::sync::{Loading, Saving, Sync, ZoneFrame};
+use crate::sync::{Loading, Saving, Sync, ZoneTemplate};
 use crate::tap::Queries;
 use crate::tap::metrics::TapMetrics;
 use crate::tap::owners::Owners;
@@ -65,25 +65,25 @@ const ENDING: Duration = Duration::from_secs(5);
 pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     tracing::info!(version = daemon::version::VERSION, domain = %options.domain, "kube-dns is starting");
     let exposition = Exposition::from_env(|name| std::env::var(name).ok())?;
-    let Meaning { config_from, scope, zone, own_node, etcd, transfer_to } = Meaning::of(&options)?;
+    let checked = CheckedOptions::of(&options)?;
     let connection = connect(&options).await?;
     let (registry, metrics) = metrics(&options)?;
-    let configuration = Configuration::open(&options, config_from, &connection, &metrics);
+    let configuration = Configuration::open(&options, checked.config_from, &connection, &metrics);
 
-    let transfers = transfers(transfer_to, &registry)?;
-    let zone = Zone { serial: transfers.as_ref().map(|transfers| transfers.serial()), ..zone };
+    let transfers = transfers(checked.transfer_to, &registry)?;
+    let zone = Zone { serial: transfers.as_ref().map(|transfers| transfers.serial()), ..checked.zone };
     let published = Arc::new(Published::new(Snapshot::new(zone.clone())));
     let forwarder = forwarder(&options, &registry)?;
     let dns = bind_dns(&options, &exposition, &registry, &forwarder, &published, transfers.as_ref())?;
-    let queries = Queries::new(&dns, Owners::new(&connection, &scope));
+    let queries = Queries::new(&dns, Owners::new(&connection, &checked.scope));
     let loops = LoopFinder::new(&forwarder, configuration.subscribe(), &zone);
     let status = Status::new(Arc::clone(&published), shutdown.draining.clone());
-    let (explainer, questions) = explainer(&options, &configuration, &status, &metrics, etcd.lost());
+    let (explainer, questions) = explainer(&options, &configuration, &status, &metrics, checked.etcd.lost());
     let http = HttpServers::bind(&options, &exposition).await?;
-    let zone = ZoneFrame { zone, topology: options.topology, listening: vec![dns.local_addr()] };
+    let zone = ZoneTemplate { zone, topology: options.topology, listening: vec![dns.local_addr()] };
     let ((sink, events), (zones, further)) = (mpsc::channel(QUEUE), mpsc::channel(QUEUE));
     let mut sync = Sync {
-        index: Index::with(options.index(&scope), Arc::clone(&published)),
+        index: Index::with(options.index(&checked.scope), Arc::clone(&published)),
         events,
         further,
         questions,
@@ -94,12 +94,12 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
         source: None,
         saving: save_snapshots(&options, &metrics),
         loading: load_snapshot(&options),
-        fed: false,
+        has_objects: false,
         status: status.clone(),
         metrics: Arc::clone(&metrics),
         timeout: options.initial_sync_timeout.into(),
     };
-    etcd.zones().for_each(|zone| sync.index.set_further_zone(zone));
+    checked.etcd.zones().for_each(|zone| sync.index.set_further_zone(zone));
     sync.configure();
     sync.load(LOADING).await;
 
@@ -110,7 +110,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     tasks.critical("answering queries", dns.run(stop()));
     tasks.critical("keeping records", thread.run(sync.run(stop())));
     tasks.lasting("looking for forwarding loops", loops.run(stop()));
-    follow_etcd(&mut tasks, etcd, &registry, &zones, &shutdown.stop)?;
+    follow_etcd(&mut tasks, checked.etcd, &registry, &zones, &shutdown.stop)?;
     forget_on_edits(&mut tasks, &options, forwarder, configuration.subscribe(), stop());
     transfer_zones(&mut tasks, transfers, published, &stop);
     queries.follow(&mut tasks, &options, configuration.state(), &stop());
@@ -118,8 +118,8 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     let routes = status.routes().or(explainer.route()).unify().or(watching).unify();
     http.serve(&mut tasks, routes.boxed(), registry.route(&exposition.path).boxed(), &stop);
     let settings = configuration.subscribe();
-    let api_server = ApiServer { connection, metrics, sink, settings, in_force, own_node };
-    api_server.watch(&mut tasks, &thread, &options, &scope, &shutdown);
+    let api_server = ApiServer { connection, metrics, sink, settings, in_force, own_node: checked.own_node };
+    api_server.watch(&mut tasks, &thread, &options, &checked.scope, &shutdown);
     tasks.lasting("following the configuration", configuration.run(stop()));
     tasks.join(ENDING).await.context("stopped")?;
     tracing::info!("stopped");
@@ -127,7 +127,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
 }
 
 /// Options that may contradict each other, after their check.
-struct Meaning {
+struct CheckedOptions {
     config_from: ConfigFrom,
     scope: Scope,
     zone: Zone,
@@ -137,7 +137,7 @@ struct Meaning {
     transfer_to: Option<TransferTo>,
 }
 
-impl Meaning {
+impl CheckedOptions {
     fn of(options: &Options) -> anyhow::Result<Self> {
         options.search()?;
         options.external_zone()?;
@@ -205,7 +205,7 @@ fn explainer(
     configuration: &Configuration,
     status: &Status,
     metrics: &Metrics,
-    lost: Lost,
+    lost: LostZones,
 ) -> (Explainer, mpsc::Receiver<Question>) {
     let (config, settings) = (configuration.state(), configuration.subscribe());
     let (published, status, watch) = (Arc::clone(status.published()), status.clone(), metrics.watch.clone());
@@ -390,7 +390,7 @@ fn bind_dns(
             .context("cannot serve DNS")?;
     let taps = TapMetrics::new(server.tap()).context("cannot set up metrics")?;
     registry.register("kubedns_tap*", taps)?;
-    registry.register("kubedns_udp_*", crate::drops::Drops::new(server.local_addr())?)?;
+    registry.register("kubedns_udp_*", crate::udp_queues::UdpQueues::new(server.local_addr())?)?;
     tracing::info!(address = %server.local_addr(), "serving DNS over UDP and TCP");
     Ok(server)
 }

@@ -17,12 +17,11 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Settings;
-use crate::loops::{self, Loops, Way};
+use crate::loops::{self, ForwardingRoute, Loops};
 use crate::metrics::Metrics;
 use crate::options::Topology;
 use crate::status::Status;
-use cluster::index::Progress;
-use cluster::index::{Index, Question};
+use cluster::index::{Index, Progress, Question};
 use cluster::objects::{Change, EndpointsSource, Event};
 use cluster::watch::Received;
 use loading::Loaded;
@@ -47,7 +46,7 @@ const REMINDER: Duration = Duration::from_mins(1);
 
 /// The fixed part of the zone, and the addresses its upstreams must not have.
 #[derive(Debug, Clone)]
-pub struct ZoneFrame {
+pub struct ZoneTemplate {
     /// The zone as the flags have it.
     pub zone: Zone,
     /// `--topology`.
@@ -56,24 +55,25 @@ pub struct ZoneFrame {
     pub listening: Vec<SocketAddr>,
 }
 
-impl ZoneFrame {
+impl ZoneTemplate {
     /// The zone with `settings`, without the upstreams in `loops`. Missing names are not forwarded while an upstream
     /// forwards them back to us.
     pub fn with(&self, settings: &Settings, loops: &Loops) -> Zone {
         let usable = |servers: &[Upstream]| skydns::forward::usable_upstreams(servers, &self.listening);
         let without = |servers: Vec<Upstream>, domain: Option<&str>| -> Arc<[Upstream]> {
-            let leads_back = |upstream: &Upstream| loops.contains(&Way::new(domain, upstream.clone()));
+            let leads_back =
+                |upstream: &Upstream| loops.contains(&ForwardingRoute::new(domain, upstream.clone()));
             servers.into_iter().filter(|upstream| !leads_back(upstream)).collect()
         };
         let stub_domains = settings.stub_domains.iter().filter_map(|(domain, servers)| {
             // A stub domain without usable servers stays: its names must not reach other upstreams.
             Some((Name::parse(domain).ok()?, without(usable(servers), Some(domain))))
         });
-        let comes_back = self.zone.fallthrough.iter().any(|zone| loops::comes_back(zone, settings, loops));
+        let loops_back = self.zone.fallthrough.iter().any(|zone| loops::loops_back(zone, settings, loops));
         Zone {
             routes: settings.routes(self.topology),
             upstreams: without(usable(&settings.upstreams), None),
-            fallthrough: if comes_back { Arc::new([]) } else { Arc::clone(&self.zone.fallthrough) },
+            fallthrough: if loops_back { Arc::new([]) } else { Arc::clone(&self.zone.fallthrough) },
             search: settings.search.clone().map(Arc::new),
             own_names: settings.own.names(&self.zone.domain),
             ..self.zone.clone().with_stub_domains(stub_domains)
@@ -98,7 +98,7 @@ pub struct Sync {
     /// Upstreams that forward back to us.
     pub loops: watch::Receiver<Arc<Loops>>,
     /// The fixed part of the zone.
-    pub zone: ZoneFrame,
+    pub zone: ZoneTemplate,
     /// The state behind `/readiness`.
     pub status: Status,
     /// The metrics.
@@ -110,7 +110,7 @@ pub struct Sync {
     /// The snapshot file of an earlier run, while it is being read.
     pub loading: Option<Loading>,
     /// Whether the index has received objects, which are newer than those of a snapshot file.
-    pub fed: bool,
+    pub has_objects: bool,
     /// `--initial-sync-timeout`.
     pub timeout: Duration,
 }
@@ -143,7 +143,7 @@ impl Sync {
                     if received == 0 && !stop.is_cancelled() {
                         return Err(WatchersEnded);
                     }
-                    if self.take(&mut batch, begun) {
+                    if self.apply_batch(&mut batch, begun) {
                         // The first count is of complete lists.
                         next_count = Instant::now();
                     }
@@ -152,7 +152,7 @@ impl Sync {
                 Ok(()) = self.settings.changed() => self.configure(),
                 Ok(()) = self.loops.changed() => self.configure(),
                 Ok(()) = self.settled.changed() => self.settle(),
-                Some(zone) = self.further.recv() => self.take_zone(zone),
+                Some(zone) = self.further.recv() => self.publish_zone(zone),
                 Some(question) = self.questions.recv() => question(&self.index),
                 _ = tick.tick() => {
                     let now = Instant::now();
@@ -166,7 +166,7 @@ impl Sync {
                     self.wait_for_configuration(&mut ready_but_for_config);
                 }
                 () = tokio::time::sleep_until(overdue), if !self.index.has_listed() => {
-                    self.complain(begun.elapsed());
+                    self.report_overdue(begun.elapsed());
                     overdue = tokio::time::Instant::now() + REMINDER;
                 }
                 () = stop.cancelled() => break,
@@ -189,7 +189,7 @@ impl Sync {
         let directory = loading.directory().display();
         match loaded {
             Ok(None) => tracing::info!(%directory, "no snapshot file yet"),
-            Ok(Some(_)) if self.fed => {
+            Ok(Some(_)) if self.has_objects => {
                 tracing::info!(%directory, "snapshot file ignored, the first lists came before it was read");
             }
             Ok(Some(saved)) => {
@@ -212,7 +212,7 @@ impl Sync {
     }
 
     /// Applies events and publishes. Returns true if they complete the first lists.
-    fn take(&mut self, batch: &mut Vec<Received<Event>>, begun: Instant) -> bool {
+    fn apply_batch(&mut self, batch: &mut Vec<Received<Event>>, begun: Instant) -> bool {
         let oldest = batch.first().map(|received| received.at);
         let was_listed = self.index.has_listed();
         let mut causes = Vec::new();
@@ -221,10 +221,10 @@ impl Sync {
             if was_listed {
                 causes.extend(self.cause(&event));
             }
-            self.fed |= is_of_snapshot_file(&event);
+            self.has_objects |= is_of_snapshot_file(&event);
             self.index.apply(event);
         }
-        self.note_source();
+        self.log_source();
         if self.index.publish() {
             self.metrics.publications.inc();
             if let Some(oldest) = oldest {
@@ -242,7 +242,7 @@ impl Sync {
     }
 
     /// Publishes the new content of a further zone.
-    fn take_zone(&mut self, zone: FurtherZone) {
+    fn publish_zone(&mut self, zone: FurtherZone) {
         self.index.set_further_zone(zone);
         if self.index.publish() {
             self.metrics.publications.inc();
@@ -250,7 +250,7 @@ impl Sync {
     }
 
     /// Logs a change of the endpoints source.
-    fn note_source(&mut self) {
+    fn log_source(&mut self) {
         let Some(source) = *self.index.source().borrow() else { return };
         match self.source.replace(source) {
             None => tracing::info!(?source, "endpoints source selected"),
@@ -335,7 +335,7 @@ impl Sync {
         self.metrics.sync_overdue.set(0);
     }
 
-    fn complain(&self, waited: Duration) {
+    fn report_overdue(&self, waited: Duration) {
         self.metrics.sync_overdue.set(1);
         let serving = if self.status.progress() == Progress::Waiting {
             "cluster names are refused, other names are answered"
@@ -354,7 +354,7 @@ impl Sync {
         if let (Some(saving), Some(source)) = (&mut self.saving, self.source)
             && self.index.has_listed()
         {
-            saving.look_after(&self.index, source, last).await;
+            saving.tick(&self.index, source, last).await;
         }
     }
 }

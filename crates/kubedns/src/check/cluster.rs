@@ -15,6 +15,7 @@ use std::time::Duration;
 use daemon::flags::{Exit, Style, parse};
 use dnsconfig::ServerAddr;
 
+use super::mistake;
 use crate::options::ClusterDomains;
 
 use self::report::Check;
@@ -94,7 +95,7 @@ pub(super) fn command(words: impl IntoIterator<Item = OsString>) -> Exit {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let checks = match runtime {
         Ok(runtime) => runtime.block_on(run(&options)),
-        Err(error) => return wrong(&format!("cannot start the runtime: {error}")),
+        Err(error) => return mistake(NAME, &format!("cannot start the runtime: {error}")),
     };
     let stdout = match options.output {
         Output::Text => report::text(&checks),
@@ -103,26 +104,25 @@ pub(super) fn command(words: impl IntoIterator<Item = OsString>) -> Exit {
     Exit { status: u8::from(!report::is_well(&checks)), stdout, stderr: String::new() }
 }
 
-fn wrong(text: &str) -> Exit {
-    Exit { status: 2, stdout: String::new(), stderr: format!("{NAME}: {text}\n") }
-}
-
 fn read(words: impl IntoIterator<Item = OsString>) -> Result<Options, Exit> {
     let options: Options = parse(NAME, Style::Pflag, words).map_err(|exit| match exit.status {
         0 => Exit { stderr: format!("{USAGE}{}", exit.stderr), ..exit },
         _ => exit,
     })?;
     if let Some(word) = options.rest.first() {
-        return Err(wrong(&format!("unexpected word {word:?}: it accepts only flags, see {NAME} --help")));
+        return Err(mistake(
+            NAME,
+            &format!("unexpected word {word:?}: it accepts only flags, see {NAME} --help"),
+        ));
     }
     for (flag, url) in [("server", &options.server), ("sidecar", &options.sidecar)] {
         let may_be_empty = flag == "sidecar" && url.is_empty();
         if !may_be_empty && explain::authority(url).is_none() {
-            return Err(wrong(&format!("--{flag} {url:?}: http://HOST:PORT is accepted")));
+            return Err(mistake(NAME, &format!("--{flag} {url:?}: http://HOST:PORT is accepted")));
         }
     }
     if let Err(error) = options.dns.parse::<ServerAddr>() {
-        return Err(wrong(&format!("--dns {:?}: {error}", options.dns)));
+        return Err(mistake(NAME, &format!("--dns {:?}: {error}", options.dns)));
     }
     Ok(options)
 }

@@ -50,16 +50,12 @@ pub(super) fn command(words: impl IntoIterator<Item = OsString>) -> Exit {
         Err(exit) => return exit,
     };
     if options.path.is_empty() || !options.rest.is_empty() {
-        return failed(&format!("expected FILE, DIR or -, see {NAME} --help"));
+        return super::mistake(NAME, &format!("expected FILE, DIR or -, see {NAME} --help"));
     }
     match read(&options.path) {
         Ok(maps) => report(&maps, &options.domain),
-        Err(reason) => failed(&format!("{}: {reason}", options.path)),
+        Err(reason) => super::mistake(NAME, &format!("{}: {reason}", options.path)),
     }
-}
-
-fn failed(reason: &str) -> Exit {
-    Exit { status: 2, stdout: String::new(), stderr: format!("{NAME}: {reason}\n") }
 }
 
 /// A `ConfigMap`, and its keys whose values are not text.

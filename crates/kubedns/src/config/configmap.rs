@@ -49,13 +49,17 @@ impl ConfigMapFeed {
     }
 
     pub(super) async fn run(self, stop: CancellationToken) {
-        tokio::join!(self.feed.run(stop), hand_on(self.changes, &self.key, &self.to));
+        tokio::join!(self.feed.run(stop), forward_changes(self.changes, &self.key, &self.to));
     }
 }
 
 /// Passes changes of the `ConfigMap` named `key` to `to`. Ends with the feed.
 // Differs from kube-dns, which uses any ConfigMap of the namespace.
-async fn hand_on(mut changes: mpsc::Receiver<Received<Change<ConfigMap>>>, key: &ObjectKey, to: &ApiFeed) {
+async fn forward_changes(
+    mut changes: mpsc::Receiver<Received<Change<ConfigMap>>>,
+    key: &ObjectKey,
+    to: &ApiFeed,
+) {
     let mut listed = false;
     while let Some(Received { event, .. }) = changes.recv().await {
         match event {
@@ -120,6 +124,6 @@ mod tests {
             stop.cancel();
             drop(sink);
         };
-        tokio::join!(follower.run(stop.clone()), hand_on(changes, &key, &feed), test);
+        tokio::join!(follower.run(stop.clone()), forward_changes(changes, &key, &feed), test);
     }
 }

@@ -8,7 +8,7 @@ use testkit::upstream::Upstream;
 
 use super::*;
 use crate::loops::Loops;
-use crate::sync::ZoneFrame;
+use crate::sync::ZoneTemplate;
 use cluster::connect::{Access, Connection};
 
 async fn open(flags: &[&str], from: fn(&Options) -> ConfigFrom) -> Configuration {
@@ -138,7 +138,7 @@ async fn in_the_direct_topology_dnsmasq_stands_for_all_servers() {
 
         let domain = Name::parse("cluster.local").unwrap();
         let listening = vec!["192.0.2.99:53".parse().unwrap()];
-        let zone = ZoneFrame { zone: Zone::new(&domain), topology: Topology::DropIn, listening }
+        let zone = ZoneTemplate { zone: Zone::new(&domain), topology: Topology::DropIn, listening }
             .with(&settings, &Loops::default());
         let below = Name::parse("www.corp.cluster.local").unwrap();
         let (servers, stub) = zone.servers_for(below.wire());
@@ -182,7 +182,7 @@ async fn nobody_outside_is_asked_until_the_config_map_was_read() {
         let (begun, settled) = (tokio::time::Instant::now(), opened.settled());
         let later = async {
             settings.wait_for(|now| !now.upstreams.is_empty()).await.unwrap();
-            let waited = if at_first == 0 { FIRST_READ } else { Duration::ZERO };
+            let waited = if at_first == 0 { WITHHOLD_TIMEOUT } else { Duration::ZERO };
             assert_eq!(begun.elapsed().as_secs(), waited.as_secs(), "{topology}");
             assert!(!*settled.borrow(), "{topology}");
             stop.cancel();

@@ -13,7 +13,7 @@ use skydns::{Entry, Host, Zone, name};
 use smol_str::SmolStr;
 use treecache::Node;
 
-use beside::Beside;
+use beside::OtherRecords;
 use cluster::records::ServiceNode;
 use cluster::snapshot::Snapshot;
 
@@ -30,31 +30,31 @@ impl Serialize for Cache<'_> {
         let above: Vec<String> = name::labels(self.0.zone.domain.wire())
             .map(|label| String::from_utf8_lossy(label).into_owned())
             .collect();
-        Whole { tree: Above { labels: &above, tree: Tree(self.0) }, beside: Beside::new(self.0) }
+        Dump { tree: Ancestors { labels: &above, tree: Tree(self.0) }, beside: OtherRecords::new(self.0) }
             .serialize(serializer)
     }
 }
 
 /// The keys of both in one map.
 #[derive(serde::Serialize)]
-struct Whole<'a> {
+struct Dump<'a> {
     #[serde(flatten)]
-    tree: Above<'a>,
+    tree: Ancestors<'a>,
     #[serde(flatten)]
-    beside: Beside<'a>,
+    beside: OtherRecords<'a>,
 }
 
 /// The nodes between the root and the zone, which have one child each.
-struct Above<'a> {
+struct Ancestors<'a> {
     labels: &'a [String],
     tree: Tree<'a>,
 }
 
-impl Serialize for Above<'_> {
+impl Serialize for Ancestors<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Some((label, labels)) = self.labels.split_last() else { return self.tree.serialize(serializer) };
-        let child = One(label, Above { labels, tree: self.tree });
-        node(serializer, &child, &Nothing)
+        let child = SingleEntry(label, Ancestors { labels, tree: self.tree });
+        node(serializer, &child, &EmptyMap)
     }
 }
 
@@ -66,11 +66,11 @@ impl Serialize for Tree<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut namespaces: Vec<&SmolStr> = self.0.namespaces().collect();
         if namespaces.is_empty() {
-            return node(serializer, &Nothing, &Nothing);
+            return node(serializer, &EmptyMap, &EmptyMap);
         }
         namespaces.sort_unstable();
         let namespaces = namespaces.into_iter().map(|name| (name, Namespace { snapshot: self.0, name }));
-        node(serializer, &One("svc", Branch(Children(namespaces.collect()))), &Nothing)
+        node(serializer, &SingleEntry("svc", Branch(Children(namespaces.collect()))), &EmptyMap)
     }
 }
 
@@ -79,7 +79,7 @@ struct Branch<T>(T);
 
 impl<T: Serialize> Serialize for Branch<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        node(serializer, &self.0, &Nothing)
+        node(serializer, &self.0, &EmptyMap)
     }
 }
 
@@ -141,13 +141,13 @@ struct Leaf<'a>(Entries<'a>);
 
 impl Serialize for Leaf<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        node(serializer, &Nothing, &self.0)
+        node(serializer, &EmptyMap, &self.0)
     }
 }
 
 /// The entries of a node by label.
 #[derive(Default)]
-struct Entries<'a>(BTreeMap<&'a str, Vec<Shown<'a>>>);
+struct Entries<'a>(BTreeMap<&'a str, Vec<ShownRecord<'a>>>);
 
 impl<'a> Entries<'a> {
     /// Adds an entry of the cluster's zone.
@@ -159,7 +159,7 @@ impl<'a> Entries<'a> {
     fn add(&mut self, entry: &Entry<'a>, domain: &[u8], ttl: u32) {
         let Entry { label, record, .. } = entry;
         let extras = record.extras;
-        let shown = |host| Shown {
+        let shown = |host| ShownRecord {
             host,
             port: record.port,
             priority: record.priority,
@@ -190,7 +190,7 @@ impl Serialize for Entries<'_> {
 
 /// A record with one of its hosts.
 #[derive(serde::Serialize)]
-struct Shown<'a> {
+struct ShownRecord<'a> {
     #[serde(skip_serializing_if = "String::is_empty")]
     host: String,
     #[serde(skip_serializing_if = "is_default")]
@@ -233,18 +233,18 @@ fn node<S: Serializer>(
 }
 
 /// A map with one entry.
-struct One<'a, T>(&'a str, T);
+struct SingleEntry<'a, T>(&'a str, T);
 
-impl<T: Serialize> Serialize for One<'_, T> {
+impl<T: Serialize> Serialize for SingleEntry<'_, T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map([(self.0, &self.1)])
     }
 }
 
 /// A map without entries.
-struct Nothing;
+struct EmptyMap;
 
-impl Serialize for Nothing {
+impl Serialize for EmptyMap {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_map(Some(0))?.end()
     }

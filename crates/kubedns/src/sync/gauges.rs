@@ -1,5 +1,7 @@
 //! Gauges of objects, addresses and records. A count visits all of them, so it does not run for every event.
 
+use daemon::metrics::gauge_value;
+
 use crate::metrics::Metrics;
 use crate::status::Status;
 use cluster::index::Index;
@@ -15,12 +17,12 @@ pub(super) fn count(index: &Index, status: &Status, metrics: &Metrics) {
         (Kind::EndpointSlice, counts.slices, counts.slices_addresses),
     ];
     for (kind, objects, addresses) in numbers {
-        metrics.objects.with_label_values(&[kind.plural()]).set(number(objects));
-        metrics.addresses.with_label_values(&[kind.plural()]).set(number(addresses));
+        metrics.objects.with_label_values(&[kind.plural()]).set(gauge_value(objects));
+        metrics.addresses.with_label_values(&[kind.plural()]).set(gauge_value(addresses));
     }
     for (kind, objects) in [(Kind::Pod, counts.pods), (Kind::ServiceImport, counts.imports)] {
         if let Some(objects) = objects {
-            metrics.objects.with_label_values(&[kind.label()]).set(number(objects));
+            metrics.objects.with_label_values(&[kind.label()]).set(gauge_value(objects));
         }
     }
     if metrics.over_capacity.get() == 0 && counts.over_capacity > 0 {
@@ -29,16 +31,12 @@ pub(super) fn count(index: &Index, status: &Status, metrics: &Metrics) {
             "Endpoints truncated to 1000 addresses by the control plane, EndpointSlices hold all of them"
         );
     }
-    metrics.over_capacity.set(number(counts.over_capacity));
-    metrics.records.set(number(records(&status.published().get())));
+    metrics.over_capacity.set(gauge_value(counts.over_capacity));
+    metrics.records.set(gauge_value(records(&status.published().get())));
 }
 
 fn records(snapshot: &Snapshot) -> usize {
     let of_services = snapshot.services.root().children().flat_map(|(_, namespace)| namespace.entries());
     let aliases = snapshot.aliases.root().children().flat_map(|(_, namespace)| namespace.entries());
     of_services.map(|(_, service)| service.entry_count()).sum::<usize>() + aliases.count()
-}
-
-fn number(count: usize) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
 }

@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// Time after which a write is reported to hang. It cannot be cancelled, and nothing else is written until it ends.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Timeout of the last write, and of encoding before it.
-const LAST: Duration = Duration::from_secs(3);
+const LAST_WRITE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Writes the snapshot file.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl Saving {
     }
 
     /// Begins a write if it is due. If `last`, writes any change and waits for the end.
-    pub(super) async fn look_after(&mut self, index: &Index, source: EndpointsSource, last: bool) {
+    pub(super) async fn tick(&mut self, index: &Index, source: EndpointsSource, last: bool) {
         if self.writing.as_ref().is_some_and(|writing| last || writing.task.is_finished()) {
             self.finish().await;
         }
@@ -90,13 +90,13 @@ impl Saving {
     fn notice_hanging(&mut self) {
         let Some(writing) = &mut self.writing else { return };
         if writing.begun.elapsed() > PATIENCE && !std::mem::replace(&mut writing.hangs, true) {
-            self.note(Err(std::io::ErrorKind::TimedOut.into()));
+            self.record_outcome(Err(std::io::ErrorKind::TimedOut.into()));
         }
     }
 
     async fn finish(&mut self) {
         let Some(writing) = self.writing.take() else { return };
-        self.note(match timeout(LAST, writing.task).await {
+        self.record_outcome(match timeout(LAST_WRITE_TIMEOUT, writing.task).await {
             Ok(Ok(written)) => written,
             Ok(Err(error)) => Err(std::io::Error::other(error)),
             Err(_) => Err(std::io::ErrorKind::TimedOut.into()),
@@ -104,7 +104,7 @@ impl Saving {
     }
 
     /// Counts and logs the outcome of a write.
-    fn note(&mut self, written: std::io::Result<()>) {
+    fn record_outcome(&mut self, written: std::io::Result<()>) {
         let outcome = if written.is_ok() { "written" } else { "failed" };
         self.metrics.snapshots_written.with_label_values(&[outcome]).inc();
         match written {

@@ -41,7 +41,7 @@ impl Running {
             settings: settings.subscribe(),
             settled: settled.subscribe(),
             loops: watch::Sender::default().subscribe(),
-            zone: ZoneFrame {
+            zone: ZoneTemplate {
                 zone: Zone::new(&domain),
                 topology: Topology::DropIn,
                 listening: vec!["127.0.0.1:10053".parse().unwrap()],
@@ -51,7 +51,7 @@ impl Running {
             source: None,
             saving: saving(&metrics),
             loading: None,
-            fed: false,
+            has_objects: false,
             timeout,
         };
         let (stop, mut task) = (CancellationToken::new(), tokio::task::JoinSet::new());
@@ -255,12 +255,12 @@ async fn a_write_that_hangs_is_a_failure_that_is_told_once() {
     tokio::time::pause();
     for (after, failures) in [(11, 0), (29, 0), (2, 1), (60, 1)] {
         tokio::time::advance(Duration::from_secs(after)).await;
-        saving.look_after(&index, EndpointsSource::Endpoints, false).await;
+        saving.tick(&index, EndpointsSource::Endpoints, false).await;
         assert_eq!(failed(), failures, "{after} seconds later");
     }
     // A reader lets the hanging thread continue.
     let reader = std::fs::OpenOptions::new().read(true).open(&pipe).unwrap();
-    saving.look_after(&index, EndpointsSource::Endpoints, true).await;
+    saving.tick(&index, EndpointsSource::Endpoints, true).await;
     drop(reader);
 }
 
@@ -277,7 +277,7 @@ async fn events_do_not_wait_while_a_snapshot_is_encoded() {
     // Only allocations of this thread count. Encoding takes at least the size of the file.
     let begun = allocation_counter::measure(|| saving.begin(&index, EndpointsSource::Endpoints));
     index.apply(Event::Service(Change::Deleted(ObjectKey::new("apps", "service-0"))));
-    saving.look_after(&index, EndpointsSource::Endpoints, true).await;
+    saving.tick(&index, EndpointsSource::Endpoints, true).await;
     let file = std::fs::metadata(directory.path().join(cluster::persist::FILE_NAME)).unwrap().len();
     assert!(file > 4 * begun.bytes_total, "{file} bytes, and {} for its beginning", begun.bytes_total);
     let saved = cluster::persist::load(directory.path(), "cluster.local.").unwrap().unwrap();

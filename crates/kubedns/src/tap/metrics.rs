@@ -39,7 +39,7 @@ impl Collector for TapMetrics {
             let counter = self.records.with_label_values(&[result]);
             counter.inc_by(count.saturating_sub(counter.get()));
         }
-        self.taps.set(i64::try_from(watches).unwrap_or(i64::MAX));
+        self.taps.set(daemon::metrics::gauge_value(watches));
         [self.records.collect(), self.taps.collect()].concat()
     }
 }

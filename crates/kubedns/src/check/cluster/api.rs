@@ -50,9 +50,9 @@ pub(super) async fn checks(options: &Options, status: Option<&Status>) -> (Vec<C
         Ok(connection) => connection,
         Err(error) => {
             let check =
-                Check::failed(GROUP, "its address or credentials are unknown").because(error.to_string());
+                Check::failed(GROUP, "its address or credentials are unknown").with_detail(error.to_string());
             let action = "Run this in the container kubedns, or give --kubecfg-file.";
-            return (vec![check.so(action, "api-server-lost")], Cluster::default());
+            return (vec![check.with_advice(action, "api-server-lost")], Cluster::default());
         }
     };
     let started = Instant::now();
@@ -87,13 +87,15 @@ fn answers(url: &str, version: Result<&Value, &Failure>, took: Duration) -> Chec
         }
         Err(error @ Failure::Unauthorized(_)) => {
             Check::failed(GROUP, format!("{url} does not accept the credentials"))
-                .because(error.to_string())
-                .so("Check the token of the ServiceAccount, or the kubeconfig.", "api-server-lost")
+                .with_detail(error.to_string())
+                .with_advice("Check the token of the ServiceAccount, or the kubeconfig.", "api-server-lost")
         }
-        Err(error) => Check::failed(GROUP, format!("{url} does not answer")).because(error.to_string()).so(
-            "Check the API server, and the network to it; the last known records are served.",
-            "api-server-lost",
-        ),
+        Err(error) => {
+            Check::failed(GROUP, format!("{url} does not answer")).with_detail(error.to_string()).with_advice(
+                "Check the API server, and the network to it; the last known records are served.",
+                "api-server-lost",
+            )
+        }
     }
 }
 
@@ -119,9 +121,11 @@ async fn permissions(connection: &Connection, status: Option<&Status>) -> Vec<Ch
         let is_watched = watches.is_some_and(|watches| watches.get(*kind) == Some(&true));
         if is_watched || (kind.starts_with("endpoint") && endpoints) {
             let why = if is_watched { "kubedns watches some" } else { "the other kind of endpoints can be" };
-            return Check::skipped(GROUP, format!("{kind} cannot be listed, and {why}")).because(error);
+            return Check::skipped(GROUP, format!("{kind} cannot be listed, and {why}")).with_detail(error);
         }
-        Check::failed(GROUP, format!("{kind} cannot be listed")).because(error).so(GRANT, "not-synced")
+        Check::failed(GROUP, format!("{kind} cannot be listed"))
+            .with_detail(error)
+            .with_advice(GRANT, "not-synced")
     });
     judged.collect()
 }
@@ -145,7 +149,7 @@ async fn config_map(options: &Options, connection: &Connection, status: Option<&
         }
         Err(error) => {
             let check = Check::skipped(CONFIGURATION, "the ConfigMap cannot be read from here");
-            vec![check.because(error.to_string())]
+            vec![check.with_detail(error.to_string())]
         }
     }
 }
@@ -162,7 +166,7 @@ fn missing(name: &str, in_force: Option<&str>) -> Check {
             CONFIGURATION,
             format!("{text}, but the pod has a configuration, version {version}"),
         )
-        .so("Name the ConfigMap of the pod with --config-map.", "configuration-differs"),
+        .with_advice("Name the ConfigMap of the pod with --config-map.", "configuration-differs"),
     }
 }
 
@@ -184,7 +188,7 @@ fn judge(name: &str, data: RawData, options: &Options, status: Option<&Status>) 
         && in_force != version
     {
         let text = format!("{name} is good, but not in force: it has version {version}, the pod {in_force}");
-        return vec![Check::warning(CONFIGURATION, text).so(
+        return vec![Check::warning(CONFIGURATION, text).with_advice(
             "Wait: the kubelet takes up to two minutes to update the mounted files.",
             "configuration-rejected",
         )];
@@ -206,7 +210,7 @@ fn mistake(name: &str, finding: &str) -> Check {
             "configuration-rejected",
         ),
     };
-    check.so(advice, section)
+    check.with_advice(advice, section)
 }
 
 impl Cluster {

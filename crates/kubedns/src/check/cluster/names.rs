@@ -102,7 +102,7 @@ impl Names<'_> {
         let check = if known.is_some_and(|known| !addresses.contains(&known)) {
             let right = known.map(|known| known.to_string()).unwrap_or_default();
             Check::failed(GROUP, format!("a cluster IP: {name} is {shown}, and {right} at the API server"))
-                .so(
+                .with_advice(
                     "Check that the pod watches this cluster, and when it last received a change.",
                     "records-late",
                 )
@@ -194,8 +194,11 @@ impl Names<'_> {
                 Check::passed(GROUP, format!("{what}: {name} is answered ({words})"))
             }
             Err(Missing { words, .. }) => Check::failed(GROUP, format!("{what}: {name} is not answered"))
-                .because(words)
-                .so("Ask the upstreams with dig from the node; see the group upstreams.", "upstream-down"),
+                .with_detail(words)
+                .with_advice(
+                    "Ask the upstreams with dig from the node; see the group upstreams.",
+                    "upstream-down",
+                ),
         }
     }
 }
@@ -213,6 +216,6 @@ fn failed(kind: &str, name: &str, missing: &Missing) -> Check {
         None => "See above which part does not answer.".to_owned(),
     };
     Check::failed(GROUP, format!("{kind}: {name} is not answered"))
-        .because(&missing.words)
-        .so(action, section)
+        .with_detail(&missing.words)
+        .with_advice(action, section)
 }

@@ -30,8 +30,11 @@ pub(super) async fn readiness(server: &str) -> Check {
         Ok(page) => page,
         Err(error) => {
             return Check::failed(GROUP, format!("kubedns does not answer at {server}"))
-                .because(error)
-                .so("Read the log of kubedns and its CPU limit; the kubelet restarts it.", "no-answers");
+                .with_detail(error)
+                .with_advice(
+                    "Read the log of kubedns and its CPU limit; the kubelet restarts it.",
+                    "no-answers",
+                );
         }
     };
     if page.status == 200 {
@@ -39,8 +42,8 @@ pub(super) async fn readiness(server: &str) -> Check {
     }
     let said = String::from_utf8_lossy(&page.body).trim().to_owned();
     Check::failed(GROUP, "kubedns is not ready")
-        .because(said)
-        .so("Read the log of kubedns: it says why the API server gives no lists.", "not-synced")
+        .with_detail(said)
+        .with_advice("Read the log of kubedns: it says why the API server gives no lists.", "not-synced")
 }
 
 /// Checks from the sidecar's report; a single check if there is none.
@@ -62,8 +65,8 @@ pub(super) async fn of_status(options: &Options, status: &Result<Status, String>
         }
         Err(error) => vec![
             Check::failed(GROUP, format!("the sidecar does not answer at {}", options.sidecar))
-                .because(error)
-                .so(
+                .with_detail(error)
+                .with_advice(
                     "Read the log of the sidecar. Upstreams and configuration are not checked.",
                     "no-answers",
                 ),
@@ -84,8 +87,8 @@ async fn probes(sidecar: &str, status: &Status) -> Vec<Check> {
             Err(error) => error,
         };
         Check::failed(GROUP, format!("{target} fails: the kubelet restarts the container"))
-            .because(said)
-            .so("Check below which part does not answer.", "no-answers")
+            .with_detail(said)
+            .with_advice("Check below which part does not answer.", "no-answers")
     });
     join_all(asked).await
 }
@@ -98,8 +101,8 @@ fn nanny(status: &Status) -> Option<Check> {
         let error = status.nanny.error.clone().unwrap_or_default();
         return Some(
             Check::failed(GROUP, format!("the nanny does not answer at {}", status.nanny.source))
-                .because(error)
-                .so("Read the log of the container dnsmasq.", "no-answers"),
+                .with_detail(error)
+                .with_advice("Read the log of the container dnsmasq.", "no-answers"),
         );
     };
     let version = nanny.dnsmasq.version.as_deref().unwrap_or("of an unknown version");
@@ -165,7 +168,7 @@ fn of_dnsmasq(upstream: &DnsmasqUpstream) -> Check {
             Check::passed(UPSTREAMS, format!("{address} answers{time}, for {names}"))
         }
         "waiting" => Check::skipped(UPSTREAMS, format!("{address} has not been probed yet, for {names}")),
-        _ => Check::warning(UPSTREAMS, format!("{address} does not answer, for {names}")).because(error),
+        _ => Check::warning(UPSTREAMS, format!("{address} does not answer, for {names}")).with_detail(error),
     }
 }
 

@@ -57,12 +57,12 @@ impl Check {
     }
 
     /// Adds the reason.
-    pub(super) fn because(self, detail: impl Into<String>) -> Self {
+    pub(super) fn with_detail(self, detail: impl Into<String>) -> Self {
         Self { detail: detail.into(), ..self }
     }
 
     /// Adds advice and a section of the runbooks.
-    pub(super) fn so(self, action: impl Into<String>, section: &str) -> Self {
+    pub(super) fn with_advice(self, action: impl Into<String>, section: &str) -> Self {
         Self { action: action.into(), runbook: format!("{RUNBOOKS}{section}"), ..self }
     }
 
@@ -138,7 +138,7 @@ mod tests {
     fn checks() -> Vec<Check> {
         vec![
             Check::passed("API server", "it answers"),
-            Check::warning("pod", "one of two").because("a\nb").so("Wait.", "no-answers"),
+            Check::warning("pod", "one of two").with_detail("a\nb").with_advice("Wait.", "no-answers"),
             Check::failed("pod", "it is silent"),
             Check::skipped("names", "none"),
         ]

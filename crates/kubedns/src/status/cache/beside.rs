@@ -14,7 +14,7 @@ use cluster::snapshot::Snapshot;
 /// The further keys of the dump.
 #[derive(serde::Serialize)]
 #[serde(rename_all = "PascalCase")]
-pub(super) struct Beside<'a> {
+pub(super) struct OtherRecords<'a> {
     /// By domain.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     zones: BTreeMap<String, Content<'a>>,
@@ -36,7 +36,7 @@ struct Content<'a> {
 /// The entries of each owner name.
 struct Names<'a>(&'a FurtherZone);
 
-impl<'a> Beside<'a> {
+impl<'a> OtherRecords<'a> {
     pub(super) fn new(snapshot: &'a Snapshot) -> Self {
         let content =
             |zone: &'a FurtherZone| Content { loaded: zone.records.has_synced(), names: Names(zone) };

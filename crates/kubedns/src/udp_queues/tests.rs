@@ -61,7 +61,7 @@ fn what_is_no_line_of_the_table_is_passed_over() {
     }
 }
 
-fn value(drops: &Drops, name: &str) -> f64 {
+fn value(drops: &UdpQueues, name: &str) -> f64 {
     let families = drops.collect();
     let family = families.iter().find(|family| family.name() == name).unwrap();
     let metric = &family.get_metric()[0];
@@ -71,7 +71,7 @@ fn value(drops: &Drops, name: &str) -> f64 {
 /// Without a receiver the buffer fills up; the kernel reports how much waits and how much it dropped.
 fn overflow(address: &str) {
     let socket = UdpSocket::bind(address.parse().unwrap(), Arc::default()).unwrap();
-    let drops = Drops::new(socket.local_addr()).unwrap();
+    let drops = UdpQueues::new(socket.local_addr()).unwrap();
     assert_eq!((value(&drops, DROPS.0), value(&drops, QUEUED.0)), (0.0, 0.0));
     let granted = value(&drops, BUFFER.0);
     assert!(granted > 0.0);

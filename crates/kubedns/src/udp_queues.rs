@@ -29,13 +29,13 @@ const BUFFER: (&str, &str) = (
 
 /// Exports the receive queues of the UDP sockets bound to one address.
 #[derive(Debug)]
-pub struct Drops {
+pub struct UdpQueues {
     address: SocketAddr,
     buffer: Option<usize>,
     descs: Vec<Desc>,
 }
 
-impl Drops {
+impl UdpQueues {
     /// A collector for the sockets of the DNS server that are bound to `address`.
     ///
     /// # Errors
@@ -54,7 +54,7 @@ impl Drops {
     }
 }
 
-impl Collector for Drops {
+impl Collector for UdpQueues {
     fn desc(&self) -> Vec<&Desc> {
         self.descs.iter().collect()
     }
