@@ -70,11 +70,14 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// Lets time pass for this thread.
+/// Lets time pass for this thread, until both ends have noticed that idle connections are closed.
 async fn after(time: Duration) {
     tokio::time::pause();
     tokio::time::advance(time).await;
     tokio::time::resume();
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
 }
 
 #[tokio::test]
