@@ -77,7 +77,7 @@ pub(crate) fn of(candidates: &[Candidate], at: usize) -> Verdict {
 fn unless(answer: String, before: &[&Candidate]) -> String {
     match before {
         [] => answer,
-        [first] => format!("{answer}, unless {} exists: first, {}", first.name, asks(first)),
+        [first] => format!("{answer}, unless {} exists: first, {}", first.name, forwarding(first)),
         more => format!("{answer}, unless one of {} earlier names exists: {}", more.len(), in_turn(more)),
     }
 }
@@ -116,7 +116,7 @@ const MAX_ASKED: usize = 3;
 /// Forwarded names with their servers, in the order of a resolver.
 fn in_turn(forwarded: &[&Candidate]) -> String {
     let (shown, left_out) = forwarded.split_at(forwarded.len().min(MAX_ASKED));
-    let text = shown.iter().map(|candidate| asks(candidate)).collect::<Vec<_>>().join(", then ");
+    let text = shown.iter().map(|candidate| forwarding(candidate)).collect::<Vec<_>>().join(", then ");
     let first = if shown.len() > 1 { "first, " } else { "" };
     match left_out {
         [] => format!("{first}{text}"),
@@ -197,32 +197,37 @@ fn type_list(candidate: &Candidate) -> String {
     }
 }
 
+/// Reason why a name of another domain is not forwarded.
+const NO_UPSTREAM: &str = "kubedns has no upstream server for it";
+
 /// A forwarded name with its servers.
-fn asks(candidate: &Candidate) -> String {
-    let Candidate { name, dnsmasq, .. } = candidate;
-    let (domain, servers) = match (dnsmasq.asks, &candidate.route) {
-        (DnsmasqAsks::NodeResolvConf, _) => {
-            return format!("{name} is forwarded to the servers of the node's resolv.conf");
-        }
+fn forwarding(candidate: &Candidate) -> String {
+    let name = &candidate.name;
+    match forwarded_to(candidate) {
+        Some(servers) => format!("{name} is forwarded to {servers}"),
+        None => format!("{name} is not forwarded, {NO_UPSTREAM}"),
+    }
+}
+
+/// The servers that a name is forwarded to, if there are any.
+fn forwarded_to(candidate: &Candidate) -> Option<String> {
+    let Candidate { dnsmasq, route, .. } = candidate;
+    let (domain, servers) = match (dnsmasq.asks, route) {
+        (DnsmasqAsks::NodeResolvConf, _) => return Some("the servers of the node's resolv.conf".to_owned()),
         (DnsmasqAsks::StubDomain | DnsmasqAsks::Upstreams, _) => {
             (dnsmasq.domain.as_ref(), join(&dnsmasq.servers))
         }
         (_, Route::StubDomain { domain, servers }) => (Some(domain), join(servers)),
         (_, Route::Upstreams { servers } | Route::Reverse { servers, .. }) => (None, join(servers)),
         // A missing name of the cluster, forwarded by `--fallthrough`.
-        (_, Route::ClusterDomain { .. } | Route::Zone { .. } | Route::OwnName) => {
-            return format!("{name} is forwarded to the upstream servers");
+        (_, Route::ClusterDomain { .. } | Route::Zone { .. } | Route::OwnName | Route::SingleLabel) => {
+            return Some("the upstream servers".to_owned());
         }
-        (_, Route::SingleLabel) => return format!("{name} is queried"),
     };
     match domain {
-        _ if servers.is_empty() => {
-            format!("{name} is not forwarded, kubedns has no upstream server for it")
-        }
-        Some(domain) => {
-            format!("{name} is forwarded to {servers} of the stub domain {}", domain.trim_end_matches('.'))
-        }
-        None => format!("{name} is forwarded to upstream {servers}"),
+        _ if servers.is_empty() => None,
+        Some(domain) => Some(format!("{servers} of the stub domain {}", domain.trim_end_matches('.'))),
+        None => Some(format!("upstream {servers}")),
     }
 }
 
@@ -235,7 +240,8 @@ pub(crate) fn tried(evidence: Evidence<'_>, candidates: &[Candidate]) -> Vec<Tri
         asked: at <= first,
         summary: match candidate.outcome() {
             Outcome::Answered => in_words(candidate).1,
-            Outcome::Forwarded => asks(candidate),
+            Outcome::Forwarded => forwarded_to(candidate)
+                .map_or_else(|| NO_UPSTREAM.to_owned(), |servers| format!("to {servers}")),
             _ => reasons::of(evidence, candidate)
                 .into_iter()
                 .find(|reason| !reasons::is_lesson(reason))

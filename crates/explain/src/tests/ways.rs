@@ -85,12 +85,12 @@ fn the_hosts_file_of_the_pod_comes_first() {
 fn a_name_of_one_label_is_asked_for_by_dnsmasq() {
     let mut cluster = cluster();
     let last = ["/verdict/outcome", "/tried/3/outcome", "/tried/3/summary"];
-    let asked = "intra. is forwarded to the servers of the node's resolv.conf";
+    let asked = "to the servers of the node's resolv.conf";
     cluster.expect(last, &[("intra A", ["forwarded", "forwarded", asked])]);
     let mut config = (*cluster.server.config.config).clone();
     config.upstream_nameservers = vec!["192.0.2.11".parse().unwrap()];
     cluster.server.config.config = config.into();
-    let asked = "intra. is forwarded to upstream 192.0.2.11:53";
+    let asked = "to upstream 192.0.2.11:53";
     cluster.expect(last, &[("intra A", ["forwarded", "forwarded", asked])]);
     // kubedns itself does not forward it.
     cluster.topology = Topology::Direct;
