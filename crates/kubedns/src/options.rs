@@ -43,7 +43,7 @@ pub use external::ExternalZoneError;
 pub use pins::{PinError, Pins};
 pub use prefer_zone::{PreferZone, PreferZoneError, ZoneNameError};
 pub use scope::{NamespaceList, NamespaceListError, Selector, SelectorError};
-pub use search::{Domains, FallthroughError, SearchError, SearchFlags, Zones};
+pub use search::{Domains, FallthroughError, SearchError, SearchFlags, SeveralDomains, Zones};
 pub use transfer::{TransferError, TransferTo};
 pub use ttl::{ZoneTtl, ZoneTtlError};
 

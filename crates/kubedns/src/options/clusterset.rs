@@ -3,14 +3,14 @@
 use cluster::clusterset::ClusterSetZone;
 use thiserror::Error;
 
-use super::{Domain, Options};
+use super::{Domain, Options, SeveralDomains};
 
 /// Invalid domain of the cluster set.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ClusterSetError {
     /// More than one domain.
-    #[error("--clusterset-domain takes one domain, not {0}")]
-    Several(usize),
+    #[error(transparent)]
+    Several(#[from] SeveralDomains),
     /// A domain of the cluster.
     #[error("--clusterset-domain: {0} is a domain of the cluster itself; clusterset.local is usual")]
     Cluster(Domain),
@@ -29,11 +29,7 @@ impl Options {
     ///
     /// When another flag has the domain already.
     pub fn clusterset(&self) -> Result<Option<ClusterSetZone>, ClusterSetError> {
-        let domain = match self.clusterset_domain.0.as_slice() {
-            [] => return Ok(None),
-            [domain] => domain,
-            several => return Err(ClusterSetError::Several(several.len())),
-        };
+        let Some(domain) = self.clusterset_domain.only("--clusterset-domain")? else { return Ok(None) };
         if self.domain.all().any(|own| own == domain) {
             return Err(ClusterSetError::Cluster(domain.clone()));
         }

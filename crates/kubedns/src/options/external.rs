@@ -4,7 +4,7 @@ use cluster::records::ExternalRecords;
 use skydns::Name;
 use thiserror::Error;
 
-use super::{Domain, Options};
+use super::{Domain, Options, SeveralDomains};
 
 /// Contradictory flags of the external zone.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -13,8 +13,8 @@ pub enum ExternalZoneError {
     #[error("--external-headless needs --external-zone, in which headless Services are answered")]
     NoZone,
     /// More than one domain.
-    #[error("--external-zone takes one domain, not {0}")]
-    Several(usize),
+    #[error(transparent)]
+    Several(#[from] SeveralDomains),
     /// The names of the zone belong to another flag.
     #[error("--external-zone {zone} is taken by {taken}: use a domain outside of it")]
     Taken {
@@ -32,11 +32,8 @@ impl Options {
     ///
     /// When the flags contradict each other.
     pub fn external_zone(&self) -> Result<Option<Name>, ExternalZoneError> {
-        let zone = match self.external_zone.0.as_slice() {
-            [] if self.external_headless => return Err(ExternalZoneError::NoZone),
-            [] => return Ok(None),
-            [zone] => zone,
-            several => return Err(ExternalZoneError::Several(several.len())),
+        let Some(zone) = self.external_zone.only("--external-zone")? else {
+            return if self.external_headless { Err(ExternalZoneError::NoZone) } else { Ok(None) };
         };
         let name = zone.name();
         let cluster = self.domain.all().map(|domain| ("--domain", domain));

@@ -23,6 +23,22 @@ impl FromStr for Domains {
     }
 }
 
+/// More than one domain for a flag that takes one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("{0} takes one domain, not {1}")]
+pub struct SeveralDomains(&'static str, usize);
+
+impl Domains {
+    /// The domain of a flag that takes one, if it is given.
+    pub(super) fn only(&self, flag: &'static str) -> Result<Option<&Domain>, SeveralDomains> {
+        match self.0.as_slice() {
+            [] => Ok(None),
+            [domain] => Ok(Some(domain)),
+            several => Err(SeveralDomains(flag, several.len())),
+        }
+    }
+}
+
 /// Zones separated by commas, `.` for all names; an empty text has none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Zones(pub Vec<Name>);
@@ -78,8 +94,8 @@ pub enum SearchError {
     )]
     UnseenClients,
     /// More than one suffix.
-    #[error("--search-suffix takes one domain, not {0}")]
-    SeveralSuffixes(usize),
+    #[error(transparent)]
+    Several(#[from] SeveralDomains),
     /// The suffix overlaps names of the cluster.
     #[error(
         "--search-suffix {suffix} is taken by names of the cluster: use a domain that does not overlap {taken}"
@@ -129,11 +145,7 @@ impl Options {
     ///
     /// When the flags contradict each other.
     pub fn search(&self) -> Result<Option<SearchFlags>, SearchError> {
-        let suffix = match self.search_suffix.0.as_slice() {
-            [] => None,
-            [suffix] => Some(suffix),
-            several => return Err(SearchError::SeveralSuffixes(several.len())),
-        };
+        let suffix = self.search_suffix.only("--search-suffix")?;
         suffix.map_or(Ok(()), |suffix| self.check_suffix(suffix))?;
         self.check_autopath()?;
         let (suffix, domains) = (suffix.map(Domain::name), &self.search_domains.0);
