@@ -10,7 +10,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
+use daemon::metrics::{MetricError, Metrics};
 use dnsconfig::query_log::Filter;
+use prometheus::{IntCounter, IntGauge};
 use querylog::{Line, Source};
 use tokio::sync::watch;
 
@@ -20,13 +22,43 @@ use crate::dnsmasq::query_lines::{Answered, Joiner};
 const QUEUE: usize = 4096;
 
 /// The followers of dnsmasq's queries. Clones share them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Queries(Arc<Shared>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
     wanted: watch::Sender<bool>,
+    counters: Counters,
+}
+
+#[derive(Debug)]
+struct Counters {
+    followers: IntGauge,
+    sent: IntCounter,
+    rate_limited: IntCounter,
+    dropped: IntCounter,
+    lost_lines: IntCounter,
+}
+
+impl Counters {
+    fn new(metrics: &Metrics) -> Result<Self, MetricError> {
+        let records = metrics.int_counter_vec(
+            "nanny_tap_records_total",
+            "Queries that matched a tap or the query log, by result: sent, rate_limited or dropped.",
+            &["result"],
+        )?;
+        Ok(Self {
+            followers: metrics.int_gauge("nanny_taps", "Taps and query logs that are open.")?,
+            sent: records.with_label_values(&["sent"]),
+            rate_limited: records.with_label_values(&["rate_limited"]),
+            dropped: records.with_label_values(&["dropped"]),
+            lost_lines: metrics.int_counter(
+                "nanny_dnsmasq_lost_log_lines_total",
+                "Lines of its log that dnsmasq dropped because the nanny did not read them in time.",
+            )?,
+        })
+    }
 }
 
 #[derive(Debug, Default)]
@@ -50,7 +82,7 @@ struct Queue {
 }
 
 impl Queue {
-    fn offer(&mut self, answered: &Answered, time: SystemTime) {
+    fn offer(&mut self, answered: &Answered, time: SystemTime, counters: &Counters) {
         let rcode = answered.rcode.unwrap_or(u16::MAX);
         if !self.filter.has(answered.client, answered.qtype, rcode)
             || !self.filter.has_name(answered.name.as_bytes())
@@ -61,7 +93,10 @@ impl Queue {
         if second != self.second {
             (self.second, self.taken) = (second, 0);
         }
-        if self.taken >= self.rate || self.lines.len() >= QUEUE {
+        let is_over_rate = self.taken >= self.rate;
+        if is_over_rate || self.lines.len() >= QUEUE {
+            let result = if is_over_rate { &counters.rate_limited } else { &counters.dropped };
+            result.inc();
             self.left_out += 1;
             return;
         }
@@ -71,6 +106,11 @@ impl Queue {
 }
 
 impl Queries {
+    pub(crate) fn new(metrics: &Metrics) -> Result<Self, MetricError> {
+        let counters = Counters::new(metrics)?;
+        Ok(Self(Arc::new(Shared { state: Mutex::default(), wanted: watch::Sender::default(), counters })))
+    }
+
     /// Becomes true while dnsmasq has to log queries.
     pub(crate) fn wanted(&self) -> watch::Receiver<bool> {
         self.0.wanted.subscribe()
@@ -85,9 +125,15 @@ impl Queries {
         let time = SystemTime::now();
         for answered in state.joiner.take(line, Instant::now()) {
             for reader in &mut state.readers {
-                reader.offer(&answered, time);
+                reader.offer(&answered, time, &self.0.counters);
             }
         }
+    }
+
+    /// Records that dnsmasq dropped lines.
+    pub(crate) fn lost(&self, lines: u64) {
+        self.0.counters.lost_lines.inc_by(lines);
+        self.0.lock().joiner.lost();
     }
 
     /// Adds a follower of the queries that match `filter`, of at most `rate` lines per second.
@@ -115,6 +161,7 @@ impl Shared {
     }
 
     fn tell(&self, state: &State) {
+        self.counters.followers.set(i64::try_from(state.readers.len()).unwrap_or(i64::MAX));
         let wanted = !state.readers.is_empty();
         self.wanted.send_if_modified(|known| std::mem::replace(known, wanted) != wanted);
     }
@@ -135,7 +182,8 @@ impl Reader {
 
 impl Source for Reader {
     fn next(&mut self) -> Option<Line> {
-        self.queue(|queue| queue.lines.pop_front()).flatten()
+        let line = self.queue(|queue| queue.lines.pop_front()).flatten();
+        line.inspect(|_| self.shared.counters.sent.inc())
     }
 
     fn left_out(&mut self) -> u64 {
@@ -160,6 +208,10 @@ mod tests {
 
     use super::*;
 
+    fn queries() -> Queries {
+        Queries::new(&Metrics::new("nanny").unwrap()).unwrap()
+    }
+
     fn follow(queries: &Queries, query: &str) -> Reader {
         let Choice { filter, rate, .. } = Choice::from_query(query).unwrap();
         queries.follow(filter, rate)
@@ -172,7 +224,7 @@ mod tests {
 
     #[test]
     fn dnsmasq_is_to_log_while_somebody_follows() {
-        let queries = Queries::default();
+        let queries = queries();
         let wanted = queries.wanted();
         ask(&queries, 1, "a.test");
         let mut all = follow(&queries, "");
@@ -193,7 +245,7 @@ mod tests {
 
     #[test]
     fn lines_that_nobody_reads_are_bounded_and_counted() {
-        let queries = Queries::default();
+        let queries = queries();
         let mut slow = follow(&queries, "rate=100000");
         let mut few = follow(&queries, "rate=1");
         for number in 0..QUEUE + 10 {
@@ -202,5 +254,10 @@ mod tests {
         assert_eq!((slow.left_out(), slow.left_out()), (10, 0));
         assert!(few.left_out() > 1000);
         assert_eq!(std::iter::from_fn(|| slow.next()).count(), QUEUE);
+        let Counters { followers, sent, rate_limited, dropped, .. } = &queries.0.counters;
+        assert_eq!((followers.get(), sent.get(), dropped.get()), (2, QUEUE as u64, 10));
+        assert!(rate_limited.get() > 1000);
+        drop((slow, few));
+        assert_eq!(followers.get(), 0);
     }
 }

@@ -310,7 +310,6 @@ impl Report {
         self.counters.reload_failures.inc();
     }
 
-    #[cfg(test)]
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.metrics
     }

@@ -85,7 +85,7 @@ impl Nanny {
         if let Some(directory) = &directory {
             tasks.lasting("write status", report.clone().write_file(Arc::clone(directory), beside.clone()));
         }
-        let queries = Queries::default();
+        let queries = Queries::new(report.metrics())?;
         // The query log is opened before dnsmasq starts, so that it needs no restart.
         let logger = QueryLogger::new(query_log(&queries, asks_kubedns), states, Logged::Configured);
         tasks.lasting("write the query log", logger.run(beside.clone()));

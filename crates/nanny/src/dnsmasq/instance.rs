@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
+use nix::sys::signal::Signal;
 use tokio::sync::mpsc;
 use tracing::error;
 
@@ -15,8 +16,8 @@ use crate::dnsmasq::process::Process;
 use crate::dnsmasq::quiet::{Quiet, Sent};
 use crate::report::Restart;
 
-/// The longest time for which a reload that removes servers waits for a moment without queries in flight: an edit
-/// should be in force within a second.
+/// The longest time for which a restart, or a reload that removes servers, waits for a moment without queries in flight:
+/// an edit should be in force within a second.
 const QUIET: Duration = Duration::from_millis(400);
 
 pub(super) struct Instance {
@@ -34,11 +35,11 @@ pub(super) struct Instance {
 }
 
 impl Instance {
-    /// Sends SIGHUP at a moment without waiting queries, or without such a moment if none comes in time. `None` on
+    /// Sends a signal at a moment without waiting queries, or without such a moment if none comes in time. `None` on
     /// failure.
-    pub(super) async fn hang_up_quietly(&mut self) -> Option<Sent> {
+    pub(super) async fn signal_quietly(&mut self, signal: Signal) -> Option<Sent> {
         let mut quiet = self.quiet.clone();
-        let sent = tokio::task::spawn_blocking(move || (quiet.hang_up(QUIET), quiet)).await;
+        let sent = tokio::task::spawn_blocking(move || (quiet.send(signal, QUIET), quiet)).await;
         let (sent, quiet) = sent
             .inspect_err(|error| error!(%error, "search for a moment without waiting queries failed"))
             .ok()?;

@@ -62,6 +62,11 @@ impl<'a> LogLine<'a> {
         Some(Event::OwnAddress(ip.parse().ok()?))
     }
 
+    /// The number of lines that dnsmasq dropped before this one, if it says so.
+    pub(crate) fn lost_lines(&self) -> Option<u64> {
+        self.text.strip_prefix("overflow: ")?.strip_suffix(" log entries lost")?.parse().ok()
+    }
+
     /// Writes the line into our log. Lines about single queries (`--log-queries`) are copied unchanged while the log
     /// is read: formatting each as a log line of ours would cost too much.
     pub(crate) fn log(&self, json: bool) {
@@ -207,5 +212,12 @@ mod tests {
         );
         assert_eq!(event("dnsmasq[7]: NOT using nameserver x - query loop detected"), None);
         assert_eq!(event("dnsmasq[7]: ignoring nameserver"), None);
+    }
+
+    #[test]
+    fn lost_lines() {
+        let lost = |line| LogLine::parse(line).lost_lines();
+        assert_eq!(lost("dnsmasq[5101]: overflow: 9024 log entries lost"), Some(9024));
+        assert_eq!(lost("dnsmasq[5101]: overflow: many log entries lost"), None);
     }
 }

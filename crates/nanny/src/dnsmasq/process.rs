@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,13 +11,15 @@ use std::time::{Duration, Instant};
 
 use daemon::exec;
 use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
+use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, yield_now};
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
@@ -26,6 +29,10 @@ use crate::queries::Queries;
 
 /// The longest line read from dnsmasq, in octets; longer lines are split.
 const LONGEST_LINE: usize = 4096;
+/// Octets read at once.
+const READ: usize = 64 << 10;
+/// Octets that wait in a pipe, at most: the largest pipe that needs no capability. It holds 10,000 lines.
+const PIPE: i32 = 1 << 20;
 /// Limit of events in the queue; further ones are dropped, they only repeat earlier ones.
 const WAITING_EVENTS: usize = 64;
 /// The time to wait for the last lines of a process that ended: its TCP children may hold the pipe open.
@@ -51,14 +58,15 @@ impl Process {
         queries: QueryLines,
     ) -> io::Result<(Self, mpsc::Receiver<Event>)> {
         let mut command = Command::from(exec::command(Signal::SIGKILL, program, argv));
+        let ((stdout, out), (stderr, err)) = (output()?, output()?);
         command
             .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+            .stdout(out)
+            .stderr(err)
             // A process group of its own: a signal from the terminal must reach us, not dnsmasq.
             .process_group(0)
             .kill_on_drop(true);
-        let mut child = command.spawn()?;
+        let child = command.spawn()?;
         let pid = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
         let pid = pid.ok_or_else(|| io::Error::other("the process has no ID"))?;
         let keeper = Keeper::start(pid)
@@ -68,12 +76,8 @@ impl Process {
         let last_words = Arc::new(Mutex::new(String::new()));
         let pump = Pump { events: sender, last_words: Arc::clone(&last_words), queries };
         let mut pumps = JoinSet::new();
-        if let Some(stdout) = child.stdout.take() {
-            pumps.spawn(pump.clone().run(stdout));
-        }
-        if let Some(stderr) = child.stderr.take() {
-            pumps.spawn(pump.run(stderr));
-        }
+        pumps.spawn(pump.clone().run(stdout));
+        pumps.spawn(pump.run(stderr));
         Ok((Self { child, pid, keeper, pumps, last_words }, events))
     }
 
@@ -128,6 +132,16 @@ impl Process {
         self.last_words().await;
         Ok(status)
     }
+}
+
+/// Makes a pipe for dnsmasq's log. dnsmasq answers nobody while it waits for a full pipe, and its `--log-async` does not
+/// help with `--log-facility=-`. This pipe never makes it wait: it drops lines, and says how many.
+fn output() -> io::Result<(pipe::Receiver, OwnedFd)> {
+    let (writer, reader) = pipe::pipe()?;
+    if let Err(error) = fcntl(&writer, FcntlArg::F_SETPIPE_SZ(PIPE)) {
+        debug!(%error, "dnsmasq's log has a small pipe");
+    }
+    Ok((reader, writer.into_nonblocking_fd()?))
 }
 
 /// Reaps the children of a dnsmasq that ended, which we inherit as the first process of a container.
@@ -193,7 +207,7 @@ struct Pump {
 
 impl Pump {
     async fn run(self, pipe: impl AsyncRead + Unpin) {
-        let mut reader = BufReader::with_capacity(LONGEST_LINE, pipe);
+        let mut reader = BufReader::with_capacity(READ, pipe);
         let mut line = Vec::new();
         let mut echo = Echo::default();
         loop {
@@ -205,12 +219,21 @@ impl Pump {
                     return;
                 }
             }
+            // A pipe that always has lines must not keep the followers of queries from reading theirs.
+            if reader.buffer().is_empty() {
+                yield_now().await;
+            }
         }
     }
 
     fn take(&self, line: &str, echo: &mut Echo) {
         let line = LogLine::parse(line);
         if line.text.is_empty() {
+            return;
+        }
+        if let Some(lines) = line.lost_lines() {
+            self.queries.followers.lost(lines);
+            warn!(lines, "dnsmasq dropped lines of its log, the nanny did not read them in time");
             return;
         }
         if line.weight == Weight::Query {

@@ -69,8 +69,8 @@ struct Waiting {
     qtype: u16,
     server: Option<String>,
     since: Instant,
-    /// The client repeated the query, and the repetition is answered.
-    is_answered: bool,
+    /// Other lines may have the answer: those of the same query, repeated by the client, or lines that were lost.
+    may_be_answered: bool,
 }
 
 /// Joins the lines of all queries.
@@ -106,6 +106,11 @@ impl Joiner {
         over
     }
 
+    /// Records that lines were lost: the queries that wait may have been answered in them.
+    pub(crate) fn lost(&mut self) {
+        self.waiting.iter_mut().for_each(|waiting| waiting.may_be_answered = true);
+    }
+
     fn begin(&mut self, id: &str, query: &str, now: Instant) -> Option<Answered> {
         let (qtype, rest) = query.split_once("] ")?;
         let (name, client) = rest.rsplit_once(" from ")?;
@@ -113,17 +118,17 @@ impl Joiner {
         // dnsmasq writes types without a name as `type=65`.
         let number = qtype.strip_prefix("type=").and_then(|number| number.parse().ok());
         let (id, qtype) = (id.to_owned(), number.or_else(|| parse_type(qtype).ok()).unwrap_or_default());
-        let waiting = Waiting { id, client, name, qtype, server: None, since: now, is_answered: false };
+        let waiting = Waiting { id, client, name, qtype, server: None, since: now, may_be_answered: false };
         self.waiting.push_back(waiting);
         let many = self.waiting.len() > MAX_WAITING;
         let oldest = if many { self.waiting.pop_front() } else { None };
-        oldest.filter(|oldest| !oldest.is_answered).map(|oldest| oldest.end(None, None, now))
+        oldest.filter(|oldest| !oldest.may_be_answered).map(|oldest| oldest.end(None, None, now))
     }
 
     fn end(&mut self, at: usize, rcode: u16, by: Option<&str>, now: Instant) -> Option<Answered> {
         let waiting = self.waiting.remove(at)?;
         for other in self.waiting.iter_mut().filter(|other| other.is_of_same_client(&waiting)) {
-            other.is_answered = true;
+            other.may_be_answered = true;
         }
         let answered = waiting.end(Some(rcode), by, now);
         if by.is_none() {
@@ -135,7 +140,7 @@ impl Joiner {
     fn late(&mut self, now: Instant) -> Vec<Answered> {
         let is_late = |waiting: &Waiting| now.saturating_duration_since(waiting.since) >= LATE;
         let count = self.waiting.iter().take_while(|waiting| is_late(waiting)).count();
-        let late = self.waiting.drain(..count).filter(|waiting| !waiting.is_answered);
+        let late = self.waiting.drain(..count).filter(|waiting| !waiting.may_be_answered);
         late.map(|waiting| waiting.end(None, None, now)).collect()
     }
 }
@@ -279,6 +284,19 @@ mod tests {
             "1 10.0.0.1/1 query[A] a.test from 10.0.0.1\n1 10.0.0.1/1 forwarded a.test to 192.0.2.1\n{filler}"
         );
         assert_eq!(joined(&lines), ["10.0.0.1 A a.test. - 192.0.2.1 6s"]);
+    }
+
+    #[test]
+    fn queries_whose_answers_may_be_lost_are_not_told_as_unanswered() {
+        let (mut joiner, now) = (Joiner::default(), Instant::now());
+        for number in [1, 2] {
+            joiner.take(&format!("{number} 10.0.0.1/{number} query[A] a.test from 10.0.0.1"), now);
+        }
+        joiner.lost();
+        assert_eq!(joiner.take("2 10.0.0.1/2 reply a.test is NXDOMAIN", now).len(), 1);
+        joiner.take("3 10.0.0.1/3 query[A] b.test from 10.0.0.1", now);
+        let late: Vec<_> = joiner.take("x", now + LATE).into_iter().map(|query| query.name).collect();
+        assert_eq!(late, ["b.test"]);
     }
 
     #[test]

@@ -1,9 +1,10 @@
-//! A quiet moment, in which dnsmasq can drop servers without dropping queries.
+//! A quiet moment, in which dnsmasq can drop servers, or end, without dropping queries.
 //!
 //! When dnsmasq reads its servers again, it drops the queries that wait for a removed server: their clients get no
 //! response. A reload that removes a server is therefore sent at a moment in which no query waits for any server and
 //! none is being handled. To keep that moment from passing, dnsmasq is stopped (SIGSTOP) for the fraction of a
-//! millisecond that the check takes, and gets the SIGHUP before it continues.
+//! millisecond that the check takes, and gets the SIGHUP before it continues. So does a dnsmasq that is to be replaced
+//! by another one, with SIGTERM.
 //!
 //! Such moments are frequent even under load. If none comes in time (upstream servers that do not answer, or many
 //! slow queries), the reload is sent anyway.
@@ -46,7 +47,7 @@ pub(crate) struct Quiet {
 /// Targets of the descriptors, such as `socket:[4711]`.
 type Descriptors = BTreeSet<OsString>;
 
-/// Result of sending a reload.
+/// Result of sending a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sent {
     Quietly,
@@ -73,31 +74,31 @@ impl Quiet {
         }
     }
 
-    /// Sends SIGHUP in the first quiet moment within `patience`, or at its end. Blocks until then.
+    /// Sends `signal` in the first quiet moment within `patience`, or at its end. Blocks until then.
     ///
     /// Nothing may wait for the process meanwhile (waitpid), so that its ID stays valid.
-    pub(crate) fn hang_up(&mut self, patience: Duration) -> Result<Sent, Errno> {
+    pub(crate) fn send(&mut self, signal: Signal, patience: Duration) -> Result<Sent, Errno> {
         let deadline = Instant::now() + if can_look(self.pid) { patience } else { Duration::ZERO };
         loop {
             self.observe();
-            if self.looks_idle() && self.hang_up_now() {
+            if self.looks_idle() && self.send_now(signal) {
                 return Ok(Sent::Quietly);
             }
             if Instant::now() >= deadline {
-                return kill(self.pid, Signal::SIGHUP).map(|()| Sent::Anyway);
+                return kill(self.pid, signal).map(|()| Sent::Anyway);
             }
             sleep(PAUSE);
         }
     }
 
-    /// Stops the process and checks; sends SIGHUP if all is quiet. The process continues in any case.
-    fn hang_up_now(&self) -> bool {
+    /// Stops the process and checks; sends the signal if all is quiet. The process continues in any case.
+    fn send_now(&self, signal: Signal) -> bool {
         let Some(stopped) = Stopped::new(self.pid) else {
             return false;
         };
         let quiet = self.looks_idle() && waits_in_poll(self.pid) && !has_packets_waiting(self.pid, self.port);
         // The signal is delivered before the process does anything else.
-        let sent = quiet && kill(self.pid, Signal::SIGHUP).is_ok();
+        let sent = quiet && kill(self.pid, signal).is_ok();
         drop(stopped);
         sent
     }
@@ -234,7 +235,7 @@ mod tests {
         let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
         let mut quiet = Quiet::new(pid, 1);
         quiet.observe();
-        assert_eq!(quiet.hang_up(Duration::from_millis(20)), Ok(Sent::Anyway));
+        assert_eq!(quiet.send(Signal::SIGHUP, Duration::from_millis(20)), Ok(Sent::Anyway));
         let status = child.wait().unwrap();
         assert_eq!(crate::dnsmasq::exit_status::describe(status), "killed by SIGHUP");
     }

@@ -169,6 +169,11 @@ impl Supervisor {
             // The next stop shows whether that worked.
             let _ = instance.process.signal(Signal::SIGKILL).await;
         }
+        if matches!(outcome, Outcome::Replace) {
+            // On failure, the stop ends it all the same.
+            let sent = instance.signal_quietly(Signal::SIGTERM).await;
+            debug!(?sent, "dnsmasq ends for another one");
+        }
         let status = instance.process.stop(STOPPING).await.context("dnsmasq cannot be stopped")?;
         let how = exit_status::describe(status);
         self.report.ended(&how);
@@ -218,7 +223,7 @@ impl Supervisor {
         self.write_servers(routes)?;
         // Queries that wait for a removed server must not be dropped.
         let takes_away = routes.lack_some_of(self.delivery.in_force());
-        let sent = if takes_away { instance.hang_up_quietly().await } else { None };
+        let sent = if takes_away { instance.signal_quietly(Signal::SIGHUP).await } else { None };
         if sent.is_none() {
             self.hang_up(instance).await?;
         } else {

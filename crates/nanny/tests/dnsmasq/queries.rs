@@ -1,14 +1,16 @@
 //! Followers of dnsmasq's queries, and the query log: dnsmasq is restarted for them, and only for them.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 use daemon::http::{Following, follow};
+use nix::sys::signal::Signal;
 use querylog::Line;
 use testkit::client::TcpConnection;
 use testkit::query::Query;
 use testkit::reply::Reply;
-use testkit::upstream::{Asked, Upstream};
-use testkit::{eventually, message};
+use testkit::upstream::{Asked, Reaction, Upstream};
+use testkit::{eventually, http, message};
 use tokio::net::UdpSocket;
 
 use super::rig::{PATIENCE, Plan, Rig, at, only};
@@ -18,6 +20,7 @@ async fn upstream() -> Upstream {
         let reply = Reply::to(&asked.packet);
         match asked.name().as_str() {
             "www.example.test." => reply.answer("www.example.test. 60 IN A 192.0.2.1").into(),
+            "slow.example.test." => Reaction::from(reply.rcode("NXDOMAIN")).after(Duration::from_millis(250)),
             _ => reply.rcode("NXDOMAIN").into(),
         }
     })
@@ -204,4 +207,52 @@ async fn behind_kubedns_the_query_log_is_not_the_nannys_to_write() {
     assert_eq!(rig.resolve("www.example.test").await, "192.0.2.1");
     restarted(&rig, 0).await;
     assert_eq!(logged(&rig), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_nanny_that_does_not_read_keeps_nobody_from_an_answer_and_lost_lines_are_counted() {
+    let upstream = upstream().await;
+    let servers = only(&upstream);
+    let config = [("upstreamNameservers", &*servers), ("queryLog", "{}")];
+    let (plan, status) = in_front(&upstream).config(&config).with_status_page();
+    let rig = plan.dnsmasq("--address=/local.test/192.0.2.7").start().await;
+    let label = "x".repeat(60);
+    let name = format!("{label}.{label}.{label}.local.test");
+    rig.nanny.signal(Signal::SIGSTOP);
+    // Their lines are more than the pipe holds.
+    for number in 0..4000 {
+        assert_eq!(rig.resolve(&name).await, "192.0.2.7", "query {number}");
+    }
+    rig.nanny.signal(Signal::SIGCONT);
+    let metric = async |name| http::get(status, "/metrics").await.unwrap().metric(name).unwrap();
+    eventually(PATIENCE, || async { metric("nanny_dnsmasq_lost_log_lines_total").await > 0.0 }).await;
+    let client = Ipv4Addr::new(127, 0, 0, 7);
+    let has_line =
+        || logged(&rig).iter().any(|line| line.starts_with("127.0.0.7 www.example.test. A NOERROR"));
+    // The log of the moment before may have used up its rate.
+    eventually(PATIENCE, || async {
+        assert_eq!(ask_as(client, &rig, "www.example.test").await, "NOERROR");
+        has_line()
+    })
+    .await;
+    assert!(metric("nanny_taps").await >= 1.0);
+    assert!(metric("nanny_tap_records_total{result=\"sent\"}").await >= 1.0);
+    restarted(&rig, 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_that_waits_has_its_answer_before_the_restart() {
+    let upstream = upstream().await;
+    let mut rig = in_front(&upstream).forwarding_to(&upstream).start().await;
+    let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    client.send_to(&Query::new("slow.example.test", "A").wire(), rig.server()).await.unwrap();
+    eventually(PATIENCE, || async { upstream.count_of("slow.example.test.", "A") == 1 }).await;
+    let servers = only(&upstream);
+    rig.config(&[("upstreamNameservers", &servers), ("queryLog", "{}")]);
+    restarted(&rig, 1).await;
+    let ended = rig.nanny.line_with("dnsmasq ends for another one", PATIENCE).await;
+    // On a very busy machine, no quiet moment may come in time.
+    if ended.contains("Quietly") {
+        tokio::time::timeout(PATIENCE, client.recv(&mut [0; 512])).await.unwrap().unwrap();
+    }
 }
