@@ -15,6 +15,7 @@ mod value;
 mod words;
 
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -45,6 +46,17 @@ pub struct Exit {
 }
 
 impl Exit {
+    /// The end of the subcommand `name` after a mistake in its words: status 2, the mistake, and a hint at the help.
+    pub fn mistake(name: &str, mistake: &str) -> Self {
+        let stderr = format!("{name}: {mistake}\nUsage of {name}: see {name} --help\n");
+        Self { status: 2, stdout: String::new(), stderr }
+    }
+
+    /// The end of the subcommand `name` after an error: status 1 and one line.
+    pub fn failure(name: &str, error: &impl Display) -> Self {
+        Self { status: 1, stdout: String::new(), stderr: format!("{name}: {error}\n") }
+    }
+
     /// Prints both texts and returns the exit code. A closed stream is ignored.
     pub fn print(&self) -> ExitCode {
         use std::io::Write as _;
@@ -98,6 +110,18 @@ pub fn parse<P: Parser>(
         Some(version) => Err(Exit { status: 0, stdout: version.text(program), stderr: String::new() }),
         None => Ok(options),
     }
+}
+
+/// Parses the words of the subcommand `name` as [`parse`] does, in pflag's style. `--help` begins with `about`.
+pub fn parse_subcommand<P: Parser>(
+    name: &str,
+    about: &str,
+    words: impl IntoIterator<Item = OsString>,
+) -> Result<P, Exit> {
+    parse(name, Style::Pflag, words).map_err(|exit| match exit.status {
+        0 => Exit { stderr: format!("{about}{}", exit.stderr), ..exit },
+        _ => exit,
+    })
 }
 
 /// Configures a clap command as in Go: booleans accept a value, the last of two equal flags wins, no built-in help.

@@ -5,8 +5,8 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use daemon::flags::{Exit, Style, parse};
-use daemon::http::{GetError, Page};
+use daemon::flags::{Exit, parse_subcommand};
+use daemon::http::{GetError, Page, authority};
 
 use crate::document::Explanation;
 use crate::request::{Parameters, Request, RequestError};
@@ -26,8 +26,6 @@ TYPE is a record type; the default is A, AAAA and SRV, or PTR for an address.
 const TIME: Duration = Duration::from_secs(10);
 /// The largest response, in octets.
 const SIZE: usize = 4 << 20;
-/// Exit code without an explanation.
-const FAILED: u8 = 1;
 
 /// The command line of `kube-dns explain`.
 #[derive(Debug, Clone, clap::Parser)]
@@ -69,9 +67,7 @@ pub fn command(words: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(exit) => exit,
         Ok(options) => match run(&options) {
             Ok(stdout) => Exit { status: 0, stdout, stderr: String::new() },
-            Err(error) => {
-                Exit { status: FAILED, stdout: String::new(), stderr: format!("{NAME}: {error}\n") }
-            }
+            Err(error) => Exit::failure(NAME, &error),
         },
     };
     let code = exit.print();
@@ -82,14 +78,8 @@ pub fn command(words: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// Reads the arguments after `explain`.
 pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Options, Exit> {
-    let options: Options = parse(NAME, Style::Pflag, words).map_err(|exit| match exit.status {
-        0 => Exit { stderr: format!("{USAGE}{}", exit.stderr), ..exit },
-        _ => exit,
-    })?;
-    let wrong = |text: String| {
-        let stderr = format!("{NAME}: {text}\nUsage of {NAME}: see {NAME} --help\n");
-        Exit { status: 2, stdout: String::new(), stderr }
-    };
+    let options: Options = parse_subcommand(NAME, USAGE, words)?;
+    let wrong = |text: String| Exit::mistake(NAME, &text);
     if let Some(word) = options.rest.first() {
         return Err(wrong(format!("one name and one type are accepted, and {word:?} is neither")));
     }
@@ -118,26 +108,12 @@ fn run(options: &Options) -> Result<String, CommandError> {
     Ok(text::render(&explanation))
 }
 
-/// Host and port of a URL; `None` for anything else than `http://HOST:PORT`.
-pub fn authority(server: &str) -> Option<&str> {
-    let rest = server.strip_prefix("http://").unwrap_or(server);
-    let rest = rest.strip_suffix('/').unwrap_or(rest);
-    let is_authority = |c: char| c.is_ascii_alphanumeric() || ".-:[]%_".contains(c);
-    let (host, port) = rest.rsplit_once(':')?;
-    (!host.is_empty() && port.parse::<u16>().is_ok() && rest.chars().all(is_authority)).then_some(rest)
-}
-
 /// The body of a successful response; any other response is an error.
 fn body(server: &str, page: Result<Page, GetError>) -> Result<Vec<u8>, CommandError> {
     let server = server.to_owned();
     match page {
         Ok(Page { status: 200, body, .. }) => Ok(body),
-        Ok(Page { status_line, body, .. }) => {
-            let text = String::from_utf8_lossy(&body);
-            let line = text.lines().next().unwrap_or_default();
-            let line: String = line.chars().filter(|c| !c.is_control()).take(200).collect();
-            Err(CommandError::Status(server, if line.is_empty() { status_line } else { line }))
-        }
+        Ok(page) => Err(CommandError::Status(server, page.error_line())),
         Err(GetError::Foreign(line)) => Err(CommandError::Status(server, line)),
         Err(GetError::Slow(_)) => Err(CommandError::Slow(server)),
         Err(GetError::Large(_)) => Err(CommandError::Large(server)),

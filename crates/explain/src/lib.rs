@@ -42,7 +42,7 @@ use tokio::sync::{Semaphore, mpsc};
 use cluster::index::Question;
 use cluster::snapshot::Published;
 
-pub use command::{Options as CommandOptions, authority, command};
+pub use command::{Options as CommandOptions, command};
 pub use state::{LostZone, ServerState};
 
 use dnsmasq::Front;

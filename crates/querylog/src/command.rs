@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::CommandFactory as _;
-use daemon::flags::{Exit, Style, parse};
+use daemon::flags::{Exit, parse_subcommand};
 use daemon::http::{Following, GetError, Page};
 use serde::Deserialize;
 
@@ -37,8 +37,6 @@ const NANNY: &str = "http://127.0.0.1:10056";
 const TIME: Duration = Duration::from_secs(10);
 /// Largest line of a tap, and largest ranking, in octets.
 const SIZE: usize = 1 << 20;
-/// Exit code when the query of the status port failed.
-const FAILED: u8 = 1;
 
 #[derive(Debug, Clone, clap::Parser)]
 struct TapOptions {
@@ -98,9 +96,9 @@ pub fn command(program: &str, mut words: impl Iterator<Item = OsString>) -> Opti
 /// and 2 when the command line is wrong.
 fn tap(program: &str, words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let name = format!("{program} tap");
-    let read = read::<TapOptions>(&name, TAP_USAGE, words).and_then(|options| {
+    let read = parse_subcommand::<TapOptions>(&name, TAP_USAGE, words).and_then(|options| {
         let choice = Choice::new(&options.parameters);
-        choice.map_err(|error| wrong(&name, &error.to_string()))?;
+        choice.map_err(|error| Exit::mistake(&name, &error.to_string()))?;
         let usual = if options.dnsmasq { NANNY } else { KUBEDNS };
         let server = if options.server.is_empty() { usual } else { &options.server };
         Ok((authority(&name, server)?.to_owned(), options))
@@ -114,7 +112,7 @@ fn tap(program: &str, words: impl IntoIterator<Item = OsString>) -> ExitCode {
 /// Runs `top`; `words` are its arguments. The exit codes are the same as of [`tap`].
 fn top(program: &str, words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let name = format!("{program} top");
-    let read = read::<TopOptions>(&name, TOP_USAGE, words)
+    let read = parse_subcommand::<TopOptions>(&name, TOP_USAGE, words)
         .and_then(|options| Ok((authority(&name, &options.server)?.to_owned(), options)));
     match read {
         Ok((authority, options)) => finish(&name, run(rank(&authority, options.json))),
@@ -122,35 +120,10 @@ fn top(program: &str, words: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-fn read<P: clap::Parser>(
-    name: &str,
-    usage: &str,
-    words: impl IntoIterator<Item = OsString>,
-) -> Result<P, Exit> {
-    parse(name, Style::Pflag, words).map_err(|exit| match exit.status {
-        0 => Exit { stderr: format!("{usage}{}", exit.stderr), ..exit },
-        _ => exit,
-    })
-}
-
-fn wrong(name: &str, text: &str) -> Exit {
-    let stderr = format!("{name}: {text}\nUsage of {name}: see {name} --help\n");
-    Exit { status: 2, stdout: String::new(), stderr }
-}
-
-/// Host and port of a URL.
+/// Host and port of `--server`.
 fn authority<'s>(name: &str, server: &'s str) -> Result<&'s str, Exit> {
-    let rest = server.strip_prefix("http://").unwrap_or(server);
-    let rest = rest.strip_suffix('/').unwrap_or(rest);
-    let is_authority = |c: char| c.is_ascii_alphanumeric() || ".-:[]%_".contains(c);
-    let is_good = rest.rsplit_once(':').is_some_and(|(host, port)| {
-        !host.is_empty() && port.parse::<u16>().is_ok() && rest.chars().all(is_authority)
-    });
-    if is_good {
-        Ok(rest)
-    } else {
-        Err(wrong(name, &format!("--server {server:?}: http://HOST:PORT is accepted")))
-    }
+    let wrong = || Exit::mistake(name, &format!("--server {server:?}: http://HOST:PORT is accepted"));
+    daemon::http::authority(server).ok_or_else(wrong)
 }
 
 fn run(asking: impl Future<Output = Result<(), CommandError>>) -> Result<(), CommandError> {
@@ -161,26 +134,20 @@ fn run(asking: impl Future<Output = Result<(), CommandError>>) -> Result<(), Com
 fn finish(name: &str, outcome: Result<(), CommandError>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            Exit { status: FAILED, stdout: String::new(), stderr: format!("{name}: {error}\n") }.print()
-        }
+        Err(error) => Exit::failure(name, &error).print(),
     }
 }
 
 /// The error for a reply other than 200.
-fn refusal(authority: &str, page: &Page) -> CommandError {
-    let text = String::from_utf8_lossy(&page.body);
-    let line: String =
-        text.lines().next().unwrap_or_default().chars().filter(|c| !c.is_control()).take(200).collect();
-    let line = if line.is_empty() { page.status_line.clone() } else { line };
-    CommandError::Status(authority.to_owned(), line)
+fn refusal(authority: &str, page: Page) -> CommandError {
+    CommandError::Status(authority.to_owned(), page.error_line())
 }
 
 async fn follow(authority: &str, options: &TapOptions) -> Result<(), CommandError> {
     let failed = |error| CommandError::Get(authority.to_owned(), error);
     let target = options.parameters.target();
     let page = daemon::http::follow(authority, &target, TIME).await.map_err(failed)?;
-    let mut following = page.map_err(|page| refusal(authority, &page))?;
+    let mut following = page.map_err(|page| refusal(authority, page))?;
     while let Some(line) = next(authority, &mut following).await? {
         let shown =
             if options.json { line } else { text(&line).map_err(|error| foreign(authority, error))? };
@@ -224,7 +191,7 @@ async fn rank(authority: &str, json: bool) -> Result<(), CommandError> {
     let page = daemon::http::get(authority, "/top", TIME, SIZE).await;
     let page = page.map_err(|error| CommandError::Get(authority.to_owned(), error))?;
     if page.status != 200 {
-        return Err(refusal(authority, &page));
+        return Err(refusal(authority, page));
     }
     let ranking: Ranking = serde_json::from_slice(&page.body).map_err(|error| foreign(authority, error))?;
     let text = if json { String::from_utf8_lossy(&page.body).into_owned() } else { ranking.to_string() };
@@ -248,7 +215,7 @@ mod tests {
     fn command_lines() {
         let tap = |words: &str| {
             let words = words.split_whitespace().map(OsString::from);
-            read::<TapOptions>("kube-dns tap", TAP_USAGE, words)
+            parse_subcommand::<TapOptions>("kube-dns tap", TAP_USAGE, words)
         };
         let options = tap("--name=*.acme.example --client 10.0.0.0/8 --type A --seconds=5 --json").unwrap();
         assert_eq!(

@@ -21,6 +21,17 @@ pub struct Page {
     pub body: Vec<u8>,
 }
 
+impl Page {
+    /// The text of an error: the first line, without control characters and of at most 200 characters. For an empty
+    /// page it is the status line.
+    pub fn error_line(self) -> String {
+        let text = String::from_utf8_lossy(&self.body);
+        let line = text.lines().next().unwrap_or_default();
+        let line: String = line.chars().filter(|c| !c.is_control()).take(200).collect();
+        if line.is_empty() { self.status_line } else { line }
+    }
+}
+
 /// A failed request.
 #[derive(Debug, Error)]
 pub enum GetError {
@@ -39,6 +50,15 @@ pub enum GetError {
     /// The response was not HTTP; its first line.
     #[error("answered {0:?}")]
     Foreign(String),
+}
+
+/// Host and port of a URL; `None` for anything but `http://HOST:PORT`, whose scheme may be missing.
+pub fn authority(url: &str) -> Option<&str> {
+    let rest = url.strip_prefix("http://").unwrap_or(url);
+    let rest = rest.strip_suffix('/').unwrap_or(rest);
+    let is_authority = |c: char| c.is_ascii_alphanumeric() || ".-:[]%_".contains(c);
+    let (host, port) = rest.rsplit_once(':')?;
+    (!host.is_empty() && port.parse::<u16>().is_ok() && rest.chars().all(is_authority)).then_some(rest)
 }
 
 /// Gets `target` (a path with its query) from `authority` (`host:port`), within `time` and with at most `size`

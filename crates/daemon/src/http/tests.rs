@@ -186,3 +186,22 @@ async fn a_stop_ends_everything() {
     assert_eq!(rest(&mut idle).await, "");
     assert!(TcpStream::connect(running.address).await.is_err());
 }
+
+#[test]
+fn the_authority_of_a_url() {
+    for (url, expected) in [
+        ("http://127.0.0.1:8081", Some("127.0.0.1:8081")),
+        ("http://127.0.0.1:8081/", Some("127.0.0.1:8081")),
+        ("[::1]:8081", Some("[::1]:8081")),
+        ("kube-dns.kube-system:8081", Some("kube-dns.kube-system:8081")),
+        ("https://127.0.0.1:8081", None),
+        ("127.0.0.1", None),
+        ("http://127.0.0.1:port", None),
+        ("http://:8081", None),
+        ("http://a b:8081", None),
+        ("http://a/b:8081", None),
+        ("http://a\r\nX: y:8081", None),
+    ] {
+        assert_eq!(authority(url), expected, "{url:?}");
+    }
+}

@@ -12,7 +12,7 @@ mod sidecar;
 use std::ffi::OsString;
 use std::time::Duration;
 
-use daemon::flags::{Exit, Style, parse};
+use daemon::flags::{Exit, parse_subcommand};
 use dnsconfig::ServerAddr;
 
 use super::mistake;
@@ -105,10 +105,7 @@ pub(super) fn command(words: impl IntoIterator<Item = OsString>) -> Exit {
 }
 
 fn read(words: impl IntoIterator<Item = OsString>) -> Result<Options, Exit> {
-    let options: Options = parse(NAME, Style::Pflag, words).map_err(|exit| match exit.status {
-        0 => Exit { stderr: format!("{USAGE}{}", exit.stderr), ..exit },
-        _ => exit,
-    })?;
+    let options: Options = parse_subcommand(NAME, USAGE, words)?;
     if let Some(word) = options.rest.first() {
         return Err(mistake(
             NAME,
@@ -117,7 +114,7 @@ fn read(words: impl IntoIterator<Item = OsString>) -> Result<Options, Exit> {
     }
     for (flag, url) in [("server", &options.server), ("sidecar", &options.sidecar)] {
         let may_be_empty = flag == "sidecar" && url.is_empty();
-        if !may_be_empty && explain::authority(url).is_none() {
+        if !may_be_empty && daemon::http::authority(url).is_none() {
             return Err(mistake(NAME, &format!("--{flag} {url:?}: http://HOST:PORT is accepted")));
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use daemon::http::Page;
-use explain::authority;
+use daemon::http::authority;
 use futures::future::join_all;
 
 use super::Options;
