@@ -126,10 +126,10 @@ impl Snapshot {
         }
         Some(match self.federated(domain, federation, &ObjectKey::new(namespace, name)) {
             Some(record) => {
-                visit(Entry { label: "", record, made_up: true });
+                visit(Entry { label: "", record, synthesized: true });
                 Lookup::Exists
             }
-            None => Lookup::Unknown,
+            None => Lookup::TargetUnknown,
         })
     }
 
@@ -180,7 +180,7 @@ impl Snapshot {
             Some(ip) if !self.has_pod(namespace, ip) => Lookup::Missing,
             Some(ip) => {
                 let record = ServiceRecord::new(Host::Address(ip), &[]);
-                visit(Entry { label: "", record, made_up: true });
+                visit(Entry { label: "", record, synthesized: true });
                 Lookup::Exists
             }
             // kube-dns answers NODATA to any label in place of an address.
@@ -228,7 +228,9 @@ impl Snapshot {
             return service.is_some_and(|service| service.visit(below, true, steps, visit));
         }
         let alias = self.aliases.node(&[namespace]).and_then(|aliases| aliases.entry_of(name));
-        alias.map(|(label, alias)| visit(Entry { label, record: alias.record(), made_up: false })).is_some()
+        alias
+            .map(|(label, alias)| visit(Entry { label, record: alias.record(), synthesized: false }))
+            .is_some()
     }
 
     /// Visits all entries that a path with or without wildcards matches, see [`Records::records`].
@@ -237,7 +239,7 @@ impl Snapshot {
         let mut found = false;
         if let [_, _] | [_] = path {
             found = self.aliases.visit(path, steps, &mut |label, alias| {
-                visit(Entry { label, record: alias.record(), made_up: false });
+                visit(Entry { label, record: alias.record(), synthesized: false });
             });
         }
         match path {

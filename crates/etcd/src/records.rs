@@ -68,7 +68,7 @@ impl Stored {
             extras: Some(&message.extras),
             ..ServiceRecord::new(host, &self.base)
         };
-        Entry { label: &self.label, record, made_up: false }
+        Entry { label: &self.label, record, synthesized: false }
     }
 }
 

@@ -20,7 +20,7 @@ impl Answer {
         records.sort_by_cached_key(|record| {
             (record.rtype != "CNAME").then(|| (record.data.parse::<IpAddr>().ok(), record.clone()))
         });
-        let ask = |ask: &skydns::outside::OutsideQuestion| format!("{} {}", ask.name, type_name(ask.qtype));
+        let ask = |ask: &skydns::external::ExternalQuery| format!("{} {}", ask.name, type_name(ask.qtype));
         let mut asks: Vec<String> = response.external.iter().map(ask).collect();
         asks.sort();
         asks.dedup();

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use cluster::objects::ObjectKey;
 use cluster::snapshot::{Snapshot, pod_address};
-use skydns::own_names::Led;
+use skydns::own_names::OwnTarget;
 use skydns::wire::reverse;
 use skydns::zones::Authority;
 use skydns::{FurtherZone, Name, Records as _, View as _, Zone, name};
@@ -30,7 +30,7 @@ pub(crate) fn further<'s>(snapshot: &'s Snapshot, name: &Name) -> Option<&'s Fur
 /// The meaning of a name (in lower case) with this path.
 pub(crate) fn of(snapshot: &Snapshot, name: &Name, path: Option<&[&str]>) -> NameKind {
     if let Some(led) = snapshot.zone.own(name.wire()) {
-        let target = if let Led::Name(target) = led { Some(target.to_string()) } else { None };
+        let target = if let OwnTarget::Name(target) = led { Some(target.to_string()) } else { None };
         return NameKind::OwnName { target };
     }
     if let Some(FurtherZone { domain, records, .. }) = further(snapshot, name) {

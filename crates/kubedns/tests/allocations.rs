@@ -9,9 +9,9 @@ use cluster::objects::{Change, Endpoints, EndpointsSource, Event, FromApi, Objec
 use cluster::snapshot::{Published, Snapshot};
 use serde_json::Value;
 use skydns::engine::{Identity, Outcome, answer};
+use skydns::external::ExternalAnswers;
 use skydns::forward::{self, Cache, CacheLimits, CacheMetrics, ForwardMetrics, Forwarder, Limits, TlsTrust};
 use skydns::metrics::Metrics;
-use skydns::outside::Outside;
 use skydns::resolve::Resolver;
 use skydns::wire::Transport;
 use skydns::{Backend, FurtherZone, Name, Search, Zone};
@@ -62,7 +62,7 @@ fn records_in(zone: Zone) -> Arc<Published> {
 
 /// Returns the answer to a query, as the transports would send it.
 fn ask<'b>(published: &Published, identity: &Identity, query: &[u8], out: &'b mut Vec<u8>) -> &'b [u8] {
-    static NOTHING: Outside = Outside::none();
+    static NOTHING: ExternalAnswers = ExternalAnswers::none();
     out.clear();
     let outcome = answer(&*published.view(), identity, query, Transport::Udp, &NOTHING, out);
     assert!(matches!(outcome, Outcome::Reply(_)), "{outcome:?}");

@@ -7,7 +7,7 @@ use etcd::gateway::{self, Event, EventKind, Frames, KeyValue};
 use etcd::records::ZoneRecords;
 use etcd::{Subtree, Tree};
 use skydns::engine::{self, Identity, Outcome};
-use skydns::outside::Outside;
+use skydns::external::ExternalAnswers;
 use skydns::wire::{Transport, rtype};
 use skydns::{FurtherZone, Name};
 
@@ -89,7 +89,8 @@ fn answers(tree: Tree, names: &[Name]) {
     for (name, rtype) in names.iter().flat_map(|name| types.map(|rtype| (name, rtype))) {
         for transport in [Transport::Udp, Transport::Tcp] {
             let (query, mut out) = (message::query(name.wire(), rtype, Some(1232)), Vec::new());
-            let outcome = engine::answer(&*view, &identity, &query, transport, &Outside::none(), &mut out);
+            let outcome =
+                engine::answer(&*view, &identity, &query, transport, &ExternalAnswers::none(), &mut out);
             if let Outcome::Reply(_) = outcome {
                 message::answers(&query, transport, &out);
             }

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use cluster::snapshot::Snapshot;
 use skydns::Name;
 use skydns::engine::{Identity, Outcome, answer};
-use skydns::outside::{Outside, OutsideAnswer, OutsideQuestion, OutsideRecord};
+use skydns::external::{ExternalAnswer, ExternalAnswers, ExternalQuery, ExternalRecord};
 use skydns::wire::{Malformed, Query, Transport, rtype};
 
 use crate::{example, message};
@@ -30,11 +30,11 @@ pub(crate) fn ask(
     view: &Snapshot,
     octets: &[u8],
     transport: Transport,
-    told: impl Fn(&OutsideQuestion) -> OutsideAnswer,
+    told: impl Fn(&ExternalQuery) -> ExternalAnswer,
 ) {
     fastrand::seed(7);
     let identity = Identity { version: "version".to_owned() };
-    let mut outside = Outside::none();
+    let mut outside = ExternalAnswers::none();
     for round in 0..=ROUNDS {
         if round == ROUNDS {
             outside.close();
@@ -69,7 +69,7 @@ pub(crate) fn ask(
                 assert_eq!(out, b"before");
                 return;
             }
-            Outcome::Ask(questions) => {
+            Outcome::NeedsExternal(questions) => {
                 assert!(round < ROUNDS, "nothing more can be asked: {questions:?}");
                 assert_eq!(out, b"before");
                 assert!((1..=QUESTIONS).contains(&questions.len()), "{} questions", questions.len());
@@ -87,8 +87,8 @@ pub(crate) fn ask(
 }
 
 /// The upstream's answer to a query, in eight variations.
-fn outside(variation: u8, question: &OutsideQuestion) -> OutsideAnswer {
-    let address = |n: u8| OutsideRecord {
+fn outside(variation: u8, question: &ExternalQuery) -> ExternalAnswer {
+    let address = |n: u8| ExternalRecord {
         owner: question.name.clone(),
         rtype: question.qtype,
         rdata: match question.qtype {
@@ -96,20 +96,20 @@ fn outside(variation: u8, question: &OutsideQuestion) -> OutsideAnswer {
             _ => Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, n.into()).octets().as_slice().into(),
         },
     };
-    let alias = |owner: &Name, target: &Name| OutsideRecord {
+    let alias = |owner: &Name, target: &Name| ExternalRecord {
         owner: owner.clone(),
         rtype: rtype::CNAME,
         rdata: target.wire().into(),
     };
     let [edge, web] = ["edge.outside.test", "web.apps.svc.cluster.local"].map(example::name);
-    OutsideAnswer::Records(match variation {
-        0 => return OutsideAnswer::Failed,
+    ExternalAnswer::Records(match variation {
+        0 => return ExternalAnswer::Failed,
         1 => Vec::new(),
         2 => vec![address(1)],
-        3 => vec![alias(&question.name, &edge), OutsideRecord { owner: edge, ..address(2) }],
+        3 => vec![alias(&question.name, &edge), ExternalRecord { owner: edge, ..address(2) }],
         4 => vec![alias(&question.name, &web)],
         5 => vec![alias(&question.name, &question.name), address(3)],
         6 => (0..=255).map(address).collect(),
-        _ => vec![alias(&edge, &web), OutsideRecord { owner: edge, ..address(4) }],
+        _ => vec![alias(&edge, &web), ExternalRecord { owner: edge, ..address(4) }],
     })
 }

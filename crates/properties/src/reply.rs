@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use skydns::Name;
+use skydns::external::{ExternalAnswer, ExternalQuery, ExternalRecord};
 use skydns::forward::{self, Verdict};
-use skydns::outside::{OutsideAnswer, OutsideQuestion, OutsideRecord};
 use skydns::resolve;
 use skydns::wire::{Heading, Message, Query, Question, Record, Transport, rtype};
 
@@ -124,12 +124,12 @@ fn answer_with(choice: u8, transport: Transport, octets: &[u8]) {
     let rtype = rtypes.get(usize::from(choice >> 6)).copied().unwrap_or_default();
     let asked = message::query(example::name(&format!("{name}.cluster.local")).wire(), rtype, Some(4096));
     let rcode = octets.get(3).map_or(0, |octet| u16::from(octet & 0x0f));
-    let told = |question: &OutsideQuestion| {
+    let told = |question: &ExternalQuery| {
         let zone = example::zone(false);
         let told = memory::bounded(octets.len(), 128, || {
-            resolve::outside_answer(question, |name| zone.owns(name), octets, rcode)
+            resolve::external_answer(question, |name| zone.owns(name), octets, rcode)
         });
-        if let OutsideAnswer::Records(records) = &told {
+        if let ExternalAnswer::Records(records) = &told {
             belong(question, records);
         }
         told
@@ -138,10 +138,10 @@ fn answer_with(choice: u8, transport: Transport, octets: &[u8]) {
 }
 
 /// Every record belongs to the queried name or to a CNAME target, and to no name of the cluster.
-fn belong(question: &OutsideQuestion, records: &[OutsideRecord]) {
+fn belong(question: &ExternalQuery, records: &[ExternalRecord]) {
     let mut names = vec![question.name.to_lowercase()];
     for _ in records {
-        let known = |record: &&OutsideRecord| names.contains(&record.owner.to_lowercase());
+        let known = |record: &&ExternalRecord| names.contains(&record.owner.to_lowercase());
         let aliases = records.iter().filter(|record| record.rtype == rtype::CNAME).filter(known);
         let targets =
             aliases.filter_map(|record| Name::from_wire(&record.rdata)).map(|name| name.to_lowercase());

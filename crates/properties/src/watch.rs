@@ -9,7 +9,7 @@ use cluster::objects::{
 use cluster::persist::{Saved, encode};
 use cluster::snapshot::{Published, Snapshot};
 use kubedns::status::Cache;
-use skydns::outside::OutsideAnswer;
+use skydns::external::ExternalAnswer;
 use skydns::wire::{Transport, reverse, rtype};
 
 use crate::{example, memory, message, query};
@@ -175,7 +175,7 @@ pub(crate) fn answers(index: &Index, snapshot: &Snapshot) {
     let rtypes = [rtype::A, rtype::AAAA, rtype::SRV, rtype::CNAME, rtype::PTR, rtype::TXT];
     for (name, rtype) in questions.iter().flatten().flat_map(|name| rtypes.map(|rtype| (name, rtype))) {
         let asked = message::query(name, rtype, Some(1232));
-        query::ask(snapshot, &asked, Transport::Udp, |_| OutsideAnswer::Records(Vec::new()));
+        query::ask(snapshot, &asked, Transport::Udp, |_| ExternalAnswer::Records(Vec::new()));
     }
 }
 

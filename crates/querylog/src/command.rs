@@ -34,9 +34,9 @@ const KUBEDNS: &str = "http://127.0.0.1:8081";
 /// Status port of nanny in the manifests.
 const NANNY: &str = "http://127.0.0.1:10056";
 /// Timeout until the reply begins.
-const TIME: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Largest line of a tap, and largest ranking, in octets.
-const SIZE: usize = 1 << 20;
+const MAX_SIZE: usize = 1 << 20;
 
 #[derive(Debug, Clone, clap::Parser)]
 struct TapOptions {
@@ -146,7 +146,7 @@ fn refusal(authority: &str, page: Page) -> CommandError {
 async fn follow(authority: &str, options: &TapOptions) -> Result<(), CommandError> {
     let failed = |error| CommandError::Get(authority.to_owned(), error);
     let target = options.parameters.target();
-    let page = daemon::http::follow(authority, &target, TIME).await.map_err(failed)?;
+    let page = daemon::http::follow(authority, &target, TIMEOUT).await.map_err(failed)?;
     let mut following = page.map_err(|page| refusal(authority, page))?;
     while let Some(line) = next(authority, &mut following).await? {
         let shown =
@@ -160,7 +160,7 @@ async fn follow(authority: &str, options: &TapOptions) -> Result<(), CommandErro
 }
 
 async fn next(authority: &str, following: &mut Following) -> Result<Option<String>, CommandError> {
-    following.line(SIZE).await.map_err(|error| CommandError::Get(authority.to_owned(), error))
+    following.line(MAX_SIZE).await.map_err(|error| CommandError::Get(authority.to_owned(), error))
 }
 
 fn foreign(authority: &str, error: serde_json::Error) -> CommandError {
@@ -170,8 +170,8 @@ fn foreign(authority: &str, error: serde_json::Error) -> CommandError {
 /// A line of `/tap`.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Told {
-    LeftOut {
+enum TapLine {
+    Omitted {
         #[serde(rename = "leftOut")]
         left_out: u64,
     },
@@ -180,15 +180,15 @@ enum Told {
 
 fn text(json: &str) -> Result<String, serde_json::Error> {
     let text = match serde_json::from_str(json)? {
-        Told::Query(line) => line.with_time(),
-        Told::LeftOut { left_out } => format!("... {left_out} left out"),
+        TapLine::Query(line) => line.with_time(),
+        TapLine::Omitted { left_out } => format!("... {left_out} left out"),
     };
     // Clients choose these names: they may hold control characters.
     Ok(text.replace(char::is_control, "?"))
 }
 
 async fn rank(authority: &str, json: bool) -> Result<(), CommandError> {
-    let page = daemon::http::get(authority, "/top", TIME, SIZE).await;
+    let page = daemon::http::get(authority, "/top", TIMEOUT, MAX_SIZE).await;
     let page = page.map_err(|error| CommandError::Get(authority.to_owned(), error))?;
     if page.status != 200 {
         return Err(refusal(authority, page));

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::serve::{PAUSE, TELL};
+use crate::serve::{OMITTED_INTERVAL, PAUSE};
 use crate::{Line, Source};
 
 /// Bound of the lines written at once.
@@ -63,7 +63,7 @@ impl<S: Source, O: Fn(&QueryLog) -> Result<S, NotWritten>> QueryLogger<S, O> {
     }
 
     async fn write(&mut self) {
-        let mut tell = interval(TELL);
+        let mut tell = interval(OMITTED_INTERVAL);
         tell.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let writes = self.source.is_some();

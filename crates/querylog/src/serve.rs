@@ -24,7 +24,7 @@ pub(crate) const PAUSE: Duration = Duration::from_millis(20);
 /// Approximate size of the chunks sent, in octets.
 const CHUNK: usize = 64 << 10;
 /// Interval of the reports of omitted lines.
-pub(crate) const TELL: Duration = Duration::from_secs(1);
+pub(crate) const OMITTED_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Lines of queries, as they arrive.
 pub trait Source: Send + Sync + 'static {
@@ -109,7 +109,7 @@ impl<S: Source> Following<S> {
             let now = Instant::now();
             let over = now >= self.end || self.stop.is_cancelled();
             let mut chunk = self.lines();
-            if over || now - self.told >= TELL {
+            if over || now - self.told >= OMITTED_INTERVAL {
                 self.told = now;
                 let left_out = self.source.left_out();
                 if left_out > 0 {

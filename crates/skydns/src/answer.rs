@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use smallvec::SmallVec;
 
 use crate::backend::{Entry, Lookup, View, has_room_for};
-use crate::outside::{Outside, OutsideQuestion};
+use crate::external::{ExternalAnswers, ExternalQuery};
 use crate::record::TTL;
 use crate::transfer::{self, Serial};
 use crate::wire::name::labels;
@@ -26,7 +26,7 @@ use sample::Sample;
 use srv::Kind;
 
 /// TTL of records from upstreams, in seconds.
-const OUTSIDE_TTL: u32 = 60;
+const EXTERNAL_TTL: u32 = 60;
 /// No name in the zone has more labels below it: `label._port._proto.service.namespace.svc` has six.
 const MAX_DEPTH: usize = 16;
 /// Steps charged for each lookup of a name, for example of a CNAME target.
@@ -45,7 +45,7 @@ pub(crate) enum Answered {
     Written,
     /// An alias could not be resolved.
     Failed,
-    /// The backend does not know the target yet, see [`Lookup::Unknown`].
+    /// The backend does not know the target yet, see [`Lookup::TargetUnknown`].
     Unknown,
 }
 
@@ -55,7 +55,7 @@ type Path<'n> = SmallVec<[&'n str; 8]>;
 pub(crate) struct Answer<'q, 'b, V> {
     view: &'q V,
     query: &'q Query<'q>,
-    outside: &'q Outside,
+    external: &'q ExternalAnswers,
     /// The zone that holds the query name; the cluster's for names in no zone.
     authority: Authority<'q>,
     /// The name whose records are looked up, in lower case: the query name, or the target of its own-name alias.
@@ -64,7 +64,7 @@ pub(crate) struct Answer<'q, 'b, V> {
     own: bool,
     pub(crate) message: Writer<'q, 'b>,
     /// External queries whose answers are needed first.
-    pub(crate) needs: Vec<OutsideQuestion>,
+    pub(crate) needs: Vec<ExternalQuery>,
     truncated: bool,
     /// An upstream failed, or a zone is not loaded.
     unanswered: bool,
@@ -76,7 +76,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
     pub(crate) fn new(
         (view, authority): (&'q V, Authority<'q>),
         query: &'q Query<'q>,
-        outside: &'q Outside,
+        external: &'q ExternalAnswers,
         steps: usize,
         out: &'b mut Vec<u8>,
     ) -> Self {
@@ -85,7 +85,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         Self {
             view,
             query,
-            outside,
+            external,
             authority,
             name,
             own,
@@ -271,7 +271,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         match lookup {
             Lookup::Missing => return Answered::Missing,
             // kube-dns reports this failure for SRV queries only.
-            Lookup::Unknown => return Answered::Empty,
+            Lookup::TargetUnknown => return Answered::Empty,
             Lookup::Exists => {}
         }
         let (addresses, cut) = addresses.into_shuffled();
@@ -322,7 +322,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
     fn nothing_of_the_type(&mut self, path: &[&str]) -> Answered {
         match self.records(path, false, &mut |_| {}) {
             Lookup::Missing => Answered::Missing,
-            Lookup::Exists | Lookup::Unknown => Answered::Empty,
+            Lookup::Exists | Lookup::TargetUnknown => Answered::Empty,
         }
     }
 

@@ -5,8 +5,8 @@
 
 use crate::backend::View;
 use crate::engine::{self, Identity, Outcome};
+use crate::external::{ExternalAnswer, ExternalAnswers, ExternalQuery, MAX_ROUNDS};
 use crate::forward;
-use crate::outside::{MAX_ROUNDS, Outside, OutsideAnswer, OutsideQuestion};
 use crate::wire::{self, Message, Name, PLAIN_UDP, Section, Transport, rcode, text};
 
 /// The answer to one query.
@@ -19,7 +19,7 @@ pub struct Response {
     /// Whether the answer is truncated over UDP without EDNS.
     pub truncated: bool,
     /// External queries that the answer needs.
-    pub external: Vec<OutsideQuestion>,
+    pub external: Vec<ExternalQuery>,
 }
 
 /// One record in presentation format.
@@ -39,21 +39,21 @@ pub struct Record {
 pub fn ask(view: &impl View, name: &Name, qtype: u16) -> Response {
     let query = forward::Query::new(name.wire(), qtype).encode(0);
     let mut response = Response::default();
-    let (mut outside, mut out) = (Outside::none(), Vec::new());
+    let (mut external, mut out) = (ExternalAnswers::none(), Vec::new());
     for round in 0..=MAX_ROUNDS {
         if round == MAX_ROUNDS {
-            outside.close();
+            external.close();
         }
-        match answer(view, &query, Transport::Tcp, &outside, &mut out) {
+        match answer(view, &query, Transport::Tcp, &external, &mut out) {
             Outcome::Reply(reply) => {
                 response.rcode = Some(reply.rcode);
                 response.records = records(&out);
                 response.truncated = out.len() > PLAIN_UDP && is_truncated(view, &query);
                 return response;
             }
-            Outcome::Ask(questions) => {
+            Outcome::NeedsExternal(questions) => {
                 for question in questions {
-                    outside.insert(question.clone(), OutsideAnswer::Records(Vec::new()));
+                    external.insert(question.clone(), ExternalAnswer::Records(Vec::new()));
                     response.external.push(question);
                 }
             }
@@ -71,16 +71,16 @@ fn answer(
     view: &impl View,
     query: &[u8],
     transport: Transport,
-    outside: &Outside,
+    external: &ExternalAnswers,
     out: &mut Vec<u8>,
 ) -> Outcome {
     // Only CHAOS queries return the identity.
     let identity = Identity { version: String::new() };
-    engine::answer(view, &identity, query, transport, outside, out)
+    engine::answer(view, &identity, query, transport, external, out)
 }
 
 fn is_truncated(view: &impl View, query: &[u8]) -> bool {
-    let outcome = answer(view, query, Transport::Udp, &Outside::none(), &mut Vec::new());
+    let outcome = answer(view, query, Transport::Udp, &ExternalAnswers::none(), &mut Vec::new());
     matches!(outcome, Outcome::Reply(reply) if reply.truncated)
 }
 

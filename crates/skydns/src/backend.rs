@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use dnsconfig::Upstream;
 
-use crate::own_names::{Led, OwnNames};
+use crate::own_names::{OwnNames, OwnTarget};
 use crate::record::{NEGATIVE_TTL, ServiceRecord, TTL};
 use crate::search::Search;
 use crate::transfer::Serial;
@@ -91,7 +91,7 @@ pub enum Lookup {
     /// It exists, with or without entries: a malformed pod name has none.
     Exists,
     /// The target is unknown: a federated name needs the zone and region of a node.
-    Unknown,
+    TargetUnknown,
 }
 
 /// One entry of a node.
@@ -101,9 +101,9 @@ pub struct Entry<'v> {
     pub label: &'v str,
     /// The record.
     pub record: ServiceRecord<'v>,
-    /// Whether the entry was made up for the query: the address in a pod's name, or the target of a federated name.
+    /// Whether the entry was synthesized for the query: the address in a pod's name, or the target of a federated name.
     /// It is not in the tree.
-    pub made_up: bool,
+    pub synthesized: bool,
 }
 
 /// One owner of an address, as PTR answers need it. The smallest is answered first.
@@ -242,7 +242,7 @@ impl Zone {
     /// Whether an external name (wire format, lower case) must not be forwarded. That holds for names with fewer
     /// than two labels (SkyDNS's ndots rule), which a search list would leak. Where dnsmasq in front leaves all
     /// names to this server they are forwarded, because dnsmasq would do so itself.
-    pub(crate) fn keeps_back(&self, name: &[u8]) -> bool {
+    pub(crate) fn must_not_forward(&self, name: &[u8]) -> bool {
         labels(name).take(2).count() < 2
             && !self.forwards_all
             && self.servers_for(name).1.is_none()
@@ -250,7 +250,7 @@ impl Zone {
     }
 
     /// Target of a name (wire format, lower case) if it is one of [`own_names`](Self::own_names).
-    pub fn own(&self, name: &[u8]) -> Option<Led<'_>> {
+    pub fn own(&self, name: &[u8]) -> Option<OwnTarget<'_>> {
         self.own_names.as_ref()?.find(name)
     }
 

@@ -9,10 +9,10 @@ use std::net::IpAddr;
 use crate::answer::{Answer, Answered};
 use crate::backend::View;
 use crate::cause::Cause;
+use crate::external::{ExternalAnswers, ExternalQuery};
 pub use crate::metrics::Reply;
 use crate::metrics::System;
-use crate::outside::{Outside, OutsideQuestion};
-use crate::own_names::{Led, OwnNames};
+use crate::own_names::{OwnNames, OwnTarget};
 use crate::search::SearchList;
 use crate::wire::{self, Malformed, Name, Query, Transport, Writer, class, flag, rcode, reverse, rtype};
 use crate::zones::{Authority, is_ours};
@@ -26,7 +26,7 @@ pub enum Outcome {
     Forward(System),
     /// The answer needs external names: call the engine again with the answers to these queries. Nothing was
     /// written.
-    Ask(Vec<OutsideQuestion>),
+    NeedsExternal(Vec<ExternalQuery>),
     /// The name is to be completed with a search list, see [`crate::search`]. Nothing was written.
     Search(SearchList),
     /// The query asks for a zone transfer, see [`crate::transfer`]. Nothing was written.
@@ -43,7 +43,9 @@ impl Outcome {
         match self {
             Self::Reply(reply) => reply.system,
             Self::Forward(system) => *system,
-            Self::Ask(_) | Self::Search(_) | Self::Transfer | Self::Expensive | Self::Ignore => System::Auth,
+            Self::NeedsExternal(_) | Self::Search(_) | Self::Transfer | Self::Expensive | Self::Ignore => {
+                System::Auth
+            }
         }
     }
 }
@@ -65,7 +67,7 @@ const ROUTES: &[u8] = b"\x06routes\x07kubedns\x00";
 /// wildcard in a cluster of 100,000 Services takes a third of it.
 pub const MAX_STEPS: usize = 10_000_000;
 
-/// Answers `message` from `view`, appending to `out`. `outside` holds the answers to the external queries of an
+/// Answers `message` from `view`, appending to `out`. `external` holds the answers to the external queries of an
 /// earlier call.
 ///
 /// Any answer takes at most [`MAX_STEPS`]; beyond them the outcome is [`Outcome::Expensive`].
@@ -74,10 +76,10 @@ pub fn answer<V: View>(
     identity: &Identity,
     message: &[u8],
     transport: Transport,
-    outside: &Outside,
+    external: &ExternalAnswers,
     out: &mut Vec<u8>,
 ) -> Outcome {
-    answer_for(Asker { steps: MAX_STEPS, client: None }, view, identity, message, transport, outside, out)
+    answer_for(Asker { steps: MAX_STEPS, client: None }, view, identity, message, transport, external, out)
 }
 
 /// The client of a query, and the work that its answer may take.
@@ -96,7 +98,7 @@ pub(crate) fn answer_for<V: View>(
     identity: &Identity,
     message: &[u8],
     transport: Transport,
-    outside: &Outside,
+    external: &ExternalAnswers,
     out: &mut Vec<u8>,
 ) -> Outcome {
     let mut query = match Query::parse(message, transport) {
@@ -114,7 +116,7 @@ pub(crate) fn answer_for<V: View>(
         }
     };
     query.max_udp = view.zone().max_udp();
-    answer_query(asker, view, identity, &query, outside, out)
+    answer_query(asker, view, identity, &query, external, out)
 }
 
 /// Answers as [`answer_for`] does, for a parsed query.
@@ -123,11 +125,11 @@ pub(crate) fn answer_query<V: View>(
     view: &V,
     identity: &Identity,
     query: &Query<'_>,
-    outside: &Outside,
+    external: &ExternalAnswers,
     out: &mut Vec<u8>,
 ) -> Outcome {
     let start = out.len();
-    let outcome = Engine { view, identity, query, outside, asker, start }.answer(out);
+    let outcome = Engine { view, identity, query, external, asker, start }.answer(out);
     if !matches!(outcome, Outcome::Reply(_)) {
         out.truncate(start);
     }
@@ -138,7 +140,7 @@ struct Engine<'a, V> {
     view: &'a V,
     identity: &'a Identity,
     query: &'a Query<'a>,
-    outside: &'a Outside,
+    external: &'a ExternalAnswers,
     asker: Asker,
     /// Offset of the answer in the output.
     start: usize,
@@ -204,7 +206,7 @@ impl<V: View> Engine<'_, V> {
     }
 
     fn begin<'q, 'b>(&'q self, authority: Authority<'q>, out: &'b mut Vec<u8>) -> Answer<'q, 'b, V> {
-        Answer::new((self.view, authority), self.query, self.outside, self.asker.steps, out)
+        Answer::new((self.view, authority), self.query, self.external, self.asker.steps, out)
     }
 
     /// SERVFAIL for a name in our zones whose records are unknown.
@@ -238,12 +240,12 @@ impl<V: View> Engine<'_, V> {
         self.query.header.flags & (flag::RD | flag::CD)
     }
 
-    /// Forwards the query, unless its name is [kept back](crate::backend::Zone::keeps_back).
+    /// Forwards the query, unless it [must not be](crate::backend::Zone::must_not_forward).
     fn forward(&self, out: &mut Vec<u8>) -> Outcome {
         let zone = self.view.zone();
         let (_, stub) = zone.servers_for(self.query.lower());
         let system = if stub.is_some() { System::Stub } else { System::Recursive };
-        if zone.keeps_back(self.query.lower()) {
+        if zone.must_not_forward(self.query.lower()) {
             Writer::new(self.query, out).finish(self.copied_flags() | flag::RA, rcode::SERVFAIL);
             return self.because(&Cause::OneLabel, rcode::SERVFAIL, system, out);
         }
@@ -324,11 +326,11 @@ impl<V: View> Engine<'_, V> {
             return Some(self.own_pointers(names, out));
         }
         Some(match own.find(name)? {
-            Led::Nowhere => self.servfail(&Cause::Alias, out),
-            Led::Addresses(addresses) => {
+            OwnTarget::Unresolvable => self.servfail(&Cause::Alias, out),
+            OwnTarget::Addresses(addresses) => {
                 self.settle(Authority::cluster(self.view), out, |answer| answer.host(addresses))
             }
-            Led::Name(target) => self.alias(&target, out),
+            OwnTarget::Name(target) => self.alias(&target, out),
         })
     }
 
@@ -367,7 +369,7 @@ impl<V: View> Engine<'_, V> {
         }
         let needs = std::mem::take(&mut answer.needs);
         if !needs.is_empty() {
-            return Outcome::Ask(needs);
+            return Outcome::NeedsExternal(needs);
         }
         let missing = found == Answered::Missing && !answer.is_own();
         if missing && let Some(list) = self.list_of_client() {
@@ -392,7 +394,7 @@ impl<V: View> Engine<'_, V> {
         answer.message.finish(flags, rcode);
         match found {
             Answered::Failed => {
-                let cause = self.outside.failure().unwrap_or(&Cause::Alias);
+                let cause = self.external.failure().unwrap_or(&Cause::Alias);
                 self.because(cause, rcode, System::Auth, out)
             }
             Answered::Unknown => self.because(&Cause::RegionUnknown, rcode, System::Auth, out),

@@ -16,7 +16,7 @@
 //!
 //! Beyond kube-dns, for speed and safety:
 //! * An upstream counts as silent after [`Limits::patience`], or an equal part of the budget, not after two
-//!   seconds. Its late reply is still accepted while the next upstream is queried (`turns`).
+//!   seconds. Its late reply is still accepted while the next upstream is queried (`attempts`).
 //! * After a second SERVFAIL, or REFUSED, the next upstream is tried; if none has a better answer, that reply is
 //!   the answer.
 //! * Upstreams that failed are tried last until they answer a probe (`health`).
@@ -46,6 +46,7 @@
 //! limits where file descriptors are few. Every task ends when the budget of its query ends, whether or not a
 //! caller still waits for it.
 
+mod attempts;
 mod cache;
 mod exchange;
 mod health;
@@ -57,7 +58,6 @@ mod options;
 mod pool;
 mod query;
 mod tls;
-mod turns;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -81,12 +81,12 @@ pub(crate) use query::FORWARDED_FLAGS;
 pub use query::{Query, Reply};
 pub use tls::{Pin, TlsTrust};
 
+use attempts::Attempts;
 use health::Health;
-use inflight::{InFlight, Join, Key, Leader, Outcome, Waiter};
+use inflight::{InFlight, Key, Outcome, QueryOwner, Role, Waiter};
 use loops::Loops;
 use pool::Pool;
 use tls::Tls;
-use turns::Turns;
 
 use crate::wire::name::Name;
 
@@ -228,14 +228,14 @@ impl Forwarder {
     /// caller still waits.
     fn ask(&self, key: &Arc<Key>, client: IpAddr) -> Result<Waiter, ForwardError> {
         match self.shared.in_flight.join(key, client) {
-            Join::Overloaded => {
+            Role::Overloaded => {
                 self.overloaded(client);
                 Err(ForwardError::Overloaded)
             }
-            Join::Waiter(waiter) => Ok(waiter),
-            Join::Leader(leader, waiter) => {
+            Role::Waiter(waiter) => Ok(waiter),
+            Role::QueryOwner(owner, waiter) => {
                 let (shared, key) = (Arc::clone(&self.shared), Arc::clone(key));
-                self.shared.tasks.spawn(lead(shared, key, leader));
+                self.shared.tasks.spawn(run_query(shared, key, owner));
                 Ok(waiter)
             }
         }
@@ -253,7 +253,7 @@ impl Forwarder {
 
     /// Counts a query of `client` that was rejected because too many are in flight. A loop may be the cause:
     /// `question`, which begins with the query name, is checked for a loop probe all the same.
-    pub(crate) fn turned_down(&self, question: &[u8], client: IpAddr) {
+    pub(crate) fn count_rejected(&self, question: &[u8], client: IpAddr) {
         self.shared.loops.notice(question);
         self.overloaded(client);
     }
@@ -317,9 +317,9 @@ impl Forwarder {
 }
 
 /// Queries the upstreams, and hands the outcome to all waiting callers.
-async fn lead(shared: Arc<Shared>, key: Arc<Key>, leader: Leader) {
+async fn run_query(shared: Arc<Shared>, key: Arc<Key>, owner: QueryOwner) {
     let deadline = Instant::now() + shared.limits.budget;
-    let asking = Turns::new(Arc::clone(&shared), Arc::clone(&key), deadline).run();
+    let asking = Attempts::new(Arc::clone(&shared), Arc::clone(&key), deadline).run();
     let outcome = shared.stop.run_until_cancelled(asking).await.unwrap_or(Err(ForwardError::Stopped));
     if let Err(error @ ForwardError::AllFailed(_)) = &outcome {
         shared.metrics.failed.inc();
@@ -328,5 +328,5 @@ async fn lead(shared: Arc<Shared>, key: Arc<Key>, leader: Leader) {
     if let Some(cache) = &shared.cache {
         cache.settle(&key, &outcome);
     }
-    leader.finish(outcome.map(Arc::new));
+    owner.finish(outcome.map(Arc::new));
 }

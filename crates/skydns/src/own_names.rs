@@ -30,13 +30,13 @@ enum OwnName {
 
 /// Target of an own name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Led<'v> {
+pub enum OwnTarget<'v> {
     /// Addresses.
     Addresses(&'v [IpAddr]),
     /// A name that is no own name, in lower case.
     Name(Cow<'v, Name>),
     /// No target: a loop, or a chain that is too long.
-    Nowhere,
+    Unresolvable,
 }
 
 impl OwnNames {
@@ -71,8 +71,8 @@ impl OwnNames {
     }
 
     /// All names in wire format, in any order, each with its direct target, which may be another alias.
-    pub fn iter(&self) -> impl Iterator<Item = (&[u8], Led<'_>)> {
-        self.names.iter().map(|(name, own)| (&**name, own.led()))
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], OwnTarget<'_>)> {
+        self.names.iter().map(|(name, own)| (&**name, own.target()))
     }
 
     /// Whether a name (wire format, lower case) is an own name.
@@ -86,34 +86,34 @@ impl OwnNames {
     }
 
     /// Final target of a name (wire format, lower case); `None` if it is no own name.
-    pub fn find(&self, name: &[u8]) -> Option<Led<'_>> {
-        let mut led = self.look_up(name)?;
+    pub fn find(&self, name: &[u8]) -> Option<OwnTarget<'_>> {
+        let mut found = self.look_up(name)?;
         for _ in 0..MAX_CHAIN {
-            match &led {
-                Led::Name(target) => match self.look_up(target.wire()) {
-                    Some(next) => led = next,
-                    None => return Some(led),
+            match &found {
+                OwnTarget::Name(target) => match self.look_up(target.wire()) {
+                    Some(next) => found = next,
+                    None => return Some(found),
                 },
-                _ => return Some(led),
+                _ => return Some(found),
             }
         }
-        Some(Led::Nowhere)
+        Some(OwnTarget::Unresolvable)
     }
 
-    fn look_up(&self, name: &[u8]) -> Option<Led<'_>> {
+    fn look_up(&self, name: &[u8]) -> Option<OwnTarget<'_>> {
         match self.names.get(name) {
-            Some(own) => Some(own.led()),
+            Some(own) => Some(own.target()),
             None => self.port_of_alias(name),
         }
     }
 
     /// The target of `_port._protocol` below an alias: the same labels below the alias's target (RFC 2782).
-    fn port_of_alias(&self, name: &[u8]) -> Option<Led<'_>> {
+    fn port_of_alias(&self, name: &[u8]) -> Option<OwnTarget<'_>> {
         let mut first = labels(name).take(2).filter(|label| label.starts_with(b"_"));
         let (port, alias) = name.split_at_checked(2 + first.next()?.len() + first.next()?.len())?;
         match self.names.get(alias)? {
             OwnName::Alias(target) => {
-                Name::from_wire(&[port, target.wire()].concat()).map(|name| Led::Name(Cow::Owned(name)))
+                Name::from_wire(&[port, target.wire()].concat()).map(|name| OwnTarget::Name(Cow::Owned(name)))
             }
             OwnName::Host(_) => None,
         }
@@ -121,10 +121,10 @@ impl OwnNames {
 }
 
 impl OwnName {
-    fn led(&self) -> Led<'_> {
+    fn target(&self) -> OwnTarget<'_> {
         match self {
-            Self::Host(addresses) => Led::Addresses(addresses),
-            Self::Alias(target) => Led::Name(Cow::Borrowed(target)),
+            Self::Host(addresses) => OwnTarget::Addresses(addresses),
+            Self::Alias(target) => OwnTarget::Name(Cow::Borrowed(target)),
         }
     }
 }
@@ -175,9 +175,9 @@ mod tests {
         ] {
             let found = match own.find(name(asked).wire()) {
                 None => "-".to_owned(),
-                Some(Led::Nowhere) => "nowhere".to_owned(),
-                Some(Led::Name(target)) => target.to_string(),
-                Some(Led::Addresses(all)) => all.iter().map(ToString::to_string).collect(),
+                Some(OwnTarget::Unresolvable) => "nowhere".to_owned(),
+                Some(OwnTarget::Name(target)) => target.to_string(),
+                Some(OwnTarget::Addresses(all)) => all.iter().map(ToString::to_string).collect(),
             };
             assert_eq!(found, expected, "{asked}");
         }

@@ -13,10 +13,10 @@ use tokio_util::task::TaskTracker;
 use crate::backend::{Backend, View};
 use crate::cause::Cause;
 use crate::engine::{self, Asker, Identity, Outcome, Reply};
+use crate::external::{ExternalAnswer, ExternalAnswers, ExternalQuery, ExternalRecord, MAX_ROUNDS};
 use crate::forward::{self, FORWARDED_FLAGS, Forwarder};
 use crate::lane::Lane;
 use crate::metrics::{Completion, Shard, System, Took};
-use crate::outside::{MAX_ROUNDS, Outside, OutsideAnswer, OutsideQuestion, OutsideRecord};
 use crate::search::SearchList;
 use crate::search::walk::Walk;
 use crate::shares::{Share, Shares};
@@ -138,7 +138,7 @@ impl<B: Backend> Resolver<B> {
         transport: Transport,
         out: &mut Vec<u8>,
     ) -> Outcome {
-        static NOTHING: Outside = Outside::none();
+        static NOTHING: ExternalAnswers = ExternalAnswers::none();
         match self.answer_at_once(message, client, transport, &NOTHING, out) {
             Outcome::Forward(system) => {
                 let reply = self.answer_from_cache(message, transport, system, out);
@@ -221,7 +221,7 @@ impl<B: Backend> Resolver<B> {
         message: &[u8],
         client: Option<IpAddr>,
         transport: Transport,
-        outside: &Outside,
+        external: &ExternalAnswers,
         out: &mut Vec<u8>,
     ) -> Outcome {
         let steps = match transport {
@@ -229,7 +229,7 @@ impl<B: Backend> Resolver<B> {
             Transport::Tcp => STEPS_OVER_TCP,
         };
         let asker = Asker { steps, client };
-        engine::answer_for(asker, &*self.backend.view(), &self.identity, message, transport, outside, out)
+        engine::answer_for(asker, &*self.backend.view(), &self.identity, message, transport, external, out)
     }
 
     /// Admits `message` to the queries that wait for upstreams, or to the lane if it is expensive; `None` if
@@ -244,7 +244,7 @@ impl<B: Backend> Resolver<B> {
         }
         let share = self.waiting.take(client);
         if share.is_none() {
-            self.forwarder.turned_down(message.get(HEADER..).unwrap_or_default(), client);
+            self.forwarder.count_rejected(message.get(HEADER..).unwrap_or_default(), client);
         }
         share
     }
@@ -282,8 +282,8 @@ impl<B: Backend> Resolver<B> {
             Outcome::Reply(reply) => Some(reply),
             Outcome::Ignore | Outcome::Search(_) | Outcome::Transfer => None,
             Outcome::Forward(system) => self.forward(message, transport, system, client, out).await,
-            Outcome::Ask(_) | Outcome::Expensive => {
-                self.work_out(message, transport, outcome, client, out).await
+            Outcome::NeedsExternal(_) | Outcome::Expensive => {
+                self.resolve_rounds(message, transport, outcome, client, out).await
             }
         }
     }
@@ -431,7 +431,7 @@ impl<B: Backend> Resolver<B> {
     }
 
     /// Answers a query that takes more work than an immediate answer may, or needs external names.
-    async fn work_out(
+    async fn resolve_rounds(
         self: &Arc<Self>,
         message: &[u8],
         transport: Transport,
@@ -440,20 +440,20 @@ impl<B: Backend> Resolver<B> {
         out: &mut Vec<u8>,
     ) -> Option<Reply> {
         let deadline = tokio::time::Instant::now() + BUDGET;
-        let (mut outside, mut rounds) = (Outside::none(), 0);
+        let (mut external, mut rounds) = (ExternalAnswers::none(), 0);
         loop {
             match outcome {
                 Outcome::Reply(reply) => return Some(reply),
-                Outcome::Ask(questions) if rounds < MAX_ROUNDS => {
-                    self.look_all_up(questions, &mut outside, client, deadline).await;
+                Outcome::NeedsExternal(questions) if rounds < MAX_ROUNDS => {
+                    self.resolve_external(questions, &mut external, client, deadline).await;
                     rounds += 1;
                     if rounds == MAX_ROUNDS {
-                        outside.close();
+                        external.close();
                     }
-                    outcome = self.answer_at_once(message, None, transport, &outside, out);
+                    outcome = self.answer_at_once(message, None, transport, &external, out);
                 }
                 Outcome::Expensive => {
-                    let work = self.whole_work(message, transport, outside);
+                    let work = self.expensive_work(message, transport, external);
                     let done = tokio::time::timeout_at(deadline, self.lane.run(client, work)).await;
                     let done = done.ok().flatten().filter(|(outcome, ..)| *outcome != Outcome::Expensive);
                     self.shard.expensive(done.is_some());
@@ -462,9 +462,9 @@ impl<B: Backend> Resolver<B> {
                     let Some(done) = done else {
                         return self.fail(message, transport, System::Auth, &Cause::Expensive, out);
                     };
-                    (outcome, outside, *out) = done;
+                    (outcome, external, *out) = done;
                 }
-                Outcome::Ask(_) => {
+                Outcome::NeedsExternal(_) => {
                     return self.fail(message, transport, System::Auth, &Cause::Alias, out);
                 }
                 Outcome::Forward(_) | Outcome::Search(_) | Outcome::Transfer | Outcome::Ignore => {
@@ -474,27 +474,27 @@ impl<B: Backend> Resolver<B> {
         }
     }
 
-    /// The work of one answer with the full limit, [`engine::MAX_STEPS`]. Returns `outside`, too.
-    fn whole_work(
+    /// The work of one answer with the full limit, [`engine::MAX_STEPS`]. Returns `external`, too.
+    fn expensive_work(
         self: &Arc<Self>,
         message: &[u8],
         transport: Transport,
-        outside: Outside,
-    ) -> impl FnOnce() -> (Outcome, Outside, Vec<u8>) + Send + 'static {
+        external: ExternalAnswers,
+    ) -> impl FnOnce() -> (Outcome, ExternalAnswers, Vec<u8>) + Send + 'static {
         let (this, message) = (Arc::clone(self), message.to_vec());
         move || {
             let mut out = Vec::new();
             let (view, identity) = (this.backend.view(), &this.identity);
-            let outcome = engine::answer(&*view, identity, &message, transport, &outside, &mut out);
-            (outcome, outside, out)
+            let outcome = engine::answer(&*view, identity, &message, transport, &external, &mut out);
+            (outcome, external, out)
         }
     }
 
-    /// Resolves external names and adds the answers to `outside`.
-    async fn look_all_up(
+    /// Resolves external names and adds the answers to `external`.
+    async fn resolve_external(
         &self,
-        mut questions: Vec<OutsideQuestion>,
-        outside: &mut Outside,
+        mut questions: Vec<ExternalQuery>,
+        external: &mut ExternalAnswers,
         client: IpAddr,
         deadline: tokio::time::Instant,
     ) {
@@ -502,19 +502,19 @@ impl<B: Backend> Resolver<B> {
         let asked = questions.iter().map(|question| self.look_up(question, client, deadline));
         for (question, answer) in questions.iter().zip(join_all(asked).await) {
             let answer = answer.unwrap_or_else(|cause| {
-                outside.fail(cause);
-                OutsideAnswer::Failed
+                external.fail(cause);
+                ExternalAnswer::Failed
             });
-            outside.insert(question.clone(), answer);
+            external.insert(question.clone(), answer);
         }
     }
 
     async fn look_up(
         &self,
-        question: &OutsideQuestion,
+        question: &ExternalQuery,
         client: IpAddr,
         deadline: tokio::time::Instant,
-    ) -> Result<OutsideAnswer, Cause> {
+    ) -> Result<ExternalAnswer, Cause> {
         let lower = question.name.to_lowercase();
         let servers = Arc::clone(self.backend.view().zone().servers_for(lower.wire()).0);
         let query = forward::Query::new(question.name.wire(), question.qtype);
@@ -525,13 +525,13 @@ impl<B: Backend> Resolver<B> {
         let reply = reply.map_err(|error| Cause::from(&error))?;
         let view = self.backend.view();
         let is_ours = |name: &[u8]| is_ours(&*view, name);
-        match outside_answer(question, is_ours, &reply.message, reply.rcode) {
-            OutsideAnswer::Failed => Err(Cause::Reply(reply.upstream.clone(), reply.rcode)),
+        match external_answer(question, is_ours, &reply.message, reply.rcode) {
+            ExternalAnswer::Failed => Err(Cause::Reply(reply.upstream.clone(), reply.rcode)),
             // A truncated reply may lack all of the addresses.
-            answer @ OutsideAnswer::Records(_) if reply.truncated && !has_addresses(&answer) => {
-                Ok(OutsideAnswer::Failed)
+            answer @ ExternalAnswer::Records(_) if reply.truncated && !has_addresses(&answer) => {
+                Ok(ExternalAnswer::Failed)
             }
-            answer @ OutsideAnswer::Records(_) => Ok(answer),
+            answer @ ExternalAnswer::Records(_) => Ok(answer),
         }
     }
 }
@@ -565,16 +565,16 @@ pub(crate) fn servfail(
 /// to a name (wire format, lower case) that `is_ours`, and the addresses of these names. Records of other names do
 /// not belong to the answer and must not be passed on.
 // Differs from kube-dns: it passes on the whole answer section.
-pub fn outside_answer(
-    question: &OutsideQuestion,
+pub fn external_answer(
+    question: &ExternalQuery,
     is_ours: impl Fn(&[u8]) -> bool,
     message: &[u8],
     code: u16,
-) -> OutsideAnswer {
+) -> ExternalAnswer {
     if !matches!(code, rcode::NOERROR | rcode::NXDOMAIN) {
-        return OutsideAnswer::Failed;
+        return ExternalAnswer::Failed;
     }
-    let Ok(message) = Message::parse(message) else { return OutsideAnswer::Failed };
+    let Ok(message) = Message::parse(message) else { return ExternalAnswer::Failed };
     let mut records = Vec::new();
     for record in message.section(Section::Answer) {
         if !matches!(record.rtype, rtype::A | rtype::AAAA | rtype::CNAME) || record.class != class::IN {
@@ -582,22 +582,22 @@ pub fn outside_answer(
         }
         let mut rdata = Vec::new();
         let (Ok(owner), Ok(())) = (record.owner(), record.append_data(&mut rdata)) else { continue };
-        records.push(OutsideRecord { owner, rtype: record.rtype, rdata: rdata.into() });
+        records.push(ExternalRecord { owner, rtype: record.rtype, rdata: rdata.into() });
     }
     let names = chain(question.name.wire(), is_ours, &records);
     records.retain(|record| names.iter().any(|name| record.owner.wire().eq_ignore_ascii_case(name)));
-    OutsideAnswer::Records(records)
+    ExternalAnswer::Records(records)
 }
 
-fn has_addresses(answer: &OutsideAnswer) -> bool {
+fn has_addresses(answer: &ExternalAnswer) -> bool {
     match answer {
-        OutsideAnswer::Records(records) => records.iter().any(|record| record.rtype != rtype::CNAME),
-        OutsideAnswer::Failed => false,
+        ExternalAnswer::Records(records) => records.iter().any(|record| record.rtype != rtype::CNAME),
+        ExternalAnswer::Failed => false,
     }
 }
 
 /// `start`, and the names that the aliases among `records` point to from there, up to one of our own names.
-fn chain(start: &[u8], is_ours: impl Fn(&[u8]) -> bool, records: &[OutsideRecord]) -> Vec<Vec<u8>> {
+fn chain(start: &[u8], is_ours: impl Fn(&[u8]) -> bool, records: &[ExternalRecord]) -> Vec<Vec<u8>> {
     let alias = |name: &[u8]| {
         let mut aliases = records.iter().filter(|record| record.rtype == rtype::CNAME);
         // A length octet is no letter, so this compares labels without case.

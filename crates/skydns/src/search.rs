@@ -36,7 +36,7 @@ pub struct SearchList {
     /// forwarded or would be completed again.
     pub names: Vec<Name>,
     /// Whether the first name is the query name.
-    pub(crate) begins_as_asked: bool,
+    pub(crate) starts_with_query_name: bool,
 }
 
 impl Search {
@@ -79,7 +79,7 @@ impl Search {
         let namespace = labels(below).last().map_or(0, |label| 1 + label.len());
         let (bare, namespace) = below.split_at(below.len() - namespace);
         let names = if bare.is_empty() { Vec::new() } else { self.list(bare, namespace, &zone.domain, zone) };
-        Some(SearchList { names, begins_as_asked: false })
+        Some(SearchList { names, starts_with_query_name: false })
     }
 
     /// The names to look up for `name` (wire format) of a client in `namespace`, beginning with `name` itself;
@@ -102,7 +102,7 @@ impl Search {
         }
         let bare = name.get(..name.len() - first.len())?;
         let names = self.list(bare, first.get(..label)?, domain, zone);
-        Some(SearchList { names, begins_as_asked: true })
+        Some(SearchList { names, starts_with_query_name: true })
     }
 
     /// The list for the labels `bare` and a namespace, both in wire format without the root.
@@ -117,7 +117,7 @@ impl Search {
         for name in names {
             let lower = name.to_lowercase();
             let known = candidates.iter().any(|known| known.to_lowercase() == lower);
-            if !known && !self.holds(lower.wire()) && !zone.keeps_back(lower.wire()) {
+            if !known && !self.holds(lower.wire()) && !zone.must_not_forward(lower.wire()) {
                 candidates.push(name);
             }
         }

@@ -115,7 +115,7 @@ struct Connection<B: Backend> {
 }
 
 /// An answer given by an async task.
-struct Waited {
+struct LateAnswer {
     answer: Option<Vec<u8>>,
     expensive: bool,
 }
@@ -123,7 +123,7 @@ struct Waited {
 /// A connection's queries that wait for their answers.
 #[derive(Default)]
 struct InFlight {
-    tasks: JoinSet<Waited>,
+    tasks: JoinSet<LateAnswer>,
     expensive: usize,
 }
 
@@ -139,7 +139,7 @@ impl InFlight {
 
     fn spawn(&mut self, expensive: bool, answer: impl Future<Output = Option<Vec<u8>>> + Send + 'static) {
         self.expensive += usize::from(expensive);
-        self.tasks.spawn(async move { Waited { answer: answer.await, expensive } });
+        self.tasks.spawn(async move { LateAnswer { answer: answer.await, expensive } });
     }
 
     /// Waits for the next answer.
@@ -153,7 +153,7 @@ impl InFlight {
 impl<B: Backend> Connection<B> {
     async fn run(mut self, stop: CancellationToken) -> io::Result<()> {
         self.stream.set_nodelay(true)?;
-        let mut frames = Frames::new();
+        let mut frames = TimedFrames::new();
         let mut in_flight = InFlight::default();
         let mut open = true;
         while open || !in_flight.is_empty() {
@@ -174,16 +174,16 @@ impl<B: Backend> Connection<B> {
                 () = stop.cancelled(), if open => open = false,
             }
             self.answer(&mut frames, &mut in_flight).await?;
-            if frames.announce_too_much() {
+            if frames.exceeds_max_query() {
                 // Differs from kube-dns: it reads up to 64 KiB.
-                (open, frames) = (false, Frames::new());
+                (open, frames) = (false, TimedFrames::new());
             }
         }
         Ok(())
     }
 
     /// Answers the complete queries in the buffer.
-    async fn answer(&mut self, frames: &mut Frames, in_flight: &mut InFlight) -> io::Result<()> {
+    async fn answer(&mut self, frames: &mut TimedFrames, in_flight: &mut InFlight) -> io::Result<()> {
         let mut answers = Vec::new();
         let mut turn = Instant::now();
         while in_flight.has_room()
@@ -279,13 +279,13 @@ impl<B: Backend> Connection<B> {
 }
 
 /// Received octets, split into messages.
-struct Frames {
+struct TimedFrames {
     octets: wire::Frames,
     /// Time at which the first incomplete message began to arrive, or the connection became idle.
     since: tokio::time::Instant,
 }
 
-impl Frames {
+impl TimedFrames {
     fn new() -> Self {
         Self { octets: wire::Frames::default(), since: tokio::time::Instant::now() }
     }
@@ -324,7 +324,7 @@ impl Frames {
     }
 
     /// Whether the current message is longer than [`MAX_QUERY`].
-    fn announce_too_much(&self) -> bool {
+    fn exceeds_max_query(&self) -> bool {
         self.octets.announced().is_some_and(|length| length > MAX_QUERY)
     }
 
@@ -365,7 +365,7 @@ mod tests {
         let query = [1; 300];
         client.write_all(&framed(&query)).await.unwrap();
 
-        let mut frames = Frames::new();
+        let mut frames = TimedFrames::new();
         assert_eq!(frames.read(&server).await.unwrap(), 302);
         assert!(frames.octets.capacity() < READ, "{}", frames.octets.capacity());
         assert_eq!(frames.next_frame().as_deref(), Some(&query[..]));

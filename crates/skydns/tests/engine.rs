@@ -10,8 +10,8 @@ mod zones;
 
 use fixed::Fixed;
 use skydns::engine::{Identity, Outcome, answer};
-use skydns::outside::{Outside, OutsideAnswer, OutsideQuestion, OutsideRecord};
-use skydns::resolve::outside_answer;
+use skydns::external::{ExternalAnswer, ExternalAnswers, ExternalQuery, ExternalRecord};
+use skydns::resolve::external_answer;
 use skydns::wire::Transport;
 use skydns::{Name, Zone};
 use testkit::message::Message;
@@ -27,19 +27,19 @@ fn name(text: &str) -> Name {
 }
 
 /// The external A query for `text`.
-fn address_of(text: &str) -> OutsideQuestion {
-    OutsideQuestion { name: name(text), qtype: 1 }
+fn address_of(text: &str) -> ExternalQuery {
+    ExternalQuery { name: name(text), qtype: 1 }
 }
 
 /// An answer to the external query for `www.outside.test`.
-fn outside(answer: OutsideAnswer) -> Outside {
-    let mut outside = Outside::none();
+fn outside(answer: ExternalAnswer) -> ExternalAnswers {
+    let mut outside = ExternalAnswers::none();
     outside.insert(address_of("www.outside.test"), answer);
     outside
 }
 
 /// The answer to `query`.
-fn reply(view: &Fixed, query: &[u8], transport: Transport, outside: &Outside) -> Vec<u8> {
+fn reply(view: &Fixed, query: &[u8], transport: Transport, outside: &ExternalAnswers) -> Vec<u8> {
     let mut out = Vec::new();
     let outcome = answer(view, &identity(), query, transport, outside, &mut out);
     assert!(matches!(outcome, Outcome::Reply(_)), "{outcome:?}");
@@ -49,11 +49,11 @@ fn reply(view: &Fixed, query: &[u8], transport: Transport, outside: &Outside) ->
 #[test]
 fn an_alias_asks_outside_once_and_says_so_when_nobody_answers() {
     let (view, query) = (Fixed::new(&[]), Query::new("out.apps.svc.cluster.local.", "A").wire());
-    let asked = answer(&view, &identity(), &query, Transport::Udp, &Outside::none(), &mut Vec::new());
-    assert_eq!(asked, Outcome::Ask(vec![address_of("www.outside.test")]));
+    let asked = answer(&view, &identity(), &query, Transport::Udp, &ExternalAnswers::none(), &mut Vec::new());
+    assert_eq!(asked, Outcome::NeedsExternal(vec![address_of("www.outside.test")]));
     for (known, expected) in [
-        (OutsideAnswer::Failed, ";; SERVFAIL, flags: qr rd ra"),
-        (OutsideAnswer::Records(Vec::new()), ";; NOERROR, flags: qr aa rd ra"),
+        (ExternalAnswer::Failed, ";; SERVFAIL, flags: qr rd ra"),
+        (ExternalAnswer::Records(Vec::new()), ";; NOERROR, flags: qr aa rd ra"),
     ] {
         let answer = reply(&view, &query, Transport::Udp, &outside(known));
         assert_eq!(testkit::dig::show(&answer).lines().next(), Some(expected));
@@ -72,9 +72,9 @@ fn an_answer_in_process_takes_as_many_rounds_as_a_clients() {
 /// The answer for `out.apps.svc`, an alias of `www.outside.test`, which is an alias of `target`.
 fn answer_by_way_of_outside(target: &str) -> String {
     let target = name(target).wire().into();
-    let alias = OutsideRecord { owner: name("www.outside.test"), rtype: 5, rdata: target };
+    let alias = ExternalRecord { owner: name("www.outside.test"), rtype: 5, rdata: target };
     let query = Query::new("out.apps.svc.cluster.local.", "A").wire();
-    let known = outside(OutsideAnswer::Records(vec![alias]));
+    let known = outside(ExternalAnswer::Records(vec![alias]));
     testkit::dig::show(&reply(&Fixed::new(&[]), &query, Transport::Udp, &known))
 }
 
@@ -106,7 +106,7 @@ fn what_a_name_of_the_cluster_leads_to_is_never_told_from_outside() {
 }
 
 /// The TTLs of an answer's records, section by section, and the MINIMUM of its SOA record.
-fn ttls(view: &Fixed, name: &str, rtype: &str, outside: &Outside) -> Vec<String> {
+fn ttls(view: &Fixed, name: &str, rtype: &str, outside: &ExternalAnswers) -> Vec<String> {
     let answer = testkit::dig::show(&reply(view, &Query::new(name, rtype).wire(), Transport::Udp, outside));
     let records = answer.lines().filter(|line| !line.starts_with(';'));
     let ttl = |line: &str| {
@@ -119,7 +119,7 @@ fn ttls(view: &Fixed, name: &str, rtype: &str, outside: &Outside) -> Vec<String>
 
 #[test]
 fn a_zone_may_have_one_ttl_for_all_its_records_and_one_for_what_is_missing() {
-    let known = outside(OutsideAnswer::Records(vec![OutsideRecord {
+    let known = outside(ExternalAnswer::Records(vec![ExternalRecord {
         owner: name("www.outside.test"),
         rtype: 1,
         rdata: [198, 51, 100, 1].as_slice().into(),
@@ -156,7 +156,7 @@ fn a_zone_may_have_one_ttl_for_all_its_records_and_one_for_what_is_missing() {
             );
         }
     }
-    let apex = |view| ttls(view, "cluster.local.", "SOA", &Outside::none());
+    let apex = |view| ttls(view, "cluster.local.", "SOA", &ExternalAnswers::none());
     assert_eq!(views.each_ref().map(apex), [["SOA 3600/60"], ["SOA 5/3"], ["SOA 3600/0"], ["SOA 0/5"]]);
 }
 
@@ -165,7 +165,7 @@ fn several_domains_hold_the_same_names() {
     let view = Fixed::new(&[])
         .other_domains(&["new.example"])
         .with_aliases(&["svc", "apps", "there"], std::iter::once("web.apps.svc.new.example".to_owned()));
-    let known = outside(OutsideAnswer::Failed);
+    let known = outside(ExternalAnswer::Failed);
     let soa = "SOA ns.dns.new.example. hostmaster.new.example. <serial> 28800 7200 604800 60";
     for (name, rtype, expected) in [
         ("web.apps.svc.new.example.", "A", vec!["web.apps.svc.new.example. A 10.96.0.9".to_owned()]),
@@ -204,7 +204,7 @@ fn several_domains_hold_the_same_names() {
 fn missing_names_of_some_zones_are_forwarded() {
     let said = |view: &Fixed, name: &str| {
         let (query, mut out) = (Query::new(name, "A").wire(), Vec::new());
-        match answer(view, &identity(), &query, Transport::Udp, &outside(OutsideAnswer::Failed), &mut out) {
+        match answer(view, &identity(), &query, Transport::Udp, &outside(ExternalAnswer::Failed), &mut out) {
             Outcome::Reply(_) => {
                 testkit::dig::show(&out)[3..].split(',').next().unwrap_or_default().to_owned()
             }
@@ -242,9 +242,9 @@ fn the_longest_domain_that_holds_a_name_decides_who_answers() {
     };
     let said = |view: &Fixed, name: &str| {
         let (query, mut out) = (Query::new(name, "A").wire(), Vec::new());
-        match answer(view, &identity(), &query, Transport::Udp, &Outside::none(), &mut out) {
+        match answer(view, &identity(), &query, Transport::Udp, &ExternalAnswers::none(), &mut out) {
             Outcome::Reply(_) => testkit::dig::show(&out).lines().next().unwrap_or_default().to_owned(),
-            Outcome::Ask(questions) => format!("asks for {}", questions[0].name),
+            Outcome::NeedsExternal(questions) => format!("asks for {}", questions[0].name),
             other => format!("{other:?}"),
         }
     };
@@ -268,7 +268,7 @@ fn the_longest_domain_that_holds_a_name_decides_who_answers() {
 fn with_a_cache_in_front_whatever_is_outside_is_forwarded() {
     let said = |view: &Fixed, name: &str, rtype: &str| {
         let (query, mut out) = (Query::new(name, rtype).wire(), Vec::new());
-        match answer(view, &identity(), &query, Transport::Udp, &Outside::none(), &mut out) {
+        match answer(view, &identity(), &query, Transport::Udp, &ExternalAnswers::none(), &mut out) {
             Outcome::Reply(_) => testkit::dig::show(&out).lines().next().unwrap_or_default().to_owned(),
             other => format!("{other:?}"),
         }
@@ -293,10 +293,11 @@ fn the_routes_are_told_before_the_first_sync_too() {
     let texts = ["configuration=1".to_owned(), "routes=2".to_owned()];
     let query = Query::new("routes.kubedns.", "TXT").class("CH").wire();
     for view in [Fixed::new(&[]).routes(&texts), Fixed::new(&[]).routes(&texts).unsynced()] {
-        let message = Message::parse(&reply(&view, &query, Transport::Udp, &Outside::none())).unwrap();
+        let message =
+            Message::parse(&reply(&view, &query, Transport::Udp, &ExternalAnswers::none())).unwrap();
         assert_eq!(message.answer_data("TXT"), ["\"configuration=1\"", "\"routes=2\""]);
     }
-    let nothing = reply(&Fixed::new(&[]), &query, Transport::Udp, &Outside::none());
+    let nothing = reply(&Fixed::new(&[]), &query, Transport::Udp, &ExternalAnswers::none());
     assert_eq!(Message::parse(&nothing).unwrap().rcode_name(), "REFUSED");
 }
 
@@ -313,7 +314,7 @@ fn aliases_that_lead_to_nothing_are_not_walked_again_and_again() {
     for (name, most) in [("c1.apps.svc.cluster.local.", 64), ("all.apps.svc.cluster.local.", 64)] {
         let before = view.lookups();
         let query = Query::new(name, "A").edns(4096).wire();
-        let reply = Message::parse(&reply(&view, &query, Transport::Tcp, &Outside::none())).unwrap();
+        let reply = Message::parse(&reply(&view, &query, Transport::Tcp, &ExternalAnswers::none())).unwrap();
         assert!(reply.answer_data("CNAME").contains(&"c8.apps.svc.cluster.local.".to_owned()), "{name}");
         let lookups = view.lookups() - before;
         assert!(lookups <= most, "{name}: {lookups} lookups");
@@ -327,7 +328,7 @@ fn names_that_would_be_too_long_are_left_out() {
     let base = [label.as_str(); 3].join(".");
     let view = Fixed::new(&[]).with_address(&["svc", "apps", "long"], &label, &base);
     let query = Query::new("long.apps.svc.cluster.local.", "SRV").wire();
-    let shown = testkit::dig::show(&reply(&view, &query, Transport::Udp, &Outside::none()));
+    let shown = testkit::dig::show(&reply(&view, &query, Transport::Udp, &ExternalAnswers::none()));
     let expected = ";; NOERROR, flags: qr aa rd ra\n;long.apps.svc.cluster.local. IN SRV\n;; AUTHORITY\n";
     assert!(shown.starts_with(expected), "{shown}");
 }
@@ -336,13 +337,13 @@ fn names_that_would_be_too_long_are_left_out() {
 fn each_record_from_outside_is_written_once_however_many_there_are() {
     const ADDRESSES: u16 = 3000;
     let end = name("real.outside.test");
-    let alias = OutsideRecord { owner: name("www.outside.test"), rtype: 5, rdata: end.wire().into() };
+    let alias = ExternalRecord { owner: name("www.outside.test"), rtype: 5, rdata: end.wire().into() };
     let address = |n: u16| {
         let [high, low] = n.to_be_bytes();
-        OutsideRecord { owner: end.clone(), rtype: 1, rdata: [198, 51, high, low].as_slice().into() }
+        ExternalRecord { owner: end.clone(), rtype: 1, rdata: [198, 51, high, low].as_slice().into() }
     };
     let twice = |n: u16| [alias.clone(), address(n), address(ADDRESSES - 1 - n)];
-    let known = outside(OutsideAnswer::Records((0..ADDRESSES).flat_map(twice).collect()));
+    let known = outside(ExternalAnswer::Records((0..ADDRESSES).flat_map(twice).collect()));
     let query = Query::new("out.apps.svc.cluster.local.", "A").wire();
     let reply = Message::parse(&reply(&Fixed::new(&[]), &query, Transport::Tcp, &known)).unwrap();
     let mut expected: Vec<String> =
@@ -377,7 +378,7 @@ fn malformed_queries_with_edns_are_answered_with_edns() {
         ("OPT cut off", with_additional(1, &DO_OPT[..10]), None),
         ("no OPT", with_additional(1, &[0, 0]), None),
     ] {
-        let reply = reply(&Fixed::new(&[]), &message, Transport::Udp, &Outside::none());
+        let reply = reply(&Fixed::new(&[]), &message, Transport::Udp, &ExternalAnswers::none());
         let reply = Message::parse(&reply).unwrap();
         assert_eq!((reply.rcode_name().as_str(), reply.questions.len()), ("FORMERR", 1), "{what}");
         assert_eq!(
@@ -443,8 +444,8 @@ fn an_upstream_answers_for_the_names_that_were_asked_for_and_no_other() {
     for (what, records, kept) in cases {
         let reply = records.iter().fold(Reply::to(&query), |reply, record| reply.answer(record)).wire();
         let is_ours = |name: &[u8]| zone.owns(name);
-        let answer = outside_answer(&address_of("www.outside.test"), is_ours, &reply, 0);
-        let OutsideAnswer::Records(all) = answer else { panic!("{what}: no records") };
+        let answer = external_answer(&address_of("www.outside.test"), is_ours, &reply, 0);
+        let ExternalAnswer::Records(all) = answer else { panic!("{what}: no records") };
         let owners: Vec<String> = all.iter().map(|record| record.owner.to_string()).collect();
         let expected: Vec<&str> =
             kept.iter().map(|at| records[*at].split(' ').next().unwrap_or_default()).collect();

@@ -2,8 +2,8 @@
 
 use skydns::Zone;
 use skydns::engine::{Identity, Outcome, answer};
-use skydns::outside::{Outside, OutsideAnswer, OutsideQuestion};
-use skydns::resolve::outside_answer;
+use skydns::external::{ExternalAnswer, ExternalAnswers, ExternalQuery};
+use skydns::resolve::external_answer;
 use testkit::upstream::Transport;
 use testkit::{codes, name};
 use tests::conformance::answer::Observed;
@@ -69,7 +69,7 @@ fn ask(cluster: &Cluster, memory: Option<&Memory>, case: &Case) -> Option<Observ
     let packet = case.query.packet(1).expect("a packet");
     let identity = Identity { version: format!("kube-dns-rs {}", env!("CARGO_PKG_VERSION")) };
     let view = cluster.published.get();
-    let mut outside = Outside::none();
+    let mut outside = ExternalAnswers::none();
     for _ in 0..ROUNDS {
         let mut out = Vec::new();
         match answer(&*view, &identity, &packet, case.query.transport, &outside, &mut out) {
@@ -79,7 +79,7 @@ fn ask(cluster: &Cluster, memory: Option<&Memory>, case: &Case) -> Option<Observ
             Outcome::Search(_) => return Some(Observed::Nothing("to be completed".to_owned())),
             Outcome::Transfer => return Some(Observed::Nothing("a transfer".to_owned())),
             Outcome::Expensive => return Some(Observed::Nothing("too much work".to_owned())),
-            Outcome::Ask(questions) => {
+            Outcome::NeedsExternal(questions) => {
                 for question in questions {
                     let told = look_up(memory, case, &view.zone, &question);
                     outside.insert(question, told);
@@ -90,19 +90,19 @@ fn ask(cluster: &Cluster, memory: Option<&Memory>, case: &Case) -> Option<Observ
     Some(Observed::Nothing("the engine asks and asks".to_owned()))
 }
 
-fn look_up(memory: Option<&Memory>, case: &Case, zone: &Zone, question: &OutsideQuestion) -> OutsideAnswer {
+fn look_up(memory: Option<&Memory>, case: &Case, zone: &Zone, question: &ExternalQuery) -> ExternalAnswer {
     let name = name::from_wire(question.name.wire(), &mut 0).expect("a name");
     let text = format!("{name} IN {}", codes::type_name(question.qtype));
     let recorded = case.upstream.iter().find(|exchange| exchange.question.eq_ignore_ascii_case(&text));
     let recorded = recorded.map(|exchange| exchange.to_replay().expect("an exchange"));
-    let Some(memory) = memory else { return OutsideAnswer::Failed };
+    let Some(memory) = memory else { return ExternalAnswer::Failed };
     let packets = match (&recorded, memory.recall(&text, Transport::Udp, false)) {
         (Some(exchange), _) | (None, Recalled::Exchange(exchange)) => &exchange.responses,
-        (None, Recalled::Unknown("NXDOMAIN")) => return OutsideAnswer::Records(Vec::new()),
-        (None, Recalled::Unknown(_) | Recalled::OnlyTruncated) => return OutsideAnswer::Failed,
+        (None, Recalled::Unknown("NXDOMAIN")) => return ExternalAnswer::Records(Vec::new()),
+        (None, Recalled::Unknown(_) | Recalled::OnlyTruncated) => return ExternalAnswer::Failed,
     };
     let rcode = |packet: &[u8]| packet.get(3).map_or(0, |octet| u16::from(octet & 0x0f));
-    packets.last().map_or(OutsideAnswer::Failed, |packet| {
-        outside_answer(question, |name| zone.owns(name), packet, rcode(packet))
+    packets.last().map_or(ExternalAnswer::Failed, |packet| {
+        external_answer(question, |name| zone.owns(name), packet, rcode(packet))
     })
 }

@@ -12,7 +12,7 @@ use daemon::flags::{Style, parse};
 use kubedns::options::Options;
 use serde_json::Value;
 use skydns::engine::{Identity, Outcome, answer};
-use skydns::outside::{Outside, OutsideAnswer};
+use skydns::external::{ExternalAnswer, ExternalAnswers};
 use skydns::wire::Transport;
 use testkit::query::Query;
 use tests::conformance::answer::{Answer, Observed};
@@ -53,14 +53,14 @@ impl Cluster {
         let (name, rtype) = question.split_once(' ').expect("a name and a type");
         let query = Query::new(name, rtype).wire();
         let identity = Identity { version: "test".to_owned() };
-        let mut outside = Outside::none();
+        let mut outside = ExternalAnswers::none();
         loop {
             let (mut out, view) = (Vec::new(), self.published.get());
             match answer(&*view, &identity, &query, Transport::Tcp, &outside, &mut out) {
                 Outcome::Reply(_) => return Some(read(out)),
-                Outcome::Ask(names) => {
+                Outcome::NeedsExternal(names) => {
                     for name in names {
-                        outside.insert(name, OutsideAnswer::Records(Vec::new()));
+                        outside.insert(name, ExternalAnswer::Records(Vec::new()));
                     }
                 }
                 Outcome::Forward(_) => return None,

@@ -9,7 +9,7 @@ use cluster::objects::{Change, EndpointsSource, Event, FromApi};
 use cluster::snapshot::{Published, Snapshot};
 use serde_json::Value;
 use skydns::engine::{Identity, Outcome, answer};
-use skydns::outside::Outside;
+use skydns::external::ExternalAnswers;
 use skydns::wire::Transport;
 use skydns::{Name, Zone};
 use testkit::message::Message;
@@ -66,7 +66,7 @@ fn applied<T: FromApi>(object: &Value) -> Change<T> {
 /// The answer to a query while the upstreams are down.
 pub(crate) fn ask(published: &Published, query: &[u8], transport: Transport) -> Message {
     let identity = Identity { version: "test".to_owned() };
-    let mut outside = Outside::none();
+    let mut outside = ExternalAnswers::none();
     outside.close();
     let mut out = Vec::new();
     let outcome = answer(&*published.get(), &identity, query, transport, &outside, &mut out);

@@ -214,7 +214,7 @@ fn visit_bounded<'v>(
 ) {
     if *steps > 0 {
         *steps -= 1;
-        visit(Entry { label, record, made_up: false });
+        visit(Entry { label, record, synthesized: false });
     }
 }
 

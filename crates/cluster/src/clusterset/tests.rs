@@ -6,7 +6,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde_json::Value;
 use skydns::engine::{self, Identity, Outcome};
-use skydns::outside::Outside;
+use skydns::external::ExternalAnswers;
 use skydns::wire::Transport;
 use skydns::{Backend as _, Name, Zone};
 use testkit::objects::{mk_imported_slice, mk_service_import};
@@ -84,8 +84,14 @@ fn published() -> Arc<Published> {
 fn said(published: &Published, name: &str, rtype: &str) -> String {
     let (query, mut out) = (Query::new(name, rtype).wire(), Vec::new());
     let identity = Identity { version: String::new() };
-    let outcome =
-        engine::answer(&*published.view(), &identity, &query, Transport::Tcp, &Outside::none(), &mut out);
+    let outcome = engine::answer(
+        &*published.view(),
+        &identity,
+        &query,
+        Transport::Tcp,
+        &ExternalAnswers::none(),
+        &mut out,
+    );
     assert!(matches!(outcome, Outcome::Reply(_)), "{name} {rtype}: {outcome:?}");
     let text = testkit::dig::show_sorted(&out);
     let (answer, additional) = text.split_once(";; ADDITIONAL").unwrap_or((&text, ""));

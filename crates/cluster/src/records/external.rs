@@ -127,7 +127,7 @@ impl ExternalNode {
                     return true;
                 }
                 *steps -= 1;
-                visit(Entry { label, record, made_up: false });
+                visit(Entry { label, record, synthesized: false });
             }
         }
         found

@@ -119,7 +119,7 @@ impl ServiceNode {
             found = true;
             let Some(member) = self.members.get(position).filter(|_| *steps > 0) else { break };
             *steps -= 1;
-            visit(Entry { label: &member.label, record: self.record(member, port), made_up: false });
+            visit(Entry { label: &member.label, record: self.record(member, port), synthesized: false });
         }
         found
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use skydns::engine::{self, Identity, Outcome};
-use skydns::outside::Outside;
+use skydns::external::ExternalAnswers;
 use skydns::wire::Transport;
 use skydns::{Backend as _, Lookup, Name, Records as _, Zone};
 use testkit::objects::{mk_cluster_ip, mk_external_name, mk_node};
@@ -40,8 +40,14 @@ fn cluster(strict: bool) -> Arc<Published> {
 fn said(published: &Published, name: &str, rtype: &str) -> String {
     let (query, mut out) = (Query::new(name, rtype).wire(), Vec::new());
     let identity = Identity { version: String::new() };
-    let outcome =
-        engine::answer(&*published.view(), &identity, &query, Transport::Udp, &Outside::none(), &mut out);
+    let outcome = engine::answer(
+        &*published.view(),
+        &identity,
+        &query,
+        Transport::Udp,
+        &ExternalAnswers::none(),
+        &mut out,
+    );
     match outcome {
         Outcome::Reply(_) => {
             let answer = testkit::dig::show(&out);
@@ -49,7 +55,7 @@ fn said(published: &Published, name: &str, rtype: &str) -> String {
             let aliases = answer.lines().filter_map(|line| line.split_once(" IN CNAME ")).map(|(_, to)| to);
             rcode.into_iter().chain(aliases).collect::<Vec<_>>().join(" ")
         }
-        Outcome::Ask(questions) => format!("asks for {}", questions[0].name),
+        Outcome::NeedsExternal(questions) => format!("asks for {}", questions[0].name),
         other => format!("{other:?}"),
     }
 }

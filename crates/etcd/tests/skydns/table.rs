@@ -7,7 +7,7 @@ use std::time::Duration;
 use etcd::records::ZoneRecords;
 use etcd::{Access, Feed, Metrics, Sink, Subtree, Tree};
 use skydns::engine::{Identity, Outcome, answer};
-use skydns::outside::{Outside, OutsideAnswer, OutsideQuestion, OutsideRecord};
+use skydns::external::{ExternalAnswer, ExternalAnswers, ExternalQuery, ExternalRecord};
 use skydns::wire::Transport;
 use skydns::{FurtherZone, Lookup, Name, Pointer, Records, View, Zone, Zones};
 use testkit::etcd::Etcd;
@@ -90,14 +90,14 @@ impl Served {
         let (name, rtype) = question.split_once(' ').unwrap();
         let query = Query::new(&format!("{name}."), rtype).wire();
         let identity = Identity { version: String::new() };
-        let (mut known, mut out) = (Outside::none(), Vec::new());
+        let (mut known, mut out) = (ExternalAnswers::none(), Vec::new());
         loop {
             match answer(self, &identity, &query, Transport::Tcp, &known, &mut out) {
                 Outcome::Reply(_) => return show(&out),
-                Outcome::Ask(questions) => {
+                Outcome::NeedsExternal(questions) => {
                     for question in questions {
                         let records = said(outside, &question);
-                        known.insert(question, OutsideAnswer::Records(records));
+                        known.insert(question, ExternalAnswer::Records(records));
                     }
                 }
                 other => return format!("{other:?}"),
@@ -134,13 +134,13 @@ fn key(name: &str) -> String {
 
 /// An upstream's answer to a query, from lines with `OWNER TYPE DATA`: all of the type and all aliases, if the name
 /// exists.
-fn said(lines: &[&str], question: &OutsideQuestion) -> Vec<OutsideRecord> {
+fn said(lines: &[&str], question: &ExternalQuery) -> Vec<ExternalRecord> {
     let name = question.name.to_string();
     let is_there = lines.iter().any(|line| line.starts_with(&format!("{} ", name.trim_end_matches('.'))));
     if is_there { lines.iter().filter_map(|line| record(line, question.qtype)).collect() } else { Vec::new() }
 }
 
-fn record(line: &str, qtype: u16) -> Option<OutsideRecord> {
+fn record(line: &str, qtype: u16) -> Option<ExternalRecord> {
     let [owner, rtype, data] = line.split(' ').collect::<Vec<_>>().try_into().unwrap();
     let (rtype, rdata) = match rtype {
         "A" => (1, data.parse::<std::net::Ipv4Addr>().unwrap().octets().to_vec()),
@@ -148,7 +148,7 @@ fn record(line: &str, qtype: u16) -> Option<OutsideRecord> {
         _ => (5, Name::parse(data).unwrap().wire().to_vec()),
     };
     let owner = Name::parse(owner).unwrap();
-    (rtype == 5 || rtype == qtype).then(|| OutsideRecord { owner, rtype, rdata: rdata.into() })
+    (rtype == 5 || rtype == qtype).then(|| ExternalRecord { owner, rtype, rdata: rdata.into() })
 }
 
 fn show(message: &[u8]) -> String {

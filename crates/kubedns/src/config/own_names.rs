@@ -57,7 +57,7 @@ mod tests {
     use std::net::IpAddr;
 
     use proptest::prelude::*;
-    use skydns::own_names::Led;
+    use skydns::own_names::OwnTarget;
 
     use super::*;
 
@@ -71,8 +71,8 @@ mod tests {
         let name = |text: &str| Name::parse(text).unwrap();
         let own = config.names(&name("cluster.test.")).unwrap();
         let led = |asked: &str| match own.find(name(asked).wire()) {
-            Some(Led::Addresses(addresses)) => format!("{addresses:?}"),
-            Some(Led::Name(target)) => target.to_string(),
+            Some(OwnTarget::Addresses(addresses)) => format!("{addresses:?}"),
+            Some(OwnTarget::Name(target)) => target.to_string(),
             other => format!("{other:?}"),
         };
         assert_eq!(led("db.acme.example"), "[192.0.2.1]");
@@ -138,9 +138,9 @@ mod tests {
             for asked in ["a.test", "b.test", "c", "x.a.test", "test"] {
                 let found = match own.find(Name::parse(asked).unwrap().wire()) {
                     None => "-".to_owned(),
-                    Some(Led::Nowhere) => "nowhere".to_owned(),
-                    Some(Led::Name(target)) => target.to_string(),
-                    Some(Led::Addresses(all)) => {
+                    Some(OwnTarget::Unresolvable) => "nowhere".to_owned(),
+                    Some(OwnTarget::Name(target)) => target.to_string(),
+                    Some(OwnTarget::Addresses(all)) => {
                         let last = |ip: &IpAddr| ip.to_string().rsplit('.').next().and_then(|octet| octet.parse().ok());
                         format!("{:?}", all.iter().filter_map(last).collect::<BTreeSet<u8>>())
                     }

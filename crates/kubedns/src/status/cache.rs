@@ -108,7 +108,7 @@ impl Serialize for Namespace<'_> {
         let aliases = self.snapshot.aliases.node(&[self.name]).into_iter().flat_map(Node::entries);
         let mut entries = Entries::default();
         for (label, alias) in aliases {
-            entries.add_of(&Entry { label, record: alias.record(), made_up: false }, zone);
+            entries.add_of(&Entry { label, record: alias.record(), synthesized: false }, zone);
         }
         node(serializer, &Children(services), &entries)
     }

@@ -10,8 +10,8 @@ use super::lookup::{Alias, Families, Found};
 use super::sample::Sample;
 use super::{Answer, Answered, path};
 use crate::backend::View;
-use crate::outside::{OutsideAnswer, OutsideQuestion, OutsideRecord};
-use crate::own_names::{Led, MAX_CHAIN};
+use crate::external::{ExternalAnswer, ExternalQuery, ExternalRecord};
+use crate::own_names::{MAX_CHAIN, OwnTarget};
 use crate::wire::{Full, Mark, Name, NameOffsets, Section, class, rtype};
 use crate::zones::{Authority, is_ours};
 
@@ -20,22 +20,22 @@ const MAX_QUESTIONS: usize = 32;
 
 /// Result of following a name. Of several results the greatest counts: one alias that works is enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Reached {
+enum ChaseResult {
     /// Failed: a loop, a chain that is too long, or no answer from an upstream.
     Failed,
     /// NXDOMAIN, or no address of the families in the query.
-    Nothing,
+    NoData,
     /// Addresses, which were written.
     Addresses,
 }
 
 /// Whether an alias is written as a CNAME.
 #[derive(Debug, Clone, Copy)]
-enum Shown<'n> {
+enum CnameMode<'n> {
     /// Write a CNAME with this owner name; `None` is the query name.
-    Under(Option<&'n Name>),
+    Owner(Option<&'n Name>),
     /// Write none: the owner already has another CNAME.
-    Not,
+    Suppressed,
 }
 
 /// One walk over aliases, within one section of the answer.
@@ -48,11 +48,11 @@ struct Walk<'o> {
     done: IndexSet<Name>,
     /// Upstream records that were written: two aliases may have the same ones. An upstream decides how many there
     /// are.
-    written: IndexSet<&'o OutsideRecord>,
+    written: IndexSet<&'o ExternalRecord>,
     names: NameOffsets,
     /// Names that have no addresses, in lower case, with the chain length at which that was found. Each is searched
     /// once, however many aliases point to it.
-    dead_ends: HashMap<Name, (Reached, usize)>,
+    dead_ends: HashMap<Name, (ChaseResult, usize)>,
 }
 
 /// A point that a walk can be rolled back to.
@@ -77,7 +77,7 @@ impl Walk<'_> {
 
     /// The known result of a name without addresses. It holds for longer chains, too: they only reach their limit
     /// sooner.
-    fn dead_end(&self, name: &Name) -> Option<Reached> {
+    fn dead_end(&self, name: &Name) -> Option<ChaseResult> {
         let (reached, length) = self.dead_ends.get(&name.to_lowercase())?;
         (self.chain.len() >= *length).then_some(*reached)
     }
@@ -93,12 +93,12 @@ impl<'q, V: View> Answer<'q, '_, V> {
         self.truncated |= cut;
         let mut walk = Walk::new(Section::Answer, families, Name::from_wire(self.query.lower()));
         match self.follow_all(&mut walk, None, aliases) {
-            Ok(Reached::Addresses) => Answered::Written,
-            Ok(Reached::Nothing) if self.message.count(Section::Answer) > 0 => Answered::Written,
-            Ok(Reached::Nothing) => Answered::Empty,
+            Ok(ChaseResult::Addresses) => Answered::Written,
+            Ok(ChaseResult::NoData) if self.message.count(Section::Answer) > 0 => Answered::Written,
+            Ok(ChaseResult::NoData) => Answered::Empty,
             // SkyDNS answers NODATA for a loop and for a name that must not be forwarded.
-            Ok(Reached::Failed) if self.authority.is_skydns() && !self.unanswered => Answered::Empty,
-            Ok(Reached::Failed) => Answered::Failed,
+            Ok(ChaseResult::Failed) if self.authority.is_skydns() && !self.unanswered => Answered::Empty,
+            Ok(ChaseResult::Failed) => Answered::Failed,
             Err(Full) => {
                 self.truncated = true;
                 Answered::Written
@@ -110,8 +110,8 @@ impl<'q, V: View> Answer<'q, '_, V> {
     pub(super) fn additional_of_name(&mut self, target: &Name) -> Result<(), Full> {
         let mut walk = Walk::new(Section::Additional, Families::BOTH, None);
         let step = self.step(&walk);
-        if self.visit(&mut walk, target)? == Reached::Failed {
-            self.take_back(&mut walk, &step);
+        if self.visit(&mut walk, target)? == ChaseResult::Failed {
+            self.roll_back(&mut walk, &step);
         }
         Ok(())
     }
@@ -124,26 +124,30 @@ impl<'q, V: View> Answer<'q, '_, V> {
         walk: &mut Walk<'q>,
         owner: Option<&Name>,
         aliases: SmallVec<[Alias; 1]>,
-    ) -> Result<Reached, Full> {
-        let mut reached = Reached::Failed;
+    ) -> Result<ChaseResult, Full> {
+        let mut reached = ChaseResult::Failed;
         let mut bare = None;
         for alias in aliases {
             let step = self.step(walk);
-            let shown = if reached == Reached::Addresses { Shown::Not } else { Shown::Under(owner) };
-            let led = match walk.dead_end(&alias.target) {
-                Some(known) => known,
-                None => self.follow(walk, shown, &alias)?,
+            let cname = if reached == ChaseResult::Addresses {
+                CnameMode::Suppressed
+            } else {
+                CnameMode::Owner(owner)
             };
-            if led != Reached::Addresses {
-                self.take_back(walk, &step);
+            let result = match walk.dead_end(&alias.target) {
+                Some(known) => known,
+                None => self.follow(walk, cname, &alias)?,
+            };
+            if result != ChaseResult::Addresses {
+                self.roll_back(walk, &step);
             }
-            if led == Reached::Nothing {
+            if result == ChaseResult::NoData {
                 bare = bare.or(alias.external.then_some(alias));
             }
-            reached = reached.max(led);
+            reached = reached.max(result);
         }
-        if let (Reached::Nothing, Some(alias)) = (reached, bare) {
-            self.follow_to_nothing(walk, owner, &alias)?;
+        if let (ChaseResult::NoData, Some(alias)) = (reached, bare) {
+            self.write_bare_alias(walk, owner, &alias)?;
         }
         Ok(reached)
     }
@@ -151,66 +155,71 @@ impl<'q, V: View> Answer<'q, '_, V> {
     /// Writes an alias without addresses. In the answer section it is the record the client asked for. The
     /// additional section is for addresses (RFC 2782): as in kube-dns, it holds the alias only together with
     /// upstream records of its target.
-    fn follow_to_nothing(
+    fn write_bare_alias(
         &mut self,
         walk: &mut Walk<'q>,
         owner: Option<&Name>,
         alias: &Alias,
     ) -> Result<(), Full> {
         let (step, before) = (self.step(walk), self.message.count(walk.section));
-        self.follow(walk, Shown::Under(owner), alias)?;
+        self.follow(walk, CnameMode::Owner(owner), alias)?;
         let alone = self.message.count(walk.section) == before + 1;
         if walk.section == Section::Additional && alone {
-            self.take_back(walk, &step);
+            self.roll_back(walk, &step);
         }
         Ok(())
     }
 
     /// Writes the alias, if it is to be shown under `owner`, and the records of its target.
-    fn follow(&mut self, walk: &mut Walk<'q>, shown: Shown<'_>, alias: &Alias) -> Result<Reached, Full> {
+    fn follow(
+        &mut self,
+        walk: &mut Walk<'q>,
+        cname: CnameMode<'_>,
+        alias: &Alias,
+    ) -> Result<ChaseResult, Full> {
         if !walk.may_visit(&alias.target) {
-            return Ok(Reached::Failed);
+            return Ok(ChaseResult::Failed);
         }
-        if let Shown::Under(owner) = shown {
+        if let CnameMode::Owner(owner) = cname {
             self.record_of(walk, owner, rtype::CNAME, alias.ttl, alias.target.wire())?;
         }
         self.visit(walk, &alias.target)
     }
 
     /// Writes the addresses of a name, wherever the name is defined.
-    fn visit(&mut self, walk: &mut Walk<'q>, name: &Name) -> Result<Reached, Full> {
+    fn visit(&mut self, walk: &mut Walk<'q>, name: &Name) -> Result<ChaseResult, Full> {
         let lower = name.to_lowercase();
         if !walk.done.insert(lower.clone()) {
-            return Ok(Reached::Addresses);
+            return Ok(ChaseResult::Addresses);
         }
         walk.chain.push(lower.clone());
         let authority = Authority::of(self.view, lower.wire());
         let reached = match (self.view.zone().own(lower.wire()), authority) {
-            (Some(led), _) => self.own(walk, name, &led),
+            (Some(target), _) => self.own(walk, name, &target),
             (None, Some(authority)) => self.inside(walk, name, authority, authority.relative(lower.wire())),
-            (None, None) => self.outside(walk, name),
+            (None, None) => self.external(walk, name),
         };
         walk.chain.pop();
-        if let Ok(dead_end @ (Reached::Nothing | Reached::Failed)) = reached {
+        if let Ok(dead_end @ (ChaseResult::NoData | ChaseResult::Failed)) = reached {
             walk.dead_ends.insert(lower, (dead_end, walk.chain.len()));
         }
         reached
     }
 
     /// Writes the addresses of an own name.
-    fn own(&mut self, walk: &mut Walk<'q>, name: &Name, led: &Led<'_>) -> Result<Reached, Full> {
+    fn own(&mut self, walk: &mut Walk<'q>, name: &Name, target: &OwnTarget<'_>) -> Result<ChaseResult, Full> {
         let ttl = self.view.zone().ttl();
-        match led {
-            Led::Nowhere => Ok(Reached::Failed),
-            Led::Name(target) => {
+        match target {
+            OwnTarget::Unresolvable => Ok(ChaseResult::Failed),
+            OwnTarget::Name(target) => {
                 let alias = Alias { target: Name::clone(target), ttl, external: true };
                 self.follow_all(walk, Some(name), SmallVec::from_iter([alias]))
             }
-            Led::Addresses(addresses) => {
-                let (families, mut reached) = (walk.families, Reached::Nothing);
+            OwnTarget::Addresses(addresses) => {
+                let (families, mut reached) = (walk.families, ChaseResult::NoData);
                 for address in addresses.iter().filter(|address| families.include(**address)) {
                     self.address_of(walk, name, *address, ttl)?;
-                    reached = Reached::Addresses;
+                    reached = ChaseResult::Addresses;
                 }
                 Ok(reached)
             }
@@ -224,12 +233,12 @@ impl<'q, V: View> Answer<'q, '_, V> {
         name: &Name,
         authority: Authority<'q>,
         relative: &[u8],
-    ) -> Result<Reached, Full> {
+    ) -> Result<ChaseResult, Full> {
         if !authority.records.has_synced() {
             self.unanswered = true;
-            return Ok(Reached::Failed);
+            return Ok(ChaseResult::Failed);
         }
-        let Some(path) = path(relative) else { return Ok(Reached::Nothing) };
+        let Some(path) = path(relative) else { return Ok(ChaseResult::NoData) };
         let Found { ttl, addresses, aliases, .. } = self.look_up(authority, &path, walk.families);
         let ((addresses, cut), (aliases, aliases_cut)) = (addresses.into_shuffled(), aliases.into_shuffled());
         if (cut || aliases_cut) && walk.section == Section::Additional {
@@ -240,32 +249,35 @@ impl<'q, V: View> Answer<'q, '_, V> {
         for address in &addresses {
             self.address_of(walk, name, *address, ttl)?;
         }
-        let reached =
-            if aliases.is_empty() { Reached::Nothing } else { self.follow_all(walk, Some(name), aliases)? };
-        Ok(if addresses.is_empty() { reached } else { Reached::Addresses })
+        let reached = if aliases.is_empty() {
+            ChaseResult::NoData
+        } else {
+            self.follow_all(walk, Some(name), aliases)?
+        };
+        Ok(if addresses.is_empty() { reached } else { ChaseResult::Addresses })
     }
 
     /// Writes an upstream's records of an external name, or adds a query for them to `needs`.
-    fn outside(&mut self, walk: &mut Walk<'q>, name: &Name) -> Result<Reached, Full> {
-        let mut reached = Reached::Failed;
+    fn external(&mut self, walk: &mut Walk<'q>, name: &Name) -> Result<ChaseResult, Full> {
+        let mut reached = ChaseResult::Failed;
         for (wanted, qtype) in [(walk.families.v4, rtype::A), (walk.families.v6, rtype::AAAA)] {
             if !wanted {
                 continue;
             }
-            let question = OutsideQuestion { name: name.clone(), qtype };
-            let answer = match self.outside.get(&question) {
-                None if !self.may_be_sent_out(name) || self.needs.len() == MAX_QUESTIONS => Reached::Failed,
+            let question = ExternalQuery { name: name.clone(), qtype };
+            let answer = match self.external.get(&question) {
+                None if !self.may_forward(name) || self.needs.len() == MAX_QUESTIONS => ChaseResult::Failed,
                 None => {
                     self.needs.push(question);
-                    Reached::Addresses
+                    ChaseResult::Addresses
                 }
-                Some(OutsideAnswer::Failed) => {
+                Some(ExternalAnswer::Failed) => {
                     self.unanswered = true;
-                    Reached::Failed
+                    ChaseResult::Failed
                 }
-                Some(OutsideAnswer::Records(records)) => {
+                Some(ExternalAnswer::Records(records)) => {
                     self.steps.set(self.steps.get().saturating_sub(records.len()));
-                    self.outside_records(walk, records)?
+                    self.external_records(walk, records)?
                 }
             };
             reached = reached.max(answer);
@@ -273,38 +285,38 @@ impl<'q, V: View> Answer<'q, '_, V> {
         Ok(reached)
     }
 
-    fn outside_records(
+    fn external_records(
         &mut self,
         walk: &mut Walk<'q>,
-        records: &'q [OutsideRecord],
-    ) -> Result<Reached, Full> {
-        let mut reached = Reached::Nothing;
+        records: &'q [ExternalRecord],
+    ) -> Result<ChaseResult, Full> {
+        let mut reached = ChaseResult::NoData;
         let mut ours = None;
         for record in records {
             if record.rtype != rtype::CNAME {
-                reached = Reached::Addresses;
+                reached = ChaseResult::Addresses;
             }
             let target = (record.rtype == rtype::CNAME).then(|| Name::from_wire(&record.rdata)).flatten();
             ours = ours.or_else(|| target.filter(|name| self.is_ours(name)));
             if walk.written.contains(record) {
                 continue;
             }
-            let ttl = super::OUTSIDE_TTL;
+            let ttl = super::EXTERNAL_TTL;
             self.record_of(walk, Some(&record.owner), record.rtype, ttl, &record.rdata)?;
             walk.written.insert(record);
         }
         // Names in our zones are resolved here, not by the upstream.
         let ours = match ours {
             Some(name) if walk.may_visit(&name) => self.visit(walk, &name)?,
-            Some(_) => Reached::Failed,
+            Some(_) => ChaseResult::Failed,
             None => return Ok(reached),
         };
-        Ok(if reached == Reached::Addresses { reached } else { ours })
+        Ok(if reached == ChaseResult::Addresses { reached } else { ours })
     }
 
     /// Whether an external name may be forwarded. Single-label names are forwarded only into a stub domain, see the
     /// engine.
-    fn may_be_sent_out(&self, name: &Name) -> bool {
+    fn may_forward(&self, name: &Name) -> bool {
         name.label_count() >= 2 || self.view.zone().servers_for(name.to_lowercase().wire()).1.is_some()
     }
 
@@ -343,7 +355,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         Step { mark: self.message.mark(), done, written, names }
     }
 
-    fn take_back(&mut self, walk: &mut Walk<'q>, step: &Step) {
+    fn roll_back(&mut self, walk: &mut Walk<'q>, step: &Step) {
         self.message.rewind(step.mark);
         walk.done.truncate(step.done);
         walk.written.truncate(step.written);

@@ -72,7 +72,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         found.lookup = self.records_of(of, path, false, &mut |entry| match &entry.record.host {
             Host::Name(target) => {
                 let target = Name::clone(target);
-                let external = !entry.made_up && !of.is_skydns();
+                let external = !entry.synthesized && !of.is_skydns();
                 found.aliases.add(Alias { target, ttl: of.ttl_of(zone, entry.record.ttl), external });
             }
             Host::Base | Host::Member => self.add_addresses_of_target(&mut found, of, &entry, families),

@@ -121,7 +121,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         });
         match lookup {
             Lookup::Missing => return Answered::Missing,
-            Lookup::Unknown => return Answered::Unknown,
+            Lookup::TargetUnknown => return Answered::Unknown,
             Lookup::Exists => {}
         }
         let (services, cut) = services.into_shuffled();
@@ -296,5 +296,5 @@ fn raw_weight(entry: &Entry<'_>) -> u64 {
 
 /// Whether the entry is in the tree. Pod names are not: they exist, but offer no service.
 fn stands_in_tree(entry: &Entry<'_>) -> bool {
-    !entry.made_up || entry.record.is_alias()
+    !entry.synthesized || entry.record.is_alias()
 }

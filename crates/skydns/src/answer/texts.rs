@@ -22,7 +22,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         let found = self.texts_of(self.authority, path);
         match found.lookup {
             Lookup::Missing => return Answered::Missing,
-            Lookup::Unknown => return Answered::Unknown,
+            Lookup::TargetUnknown => return Answered::Unknown,
             Lookup::Exists => {}
         }
         let mark = self.message.mark();

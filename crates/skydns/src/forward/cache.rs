@@ -123,7 +123,7 @@ impl Cache {
         let kind = QueryKind::of(query.qtype, query.qclass, flags, query.edns.as_ref())?;
         let entry = self.table.get(&BorrowedKey { name: query.lower(), kind, upstreams })?;
         let state = entry.state(&self.limits, Instant::now())?;
-        (state != State::Failing { due: true }).then(|| self.found(entry, state))
+        (state != State::Stale { due: true }).then(|| self.found(entry, state))
     }
 
     /// The cached reply to a query that is about to be forwarded, and whether to forward it nevertheless, as a
@@ -139,7 +139,7 @@ impl Cache {
             self.metrics.misses.inc();
             return None;
         };
-        let refresh = state == State::Failing { due: true } && entry.take_turn(self.limits.recheck, now);
+        let refresh = state == State::Stale { due: true } && entry.claim_retry(self.limits.recheck, now);
         Some((self.found(entry, state).reply(&key.query), refresh))
     }
 
@@ -162,7 +162,7 @@ impl Cache {
             return outcome;
         }
         let known = CacheKey::of(key).and_then(|key| self.table.get(&key)).and_then(|entry| {
-            let state = entry.last_resort(&self.limits, Instant::now())?;
+            let state = entry.state_when_failing(&self.limits, Instant::now())?;
             Some(self.found(entry, state))
         });
         known.map_or(outcome, |found| Ok(found.reply(&key.query)))
@@ -186,7 +186,7 @@ impl Cache {
 
     fn failed(&self, key: &Key, now: Instant) {
         let Some(entry) = CacheKey::of(key).and_then(|key| self.table.peek(&key)) else { return };
-        if let Some(State::Failing { .. }) = entry.last_resort(&self.limits, now) {
+        if let Some(State::Stale { .. }) = entry.state_when_failing(&self.limits, now) {
             entry.failed(self.limits.recheck, now);
             self.outages.failed(&key.upstreams, now);
         }
@@ -195,7 +195,7 @@ impl Cache {
     fn found(&self, entry: Arc<Entry>, state: State) -> Found {
         match state {
             State::Fresh(_) => self.metrics.hits.inc(),
-            State::Failing { .. } => self.metrics.stale.inc(),
+            State::Stale { .. } => self.metrics.stale.inc(),
         }
         Found { entry, state }
     }

@@ -133,7 +133,7 @@ impl Exchange<'_> {
 
     /// Retries after SERVFAIL, as kube-dns does. If the retry gets no reply, the SERVFAIL counts.
     async fn ask_again(self, servfail: Reply) -> Result<Reply, Failure> {
-        let second = timeout_at(self.last_moment(), self.ask_once()).await;
+        let second = timeout_at(self.return_by(), self.ask_once()).await;
         second.unwrap_or_else(|_| {
             self.metrics.failure(Failure::Timeout);
             Ok(servfail)
@@ -141,7 +141,7 @@ impl Exchange<'_> {
     }
 
     /// Time at which an acceptable reply must be returned.
-    fn last_moment(self) -> Instant {
+    fn return_by(self) -> Instant {
         self.deadline.checked_sub(MARGIN).unwrap_or(self.deadline)
     }
 
@@ -155,7 +155,7 @@ impl Exchange<'_> {
 
     async fn ask_once(self) -> Result<Reply, Failure> {
         match self.upstream.protocol {
-            Protocol::Udp => self.ask_plainly().await,
+            Protocol::Udp => self.query_udp_then_tcp().await,
             Protocol::Tcp | Protocol::Tls => stream::ask(self).await,
         }
     }
@@ -163,26 +163,26 @@ impl Exchange<'_> {
     /// Queries over UDP, and over TCP if the reply is truncated or somebody guesses IDs, which is impossible over
     /// TCP.
     // Differs from kube-dns: it uses the client's transport.
-    async fn ask_plainly(self) -> Result<Reply, Failure> {
+    async fn query_udp_then_tcp(self) -> Result<Reply, Failure> {
         let over_udp = udp::ask(self).await;
         let retry = match &over_udp {
             Ok(reply) => reply.truncated,
             Err(failure) => *failure == Failure::Flooded,
         };
         // The truncated reply is acceptable for a client over UDP: it retries over TCP. A client over TCP cannot.
-        let will_do = self.query.transport == Transport::Udp;
-        if !retry || will_do && self.health.was_silent_over_tcp(self.upstream, Instant::now()) {
+        let acceptable = self.query.transport == Transport::Udp;
+        if !retry || acceptable && self.health.was_silent_over_tcp(self.upstream, Instant::now()) {
             return over_udp;
         }
         let over_tcp = self.retry_over_tcp().await;
-        if will_do { over_tcp.or(over_udp) } else { over_tcp }
+        if acceptable { over_tcp.or(over_udp) } else { over_tcp }
     }
 
     /// Repeats the query over TCP, within the time that is left.
     async fn retry_over_tcp(self) -> Result<Reply, Failure> {
         let asked = Instant::now();
         self.metrics.tcp_retry();
-        let until = (asked + self.limits.tcp_retry).min(self.last_moment());
+        let until = (asked + self.limits.tcp_retry).min(self.return_by());
         let result = timeout_at(until, tcp::ask(self)).await.unwrap_or(Err(Failure::Timeout));
         if let Err(failure) = &result {
             self.metrics.failure(*failure);

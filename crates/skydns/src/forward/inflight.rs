@@ -43,9 +43,9 @@ struct Table {
 }
 
 /// Role of a caller in a query.
-pub(super) enum Join {
-    /// The query is new: send it, and hand the outcome to the leader; the waiter gets it, too.
-    Leader(Leader, Waiter),
+pub(super) enum Role {
+    /// The query is new: send it, and pass the outcome to its owner; the waiter gets it, too.
+    QueryOwner(QueryOwner, Waiter),
     /// The query is already in flight.
     Waiter(Waiter),
     /// Too many queries are in flight.
@@ -65,17 +65,17 @@ impl InFlight {
     }
 
     /// Joins the query `key` on behalf of `client`.
-    pub(super) fn join(&self, key: &Arc<Key>, client: IpAddr) -> Join {
+    pub(super) fn join(&self, key: &Arc<Key>, client: IpAddr) -> Role {
         let mut table = self.table.lock();
         if let Some(outcome) = table.questions.get(key) {
-            let Ok(seat) = Arc::clone(&self.joiners).try_acquire_owned() else { return Join::Overloaded };
+            let Ok(seat) = Arc::clone(&self.joiners).try_acquire_owned() else { return Role::Overloaded };
             self.metrics.joined.inc();
-            return Join::Waiter(Waiter { outcome: outcome.clone(), _seat: Some(seat) });
+            return Role::Waiter(Waiter { outcome: outcome.clone(), _seat: Some(seat) });
         }
         let route = table.routes.get(&key.upstreams).cloned();
         let route = route.unwrap_or_else(|| Shares::new(self.max_per_route, self.max_per_route));
         let (Some(of_all), Some(of_route)) = (self.all.take(client), route.take(client)) else {
-            return Join::Overloaded;
+            return Role::Overloaded;
         };
         table.routes.insert(Arc::clone(&key.upstreams), route);
         let (sender, outcome) = watch::channel(None);
@@ -87,17 +87,17 @@ impl InFlight {
             places: Some([of_all, of_route]),
             in_flight: self.metrics.in_flight.clone(),
         };
-        Join::Leader(Leader { sender, entry }, Waiter { outcome, _seat: None })
+        Role::QueryOwner(QueryOwner { sender, entry }, Waiter { outcome, _seat: None })
     }
 }
 
 /// Owner of a query in the table; hands the outcome to all waiters. Dropped without an outcome, it makes them fail.
-pub(super) struct Leader {
+pub(super) struct QueryOwner {
     sender: watch::Sender<Option<Outcome>>,
     entry: Entry,
 }
 
-impl Leader {
+impl QueryOwner {
     /// Ends the query. An identical query is sent anew from now on.
     pub(super) fn finish(self, outcome: Outcome) {
         drop(self.entry);

@@ -11,18 +11,18 @@ const MAX_OPTIONS: usize = 4096;
 
 /// Option codes (IANA): LLQ, UL, NSID, EXPIRE, COOKIE, edns-tcp-keepalive, Padding.
 // Differs from kube-dns: it passes on all options in both directions.
-const OF_ONE_HOP: [u16; 7] = [1, 2, 3, 9, 10, 11, 12];
+const HOP_BY_HOP: [u16; 7] = [1, 2, 3, 9, 10, 11, 12];
 
 /// The options that are forwarded to an upstream.
 pub(super) fn forwarded(octets: &[u8]) -> Vec<u8> {
-    let kept = passing(octets);
+    let kept = without_hop_by_hop(octets);
     if kept.len() > MAX_OPTIONS { Vec::new() } else { kept }
 }
 
 /// The options without hop-by-hop options, up to the first malformed option.
-fn passing(octets: &[u8]) -> Vec<u8> {
+fn without_hop_by_hop(octets: &[u8]) -> Vec<u8> {
     let whole = options(octets).map_while(|option| option);
-    let kept = whole.filter(|(code, _)| !OF_ONE_HOP.contains(code));
+    let kept = whole.filter(|(code, _)| !HOP_BY_HOP.contains(code));
     kept.flat_map(|(_, option)| option).copied().collect()
 }
 
@@ -42,7 +42,7 @@ pub(super) fn strip(message: &Message<'_>, bytes: &[u8], keeps_opt: bool) -> Vec
         Header { counts: [questions, answers, authorities, count - 1], ..header }.write_over(&mut out);
         return out;
     }
-    let kept = passing(opt.data());
+    let kept = without_hop_by_hop(opt.data());
     if kept.len() == opt.data().len() && !additional.any(|(record, _)| record.rtype == rtype::OPT) {
         return whole.to_vec();
     }
@@ -80,10 +80,10 @@ mod tests {
             ),
             ("a header cut off", [&subnet[..], &[0, 10, 0]].concat(), subnet.clone()),
             ("a value cut off", [&subnet[..], &cookie[..9]].concat(), subnet.clone()),
-            ("all that there are", OF_ONE_HOP.map(|code| option(code, b"x")).concat(), vec![]),
+            ("all that there are", HOP_BY_HOP.map(|code| option(code, b"x")).concat(), vec![]),
         ];
         for (what, options, expected) in cases {
-            assert_eq!(passing(&options), expected, "{what}");
+            assert_eq!(without_hop_by_hop(&options), expected, "{what}");
         }
     }
 

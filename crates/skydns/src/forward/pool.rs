@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub(super) use self::connection::{AskError, Connection};
-use self::connection::{End, Question, Stream, Worker};
+use self::connection::{Closed, PendingQuery, Stream, Worker};
 use super::Failure;
 use super::metrics::UpstreamMetrics;
 use super::tls::Tls;
@@ -31,7 +31,7 @@ const FEW: usize = 8;
 /// Maximum number of connections to one upstream.
 const MAX_CONNECTIONS: usize = 4;
 /// Maximum number of connections to an upstream that closes each after one reply.
-const MAX_OF_ONE_QUESTION: usize = 16;
+const MAX_SINGLE_QUERY_CONNECTIONS: usize = 16;
 /// Maximum number of upstreams with a state; beyond it, upstreams without a connection are removed.
 const MAX_REMEMBERED: usize = 256;
 /// Timeout for connecting, including the TLS handshake.
@@ -54,7 +54,8 @@ impl Slot {
     /// The connection for a query; `None` if a new one should be opened.
     fn choose(&mut self, fresh: bool) -> Option<&Connection> {
         self.connections.retain(Connection::is_open);
-        let (few, most) = if self.one_at_a_time { (1, MAX_OF_ONE_QUESTION) } else { (FEW, MAX_CONNECTIONS) };
+        let (few, most) =
+            if self.one_at_a_time { (1, MAX_SINGLE_QUERY_CONNECTIONS) } else { (FEW, MAX_CONNECTIONS) };
         let full = self.connections.len() >= most;
         let least = self.connections.iter().min_by_key(|connection| connection.load())?;
         (full || !fresh && least.load() < few).then_some(least)
@@ -136,7 +137,7 @@ impl Pool {
     async fn serve(
         &self,
         upstream: &Upstream,
-        questions: mpsc::Receiver<Question>,
+        questions: mpsc::Receiver<PendingQuery>,
         metrics: Arc<UpstreamMetrics>,
     ) {
         match self.open(upstream, &metrics).await {
@@ -198,7 +199,7 @@ impl Pool {
         slot.complaint = complaint;
     }
 
-    fn ended(&self, upstream: &Upstream, end: End) {
+    fn ended(&self, upstream: &Upstream, end: Closed) {
         if let Some(slot) = self.slots.lock().get_mut(upstream) {
             slot.one_at_a_time = (slot.one_at_a_time || end.one_at_a_time) && !end.pipelined;
         }
@@ -206,7 +207,7 @@ impl Pool {
 }
 
 /// Fails all queries that wait for a connection.
-fn fail_all(mut questions: mpsc::Receiver<Question>, failure: Failure) {
+fn fail_all(mut questions: mpsc::Receiver<PendingQuery>, failure: Failure) {
     questions.close();
     while let Ok(question) = questions.try_recv() {
         question.fail(failure);

@@ -33,7 +33,7 @@ pub struct Walk {
     /// Owner of the SOA record of an NXDOMAIN made here.
     owner: Name,
     /// The response for the query name, if that is the first name: it is the answer if no name exists.
-    as_asked: Option<Response>,
+    first_response: Option<Response>,
     /// Lowest TTL of the negative responses for earlier names, in seconds.
     ttl: u32,
     /// TTL of the zone's records, in seconds.
@@ -74,8 +74,20 @@ impl Walk {
         let (end, ttl, alias_ttl) = (End::Missing, zone.negative_ttl, zone.ttl());
         let suffix = zone.search.as_ref().and_then(|search| search.suffix());
         let owner = suffix.filter(|suffix| !suffix.is_within(&zone.domain)).unwrap_or(&zone.domain).clone();
-        let as_asked = None;
-        Self { list, at: 0, qtype, pair, other_type: false, owner, as_asked, ttl, alias_ttl, end, steps: 0 }
+        let first_response = None;
+        Self {
+            list,
+            at: 0,
+            qtype,
+            pair,
+            other_type: false,
+            owner,
+            first_response,
+            ttl,
+            alias_ttl,
+            end,
+            steps: 0,
+        }
     }
 
     /// The list of names.
@@ -113,8 +125,8 @@ impl Walk {
         }
         match (header.rcode(), found) {
             (rcode::NXDOMAIN, _) => {
-                if self.list.begins_as_asked && self.at == 0 {
-                    self.as_asked = Some(response());
+                if self.list.starts_with_query_name && self.at == 0 {
+                    self.first_response = Some(response());
                 }
                 self.advance();
             }
@@ -160,8 +172,8 @@ impl Walk {
     /// Appends the answer to `out`. For addresses it begins with a CNAME to the name that the walk ended at, so
     /// that clients see the same canonical name as if they had walked the list themselves.
     pub fn finish(self, query: &Query<'_>, out: &mut Vec<u8>) -> (Reply, Completion) {
-        if let (End::Missing, Some(as_asked)) = (&self.end, &self.as_asked) {
-            return (as_asked.hand_on(query, out), Completion::Missing);
+        if let (End::Missing, Some(first_response)) = (&self.end, &self.first_response) {
+            return (first_response.copy_nxdomain(query, out), Completion::Missing);
         }
         let mut writer = Writer::new(query, out);
         let ended_at = match &self.end {
@@ -199,7 +211,7 @@ fn authority_ttl(message: &[u8]) -> Option<u32> {
 
 impl Response {
     /// Appends the whole NXDOMAIN response for the query name.
-    fn hand_on(&self, query: &Query<'_>, out: &mut Vec<u8>) -> Reply {
+    fn copy_nxdomain(&self, query: &Query<'_>, out: &mut Vec<u8>) -> Reply {
         let (header, records) = self.message.split_at(HEADER.min(self.message.len()));
         let end = query.question_end();
         // The response may be to another type: write the query's own question.

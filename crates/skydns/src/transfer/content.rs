@@ -5,7 +5,7 @@ use super::authority;
 use crate::answer::{DNS_SERVICE, HOSTMASTER, NAME_SERVER};
 use crate::backend::View;
 use crate::engine::{self, Asker, Identity, MAX_STEPS, Outcome};
-use crate::outside::Outside;
+use crate::external::ExternalAnswers;
 use crate::record::TTL;
 use crate::wire::name::MAX_LABEL;
 use crate::wire::{Header, Message, Name, Query, Section, Transport, class, rtype};
@@ -113,7 +113,7 @@ impl<'v, V: View> Content<'v, V> {
 
     /// Adds the whole RRset of type `rtype` of `name` (wire format), with the owner `owner`.
     fn append_answers(&mut self, name: &[u8], rtype: u16, owner: &[u8], records: &mut Vec<Record>) {
-        static NOTHING: Outside = Outside::none();
+        static NOTHING: ExternalAnswers = ExternalAnswers::none();
         let mut message = Header { id: 0, flags: 0, counts: [1, 0, 0, 0] }.octets().to_vec();
         message.extend_from_slice(name);
         message.extend_from_slice(&rtype.to_be_bytes());

@@ -1,6 +1,6 @@
 //! Own hosts and aliases, queried through the engine.
 
-use skydns::outside::{Outside, OutsideAnswer, OutsideRecord};
+use skydns::external::{ExternalAnswer, ExternalAnswers, ExternalRecord};
 use skydns::{Name, OwnNames};
 
 use super::fixed::Fixed;
@@ -46,7 +46,7 @@ fn view() -> Fixed {
 #[test]
 fn hosts_are_answered_and_the_names_around_them_are_not_ours() {
     let view = view();
-    let none = Outside::none();
+    let none = ExternalAnswers::none();
     for (question, expected) in [
         ("DB.acme.example A", "NOERROR, qr aa rd ra: DB.acme.example. 30 IN A 192.0.2.1"),
         ("db.acme.example AAAA", "NOERROR, qr aa rd ra: db.acme.example. 30 IN AAAA 2001:db8::1"),
@@ -75,8 +75,9 @@ fn hosts_are_answered_and_the_names_around_them_are_not_ours() {
 #[test]
 fn aliases_are_answered_as_their_targets() {
     let view = view();
-    let none = Outside::none();
-    let outside = |target: &str| format!("Ask([OutsideQuestion {{ name: \"{target}.\", qtype: 1 }}])");
+    let none = ExternalAnswers::none();
+    let outside =
+        |target: &str| format!("NeedsExternal([ExternalQuery {{ name: \"{target}.\", qtype: 1 }}])");
     for (question, expected) in [
         (
             "registry.acme.example A",
@@ -125,20 +126,21 @@ fn aliases_are_answered_as_their_targets() {
 
 #[test]
 fn an_alias_outside_is_followed_there_and_back() {
-    let mut known = Outside::none();
+    let mut known = ExternalAnswers::none();
     let record =
-        |rtype, rdata: &[u8]| OutsideRecord { owner: name("www.outside.test"), rtype, rdata: rdata.into() };
+        |rtype, rdata: &[u8]| ExternalRecord { owner: name("www.outside.test"), rtype, rdata: rdata.into() };
     let target = |text: &str| Name::parse(text).unwrap();
-    known.insert(address_of("www.outside.test"), OutsideAnswer::Records(vec![record(1, &[198, 51, 100, 1])]));
+    known
+        .insert(address_of("www.outside.test"), ExternalAnswer::Records(vec![record(1, &[198, 51, 100, 1])]));
     let view = view();
     assert_eq!(
         ask(&view, "outside.acme.example A", &known),
         "NOERROR, qr aa rd ra: outside.acme.example. 30 IN CNAME www.outside.test.; \
          www.outside.test. 30 IN A 198.51.100.1"
     );
-    let mut back = Outside::none();
+    let mut back = ExternalAnswers::none();
     let alias = record(5, target("db.acme.example").wire());
-    back.insert(address_of("www.outside.test"), OutsideAnswer::Records(vec![alias]));
+    back.insert(address_of("www.outside.test"), ExternalAnswer::Records(vec![alias]));
     assert_eq!(
         ask(&view, "out.apps.svc.cluster.local A", &back),
         "NOERROR, qr aa rd ra: out.apps.svc.cluster.local. 30 IN CNAME www.outside.test.; \
@@ -157,6 +159,6 @@ fn hosts_need_no_cluster_and_aliases_into_it_fail_without() {
         ),
         ("registry.acme.example A", "SERVFAIL, qr rd ra: "),
     ] {
-        assert_eq!(ask(&view, question, &Outside::none()), expected, "{question}");
+        assert_eq!(ask(&view, question, &ExternalAnswers::none()), expected, "{question}");
     }
 }

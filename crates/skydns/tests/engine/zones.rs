@@ -1,7 +1,7 @@
 //! Further zones: the zone responsible for a name, answers for missing names, and aliases between zones.
 
 use skydns::engine::{Outcome, answer};
-use skydns::outside::{Outside, OutsideAnswer, OutsideRecord};
+use skydns::external::{ExternalAnswer, ExternalAnswers, ExternalRecord};
 use skydns::wire::Transport;
 use testkit::query::Query;
 
@@ -38,7 +38,7 @@ fn view() -> Fixed {
 }
 
 /// Header and records of the answer in one line, or the outcome if there is no answer.
-pub(crate) fn ask(view: &Fixed, question: &str, known: &Outside) -> String {
+pub(crate) fn ask(view: &Fixed, question: &str, known: &ExternalAnswers) -> String {
     let (owner, rtype) = question.split_once(' ').unwrap();
     let mut out = Vec::new();
     let query = Query::new(&format!("{owner}."), rtype).wire();
@@ -88,7 +88,7 @@ fn the_longest_domain_has_a_name() {
         ("www.example.com A", "Forward(Recursive)"),
         ("www.acme.test ANY", "REFUSED, qr: "),
     ] {
-        assert_eq!(ask(&view, question, &Outside::none()), expected, "{question}");
+        assert_eq!(ask(&view, question, &ExternalAnswers::none()), expected, "{question}");
     }
 }
 
@@ -107,7 +107,7 @@ fn a_missing_name_has_the_soa_record_of_its_zone() {
         ("acme.test NS", "NOERROR, qr aa rd ra: acme.test. 30 IN NS ns.dns.acme.test.".to_owned()),
         ("no.db.acme.test A", format!("NXDOMAIN, qr aa rd ra: {}", soa.replace("acme.test", "db.acme.test"))),
     ] {
-        assert_eq!(ask(&view, question, &Outside::none()), expected, "{question}");
+        assert_eq!(ask(&view, question, &ExternalAnswers::none()), expected, "{question}");
     }
 }
 
@@ -115,7 +115,10 @@ fn a_missing_name_has_the_soa_record_of_its_zone() {
 fn a_zone_that_is_not_loaded_is_servfail_for_its_names_alone() {
     let view = view();
     for rtype in ["A", "SRV", "SOA", "TXT"] {
-        assert_eq!(ask(&view, &format!("www.late.test {rtype}"), &Outside::none()), "SERVFAIL, qr rd ra: ");
+        assert_eq!(
+            ask(&view, &format!("www.late.test {rtype}"), &ExternalAnswers::none()),
+            "SERVFAIL, qr rd ra: "
+        );
     }
     let unsynced = Fixed::new(&[]).unsynced().further("acme.test", zone("192.0.2.1"));
     for (question, expected) in [
@@ -123,7 +126,7 @@ fn a_zone_that_is_not_loaded_is_servfail_for_its_names_alone() {
         ("www.acme.test A", "NOERROR, qr aa rd ra: www.acme.test. 30 IN A 192.0.2.1"),
         ("into-cluster.acme.test A", "SERVFAIL, qr rd ra: "),
     ] {
-        assert_eq!(ask(&unsynced, question, &Outside::none()), expected, "{question}");
+        assert_eq!(ask(&unsynced, question, &ExternalAnswers::none()), expected, "{question}");
     }
 }
 
@@ -152,20 +155,20 @@ fn aliases_lead_from_zone_to_zone() {
         ("into-unloaded.acme.test A", "SERVFAIL, qr rd ra: ".to_owned()),
         ("round.acme.test A", "SERVFAIL, qr rd ra: ".to_owned()),
     ] {
-        assert_eq!(ask(&cluster, question, &Outside::none()), expected, "{question}");
+        assert_eq!(ask(&cluster, question, &ExternalAnswers::none()), expected, "{question}");
     }
 }
 
 /// Records of our names in an upstream's answer are ignored.
 #[test]
 fn an_alias_of_an_upstream_into_a_zone_is_followed_there() {
-    let alias = |target: &str| OutsideRecord {
+    let alias = |target: &str| ExternalRecord {
         owner: name("www.outside.test"),
         rtype: 5,
         rdata: name(target).wire().into(),
     };
     let view = Fixed::new(&[]).further("acme.test", zone("192.0.2.1"));
-    let known = outside(OutsideAnswer::Records(vec![alias("www.acme.test")]));
+    let known = outside(ExternalAnswer::Records(vec![alias("www.acme.test")]));
     assert_eq!(
         ask(&view, "out.apps.svc.cluster.local A", &known),
         "NOERROR, qr aa rd ra: out.apps.svc.cluster.local. 30 IN CNAME www.outside.test.; \

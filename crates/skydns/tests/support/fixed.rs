@@ -266,7 +266,7 @@ impl Records for Fixed {
     ) -> Lookup {
         self.lookups.fetch_add(1, Ordering::Relaxed);
         if self.unknown.is_some_and(|unknown| unknown == path) {
-            return Lookup::Unknown;
+            return Lookup::TargetUnknown;
         }
         let Some((_, records)) = self.records.iter().find(|(key, _)| *key == path) else {
             return Lookup::Missing;
@@ -281,7 +281,7 @@ impl Records for Fixed {
         }
         for (label, record) in records {
             *steps = steps.saturating_sub(1);
-            visit(Entry { label, record: record.clone(), made_up: false });
+            visit(Entry { label, record: record.clone(), synthesized: false });
         }
         Lookup::Exists
     }

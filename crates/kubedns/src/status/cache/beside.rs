@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use skydns::own_names::Led;
+use skydns::own_names::OwnTarget;
 use skydns::{FurtherZone, Name, name};
 use smol_str::SmolStr;
 
@@ -44,9 +44,9 @@ impl<'a> OtherRecords<'a> {
         let (mut hosts, mut aliases) = (BTreeMap::new(), BTreeMap::new());
         for (wire, led) in snapshot.zone.own_names.iter().flat_map(|own| own.iter()) {
             match led {
-                Led::Addresses(addresses) => drop(hosts.insert(name::to_text(wire), addresses)),
-                Led::Name(target) => drop(aliases.insert(name::to_text(wire), target.to_string())),
-                Led::Nowhere => {}
+                OwnTarget::Addresses(addresses) => drop(hosts.insert(name::to_text(wire), addresses)),
+                OwnTarget::Name(target) => drop(aliases.insert(name::to_text(wire), target.to_string())),
+                OwnTarget::Unresolvable => {}
             }
         }
         Self { zones: zones.collect(), hosts, aliases }

@@ -28,7 +28,7 @@ pub(super) enum State {
     /// Fresh; holds its age in seconds.
     Fresh(u32),
     /// Stale, and the answer while the upstreams fail.
-    Failing {
+    Stale {
         /// Whether the upstreams are due for a retry.
         due: bool,
     },
@@ -97,22 +97,22 @@ impl Entry {
 
     /// The current use of the entry; `None` if the upstreams have to be queried first.
     pub(super) fn state(&self, limits: &CacheLimits, now: Instant) -> Option<State> {
-        let state = self.last_resort(limits, now)?;
+        let state = self.state_when_failing(limits, now)?;
         let recheck = self.recheck.load(Ordering::Relaxed);
         match state {
             State::Fresh(_) => Some(state),
-            State::Failing { .. } if recheck == 0 => None,
-            State::Failing { .. } => Some(State::Failing { due: milliseconds(self.age(now)) >= recheck }),
+            State::Stale { .. } if recheck == 0 => None,
+            State::Stale { .. } => Some(State::Stale { due: milliseconds(self.age(now)) >= recheck }),
         }
     }
 
     /// The use of the entry when the upstreams have just failed.
-    pub(super) fn last_resort(&self, limits: &CacheLimits, now: Instant) -> Option<State> {
+    pub(super) fn state_when_failing(&self, limits: &CacheLimits, now: Instant) -> Option<State> {
         let age = self.age(now);
         if age < self.lifetime {
             return Some(State::Fresh(u32::try_from(age.as_secs()).unwrap_or(u32::MAX)));
         }
-        (age < self.lifetime.saturating_add(limits.stale)).then_some(State::Failing { due: false })
+        (age < self.lifetime.saturating_add(limits.stale)).then_some(State::Stale { due: false })
     }
 
     /// Records that the upstreams failed: from now on a stale entry is the answer at once, until a retry after
@@ -122,7 +122,7 @@ impl Entry {
     }
 
     /// Whether the caller should retry the upstreams: true for one caller in each interval.
-    pub(super) fn take_turn(&self, recheck: Duration, now: Instant) -> bool {
+    pub(super) fn claim_retry(&self, recheck: Duration, now: Instant) -> bool {
         let due = self.recheck.load(Ordering::Relaxed);
         let next = self.after(recheck, now);
         due <= milliseconds(self.age(now))
@@ -157,10 +157,10 @@ impl Entry {
             };
             *ttl = match state {
                 State::Fresh(age) => u32::from_be_bytes(*ttl).saturating_sub(age).to_be_bytes(),
-                State::Failing { .. } => STALE_TTL.to_be_bytes(),
+                State::Stale { .. } => STALE_TTL.to_be_bytes(),
             };
         }
-        if matches!(state, State::Failing { .. }) {
+        if matches!(state, State::Stale { .. }) {
             // The signatures that the upstream verified may have expired.
             header.flags &= !flag::AD;
         }
@@ -173,7 +173,7 @@ impl Entry {
         let info_code = if missing { info::STALE_NXDOMAIN } else { info::STALE_ANSWER };
         match state {
             State::Fresh(_) => opt.append(rcode::NOERROR, out),
-            State::Failing { .. } => {
+            State::Stale { .. } => {
                 let error = extended_error(info_code, "");
                 opt.map(|options| [options, &error].concat()).append(rcode::NOERROR, out);
             }

@@ -50,14 +50,14 @@ pub(in crate::forward) enum AskError {
 }
 
 /// A query in flight. It frees its place in the connection when the reply arrives or the caller has gone.
-pub(super) struct Question {
+pub(super) struct PendingQuery {
     /// The message, prefixed with its length.
     framed: Vec<u8>,
     answer: oneshot::Sender<Answer>,
     place: Option<OwnedSemaphorePermit>,
 }
 
-impl Question {
+impl PendingQuery {
     /// Reports the failure to the caller.
     pub(super) fn fail(self, failure: Failure) {
         // The caller may be gone.
@@ -68,14 +68,14 @@ impl Question {
 /// Handle for queries over a connection, which may still be opening. Clones share it.
 #[derive(Clone, Debug)]
 pub(in crate::forward) struct Connection {
-    questions: mpsc::Sender<Question>,
+    questions: mpsc::Sender<PendingQuery>,
     places: Arc<Semaphore>,
     depth: usize,
 }
 
 impl Connection {
     /// A connection with at most `depth` queries in flight, and the queue that its task reads.
-    pub(super) fn new(depth: usize) -> (Self, mpsc::Receiver<Question>) {
+    pub(super) fn new(depth: usize) -> (Self, mpsc::Receiver<PendingQuery>) {
         let (questions, receiver) = mpsc::channel(depth);
         (Self { questions, places: Arc::new(Semaphore::new(depth)), depth }, receiver)
     }
@@ -98,7 +98,7 @@ impl Connection {
             () = self.questions.closed() => return Err(AskError::Unsent),
         };
         let (answer, answered) = oneshot::channel();
-        let question = Question { framed, answer, place: Some(place) };
+        let question = PendingQuery { framed, answer, place: Some(place) };
         self.questions.try_send(question).map_err(|_| AskError::Unsent)?;
         answered.await.map_err(|_| AskError::Unsent)?.map_err(AskError::Failed)
     }
@@ -106,7 +106,7 @@ impl Connection {
 
 /// Outcome of a connection that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct End {
+pub(super) struct Closed {
     /// The server closed it after one reply although more were due.
     pub(super) one_at_a_time: bool,
     /// It delivered two replies or more.
@@ -117,9 +117,9 @@ pub(super) struct End {
 pub(super) struct Worker<S> {
     read: ReadHalf<S>,
     write: WriteHalf<S>,
-    questions: mpsc::Receiver<Question>,
+    questions: mpsc::Receiver<PendingQuery>,
     metrics: Arc<UpstreamMetrics>,
-    waiting: HashMap<u16, Question>,
+    waiting: HashMap<u16, PendingQuery>,
     frames: Frames,
     unsent: Vec<u8>,
     flushed: bool,
@@ -132,7 +132,11 @@ pub(super) struct Worker<S> {
 }
 
 impl<S: Stream> Worker<S> {
-    pub(super) fn new(stream: S, questions: mpsc::Receiver<Question>, metrics: Arc<UpstreamMetrics>) -> Self {
+    pub(super) fn new(
+        stream: S,
+        questions: mpsc::Receiver<PendingQuery>,
+        metrics: Arc<UpstreamMetrics>,
+    ) -> Self {
         let (read, write) = tokio::io::split(stream);
         Self {
             read,
@@ -152,10 +156,10 @@ impl<S: Stream> Worker<S> {
 
     /// Works until the connection breaks, is closed or has been idle. `ended` is called before the waiting callers
     /// get the failure.
-    pub(super) async fn run(mut self, ended: impl FnOnce(End)) {
+    pub(super) async fn run(mut self, ended: impl FnOnce(Closed)) {
         let failure = self.work().await;
         self.questions.close();
-        ended(End {
+        ended(Closed {
             one_at_a_time: self.replies == 1 && failure == Failure::Closed && !self.waiting.is_empty(),
             pipelined: self.replies > 1,
         });
@@ -186,13 +190,13 @@ impl<S: Stream> Worker<S> {
                 },
                 question = self.questions.recv(), if !self.ending && self.unsent.len() < MAX_UNSENT => match question {
                     Some(question) => self.take_question(question),
-                    None => self.take_no_more(),
+                    None => self.stop_accepting(),
                 },
                 () = sleep_until(due) => {
                     if self.ending || self.waiting.is_empty() {
                         return Failure::Timeout;
                     }
-                    self.take_no_more();
+                    self.stop_accepting();
                 }
             }
             if self.ending && self.waiting.is_empty() {
@@ -211,13 +215,13 @@ impl<S: Stream> Worker<S> {
         self.since + patience
     }
 
-    fn take_no_more(&mut self) {
+    fn stop_accepting(&mut self) {
         self.questions.close();
         self.ending = true;
         self.since = Instant::now();
     }
 
-    fn take_question(&mut self, question: Question) {
+    fn take_question(&mut self, question: PendingQuery) {
         if self.waiting.is_empty() {
             self.since = Instant::now();
         }
@@ -240,19 +244,19 @@ impl<S: Stream> Worker<S> {
         while let Some(message) = self.frames.next_message() {
             self.take_message(message)?;
         }
-        self.forget_the_gone();
+        self.free_abandoned();
         Ok(())
     }
 
     /// Frees the places of abandoned queries. Their IDs stay in use, so that a late reply is not taken for another
     /// query's.
-    fn forget_the_gone(&mut self) {
+    fn free_abandoned(&mut self) {
         if self.waiting.len() > MANY {
             let gone = self.waiting.values_mut().filter(|question| question.answer.is_closed());
             gone.for_each(|question| question.place = None);
         }
         if self.waiting.len() > MAX_IDS && !self.ending {
-            self.take_no_more();
+            self.stop_accepting();
         }
     }
 

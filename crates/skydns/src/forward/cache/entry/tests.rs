@@ -159,7 +159,7 @@ fn a_stale_answer_says_so_and_lasts_for_thirty_seconds() {
     let negative = entry(&query("x.test.", "A"), &negative).unwrap();
     for (entry, code, others) in [(&positive, 3, 1), (&negative, 19, 0)] {
         for dnssec_ok in [None, Some(false), Some(true)] {
-            let answer = answer(entry, State::Failing { due: false }, "x.test.", dnssec_ok);
+            let answer = answer(entry, State::Stale { due: false }, "x.test.", dnssec_ok);
             assert!(!answer.has("ad"));
             for record in answer.answer.iter().chain(&answer.authority).chain(&answer.additional) {
                 assert_eq!(record.ttl, 30, "{record}");
@@ -189,7 +189,7 @@ fn what_an_entry_is_good_for_depends_on_its_age_and_on_the_upstreams() {
     };
     let second = Duration::from_secs(1);
     let limits = CacheLimits { stale: 100 * second, recheck: 30 * second, ..CacheLimits::default() };
-    let (failing, due) = (Some(State::Failing { due: false }), Some(State::Failing { due: true }));
+    let (failing, due) = (Some(State::Stale { due: false }), Some(State::Stale { due: true }));
     let cases: [(&str, Option<u32>, u32, Option<State>); 9] = [
         ("new", None, 0, Some(State::Fresh(0))),
         ("in its last second", None, 59, Some(State::Fresh(59))),
@@ -208,7 +208,7 @@ fn what_an_entry_is_good_for_depends_on_its_age_and_on_the_upstreams() {
         }
         let now = entry.received + second * now;
         assert_eq!(entry.state(&limits, now), state, "{what}");
-        let turns = [entry.take_turn(limits.recheck, now), entry.take_turn(limits.recheck, now)];
+        let turns = [entry.claim_retry(limits.recheck, now), entry.claim_retry(limits.recheck, now)];
         assert!(state != due || turns == [true, false], "{what}: one caller retries, and only once");
         let off = CacheLimits { stale: Duration::ZERO, ..limits };
         assert_eq!(entry.state(&off, now), state.filter(|state| matches!(state, State::Fresh(_))), "{what}");
@@ -231,7 +231,7 @@ proptest! {
             wire.get_mut(at).into_iter().for_each(|place| *place = octet);
         }
         let Some(entry) = entry(&query, &wire) else { return Ok(()) };
-        let state = if failing { State::Failing { due: false } } else { State::Fresh(age) };
+        let state = if failing { State::Stale { due: false } } else { State::Fresh(age) };
         let mut out = Vec::new();
         entry.append(state, &query.name, dnssec_ok, &mut out);
         prop_assert_eq!(Message::parse(&out).map(|message| message.end()), Ok(out.len()));

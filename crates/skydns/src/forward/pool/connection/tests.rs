@@ -9,7 +9,7 @@ use crate::forward::ForwardMetrics;
 use crate::wire::framed;
 
 /// A connection of this depth, the server's end of it, and the task that returns its outcome.
-fn connection(depth: usize) -> (Connection, DuplexStream, JoinHandle<Option<End>>) {
+fn connection(depth: usize) -> (Connection, DuplexStream, JoinHandle<Option<Closed>>) {
     let upstream: Upstream = "tcp://192.0.2.1".parse().unwrap();
     let metrics = ForwardMetrics::new(&Registry::new()).unwrap().upstream(&upstream);
     let (ours, theirs) = duplex(256 * 1024);
@@ -39,7 +39,7 @@ async fn it_is_closed_when_nobody_asks_for_a_while() {
     let begun = Instant::now();
     let (answer, ()) = tokio::join!(connection.ask(query()), echo(&mut server));
     assert_eq!(answer.unwrap().1.len(), HEADER);
-    assert_eq!(task.await.unwrap(), Some(End { one_at_a_time: false, pipelined: false }));
+    assert_eq!(task.await.unwrap(), Some(Closed { one_at_a_time: false, pipelined: false }));
     assert_eq!(begun.elapsed().as_secs(), IDLE.as_secs());
     assert!(!connection.is_open());
     assert!(matches!(connection.ask(query()).await, Err(AskError::Unsent)));
@@ -138,7 +138,7 @@ async fn how_it_ended() {
         let (answers, ()) = tokio::join!(asking, serving);
         let closed = answers.iter().filter(|answer| matches!(answer, Err(AskError::Failed(Failure::Closed))));
         assert_eq!(closed.count(), asked - answered);
-        assert_eq!(task.await.unwrap(), Some(End { one_at_a_time, pipelined }), "{answered} of {asked}");
+        assert_eq!(task.await.unwrap(), Some(Closed { one_at_a_time, pipelined }), "{answered} of {asked}");
     }
 }
 

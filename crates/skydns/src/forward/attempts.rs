@@ -24,19 +24,19 @@ const LEAST_PATIENCE: Duration = Duration::from_millis(300);
 
 /// An upstream that was queried.
 #[derive(Clone)]
-struct Turn {
+struct Attempt {
     /// Its place in the order of preference.
     index: usize,
     upstream: Upstream,
     asked: Instant,
     /// Time from which it counts as silent.
-    impatient: Instant,
+    silent_from: Instant,
 }
 
-type Asking = Pin<Box<dyn Future<Output = (Turn, Result<Reply, Failure>)> + Send>>;
+type Asking = Pin<Box<dyn Future<Output = (Attempt, Result<Reply, Failure>)> + Send>>;
 
 /// State of one query.
-pub(super) struct Turns {
+pub(super) struct Attempts {
     shared: Arc<Shared>,
     key: Arc<Key>,
     deadline: Instant,
@@ -47,17 +47,17 @@ pub(super) struct Turns {
     /// Whether there are more upstreams than may have outstanding queries at once.
     crowded: bool,
     /// Whether to try all upstreams once more if all of them fail at once.
-    second_round: bool,
-    next_turn: Instant,
+    retry_all: bool,
+    next_attempt: Instant,
     asking: FuturesUnordered<Asking>,
-    pending: Vec<Turn>,
+    pending: Vec<Attempt>,
     asked: usize,
     /// SERVFAIL or REFUSED of the most preferred upstream that sent one, with its place.
     refusal: Option<(usize, Reply)>,
     failures: Vec<(Upstream, Failure)>,
 }
 
-impl Turns {
+impl Attempts {
     pub(super) fn new(shared: Arc<Shared>, key: Arc<Key>, deadline: Instant) -> Self {
         let now = Instant::now();
         let order = shared.health.order(&key.upstreams, now);
@@ -71,8 +71,8 @@ impl Turns {
             deadline,
             plan: order.upstreams.into(),
             alive: order.alive,
-            second_round: true,
-            next_turn: now,
+            retry_all: true,
+            next_attempt: now,
             asking: FuturesUnordered::new(),
             pending: Vec::new(),
             asked: 0,
@@ -87,25 +87,25 @@ impl Turns {
         loop {
             tokio::select! {
                 biased;
-                Some((turn, result)) = self.asking.next() => {
-                    if let Some(reply) = self.settle(&turn, result) {
-                        self.blame_the_silent();
+                Some((attempt, result)) = self.asking.next() => {
+                    if let Some(reply) = self.settle(&attempt, result) {
+                        self.record_timeouts();
                         return Ok(reply);
                     }
                 }
                 () = sleep_until(self.deadline), if self.refusal.is_some() => break,
-                () = sleep_until(self.next_turn), if self.may_start() => self.start_next(),
+                () = sleep_until(self.next_attempt), if self.may_start() => self.start_next(),
                 else => break,
             }
         }
-        self.blame_the_silent();
+        self.record_timeouts();
         self.refusal.map(|(_, reply)| reply).ok_or_else(|| ForwardError::AllFailed(self.failures.into()))
     }
 
     fn may_start(&self) -> bool {
         !self.plan.is_empty()
             && self.pending.len() < self.shared.limits.max_open
-            && self.next_turn < self.deadline
+            && self.next_attempt < self.deadline
     }
 
     fn start_next(&mut self) {
@@ -113,22 +113,22 @@ impl Turns {
         let patience = self.patience(now);
         let Some(upstream) = self.plan.pop_front() else { return };
         self.alive = self.alive.saturating_sub(1);
-        self.next_turn = now + patience;
-        let turn = Turn { index: self.asked, upstream, asked: now, impatient: self.next_turn };
+        self.next_attempt = now + patience;
+        let attempt = Attempt { index: self.asked, upstream, asked: now, silent_from: self.next_attempt };
         self.asked += 1;
-        let until = if self.crowded { self.room_by(now, patience) } else { self.deadline };
-        self.pending.push(turn.clone());
+        let until = if self.crowded { self.give_up_at(now, patience) } else { self.deadline };
+        self.pending.push(attempt.clone());
         let (shared, key) = (Arc::clone(&self.shared), Arc::clone(&self.key));
         self.asking.push(Box::pin(async move {
-            let result = ask(&shared, &key, &turn, until).await;
-            (turn, result)
+            let result = ask(&shared, &key, &attempt, until).await;
+            (attempt, result)
         }));
     }
 
-    /// Time at which to stop waiting for an upstream queried now, so that later ones get a turn.
-    fn room_by(&self, now: Instant, patience: Duration) -> Instant {
-        let turns = u32::try_from(self.shared.limits.max_open).unwrap_or(u32::MAX);
-        self.deadline.min(now + patience.saturating_mul(turns))
+    /// Time at which to stop waiting for an upstream queried now, so that later ones are tried.
+    fn give_up_at(&self, now: Instant, patience: Duration) -> Instant {
+        let attempts = u32::try_from(self.shared.limits.max_open).unwrap_or(u32::MAX);
+        self.deadline.min(now + patience.saturating_mul(attempts))
     }
 
     /// Time for which the next upstream may be silent: an equal part of the remaining time, within limits.
@@ -139,21 +139,21 @@ impl Turns {
         part.max(LEAST_PATIENCE).min(self.shared.limits.patience)
     }
 
-    /// Records the outcome of a turn; returns the reply if it is the answer.
+    /// Records the outcome of an attempt; returns the reply if it is the answer.
     // Differs from kube-dns: it accepts SERVFAIL and REFUSED as the answer; dnsmasq and glibc try the next server.
-    fn settle(&mut self, turn: &Turn, result: Result<Reply, Failure>) -> Option<Reply> {
+    fn settle(&mut self, attempt: &Attempt, result: Result<Reply, Failure>) -> Option<Reply> {
         let now = Instant::now();
-        self.pending.retain(|pending| pending.index != turn.index);
+        self.pending.retain(|pending| pending.index != attempt.index);
         // If the upstream was silent for too long, the next upstream was already tried.
-        if turn.impatient > now {
-            self.next_turn = now;
+        if attempt.silent_from > now {
+            self.next_attempt = now;
         }
         match result {
             Ok(reply) if !matches!(reply.rcode, rcode::SERVFAIL | rcode::REFUSED) => return Some(reply),
-            Ok(reply) => self.refused(turn.index, reply, now),
+            Ok(reply) => self.refused(attempt.index, reply, now),
             Err(failure) => {
-                self.failures.push((turn.upstream.clone(), failure));
-                self.plan_second_round(failure);
+                self.failures.push((attempt.upstream.clone(), failure));
+                self.plan_retry(failure);
             }
         }
         None
@@ -170,30 +170,35 @@ impl Turns {
     }
 
     /// Plans a second round after a pause: upstreams that all failed at once may be restarting.
-    fn plan_second_round(&mut self, last: Failure) {
+    fn plan_retry(&mut self, last: Failure) {
         let all_failed = self.plan.is_empty() && self.pending.is_empty() && self.refusal.is_none();
-        if all_failed && self.second_round && last != Failure::Timeout {
-            self.second_round = false;
+        if all_failed && self.retry_all && last != Failure::Timeout {
+            self.retry_all = false;
             self.plan.extend(self.failures.iter().map(|(upstream, _)| upstream.clone()));
-            self.next_turn = Instant::now() + self.shared.limits.retry_pause;
+            self.next_attempt = Instant::now() + self.shared.limits.retry_pause;
         }
     }
 
     /// Records a timeout of every upstream that is still silent after its time.
-    fn blame_the_silent(&self) {
+    fn record_timeouts(&self) {
         let now = Instant::now();
-        for turn in self.pending.iter().filter(|turn| turn.impatient <= now) {
-            failed(&self.shared, &self.key, turn, Failure::Timeout);
+        for attempt in self.pending.iter().filter(|attempt| attempt.silent_from <= now) {
+            failed(&self.shared, &self.key, attempt, Failure::Timeout);
         }
     }
 }
 
 /// Queries one upstream until `until` and records the outcome.
-async fn ask(shared: &Arc<Shared>, key: &Arc<Key>, turn: &Turn, until: Instant) -> Result<Reply, Failure> {
-    let result = exchange(shared, key, &turn.upstream, until).await;
+async fn ask(
+    shared: &Arc<Shared>,
+    key: &Arc<Key>,
+    attempt: &Attempt,
+    until: Instant,
+) -> Result<Reply, Failure> {
+    let result = exchange(shared, key, &attempt.upstream, until).await;
     match &result {
-        Ok(reply) => shared.health.answered(&turn.upstream, key, reply.rcode, Instant::now()),
-        Err(failure) => failed(shared, key, turn, *failure),
+        Ok(reply) => shared.health.answered(&attempt.upstream, key, reply.rcode, Instant::now()),
+        Err(failure) => failed(shared, key, attempt, *failure),
     }
     result
 }
@@ -211,18 +216,18 @@ async fn exchange(
     timeout_at(deadline, exchange.run()).await.unwrap_or(Err(Failure::Timeout))
 }
 
-fn failed(shared: &Arc<Shared>, key: &Arc<Key>, turn: &Turn, failure: Failure) {
-    shared.metrics.upstream(&turn.upstream).failure(failure);
+fn failed(shared: &Arc<Shared>, key: &Arc<Key>, attempt: &Attempt, failure: Failure) {
+    shared.metrics.upstream(&attempt.upstream).failure(failure);
     let (now, silent) = (Instant::now(), failure == Failure::Timeout);
-    if silent && now < turn.impatient {
+    if silent && now < attempt.silent_from {
         return;
     }
-    note_failure(shared, &turn.upstream, failure, now);
+    note_failure(shared, &attempt.upstream, failure, now);
     if !silent {
         return;
     }
-    if let Some(question) = shared.health.silent(&turn.upstream, key, turn.asked, now) {
-        probe(shared, &turn.upstream, question);
+    if let Some(question) = shared.health.silent(&attempt.upstream, key, attempt.asked, now) {
+        probe(shared, &attempt.upstream, question);
     }
 }
 
