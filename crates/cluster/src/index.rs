@@ -18,12 +18,12 @@ use tokio::sync::watch;
 use treecache::TreeCache;
 
 use crate::clusterset::{ClusterSet, ClusterSetZone};
-use crate::few::Few;
 use crate::listing::Listing;
 use crate::objects::{Change, EndpointsSource, Event, Namespace, Node, ObjectKey, Pod, Service, ServiceKind};
+use crate::one_or_many::OneOrMany;
 use crate::records::{Backing, ExternalNode, PortRecords, RecordOptions, ServiceRecords};
 use crate::scope::Namespaces;
-use crate::snapshot::{ExternalZone, Federation, Place, PodNames, Published, Snapshot};
+use crate::snapshot::{ExternalZone, Federation, PodNames, Published, Snapshot, Topology};
 pub use objects::Objects;
 use pods::Pods;
 use shared::Shared;
@@ -41,7 +41,7 @@ pub struct Index {
     source: Option<EndpointsSource>,
     in_force: watch::Sender<Option<EndpointsSource>>,
     /// A Service whose Endpoints lack addresses of its slices, while slices can no longer be read.
-    lacking: Option<ObjectKey>,
+    lacking_service: Option<ObjectKey>,
     port_lists: Shared<PortRecords>,
     pods: Pods,
     clusterset: Option<ClusterSet>,
@@ -65,7 +65,7 @@ struct External {
 
 /// The part of an index that the snapshot file keeps: a cheap copy that shares the objects with the index.
 #[derive(Debug, Clone)]
-pub struct Kept {
+pub struct IndexContent {
     pub(crate) objects: Objects,
     /// The namespaces that the selector matches.
     pub(crate) namespaces: treecache::Map<SmolStr, ()>,
@@ -100,7 +100,7 @@ pub enum PodMode {
 }
 
 /// A closure that reads the index between two batches of events. It sends its result itself.
-pub type Question = Box<dyn FnOnce(&Index) + Send>;
+pub type IndexReader = Box<dyn FnOnce(&Index) + Send>;
 
 /// Progress of the first lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -167,7 +167,7 @@ impl Index {
             listed_nodes: BTreeMap::new(),
             source: None,
             in_force: watch::Sender::new(None),
-            lacking: None,
+            lacking_service: None,
             port_lists: Shared::default(),
             pods: Pods::default(),
             namespaces: Listing::default(),
@@ -463,7 +463,7 @@ impl Index {
     fn replace_pointers(&mut self, old: &[(IpAddr, Pointer)], new: &[(IpAddr, Pointer)]) {
         let reverse = &mut self.snapshot.reverse;
         for (ip, pointer) in old.iter().filter(|gone| new.binary_search(gone).is_err()) {
-            let owners: Few<Pointer> =
+            let owners: OneOrMany<Pointer> =
                 reverse.get(ip).into_iter().flatten().filter(|owner| *owner != pointer).cloned().collect();
             if owners.is_empty() {
                 reverse.remove(ip);
@@ -504,21 +504,21 @@ impl Index {
     /// slices may have another author or a second IP family. Stale slices are better then.
     fn fall_back(&mut self) {
         let Some(service) =
-            self.store.slices_tell_more(|service| self.options.records.depend_on_endpoints(service))
+            self.store.endpoints_lack_addresses(|service| self.options.records.depend_on_endpoints(service))
         else {
             return self.use_source(EndpointsSource::Endpoints);
         };
-        if self.lacking.is_none() {
+        if self.lacking_service.is_none() {
             tracing::warn!(
                 %service,
                 "EndpointSlices can no longer be read and Endpoints lack addresses; keeping the last slices"
             );
         }
-        self.lacking = Some(service);
+        self.lacking_service = Some(service);
     }
 
     fn use_source(&mut self, source: EndpointsSource) {
-        self.lacking = None;
+        self.lacking_service = None;
         if self.source == Some(source) {
             self.store.forget_other_than(source);
             return;
@@ -568,11 +568,11 @@ impl Index {
 
     /// Replaces the federations, a map of name to domain.
     pub fn set_federations(&mut self, domains: BTreeMap<String, String>) {
-        let place = self
+        let topology = self
             .nodes
             .values()
-            .find_map(|node| Some(Place { zone: node.zone.clone()?, region: node.region.clone()? }));
-        let federation = (!domains.is_empty()).then(|| Arc::new(Federation { domains, place }));
+            .find_map(|node| Some(Topology { zone: node.zone.clone()?, region: node.region.clone()? }));
+        let federation = (!domains.is_empty()).then(|| Arc::new(Federation { domains, topology }));
         if self.snapshot.federation == federation {
             return;
         }
@@ -597,7 +597,7 @@ impl Index {
     /// Serves an address of pods from an earlier run, until the first list of pods is complete.
     pub fn show_pods(&mut self, address: IpAddr, namespaces: impl IntoIterator<Item = SmolStr>) {
         if self.options.pods == PodMode::Verified {
-            self.pods.show(address, namespaces);
+            self.pods.show_earlier_run(address, namespaces);
         }
     }
 
@@ -649,9 +649,9 @@ impl Index {
     }
 
     /// The part that the snapshot file keeps.
-    pub fn kept(&self) -> Kept {
+    pub fn content(&self) -> IndexContent {
         let selected = self.selects_namespaces();
-        Kept {
+        IndexContent {
             objects: self.store.objects().clone(),
             namespaces: self.snapshot.served.clone().filter(|_| selected).unwrap_or_default(),
             pods: self.snapshot.pods.clone(),

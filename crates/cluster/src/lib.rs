@@ -11,10 +11,10 @@
 
 pub mod clusterset;
 pub mod connect;
-pub mod few;
 pub mod index;
 mod listing;
 pub mod objects;
+pub mod one_or_many;
 pub mod persist;
 pub mod records;
 pub mod scope;

@@ -17,7 +17,7 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
-use crate::few::Few;
+use crate::one_or_many::OneOrMany;
 
 pub(crate) use api::IMPORT_NAME;
 pub(crate) use parse::MAGIC;
@@ -136,7 +136,7 @@ pub struct Service {
     /// Its addresses outside of the cluster: `spec.externalIPs` and the addresses of its load balancer. Only read
     /// with `--external-zone`.
     #[serde(default, skip_serializing_if = "has_none")]
-    pub external: Few<ExternalAddress>,
+    pub external: OneOrMany<ExternalAddress>,
 }
 
 /// An address of a Service outside of the cluster.
@@ -152,7 +152,7 @@ pub enum ExternalAddress {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ServiceKind {
     /// Has cluster IPs, one for each of its IP families. Never empty.
-    ClusterIp(Few<IpAddr>),
+    ClusterIp(OneOrMany<IpAddr>),
     /// Cluster IP `None`: clients get the addresses of the endpoints.
     Headless,
     /// An alias of another name: `spec.externalName` as written, unchecked.
@@ -280,7 +280,7 @@ impl EndpointSlice {
     #[must_use]
     pub fn without_zones(mut self) -> Self {
         for endpoint in &mut self.endpoints {
-            endpoint.zones = Few::default();
+            endpoint.zones = OneOrMany::default();
         }
         self
     }
@@ -307,7 +307,7 @@ pub enum AddressType {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SliceEndpoint {
     /// Its addresses, all of the same pod.
-    pub addresses: Few<IpAddr>,
+    pub addresses: OneOrMany<IpAddr>,
     /// The hostname, never empty.
     pub hostname: Option<SmolStr>,
     /// The endpoint accepts new connections: it is serving and not terminating, or it is published in any state.
@@ -318,10 +318,10 @@ pub struct SliceEndpoint {
     pub terminating: Option<bool>,
     /// The zones whose clients it serves: those of its hints, else its own zone. Only read with `--prefer-zone`.
     #[serde(default, skip_serializing_if = "has_none")]
-    pub zones: Few<SmolStr>,
+    pub zones: OneOrMany<SmolStr>,
 }
 
-fn has_none<T>(list: &Few<T>) -> bool {
+fn has_none<T>(list: &OneOrMany<T>) -> bool {
     list.is_empty()
 }
 
@@ -349,7 +349,7 @@ pub struct Pod {
     /// Namespace and name.
     pub key: ObjectKey,
     /// Its addresses (`status.podIPs`); none once it has ended.
-    pub addresses: Few<IpAddr>,
+    pub addresses: OneOrMany<IpAddr>,
 }
 
 /// A pod with its node, for look-ups of a few pods. The watch of all pods does not read the node.

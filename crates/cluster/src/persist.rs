@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 use thiserror::Error;
 
-use crate::index::{Index, Kept};
+use crate::index::{Index, IndexContent};
 use crate::objects::{
     Change, EndpointSlice, Endpoints, EndpointsSource, Event, Namespace, ObjectKey, Service,
 };
@@ -209,16 +209,16 @@ impl Header {
 }
 
 /// Encodes the kept objects, with the endpoints from `source`, as the content of a file.
-pub fn encode(kept: &Kept, source: EndpointsSource, domain: &str) -> Option<Vec<u8>> {
+pub fn encode(content: &IndexContent, source: EndpointsSource, domain: &str) -> Option<Vec<u8>> {
     let written = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let header =
         Header { format: FORMAT.to_owned(), version: VERSION, written, domain: domain.to_owned(), source };
-    let mut content = Vec::new();
-    append(&mut content, &header)?;
+    let mut file = Vec::new();
+    append(&mut file, &header)?;
     let mut count = 0;
     // Endpoints of the other source are not in use.
     let from = |other| source == other;
-    let Kept { objects, namespaces, pods } = kept;
+    let IndexContent { objects, namespaces, pods } = content;
     let endpoints = objects.endpoints().filter(|_| from(EndpointsSource::Endpoints));
     let slices = objects.slices().filter(|_| from(EndpointsSource::EndpointSlices));
     let all = objects
@@ -229,12 +229,12 @@ pub fn encode(kept: &Kept, source: EndpointsSource, domain: &str) -> Option<Vec<
         .chain(namespaces.iter().map(|(name, ())| Object::Namespace(name.clone())))
         .chain(addresses_of_pods(pods));
     for object in all {
-        append(&mut content, &object)?;
+        append(&mut file, &object)?;
         count += 1;
     }
-    let trailer = Trailer { objects: count, checksum: checksum(&content) };
-    append(&mut content, &trailer)?;
-    Some(content)
+    let trailer = Trailer { objects: count, checksum: checksum(&file) };
+    append(&mut file, &trailer)?;
+    Some(file)
 }
 
 fn addresses_of_pods(pods: &PodNames) -> impl Iterator<Item = Object> {

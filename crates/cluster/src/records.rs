@@ -18,10 +18,10 @@ use std::sync::Arc;
 use skydns::{Host, Name, Pointer, name};
 use smol_str::SmolStr;
 
-use crate::few::Few;
 use crate::objects::{
     Address, EndpointPort, EndpointSlice, Endpoints, ObjectKey, Protocol, Service, ServiceKind, Subset,
 };
+use crate::one_or_many::OneOrMany;
 
 pub use external::ExternalNode;
 pub(crate) use label::dashed;
@@ -262,7 +262,7 @@ fn cluster_ip(service: &Service, addresses: &[IpAddr]) -> ServiceRecords {
     let ports = ports.into_iter().map(|(path, port)| PortRecords { path, port, members: None }).collect();
     let labelled =
         |(label, addresses): (SmolStr, Vec<IpAddr>)| Labelled { label, addresses: addresses.into() };
-    let members: Few<Labelled> = labels.into_iter().map(labelled).collect();
+    let members: OneOrMany<Labelled> = labels.into_iter().map(labelled).collect();
     let near = u32::try_from(members.len()).unwrap_or(u32::MAX);
     records.node =
         (!members.is_empty()).then_some(ServiceNode { base, headless: false, near, members, ports });

@@ -16,8 +16,8 @@ use smol_str::SmolStr;
 use tokio::sync::watch;
 use treecache::{ANY, Map, TreeCache};
 
-use crate::few::Few;
 use crate::objects::ObjectKey;
+use crate::one_or_many::OneOrMany;
 use crate::records::{ExternalName, ServiceNode, dashed};
 pub use external::ExternalZone;
 pub use pod::address as pod_address;
@@ -42,7 +42,7 @@ pub struct Snapshot {
     /// The entries of ExternalName Services, by namespace and name.
     pub aliases: TreeCache<Arc<ExternalName>>,
     /// Owners of addresses, the oldest first.
-    pub reverse: Map<IpAddr, Few<Pointer>>,
+    pub reverse: Map<IpAddr, OneOrMany<Pointer>>,
     /// The answers to pod names.
     pub pods: PodNames,
     /// The namespaces that are served; `None` for all.
@@ -74,12 +74,12 @@ pub struct Federation {
     /// The domain of each federation, by its name.
     pub domains: std::collections::BTreeMap<String, String>,
     /// Zone and region of this cluster; `None` until a Node with both labels is known.
-    pub place: Option<Place>,
+    pub topology: Option<Topology>,
 }
 
 /// Zone and region of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct Topology {
     /// The zone.
     pub zone: SmolStr,
     /// The region.
@@ -110,8 +110,8 @@ impl Snapshot {
         let target = if self.backed.get(key).is_some() {
             format!("{name}.{namespace}.svc.{}", self.zone.domain)
         } else {
-            let place = self.federation.as_ref()?.place.as_ref()?;
-            format!("{name}.{namespace}.{federation}.svc.{}.{}.{domain}.", place.zone, place.region)
+            let topology = self.federation.as_ref()?.topology.as_ref()?;
+            format!("{name}.{namespace}.{federation}.svc.{}.{}.{domain}.", topology.zone, topology.region)
         };
         let record = ServiceRecord::new(Host::Name(Cow::Owned(Name::parse(&target).ok()?)), &[]);
         Some(ServiceRecord { ttl: 0, priority: 0, weight: 0, ..record })

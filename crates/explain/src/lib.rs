@@ -39,7 +39,7 @@ use std::time::SystemTime;
 
 use tokio::sync::{Semaphore, mpsc};
 
-use cluster::index::Question;
+use cluster::index::IndexReader;
 use cluster::snapshot::Published;
 
 pub use command::{Options as CommandOptions, command};
@@ -58,7 +58,7 @@ const MAX_AT_ONCE: usize = 4;
 pub struct Explainer {
     published: Arc<Published>,
     server: Arc<StateOf>,
-    index: mpsc::Sender<Question>,
+    index: mpsc::Sender<IndexReader>,
     slots: Arc<Semaphore>,
     topology: Topology,
 }
@@ -111,7 +111,7 @@ impl Explainer {
         published: Arc<Published>,
         server: Arc<StateOf>,
         topology: Topology,
-    ) -> (Self, mpsc::Receiver<Question>) {
+    ) -> (Self, mpsc::Receiver<IndexReader>) {
         let (index, questions) = mpsc::channel(objects::QUEUE);
         let slots = Arc::new(Semaphore::new(MAX_AT_ONCE));
         (Self { published, server, index, slots, topology }, questions)

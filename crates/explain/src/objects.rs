@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use cluster::index::{Index, Question};
+use cluster::index::{Index, IndexReader};
 use cluster::objects::{self, EndpointsSource, ObjectKey, Protocol};
 use cluster::records::{Backing, Member};
 use smol_str::SmolStr;
@@ -67,7 +67,7 @@ pub(crate) struct FoundObject {
 }
 
 /// Asks the index; `None` when it is too busy or gone.
-pub(crate) async fn ask(index: &mpsc::Sender<Question>, request: IndexRequest) -> Option<IndexReply> {
+pub(crate) async fn ask(index: &mpsc::Sender<IndexReader>, request: IndexRequest) -> Option<IndexReply> {
     let (sender, reply) = oneshot::channel();
     let question = move |index: &Index| {
         // The request may have timed out.

@@ -194,7 +194,7 @@ fn without_servers(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note
 
 fn missing(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
     let snapshot = evidence.snapshot;
-    let knows_place = snapshot.federation.as_ref().is_some_and(|federation| federation.place.is_some());
+    let knows_topology = snapshot.federation.as_ref().is_some_and(|federation| federation.topology.is_some());
     let (code, text) = match &candidate.kind {
         _ if candidate.is_wild() => ("wildcard", "no records match the wildcard".to_owned()),
         NameKind::Service(_) | NameKind::Port { .. } | NameKind::Member { .. } => {
@@ -206,7 +206,7 @@ fn missing(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
                 .to_owned(),
         ),
         NameKind::Pod { namespace, address: Some(address) } => no_pod(snapshot, candidate, namespace, *address),
-        NameKind::Federation { federation, .. } if !knows_place => (
+        NameKind::Federation { federation, .. } if !knows_topology => (
             "federation_place_unknown",
             format!(
                 "the Service is not in this cluster, and its name in federation {federation} needs the zone and region \

@@ -37,7 +37,7 @@ use crate::tap::metrics::TapMetrics;
 use crate::tap::owners::Owners;
 use crate::upstream_state::UpstreamState;
 use cluster::connect::Connection;
-use cluster::index::{Index, PodMode, Progress, Question};
+use cluster::index::{Index, IndexReader, PodMode, Progress};
 use cluster::objects::{Change, EndpointsSource, Event, Exposed, FromApi, Kind, Service};
 use cluster::records::EndpointNames;
 use cluster::scope::{Namespaces, Scope};
@@ -206,7 +206,7 @@ fn explainer(
     status: &Status,
     metrics: &Metrics,
     lost: LostZones,
-) -> (Explainer, mpsc::Receiver<Question>) {
+) -> (Explainer, mpsc::Receiver<IndexReader>) {
     let (config, settings) = (configuration.state(), configuration.subscribe());
     let (published, status, watch) = (Arc::clone(status.published()), status.clone(), metrics.watch.clone());
     let clusterset = options.clusterset_domain.0.first().map(Domain::name);

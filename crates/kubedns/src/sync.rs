@@ -21,7 +21,7 @@ use crate::loops::{self, ForwardingRoute, Loops};
 use crate::metrics::Metrics;
 use crate::options::Topology;
 use crate::status::Status;
-use cluster::index::{Index, Progress, Question};
+use cluster::index::{Index, IndexReader, Progress};
 use cluster::objects::{Change, EndpointsSource, Event};
 use cluster::watch::Received;
 use loading::Loaded;
@@ -90,7 +90,7 @@ pub struct Sync {
     /// Zones beside the cluster's, each with its new content.
     pub further: mpsc::Receiver<FurtherZone>,
     /// Questions about the objects.
-    pub questions: mpsc::Receiver<Question>,
+    pub questions: mpsc::Receiver<IndexReader>,
     /// The configuration.
     pub settings: watch::Receiver<Arc<Settings>>,
     /// Whether the settings come from the configuration; until then they are defaults.

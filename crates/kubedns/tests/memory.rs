@@ -9,12 +9,12 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use allocation_counter::{AllocationInfo, measure};
-use cluster::few::Few;
 use cluster::index::{Index, Options, PodMode};
 use cluster::objects::{
     AddressType, Change, EndpointPort, EndpointSlice, EndpointsSource, Event, ObjectKey, Pod, Protocol,
     Service, ServiceKind, ServicePort, SliceEndpoint,
 };
+use cluster::one_or_many::OneOrMany;
 use cluster::snapshot::{Published, Snapshot};
 use skydns::{Name, Zone};
 
@@ -41,7 +41,7 @@ fn service(index: u32) -> Service {
         ServiceKind::ClusterIp([Ipv4Addr::from(0x0a60_0000 + index).into()].into())
     };
     let port = ServicePort { name: "http".into(), protocol: Protocol::Tcp, port: 80 };
-    let (ports, external) = ([port].into(), Few::default());
+    let (ports, external) = ([port].into(), OneOrMany::default());
     Service { key: key(index), kind, ports, publish_not_ready: false, created: 1_768_469_401, external }
 }
 
@@ -53,7 +53,7 @@ fn slice(index: u32) -> EndpointSlice {
         ready: Some(true),
         serving: Some(true),
         terminating: Some(false),
-        zones: Few::default(),
+        zones: OneOrMany::default(),
     };
     EndpointSlice {
         key: ObjectKey::new(namespace, format!("{name}-{index:05x}")),

@@ -58,7 +58,7 @@ fn served(content: &[u8]) {
     assert!(index.has_synced() && !index.has_listed(), "it is served and does not count as a list");
     watch::answers(&index, &published.get());
     let visible = watch::visible(&published);
-    let Some(written) = encode(&index.kept(), source, DOMAIN) else {
+    let Some(written) = encode(&index.content(), source, DOMAIN) else {
         unreachable!("it can be written again")
     };
     let read = Saved::decode(&written, DOMAIN);

@@ -124,7 +124,7 @@ impl Objects {
 
 /// The records after a restart with a snapshot file of `index` and the nodes, which are not in the file.
 fn restored(index: &Index, objects: &Objects, source: EndpointsSource) -> String {
-    let written = encode(&index.kept(), source, "cluster.local.").unwrap_or_default();
+    let written = encode(&index.content(), source, "cluster.local.").unwrap_or_default();
     let saved = Saved::decode(&written, "cluster.local.");
     let saved =
         saved.unwrap_or_else(|error| unreachable!("{error} in {}", String::from_utf8_lossy(&written)));
@@ -148,10 +148,10 @@ pub(crate) fn visible(published: &Published) -> String {
     let mut lines: Vec<String> = reverse.collect();
     lines.extend(snapshot.backed.iter().map(|(key, ())| key.to_string()));
     lines.sort();
-    let place = snapshot.federation.as_ref().map(|federation| &federation.place);
+    let topology = snapshot.federation.as_ref().map(|federation| &federation.topology);
     let tree = serde_json::to_string_pretty(&Cache(&snapshot));
     let tree = tree.unwrap_or_else(|error| unreachable!("{error}"));
-    format!("{tree}\n{}\n{place:?}", lines.join("\n"))
+    format!("{tree}\n{}\n{topology:?}", lines.join("\n"))
 }
 
 /// Queries for every object of `index` get answers that can be parsed.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use skydns::{Entry, Host, ServiceRecord, name};
 use smol_str::SmolStr;
 
-use crate::few::Few;
 use crate::objects::{ImportedSlice, ObjectKey, Protocol, Service, ServiceKind};
+use crate::one_or_many::OneOrMany;
 use crate::records::{Group, dashed, port_path};
 
 /// The records of a `ServiceImport`.
@@ -17,7 +17,7 @@ pub struct Import {
     /// The addresses of the import itself; `None` if it is headless.
     own: Option<Members>,
     /// The endpoints of each cluster, sorted by cluster.
-    clusters: Few<(SmolStr, Members)>,
+    clusters: OneOrMany<(SmolStr, Members)>,
 }
 
 /// The members below one name.
@@ -26,16 +26,16 @@ struct Members {
     /// The name above the labels, see [`ServiceRecord::base`].
     base: Arc<[u8]>,
     /// Sorted by label; labels are unique.
-    labelled: Few<Member>,
+    labelled: OneOrMany<Member>,
     /// The labels of all named ports of the members, sorted.
-    ports: Few<[SmolStr; 2]>,
+    ports: OneOrMany<[SmolStr; 2]>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Member {
     label: SmolStr,
-    addresses: Few<IpAddr>,
-    ports: Few<Port>,
+    addresses: OneOrMany<IpAddr>,
+    ports: OneOrMany<Port>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -136,7 +136,7 @@ impl Import {
 }
 
 impl Members {
-    fn new(base: Arc<[u8]>, labelled: Few<Member>) -> Self {
+    fn new(base: Arc<[u8]>, labelled: OneOrMany<Member>) -> Self {
         let ports = labelled.iter().flat_map(|member| member.ports.iter());
         let ports: BTreeSet<&[SmolStr; 2]> = ports.filter_map(|port| port.path.as_ref()).collect();
         let ports = ports.into_iter().cloned().collect();
@@ -152,10 +152,10 @@ impl Members {
         let mut ports: Vec<_> = ports.map(|port| Port::new(&port.protocol, &port.name, port.port)).collect();
         ports.sort_unstable();
         ports.dedup();
-        let addresses: Few<IpAddr> = addresses.iter().copied().collect();
+        let addresses: OneOrMany<IpAddr> = addresses.iter().copied().collect();
         let is_pending = addresses.is_empty();
         let member = Member { label: name.clone(), addresses, ports: ports.into() };
-        Some(Self::new(base, if is_pending { Few::default() } else { Few::one(member) }))
+        Some(Self::new(base, if is_pending { OneOrMany::default() } else { OneOrMany::one(member) }))
     }
 
     fn find(&self, label: &str) -> Option<&Member> {
@@ -219,7 +219,10 @@ fn visit_bounded<'v>(
 }
 
 /// The ready endpoints of each cluster. Endpoints without a hostname are named as in CoreDNS.
-fn clusters<'o>(key: &ObjectKey, slices: impl Iterator<Item = &'o ImportedSlice>) -> Few<(SmolStr, Members)> {
+fn clusters<'o>(
+    key: &ObjectKey,
+    slices: impl Iterator<Item = &'o ImportedSlice>,
+) -> OneOrMany<(SmolStr, Members)> {
     let mut clusters: BTreeMap<&SmolStr, BTreeMap<SmolStr, Collected>> = BTreeMap::new();
     for ImportedSlice { cluster, slice } in slices {
         let group = Group::of_slice(slice, false);
@@ -249,6 +252,6 @@ fn cluster(key: &ObjectKey, id: &SmolStr, members: BTreeMap<SmolStr, Collected>)
         ports.dedup();
         Some(Member { label, addresses: addresses.into(), ports: ports.into() })
     };
-    let members: Few<Member> = members.into_iter().filter_map(member).collect();
+    let members: OneOrMany<Member> = members.into_iter().filter_map(member).collect();
     (!members.is_empty()).then(|| Members::new(base, members))
 }

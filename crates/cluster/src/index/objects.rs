@@ -21,13 +21,13 @@ pub struct Objects {
 /// The packed objects of one namespace and name. The number of its addresses precedes each object, so that addresses
 /// are counted without unpacking. A packed object is never empty, so that empty means absent.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Owner<'o> {
+pub(super) struct PackedObjects<'o> {
     service: &'o [u8],
     endpoints: &'o [u8],
     slices: &'o [u8],
 }
 
-impl<'o> Owner<'o> {
+impl<'o> PackedObjects<'o> {
     fn read(mut packed: &'o [u8]) -> Self {
         let mut next = || unpack_octets(&mut packed).unwrap_or_default();
         Self { service: next(), endpoints: next(), slices: packed }
@@ -99,7 +99,7 @@ impl<'o> Owner<'o> {
 
     /// Whether Endpoints lack addresses of the slices: they are truncated or lack an IP family. Endpoints without any
     /// address lack nothing: the pods are gone.
-    pub(super) fn slices_tell_more(self, key: &ObjectKey) -> bool {
+    pub(super) fn endpoints_lack_addresses(self, key: &ObjectKey) -> bool {
         let told = self.slices(key).map(|slice| Families::of(slice.addresses()));
         let told = told.fold(Families::default(), Families::or);
         let Some(endpoints) = self.endpoints(key) else {
@@ -156,49 +156,50 @@ impl Families {
 impl Objects {
     /// All Services.
     pub fn services(&self) -> impl Iterator<Item = Service> {
-        self.owners().filter_map(|(key, owner)| owner.service(&key))
+        self.entries().filter_map(|(key, entry)| entry.service(&key))
     }
 
     /// Counts of the objects.
     pub(super) fn counts(&self) -> Counts {
         let mut counts = Counts::default();
-        for owners in self.namespaces.iter().map(|(_, owners)| owners) {
-            owners.iter().for_each(|(_, packed)| Owner::read(packed).add_to(&mut counts));
+        for entries in self.namespaces.iter().map(|(_, entries)| entries) {
+            entries.iter().for_each(|(_, packed)| PackedObjects::read(packed).add_to(&mut counts));
         }
         counts
     }
 
     /// The keys of all Services, without unpacking the Services.
     pub fn service_keys(&self) -> impl Iterator<Item = ObjectKey> {
-        self.owners().filter(|(_, owner)| owner.has_service()).map(|(key, _)| key)
+        self.entries().filter(|(_, entry)| entry.has_service()).map(|(key, _)| key)
     }
 
     /// All Endpoints.
     pub fn endpoints(&self) -> impl Iterator<Item = Endpoints> {
-        self.owners().filter_map(|(key, owner)| owner.endpoints(&key))
+        self.entries().filter_map(|(key, entry)| entry.endpoints(&key))
     }
 
     /// All slices.
     pub fn slices(&self) -> impl Iterator<Item = EndpointSlice> {
-        self.owners().flat_map(|(key, owner)| owner.each_slice().filter_map(move |slice| unpack(&key, slice)))
+        self.entries()
+            .flat_map(|(key, entry)| entry.each_slice().filter_map(move |slice| unpack(&key, slice)))
     }
 
-    pub(super) fn owners(&self) -> impl Iterator<Item = (ObjectKey, Owner<'_>)> {
-        self.namespaces.iter().flat_map(|(namespace, owners)| {
+    pub(super) fn entries(&self) -> impl Iterator<Item = (ObjectKey, PackedObjects<'_>)> {
+        self.namespaces.iter().flat_map(|(namespace, entries)| {
             let key = |name: &SmolStr| ObjectKey { namespace: namespace.clone(), name: name.clone() };
-            owners.iter().map(move |(name, packed)| (key(name), Owner::read(packed)))
+            entries.iter().map(move |(name, packed)| (key(name), PackedObjects::read(packed)))
         })
     }
 
     /// The keys of a namespace.
     pub(super) fn keys_in(&self, namespace: &str) -> Vec<ObjectKey> {
-        let owners = self.namespaces.get(namespace).into_iter().flat_map(Map::iter);
-        owners.map(|(name, _)| ObjectKey::new(namespace, name.clone())).collect()
+        let entries = self.namespaces.get(namespace).into_iter().flat_map(Map::iter);
+        entries.map(|(name, _)| ObjectKey::new(namespace, name.clone())).collect()
     }
 
-    pub(super) fn get(&self, key: &ObjectKey) -> Owner<'_> {
-        let packed = self.namespaces.get(&key.namespace).and_then(|owners| owners.get(&key.name));
-        packed.map(|packed| Owner::read(packed)).unwrap_or_default()
+    pub(super) fn get(&self, key: &ObjectKey) -> PackedObjects<'_> {
+        let packed = self.namespaces.get(&key.namespace).and_then(|entries| entries.get(&key.name));
+        packed.map(|packed| PackedObjects::read(packed)).unwrap_or_default()
     }
 
     /// Whether an identical Service is stored.
@@ -224,62 +225,64 @@ impl Objects {
 
     pub(super) fn set_service(&mut self, service: &Service) {
         let packed = packed(service);
-        self.change(&service.key, |owner| Owner { service: &packed, ..owner }.pack());
+        self.change(&service.key, |entry| PackedObjects { service: &packed, ..entry }.pack());
     }
 
     pub(super) fn set_endpoints(&mut self, endpoints: &Endpoints) {
         let packed = packed(endpoints);
-        self.change(&endpoints.key, |owner| Owner { endpoints: &packed, ..owner }.pack());
+        self.change(&endpoints.key, |entry| PackedObjects { endpoints: &packed, ..entry }.pack());
     }
 
     pub(super) fn set_slice(&mut self, slice: &EndpointSlice) {
         let (service, packed) = (slice.service_key(), packed(slice));
         let name = packed_name(&slice.key, &service);
-        self.change(&service, |owner| {
-            Owner { slices: &owner.slices_with(&name, Some(&packed)), ..owner }.pack()
+        self.change(&service, |entry| {
+            PackedObjects { slices: &entry.slices_with(&name, Some(&packed)), ..entry }.pack()
         });
     }
 
     pub(super) fn remove_service(&mut self, key: &ObjectKey) {
-        self.change(key, |owner| Owner { service: &[], ..owner }.pack());
+        self.change(key, |entry| PackedObjects { service: &[], ..entry }.pack());
     }
 
     pub(super) fn remove_endpoints(&mut self, key: &ObjectKey) {
-        self.change(key, |owner| Owner { endpoints: &[], ..owner }.pack());
+        self.change(key, |entry| PackedObjects { endpoints: &[], ..entry }.pack());
     }
 
     /// Removes all slices of a Service.
     pub(super) fn remove_slices(&mut self, service: &ObjectKey) {
-        self.change(service, |owner| Owner { slices: &[], ..owner }.pack());
+        self.change(service, |entry| PackedObjects { slices: &[], ..entry }.pack());
     }
 
     pub(super) fn remove_slice(&mut self, service: &ObjectKey, key: &ObjectKey) {
         let name = packed_name(key, service);
-        self.change(service, |owner| Owner { slices: &owner.slices_with(&name, None), ..owner }.pack());
+        self.change(service, |entry| {
+            PackedObjects { slices: &entry.slices_with(&name, None), ..entry }.pack()
+        });
     }
 
     /// Changes the objects of a key, and removes the key when no object is left.
-    fn change(&mut self, key: &ObjectKey, change: impl FnOnce(Owner<'_>) -> Arc<[u8]>) {
+    fn change(&mut self, key: &ObjectKey, change: impl FnOnce(PackedObjects<'_>) -> Arc<[u8]>) {
         let before = self.get(key);
         let (was_empty, changed) = (before.is_empty(), change(before));
-        if Owner::read(&changed).is_empty() {
+        if PackedObjects::read(&changed).is_empty() {
             if !was_empty {
                 self.remove(key);
             }
             return;
         }
-        if let Some(owners) = self.namespaces.get_mut(&key.namespace) {
-            owners.insert(key.name.clone(), changed);
+        if let Some(entries) = self.namespaces.get_mut(&key.namespace) {
+            entries.insert(key.name.clone(), changed);
         } else {
-            let owners = Map::from_iter([(key.name.clone(), changed)]);
-            self.namespaces.insert(key.namespace.clone(), owners);
+            let entries = Map::from_iter([(key.name.clone(), changed)]);
+            self.namespaces.insert(key.namespace.clone(), entries);
         }
     }
 
     fn remove(&mut self, key: &ObjectKey) {
-        let Some(owners) = self.namespaces.get_mut(&key.namespace) else { return };
-        owners.remove(&key.name);
-        if owners.is_empty() {
+        let Some(entries) = self.namespaces.get_mut(&key.namespace) else { return };
+        entries.remove(&key.name);
+        if entries.is_empty() {
             self.namespaces.remove(&key.namespace);
         }
     }

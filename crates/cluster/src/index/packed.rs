@@ -9,11 +9,11 @@ use std::time::{Duration, SystemTime};
 
 use smol_str::SmolStr;
 
-use crate::few::Few;
 use crate::objects::{
     Address, AddressType, EndpointPort, EndpointSlice, Endpoints, ExternalAddress, ObjectKey, Protocol,
     Service, ServiceKind, ServicePort, SliceEndpoint, Subset,
 };
+use crate::one_or_many::OneOrMany;
 
 /// A value that can be packed; [`unpack`](Self::unpack) returns an equal value.
 pub(super) trait Pack: Sized {
@@ -181,7 +181,7 @@ macro_rules! as_list {
     )*};
 }
 
-as_list!(Few<T>, Box<[T]>, Arc<[T]>);
+as_list!(OneOrMany<T>, Box<[T]>, Arc<[T]>);
 
 /// Types that are packed field by field.
 macro_rules! as_fields {
@@ -247,7 +247,7 @@ impl PackKeyed for Service {
     fn unpack(key: ObjectKey, from: &mut &[u8]) -> Option<Self> {
         let (kind, ports, flags) = (Pack::unpack(from)?, Pack::unpack(from)?, u8::unpack(from)?);
         let created = Pack::unpack(from)?;
-        let external = if flags & HAS_EXTERNAL == 0 { Few::default() } else { Pack::unpack(from)? };
+        let external = if flags & HAS_EXTERNAL == 0 { OneOrMany::default() } else { Pack::unpack(from)? };
         Some(Self { key, kind, ports, publish_not_ready: flags & 1 == 1, created, external })
     }
 
@@ -420,7 +420,7 @@ impl Pack for SliceEndpoint {
             terminating: condition(4),
             addresses: Pack::unpack(from)?,
             hostname: Pack::unpack(from)?,
-            zones: if conditions & HAS_ZONES == 0 { Few::default() } else { Pack::unpack(from)? },
+            zones: if conditions & HAS_ZONES == 0 { OneOrMany::default() } else { Pack::unpack(from)? },
         })
     }
 }

@@ -13,9 +13,9 @@ use smol_str::SmolStr;
 use treecache::Map;
 
 use super::shared::Shared;
-use crate::few::Few;
 use crate::listing::Listing;
 use crate::objects::{Change, ObjectKey, Pod};
+use crate::one_or_many::OneOrMany;
 
 /// A pod: its namespace, and the hash of its name.
 type PodId = (SmolStr, u64);
@@ -24,7 +24,7 @@ type PodId = (SmolStr, u64);
 #[derive(Debug, Default)]
 pub(super) struct Pods {
     /// The addresses of each pod, by namespace and hash of the name.
-    known: HashMap<SmolStr, HashMap<u64, Few<IpAddr>, RandomState>, RandomState>,
+    known: HashMap<SmolStr, HashMap<u64, OneOrMany<IpAddr>, RandomState>, RandomState>,
     hasher: RandomState,
     listing: Listing<PodId>,
     /// Whether the namespaces of an address may have changed since they were last taken.
@@ -32,7 +32,7 @@ pub(super) struct Pods {
     /// The namespaces of each address, as readers see them.
     namespaces: Map<IpAddr, Arc<[SmolStr]>>,
     /// Number of pods beyond the first that have this address and namespace: pods in the host network of a node.
-    others: HashMap<(IpAddr, SmolStr), u32, RandomState>,
+    further_pods: HashMap<(IpAddr, SmolStr), u32, RandomState>,
     /// The lists of namespaces in use: most addresses have a single namespace and share its list.
     lists: Shared<SmolStr>,
 }
@@ -57,7 +57,7 @@ impl Pods {
             }
             Change::RelistDone => self.finish(),
             Change::Apply(Pod { key, addresses }) => self.set(self.id(&key), addresses),
-            Change::Deleted(key) => self.set(self.id(&key), Few::default()),
+            Change::Deleted(key) => self.set(self.id(&key), OneOrMany::default()),
         }
     }
 
@@ -77,7 +77,11 @@ impl Pods {
     }
 
     /// Adds an address from an earlier run. It is dropped once the first list is complete.
-    pub(super) fn show(&mut self, address: IpAddr, namespaces: impl IntoIterator<Item = SmolStr>) {
+    pub(super) fn show_earlier_run(
+        &mut self,
+        address: IpAddr,
+        namespaces: impl IntoIterator<Item = SmolStr>,
+    ) {
         self.namespaces.insert(address, namespaces.into_iter().collect());
         self.changed = true;
     }
@@ -90,19 +94,19 @@ impl Pods {
     fn finish(&mut self) -> bool {
         let (first, mut changed) = (!self.is_listed(), false);
         for id in self.listing.finish() {
-            changed |= self.set(id, Few::default());
+            changed |= self.set(id, OneOrMany::default());
         }
         if first {
-            self.show_known_alone();
+            self.drop_earlier_run();
             return true;
         }
         changed
     }
 
     /// Drops the addresses from an earlier run.
-    fn show_known_alone(&mut self) {
+    fn drop_earlier_run(&mut self) {
         self.namespaces = Map::default();
-        self.others.clear();
+        self.further_pods.clear();
         let known = std::mem::take(&mut self.known);
         for (namespace, pods) in &known {
             for address in pods.values().flat_map(|addresses| addresses.iter()) {
@@ -113,7 +117,7 @@ impl Pods {
     }
 
     /// Replaces the addresses of a pod.
-    fn set(&mut self, id: PodId, addresses: Few<IpAddr>) -> bool {
+    fn set(&mut self, id: PodId, addresses: OneOrMany<IpAddr>) -> bool {
         self.listing.settle(&id);
         let (namespace, name) = id;
         let before = self.known.get(&namespace).and_then(|pods| pods.get(&name)).cloned().unwrap_or_default();
@@ -130,7 +134,7 @@ impl Pods {
         true
     }
 
-    fn keep(&mut self, namespace: SmolStr, name: u64, addresses: Few<IpAddr>) {
+    fn keep(&mut self, namespace: SmolStr, name: u64, addresses: OneOrMany<IpAddr>) {
         if !addresses.is_empty() {
             self.known.entry(namespace).or_default().insert(name, addresses);
             return;
@@ -145,7 +149,7 @@ impl Pods {
     fn add(&mut self, address: IpAddr, namespace: &SmolStr) {
         let before: &[SmolStr] = self.namespaces.get(&address).map(|list| &**list).unwrap_or_default();
         match before.binary_search(namespace) {
-            Ok(_) => *self.others.entry((address, namespace.clone())).or_default() += 1,
+            Ok(_) => *self.further_pods.entry((address, namespace.clone())).or_default() += 1,
             Err(at) => {
                 let (front, back) = before.split_at(at);
                 let mut list: Arc<[SmolStr]> = front.iter().chain([namespace]).chain(back).cloned().collect();
@@ -157,10 +161,10 @@ impl Pods {
 
     fn remove(&mut self, address: IpAddr, namespace: &SmolStr) {
         let shared = (address, namespace.clone());
-        if let Some(others) = self.others.get_mut(&shared) {
-            *others -= 1;
-            if *others == 0 {
-                self.others.remove(&shared);
+        if let Some(further) = self.further_pods.get_mut(&shared) {
+            *further -= 1;
+            if *further == 0 {
+                self.further_pods.remove(&shared);
             }
             return;
         }
@@ -231,7 +235,7 @@ mod tests {
     #[test]
     fn a_list_takes_away_what_it_does_not_name() {
         let mut pods = Pods::default();
-        pods.show("10.9.9.9".parse().unwrap(), ["old".into()]);
+        pods.show_earlier_run("10.9.9.9".parse().unwrap(), ["old".into()]);
         for change in ["[", "a/x 10.0.0.1"] {
             apply(&mut pods, change);
         }

@@ -80,18 +80,18 @@ impl Store {
 
     /// The endpoints of a Service from the source in use.
     pub fn backing(&self, key: &ObjectKey, source: Option<EndpointsSource>) -> Backing {
-        let owner = self.objects.get(key);
+        let entry = self.objects.get(key);
         match source {
             None => Backing::None,
-            Some(EndpointsSource::EndpointSlices) => Backing::Slices(owner.slices(key).collect()),
+            Some(EndpointsSource::EndpointSlices) => Backing::Slices(entry.slices(key).collect()),
             Some(EndpointsSource::Endpoints) => {
-                owner.endpoints(key).map_or(Backing::None, Backing::Endpoints)
+                entry.endpoints(key).map_or(Backing::None, Backing::Endpoints)
             }
         }
     }
 
     pub(super) fn keys(&self) -> Vec<ObjectKey> {
-        self.objects.owners().map(|(key, _)| key).collect()
+        self.objects.entries().map(|(key, _)| key).collect()
     }
 
     pub(super) fn keys_in(&self, namespace: &str) -> Vec<ObjectKey> {
@@ -171,10 +171,10 @@ impl Store {
     }
 
     /// A Service whose endpoints are `shown` and whose Endpoints lack addresses of its slices.
-    pub(super) fn slices_tell_more(&self, shown: impl Fn(&Service) -> bool) -> Option<ObjectKey> {
-        let mut owners = self.objects.owners();
-        let found = owners.find(|(key, owner)| {
-            owner.service(key).is_some_and(|service| shown(&service)) && owner.slices_tell_more(key)
+    pub(super) fn endpoints_lack_addresses(&self, shown: impl Fn(&Service) -> bool) -> Option<ObjectKey> {
+        let mut entries = self.objects.entries();
+        let found = entries.find(|(key, entry)| {
+            entry.service(key).is_some_and(|service| shown(&service)) && entry.endpoints_lack_addresses(key)
         });
         found.map(|(key, _)| key)
     }

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use smol_str::SmolStr;
 
-use crate::few::Few;
+use crate::one_or_many::OneOrMany;
 
 /// The keys of `metadata.labels` and `metadata.annotations` that are read; the JSON reader skips all others.
 const READ: [&str; 10] = [
@@ -399,9 +399,9 @@ impl DetailedEndpoint {
     }
 
     /// The zones whose clients it serves: those of its hints, else its own zone.
-    pub(super) fn zones(&self) -> Few<SmolStr> {
+    pub(super) fn zones(&self) -> OneOrMany<SmolStr> {
         let hints = self.hints.iter().flat_map(|hints| &hints.for_zones).map(|zone| zone.name.as_str());
-        let zones: Few<SmolStr> = hints.filter(|zone| !zone.is_empty()).map(SmolStr::new).collect();
+        let zones: OneOrMany<SmolStr> = hints.filter(|zone| !zone.is_empty()).map(SmolStr::new).collect();
         if !zones.is_empty() {
             return zones;
         }

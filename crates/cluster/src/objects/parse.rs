@@ -20,7 +20,7 @@ use super::{
     Kind, Namespace, Node, ObjectKey, Pod, Protocol, ScheduledPod, Service, ServiceImport, ServiceKind,
     ServicePort, SliceEndpoint, Subset,
 };
-use crate::few::Few;
+use crate::one_or_many::OneOrMany;
 
 /// First octets of a protobuf-encoded object, followed by a `runtime.Unknown` that contains the object.
 pub(crate) const MAGIC: &[u8; 4] = b"k8s\0";
@@ -191,7 +191,7 @@ impl FromApi for Service {
             kind: service_kind(&spec, notes),
             publish_not_ready: publish_not_ready(&metadata, &spec),
             created: created(&metadata),
-            external: Few::default(),
+            external: OneOrMany::default(),
             ports: service_ports(spec.ports, notes),
         })
     }
@@ -217,7 +217,7 @@ impl FromApi for ServiceImport {
             kind,
             publish_not_ready: false,
             created: created(&metadata),
-            external: Few::default(),
+            external: OneOrMany::default(),
             ports: service_ports(spec.ports, notes),
         }))
     }
@@ -447,7 +447,7 @@ fn service_kind(spec: &api::ServiceSpec, notes: &mut Vec<Note>) -> ServiceKind {
 }
 
 fn by_ip(written: &[String], notes: &mut Vec<Note>) -> ServiceKind {
-    let ips: Few<IpAddr> =
+    let ips: OneOrMany<IpAddr> =
         written.iter().filter(|text| !text.is_empty()).filter_map(|text| ip_address(text, notes)).collect();
     if ips.is_empty() { ServiceKind::WithoutIp } else { ServiceKind::ClusterIp(ips) }
 }
@@ -473,12 +473,12 @@ fn slice_endpoint(endpoint: api::SliceEndpoint, kind: AddressType, notes: &mut V
         ready: conditions.ready,
         serving: conditions.serving,
         terminating: conditions.terminating,
-        zones: Few::default(),
+        zones: OneOrMany::default(),
     }
 }
 
 /// The addresses of a pod. A pod that has ended has none: other pods may have its addresses now.
-fn pod_addresses(status: api::PodStatus, notes: &mut Vec<Note>) -> Few<IpAddr> {
+fn pod_addresses(status: api::PodStatus, notes: &mut Vec<Note>) -> OneOrMany<IpAddr> {
     let (has_ended, first) = (matches!(status.phase(), "Succeeded" | "Failed"), status.pod_ip().to_owned());
     let written = match status.pod_ips {
         _ if has_ended => Vec::new(),

@@ -46,7 +46,7 @@ fn filled() -> Index {
 }
 
 fn content() -> Vec<u8> {
-    encode(&filled().kept(), EndpointsSource::EndpointSlices, DOMAIN).unwrap()
+    encode(&filled().content(), EndpointsSource::EndpointSlices, DOMAIN).unwrap()
 }
 
 /// All objects of an index, sorted.

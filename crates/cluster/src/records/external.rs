@@ -8,8 +8,8 @@ use skydns::{Entry, Host, Name, ServiceRecord, name};
 use smol_str::SmolStr;
 
 use super::{ExternalRecords, Labelled, PortRecords, ServiceNode, label_of, port_path};
-use crate::few::Few;
 use crate::objects::{ExternalAddress, ObjectKey, Service, ServiceKind};
+use crate::one_or_many::OneOrMany;
 
 /// The records at the name of a Service in the external zone and below. It has at least one address or name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct ExternalNode {
     /// The external addresses of the Service under its own label, or the addresses of its endpoints.
     node: ServiceNode,
     /// The host names of load balancers.
-    names: Few<Name>,
+    names: OneOrMany<Name>,
 }
 
 impl ExternalRecords {
@@ -46,7 +46,7 @@ fn exposed(service: &Service) -> Option<ExternalNode> {
     addresses.sort_unstable();
     addresses.dedup();
     let label = service.key.name.clone();
-    let members: Few<Labelled> = Some(addresses)
+    let members: OneOrMany<Labelled> = Some(addresses)
         .filter(|all| !all.is_empty())
         .map(|all| Labelled { label, addresses: all.into() })
         .into_iter()
@@ -85,7 +85,7 @@ fn load_balancer(service: &ObjectKey, text: &str) -> Option<Name> {
 
 fn headless(key: &ObjectKey, node: &ServiceNode) -> Option<ExternalNode> {
     let base = name::relative(&format!("{}.{}", key.name, key.namespace)).ok()?.into();
-    Some(ExternalNode { node: ServiceNode { base, ..node.clone() }, names: Few::default() })
+    Some(ExternalNode { node: ServiceNode { base, ..node.clone() }, names: OneOrMany::default() })
 }
 
 impl ExternalNode {

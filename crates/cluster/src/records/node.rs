@@ -13,7 +13,7 @@ use smol_str::SmolStr;
 use treecache::ANY;
 
 use super::zone;
-use crate::few::Few;
+use crate::one_or_many::OneOrMany;
 
 /// The records at the name of a Service and below. It has at least one member.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct ServiceNode {
     /// answered at their own names.
     pub near: u32,
     /// Members with unique labels. The `near` members come first; both parts are sorted by label.
-    pub members: Few<Labelled>,
+    pub members: OneOrMany<Labelled>,
     /// The ports, sorted and unique.
     pub ports: Arc<[PortRecords]>,
 }
@@ -37,7 +37,7 @@ pub struct Labelled {
     /// The hostname, or the label of the address.
     pub label: SmolStr,
     /// The addresses.
-    pub addresses: Few<IpAddr>,
+    pub addresses: OneOrMany<IpAddr>,
 }
 
 /// The SRV records of a port.

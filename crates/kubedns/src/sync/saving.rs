@@ -76,7 +76,7 @@ impl Saving {
     pub(super) fn begin(&mut self, index: &Index, source: EndpointsSource) {
         self.changed = None;
         // Encoding takes time, too, so it gets its own copy of the objects, which costs one reference count.
-        let kept = index.kept();
+        let kept = index.content();
         let (directory, domain) = (Arc::clone(&self.directory), self.domain.clone());
         let task = tokio::task::spawn_blocking(move || {
             let content = persist::encode(&kept, source, &domain).ok_or(std::io::ErrorKind::InvalidData)?;

@@ -154,7 +154,7 @@ fn a_usual_slice_takes_few_octets() {
         ready: Some(true),
         serving: Some(true),
         terminating: Some(false),
-        zones: Few::default(),
+        zones: OneOrMany::default(),
     };
     let slice = EndpointSlice {
         key: ObjectKey::new("apps", "web-abcde"),

@@ -121,7 +121,7 @@ fn addresses_outside_of_the_cluster_are_read_only_where_they_are_asked_for() {
     let name = ExternalAddress::Name("lb.example".into());
     assert_eq!(exposed.external.to_vec(), [ip("192.0.2.1"), ip("2001:db8::1"), name]);
     assert_eq!(noted(&notes), "\"nonsense\" is not an IP address");
-    assert_eq!(service(json), Service { external: Few::default(), ..exposed });
+    assert_eq!(service(json), Service { external: OneOrMany::default(), ..exposed });
     for nothing in ["null", r#"{"loadBalancer":null}"#, r#"{"loadBalancer":{"ingress":null}}"#] {
         let json = format!(
             r#"{{"metadata":{{"name":"a","namespace":"b"}},"status":{nothing},"spec":{{"externalIPs":null}}}}"#

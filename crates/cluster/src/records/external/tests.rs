@@ -32,12 +32,12 @@ fn service(name: &str, kind: ServiceKind, external: &[&str], ports: &[(&str, u16
 
 fn slice(service: &str, members: &[(&str, &str)]) -> EndpointSlice {
     let endpoint = |(ip, hostname): &(&str, &str)| SliceEndpoint {
-        addresses: Few::one(ip.parse().unwrap()),
+        addresses: OneOrMany::one(ip.parse().unwrap()),
         hostname: Some((*hostname).into()),
         ready: Some(true),
         serving: None,
         terminating: None,
-        zones: Few::default(),
+        zones: OneOrMany::default(),
     };
     EndpointSlice {
         key: ObjectKey::new("apps", format!("{service}-1")),
@@ -74,7 +74,7 @@ fn index(external: ExternalRecords) -> (Index, Arc<Published>) {
 }
 
 fn cluster_ip() -> ServiceKind {
-    ServiceKind::ClusterIp(Few::one([10, 0, 0, 1].into()))
+    ServiceKind::ClusterIp(OneOrMany::one([10, 0, 0, 1].into()))
 }
 
 fn sync(index: &mut Index) {

@@ -30,7 +30,7 @@ fn node_and_entries() -> impl Strategy<Value = (ServiceNode, Flat)> {
             })
         });
         let ports = ports.collect();
-        let addresses = Few::one(IpAddr::from([10, 0, 0, 1]));
+        let addresses = OneOrMany::one(IpAddr::from([10, 0, 0, 1]));
         let labelled = |label: &&str| Labelled { label: (*label).into(), addresses: addresses.clone() };
         let members = labels.iter().map(labelled).collect();
         let near = u32::try_from(count).unwrap_or_default();

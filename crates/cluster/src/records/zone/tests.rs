@@ -5,10 +5,10 @@ use proptest::prelude::*;
 use skydns::{Entry, Host};
 use smol_str::SmolStr;
 
-use crate::few::Few;
 use crate::objects::{
     AddressType, EndpointPort, EndpointSlice, ObjectKey, Protocol, Service, ServiceKind, SliceEndpoint,
 };
+use crate::one_or_many::OneOrMany;
 use crate::records::{Backing, EndpointNames, RecordOptions, ServiceNode};
 
 /// A headless Service with the endpoints `ADDRESS ZONE,ZONE [-]`; a dash marks an unready endpoint.
@@ -19,14 +19,14 @@ fn node(endpoints: &[&str], zone: Option<&str>, publish_not_ready: bool) -> Serv
         ports: [].into(),
         publish_not_ready,
         created: 0,
-        external: Few::default(),
+        external: OneOrMany::default(),
     };
     let endpoint = |text: &&str| {
         let mut words = text.split(' ');
         let address = words.next().and_then(|word| word.parse().ok()).unwrap();
         let zones = words.next().unwrap_or_default().split(',').filter(|zone| !zone.is_empty());
         SliceEndpoint {
-            addresses: Few::one(address),
+            addresses: OneOrMany::one(address),
             hostname: None,
             zones: zones.map(SmolStr::new).collect(),
             ready: Some(words.next().is_none()),

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// saves an allocation and a pointer to follow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Vec<T>", into = "Vec<T>", bound(serialize = "T: Clone + Serialize"))]
-pub struct Few<T>(Number<T>);
+pub struct OneOrMany<T>(Number<T>);
 
 // A single element is always `One`, so that the derived comparison of forms compares the lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,20 +20,20 @@ enum Number<T> {
     Other(Arc<[T]>),
 }
 
-impl<T> Few<T> {
+impl<T> OneOrMany<T> {
     /// A list of one element.
     pub fn one(element: T) -> Self {
         Self(Number::One(element))
     }
 }
 
-impl<T> Default for Few<T> {
+impl<T> Default for OneOrMany<T> {
     fn default() -> Self {
         Self(Number::Other(Arc::default()))
     }
 }
 
-impl<T> From<Vec<T>> for Few<T> {
+impl<T> From<Vec<T>> for OneOrMany<T> {
     fn from(mut elements: Vec<T>) -> Self {
         match (elements.pop(), elements.is_empty()) {
             (None, _) => Self::default(),
@@ -46,25 +46,25 @@ impl<T> From<Vec<T>> for Few<T> {
     }
 }
 
-impl<T, const N: usize> From<[T; N]> for Few<T> {
+impl<T, const N: usize> From<[T; N]> for OneOrMany<T> {
     fn from(elements: [T; N]) -> Self {
         elements.into_iter().collect()
     }
 }
 
-impl<T> FromIterator<T> for Few<T> {
+impl<T> FromIterator<T> for OneOrMany<T> {
     fn from_iter<I: IntoIterator<Item = T>>(elements: I) -> Self {
         elements.into_iter().collect::<Vec<_>>().into()
     }
 }
 
-impl<T: Clone> From<Few<T>> for Vec<T> {
-    fn from(few: Few<T>) -> Self {
+impl<T: Clone> From<OneOrMany<T>> for Vec<T> {
+    fn from(few: OneOrMany<T>) -> Self {
         few.to_vec()
     }
 }
 
-impl<T> Deref for Few<T> {
+impl<T> Deref for OneOrMany<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
@@ -75,7 +75,7 @@ impl<T> Deref for Few<T> {
     }
 }
 
-impl<'f, T> IntoIterator for &'f Few<T> {
+impl<'f, T> IntoIterator for &'f OneOrMany<T> {
     type Item = &'f T;
     type IntoIter = std::slice::Iter<'f, T>;
 
@@ -91,17 +91,17 @@ mod tests {
     #[test]
     fn any_number_of_elements_comes_out_as_it_went_in() {
         for elements in [vec![], vec![1], vec![1, 2], vec![1, 2, 3]] {
-            let few = Few::from(elements.clone());
+            let few = OneOrMany::from(elements.clone());
             assert_eq!(*few, *elements);
             assert_eq!(few, elements.iter().copied().collect());
             let json = serde_json::to_string(&few).unwrap();
             assert_eq!(json, serde_json::to_string(&elements).unwrap());
-            assert_eq!(serde_json::from_str::<Few<i32>>(&json).unwrap(), few);
+            assert_eq!(serde_json::from_str::<OneOrMany<i32>>(&json).unwrap(), few);
         }
     }
 
     #[test]
     fn an_address_takes_no_more_room_than_a_pointer_and_a_length_and_its_kind() {
-        assert_eq!(size_of::<Few<std::net::IpAddr>>(), 24);
+        assert_eq!(size_of::<OneOrMany<std::net::IpAddr>>(), 24);
     }
 }
