@@ -21,7 +21,7 @@ use crate::clusterset::{ClusterSet, ClusterSetZone};
 use crate::listing::Listing;
 use crate::objects::{Change, EndpointsSource, Event, Namespace, Node, ObjectKey, Pod, Service, ServiceKind};
 use crate::one_or_many::OneOrMany;
-use crate::records::{Backing, ExternalNode, PortRecords, RecordOptions, ServiceRecords};
+use crate::records::{ExternalNode, PortRecords, RecordOptions, ServiceEndpoints, ServiceRecords};
 use crate::scope::Namespaces;
 use crate::snapshot::{ExternalZone, Federation, PodNames, Published, Snapshot, Topology};
 pub use objects::Objects;
@@ -300,14 +300,14 @@ impl Index {
     /// Updates the zone of the own node. The zone of a deleted node is kept: this process still runs on it.
     fn apply_own_node(&mut self, change: Change<Node>) {
         let Change::Apply(Node { key, zone, .. }) = change else { return };
-        if self.options.records.zone == zone {
+        if self.options.records.preferred_zone == zone {
             return;
         }
         tracing::info!(node = %key, zone = zone.as_deref().unwrap_or_default(), "zone of this node");
         for key in self.store.keys() {
             self.outdate_endpoints(&key);
         }
-        self.options.records.zone = zone;
+        self.options.records.preferred_zone = zone;
     }
 
     fn apply_namespace(&mut self, change: Change<Namespace>) {
@@ -403,7 +403,7 @@ impl Index {
         put(&mut self.snapshot.services, key, node);
         put(&mut self.snapshot.aliases, key, new.alias.map(Arc::new));
         self.put_external(key, new.external);
-        self.note_backing(key);
+        self.note_backed(key);
     }
 
     fn put_external(&mut self, key: &ObjectKey, node: Option<ExternalNode>) {
@@ -433,7 +433,7 @@ impl Index {
 
     fn build(&self, key: &ObjectKey) -> ServiceRecords {
         match self.served(key) {
-            Some(service) => self.options.records.build(&service, &self.backing(&service)),
+            Some(service) => self.options.records.build(&service, &self.endpoints_of(&service)),
             None => ServiceRecords::default(),
         }
     }
@@ -441,7 +441,8 @@ impl Index {
     /// The reverse records of one Service, from its current objects.
     fn pointers(&self, key: &ObjectKey) -> Vec<(IpAddr, Pointer)> {
         let records = &self.options.records;
-        self.served(key).map_or_else(Vec::new, |service| records.pointers(&service, &self.backing(&service)))
+        self.served(key)
+            .map_or_else(Vec::new, |service| records.pointers(&service, &self.endpoints_of(&service)))
     }
 
     /// The Service, if its namespace is served.
@@ -450,11 +451,11 @@ impl Index {
     }
 
     /// The endpoints of a Service, if its records depend on them.
-    fn backing(&self, service: &Service) -> Backing {
+    fn endpoints_of(&self, service: &Service) -> ServiceEndpoints {
         if self.options.records.depend_on_endpoints(service) {
-            self.store.backing(&service.key, self.source)
+            self.store.service_endpoints(&service.key, self.source)
         } else {
-            Backing::None
+            ServiceEndpoints::None
         }
     }
 
@@ -480,13 +481,13 @@ impl Index {
         }
     }
 
-    fn note_backing(&mut self, key: &ObjectKey) {
+    fn note_backed(&mut self, key: &ObjectKey) {
         if self.snapshot.federation.is_none() {
             return;
         }
         let backed = self.served(key).is_some_and(|service| {
             matches!(service.kind, ServiceKind::ExternalName(_))
-                || self.store.backing(key, self.source).has_ready_addresses()
+                || self.store.service_endpoints(key, self.source).has_ready_addresses()
         });
         if backed {
             self.snapshot.backed.insert(key.clone(), ());
@@ -581,7 +582,7 @@ impl Index {
         if had_any != self.snapshot.federation.is_some() {
             self.snapshot.backed = treecache::Map::default();
             for key in self.store.keys() {
-                self.note_backing(&key);
+                self.note_backed(&key);
             }
         }
         self.changed = true;

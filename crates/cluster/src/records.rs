@@ -51,7 +51,7 @@ pub struct ExternalName {
 
 /// The endpoints of a Service, from either source.
 #[derive(Debug, Clone)]
-pub enum Backing {
+pub enum ServiceEndpoints {
     /// No objects.
     None,
     /// An Endpoints object.
@@ -81,7 +81,7 @@ pub struct Member<'o> {
     pub zones: &'o [SmolStr],
 }
 
-impl Backing {
+impl ServiceEndpoints {
     /// Whether there is a ready address.
     pub fn has_ready_addresses(&self) -> bool {
         self.groups(false).iter().any(|group| !group.members.is_empty())
@@ -154,7 +154,7 @@ pub struct RecordOptions {
     pub ignore_empty_services: bool,
     /// The preferred zone: a headless Service answers with the addresses of that zone, if they are enough
     /// (`--prefer-zone`).
-    pub zone: Option<SmolStr>,
+    pub preferred_zone: Option<SmolStr>,
     /// The content of the external zone.
     pub external: ExternalRecords,
 }
@@ -172,15 +172,15 @@ pub enum ExternalRecords {
 }
 
 impl RecordOptions {
-    /// Builds the records of `service` with the endpoints `backing`.
-    pub fn build(&self, service: &Service, backing: &Backing) -> ServiceRecords {
+    /// Builds the records of `service` with its `endpoints`.
+    pub fn build(&self, service: &Service, endpoints: &ServiceEndpoints) -> ServiceRecords {
         let mut records = match &service.kind {
             ServiceKind::ClusterIp(addresses) => cluster_ip(service, addresses),
             // kube-dns treats a Service that has no address yet as headless.
-            ServiceKind::Headless | ServiceKind::WithoutIp => headless(service, backing, self),
+            ServiceKind::Headless | ServiceKind::WithoutIp => headless(service, endpoints, self),
             ServiceKind::ExternalName(target) => external_name(service, target),
         };
-        if self.is_empty(service, backing) {
+        if self.is_empty(service, endpoints) {
             records.node = None;
         }
         records.external = self.external.node(service, records.node.as_ref());
@@ -189,9 +189,9 @@ impl RecordOptions {
     }
 
     /// Whether `service` is left out because it has no ready endpoints. Its reverse records stay, as in CoreDNS.
-    fn is_empty(&self, service: &Service, backing: &Backing) -> bool {
+    fn is_empty(&self, service: &Service, endpoints: &ServiceEndpoints) -> bool {
         let by_ip = matches!(service.kind, ServiceKind::ClusterIp(_));
-        self.ignore_empty_services && by_ip && !backing.has_ready_addresses()
+        self.ignore_empty_services && by_ip && !endpoints.has_ready_addresses()
     }
 
     /// Whether the records of `service` depend on its endpoints.
@@ -204,14 +204,14 @@ impl RecordOptions {
     }
 
     /// Builds only the reverse records of [`build`](Self::build).
-    pub fn pointers(&self, service: &Service, backing: &Backing) -> Vec<(IpAddr, Pointer)> {
+    pub fn pointers(&self, service: &Service, endpoints: &ServiceEndpoints) -> Vec<(IpAddr, Pointer)> {
         let Some(base) = base(&service.key) else { return Vec::new() };
         let mut pointers: Vec<_> = match &service.kind {
             ServiceKind::ClusterIp(addresses) => {
                 addresses.iter().map(|ip| (*ip, own_pointer(service, &base))).collect()
             }
             ServiceKind::Headless | ServiceKind::WithoutIp => {
-                let groups = backing.groups(service.publish_not_ready);
+                let groups = endpoints.groups(service.publish_not_ready);
                 let members = groups.iter().flat_map(|group| &group.members);
                 let labelled = |member: &Member<'_>| member.labelled(service, &base, self.endpoint_names);
                 members.filter_map(|member| Some((member.ip, labelled(member)?.1))).collect()
@@ -278,12 +278,12 @@ struct Collected {
     ports: Vec<([SmolStr; 2], u16)>,
 }
 
-fn headless(service: &Service, backing: &Backing, options: &RecordOptions) -> ServiceRecords {
+fn headless(service: &Service, endpoints: &ServiceEndpoints, options: &RecordOptions) -> ServiceRecords {
     let mut records = ServiceRecords::default();
     let Some(base) = base(&service.key) else { return records };
     let mut labels: BTreeMap<SmolStr, Collected> = BTreeMap::new();
-    let groups = backing.groups(service.publish_not_ready);
-    let zone = options.zone.as_ref().filter(|zone| zone::suffices(zone, &groups));
+    let groups = endpoints.groups(service.publish_not_ready);
+    let zone = options.preferred_zone.as_ref().filter(|zone| zone::suffices(zone, &groups));
     for group in groups {
         let ports: Vec<_> = group
             .ports

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cluster::index::{Index, IndexReader};
 use cluster::objects::{self, EndpointsSource, ObjectKey, Protocol};
-use cluster::records::{Backing, Member};
+use cluster::records::{Member, ServiceEndpoints};
 use smol_str::SmolStr;
 use tokio::sync::{mpsc, oneshot};
 
@@ -110,7 +110,7 @@ impl IndexRequest {
     fn behind(&self, index: &Index, source: Option<EndpointsSource>) -> Vec<(FoundObject, bool)> {
         let Some(address) = self.address else { return Vec::new() };
         let found = index.store().objects().services().take(MAX_LOOKED_AT).filter_map(|service| {
-            let backing = index.store().backing(&service.key, source);
+            let backing = index.store().service_endpoints(&service.key, source);
             let ready = members(&backing).iter().find(|member| member.ip == address)?.ready;
             Some((FoundObject::new(index, source, &service.key, None), ready))
         });
@@ -134,7 +134,7 @@ impl IndexRequest {
 
 impl FoundObject {
     fn new(index: &Index, source: Option<EndpointsSource>, key: &ObjectKey, hostname: Option<&str>) -> Self {
-        let backing = index.store().backing(key, source);
+        let backing = index.store().service_endpoints(key, source);
         let service = index.store().service(key);
         let deleted = index.store().deleted(key).filter(|_| service.is_none());
         let members = members(&backing);
@@ -190,16 +190,18 @@ fn port(name: &SmolStr, protocol: &Protocol, number: u16) -> Port {
 }
 
 /// All addresses, ready or not.
-fn members(backing: &Backing) -> Vec<Member<'_>> {
+fn members(backing: &ServiceEndpoints) -> Vec<Member<'_>> {
     backing.groups(true).into_iter().flat_map(|group| group.members).collect()
 }
 
-fn endpoints(backing: &Backing) -> Option<Endpoints> {
+fn endpoints(backing: &ServiceEndpoints) -> Option<Endpoints> {
     let (kind, mut names, over_capacity, changed): (_, Vec<&SmolStr>, _, _) = match backing {
-        Backing::None => return None,
-        Backing::Slices(slices) if slices.is_empty() => return None,
-        Backing::Endpoints(one) => ("Endpoints", vec![&one.key.name], one.over_capacity, one.last_change),
-        Backing::Slices(slices) => (
+        ServiceEndpoints::None => return None,
+        ServiceEndpoints::Slices(slices) if slices.is_empty() => return None,
+        ServiceEndpoints::Endpoints(one) => {
+            ("Endpoints", vec![&one.key.name], one.over_capacity, one.last_change)
+        }
+        ServiceEndpoints::Slices(slices) => (
             "EndpointSlice",
             slices.iter().map(|slice| &slice.key.name).collect(),
             false,
@@ -232,7 +234,7 @@ fn addresses(members: &[Member<'_>]) -> Vec<Address> {
     members.iter().take(MAX_SHOWN).map(address).collect()
 }
 
-fn ports(backing: &Backing) -> Vec<Port> {
+fn ports(backing: &ServiceEndpoints) -> Vec<Port> {
     let mut ports = Vec::new();
     for p in backing.groups(true).iter().flat_map(|group| group.ports) {
         let port = port(&p.name, &p.protocol, p.port);

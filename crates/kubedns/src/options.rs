@@ -316,7 +316,7 @@ impl Options {
         let records = RecordOptions {
             endpoint_names: self.endpoint_names,
             ignore_empty_services: self.ignore_empty_services,
-            zone: self.prefer_zone.name().cloned(),
+            preferred_zone: self.prefer_zone.name().cloned(),
             external: self.external_records(),
         };
         let external_zone = self.external_zone.0.first().map(Domain::name);

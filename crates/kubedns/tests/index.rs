@@ -351,7 +351,8 @@ fn options() -> impl Strategy<Value = Options> {
     let pods = prop_oneof![Just(PodMode::Insecure), Just(PodMode::Disabled)];
     (names, any::<bool>(), external, namespaces, pods).prop_map(
         |(endpoint_names, ignore_empty_services, external, namespaces, pods)| {
-            let records = RecordOptions { endpoint_names, ignore_empty_services, zone: None, external };
+            let records =
+                RecordOptions { endpoint_names, ignore_empty_services, preferred_zone: None, external };
             let external_zone = Name::parse("k8s.example").ok().filter(|_| external != ExternalRecords::Off);
             Options { records, pods, namespaces, external_zone, ..Options::default() }
         },

@@ -9,7 +9,7 @@ use smol_str::SmolStr;
 use super::objects::Objects;
 use crate::listing::Listing;
 use crate::objects::{EndpointSlice, Endpoints, EndpointsSource, ObjectKey, Service};
-use crate::records::Backing;
+use crate::records::ServiceEndpoints;
 
 /// Bound of the remembered deleted Services.
 const MAX_DELETED: usize = 256;
@@ -79,13 +79,13 @@ impl Store {
     }
 
     /// The endpoints of a Service from the source in use.
-    pub fn backing(&self, key: &ObjectKey, source: Option<EndpointsSource>) -> Backing {
+    pub fn service_endpoints(&self, key: &ObjectKey, source: Option<EndpointsSource>) -> ServiceEndpoints {
         let entry = self.objects.get(key);
         match source {
-            None => Backing::None,
-            Some(EndpointsSource::EndpointSlices) => Backing::Slices(entry.slices(key).collect()),
+            None => ServiceEndpoints::None,
+            Some(EndpointsSource::EndpointSlices) => ServiceEndpoints::Slices(entry.slices(key).collect()),
             Some(EndpointsSource::Endpoints) => {
-                entry.endpoints(key).map_or(Backing::None, Backing::Endpoints)
+                entry.endpoints(key).map_or(ServiceEndpoints::None, ServiceEndpoints::Endpoints)
             }
         }
     }

@@ -114,7 +114,7 @@ fn names_outside_of_the_cluster() {
 
 #[test]
 fn addresses_of_the_preferred_zone_alone() {
-    let records = RecordOptions { zone: Some("eu-1".into()), ..RecordOptions::default() };
+    let records = RecordOptions { preferred_zone: Some("eu-1".into()), ..RecordOptions::default() };
     let mut cluster = Cluster::with_everything_and(Options { records, ..Options::default() });
     cluster.service(&mk_headless("apps", "spread", &["http:80"]));
     let addresses = ["10.244.9.1", "10.244.9.2", "10.244.9.3", "10.244.9.4 far"];

@@ -9,7 +9,7 @@ use crate::objects::{
     AddressType, EndpointPort, EndpointSlice, ObjectKey, Protocol, Service, ServiceKind, SliceEndpoint,
 };
 use crate::one_or_many::OneOrMany;
-use crate::records::{Backing, EndpointNames, RecordOptions, ServiceNode};
+use crate::records::{EndpointNames, RecordOptions, ServiceEndpoints, ServiceNode};
 
 /// A headless Service with the endpoints `ADDRESS ZONE,ZONE [-]`; a dash marks an unready endpoint.
 fn node(endpoints: &[&str], zone: Option<&str>, publish_not_ready: bool) -> ServiceNode {
@@ -47,8 +47,12 @@ fn node(endpoints: &[&str], zone: Option<&str>, publish_not_ready: bool) -> Serv
     let (first, others) = endpoints.split_at(1);
     let slices = vec![slice(0, first, &["http", "admin"]), slice(1, others, &["http"])];
     let zone = zone.map(SmolStr::new);
-    let options = RecordOptions { zone, endpoint_names: EndpointNames::Address, ..RecordOptions::default() };
-    options.build(&service, &Backing::Slices(slices)).node.unwrap()
+    let options = RecordOptions {
+        preferred_zone: zone,
+        endpoint_names: EndpointNames::Address,
+        ..RecordOptions::default()
+    };
+    options.build(&service, &ServiceEndpoints::Slices(slices)).node.unwrap()
 }
 
 /// The last octets of the addresses at a path below the Service.
