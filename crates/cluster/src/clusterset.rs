@@ -11,8 +11,8 @@ use foldhash::quality::RandomState;
 use skydns::{FurtherZone, Name};
 use smol_str::SmolStr;
 
-use crate::listing::Listing;
 use crate::objects::{Change, ImportedSlice, ObjectKey, ServiceImport};
+use crate::relist::RelistTracker;
 pub use import::Import;
 pub use zone::ImportRecords;
 
@@ -38,8 +38,8 @@ pub(crate) struct ClusterSet {
     slices: HashMap<ObjectKey, BTreeMap<SmolStr, ImportedSlice>, RandomState>,
     /// The import of each slice: the label of a slice that names its import is mutable.
     owners: HashMap<ObjectKey, ObjectKey, RandomState>,
-    listed_imports: Listing<ObjectKey>,
-    listed_slices: Listing<ObjectKey>,
+    listed_imports: RelistTracker<ObjectKey>,
+    listed_slices: RelistTracker<ObjectKey>,
     /// Imports whose objects have changed since their records were built.
     outdated: HashSet<ObjectKey, RandomState>,
     records: ImportRecords,
@@ -53,8 +53,8 @@ impl ClusterSet {
             imports: HashMap::default(),
             slices: HashMap::default(),
             owners: HashMap::default(),
-            listed_imports: Listing::default(),
-            listed_slices: Listing::default(),
+            listed_imports: RelistTracker::default(),
+            listed_slices: RelistTracker::default(),
             outdated: HashSet::default(),
             records: ImportRecords::default(),
             changed: true,

@@ -18,10 +18,10 @@ use tokio::sync::watch;
 use treecache::TreeCache;
 
 use crate::clusterset::{ClusterSet, ClusterSetZone};
-use crate::listing::Listing;
 use crate::objects::{Change, EndpointsSource, Event, Namespace, Node, ObjectKey, Pod, Service, ServiceKind};
 use crate::one_or_many::OneOrMany;
 use crate::records::{ExternalNode, PortRecords, RecordOptions, ServiceEndpoints, ServiceRecords};
+use crate::relist::RelistTracker;
 use crate::scope::Namespaces;
 use crate::snapshot::{ExternalZone, Federation, PodNames, Published, Snapshot, Topology};
 pub use objects::Objects;
@@ -45,7 +45,7 @@ pub struct Index {
     port_lists: Shared<PortRecords>,
     pods: Pods,
     clusterset: Option<ClusterSet>,
-    namespaces: Listing<SmolStr>,
+    namespaces: RelistTracker<SmolStr>,
     /// Services whose objects have changed since their records were built, with their published reverse records.
     outdated: HashMap<ObjectKey, Vec<(IpAddr, Pointer)>, RandomState>,
     snapshot: Snapshot,
@@ -170,7 +170,7 @@ impl Index {
             lacking_service: None,
             port_lists: Shared::default(),
             pods: Pods::default(),
-            namespaces: Listing::default(),
+            namespaces: RelistTracker::default(),
             outdated: HashMap::default(),
             snapshot,
             external: External { services: TreeCache::default(), changed: true },

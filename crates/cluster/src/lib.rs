@@ -12,11 +12,11 @@
 pub mod clusterset;
 pub mod connect;
 pub mod index;
-mod listing;
 pub mod objects;
 pub mod one_or_many;
 pub mod persist;
 pub mod records;
+mod relist;
 pub mod scope;
 pub mod snapshot;
 pub mod watch;

@@ -12,27 +12,27 @@
 //! and `EndpointSlice`s. This module knows nothing of the meaning of the objects.
 
 mod collection;
-mod complaints;
 mod convert;
 mod encoding;
-mod ended;
 pub mod endpoints;
 mod events;
 mod exchange;
 mod failure;
+mod failure_log;
 mod feed;
 mod history;
 mod list;
 mod malformed;
 mod metrics;
 pub mod nodes;
-mod pace;
 mod pauses;
 mod pieces;
 mod position;
 mod scoped;
 mod state;
 mod status;
+mod timing;
+mod watch_end;
 
 use std::time::Instant;
 
@@ -41,9 +41,9 @@ pub use exchange::{get, list};
 pub use failure::Failure;
 pub use feed::{Closed, Feed};
 pub use metrics::{FeedMetrics, WatchMetrics};
-pub use pace::Pace;
 pub use scoped::ScopedFeed;
 pub use state::{FeedState, Phase};
+pub use timing::WatchTiming;
 
 /// An event and the time when it reached this process.
 #[derive(Debug)]

@@ -44,7 +44,7 @@ use cluster::scope::{Namespaces, Scope};
 use cluster::snapshot::{Published, Snapshot};
 use cluster::watch::endpoints::EndpointsFeed;
 use cluster::watch::nodes::{self, NodesFeed};
-use cluster::watch::{Collection, Feed, Pace, Received, ScopedFeed, WatchMetrics};
+use cluster::watch::{Collection, Feed, Received, ScopedFeed, WatchMetrics, WatchTiming};
 use explain::{Explainer, LostZone, ServerState};
 
 /// Bound of the events that wait for the index.
@@ -273,21 +273,21 @@ impl ApiServer {
             tasks.lasting("watching the own node", thread.run(node.run(stop())));
         }
         let Self { connection, metrics, sink, settings, in_force, own_node: _ } = self;
-        let (metrics, pace) = (metrics.watch.clone(), Pace::default());
+        let (metrics, timing) = (metrics.watch.clone(), WatchTiming::default());
         let endpoints = EndpointsFeed {
             choice: options.endpoints_source,
             pod_names: options.endpoint_names == EndpointNames::Pod,
             zones: options.prefer_zone != PreferZone::Off,
             scope: scope.clone(),
             connection: Arc::clone(&connection),
-            pace: pace.clone(),
+            timing: timing.clone(),
             metrics: metrics.clone(),
             sink: sink.clone(),
             in_force,
         };
         let nodes = NodesFeed {
             connection,
-            pace,
+            timing,
             metrics,
             sink,
             settings,
@@ -340,7 +340,7 @@ impl ApiServer {
     fn feed<T: FromApi>(&self, scope: &Scope, wrap: fn(Change<T>) -> Event) -> ScopedFeed<Event> {
         let collections = Collection::in_scope(T::KIND, scope);
         let (metrics, sink) = (self.metrics.watch.feed(T::KIND), self.sink.clone());
-        ScopedFeed::new(&self.connection, collections, &Pace::default(), metrics, sink, wrap)
+        ScopedFeed::new(&self.connection, collections, &WatchTiming::default(), metrics, sink, wrap)
     }
 }
 

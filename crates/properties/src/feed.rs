@@ -11,7 +11,7 @@ use cluster::objects::{
     Change, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi, Kind, Node, Service,
 };
 use cluster::snapshot::Published;
-use cluster::watch::{Collection, Feed, Pace, WatchMetrics};
+use cluster::watch::{Collection, Feed, WatchMetrics, WatchTiming};
 use futures::stream::{self, BoxStream, StreamExt as _};
 use http_body_util::StreamBody;
 use hyper::body::Frame;
@@ -135,7 +135,7 @@ async fn tell<T: FromApi>(server: ApiServer, wrap: fn(Change<T>) -> Event, index
     let feed = Feed::new(
         Arc::new(Connection::through(client)),
         Collection::all(T::KIND),
-        Pace::default(),
+        WatchTiming::default(),
         metrics.feed(T::KIND),
         sink,
         wrap,

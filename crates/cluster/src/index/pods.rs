@@ -13,9 +13,9 @@ use smol_str::SmolStr;
 use treecache::Map;
 
 use super::shared::Shared;
-use crate::listing::Listing;
 use crate::objects::{Change, ObjectKey, Pod};
 use crate::one_or_many::OneOrMany;
+use crate::relist::RelistTracker;
 
 /// A pod: its namespace, and the hash of its name.
 type PodId = (SmolStr, u64);
@@ -26,7 +26,7 @@ pub(super) struct Pods {
     /// The addresses of each pod, by namespace and hash of the name.
     known: HashMap<SmolStr, HashMap<u64, OneOrMany<IpAddr>, RandomState>, RandomState>,
     hasher: RandomState,
-    listing: Listing<PodId>,
+    listing: RelistTracker<PodId>,
     /// Whether the namespaces of an address may have changed since they were last taken.
     changed: bool,
     /// The namespaces of each address, as readers see them.

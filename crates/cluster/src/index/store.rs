@@ -7,9 +7,9 @@ use foldhash::quality::RandomState;
 use smol_str::SmolStr;
 
 use super::objects::Objects;
-use crate::listing::Listing;
 use crate::objects::{EndpointSlice, Endpoints, EndpointsSource, ObjectKey, Service};
 use crate::records::ServiceEndpoints;
+use crate::relist::RelistTracker;
 
 /// Bound of the remembered deleted Services.
 const MAX_DELETED: usize = 256;
@@ -22,9 +22,9 @@ pub struct Store {
     strays: HashMap<ObjectKey, SmolStr, RandomState>,
     /// Deleted Services and the time of deletion, for `explain`; the latest is last.
     deleted: VecDeque<(ObjectKey, SystemTime)>,
-    pub(super) services: Listing<ObjectKey>,
-    pub(super) endpoints: Listing<ObjectKey>,
-    pub(super) slices: Listing<ObjectKey>,
+    pub(super) services: RelistTracker<ObjectKey>,
+    pub(super) endpoints: RelistTracker<ObjectKey>,
+    pub(super) slices: RelistTracker<ObjectKey>,
 }
 
 /// The Service that a slice most likely belongs to: the control plane names slices after their Service, with a random
@@ -154,11 +154,11 @@ impl Store {
             EndpointsSource::Endpoints if self.slices.is_followed() => {}
             EndpointsSource::Endpoints => {
                 self.strays = HashMap::default();
-                self.slices = Listing::default();
+                self.slices = RelistTracker::default();
                 self.change_all(Objects::remove_slices);
             }
             EndpointsSource::EndpointSlices => {
-                self.endpoints = Listing::default();
+                self.endpoints = RelistTracker::default();
                 self.change_all(Objects::remove_endpoints);
             }
         }

@@ -128,7 +128,7 @@ enum Within {
 
 /// A part of a list.
 #[derive(Debug)]
-pub(super) enum Part {
+pub(super) enum ListPart {
     Object(Encoded),
     /// The end of the list.
     End(ListMeta),
@@ -136,14 +136,14 @@ pub(super) enum Part {
 
 impl ListMessage {
     /// Takes the next part out of `received`; `None` if it is incomplete.
-    pub(super) fn next(&mut self, received: &mut BytesMut) -> Result<Option<Part>, Failure> {
+    pub(super) fn next(&mut self, received: &mut BytesMut) -> Result<Option<ListPart>, Failure> {
         loop {
             let complete = match self.within {
                 Within::Start => self.start(received)?,
                 Within::Envelope => self.field_of_envelope(received)?,
                 Within::List(0) => return self.end().map(Some),
                 Within::List(left) => match self.field_of_list(left, received)? {
-                    Some((2, object)) => return Ok(Some(Part::Object(Encoded::Protobuf(object)))),
+                    Some((2, object)) => return Ok(Some(ListPart::Object(Encoded::Protobuf(object)))),
                     Some((1, meta)) => {
                         self.meta = decode(&meta)?;
                         true
@@ -199,11 +199,11 @@ impl ListMessage {
         Ok(Some((field.number, content)))
     }
 
-    fn end(&mut self) -> Result<Part, Failure> {
+    fn end(&mut self) -> Result<ListPart, Failure> {
         if self.meta.resource_version.is_empty() {
             return Err(Failure::Garbage("a list without a version".to_owned()));
         }
-        Ok(Part::End(std::mem::take(&mut self.meta)))
+        Ok(ListPart::End(std::mem::take(&mut self.meta)))
     }
 }
 

@@ -6,7 +6,7 @@
 //! complete. Slices are given up only if their refusal lasts, as a starting API server briefly refuses everything,
 //! and only if Endpoints lack none of their addresses.
 
-mod choosing;
+mod selection;
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use choosing::Choosing;
+use selection::SourceSelection;
 
 use super::collection::Collection;
 use super::metrics::WatchMetrics;
-use super::pace::Pace;
 use super::scoped::ScopedFeed;
 use super::state::{FeedState, Phase};
+use super::timing::WatchTiming;
 use super::{Closed, Received};
 use crate::connect::Connection;
 use crate::objects::{Change, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi, PodNamed, Zoned};
@@ -53,7 +53,7 @@ pub struct EndpointsFeed {
     /// The API server.
     pub connection: Arc<Connection>,
     /// The timing.
-    pub pace: Pace,
+    pub timing: WatchTiming,
     /// The metrics of the watches.
     pub metrics: WatchMetrics,
     /// The receiver of the events.
@@ -121,36 +121,36 @@ impl EndpointsFeed {
         let mut slices = self.start(EndpointsSource::EndpointSlices, &spare, stop);
         let mut endpoints: Option<Running> = None;
         let stale_slices = *self.in_force.borrow() == Some(EndpointsSource::EndpointSlices);
-        let mut choosing = Choosing::begin(&self.pace, stale_slices);
+        let mut selection = SourceSelection::begin(&self.timing, stale_slices);
         while !stop.is_cancelled() {
-            if choosing.wished && *self.in_force.borrow_and_update() == Some(EndpointsSource::Endpoints) {
-                choosing.take(EndpointsSource::Endpoints);
+            if selection.proposed && *self.in_force.borrow_and_update() == Some(EndpointsSource::Endpoints) {
+                selection.take(EndpointsSource::Endpoints);
             }
             if slices.follow(&spare) {
-                self.put_slices_in_force(endpoints.take(), &mut choosing).await?;
+                self.put_slices_in_force(endpoints.take(), &mut selection).await?;
             }
             spare.send_if_modified(|spare| {
-                let now = choosing.source == Some(EndpointsSource::Endpoints);
+                let now = selection.source == Some(EndpointsSource::Endpoints);
                 std::mem::replace(spare, now) != now
             });
             let listed = endpoints.as_mut().is_some_and(|running| running.now().listed);
             if listed {
-                choosing.endpoints_listed();
+                selection.endpoints_listed();
             }
-            let due = choosing.endpoints_due(slices.now());
+            let due = selection.endpoints_due(slices.now());
             let is_due = due.is_some_and(|due| due <= Instant::now());
             if is_due && endpoints.is_none() {
                 endpoints = Some(self.start(EndpointsSource::Endpoints, &spare, stop));
             }
             if is_due && listed {
-                self.put_endpoints_in_force(&mut choosing).await?;
+                self.put_endpoints_in_force(&mut selection).await?;
                 continue;
             }
             let later = due.filter(|_| !is_due);
             tokio::select! {
                 changed = slices.state.changed() => changed.map_err(|_| Closed)?,
                 changed = next_state(&mut endpoints) => changed?,
-                changed = self.in_force.changed(), if choosing.wished => changed.map_err(|_| Closed)?,
+                changed = self.in_force.changed(), if selection.proposed => changed.map_err(|_| Closed)?,
                 () = sleep_until(later.unwrap_or_else(Instant::now)), if later.is_some() => {}
             }
         }
@@ -161,28 +161,28 @@ impl EndpointsFeed {
     async fn put_slices_in_force(
         &mut self,
         endpoints: Option<Running>,
-        choosing: &mut Choosing,
+        selection: &mut SourceSelection,
     ) -> Result<(), Closed> {
-        let changes = endpoints.is_some() || choosing.source != Some(EndpointsSource::EndpointSlices);
+        let changes = endpoints.is_some() || selection.source != Some(EndpointsSource::EndpointSlices);
         if let Some(running) = endpoints {
             running.end().await;
         }
         if changes {
             self.put_in_force(EndpointsSource::EndpointSlices).await?;
         }
-        choosing.take(EndpointsSource::EndpointSlices);
+        selection.take(EndpointsSource::EndpointSlices);
         Ok(())
     }
 
     /// Uses Endpoints: at once if no source is in use, or in place of slices if Endpoints lack none of their
     /// addresses.
-    async fn put_endpoints_in_force(&mut self, choosing: &mut Choosing) -> Result<(), Closed> {
-        if choosing.source == Some(EndpointsSource::EndpointSlices) {
-            choosing.wish();
+    async fn put_endpoints_in_force(&mut self, selection: &mut SourceSelection) -> Result<(), Closed> {
+        if selection.source == Some(EndpointsSource::EndpointSlices) {
+            selection.propose();
             return self.send(Event::EndpointsInsteadOfSlices).await;
         }
         self.put_in_force(EndpointsSource::Endpoints).await?;
-        choosing.take(EndpointsSource::Endpoints);
+        selection.take(EndpointsSource::Endpoints);
         Ok(())
     }
 
@@ -253,7 +253,7 @@ impl EndpointsFeed {
     fn feed<T: FromApi>(&self, wrap: fn(Change<T>) -> Event) -> ScopedFeed<Event> {
         let collections = Collection::in_scope(T::KIND, &self.scope);
         let (metrics, sink) = (self.metrics.feed(T::KIND), self.sink.clone());
-        ScopedFeed::new(&self.connection, collections, &self.pace, metrics, sink, wrap)
+        ScopedFeed::new(&self.connection, collections, &self.timing, metrics, sink, wrap)
     }
 }
 

@@ -10,7 +10,7 @@ use warp::http::header::{ACCEPT, ACCEPT_ENCODING, HeaderValue, RETRY_AFTER};
 use warp::http::{HeaderMap, Request};
 
 use super::collection::{Collection, Extent};
-use super::encoding::{self, Part};
+use super::encoding::{self, ListPart};
 use super::events::EventReader;
 use super::failure::Failure;
 use super::list::ListReader;
@@ -96,7 +96,7 @@ pub async fn list<T: FromApi>(
     let mut reader = exchange.list(&Extent::Cached("0".to_owned())).await?;
     let mut objects = Vec::new();
     while objects.len() < limit
-        && let Part::Object(encoded) = reader.next().await?
+        && let ListPart::Object(encoded) = reader.next().await?
     {
         objects.extend(T::read(&encoded).map(|parsed| parsed.object).ok());
     }

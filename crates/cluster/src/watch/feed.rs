@@ -10,20 +10,20 @@ use tokio_util::sync::CancellationToken;
 
 use super::Received;
 use super::collection::{Collection, Extent};
-use super::complaints::Complaints;
 use super::convert::{Convert, Wrap};
-use super::encoding::{Part, WatchEvent};
-use super::ended::Watched;
+use super::encoding::{ListPart, WatchEvent};
 use super::events::EventReader;
 use super::exchange::Exchange;
 use super::failure::{Failure, Refusal};
+use super::failure_log::FailureLog;
 use super::history::History;
 use super::malformed::Malformed;
 use super::metrics::FeedMetrics;
-use super::pace::{Pace, jittered};
 use super::pauses::Pauses;
-use super::position::{Listing, Position, Watching};
+use super::position::{ListPosition, Position, Watching};
 use super::state::{FeedState, Phase};
+use super::timing::{WatchTiming, jittered};
+use super::watch_end::WatchEnd;
 use crate::connect::Connection;
 use crate::objects::{Change, Encoded, FromApi};
 
@@ -49,7 +49,7 @@ impl From<Failure> for Stop {
 /// Follows one collection and sends its changes to `sink`, as `E`s.
 pub struct Feed<E> {
     exchange: Exchange,
-    pace: Pace,
+    timing: WatchTiming,
     optional: bool,
     /// Whether sent objects are to be forgotten when reading them is forbidden.
     spare: watch::Receiver<bool>,
@@ -59,7 +59,7 @@ pub struct Feed<E> {
     sink: mpsc::Sender<Received<E>>,
     convert: Arc<dyn Convert<E>>,
     state: watch::Sender<FeedState>,
-    complaints: Complaints,
+    failure_log: FailureLog,
     malformed: Malformed,
     pauses: Pauses,
 }
@@ -69,19 +69,19 @@ impl<E: Send + 'static> Feed<E> {
     pub fn new<T: FromApi>(
         connection: Arc<Connection>,
         collection: Collection,
-        pace: Pace,
+        timing: WatchTiming,
         metrics: FeedMetrics,
         sink: mpsc::Sender<Received<E>>,
         wrap: fn(Change<T>) -> E,
     ) -> Self {
-        Self::with(connection, collection, pace, metrics, sink, Arc::new(Wrap(wrap)))
+        Self::with(connection, collection, timing, metrics, sink, Arc::new(Wrap(wrap)))
     }
 
     /// A feed of `collection` into `sink`; `convert` converts objects to events.
     pub(super) fn with(
         connection: Arc<Connection>,
         collection: Collection,
-        pace: Pace,
+        timing: WatchTiming,
         metrics: FeedMetrics,
         sink: mpsc::Sender<Received<E>>,
         convert: Arc<dyn Convert<E>>,
@@ -89,8 +89,8 @@ impl<E: Send + 'static> Feed<E> {
         let kind = collection.kind();
         let state = FeedState { listed: false, phase: Phase::Away, since: Instant::now() };
         Self {
-            complaints: Complaints::new(kind, connection.url()),
-            exchange: Exchange { connection, collection, patience: pace.response },
+            failure_log: FailureLog::new(kind, connection.url()),
+            exchange: Exchange { connection, collection, patience: timing.response },
             optional: false,
             spare: watch::channel(false).1,
             sent: false,
@@ -98,8 +98,8 @@ impl<E: Send + 'static> Feed<E> {
             convert,
             state: watch::Sender::new(state),
             malformed: Malformed::new(kind, metrics.malformed.clone()),
-            pauses: Pauses::new(pace.clone()),
-            pace,
+            pauses: Pauses::new(timing.clone()),
+            timing,
             metrics,
         }
     }
@@ -115,7 +115,7 @@ impl<E: Send + 'static> Feed<E> {
     /// Names the feature that requires this collection, for the log when it is refused.
     #[must_use]
     pub fn needed_for(mut self, what: &'static str) -> Self {
-        self.complaints.needed_for = Some(what);
+        self.failure_log.needed_for = Some(what);
         self
     }
 
@@ -158,7 +158,7 @@ impl<E: Send + 'static> Feed<E> {
     }
 
     /// Lists the remaining pages of `listing`.
-    async fn list(&mut self, listing: &mut Listing) -> Result<History, Stop> {
+    async fn list(&mut self, listing: &mut ListPosition) -> Result<History, Stop> {
         while !listing.is_endless() {
             match self.page(listing).await {
                 Err(Stop::Failed(Failure::TooLarge(_))) if listing.shrink() => {}
@@ -177,7 +177,7 @@ impl<E: Send + 'static> Feed<E> {
     }
 
     /// Lists a page or the whole collection. Returns the history after the last page.
-    async fn page(&mut self, listing: &mut Listing) -> Result<Option<History>, Stop> {
+    async fn page(&mut self, listing: &mut ListPosition) -> Result<Option<History>, Stop> {
         let mut page = self.exchange.list(&listing.extent).await?;
         let (mut history, mut begun) = (listing.history(), !listing.is_new());
         loop {
@@ -188,8 +188,8 @@ impl<E: Send + 'static> Feed<E> {
                 self.sent = true;
             }
             match part {
-                Part::Object(object) => self.apply(&object, &mut history, true, at).await?,
-                Part::End(meta) => return Ok(listing.advance(meta, history)),
+                ListPart::Object(object) => self.apply(&object, &mut history, true, at).await?,
+                ListPart::End(meta) => return Ok(listing.advance(meta, history)),
             }
         }
     }
@@ -199,7 +199,7 @@ impl<E: Send + 'static> Feed<E> {
         if std::mem::replace(&mut watching.doubtful, true) {
             self.same_history(&watching.history).await?;
         }
-        let asked = jittered(&self.pace.watch);
+        let asked = jittered(&self.timing.watch);
         let seconds = u32::try_from(asked.as_secs()).unwrap_or(u32::MAX).max(1);
         let events = self.exchange.watch(&watching.history.version, seconds).await?;
         self.follows();
@@ -210,7 +210,7 @@ impl<E: Send + 'static> Feed<E> {
         }
         match ended {
             Ok(watched) => {
-                watching.doubtful = watched != Watched::AsAgreed;
+                watching.doubtful = watched != WatchEnd::OnTime;
                 self.metrics.restarted("timeout");
                 self.pauses.progress();
                 Ok(())
@@ -230,17 +230,17 @@ impl<E: Send + 'static> Feed<E> {
         watching: &mut Watching,
         mut events: EventReader,
         asked: Duration,
-    ) -> Result<Watched, Stop> {
+    ) -> Result<WatchEnd, Stop> {
         let begun = Instant::now();
-        let end = begun + asked + self.pace.grace;
+        let end = begun + asked + self.timing.overrun;
         let mut mute = true;
         loop {
             let left = end.saturating_duration_since(Instant::now());
-            let event = match events.next(left.min(self.pace.silence)).await {
+            let event = match events.next(left.min(self.timing.silence)).await {
                 Ok(Some(event)) => event,
-                Ok(None) => return Watched::judge(begun.elapsed(), asked, mute).map_err(Stop::Failed),
+                Ok(None) => return WatchEnd::assess(begun.elapsed(), asked, mute).map_err(Stop::Failed),
                 // There are no events or the connection is dead. The next request finds out.
-                Err(Failure::Silent(_)) => return Ok(Watched::Mute),
+                Err(Failure::Silent(_)) => return Ok(WatchEnd::Silent),
                 Err(failure) => return Err(failure.into()),
             };
             mute = false;
@@ -325,8 +325,8 @@ impl<E: Send + 'static> Feed<E> {
         let mut first = None;
         loop {
             match page.next().await? {
-                Part::Object(object) => first = first.or_else(|| object.identity()),
-                Part::End(meta) => return history.check(&meta.resource_version, first.as_ref()),
+                ListPart::Object(object) => first = first.or_else(|| object.identity()),
+                ListPart::End(meta) => return history.check(&meta.resource_version, first.as_ref()),
             }
         }
     }
@@ -346,7 +346,7 @@ impl<E: Send + 'static> Feed<E> {
         self.enter(Phase::Following);
         self.metrics.connected(true);
         self.pauses.opened();
-        self.complaints.ended();
+        self.failure_log.log_recovery();
     }
 
     /// Counts and logs a failure and waits before the next attempt.
@@ -360,7 +360,7 @@ impl<E: Send + 'static> Feed<E> {
         if position.fail(failure) && !failure.ends_history() {
             pause = pause.max(self.pauses.relist());
         }
-        self.complaints.failed(failure, pause, refusal);
+        self.failure_log.log_failure(failure, pause, refusal);
         let end = Instant::now() + pause;
         if refused && self.sent && self.becomes_spare(end).await {
             self.forget().await?;
@@ -377,7 +377,7 @@ impl<E: Send + 'static> Feed<E> {
     fn refusal(&self) -> Refusal {
         let state = *self.state.borrow();
         Refusal {
-            lasting: state.phase == Phase::Refused && state.since.elapsed() >= self.pace.refusal,
+            lasting: state.phase == Phase::Refused && state.since.elapsed() >= self.timing.refusal_lasts,
             dispensable: self.optional && (!state.listed || *self.spare.borrow()),
             known: state.listed,
         }

@@ -5,7 +5,7 @@ use std::vec;
 
 use bytes::BytesMut;
 
-use super::encoding::{ListMessage, ListMeta, MAX_OBJECT, Part, read_list};
+use super::encoding::{ListMessage, ListMeta, ListPart, MAX_OBJECT, read_list};
 use super::failure::Failure;
 use super::pieces::Pieces;
 use crate::objects::Encoded;
@@ -39,13 +39,13 @@ impl ListReader {
     }
 
     /// The next object, or the end of the list.
-    pub(super) async fn next(&mut self) -> Result<Part, Failure> {
+    pub(super) async fn next(&mut self) -> Result<ListPart, Failure> {
         loop {
             match &mut self.course {
                 Course::Protobuf(list) => match list.next(&mut self.received)? {
-                    Some(Part::End(meta)) => {
+                    Some(ListPart::End(meta)) => {
                         self.drain().await?;
-                        return Ok(Part::End(meta));
+                        return Ok(ListPart::End(meta));
                     }
                     Some(part) => return Ok(part),
                     None if !self.receive(MAX_OBJECT).await? => {
@@ -59,7 +59,7 @@ impl ListReader {
                     self.course = Course::Read(objects.into_iter(), meta);
                 }
                 Course::Read(objects, meta) => {
-                    return Ok(objects.next().map_or_else(|| Part::End(meta.clone()), Part::Object));
+                    return Ok(objects.next().map_or_else(|| ListPart::End(meta.clone()), ListPart::Object));
                 }
             }
         }

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::collection::Collection;
 use super::feed::Feed;
 use super::metrics::WatchMetrics;
-use super::pace::Pace;
+use super::timing::WatchTiming;
 use super::{Closed, Received};
 use crate::connect::Connection;
 use crate::objects::{Change, Event, Kind};
@@ -25,7 +25,7 @@ pub fn own_node(
 ) -> Feed<Event> {
     let (connection, node) = (Arc::clone(connection), Collection::one(Kind::Node, "", name));
     let metrics = metrics.feed(Kind::Node).of_part();
-    Feed::new(connection, node, Pace::default(), metrics, sink, Event::OwnNode).needed_for(option)
+    Feed::new(connection, node, WatchTiming::default(), metrics, sink, Event::OwnNode).needed_for(option)
 }
 
 /// A feed of Nodes that only runs while Nodes are needed.
@@ -33,7 +33,7 @@ pub struct NodesFeed<S> {
     /// The API server.
     pub connection: Arc<Connection>,
     /// The timing.
-    pub pace: Pace,
+    pub timing: WatchTiming,
     /// The metrics of the watches.
     pub metrics: WatchMetrics,
     /// The receiver of the events.
@@ -57,7 +57,7 @@ impl<S> NodesFeed<S> {
             let feed = Feed::new(
                 Arc::clone(&self.connection),
                 Collection::all(Kind::Node),
-                self.pace.clone(),
+                self.timing.clone(),
                 self.metrics.feed(Kind::Node),
                 self.sink.clone(),
                 Event::Node,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::failure::{Failure, Refusal};
-use super::pace::{Pace, jittered};
+use super::timing::{WatchTiming, jittered};
 
 /// Bound of the pause that the API server may request.
 const MAX_RETRY_AFTER: Duration = Duration::from_mins(1);
@@ -11,7 +11,7 @@ const MAX_RETRY_AFTER: Duration = Duration::from_mins(1);
 /// The pauses of one feed.
 #[derive(Debug)]
 pub(super) struct Pauses {
-    pace: Pace,
+    timing: WatchTiming,
     /// While the API server is unreachable.
     unreachable: Backoff,
     /// While reading the collection is refused.
@@ -23,32 +23,32 @@ pub(super) struct Pauses {
 }
 
 impl Pauses {
-    pub(super) fn new(pace: Pace) -> Self {
-        let first = *pace.backoff.start();
+    pub(super) fn new(timing: WatchTiming) -> Self {
+        let first = *timing.backoff.start();
         Self {
             unreachable: Backoff::new(first),
             refused: Backoff::new(first),
             failing: Backoff::new(first),
             relist: Backoff::after_none(first),
-            pace,
+            timing,
         }
     }
 
     /// The pause after `failure`; `refusal` matters if it is a refusal.
     pub(super) fn next(&mut self, failure: &Failure, refusal: Refusal) -> Duration {
-        let longest = *self.pace.backoff.end();
+        let longest = *self.timing.backoff.end();
         match failure {
             Failure::Expired(_) | Failure::OtherHistory(_) => self.relist(),
-            Failure::Unreachable(_) => self.unreachable.pause(self.pace.passing),
+            Failure::Unreachable(_) => self.unreachable.pause(self.timing.max_pause),
             Failure::Refused(_) => self.refused.pause(match refusal {
-                Refusal { lasting: false, .. } => self.pace.passing,
-                Refusal { dispensable: true, .. } => self.pace.refused,
+                Refusal { lasting: false, .. } => self.timing.max_pause,
+                Refusal { dispensable: true, .. } => self.timing.max_pause_refused,
                 Refusal { .. } => longest,
             }),
             // An overloaded server requests a pause, and refusing costs it little.
             Failure::Server { retry_after: Some(wanted), .. } => {
-                let spread = jittered(&(Duration::ZERO..=*self.pace.backoff.start()));
-                self.failing.pause(self.pace.passing).max(*wanted.min(&MAX_RETRY_AFTER) + spread)
+                let spread = jittered(&(Duration::ZERO..=*self.timing.backoff.start()));
+                self.failing.pause(self.timing.max_pause).max(*wanted.min(&MAX_RETRY_AFTER) + spread)
             }
             _ => self.failing.pause(longest),
         }
@@ -56,7 +56,7 @@ impl Pauses {
 
     /// The pause before listing again.
     pub(super) fn relist(&mut self) -> Duration {
-        self.relist.pause(*self.pace.backoff.end())
+        self.relist.pause(*self.timing.backoff.end())
     }
 
     /// Notes that a request was successful.
@@ -114,11 +114,11 @@ mod tests {
     const MS: fn(u64) -> Duration = Duration::from_millis;
 
     fn pauses() -> Pauses {
-        Pauses::new(Pace {
+        Pauses::new(WatchTiming {
             backoff: MS(100)..=MS(500),
-            passing: MS(300),
-            refused: MS(900),
-            ..Pace::default()
+            max_pause: MS(300),
+            max_pause_refused: MS(900),
+            ..WatchTiming::default()
         })
     }
 

@@ -22,14 +22,14 @@ const MAX_UNREADABLE: u32 = 5;
 #[derive(Debug)]
 pub(super) enum Position {
     /// The next page of a list.
-    Listing(Listing),
+    Listing(ListPosition),
     /// A watch.
     Watching(Watching),
 }
 
 impl Default for Position {
     fn default() -> Self {
-        Self::Listing(Listing::default())
+        Self::Listing(ListPosition::default())
     }
 }
 
@@ -37,14 +37,14 @@ impl Position {
     /// Notes a failure. If the position is lost, a new list begins. Returns whether that is the case.
     pub(super) fn fail(&mut self, failure: &Failure) -> bool {
         let next = match self {
-            Self::Listing(listing) => listing.is_lost(failure).then(Listing::most_recent),
+            Self::Listing(listing) => listing.is_lost(failure).then(ListPosition::most_recent),
             // The watch cache may still have the version whose events are gone.
             Self::Watching(watching) if matches!(failure, Failure::Expired(_)) => {
-                Some(Listing::new(Extent::Cached(std::mem::take(&mut watching.history.version))))
+                Some(ListPosition::new(Extent::Cached(std::mem::take(&mut watching.history.version))))
             }
             Self::Watching(watching) => {
                 let lost = failure.ends_history() || watching.unreadable >= MAX_UNREADABLE;
-                lost.then(Listing::most_recent)
+                lost.then(ListPosition::most_recent)
             }
         };
         let lost = next.is_some();
@@ -57,7 +57,7 @@ impl Position {
 
 /// A list in progress.
 #[derive(Debug)]
-pub(super) struct Listing {
+pub(super) struct ListPosition {
     /// The next request.
     pub(super) extent: Extent,
     /// The history of the pages so far.
@@ -67,14 +67,14 @@ pub(super) struct Listing {
     failing: Option<Instant>,
 }
 
-impl Default for Listing {
+impl Default for ListPosition {
     /// The request of kube-dns: any version, from the API server's watch cache.
     fn default() -> Self {
         Self::new(Extent::Cached("0".to_owned()))
     }
 }
 
-impl Listing {
+impl ListPosition {
     fn new(extent: Extent) -> Self {
         Self { extent, history: None, pages: 0, failing: None }
     }

@@ -23,11 +23,11 @@ use super::collection::Collection;
 use super::convert::{Convert, Wrap};
 use super::feed::{Closed, Feed};
 use super::metrics::FeedMetrics;
-use super::pace::Pace;
 use super::state::{FeedState, Phase};
+use super::timing::WatchTiming;
 use crate::connect::Connection;
-use crate::listing::Listing;
 use crate::objects::{Change, Encoded, FromApi, MalformedObject, ObjectKey, Parsed};
+use crate::relist::RelistTracker;
 
 /// Bound of the queued changes of a namespace.
 const QUEUE: usize = 64;
@@ -42,14 +42,14 @@ pub enum ScopedFeed<E> {
 
 /// Feeds of single namespaces.
 pub struct Several<E> {
-    parts: Vec<Part<E>>,
+    parts: Vec<NamespaceFeed<E>>,
     sink: mpsc::Sender<Received<E>>,
     convert: Arc<dyn Convert<E>>,
     joint: Arc<Joint>,
 }
 
 /// The feed of a namespace.
-struct Part<E> {
+struct NamespaceFeed<E> {
     namespace: SmolStr,
     feed: Feed<Change<Named<E>>>,
     changes: mpsc::Receiver<Received<Change<Named<E>>>>,
@@ -61,7 +61,7 @@ struct Named<E> {
     event: E,
 }
 
-/// Converts to the changes of a [`Part`].
+/// Converts to the changes of a [`NamespaceFeed`].
 struct NamedBy<E>(Arc<dyn Convert<E>>);
 
 impl<E> Convert<Change<Named<E>>> for NamedBy<E> {
@@ -81,7 +81,7 @@ impl<E: Send + 'static> ScopedFeed<E> {
     pub fn new<T: FromApi>(
         connection: &Arc<Connection>,
         mut collections: Vec<Collection>,
-        pace: &Pace,
+        timing: &WatchTiming,
         metrics: FeedMetrics,
         sink: mpsc::Sender<Received<E>>,
         wrap: fn(Change<T>) -> E,
@@ -90,7 +90,7 @@ impl<E: Send + 'static> ScopedFeed<E> {
             && let Some(collection) = collections.pop()
         {
             let connection = Arc::clone(connection);
-            let feed = Feed::new(connection, collection, pace.clone(), metrics, sink, wrap);
+            let feed = Feed::new(connection, collection, timing.clone(), metrics, sink, wrap);
             return Self::One(Box::new(feed));
         }
         let convert: Arc<dyn Convert<E>> = Arc::new(Wrap(wrap));
@@ -99,8 +99,8 @@ impl<E: Send + 'static> ScopedFeed<E> {
             let namespace = collection.namespace().into();
             let (connection, metrics) = (Arc::clone(connection), metrics.of_part());
             let named = Arc::new(NamedBy(Arc::clone(&convert)));
-            let feed = Feed::with(connection, collection, pace.clone(), metrics, sender, named);
-            Part { namespace, feed, changes }
+            let feed = Feed::with(connection, collection, timing.clone(), metrics, sender, named);
+            NamespaceFeed { namespace, feed, changes }
         };
         let parts: Vec<_> = collections.into_iter().map(part).collect();
         let joint = Arc::new(Joint::new(parts.len(), metrics));
@@ -133,7 +133,7 @@ impl<E: Send + 'static> ScopedFeed<E> {
         match self {
             Self::One(feed) => Self::One(Box::new(one(*feed))),
             Self::Several(mut several) => {
-                let changed = |this: Part<E>| Part { feed: part(this.feed), ..this };
+                let changed = |this: NamespaceFeed<E>| NamespaceFeed { feed: part(this.feed), ..this };
                 several.parts = several.parts.into_iter().map(changed).collect();
                 Self::Several(several)
             }
@@ -165,12 +165,12 @@ impl<E: Send + 'static> Several<E> {
             return;
         }
         let mut tasks = JoinSet::new();
-        for (at, Part { namespace, feed, changes }) in parts.into_iter().enumerate() {
+        for (at, NamespaceFeed { namespace, feed, changes }) in parts.into_iter().enumerate() {
             let account = Account {
                 at,
                 namespace,
                 names: HashSet::default(),
-                listing: Listing::default(),
+                listing: RelistTracker::default(),
                 sink: sink.clone(),
                 convert: Arc::clone(&convert),
                 joint: Arc::clone(&joint),
@@ -234,7 +234,7 @@ struct Account<E> {
     at: usize,
     namespace: SmolStr,
     names: HashSet<SmolStr, RandomState>,
-    listing: Listing<SmolStr>,
+    listing: RelistTracker<SmolStr>,
     sink: mpsc::Sender<Received<E>>,
     convert: Arc<dyn Convert<E>>,
     joint: Arc<Joint>,

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::metrics::Metrics;
 use cluster::connect::Connection;
 use cluster::objects::{Change, ConfigMap, Kind, ObjectKey};
-use cluster::watch::{Collection, Feed, FeedState, Pace, Received};
+use cluster::watch::{Collection, Feed, FeedState, Received, WatchTiming};
 
 /// Bound of the waiting changes.
 const QUEUE: usize = 16;
@@ -34,7 +34,7 @@ impl ConfigMapFeed {
         let feed = Feed::new(
             Arc::clone(connection),
             Collection::one(Kind::ConfigMap, namespace, name),
-            Pace::default(),
+            WatchTiming::default(),
             metrics.watch.feed(Kind::ConfigMap),
             sink,
             |change| change,

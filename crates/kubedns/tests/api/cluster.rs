@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use apiserver::{ApiServer, Options, Resource, Running, Verb};
 use cluster::connect::{Access, Connection};
-use cluster::watch::Pace;
 use cluster::watch::WatchMetrics;
+use cluster::watch::WatchTiming;
 
 /// Timeout of all waits, generous for slow machines.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -53,17 +53,17 @@ impl Cluster {
 }
 
 /// The timing of tests: a second in place of minutes.
-pub(crate) fn pace() -> Pace {
+pub(crate) fn timing() -> WatchTiming {
     let ms = Duration::from_millis;
-    Pace {
+    WatchTiming {
         watch: ms(20_000)..=ms(30_000),
         silence: ms(1500),
-        grace: ms(1000),
+        overrun: ms(1000),
         response: ms(1500),
         backoff: ms(5)..=ms(100),
-        passing: ms(100),
-        refused: ms(50),
-        refusal: ms(200),
+        max_pause: ms(100),
+        max_pause_refused: ms(50),
+        refusal_lasts: ms(200),
     }
 }
 

@@ -11,7 +11,7 @@ use cluster::objects::{Change, EndpointSlice, Endpoints, EndpointsSource, Event,
 use cluster::scope::Scope;
 use cluster::snapshot::{Published, Snapshot};
 use cluster::watch::endpoints::{Choice, EndpointsFeed};
-use cluster::watch::{Pace, Received};
+use cluster::watch::{Received, WatchTiming};
 use skydns::{Name, Zone};
 use testkit::objects::{mk_endpoint_slice, mk_endpoints, mk_headless};
 use tokio::sync::mpsc;
@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::cluster::{Cluster, PATIENCE, metrics, pace};
+use super::cluster::{Cluster, PATIENCE, metrics, timing};
 use super::mirror::Mirror;
 use super::stub::{End, Stub, failure, page, watching};
 
@@ -35,10 +35,10 @@ struct Running {
 
 impl Running {
     async fn start(cluster: &Cluster, choice: Choice) -> Self {
-        Self::with(cluster.connection().await, pace(), choice)
+        Self::with(cluster.connection().await, timing(), choice)
     }
 
-    fn with(connection: Arc<Connection>, pace: Pace, choice: Choice) -> Self {
+    fn with(connection: Arc<Connection>, timing: WatchTiming, choice: Choice) -> Self {
         let (sink, events) = mpsc::channel(64);
         let zone = Zone::new(&Name::parse("cluster.local").unwrap());
         let index = Index::new(Arc::new(Published::new(Snapshot::new(zone))));
@@ -49,7 +49,7 @@ impl Running {
             pod_names: false,
             scope,
             connection,
-            pace,
+            timing,
             metrics: metrics(),
             sink,
             in_force,
@@ -254,7 +254,7 @@ fn stub(slices: Refusals, endpoints: Refusals, known: &'static [&'static str]) -
 }
 
 fn follow(stub: &Stub) -> Running {
-    let mut running = Running::with(Arc::clone(&stub.connection), Pace::default(), Choice::Auto);
+    let mut running = Running::with(Arc::clone(&stub.connection), WatchTiming::default(), Choice::Auto);
     let service = Service::from_api(&mk_headless("apps", "db", &["sql:5432"]).to_string()).unwrap();
     running.index.apply(Event::Service(Change::Apply(service.object)));
     running

@@ -7,7 +7,7 @@ use apiserver::{Action, Options, Resource, Rule, Verb};
 use cluster::connect::{Access, Connection};
 use cluster::objects::{Change, Kind, Service};
 use cluster::watch::WatchMetrics;
-use cluster::watch::{Collection, Feed, FeedState, Pace, Phase, Received};
+use cluster::watch::{Collection, Feed, FeedState, Phase, Received, WatchTiming};
 use serde_json::json;
 use testkit::eventually;
 use testkit::objects::{mk_cluster_ip, mk_kubeconfig};
@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::cluster::{Cluster, PATIENCE, metrics, pace};
+use super::cluster::{Cluster, PATIENCE, metrics, timing};
 use super::mirror::Mirror;
 
 /// A running feed, and its events so far.
@@ -29,14 +29,15 @@ pub(crate) struct Running {
 
 impl Running {
     async fn start(cluster: &Cluster) -> Self {
-        Self::with(cluster.connection().await, pace())
+        Self::with(cluster.connection().await, timing())
     }
 
-    pub(crate) fn with(connection: Arc<Connection>, pace: Pace) -> Self {
+    pub(crate) fn with(connection: Arc<Connection>, timing: WatchTiming) -> Self {
         let (sink, changes) = mpsc::channel(64);
         let metrics = metrics();
         let services = Collection::all(Kind::Service);
-        let feed = Feed::new(connection, services, pace, metrics.feed(Kind::Service), sink, |change| change);
+        let feed =
+            Feed::new(connection, services, timing, metrics.feed(Kind::Service), sink, |change| change);
         let state = feed.state();
         let mut tasks = JoinSet::new();
         tasks.spawn(feed.run(CancellationToken::new()));
@@ -315,7 +316,7 @@ async fn a_token_that_was_exchanged_is_read_again() {
     let text = mk_kubeconfig(&json!({"server": cluster.url()}), &json!({"tokenFile": token})).to_string();
     std::fs::write(&config, text).unwrap();
     let access = Access { kubeconfig: Some(config), ..Access::default() };
-    let mut feed = Running::with(Arc::new(Connection::new(access).await.unwrap()), pace());
+    let mut feed = Running::with(Arc::new(Connection::new(access).await.unwrap()), timing());
     feed.until_known(&["apps/a"]).await;
     cluster.faults.require_token(Some("second"));
     std::fs::write(&token, "second").unwrap();

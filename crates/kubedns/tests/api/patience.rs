@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cluster::objects::Kind;
-use cluster::watch::{Failure, Pace, Phase};
+use cluster::watch::{Failure, Phase, WatchTiming};
 use serde_json::Value;
 use testkit::objects::mk_cluster_ip;
 use tokio::time::{Instant, sleep};
@@ -22,7 +22,7 @@ fn service(name: &str, version: u32) -> Value {
 }
 
 fn start(stub: &Stub) -> Running {
-    Running::with(std::sync::Arc::clone(&stub.connection), Pace::default())
+    Running::with(std::sync::Arc::clone(&stub.connection), WatchTiming::default())
 }
 
 /// The reasons of failures so far, each with its number.

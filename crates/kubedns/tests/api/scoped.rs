@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::cluster::{Cluster, PATIENCE, metrics, pace};
+use super::cluster::{Cluster, PATIENCE, metrics, timing};
 use super::mirror::Mirror;
 use super::process::Kubedns;
 
@@ -31,7 +31,9 @@ impl<T: FromApi + Clone + PartialEq + std::fmt::Debug> Running<T> {
         let (connection, metrics) = (cluster.connection().await, metrics());
         let collections = Collection::in_scope(T::KIND, scope);
         let feed =
-            ScopedFeed::new(&connection, collections, &pace(), metrics.feed(T::KIND), sink, |change| change);
+            ScopedFeed::new(&connection, collections, &timing(), metrics.feed(T::KIND), sink, |change| {
+                change
+            });
         let state = feed.state();
         let mut tasks = JoinSet::new();
         tasks.spawn(feed.run(CancellationToken::new()));

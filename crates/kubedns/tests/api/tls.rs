@@ -16,7 +16,7 @@ use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::time_provider::{DefaultTimeProvider, TimeProvider};
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
-use super::cluster::{Cluster, PATIENCE, pace};
+use super::cluster::{Cluster, PATIENCE, timing};
 use super::feed::Running;
 
 /// The year 2200: every certificate has expired.
@@ -71,7 +71,7 @@ async fn connect(config: &Path) -> Arc<Connection> {
 
 /// Starts a feed of Services with this kubeconfig.
 async fn start(config: &Path) -> Running {
-    Running::with(connect(config).await, pace())
+    Running::with(connect(config).await, timing())
 }
 
 /// Waits until several connections have failed.
@@ -118,7 +118,7 @@ async fn a_certificate_that_has_expired_has_the_kubeconfig_read_again() {
     let config = kubeconfig(expired.address, certificate);
     let connection = connect(config.path()).await;
     std::fs::copy(kubeconfig(good.address, certificate).path(), config.path()).unwrap();
-    let mut feed = Running::with(connection, pace());
+    let mut feed = Running::with(connection, timing());
     feed.until(|mirror| mirror.lists == 1).await;
     assert!(feed.restarts("unreachable") > 0, "the alert came first");
 }

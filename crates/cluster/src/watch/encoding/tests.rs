@@ -19,8 +19,8 @@ fn parts(list: &[u8], size: usize) -> Result<(ListMeta, Vec<Encoded>), Failure> 
         received.extend_from_slice(piece);
         while let Some(part) = message.next(&mut received)? {
             match part {
-                Part::Object(object) => objects.push(object),
-                Part::End(meta) => return Ok((meta, objects)),
+                ListPart::Object(object) => objects.push(object),
+                ListPart::End(meta) => return Ok((meta, objects)),
             }
         }
     }

@@ -6,39 +6,39 @@ use std::time::Duration;
 /// The timing of a [`Feed`](super::Feed). Each use of a range takes a random value from it, so that replicas do not
 /// act in step.
 #[derive(Debug, Clone)]
-pub struct Pace {
+pub struct WatchTiming {
     /// Requested duration of a watch.
     pub watch: RangeInclusive<Duration>,
     /// Bound of a watch's silence before it is reopened. API servers send a bookmark each minute, but only if an
     /// object of the resource has changed, selected or not.
     pub silence: Duration,
     /// Time that a watch may last beyond its requested duration.
-    pub grace: Duration,
+    pub overrun: Duration,
     /// Timeout of the head of a response and of each piece of a list.
     pub response: Duration,
     /// The first and the longest pause between failed attempts.
     pub backoff: RangeInclusive<Duration>,
     /// The longest pause while the API server is unreachable, overloaded or briefly refusing, so that its return is
     /// noticed within seconds. An overloaded API server may request longer pauses.
-    pub passing: Duration,
+    pub max_pause: Duration,
     /// The longest pause while an optional collection that was never read is refused.
-    pub refused: Duration,
+    pub max_pause_refused: Duration,
     /// Time that a refusal must last to count. A starting API server briefly refuses everything.
-    pub refusal: Duration,
+    pub refusal_lasts: Duration,
 }
 
-impl Default for Pace {
+impl Default for WatchTiming {
     fn default() -> Self {
         let seconds = |from, to| Duration::from_secs(from)..=Duration::from_secs(to);
         Self {
             watch: seconds(240, 290),
             silence: Duration::from_secs(100),
-            grace: Duration::from_secs(10),
+            overrun: Duration::from_secs(10),
             response: Duration::from_secs(30),
             backoff: Duration::from_millis(250)..=Duration::from_secs(20),
-            passing: Duration::from_secs(4),
-            refused: Duration::from_mins(5),
-            refusal: Duration::from_mins(1),
+            max_pause: Duration::from_secs(4),
+            max_pause_refused: Duration::from_mins(5),
+            refusal_lasts: Duration::from_mins(1),
         }
     }
 }

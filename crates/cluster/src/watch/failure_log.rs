@@ -11,7 +11,7 @@ use crate::objects::Kind;
 const REMINDER: Duration = Duration::from_mins(5);
 /// The failure log of one collection.
 #[derive(Debug)]
-pub(super) struct Complaints {
+pub(super) struct FailureLog {
     kind: Kind,
     /// The API server.
     url: String,
@@ -36,13 +36,13 @@ impl Ongoing {
     }
 }
 
-impl Complaints {
+impl FailureLog {
     pub(super) fn new(kind: Kind, url: &str) -> Self {
         Self { kind, url: url.to_owned(), needed_for: None, ongoing: None }
     }
 
     /// Logs a failed attempt; the next attempt follows after `pause`.
-    pub(super) fn failed(&mut self, failure: &Failure, pause: Duration, refusal: Refusal) {
+    pub(super) fn log_failure(&mut self, failure: &Failure, pause: Duration, refusal: Refusal) {
         let now = Instant::now();
         let refused = matches!(failure, Failure::Refused(_));
         let remark = refused && refusal.dispensable;
@@ -81,7 +81,7 @@ impl Complaints {
     }
 
     /// Logs the recovery. Returns how long the failure lasted.
-    pub(super) fn ended(&mut self) -> Option<Duration> {
+    pub(super) fn log_recovery(&mut self) -> Option<Duration> {
         let ongoing = self.ongoing.take()?;
         let lasted = ongoing.since.elapsed();
         tracing::info!(kind = %self.kind, failures = ongoing.failures, ?lasted, "following the API server again");

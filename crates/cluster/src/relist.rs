@@ -7,20 +7,20 @@ use foldhash::quality::RandomState;
 
 /// The progress of the lists of one kind, by object key.
 #[derive(Debug)]
-pub(crate) struct Listing<K> {
+pub(crate) struct RelistTracker<K> {
     /// The known objects that the current list has not contained yet.
     unseen: Option<HashSet<K, RandomState>>,
     begun: bool,
     complete: bool,
 }
 
-impl<K> Default for Listing<K> {
+impl<K> Default for RelistTracker<K> {
     fn default() -> Self {
         Self { unseen: None, begun: false, complete: false }
     }
 }
 
-impl<K: Hash + Eq> Listing<K> {
+impl<K: Hash + Eq> RelistTracker<K> {
     /// Begins a list; `known` are the objects that may be gone.
     pub(crate) fn begin(&mut self, known: impl IntoIterator<Item = K>) {
         self.unseen = Some(known.into_iter().collect());

@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::objects::EndpointsSource;
-use crate::watch::pace::Pace;
 use crate::watch::state::{FeedState, Phase};
+use crate::watch::timing::WatchTiming;
 
 /// Wait for slices at the start before Endpoints are listed as well, and again before listed Endpoints are used. It
 /// is longer than the pause between attempts at an unreachable API server: otherwise Endpoints would win half the
@@ -15,7 +15,7 @@ const HEAD_START: Duration = Duration::from_secs(5);
 
 /// The source in use, and the time from which the other may be used.
 #[derive(Debug)]
-pub(super) struct Choosing {
+pub(super) struct SourceSelection {
     pub(super) source: Option<EndpointsSource>,
     begun: Instant,
     /// The time when the first list of Endpoints completed.
@@ -25,21 +25,29 @@ pub(super) struct Choosing {
     /// Time for which slices must be refused before Endpoints replace them.
     refusal: Duration,
     /// Whether Endpoints were proposed in place of slices.
-    pub(super) wished: bool,
+    pub(super) proposed: bool,
     /// The time from which they may be proposed again.
-    next_wish: Instant,
+    next_proposal: Instant,
 }
 
-impl Choosing {
+impl SourceSelection {
     /// Begins without a source. With `stale_slices`, slices of a snapshot file are served meanwhile.
-    pub(super) fn begin(pace: &Pace, stale_slices: bool) -> Self {
-        let (begun, refusal) = (Instant::now(), pace.refusal);
+    pub(super) fn begin(timing: &WatchTiming, stale_slices: bool) -> Self {
+        let (begun, refusal) = (Instant::now(), timing.refusal_lasts);
         let patience = if stale_slices { HEAD_START } else { Duration::ZERO };
-        Self { source: None, begun, endpoints_in: None, patience, refusal, wished: false, next_wish: begun }
+        Self {
+            source: None,
+            begun,
+            endpoints_in: None,
+            patience,
+            refusal,
+            proposed: false,
+            next_proposal: begun,
+        }
     }
 
     pub(super) fn take(&mut self, source: EndpointsSource) {
-        (self.source, self.wished) = (Some(source), false);
+        (self.source, self.proposed) = (Some(source), false);
     }
 
     /// Notes that Endpoints have been listed. Slices have a head start once more.
@@ -47,9 +55,9 @@ impl Choosing {
         self.endpoints_in.get_or_insert_with(Instant::now);
     }
 
-    pub(super) fn wish(&mut self) {
-        self.wished = true;
-        self.next_wish = Instant::now() + self.refusal;
+    pub(super) fn propose(&mut self) {
+        self.proposed = true;
+        self.next_proposal = Instant::now() + self.refusal;
     }
 
     /// The time from which Endpoints may replace slices in this state.
@@ -58,7 +66,7 @@ impl Choosing {
         match self.source {
             Some(EndpointsSource::Endpoints) => None,
             Some(EndpointsSource::EndpointSlices) => {
-                refused.then(|| (slices.since + self.refusal).max(self.next_wish))
+                refused.then(|| (slices.since + self.refusal).max(self.next_proposal))
             }
             None if refused => Some(slices.since + self.patience),
             None if slices.phase == Phase::Following => None,
@@ -71,24 +79,27 @@ impl Choosing {
 mod tests {
     use super::*;
 
-    fn due_now(choosing: &Choosing, phase: Phase) -> bool {
-        let slices = FeedState { listed: false, phase, since: choosing.begun };
-        choosing.endpoints_due(slices).is_some_and(|due| due <= Instant::now())
+    fn due_now(selection: &SourceSelection, phase: Phase) -> bool {
+        let slices = FeedState { listed: false, phase, since: selection.begun };
+        selection.endpoints_due(slices).is_some_and(|due| due <= Instant::now())
     }
 
     /// Both feeds retry an unreachable API server independently; Endpoints may succeed first.
     #[tokio::test(start_paused = true)]
     async fn an_api_server_that_returns_answers_slices_before_endpoints_are_taken() {
         for stale_slices in [false, true] {
-            let mut choosing = Choosing::begin(&Pace::default(), stale_slices);
+            let mut selection = SourceSelection::begin(&WatchTiming::default(), stale_slices);
             tokio::time::advance(Duration::from_mins(1)).await;
-            assert!(due_now(&choosing, Phase::Away), "Endpoints are not listed");
-            choosing.endpoints_listed();
-            assert!(!due_now(&choosing, Phase::Away), "Endpoints are used because they were first by chance");
-            assert!(due_now(&choosing, Phase::Refused), "Endpoints wait for refused slices");
+            assert!(due_now(&selection, Phase::Away), "Endpoints are not listed");
+            selection.endpoints_listed();
+            assert!(
+                !due_now(&selection, Phase::Away),
+                "Endpoints are used because they were first by chance"
+            );
+            assert!(due_now(&selection, Phase::Refused), "Endpoints wait for refused slices");
             tokio::time::advance(HEAD_START).await;
-            choosing.endpoints_listed();
-            assert!(due_now(&choosing, Phase::Away), "Endpoints wait too long for slices");
+            selection.endpoints_listed();
+            assert!(due_now(&selection, Phase::Away), "Endpoints wait too long for slices");
         }
     }
 }
