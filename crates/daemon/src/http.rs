@@ -22,7 +22,7 @@ use warp::Filter;
 use crate::error_chain::without_number;
 use crate::net::wildcard_addr;
 
-pub use self::get::{Following, GetError, Page, authority, follow, get};
+pub use self::get::{GetError, Page, StreamingPage, authority, get, get_streaming};
 pub use self::reply::{json, not_found, plain_error, text, with_type};
 
 /// A failure to listen.

@@ -12,36 +12,36 @@ use tokio_util::task::AbortOnDropHandle;
 
 thread_local! {
     /// The requested pause of this thread.
-    static REST: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+    static PAUSE: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
 /// Makes this thread sleep for `length` once it is idle, before it waits for events again. All events that arrive
 /// meanwhile cost a single wake-up. Tasks and timers of the thread may be late by `length`. It has no effect on other
 /// runtimes.
-pub fn rest(length: Duration) {
-    REST.set(length);
+pub fn pause_when_idle(length: Duration) {
+    PAUSE.set(length);
 }
 
 /// A thread that runs async tasks. Work passed from one task to another stays on the thread; a runtime of several
 /// threads would wake a second thread, which costs more than most of the work. Dropping it ends its tasks.
 #[derive(Debug)]
-pub struct OneThread {
+pub struct SingleThread {
     runtime: Handle,
     _stop: DropGuard,
 }
 
-impl OneThread {
+impl SingleThread {
     /// Starts the thread with the given name.
     ///
     /// # Errors
     ///
     /// [`io::Error`] if the thread or its runtime cannot be created.
     pub fn start(name: &str) -> io::Result<Self> {
-        let take_rest = || match REST.take() {
+        let take_pause = || match PAUSE.take() {
             Duration::ZERO => {}
             length => thread::sleep(length),
         };
-        let runtime = Builder::new_current_thread().enable_all().on_thread_park(take_rest).build()?;
+        let runtime = Builder::new_current_thread().enable_all().on_thread_park(take_pause).build()?;
         let (handle, stop) = (runtime.handle().clone(), CancellationToken::new());
         let stopped = stop.clone();
         thread::Builder::new().name(name.to_owned()).spawn(move || {
@@ -76,14 +76,14 @@ mod tests {
 
     #[tokio::test]
     async fn tasks_run_there_until_their_end() {
-        let thread = OneThread::start("elsewhere").unwrap();
+        let thread = SingleThread::start("elsewhere").unwrap();
         let name = thread.run(async { thread::current().name().map(str::to_owned) });
         assert_eq!(name.await.as_deref(), Some("elsewhere"));
     }
 
     #[tokio::test]
     async fn what_arrives_while_the_thread_rests_is_taken_together() {
-        let thread = OneThread::start("elsewhere").unwrap();
+        let thread = SingleThread::start("elsewhere").unwrap();
         let (send, mut receive) = tokio::sync::mpsc::channel(100);
         let (taken, mut first) = tokio::sync::mpsc::channel(1);
         let wakings = thread.run(async move {
@@ -91,7 +91,7 @@ mod tests {
             while receive.recv_many(&mut messages, 100).await > 0 {
                 wakings += 1;
                 let _ = taken.try_send(());
-                rest(Duration::from_millis(200));
+                pause_when_idle(Duration::from_millis(200));
             }
             wakings
         });
@@ -108,7 +108,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_dropped_ends() {
-        let thread = OneThread::start("elsewhere").unwrap();
+        let thread = SingleThread::start("elsewhere").unwrap();
         let (alive, ended) = tokio::sync::oneshot::channel::<()>();
         let task = thread.run(async move {
             let _alive = alive;
@@ -121,6 +121,6 @@ mod tests {
     #[tokio::test]
     #[should_panic(expected = "as it should")]
     async fn a_panic_comes_back() {
-        OneThread::start("elsewhere").unwrap().run(async { panic!("as it should") }).await;
+        SingleThread::start("elsewhere").unwrap().run(async { panic!("as it should") }).await;
     }
 }

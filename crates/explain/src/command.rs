@@ -114,7 +114,7 @@ fn body(server: &str, page: Result<Page, GetError>) -> Result<Vec<u8>, CommandEr
     match page {
         Ok(Page { status: 200, body, .. }) => Ok(body),
         Ok(page) => Err(CommandError::Status(server, page.error_line())),
-        Err(GetError::Foreign(line)) => Err(CommandError::Status(server, line)),
+        Err(GetError::NotHttp(line)) => Err(CommandError::Status(server, line)),
         Err(GetError::Slow(_)) => Err(CommandError::Slow(server)),
         Err(GetError::Large(_)) => Err(CommandError::Large(server)),
         Err(error) => Err(CommandError::Get(server, error)),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use daemon::one_thread::OneThread;
+use daemon::one_thread::SingleThread;
 use daemon::shutdown::Shutdown;
 use daemon::tasks::Tasks;
 use prometheus::core::{Collector, Desc};
@@ -104,7 +104,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     sync.load(LOADING).await;
 
     // One thread reads events, and publishes their records: no event wakes a second thread.
-    let thread = OneThread::start("records").context("cannot start a thread")?;
+    let thread = SingleThread::start("records").context("cannot start a thread")?;
     let (mut tasks, in_force) = (Tasks::new(shutdown.stop.clone()), sync.index.source());
     let stop = || shutdown.stop.clone();
     tasks.critical("answering queries", dns.run(stop()));
@@ -251,7 +251,7 @@ impl ApiServer {
     fn watch(
         self,
         tasks: &mut Tasks,
-        thread: &OneThread,
+        thread: &SingleThread,
         options: &Options,
         scope: &Scope,
         shutdown: &Shutdown,
@@ -301,7 +301,7 @@ impl ApiServer {
     fn watch_services(
         &self,
         tasks: &mut Tasks,
-        thread: &OneThread,
+        thread: &SingleThread,
         options: &Options,
         scope: &Scope,
         stop: CancellationToken,
@@ -325,7 +325,7 @@ impl ApiServer {
     fn watch_clusterset(
         &self,
         tasks: &mut Tasks,
-        thread: &OneThread,
+        thread: &SingleThread,
         scope: &Scope,
         stop: &CancellationToken,
     ) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::CommandFactory as _;
 use daemon::flags::{Exit, parse_subcommand};
-use daemon::http::{Following, GetError, Page};
+use daemon::http::{GetError, Page, StreamingPage};
 use serde::Deserialize;
 
 use crate::choice::Parameters;
@@ -146,7 +146,7 @@ fn refusal(authority: &str, page: Page) -> CommandError {
 async fn follow(authority: &str, options: &TapOptions) -> Result<(), CommandError> {
     let failed = |error| CommandError::Get(authority.to_owned(), error);
     let target = options.parameters.target();
-    let page = daemon::http::follow(authority, &target, TIMEOUT).await.map_err(failed)?;
+    let page = daemon::http::get_streaming(authority, &target, TIMEOUT).await.map_err(failed)?;
     let mut following = page.map_err(|page| refusal(authority, page))?;
     while let Some(line) = next(authority, &mut following).await? {
         let shown =
@@ -159,7 +159,7 @@ async fn follow(authority: &str, options: &TapOptions) -> Result<(), CommandErro
     Ok(())
 }
 
-async fn next(authority: &str, following: &mut Following) -> Result<Option<String>, CommandError> {
+async fn next(authority: &str, following: &mut StreamingPage) -> Result<Option<String>, CommandError> {
     following.line(MAX_SIZE).await.map_err(|error| CommandError::Get(authority.to_owned(), error))
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::{Buf as _, Bytes, BytesMut};
-use daemon::one_thread::rest;
+use daemon::one_thread::pause_when_idle;
 
 use super::encoding::{MAX_OBJECT, WatchEvent};
 use super::failure::Failure;
@@ -35,7 +35,7 @@ impl EventReader {
                 Some(piece) => self.buffer.push(&piece),
                 None => return Ok(None),
             }
-            rest(TOGETHER);
+            pause_when_idle(TOGETHER);
         }
     }
 }

@@ -49,7 +49,7 @@ pub enum GetError {
     Large(usize),
     /// The response was not HTTP; its first line.
     #[error("answered {0:?}")]
-    Foreign(String),
+    NotHttp(String),
 }
 
 /// Host and port of a URL; `None` for anything but `http://HOST:PORT`, whose scheme may be missing.
@@ -89,9 +89,9 @@ async fn request(authority: &str, target: &str) -> Result<TcpStream, GetError> {
 
 /// A streaming page without a bound on its length.
 #[derive(Debug)]
-pub struct Following(BufReader<TcpStream>);
+pub struct StreamingPage(BufReader<TcpStream>);
 
-impl Following {
+impl StreamingPage {
     /// The next line, without its line end; `None` at the end of the page.
     ///
     /// # Errors
@@ -109,11 +109,11 @@ impl Following {
 
 /// Requests a streaming page; `time` is the timeout of its head. A page with another status than 200 is an [`Ok`] of
 /// `Err`.
-pub async fn follow(
+pub async fn get_streaming(
     authority: &str,
     target: &str,
     time: Duration,
-) -> Result<Result<Following, Page>, GetError> {
+) -> Result<Result<StreamingPage, Page>, GetError> {
     const HEAD: usize = 16 * 1024;
     const REFUSAL: u64 = 64 * 1024;
     let beginning = async {
@@ -130,7 +130,7 @@ pub async fn follow(
         }
         let mut page = page(&head)?;
         if page.status == 200 {
-            return Ok(Ok(Following(stream)));
+            return Ok(Ok(StreamingPage(stream)));
         }
         stream.take(REFUSAL).read_to_end(&mut page.body).await?;
         Ok(Err(page))
@@ -149,6 +149,6 @@ fn page(reply: &[u8]) -> Result<Page, GetError> {
     let end = reply.windows(4).position(|window| window == b"\r\n\r\n");
     match (status, end.and_then(|end| reply.get(end + 4..))) {
         (Some(status), Some(body)) => Ok(Page { status_line, status, body: body.to_vec() }),
-        _ => Err(GetError::Foreign(status_line)),
+        _ => Err(GetError::NotHttp(status_line)),
     }
 }

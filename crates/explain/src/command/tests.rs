@@ -44,8 +44,8 @@ fn what_a_server_says_instead() {
         (page("HTTP/1.1 404 Not Found", "404 page not found\n"), "http://a:1 answers: 404 page not found"),
         (page("HTTP/1.0 500 Oops", ""), "http://a:1 answers: HTTP/1.0 500 Oops"),
         (page("HTTP/1.0 500 Oops", "\x1b[31m\u{fffd}"), "http://a:1 answers: [31m\u{fffd}"),
-        (Err(GetError::Foreign("SSH-2.0-OpenSSH".to_owned())), "http://a:1 answers: SSH-2.0-OpenSSH"),
-        (Err(GetError::Foreign(String::new())), "http://a:1 answers: "),
+        (Err(GetError::NotHttp("SSH-2.0-OpenSSH".to_owned())), "http://a:1 answers: SSH-2.0-OpenSSH"),
+        (Err(GetError::NotHttp(String::new())), "http://a:1 answers: "),
         (Err(GetError::Slow(TIME)), "http://a:1 does not answer within 10s"),
         (Err(GetError::Large(SIZE)), "http://a:1 answers more than 4194304 bytes"),
     ] {

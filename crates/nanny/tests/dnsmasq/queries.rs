@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use daemon::http::{Following, follow};
+use daemon::http::{StreamingPage, get_streaming};
 use nix::sys::signal::Signal;
 use querylog::Line;
 use testkit::client::TcpConnection;
@@ -27,12 +27,12 @@ async fn upstream() -> Upstream {
     .await
 }
 
-async fn tap(status: SocketAddr, target: &str) -> Following {
-    follow(&status.to_string(), target, PATIENCE).await.unwrap().unwrap()
+async fn tap(status: SocketAddr, target: &str) -> StreamingPage {
+    get_streaming(&status.to_string(), target, PATIENCE).await.unwrap().unwrap()
 }
 
 /// The next line that matches.
-async fn line(following: &mut Following) -> String {
+async fn line(following: &mut StreamingPage) -> String {
     let line = tokio::time::timeout(PATIENCE, following.line(4096)).await.unwrap().unwrap().unwrap();
     let Line { client, name, qtype, rcode, .. } = serde_json::from_str(&line).unwrap();
     format!("{client} {name} {qtype} {rcode}")
@@ -80,7 +80,7 @@ async fn where_dnsmasq_logs_queries_anyway_nothing_is_restarted() {
 async fn a_dnsmasq_that_is_not_to_be_restarted_is_not() {
     let (plan, status) = Plan::new().flag("-restartDnsmasq=false").with_status_page();
     let rig = plan.start().await;
-    let refused = follow(&status.to_string(), "/tap", PATIENCE).await.unwrap().unwrap_err();
+    let refused = get_streaming(&status.to_string(), "/tap", PATIENCE).await.unwrap().unwrap_err();
     let body = String::from_utf8(refused.body).unwrap();
     let expected = "dnsmasq would have to be restarted, and -restartDnsmasq is false\n";
     assert_eq!((refused.status, body.as_str()), (503, expected));

@@ -1,7 +1,7 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
-use daemon::http::{Following, GetError, Page, Server, follow};
+use daemon::http::{GetError, Page, Server, StreamingPage, get_streaming};
 use tokio::task::JoinSet;
 
 use super::*;
@@ -51,8 +51,8 @@ async fn serve(lines: &Shared) -> (String, CancellationToken, JoinSet<()>) {
     (address, stop, tasks)
 }
 
-async fn open(address: &str, target: &str) -> Result<Result<Following, Page>, GetError> {
-    follow(address, target, Duration::from_secs(10)).await
+async fn open(address: &str, target: &str) -> Result<Result<StreamingPage, Page>, GetError> {
+    get_streaming(address, target, Duration::from_secs(10)).await
 }
 
 #[tokio::test]
