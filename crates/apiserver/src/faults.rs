@@ -1,6 +1,6 @@
 //! Fault injection for tests: [`Faults`] makes a server misbehave.
 
-pub(crate) mod mangle;
+pub(crate) mod corruption;
 mod rule;
 
 use std::collections::VecDeque;
@@ -72,11 +72,11 @@ pub(crate) enum Presence {
 
 /// The faults of one request.
 #[derive(Debug, Default)]
-pub(crate) struct Verdict {
+pub(crate) struct RequestFaults {
     pub(crate) refusal: Option<Status>,
     pub(crate) delay: Duration,
     pub(crate) freeze: bool,
-    pub(crate) mangle: Option<mangle::Mangle>,
+    pub(crate) corruption: Option<corruption::Corruption>,
 }
 
 /// The part of a request for objects that faults depend on.
@@ -218,14 +218,14 @@ impl Faults {
     }
 
     /// Records a request and returns its faults.
-    pub(crate) fn admit(&self, request: &Request<'_>) -> Verdict {
+    pub(crate) fn admit(&self, request: &Request<'_>) -> RequestFaults {
         let mut state = self.state();
         if state.requests.len() >= MAX_REQUESTS {
             state.requests.pop_front();
         }
         state.requests.push_back(RequestRecord { verb: request.verb, resource: request.resource });
         if let Err(refusal) = authenticate(state.token.as_deref(), request) {
-            return Verdict { refusal: Some(refusal), ..Verdict::default() };
+            return RequestFaults { refusal: Some(refusal), ..RequestFaults::default() };
         }
         state.rules.judge(request)
     }

@@ -74,7 +74,7 @@ async fn respond(api: &Api, path: &str, request: &Request) -> Response {
     thawed(api).await;
     let parts = path::parts(path);
     if let Some(at) = path::objects(&parts) {
-        return resource(api, Call { api, request, at, spoiled: false }).await;
+        return resource(api, Call { api, request, at, corrupted: false }).await;
     }
     let document = discovery::document(&parts);
     document.map_or_else(Answer::nothing, |document| Answer::value(200, &document)).into_response(None)
@@ -86,16 +86,16 @@ async fn resource(api: &Api, mut call: Call<'_>) -> Response {
         Ok(verb) => verb,
         Err(status) => return Answer::status(&status).into_response(None),
     };
-    let verdict = api.faults.admit(&call.fault_request(verb));
-    if verdict.freeze {
+    let faults = api.faults.admit(&call.fault_request(verb));
+    if faults.freeze {
         std::future::pending::<()>().await;
     }
-    if !verdict.delay.is_zero() {
-        tokio::time::sleep(verdict.delay).await;
+    if !faults.delay.is_zero() {
+        tokio::time::sleep(faults.delay).await;
     }
-    call.spoiled = verdict.mangle.is_some();
-    let answer = verdict.refusal.map_or_else(|| call.answer(verb), Err);
-    answer.unwrap_or_else(|status| Answer::status(&status)).into_response(verdict.mangle.as_ref())
+    call.corrupted = faults.corruption.is_some();
+    let answer = faults.refusal.map_or_else(|| call.answer(verb), Err);
+    answer.unwrap_or_else(|status| Answer::status(&status)).into_response(faults.corruption.as_ref())
 }
 
 /// Waits while the server is frozen.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::StatusDetails;
 
-use super::mangle::Mangle;
-use super::{Request, Verdict};
+use super::corruption::Corruption;
+use super::{Request, RequestFaults};
 use crate::kinds::Resource;
 use crate::status::{Status, details};
 
@@ -151,15 +151,15 @@ impl Rules {
         self.rules.len() < before
     }
 
-    pub(super) fn judge(&mut self, request: &Request<'_>) -> Verdict {
-        let mut verdict = Verdict::default();
+    pub(super) fn judge(&mut self, request: &Request<'_>) -> RequestFaults {
+        let mut faults = RequestFaults::default();
         for active in self.rules.iter_mut().filter(|active| active.rule.applies(request)) {
             if active.hits() {
-                verdict.take(&active.rule.action, request);
+                faults.take(&active.rule.action, request);
             }
         }
         self.rules.retain(|active| !active.is_over());
-        verdict
+        faults
     }
 }
 
@@ -177,7 +177,7 @@ impl Active {
     }
 }
 
-impl Verdict {
+impl RequestFaults {
     fn take(&mut self, action: &Action, request: &Request<'_>) {
         let watch = request.verb == Verb::Watch;
         match *action {
@@ -186,11 +186,13 @@ impl Verdict {
             }
             Action::Delay { ms } => self.delay = self.delay.saturating_add(Duration::from_millis(ms)),
             Action::Freeze => self.freeze = true,
-            Action::ErrorEvent { code } if watch => self.mangle = Some(Mangle::Error(refusal(code, request))),
+            Action::ErrorEvent { code } if watch => {
+                self.corruption = Some(Corruption::Error(refusal(code, request)))
+            }
             Action::ErrorEvent { .. } => {}
-            Action::Garbage => self.mangle = Some(Mangle::Garbage),
-            Action::Malformed => self.mangle = Some(Mangle::Malformed),
-            Action::Cut { after } => self.mangle = Some(Mangle::Cut(after)),
+            Action::Garbage => self.corruption = Some(Corruption::Garbage),
+            Action::Malformed => self.corruption = Some(Corruption::Malformed),
+            Action::Cut { after } => self.corruption = Some(Corruption::Cut(after)),
         }
     }
 }

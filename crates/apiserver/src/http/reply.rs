@@ -10,7 +10,7 @@ use warp::http::{HeaderValue, StatusCode};
 use warp::reply::{Reply as _, Response};
 
 use crate::encode::{Format, json_line};
-use crate::faults::mangle::{self, Mangle};
+use crate::faults::corruption::{self, Corruption};
 use crate::protobuf;
 use crate::status::Status;
 
@@ -34,7 +34,7 @@ pub(super) struct Answer {
 enum Body {
     Whole(Bytes),
     /// The lines of a watch.
-    Lines(mangle::Body),
+    Lines(corruption::Body),
 }
 
 impl Answer {
@@ -84,7 +84,7 @@ impl Answer {
     }
 
     /// An answer with a watch.
-    pub(super) fn lines(format: Format, lines: mangle::Body) -> Self {
+    pub(super) fn lines(format: Format, lines: corruption::Body) -> Self {
         let content_type = match format {
             Format::Protobuf => HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch"),
             Format::Json | Format::Table => JSON,
@@ -98,12 +98,12 @@ impl Answer {
     }
 
     /// Converts to a response, whose body a fault may corrupt.
-    pub(super) fn into_response(self, mangle: Option<&Mangle>) -> Response {
-        let mut response = match (self.body, mangle) {
+    pub(super) fn into_response(self, corruption: Option<&Corruption>) -> Response {
+        let mut response = match (self.body, corruption) {
             (Body::Whole(body), None) => warp::http::Response::new(body).into_response(),
-            (Body::Whole(body), Some(mangle)) => stream(mangle::whole(body, mangle)),
+            (Body::Whole(body), Some(corruption)) => stream(corruption::whole(body, corruption)),
             (Body::Lines(lines), None) => stream(lines),
-            (Body::Lines(lines), Some(mangle)) => stream(mangle::lines(lines, mangle)),
+            (Body::Lines(lines), Some(corruption)) => stream(corruption::lines(lines, corruption)),
         };
         *response.status_mut() = StatusCode::from_u16(self.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();
@@ -121,6 +121,6 @@ impl Answer {
     }
 }
 
-fn stream(body: mangle::Body) -> Response {
+fn stream(body: corruption::Body) -> Response {
     warp::reply::stream(body).into_response()
 }

@@ -26,7 +26,7 @@ pub(super) struct Call<'a> {
     pub(super) request: &'a Request,
     pub(super) at: ObjectRef,
     /// Whether a fault corrupts the response. It is then in JSON, so that the corruption is readable.
-    pub(super) spoiled: bool,
+    pub(super) corrupted: bool,
 }
 
 impl Call<'_> {
@@ -139,7 +139,7 @@ impl Call<'_> {
     /// The format of a list or watch.
     fn format(&self) -> Result<Format, Status> {
         let wanted = format(&self.request.headers)?;
-        let plain = self.spoiled || !self.api.protobuf || !self.at.kind().has_protobuf();
+        let plain = self.corrupted || !self.api.protobuf || !self.at.kind().has_protobuf();
         Ok(if plain && wanted == Format::Protobuf { Format::Json } else { wanted })
     }
 

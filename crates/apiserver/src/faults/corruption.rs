@@ -17,7 +17,7 @@ const GARBAGE: &[u8] = b"<html>this is not what you asked for</html>\n";
 
 /// A corruption of a body.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Mangle {
+pub(crate) enum Corruption {
     /// The body is an error event.
     Error(Status),
     /// The body is not JSON.
@@ -29,21 +29,21 @@ pub(crate) enum Mangle {
 }
 
 /// Corrupts a whole body.
-pub(crate) fn whole(body: Bytes, mangle: &Mangle) -> Body {
-    match mangle {
-        Mangle::Error(_) => once(body),
-        Mangle::Garbage => once(Bytes::from_static(GARBAGE)),
-        Mangle::Malformed => once(malformed(&body)),
-        Mangle::Cut(after) => cut(once(body), *after),
+pub(crate) fn whole(body: Bytes, corruption: &Corruption) -> Body {
+    match corruption {
+        Corruption::Error(_) => once(body),
+        Corruption::Garbage => once(Bytes::from_static(GARBAGE)),
+        Corruption::Malformed => once(malformed(&body)),
+        Corruption::Cut(after) => cut(once(body), *after),
     }
 }
 
 /// Corrupts the lines of a watch.
-pub(crate) fn lines(body: Body, mangle: &Mangle) -> Body {
-    match mangle {
-        Mangle::Error(status) => once(encode::error(Format::Json, status)),
-        Mangle::Garbage => Box::pin(once(Bytes::from_static(GARBAGE)).chain(body)),
-        Mangle::Malformed => {
+pub(crate) fn lines(body: Body, corruption: &Corruption) -> Body {
+    match corruption {
+        Corruption::Error(status) => once(encode::error(Format::Json, status)),
+        Corruption::Garbage => Box::pin(once(Bytes::from_static(GARBAGE)).chain(body)),
+        Corruption::Malformed => {
             let mut done = false;
             Box::pin(body.map(move |chunk| {
                 if std::mem::replace(&mut done, true) {
@@ -53,7 +53,7 @@ pub(crate) fn lines(body: Body, mangle: &Mangle) -> Body {
                 }
             }))
         }
-        Mangle::Cut(after) => cut(body, *after),
+        Corruption::Cut(after) => cut(body, *after),
     }
 }
 
