@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::hosts::normal;
+use crate::hosts::normalized_host;
 use crate::name;
 
 /// Bound of the aliases. dnsmasq has a server for each alias.
@@ -47,7 +47,7 @@ pub(crate) fn parse(raw: BTreeMap<String, String>) -> Result<BTreeMap<String, Ta
     }
     let mut aliases = BTreeMap::new();
     for (written, target) in raw {
-        let alias = normal(&written).ok_or_else(|| AliasError::Name(written.clone()))?;
+        let alias = normalized_host(&written).ok_or_else(|| AliasError::Name(written.clone()))?;
         let target = Target::parse(&target).ok_or(AliasError::Target(written.clone(), target))?;
         if aliases.insert(alias, target).is_some() {
             return Err(AliasError::Twice(written));
@@ -59,7 +59,7 @@ pub(crate) fn parse(raw: BTreeMap<String, String>) -> Result<BTreeMap<String, Ta
 impl Target {
     /// Reads `service.namespace`, or an absolute name: at least three labels or a trailing dot.
     fn parse(written: &str) -> Option<Self> {
-        let name = normal(written)?;
+        let name = normalized_host(written)?;
         if written.ends_with('.') || name.split('.').count() > 2 {
             return Some(Self::Name(name));
         }

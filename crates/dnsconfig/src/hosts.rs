@@ -63,7 +63,7 @@ impl Hosts {
     }
 
     fn add(&mut self, line: usize, ip: IpAddr, written: &str) -> Result<(), HostsError> {
-        let name = normal(written).ok_or_else(|| HostsError::Name(line, shorten(written)))?;
+        let name = normalized_host(written).ok_or_else(|| HostsError::Name(line, shorten(written)))?;
         let addresses = self.names.entry(name.clone()).or_default();
         // Each pair is in both maps or in none.
         let Err(at) = addresses.binary_search(&ip) else { return Ok(()) };
@@ -103,7 +103,7 @@ pub fn lines(text: &str) -> impl Iterator<Item = (usize, &str, impl Iterator<Ite
 }
 
 /// The name in lower case without a trailing dot; `None` if it is not a host name.
-pub(crate) fn normal(written: &str) -> Option<String> {
+pub(crate) fn normalized_host(written: &str) -> Option<String> {
     let name = written.strip_suffix('.').unwrap_or(written).to_ascii_lowercase();
     name::is_host(&name).then_some(name)
 }

@@ -59,7 +59,7 @@ impl Source {
             Self::Directory { .. } | Self::Api(_) => Config::default(),
         };
         let mut state = State::new(config);
-        state.heard = !matches!(self, Self::Api(_));
+        state.has_data = !matches!(self, Self::Api(_));
         let mut follower = Follower { state: watch::Sender::new(state), seen: None, source: self, domains };
         let data = match &mut follower.source {
             Source::Fixed(_) => return follower,
@@ -126,7 +126,7 @@ impl Follower {
                 while receiver.changed().await.is_ok() {
                     let data = receiver.borrow_and_update().clone();
                     self.take(Ok(data.unwrap_or_default()));
-                    self.state.send_if_modified(|state| !std::mem::replace(&mut state.heard, true));
+                    self.state.send_if_modified(|state| !std::mem::replace(&mut state.has_data, true));
                 }
                 // The feed is gone: the configuration in force stays.
                 std::future::pending::<()>().await;
@@ -141,7 +141,7 @@ impl Follower {
             return;
         }
         let first = self.state.borrow().is_fresh();
-        self.state.send_modify(|state| state.judge(data, &self.domains, first));
+        self.state.send_modify(|state| state.apply(data, &self.domains, first));
     }
 }
 

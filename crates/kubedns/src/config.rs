@@ -194,7 +194,7 @@ impl Configuration {
                         tracing::warn!("ConfigMap not read yet, forwarding with the defaults");
                     }
                 }
-                let known = refused || state.borrow().heard;
+                let known = refused || state.borrow().has_data;
                 withheld &= !known;
                 request_addresses(&wanted, &state.borrow().config, topology);
                 let new =

@@ -29,7 +29,7 @@ pub struct State {
     /// Number of rejections since the start.
     pub rejected: u64,
     /// Whether the source has reported: false until a [`Source::Api`](super::Source::Api) is fed for the first time.
-    pub heard: bool,
+    pub has_data: bool,
     fresh: bool,
 }
 
@@ -57,7 +57,7 @@ impl State {
             unknown_keys: Vec::new(),
             edits: 0,
             rejected: 0,
-            heard: true,
+            has_data: true,
             fresh: true,
         }
     }
@@ -73,7 +73,7 @@ impl State {
     }
 
     /// Puts valid data in force; otherwise notes the reason.
-    pub(super) fn judge(
+    pub(super) fn apply(
         &mut self,
         data: Result<RawData, ReadError>,
         domains: &BTreeSet<String>,

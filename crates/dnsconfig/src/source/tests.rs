@@ -183,9 +183,9 @@ async fn data_fed_from_the_api_server() {
     let set = |value: &str| {
         feed.set(RawData::from([("upstreamNameservers".to_owned(), value.as_bytes().to_vec())]));
     };
-    assert!(!running.state.borrow().heard);
+    assert!(!running.state.borrow().has_data);
     feed.clear();
-    running.until("that there is none", |state| state.heard).await;
+    running.until("that there is none", |state| state.has_data).await;
     set(r#"["192.0.2.1"]"#);
     running.until("the values", |state| upstream(state) == "192.0.2.1:53").await;
     set("[nonsense");
