@@ -36,7 +36,7 @@ pub(crate) struct ClusterSet {
     imports: HashMap<ObjectKey, ServiceImport, RandomState>,
     /// Slices by the key of their import, then by their name.
     slices: HashMap<ObjectKey, BTreeMap<SmolStr, ImportedSlice>, RandomState>,
-    /// The import of each slice: the label of a slice that names its import is mutable.
+    /// The import of each slice. A slice can move to another import: the label that names its import is mutable.
     owners: HashMap<ObjectKey, ObjectKey, RandomState>,
     listed_imports: RelistTracker<ObjectKey>,
     listed_slices: RelistTracker<ObjectKey>,

@@ -62,9 +62,9 @@ pub enum PodNames {
     Insecure,
     /// Pod names do not exist.
     Disabled,
-    /// Answers with the address in the name if a pod of the namespace has it. Maps each address to the namespaces of
-    /// its pods, sorted. Only pods in the host network have several, and briefly an address that moves to another
-    /// pod.
+    /// Answers with the address in the name if a pod of the namespace has it. Maps each address to the namespaces
+    /// of its pods, sorted. An address has several only if its pods are in the host network or, briefly, when it
+    /// moves to another pod.
     Verified(Map<IpAddr, Arc<[SmolStr]>>),
 }
 

@@ -57,8 +57,9 @@ impl Answer {
     }
 }
 
-/// The outcome of answers of kubedns for a resolver. Records of any type count as an answer, unless the addresses fail
-/// or an alias has none: programs ask for addresses, and an alias always has an SRV record.
+/// The outcome of answers of kubedns for a resolver. Records of any type count as an answer, unless the queries for
+/// addresses fail, or the name is an alias without addresses: programs ask for addresses, and an alias always has
+/// an SRV record.
 pub(crate) fn outcome(answers: &[Answer]) -> Outcome {
     let addresses = || answers.iter().filter(|answer| answer.is_of_addresses());
     if addresses().any(|answer| answer.has_rcode("SERVFAIL")) && !addresses().any(Answer::has_records) {

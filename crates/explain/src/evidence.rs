@@ -45,8 +45,8 @@ impl<'e> Evidence<'e> {
             && found.is_some_and(|found| found.object.service.is_some() && found.member.is_none())
     }
 
-    /// Whether the namespace of `key` has a Service, or had one recently. A deleted Service tells more about a missing
-    /// name than the servers that are asked instead.
+    /// Whether the namespace of `key` has a Service, or the Service `key` itself was deleted recently. Such a
+    /// Service explains a missing name better than the servers that are asked instead.
     pub(crate) fn has_had_namespace(self, key: &ObjectKey) -> bool {
         let is_deleted = || self.object(key).is_some_and(|found| found.deleted.is_some());
         self.has_namespace(&key.namespace) == Some(true) || is_deleted()

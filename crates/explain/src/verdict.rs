@@ -82,7 +82,8 @@ fn unless(answer: String, before: &[&Candidate]) -> String {
     }
 }
 
-/// The verdict on a name without an answer; `here` if other names are forwarded.
+/// The verdict on a name without an answer; with `here` it is limited to this cluster, because other names are
+/// forwarded.
 fn nothing(candidate: &Candidate, here: bool) -> String {
     let text = match candidate.outcome() {
         Outcome::NoData => match leads_nowhere(candidate) {

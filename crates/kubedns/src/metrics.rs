@@ -28,7 +28,7 @@ pub struct Metrics {
     pub over_capacity: IntGauge,
     /// Records served.
     pub records: IntGauge,
-    /// 1 once both first lists are in.
+    /// 1 once the first lists are complete.
     pub synced: IntGauge,
     /// 1 while records of an earlier run are served, before the first lists are in.
     pub stale: IntGauge,

@@ -144,7 +144,7 @@ impl Sync {
                         return Err(WatchersEnded);
                     }
                     if self.apply_batch(&mut batch, begun) {
-                        // The first count is of complete lists.
+                        // The lists are complete: count their objects at the next tick.
                         next_count = Instant::now();
                     }
                     counted &= !self.index.take_objects_changed();

@@ -82,7 +82,7 @@ impl<S: Source, O: Fn(&QueryLog) -> Result<S, NotWritten>> QueryLogger<S, O> {
     }
 
     /// Replaces the log if another one is wanted. The new source is opened before the old one is closed, so that
-    /// whatever both depend on does not stop in between.
+    /// what both depend on, such as the log of dnsmasq, does not stop in between.
     fn follow_edit(&mut self) {
         let log = match self.wanted {
             Wanted::All => Some(QueryLog::default()),

@@ -17,7 +17,7 @@ const MAX_TEXT: usize = 160;
 /// Reason why a query is not answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// The first lists of the API server are incomplete.
+    /// The first lists from the API server are not complete yet.
     NotSynced,
     /// The records of a further zone are not loaded.
     ZoneNotLoaded,

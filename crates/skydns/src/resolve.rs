@@ -129,8 +129,8 @@ impl<B: Backend> Resolver<B> {
         }
     }
 
-    /// Answers at once, but does not complete names with a search list. Without a client, no cluster name is to be
-    /// completed.
+    /// Answers at once. A name that has to be completed for `client` is not looked up: the outcome is its search
+    /// list. Without a client, every name is looked up as it is.
     fn answer_one(
         &self,
         message: &[u8],

@@ -1,9 +1,10 @@
 //! A pod's search list, walked by this server instead of the pod's resolver.
 //!
-//! Search completion: the only search domain of such a pod is `<namespace>.<suffix>`, so its resolver queries
-//! `www.example.com.apps.<suffix>` instead of each name of the list in turn. This needs neither state nor client
-//! addresses. Autopath: a pod with the usual list begins with `www.example.com.apps.svc.<domain>`. If that does not
-//! exist, and the client's address belongs to a pod of this namespace, the server walks the rest of the list.
+//! Search completion is for pods whose only search domain is `<namespace>.<suffix>`: their resolvers query
+//! `www.example.com.apps.<suffix>` instead of each name of the list in turn. It needs neither state nor client
+//! addresses. Autopath is for pods with the usual list: their resolvers begin with
+//! `www.example.com.apps.svc.<domain>`. If that name does not exist, and the client's address belongs to a pod of
+//! this namespace, the server walks the rest of the list.
 //!
 //! [`Search`] builds the list of names for a query; [`walk`] walks it.
 

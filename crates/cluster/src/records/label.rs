@@ -31,7 +31,7 @@ fn digit(number: u32) -> char {
     char::from_digit(number & 0xf, 16).unwrap_or_default()
 }
 
-/// A writer that hashes the text without storing it: every event with an address is hashed.
+/// A writer that hashes the text without storing it, since the addresses of every event are hashed.
 struct Fnv1a(u32);
 
 impl fmt::Write for Fnv1a {

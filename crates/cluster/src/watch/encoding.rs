@@ -75,7 +75,7 @@ fn garbage(why: &dyn std::fmt::Display, received: &[u8]) -> Failure {
     Failure::Garbage(format!("{why}: {}", excerpt(received)))
 }
 
-/// The message in an envelope, or garbage.
+/// The message in an envelope; [`Failure::Garbage`] if there is none.
 fn open(envelope: &Bytes) -> Result<Bytes, Failure> {
     status::open(envelope).ok_or_else(|| garbage(&"not the protobuf of Kubernetes", envelope))
 }

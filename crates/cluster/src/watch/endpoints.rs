@@ -81,7 +81,7 @@ impl Running {
             return false;
         }
         spare.send_replace(false);
-        // The watch may have been refused and its objects forgotten meanwhile; from now on they are not.
+        // The watch may have been refused and its objects forgotten meanwhile; from now on they are kept.
         follows(self.now())
     }
 
@@ -116,7 +116,7 @@ impl EndpointsFeed {
     }
 
     async fn choose(&mut self, stop: &CancellationToken) -> Result<(), Closed> {
-        // Slices need not be kept.
+        // True while slices need not be kept.
         let spare = watch::Sender::new(false);
         let mut slices = self.start(EndpointsSource::EndpointSlices, &spare, stop);
         let mut endpoints: Option<Running> = None;

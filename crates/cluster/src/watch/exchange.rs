@@ -85,7 +85,7 @@ pub async fn get(
 ///
 /// # Errors
 ///
-/// [`Failure`], with the API server's words if it gave any.
+/// [`Failure`], with the API server's message if there is one.
 pub async fn list<T: FromApi>(
     connection: &Arc<Connection>,
     collection: Collection,

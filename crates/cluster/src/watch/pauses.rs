@@ -34,7 +34,7 @@ impl Pauses {
         }
     }
 
-    /// The pause after `failure`; `refusal` matters if it is a refusal.
+    /// The pause after `failure`; `refusal` only matters if the failure is a refusal.
     pub(super) fn next(&mut self, failure: &Failure, refusal: Refusal) -> Duration {
         let longest = *self.timing.backoff.end();
         match failure {

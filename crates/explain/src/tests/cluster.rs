@@ -96,7 +96,7 @@ impl Cluster {
         self.index.apply(Event::EndpointSlice(Change::Apply(slice)));
     }
 
-    /// Stub domains in the configuration, with a server each.
+    /// Adds stub domains to the configuration, with a server each.
     pub(super) fn stub_domains(&mut self, domains: &[(&str, &str)]) {
         let mut config = (*self.server.config.config).clone();
         for (domain, server) in domains {
@@ -105,7 +105,7 @@ impl Cluster {
         self.server.config.config = config.into();
     }
 
-    /// The lists are complete.
+    /// Completes the lists.
     pub(super) fn sync(&mut self) {
         self.index.apply(Event::Service(Change::RelistDone));
         self.index.apply(Event::EndpointsFrom(self.source));

@@ -54,7 +54,7 @@ fn a_namespace_is_called_empty_only_when_it_is() {
         ("idle", "there is no Service \"redis\" in namespace idle"),
         ("none", "there is no Service at all in namespace none"),
     ] {
-        // The second name answers, so that no similar names are looked for.
+        // The second name answers, so similar names are not searched for.
         let words = format!("redis A --search {namespace}.svc.cluster.local,redis.svc.cluster.local");
         let row = (words.as_str(), [summary, "resolves to 10.96.1.1"]);
         cluster.expect(["/tried/0/summary", "/verdict/text"], &[row]);

@@ -35,7 +35,7 @@ impl Serialize for Cache<'_> {
     }
 }
 
-/// The keys of both in one map.
+/// The keys of the tree, and those of the records beside it, in one map.
 #[derive(serde::Serialize)]
 struct Dump<'a> {
     #[serde(flatten)]

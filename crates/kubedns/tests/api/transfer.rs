@@ -18,10 +18,11 @@ use super::cluster::{Cluster, PATIENCE};
 use super::process::{Kubedns, program};
 use secondary::{Kind, Secondary};
 
-/// Number of changes that secondaries follow, and number at a time: a version of the zone takes a second.
+/// Number of changes that secondaries follow, and how many are made at a time, since there is one version of the
+/// zone a second.
 const CHANGES: usize = 60;
 const AT_A_TIME: usize = 6;
-/// Variable with another number of changes, which are followed one by one.
+/// Environment variable with another number of changes, which are made one at a time.
 const CHANGES_FROM: &str = "KUBE_DNS_RS_TRANSFER_CHANGES";
 
 /// A cluster with every kind of Service.
@@ -184,7 +185,7 @@ async fn answer(server: SocketAddr, name: &str) -> Result<String, String> {
     Ok(if data.is_empty() { message.rcode_name() } else { data.join(" ") })
 }
 
-/// All installed secondaries follow changes, one by one, and have the same zone at the end.
+/// All installed secondaries follow the changes, and have the same zone at the end.
 #[tokio::test(flavor = "multi_thread")]
 #[allow(clippy::print_stderr, reason = "what could not be tested, and what was measured, is said loudly")]
 async fn secondaries_follow_changes() {

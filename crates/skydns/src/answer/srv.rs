@@ -225,7 +225,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         Ok(())
     }
 
-    /// TTL of the address of a target; the cluster's zone has one for all of them.
+    /// TTL of the address of a target. All targets in the cluster's zone have the same.
     fn target_ttl(&self, stored: u32) -> u32 {
         let zone = self.view.zone();
         if self.authority.further.is_some() { self.authority.ttl_of(zone, stored) } else { zone.ttl() }

@@ -43,9 +43,9 @@ use super::inflight::{Key, Outcome};
 use super::{FORWARDED_FLAGS, ForwardError, Query, Reply};
 use crate::wire::{self, rcode};
 
-/// Minimum size that an entry counts for, in octets.
+/// Size that a smaller entry is counted with, in octets.
 const SHARE: u64 = 1024;
-/// Minimum number of entries in a shard: the largest reply takes half of them.
+/// Minimum number of entries in a shard: the largest reply counts as much as half of them.
 const PART: usize = 128;
 /// Maximum number of shards.
 const MAX_PARTS: usize = 16;

@@ -220,7 +220,7 @@ async fn truncated_and_no_tcp_at_all() {
     check("TCP refused", a("x.test."), &[upstream.addr()], "NOERROR tc 192.0.2.5").await;
 }
 
-/// Where TCP never works, truncated replies wait for it only occasionally, not every time.
+/// If TCP never works, only an occasional truncated reply is retried over it.
 #[tokio::test]
 async fn tcp_that_never_works_is_not_waited_for_every_time() {
     let silent_over_tcp = |asked: &Asked| over_udp(asked, truncated(asked), Reaction::silence());

@@ -89,7 +89,7 @@ async fn a_flood_over_udp_keeps_nobody_waiting() {
 async fn a_flood_is_answered_to_the_last() {
     let (server, _) = server();
     let flood = UdpSocket::bind((FLOODER, 0)).await.expect("bound");
-    // More than one host may have waiting, and few enough answers for a client's receive buffer.
+    // More queries than one host may have waiting, but not more answers than a client's receive buffer holds.
     let sent = 280;
     for number in 0..sent {
         flood.send_to(&expensive(number), server.address).await.expect("sent");

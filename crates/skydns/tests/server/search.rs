@@ -247,7 +247,7 @@ async fn names_below_the_suffix_are_never_sent_out_as_they_are() {
     for (server, name, head, soa) in [
         (&below, "search.cluster.local.", ok, Some("cluster.local. 60")),
         (&below, "apps.search.cluster.local.", ok, Some("cluster.local. 60")),
-        // The bare name would be completed again; a client that means it sends it itself.
+        // The bare name is below the suffix, too, so it is not looked up: it would be completed again.
         (
             &below,
             "x.apps.search.cluster.local.apps.search.cluster.local.",

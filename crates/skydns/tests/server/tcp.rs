@@ -126,7 +126,7 @@ async fn a_client_that_takes_its_answers_slowly_does_not_hold_the_stop() {
     let framed = [&u16::try_from(query.len()).expect("short").to_be_bytes()[..], &query].concat();
     client.write_all(&framed.repeat(60)).await.expect("sent");
     let slow = async {
-        // One answer of 64 KiB each second.
+        // 655 octets every 10 ms: one answer of 64 KiB each second.
         let mut ticks = tokio::time::interval(Duration::from_millis(10));
         let mut buffer = [0; 655];
         while client.read_exact(&mut buffer).await.is_ok() {

@@ -104,7 +104,7 @@ async fn a_plugin_that_fails_or_hangs_fails_a_request_and_says_so() {
         let config =
             config("http://127.0.0.1:1", "", &format!("exec: {{command: sh, args: ['-c', '{script}']}}"));
         let connection = connection(config.path()).await;
-        // Paused time reaches the timeout of the plugin that hangs at once.
+        // While time is paused, the plugin that hangs times out at once.
         if script.contains("sleep") {
             tokio::time::pause();
         }

@@ -133,7 +133,7 @@ impl Entry {
         now.saturating_duration_since(self.received)
     }
 
-    /// The time `time` from now, in the units of `recheck`.
+    /// The point `time` after `now`, as `recheck` holds it: in milliseconds since `received`.
     fn after(&self, time: Duration, now: Instant) -> u64 {
         milliseconds(self.age(now).saturating_add(time)).max(1)
     }
