@@ -30,7 +30,7 @@ pub use outside::{Mood, Outside, names_outside, names_outside_of_kubedns, zone};
 pub enum Topology {
     /// dnsmasq in front of kubedns.
     DropIn,
-    /// dnsmasq in front as a cache alone: it forwards all queries to kubedns.
+    /// dnsmasq in front is only a cache: it forwards all queries to kubedns.
     Cache,
     /// kubedns in front of dnsmasq.
     Direct,

@@ -5,7 +5,7 @@
 //! * [`lock`]: the sources of crates in `Cargo.lock`.
 //! * [`page`]: the list of third-party crates, `THIRD-PARTY-LICENCES.md`.
 //!
-//! The checks that need more than cargo (duplicates, licence files, advisories) are cargo-deny's: `make deny`.
+//! cargo-deny makes the checks that need more than cargo (duplicates, licence files, advisories): `make deny`.
 
 #![allow(
     clippy::panic,

@@ -1,4 +1,4 @@
-//! Deliberate differences from kube-dns that no recorded vector shows, and others beyond the examples of the vectors:
+//! Deliberate differences from kube-dns: those that no recorded vector shows, and further examples of the others.
 //! `docs/differences.md` names this file where it verifies an entry.
 
 #![allow(

@@ -1,6 +1,6 @@
 //! A real API server, named by `BENCH_KUBECONFIG`, with the generated cluster in it.
 //!
-//! It should be for measurements alone: a kube-apiserver with etcd and nothing else. Controllers would remove the
+//! It should serve only measurements: a kube-apiserver with etcd and nothing else. Controllers would remove the
 //! endpoints, as there are no pods. Missing objects of the cluster are created, none is deleted.
 
 use std::path::{Path, PathBuf};

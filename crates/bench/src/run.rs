@@ -22,7 +22,7 @@ pub fn run(options: Options) -> anyhow::Result<()> {
         return echo::serve(listen, sockets, batched);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    // Processes are started here, so from the main thread: see `launch`.
+    // This future starts the processes, so it runs on the main thread: see `daemon::exec`.
     runtime.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;

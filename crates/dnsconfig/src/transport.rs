@@ -10,7 +10,7 @@ use serde::Deserialize;
 pub enum Transport {
     /// Datagrams.
     Udp,
-    /// Streams, in which its length precedes each message.
+    /// Streams, in which each message has its length in front.
     Tcp,
 }
 

@@ -94,7 +94,7 @@ impl Keeper<'_> {
         let command = daemon::exec::command(container.on_death, &container.program, &container.args);
         let mut command = Command::from(command);
         command.envs(container.env.iter().map(|(name, value)| (name, value)));
-        // A process group of its own: Ctrl-C in the terminal reaches localpod alone, and the group can be killed as a
+        // A process group of its own: Ctrl-C in the terminal reaches only localpod, and the group can be killed as a
         // whole.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.kill_on_drop(true).spawn()?;

@@ -97,7 +97,7 @@ impl Ports {
         for (port, purpose) in self.listed() {
             let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map(drop);
             let udp = || UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).map(drop);
-            // The text contains the reason, so that it is no source as well.
+            // The text contains the reason already, so it is not added as the source of the error.
             tcp.and_then(|()| udp()).map_err(|reason| {
                 anyhow!(
                     "port {port} ({purpose}) cannot be used: {reason}; choose other ports with --port-base N, or --port-base 0 for free ones"

@@ -347,7 +347,7 @@ impl Report {
         self.write(&directory, failed);
     }
 
-    /// Waits for a change; after a failed write for [`AGAIN`] at most.
+    /// Waits for a change; after a failed write, waits no longer than [`AGAIN`].
     async fn is_out_of_date(&self, failed: bool) {
         let patience = if failed { AGAIN } else { Duration::MAX };
         let _ = timeout(patience, self.changed.notified()).await;

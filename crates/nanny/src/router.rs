@@ -46,7 +46,7 @@ pub(crate) struct Wanted {
 #[derive(Debug)]
 pub(crate) struct Fixed {
     pub(crate) arguments: Arguments,
-    /// The server for domains without a usable one.
+    /// The server for domains without a usable server.
     pub(crate) servfail_server: Nameserver,
     pub(crate) kubedns: Nameserver,
     pub(crate) forward: Forward,

@@ -165,7 +165,7 @@ fn tell_version(dnsmasq: &Dnsmasq) {
     }
 }
 
-/// Opens the given directory, which must be usable, or one of our own; `None` if edits have to be restarts.
+/// Opens the given directory, which must be usable, or one of our own; `None` if edits have to restart dnsmasq.
 fn state_directory(given: &str) -> anyhow::Result<Option<Arc<StateDir>>> {
     let given = Some(given).filter(|path| !path.is_empty());
     match StateDir::open(given.map(Path::new)) {

@@ -21,7 +21,8 @@ const LOCK: &str = ".lock";
 
 /// The file written to test a directory.
 const PROBE: &str = ".probe";
-/// The space that a directory needs, in octets: some hundred stub domains and the status, each with the next version.
+/// The space that a directory needs, in octets: a servers file with some hundred stub domains and the status file,
+/// each beside its next version.
 const ROOM: usize = 64 << 10;
 
 /// Limit of directory entries searched for leftovers.

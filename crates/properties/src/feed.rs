@@ -177,7 +177,7 @@ impl ApiServer {
         }
         let asked = |wanted: &str| query.split('&').any(|parameter| parameter.starts_with(wanted));
         if !asked("watch=") {
-            // Not the rest of an earlier list, nor a list of the first object alone.
+            // The rest of an earlier list does not count, nor a list of only the first object.
             self.listed |= !asked("continue=") && (asked("limit=500") || asked("resourceVersion="));
             return respond(&[b"l", self.list.as_slice()].concat());
         }

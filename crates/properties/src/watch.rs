@@ -165,7 +165,7 @@ pub(crate) fn answers(index: &Index, snapshot: &Snapshot) {
         questions.push(wire(&["*", name, namespace]));
         questions.push(wire(&[name, namespace, "fed"]));
         questions.extend(ports.map(|port| wire(&[&format!("_{}", port.name), "_tcp", name, namespace])));
-        // The labels of the name if its dots separated labels.
+        // A name may contain dots: here each of them separates two labels.
         let labels: Vec<&str> = name.split('.').chain(namespace.split('.')).collect();
         questions.push(wire(&labels));
     }

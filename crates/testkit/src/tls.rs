@@ -14,7 +14,8 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 pub use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_rustls::rustls::{ServerConfig, SupportedProtocolVersion};
 
-/// Terminates TLS and forwards the data to another server, over a new connection for each of its own.
+/// Terminates TLS and forwards the data to another server, with a new connection to it for each connection of a
+/// client.
 pub struct Gate {
     /// The address it listens on.
     pub address: SocketAddr,

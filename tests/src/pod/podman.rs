@@ -149,8 +149,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).trim().to_owned()
 }
 
-/// podman's settings. Its default limits exceed what root may have everywhere; its default locks belong to the whole
-/// machine.
+/// podman's settings. Its default limits are higher than root may set on some machines, and all of the machine shares
+/// its default locks.
 fn settings(runtime: Option<&str>) -> String {
     let hard = |resource| getrlimit(resource).map_or(1024, |(_, hard)| hard.min(1 << 20));
     // podman lowers its own limit of processes to this, and may not raise it again.

@@ -122,7 +122,7 @@ fn the_keys_are_those_of_the_table() {
         Key::Aliases,
     ];
     assert_eq!(documented, known.map(Key::as_str));
-    // There are no other keys: those would not be ignored.
+    // Any other key is unknown, and so ignored, even if its value is invalid.
     let other = RawData::from([("stubdomains".to_owned(), b"[".to_vec())]);
     assert_eq!(dnsconfig::parse(&other), Ok(Config::default()));
 }

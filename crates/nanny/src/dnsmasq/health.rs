@@ -27,9 +27,9 @@ use tracing::{debug, warn};
 const INTERVAL: Duration = Duration::from_secs(3);
 /// Timeout of a probe, and so the time from one missed probe to the next.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Silent and idle for this long after the first missed probe, dnsmasq hangs.
+/// A dnsmasq that is silent and idle for this long after the first missed probe hangs.
 const HANGS_AFTER: Duration = Duration::from_secs(3);
-/// Silent for this long, dnsmasq hangs even if it is busy.
+/// A dnsmasq that is silent for this long hangs, even if it is busy.
 const BUSY_TOO_LONG: Duration = Duration::from_secs(30);
 /// The pause between probes before the first answer.
 const FIRST_INTERVAL: Duration = Duration::from_millis(50);

@@ -3,7 +3,7 @@
 //! * It signals a dnsmasq that runs as another user. For that it changes to this user, with the capability SETUID,
 //!   which dnsmasq needed as well. The nanny keeps its own user and needs no capability KILL.
 //! * When the nanny is gone, for whatever reason, it kills dnsmasq and the children that answer over TCP. The kernel
-//!   kills dnsmasq alone (see [`daemon::exec`]), and only if dnsmasq has not changed its user or group.
+//!   would kill only dnsmasq itself (see [`daemon::exec`]), and not if dnsmasq has changed its user or group.
 //!
 //! It reads requests from standard input, one octet each: the number of a signal, [`GROUP`] or [`GONE`]. The response
 //! is one octet: the error number, or zero. The end of its input means that the nanny is gone.

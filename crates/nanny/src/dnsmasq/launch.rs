@@ -11,8 +11,8 @@
 //!
 //! dnsmasq treats a `server=` line of its servers file like a `--server` argument behind those on the command line,
 //! and reads the file again on SIGHUP. It never reads resolv.conf itself, because configured servers could not
-//! replace those without a restart. Where a servers file is not possible (see [`Mode::Restart`]) the servers are
-//! arguments, as with kube-dns, and an edit restarts dnsmasq.
+//! replace the servers of resolv.conf without a restart. Where a servers file is not possible (see [`Mode::Restart`])
+//! the servers are arguments, as with kube-dns, and an edit restarts dnsmasq.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -25,7 +25,7 @@ pub(crate) enum Weight {
     Warning,
     /// Start, stop, statistics.
     Information,
-    /// Its servers, files and options; our own lines report them.
+    /// The servers, files and options of dnsmasq, which our own lines report as well.
     Detail,
     /// A line of `--log-queries`.
     Query,

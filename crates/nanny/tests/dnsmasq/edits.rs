@@ -151,7 +151,7 @@ async fn a_bad_edit_changes_nothing_also_when_dnsmasq_dies() {
 async fn an_edit_that_cannot_be_written_stays_pending_until_it_can() {
     let (first, second) = (Upstream::answering("192.0.2.1").await, Upstream::answering("192.0.2.2").await);
     let mut rig = Plan::new().forwarding_to(&first).start().await;
-    // A directory in the place of the new servers file alone.
+    // A directory in the place of the new servers file; other files can be written.
     let obstacle = rig.path("state/.servers.conf.new");
     fs::create_dir(&obstacle).unwrap();
     rig.forward_to(&second);

@@ -238,7 +238,8 @@ async fn an_empty_configuration_proves_nothing() {
     rig.end().await;
 }
 
-/// kubedns itself leaves out upstreams that lead back to dnsmasq: it is dnsmasq's only server.
+/// kubedns itself leaves out upstreams that lead back to dnsmasq. dnsmasq must not leave out kubedns, its only
+/// server.
 #[tokio::test]
 async fn kubedns_is_not_taken_for_a_loop_of_its_upstreams() {
     let plan = Plan::new();
@@ -258,7 +259,7 @@ async fn kubedns_is_not_taken_for_a_loop_of_its_upstreams() {
     rig.end().await;
 }
 
-/// dnsmasq forwards to the upstreams itself, the default.
+/// By default dnsmasq itself forwards to the upstreams.
 #[tokio::test]
 async fn names_of_your_own_are_asked_of_a_kubedns_behind_dnsmasq_that_has_them() {
     let (kubedns, other) = (Kubedns::start("192.0.2.1").await, Upstream::answering("192.0.2.99").await);

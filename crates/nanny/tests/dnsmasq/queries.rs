@@ -150,7 +150,7 @@ async fn the_query_log_has_a_line_for_each_query_of_each_client() {
     expected.push(format!("{client} www.example.test. A NOERROR cache"));
     has_logged(&rig, &expected).await;
 
-    // Another filter is no other dnsmasq, and empties no cache.
+    // Another filter does not restart dnsmasq, and empties no cache.
     let edit = [("upstreamNameservers", &*servers), ("queryLog", r#"{"client": "127.0.0.7", "rate": 5}"#)];
     rig.config(&edit);
     rig.nanny.line_with("query log started rate=5", PATIENCE).await;

@@ -125,7 +125,8 @@ impl Plan {
         self
     }
 
-    /// Adds a configuration file of dnsmasq that names a servers file, so that the nanny makes the servers arguments.
+    /// Adds a configuration file of dnsmasq that names a servers file, so that the nanny passes its servers as
+    /// arguments.
     pub(crate) fn with_own_servers_file(self) -> Self {
         let file = self.path("dnsmasq.conf");
         fs::write(&file, "servers-file=/dev/null\n").unwrap();

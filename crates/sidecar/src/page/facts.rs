@@ -103,7 +103,7 @@ pub(super) fn sidecar(status: &Status) -> String {
     format!("sidecar running for {}, health mode: {}", ago(status.uptime_seconds), status.health)
 }
 
-/// The pod's place, its domain and its versions; unknown values are left out.
+/// The pod's node, its domain and the versions of its parts; unknown values are left out.
 pub(super) fn identity(status: &Status) -> Vec<String> {
     let (kubedns, nanny) = (status.kubedns.known.as_ref(), status.nanny.known.as_ref());
     let built = |version: &Option<String>, commit: &Option<String>| {

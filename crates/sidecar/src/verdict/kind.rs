@@ -187,7 +187,8 @@ impl Kind {
         self.row().4
     }
 
-    /// The time for which it is no finding yet: watches are reopened, edits arrive one after the other.
+    /// A fault that passes within this time is no finding: watches are reopened, and an edit reaches kubedns and the
+    /// nanny at different times.
     pub(crate) fn passes_within(self) -> Duration {
         match self {
             Self::ApiServerLost | Self::StubServerUnresolved => Duration::from_secs(30),

@@ -26,7 +26,7 @@ struct Entry {
 
 /// Replays exchanges: a repeated question gets its recorded responses in order, the last one repeatedly.
 ///
-/// A query with a recording over the other transport only gets that response, unless it is truncated. Questions
+/// A query that was recorded only over the other transport gets that response, unless it is truncated. Questions
 /// without an exchange go to the fallback.
 #[derive(Clone)]
 pub struct Replay {

@@ -1,4 +1,4 @@
-//! The text of the servers file; nothing else can get into it.
+//! The text of the servers file, into which a ConfigMap can bring no other lines.
 
 use std::collections::BTreeMap;
 
