@@ -65,7 +65,7 @@ impl Rig {
         Self::with(topology, args, environment, outside, upstream, &addresses).await
     }
 
-    /// Starts a pod with further upstreams before or after the rig's own.
+    /// Starts a pod with the upstreams at `addresses`: the rig's own, and further ones before or after it.
     pub async fn with(
         topology: Topology,
         args: &[&str],

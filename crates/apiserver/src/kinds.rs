@@ -30,7 +30,7 @@ pub(crate) struct Kind {
     /// The abbreviation in `kubectl`.
     pub(crate) short_name: Option<&'static str>,
     pub(crate) namespaced: bool,
-    /// The fields after `metadata` in the zero value of a real server, which is the object of a bookmark.
+    /// The JSON after `metadata` in an empty object of a real server; the object of a bookmark is empty.
     pub(crate) empty_tail: &'static str,
 }
 

@@ -36,7 +36,7 @@ impl ListQuery {
                 "specifying resource version is not allowed when using continue",
             ));
         }
-        // Both request exactly that version.
+        // A limit with a version requests exactly that version, as `resourceVersionMatch` may.
         let exact = limit > 0 && version.is_some_and(|version| version > 0);
         if exact || !query.text("resourceVersionMatch").is_empty() {
             return Err(invalid_options("resourceVersionMatch: Forbidden: not supported by this server"));

@@ -6,7 +6,7 @@ use std::fmt;
 use crate::hosts::normalized_host;
 use crate::name;
 
-/// Bound of the aliases. dnsmasq has a server for each alias.
+/// Bound of the aliases. For each of them dnsmasq gets a `server=` line.
 const MAX_ALIASES: usize = 4096;
 
 /// Target of an alias.

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use crate::error::shorten;
 use crate::name;
 
-/// Bound of the names, and of the addresses. dnsmasq has a server for each of them.
+/// Bound of the names, and of the addresses. For each of them dnsmasq gets a `server=` line.
 const MAX_NAMES: usize = 4096;
 /// Bound of the addresses of one name, so that they always fit into an answer over TCP.
 const MAX_ADDRESSES: usize = 1024;

@@ -85,7 +85,8 @@ impl Cluster {
     }
 }
 
-/// The value of `stubDomains` with the server at `port`, if it is the example's: one server, at `from`.
+/// The value of `stubDomains` with the example's server at `port`; `None` unless the example's stub domain has one
+/// server, at `from`.
 fn pointed(stub_domains: &str, from: u16, port: u16) -> Option<String> {
     let mut domains: Value = serde_json::from_str(stub_domains).ok()?;
     let servers = domains.get_mut(APEX)?;

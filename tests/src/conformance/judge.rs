@@ -38,7 +38,7 @@ fn comparable(expected: &Response, answer: &Answer) -> Response {
         if expected.cname_choice { answer.with_choice_marked() } else { answer.response.clone() };
     if let Some(count) = expected.answer_count {
         let observed_count = observed.answer.len();
-        // With records of different sizes, a random choice may fit one more than usual.
+        // With records of different sizes, one record more or less may fit, depending on the random choice.
         let usual = observed_count.abs_diff(count) <= 1 && answer.has_srv_targets_of_different_lengths();
         observed.answer_count = Some(if usual { count } else { observed_count });
         observed.answer.clear();

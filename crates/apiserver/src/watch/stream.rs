@@ -231,8 +231,8 @@ impl Session {
             return None;
         }
         self.schedule_bookmark(now);
-        // As in kube-apiserver, there is no bookmark without a change of the resource, nor before a future start
-        // version.
+        // As in kube-apiserver, there is no bookmark without a change of the resource, nor while the start version is
+        // still in the future.
         if version <= self.bookmarked {
             return None;
         }

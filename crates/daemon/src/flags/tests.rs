@@ -257,7 +257,7 @@ fn help_is_laid_out_as_go_lays_it_out() {
     let captured = include_str!("../../tests/data/dnsmasq-nanny-help.txt");
     let captured = captured.strip_prefix("$ dnsmasq-nanny --help\n--- stderr\n").unwrap();
     let captured = captured.strip_suffix("--- exit status 0\n").unwrap();
-    // The reference lacks these flags of two lines each.
+    // The recorded help lacks these flags, each of which has two lines.
     let mut lines: Vec<&str> = exit.stderr.lines().collect();
     for new in ["  -log-flush-frequency duration", "  -log-format string", "  -version"] {
         let at = lines.iter().position(|line| *line == new).unwrap();

@@ -101,8 +101,8 @@ pub struct Ingredients<'a> {
     /// kubedns is known to be behind dnsmasq. A kubedns in front of dnsmasq would get back the queries that it has
     /// just sent to dnsmasq.
     pub kubedns_is_behind: bool,
-    /// kubedns is known to follow the same configuration. Otherwise it would forward to other servers than the
-    /// configured ones, in plain text.
+    /// kubedns is known to follow the same configuration. Otherwise it might forward to other servers than the
+    /// configured ones, and in plain text.
     pub kubedns_follows: bool,
 }
 

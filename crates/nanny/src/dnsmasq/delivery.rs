@@ -157,7 +157,7 @@ mod tests {
         lines.collect::<Vec<_>>().join(", ")
     }
 
-    /// The routes that are due within `within`.
+    /// The routes that become due within this time.
     async fn due(delivery: &mut Delivery, within: Duration) -> Option<Routes> {
         timeout(within, delivery.due()).await.ok()
     }

@@ -166,7 +166,7 @@ impl Supervisor {
             return Ok((how, last_words));
         }
         if matches!(outcome, Outcome::Hangs) {
-            // The next stop shows whether that worked.
+            // `stop` returns an error if that does not work.
             let _ = instance.process.signal(Signal::SIGKILL).await;
         }
         if matches!(outcome, Outcome::Replace) {
@@ -178,7 +178,7 @@ impl Supervisor {
         let how = exit_status::describe(status);
         self.report.ended(&how);
         info!(%how, "dnsmasq stopped");
-        // Of these outcomes only a hang counts as a death.
+        // The caller uses these words only for a hang: no other of these outcomes counts as a death.
         Ok(("a hang".to_owned(), "killed by the nanny".to_owned()))
     }
 
@@ -191,7 +191,7 @@ impl Supervisor {
         }
     }
 
-    /// dnsmasq handles signals from now on. (Earlier, SIGHUP would be lost or kill it.)
+    /// Records that dnsmasq is up. It handles signals from now on; earlier, SIGHUP would be lost or kill it.
     fn is_up(&self, instance: &mut Instance) {
         if !std::mem::replace(&mut instance.up, true) {
             instance.quiet.observe();

@@ -33,7 +33,7 @@ impl Edit {
                 }
             }
             Self::NegativeFlags => match response.rcode.as_str() {
-                // An upstream's answer has no SOA in the vectors, and the flags of the upstream.
+                // In the vectors an upstream's answer has no SOA; it keeps the flags of the upstream.
                 "NXDOMAIN" if !response.authority.is_empty() => {
                     edited.flags = with_flags(&response.flags, &["aa", "ra"]);
                 }
