@@ -187,7 +187,7 @@ impl RequestFaults {
             Action::Delay { ms } => self.delay = self.delay.saturating_add(Duration::from_millis(ms)),
             Action::Freeze => self.freeze = true,
             Action::ErrorEvent { code } if watch => {
-                self.corruption = Some(Corruption::Error(refusal(code, request)))
+                self.corruption = Some(Corruption::Error(refusal(code, request)));
             }
             Action::ErrorEvent { .. } => {}
             Action::Garbage => self.corruption = Some(Corruption::Garbage),

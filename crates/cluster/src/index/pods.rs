@@ -32,7 +32,7 @@ pub(super) struct Pods {
     /// The namespaces of each address, as readers see them.
     namespaces: Map<IpAddr, Arc<[SmolStr]>>,
     /// Number of pods beyond the first that have this address and namespace: pods in the host network of a node.
-    further_pods: HashMap<(IpAddr, SmolStr), u32, RandomState>,
+    further: HashMap<(IpAddr, SmolStr), u32, RandomState>,
     /// The lists of namespaces in use: most addresses have a single namespace and share its list.
     lists: Shared<SmolStr>,
 }
@@ -106,7 +106,7 @@ impl Pods {
     /// Drops the addresses from an earlier run.
     fn drop_earlier_run(&mut self) {
         self.namespaces = Map::default();
-        self.further_pods.clear();
+        self.further.clear();
         let known = std::mem::take(&mut self.known);
         for (namespace, pods) in &known {
             for address in pods.values().flat_map(|addresses| addresses.iter()) {
@@ -149,7 +149,7 @@ impl Pods {
     fn add(&mut self, address: IpAddr, namespace: &SmolStr) {
         let before: &[SmolStr] = self.namespaces.get(&address).map(|list| &**list).unwrap_or_default();
         match before.binary_search(namespace) {
-            Ok(_) => *self.further_pods.entry((address, namespace.clone())).or_default() += 1,
+            Ok(_) => *self.further.entry((address, namespace.clone())).or_default() += 1,
             Err(at) => {
                 let (front, back) = before.split_at(at);
                 let mut list: Arc<[SmolStr]> = front.iter().chain([namespace]).chain(back).cloned().collect();
@@ -161,10 +161,10 @@ impl Pods {
 
     fn remove(&mut self, address: IpAddr, namespace: &SmolStr) {
         let shared = (address, namespace.clone());
-        if let Some(further) = self.further_pods.get_mut(&shared) {
+        if let Some(further) = self.further.get_mut(&shared) {
             *further -= 1;
             if *further == 0 {
-                self.further_pods.remove(&shared);
+                self.further.remove(&shared);
             }
             return;
         }
