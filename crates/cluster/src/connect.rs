@@ -92,7 +92,7 @@ pub struct Connection {
     access: Option<Access>,
     url: String,
     client: ArcSwap<Client>,
-    /// When the credentials were last read again.
+    /// Time at which the credentials were last read again.
     renewed: Mutex<Option<Instant>>,
 }
 

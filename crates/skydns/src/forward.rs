@@ -267,9 +267,9 @@ impl Forwarder {
         }
     }
 
-    /// Finds the upstreams that forward queries below a domain to this server. `None` stands for an upstream that
-    /// neither did so nor replied. Takes no longer than [`Limits::budget`], queries all upstreams at once, and is
-    /// not counted in the metrics. The caller's server must be listening, and pass queries that come back to
+    /// Whether each upstream forwards queries below its domain to this server; `None` if no query came back and the
+    /// upstream did not reply. Takes no longer than [`Limits::budget`], queries all upstreams at once, and is not
+    /// counted in the metrics. The caller's server must be listening, and pass queries that come back to
     /// [`Forwarder::exchange`] like any other.
     ///
     /// The probe queries `<16 hexadecimal digits>.forward-loop.<domain>`, type TXT.

@@ -47,7 +47,7 @@ impl Lane {
         self.places.taken()
     }
 
-    /// Waits for a turn and does `work` on a blocking thread. `None` if that is impossible.
+    /// Waits for a turn and does `work` on a blocking thread. `None` if `work` ends without a result.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         client: IpAddr,

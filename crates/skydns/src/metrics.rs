@@ -300,9 +300,9 @@ fn family(name: String, help: &str, kind: MetricType, metrics: Vec<Metric>) -> M
 
 /// SkyDNS has no such metric, so its name has no namespace and subsystem.
 const UNSENT: &str = "kubedns_udp_unsent_total";
-/// New, as above.
+/// SkyDNS does not have this metric, either.
 const EXPENSIVE: &str = "kubedns_expensive_queries_total";
-/// New, as above.
+/// SkyDNS does not have this metric, either.
 const COMPLETIONS: &str = "kubedns_search_queries_total";
 const STEPS: &str = "kubedns_search_steps_total";
 

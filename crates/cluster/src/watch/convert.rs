@@ -1,7 +1,7 @@
 //! Conversion of API objects to the events of a feed.
 //!
-//! A feed works with any kind of objects through this trait, so that its code exists once for each type of events, not
-//! once for each kind: compiled for eleven kinds it was a twentieth of the program.
+//! A feed works with any kind of objects through this trait, so that its code exists once for each type of events,
+//! not once for each kind: eleven copies of it were a twentieth of the program.
 
 use std::convert::Infallible;
 

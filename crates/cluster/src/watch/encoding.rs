@@ -75,7 +75,7 @@ fn garbage(why: &dyn std::fmt::Display, received: &[u8]) -> Failure {
     Failure::Garbage(format!("{why}: {}", excerpt(received)))
 }
 
-/// The message in an envelope; [`Failure::Garbage`] if there is none.
+/// The message in `envelope`; [`Failure::Garbage`] if the octets are not an envelope.
 fn open(envelope: &Bytes) -> Result<Bytes, Failure> {
     status::open(envelope).ok_or_else(|| garbage(&"not the protobuf of Kubernetes", envelope))
 }

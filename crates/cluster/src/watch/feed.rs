@@ -383,7 +383,7 @@ impl<E: Send + 'static> Feed<E> {
         }
     }
 
-    /// Waits until the sent objects may be forgotten. False if that is not the case until `end`.
+    /// Waits until the sent objects may be forgotten, but not longer than until `end`. Returns whether they may.
     async fn becomes_spare(&mut self, end: Instant) -> bool {
         tokio::select! {
             () = sleep_until(end) => false,

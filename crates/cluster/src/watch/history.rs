@@ -3,8 +3,8 @@
 //! A resource version only has a meaning within its history. An API server whose database was wiped or restored
 //! starts another history; a watch from an old version would then wait forever or miss changes. The API has no
 //! identity of a history, but two signs reveal another history: a version lower than ours, and another UID of the
-//! collection's first object. A restored history that has already passed our version is not detected; that takes a
-//! disconnection of the same length.
+//! collection's first object. A restored history is not detected once it has passed our version; this is a problem
+//! only if we were disconnected until then.
 
 use smol_str::SmolStr;
 

@@ -24,7 +24,7 @@ struct Envelope {
     raw: Bytes,
 }
 
-/// The message in an envelope; `None` if it is not an envelope.
+/// The message in `envelope`; `None` if the octets are not an envelope.
 pub(super) fn open(envelope: &Bytes) -> Option<Bytes> {
     let envelope = envelope.strip_prefix(MAGIC).map(|message| envelope.slice_ref(message))?;
     Some(Envelope::decode(envelope).ok()?.raw)

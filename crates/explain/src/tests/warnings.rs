@@ -123,7 +123,7 @@ fn a_deleted_service_is_told_with_its_time() {
         assert_eq!(reason.code, "service_deleted");
         assert!(reason.text.starts_with(&text), "{}", reason.text);
     }
-    // The memory of deleted Services is bounded, and a recreated Service leaves it.
+    // The memory of deleted Services is bounded, and a Service that is created again is removed from it.
     let again = |name: &str| mk_cluster_ip("prod", name, &["10.96.3.1"], &["http:80"]);
     for name in (0..300).map(|number| format!("web-{number}")) {
         cluster.service(&again(&name));

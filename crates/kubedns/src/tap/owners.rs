@@ -1,8 +1,8 @@
 //! Pods and nodes by their addresses, for the clients in `GET /top`.
 //!
-//! Each request of `/top` looks up its few addresses at the API server, if the role allows to list pods. A watch of all
-//! pods would cost memory for each pod, for a table that is read now and then. The index of `--pods=verified` has hashes
-//! in place of names for the same reason.
+//! Each request of `/top` looks up its few addresses at the API server, if the role allows listing pods. A watch of
+//! all pods would cost memory for each pod, for a table that is read now and then. The index of `--pods=verified`
+//! has hashes in place of names for the same reason.
 //!
 //! The API server has no index by address and scans all its pods for each look-up. So requests and time have bounds, and
 //! results are cached. DNS queries never wait for a look-up.
@@ -36,7 +36,7 @@ const FRESH: Duration = Duration::from_mins(1);
 const KEPT: usize = 256;
 /// Pause after a failure.
 const FAILED: Duration = Duration::from_secs(10);
-/// Pause after a 403: the role does not allow to list pods.
+/// Pause after a 403: the role does not allow listing pods.
 const REFUSED: Duration = Duration::from_mins(5);
 
 /// Owners of addresses according to the API server.

@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 
 use super::*;
 
-/// What was opened, in order: the rate of each log, and `-` for each that was closed.
+/// The logs that were opened and closed, in order: the rate of each opened log, and `-` for each closed one.
 #[derive(Clone, Default)]
 struct Opened(Arc<Mutex<Vec<String>>>);
 

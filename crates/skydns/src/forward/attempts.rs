@@ -22,7 +22,7 @@ use crate::wire::rcode;
 /// Minimum time before the next upstream is tried, however many upstreams there are.
 const LEAST_PATIENCE: Duration = Duration::from_millis(300);
 
-/// An upstream that was queried.
+/// The attempt to get a reply from one upstream.
 #[derive(Clone)]
 struct Attempt {
     /// Its place in the order of preference.
@@ -35,7 +35,7 @@ struct Attempt {
 
 type Asking = Pin<Box<dyn Future<Output = (Attempt, Result<Reply, Failure>)> + Send>>;
 
-/// State of one query.
+/// One query, and the attempts to get a reply to it.
 pub(super) struct Attempts {
     shared: Arc<Shared>,
     key: Arc<Key>,

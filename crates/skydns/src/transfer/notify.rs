@@ -30,7 +30,8 @@ pub struct Notifier<V> {
     target: SocketAddr,
     /// Last serial of each zone that the secondary acknowledged. Only configured zones are in it.
     known: HashMap<Name, u32>,
-    /// The second of the last round: there is at most one round a second, as there is at most one version.
+    /// Time of the last round, in seconds since 1970: there is at most one round a second, as there is at most one
+    /// version.
     last: u64,
 }
 
