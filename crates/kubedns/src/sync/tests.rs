@@ -189,7 +189,7 @@ async fn settings_become_the_zone() {
         format!("{name} {:?}", servers.iter().map(ToString::to_string).collect::<Vec<_>>())
     };
     let stub_domains: Vec<String> = zone.stub_domains().iter().map(shown).collect();
-    // A stub domain without usable servers has none: its names must not be forwarded elsewhere.
+    // A stub domain without usable servers stays, with an empty list: its names must not be forwarded elsewhere.
     assert_eq!(stub_domains, ["only-names.test. []", "own.test. []", "a.test. [\"192.0.2.7:53\"]"]);
     running.end().await.unwrap();
 }
