@@ -227,7 +227,7 @@ async fn another_class_is_not_supported() {
 async fn a_malformed_query_is_told_so_where_that_is_not_tolerated() {
     let server = start(Fixed::new(&[]).strict().extended_errors());
     let mut query = Query::new("web.apps.svc.cluster.local.", "A").edns(1232).wire();
-    // The header counts one record more than follows it: the OPT record is the last.
+    // The header counts two additional records, but only the OPT record is there.
     query[11] = 2;
     let wire = client::udp(server.address, &query, PATIENCE).await.expect("an answer");
     assert_eq!(cause(&parsed(&wire)), Some((0, "the query is malformed".to_owned())));
