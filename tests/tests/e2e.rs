@@ -298,7 +298,8 @@ async fn the_query_log_has_one_line_for_a_query_and_the_nanny_writes_it() {
         let log = pod.process.stderr();
         log.into_iter().filter(|line| line.contains("query answered")).collect::<Vec<_>>()
     };
-    // dnsmasq is restarted first. Each name is asked once.
+    // The first queries may come before dnsmasq is restarted for the log. Each name is queried once, so that it has
+    // one line.
     let mut names = (0..).map(|number| format!("q{number}.default.svc.cluster.local"));
     eventually(PATIENCE, || {
         let name = names.next().unwrap_or_default();

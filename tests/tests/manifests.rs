@@ -362,7 +362,7 @@ fn alone_has_two_containers_and_leaves_nothing_to_a_dnsmasq() {
     );
 }
 
-/// The status page shows the node, except with the text of the published addon.
+/// The status page shows the node, except with the manifests of published addons, which do not pass its name.
 #[test]
 fn the_sidecar_knows_its_node() {
     if skip() {

@@ -56,7 +56,7 @@ pub(crate) struct Known {
 pub(crate) struct Counters {
     server: ServerAddr,
     interval: Duration,
-    /// Before this time, a failure before the first reading is no error.
+    /// Failures until this time are no errors, unless a reading has succeeded.
     started_by: Instant,
     metrics: CounterMetrics,
     known: Mutex<Known>,

@@ -35,7 +35,7 @@ pub(super) struct Instance {
 }
 
 impl Instance {
-    /// Sends a signal at a moment without waiting queries, or without such a moment if none comes in time. `None` on
+    /// Sends a signal at a moment without waiting queries, or anyway if no such moment comes in time. `None` on
     /// failure.
     pub(super) async fn signal_quietly(&mut self, signal: Signal) -> Option<Sent> {
         let mut quiet = self.quiet.clone();

@@ -31,7 +31,7 @@ use crate::queries::Queries;
 const LONGEST_LINE: usize = 4096;
 /// Octets read at once.
 const READ: usize = 64 << 10;
-/// Octets that wait in a pipe, at most: the largest pipe that needs no capability. It holds 10,000 lines.
+/// Size of the pipe in octets, about 10,000 lines: the largest pipe that needs no capability.
 const PIPE: i32 = 1 << 20;
 /// Limit of events in the queue; further ones are dropped, they only repeat earlier ones.
 const WAITING_EVENTS: usize = 64;

@@ -1,13 +1,13 @@
-//! A quiet moment, in which dnsmasq can drop servers, or end, without dropping queries.
+//! A quiet moment, in which dnsmasq can remove servers, or end, without dropping queries.
 //!
 //! When dnsmasq reads its servers again, it drops the queries that wait for a removed server: their clients get no
 //! response. A reload that removes a server is therefore sent at a moment in which no query waits for any server and
 //! none is being handled. To keep that moment from passing, dnsmasq is stopped (SIGSTOP) for the fraction of a
-//! millisecond that the check takes, and gets the SIGHUP before it continues. So does a dnsmasq that is to be replaced
-//! by another one, with SIGTERM.
+//! millisecond that the check takes, and gets the SIGHUP before it continues. A dnsmasq that is replaced by another
+//! one gets its SIGTERM in the same way.
 //!
 //! Such moments are frequent even under load. If none comes in time (upstream servers that do not answer, or many
-//! slow queries), the reload is sent anyway.
+//! slow queries), the signal is sent anyway.
 //!
 //! The signs are all in `/proc`: dnsmasq has no sockets beyond those of an idle dnsmasq (it opens one per forwarded
 //! query; a socket that has been open for long belongs to a query nobody waits for any more), it waits in poll(2),
@@ -161,7 +161,7 @@ const POLLS: [libc::c_long; 2] = [libc::SYS_poll, libc::SYS_ppoll];
 #[cfg(not(target_arch = "x86_64"))]
 const POLLS: [libc::c_long; 1] = [libc::SYS_ppoll];
 
-/// Returns whether packets wait at the port; true if that cannot be seen.
+/// Returns whether packets wait at the port; also true if the table does not tell their number.
 fn has_packets_waiting(pid: Pid, port: u16) -> bool {
     ["udp", "udp6"].iter().any(|table| {
         let table = fs::read_to_string(format!("/proc/{pid}/net/{table}"));

@@ -170,7 +170,7 @@ impl Supervisor {
             let _ = instance.process.signal(Signal::SIGKILL).await;
         }
         if matches!(outcome, Outcome::Replace) {
-            // On failure, the stop ends it all the same.
+            // If this fails, `stop` below ends dnsmasq.
             let sent = instance.signal_quietly(Signal::SIGTERM).await;
             debug!(?sent, "dnsmasq ends for another one");
         }

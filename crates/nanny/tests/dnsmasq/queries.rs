@@ -219,7 +219,7 @@ async fn a_nanny_that_does_not_read_keeps_nobody_from_an_answer_and_lost_lines_a
     let label = "x".repeat(60);
     let name = format!("{label}.{label}.{label}.local.test");
     rig.nanny.signal(Signal::SIGSTOP);
-    // Their lines are more than the pipe holds.
+    // The lines of these queries are more than the pipe holds.
     for number in 0..4000 {
         assert_eq!(rig.resolve(&name).await, "192.0.2.7", "query {number}");
     }
@@ -229,7 +229,7 @@ async fn a_nanny_that_does_not_read_keeps_nobody_from_an_answer_and_lost_lines_a
     let client = Ipv4Addr::new(127, 0, 0, 7);
     let has_line =
         || logged(&rig).iter().any(|line| line.starts_with("127.0.0.7 www.example.test. A NOERROR"));
-    // The log of the moment before may have used up its rate.
+    // The queries before may have used up the rate of the log.
     eventually(PATIENCE, || async {
         assert_eq!(ask_as(client, &rig, "www.example.test").await, "NOERROR");
         has_line()
