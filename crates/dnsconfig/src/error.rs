@@ -74,7 +74,7 @@ pub(crate) enum Reason {
     InBoth(String),
     #[error("{0:?} is in the cluster domain, which is reserved for Services")]
     InClusterDomain(String),
-    // The other limits are our own.
+    // Limits of ours; kube-dns has only the one of `TooManyUpstreams`.
     #[error("too large: {octets} octets, at most {limit} are accepted")]
     TooLarge { octets: usize, limit: usize },
     #[error("too many {what}: {count}, at most {limit} are accepted")]

@@ -76,7 +76,7 @@ struct Queue {
     rate: u32,
     lines: VecDeque<Line>,
     left_out: u64,
-    /// The second of the last line, and the number of lines in it.
+    /// The second in which the last line was sent, and the number of lines sent in that second.
     second: u64,
     taken: u32,
 }

@@ -32,7 +32,7 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
     let Some(path) = std::env::var_os(VARIABLE) else { return Ok(None) };
     let real = Real::open(path.as_ref(), bench.directory()).await?;
     real.load(cluster).await?;
-    // Its addresses need both lists.
+    // The addresses of a headless Service need both lists.
     let probe = cluster.headless().last().context("no headless Service")?;
     let stage = Stage { bench, real: &real, cluster, probe };
     let mut found = report::Real {
@@ -57,7 +57,7 @@ struct Stage<'a> {
 impl Stage<'_> {
     async fn row(&self, source: &str) -> anyhow::Result<report::RealRow> {
         say(&format!("real: {STARTS} starts with {source}"));
-        // A change of the run before may have moved them.
+        // An earlier run may have left the probe Service with other addresses.
         self.real.change(self.probe).await?;
         let mut starts = Vec::new();
         for _ in 0..STARTS {

@@ -41,7 +41,7 @@ async fn document(chromium: &Path, url: &str, seconds: u32) -> String {
 }
 
 /// A proxy with the page below a path of its own: under `/dns/` for ever, under `/once/` for one request only.
-/// Elsewhere it has its own page.
+/// At other paths the proxy has a page of its own.
 struct Proxy {
     address: SocketAddr,
     _task: JoinSet<()>,
