@@ -43,7 +43,7 @@ impl Negatives {
     }
 }
 
-/// Harmless differences, each with its reason. All but the last are inherited.
+/// Harmless differences, each with its reason. All but the last exist with kube-dns, too.
 fn is_harmless(kind: &Kind, question: &Question, negatives: Negatives) -> bool {
     let of_alias = kind.is_alias(question.name);
     match question.rtype {
@@ -151,8 +151,8 @@ async fn so_they_are_with_negative_answers_cached() {
     orders(Negatives::Cached).await;
 }
 
-/// The sidecar of a stock pod queries SRV of a plain name every five seconds. With a CNAME of the SRV name in the cache,
-/// its ports became 0.
+/// The sidecar of a stock pod queries SRV of a plain name every five seconds. With a CNAME of the SRV name in the
+/// cache, the ports in its answers became 0.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ports_of_srv_names_survive_their_addresses() {
     for kind in KINDS.iter().filter(|kind| kind.has_ports) {

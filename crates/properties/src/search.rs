@@ -13,7 +13,7 @@ use crate::{example, message};
 /// The suffix of completed names, and the search domains after the cluster's.
 const SUFFIX: &str = "search.cluster.local";
 const FURTHER: [&str; 2] = ["corp.example", "net"];
-/// More than the number of names in a search list.
+/// The number of states in an input; a search list has fewer names.
 const STATES: usize = 12;
 
 /// The records that exist at a name.
@@ -26,12 +26,12 @@ enum State {
     Exists([u8; 3]),
 }
 
-/// The end of a search, and the number of records there.
+/// The end of a search.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
     Missing,
     Failed,
-    /// The name, unless the records have the owner name of the question.
+    /// The target of the answer's CNAME, if it has one, and the number of records of the queried type.
     At(Option<Name>, usize),
 }
 

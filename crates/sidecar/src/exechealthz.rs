@@ -23,7 +23,7 @@ use crate::spec::{SECONDS, Spec};
 const DEFAULT_PATH: &str = "/healthz";
 /// The port of exechealthz by default.
 const DEFAULT_PORT: u16 = 8080;
-/// A result is too old after the interval of its probe and this time.
+/// A result is too old once the interval of its probe and this time have passed.
 const LATENCY: Duration = Duration::from_secs(30);
 
 /// All probes, and the probes that each path reports.

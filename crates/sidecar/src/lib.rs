@@ -15,7 +15,7 @@
 //! The kubelet restarts a container whose liveness probe fails. The usual manifests point the liveness probe of
 //! *dnsmasq* at a probe that goes through dnsmasq to kubedns. While kubedns or the API server is down that probe
 //! fails, and a restart of dnsmasq would only empty its cache as well. So by default (`--health=self`) each part is
-//! checked alone:
+//! checked by itself:
 //!
 //! * dnsmasq (a probe whose server is `--dnsmasq-addr` and `--dnsmasq-port`): when the probed name is not answered,
 //!   the probe asks dnsmasq for its own `cachesize.bind`, which it answers without a backend. If it does, its health
@@ -24,7 +24,7 @@
 //!   lists are complete, proves that the process is alive. Its readiness decides whether it gets traffic.
 //!
 //! The rest is as in kube-dns: the failed probe counts as an error; in addition the gauge `..._backend_away`,
-//! `/status` and the page show that the part answers for itself only. `--health=through` restores the check of
+//! `/status` and the page show that the part answers only for itself. `--health=through` restores the check of
 //! kube-dns, where only an answer to the probed name counts. A server that is neither part is always checked by the
 //! name.
 

@@ -18,7 +18,7 @@ use crate::time::repeat;
 
 /// The maximum delay of the first probes of a process.
 const STAGGER: Duration = Duration::from_secs(5);
-/// The bounds of the latency buckets, in milliseconds: 0.25 doubled up to 8192.
+/// Number of latency buckets. The first bound is 0.25 ms, each further one is twice the one before, up to 8192 ms.
 const BUCKETS: usize = 16;
 
 /// The part of the pod that a probe checks.

@@ -96,7 +96,7 @@ fn check_label(label: &str) -> Result<(), SpecError> {
     Ok(())
 }
 
-/// Parses the interval. kube-dns panics without a positive one, with exit status 2, as for any bad flag.
+/// Parses the interval. Without a positive one kube-dns panics, and so exits with status 2, as for any bad flag.
 fn seconds(text: &str) -> Result<Duration, SpecError> {
     let number = atoi(text).map_err(SpecError::Seconds)?;
     match u64::try_from(number) {

@@ -71,7 +71,7 @@ pub struct Difference {
     pub ours: String,
     /// The reason.
     pub why: String,
-    /// Files of tests, relative to the root of the repository, that verify what no vector does.
+    /// Files of tests, relative to the root of the repository, that verify what no vector verifies.
     #[serde(default)]
     pub tests: Vec<PathBuf>,
     /// A rule that changes recorded answers and those listed by other differences.

@@ -28,7 +28,7 @@ pub fn are_there() -> bool {
     false
 }
 
-/// Prints a line that the test runner does not capture, as it would the output of macros.
+/// Prints a line past the test runner, which captures only the output of macros.
 pub fn say(what: &str) {
     // A line that cannot be written is lost.
     let _ = writeln!(std::io::stderr(), "*** {what}");

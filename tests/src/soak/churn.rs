@@ -82,7 +82,7 @@ impl<'a> Churn<'a> {
         self.counts.borrow().clone()
     }
 
-    /// Queries about what changes; an answer for any of its states is right.
+    /// Queries about the Services that change; an answer for any state of a Service is right.
     pub(super) fn questions(&self) -> Vec<Question> {
         let port = self.rig.pod.ports.dns;
         let services = (0..SERVICES).map(|service| {

@@ -99,7 +99,7 @@ async fn settled(rig: &Rig, kubedns: &Kubedns) {
     eventually(PATIENCE, || std::future::ready(kubedns.polls() > before + 1)).await;
 }
 
-/// A client would retry after five seconds, and gets only one answer.
+/// dnsmasq retries the query, long before the client would after five seconds.
 #[tokio::test]
 async fn a_question_that_finds_kubedns_restarting_is_answered_when_it_is_back() {
     let kubedns = Kubedns::start("192.0.2.1").await;

@@ -55,7 +55,7 @@ fn summary(probe: &ProbeStatus, axes: &Axes) -> String {
     )
 }
 
-/// Runs of neighbouring points of one state that have a line.
+/// Runs of neighbouring points of one state, without those of failed probes, which have no latency.
 fn runs(history: &[Point]) -> impl Iterator<Item = &[Point]> {
     history.chunk_by(|a, b| a.state == b.state).filter(|run| run.iter().all(|point| point.state.is_healthy()))
 }

@@ -9,7 +9,7 @@ use crate::running::{PATIENCE, Sidecar};
 
 /// More connections than the sidecar keeps at a time.
 const CLIENTS: usize = 1000;
-/// Its limit, with a margin for its own files and for connections that are just ending.
+/// The sidecar's limit of connections, with a margin for its own files and for connections that are just ending.
 const DESCRIPTORS: u32 = 256 + 64;
 
 fn descriptors(sidecar: &Sidecar) -> u32 {

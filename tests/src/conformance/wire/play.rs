@@ -21,7 +21,7 @@ use crate::conformance::verdict::{Bench, Outcome, Verdict};
 /// From outside, nothing shows that a server has read a configuration and rejected it.
 const NO_EFFECT: Duration = Duration::from_millis(900);
 
-/// Timeout for the effect of a change that no marker shows: of the configuration, or of Nodes.
+/// Timeout for the effect of a change of the configuration or of Nodes, which no marker shows.
 const UNMARKED: Duration = Duration::from_secs(10);
 
 /// A scenario in progress.
@@ -93,7 +93,8 @@ impl Stage<'_> {
         Ok(verdicts)
     }
 
-    /// Waits until the initial objects have been applied: slices are mirrored only after that.
+    /// Waits until the initial objects have been applied. Slices may be mirrored from them only after the server is
+    /// ready.
     async fn begin(&mut self) -> anyhow::Result<()> {
         self.server.ready().await?;
         if self.target.reads_slices() {
