@@ -19,7 +19,7 @@ pub(crate) struct Lookup {
     pub(crate) server: ServerAddr,
 }
 
-/// A `--cmd` that is something else.
+/// A `--cmd` that does not consist of such lookups.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum CommandError {
     /// Another program or other arguments.
