@@ -89,7 +89,7 @@ pub struct Price {
     pub kind: Kind,
     /// CPU time per query in microseconds, median of the rounds.
     pub microseconds: f64,
-    /// CPU time per query as a multiple of the echo's in the same round, median of the rounds.
+    /// CPU time per query as a multiple of that of a UDP echo server in the same round, median of the rounds.
     pub ratio: f64,
 }
 

@@ -1,4 +1,5 @@
-//! Empties the cache after an edit of the configuration, if the dnsmasq behind kubedns asks the servers in it.
+//! Empties the cache after an edit of the configuration, if kubedns forwards to a dnsmasq that asks the configured
+//! servers.
 //!
 //! kubedns asks dnsmasq before and after the edit, so cached responses do not show which server they come from.
 

@@ -251,7 +251,7 @@ enum Step {
     DeleteSlice(ObjectKey),
     /// Labels of a namespace have changed.
     Namespace(String, bool),
-    /// This node has been seen.
+    /// The watch of this node reports its zone.
     Zone(Option<SmolStr>),
     /// Changes that happen while no watch is open, and the list that follows.
     Unseen(Vec<Step>),

@@ -28,8 +28,8 @@ struct Objects {
 /// a snapshot file restores them.
 ///
 /// A line is an event: `S`, `E`, `L`, `N` adds a Service, Endpoints, slice or node, with its JSON behind; the same in lower
-/// case deletes it. `R` lists everything again, `P` publishes, `1` and `2` select the source of endpoints (Endpoints, listed
-/// again, and slices, which are always followed).
+/// case deletes it. `R` lists everything again, `P` publishes. `1` lists Endpoints again and selects them as the source of
+/// endpoints; `2` selects slices, which are always watched.
 pub fn watch(input: &[u8]) {
     let (mut index, published) = example::index(example::zone(false));
     let mut objects = Objects::default();

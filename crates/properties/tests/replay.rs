@@ -54,7 +54,7 @@ fn damaged_messages() {
     }
 }
 
-/// Random names and lists, different in each run.
+/// Random names and search lists, different in each run.
 #[test]
 fn searches() {
     let mut random = fastrand::Rng::new();

@@ -20,8 +20,8 @@ pub const WEIGHT: u16 = 10;
 pub struct ServiceRecord<'v> {
     /// Target of the record.
     pub host: Host<'v>,
-    /// Labels below the zone of the node with this record's addresses, in wire format without the root: `3web 4apps
-    /// 3svc`.
+    /// Name of the tree node that holds this record's addresses, relative to the zone, in wire format without the
+    /// root: `3web 4apps 3svc`.
     pub base: &'v [u8],
     /// Port of SRV answers; 0 if unknown.
     pub port: u16,
@@ -31,7 +31,7 @@ pub struct ServiceRecord<'v> {
     pub priority: u16,
     /// Weight, see [`WEIGHT`].
     pub weight: u16,
-    /// Data of TXT and MX answers; `None` in a cluster.
+    /// Data of TXT and MX answers; `None` for records of Kubernetes objects.
     pub extras: Option<&'v Extras>,
 }
 

@@ -115,8 +115,8 @@ impl Record {
     }
 }
 
-/// The part of the server that answered. External names answered at once come from the cache, unless they are
-/// REFUSED.
+/// The part of the server that answered. External names answered at once come from the cache, except SERVFAIL: that
+/// is our own response for a name that must not be forwarded.
 fn by(reply: Reply, took: Took) -> &'static str {
     match (reply.system, took) {
         (System::Recursive | System::Stub, Took::AtOnce(_)) if reply.rcode != rcode::SERVFAIL => "cache",

@@ -68,8 +68,8 @@ impl Answer {
         lengths.next().is_some_and(|first| lengths.any(|other| other != first))
     }
 
-    /// The answer with a mark in place of the question's CNAME, if the server chose the CNAME among several. A sign
-    /// of that is a record of the answer that its target owns; further records have other targets as their owners.
+    /// The answer with a mark as the target of the question's CNAME, if the server chose that CNAME among several. It
+    /// did so if the target owns a record of the answer. The targets that were not chosen own the other records.
     pub fn with_choice_marked(&self) -> Response {
         let mut response = self.response.clone();
         let asked =

@@ -1,4 +1,4 @@
-//! A container of a played pod, seen from outside.
+//! A container of a pod played by podman (`podman kube play`), seen from outside.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Checks whether pods can be played on this machine.
+//! Checks whether pods can be played on this machine (`podman kube play`).
 
 use std::ffi::OsStr;
 use std::io::Write as _;

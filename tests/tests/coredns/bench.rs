@@ -1,4 +1,4 @@
-//! The index of one scenario, and the engine with it.
+//! The index of one scenario, and queries to it through the engine.
 
 use std::ffi::OsString;
 use std::sync::Arc;

@@ -15,7 +15,8 @@ use super::{Closed, Received};
 use crate::connect::Connection;
 use crate::objects::{Change, Event, Kind};
 
-/// A feed of the Node that this process runs on, for the zone that `option` prefers. It is optional.
+/// A feed of the Node that this process runs on, whose zone the flag `option` prefers. If the Node cannot be read, the
+/// log names the flag.
 pub fn own_node(
     connection: &Arc<Connection>,
     metrics: &WatchMetrics,

@@ -124,7 +124,8 @@ impl ListPosition {
     }
 
     /// Whether the pages so far are lost. A failed page is requested again with its token while the API server may
-    /// still know it. A page of another history may fail forever without a distinct error.
+    /// still know it. No longer: after a change of the server's history, a token may fail forever without a distinct
+    /// error.
     fn is_lost(&mut self, failure: &Failure) -> bool {
         let since = *self.failing.get_or_insert_with(Instant::now);
         match &self.extent {

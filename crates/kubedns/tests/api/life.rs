@@ -134,7 +134,7 @@ async fn on_sigterm_it_is_not_ready_at_once_and_answers_for_a_while() {
     let cluster = cluster();
     let mut kubedns = Kubedns::start(&cluster, &["--lameduck=2s"]).await;
     kubedns.until_ready().await;
-    // These variables have no effect, as in kube-dns, not even outside a container.
+    // These signals have no effect, as in kube-dns, not even outside a container.
     kubedns.process.signal(Signal::SIGUSR1);
     kubedns.process.signal(Signal::SIGUSR2);
     let begun = Instant::now();

@@ -206,7 +206,7 @@ impl Supervisor {
         } else if routes.have_servers_of(self.delivery.in_force()) {
             self.hang_up(instance).await
         } else if self.may_restart || routes.mend_some_of(self.delivery.in_force()) {
-            // Restarts are off, but nobody wants a domain that fails altogether.
+            // Even with restarts off, dnsmasq is restarted for a domain that had no server and has one now.
             instance.trial = Some(self.trial(routes));
             return;
         } else {

@@ -140,7 +140,7 @@ pub(super) fn unknown<T>(what: &str, fetched: &Fetched<T>) -> String {
     }
 }
 
-/// Converts seconds to milliseconds.
+/// The time from `then` (in seconds since 1970) to `now` (in milliseconds since 1970), as text.
 #[allow(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,

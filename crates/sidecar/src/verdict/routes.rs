@@ -27,7 +27,7 @@ pub(super) fn findings(status: &Status) -> Vec<Finding> {
 
 fn of_dnsmasq(dnsmasq: &DnsmasqStatus, routes: &mut Routes) {
     for upstream in &dnsmasq.upstreams {
-        // A server that refuses names of the root may be there for other names.
+        // A server that fails the probe of the root may serve other names, so it is up for external names.
         let fails = upstream.condition == Condition::Fails;
         let others = OTHERS.to_owned();
         for domain in

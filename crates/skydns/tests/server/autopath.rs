@@ -10,8 +10,8 @@ const POD: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// A client that is not a pod.
 const NODE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
-/// The answer that a pod gets, derived from the answer with search completion: the same below the first search
-/// domain, unless the search ends with the query name itself or without a name.
+/// The answer that a pod gets, derived from the answer with search completion. The owner is the name in the first
+/// search domain. If that name itself exists, there is no CNAME; if no name exists, there is only our SOA.
 fn expected(name: &str, status: &str, completed: &[&str]) -> Vec<String> {
     let first = format!("{name}.apps.svc.cluster.local.");
     let records: Vec<String> = match completed {

@@ -88,7 +88,7 @@ impl Fixed {
         self
     }
 
-    /// Adds one address at `label` below the labels `base`.
+    /// Adds one address at the name `path`, in an entry with this label and base.
     pub(crate) fn with_address(mut self, path: &[&'static str], label: &str, base: &str) -> Self {
         let record = ServiceRecord::new(Host::Address([10, 0, 0, 1].into()), self::base(base));
         self.records.insert(path.to_vec(), vec![(label.to_owned(), record)]);
@@ -212,7 +212,7 @@ impl Fixed {
         Self { records: BTreeMap::new(), ..Self::new(&[]) }
     }
 
-    /// Sets these texts about its routes.
+    /// Sets the TXT records of CHAOS `routes.kubedns.`.
     pub(crate) fn routes(mut self, texts: &[String]) -> Self {
         self.zone.routes = texts.into();
         self
