@@ -26,7 +26,7 @@ pub(super) fn kubedns(status: &Status) -> Markup {
         @if known.config_current == Some(false) {
             (bad("newest configuration rejected, the previous one is in force"))
         }
-        @if let Some(requests) = known.requests { li { (number(requests, "")) " questions answered" } }
+        @if let Some(requests) = known.requests { li { (number(requests, "")) " queries answered" } }
     }
 }
 

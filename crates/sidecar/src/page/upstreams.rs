@@ -39,7 +39,7 @@ fn row(upstream: &UpstreamStatus, now: u64) -> Markup {
                 @if !upstream.error.is_empty() { code { (upstream.error) } }
             }
             td.n data-label="latency" { (latency(upstream.latency_ms)) }
-            td.n data-label="asked" { (upstream.queries) }
+            td.n data-label="queries" { (upstream.queries) }
             td.n data-label="failed probes" { (upstream.failures) " of " (upstream.probes) }
         }
     }

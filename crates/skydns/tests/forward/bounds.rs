@@ -96,9 +96,9 @@ async fn joining_is_bounded() {
         Subject::new(Limits { max_joined: 10, budget: Duration::from_millis(300), ..Limits::default() });
     let upstreams = [upstream.addr()];
     let outcomes = join_all((0..30).map(|_| subject.ask_a("x.test.", &upstreams))).await;
-    let count_rejected = outcomes.iter().filter(|outcome| *outcome == OVERLOADED).count();
-    assert_eq!(count_rejected, 30 - 10 - 1);
-    assert!(is(subject.metric("overloaded_total", &[]), count_rejected));
+    let rejected = outcomes.iter().filter(|outcome| *outcome == OVERLOADED).count();
+    assert_eq!(rejected, 30 - 10 - 1);
+    assert!(is(subject.metric("overloaded_total", &[]), rejected));
     // The places are free again.
     let outcomes = join_all((0..11).map(|_| subject.ask_a("y.test.", &upstreams))).await;
     assert!(outcomes.iter().all(|outcome| outcome == "failed: Timeout"), "{outcomes:?}");
@@ -117,20 +117,20 @@ async fn a_dead_upstream_holds_no_more_than_its_share() {
 
     let started = Instant::now();
     let mut hanging = Vec::new();
-    let mut count_rejected = 0;
+    let mut rejected = 0;
     for n in 0..QUESTIONS {
         let mut asking = Box::pin(subject.ask(a(&format!("n{n}.test.")), &upstreams));
         match asking.as_mut().now_or_never() {
             Some(outcome) => {
                 assert_eq!(told(&outcome), OVERLOADED);
-                count_rejected += 1;
+                rejected += 1;
             }
             None => hanging.push(asking),
         }
     }
     // None of them had time to end, unless starting 10,000 queries took a whole budget.
     if started.elapsed() < Duration::from_secs(1) {
-        assert_eq!((hanging.len(), count_rejected), (SHARE, QUESTIONS - SHARE));
+        assert_eq!((hanging.len(), rejected), (SHARE, QUESTIONS - SHARE));
     }
     for n in 0..50 {
         let asked = Instant::now();
@@ -143,7 +143,7 @@ async fn a_dead_upstream_holds_no_more_than_its_share() {
     assert!(started.elapsed() < Duration::from_secs(10));
     let sockets: HashSet<_> = dead.asked().iter().map(|asked| asked.from).collect();
     // One more for the probe of the upstream.
-    assert!(sockets.len() <= QUESTIONS - count_rejected + 1, "{} sockets", sockets.len());
+    assert!(sockets.len() <= QUESTIONS - rejected + 1, "{} sockets", sockets.len());
     assert!(is(subject.metric("in_flight", &[]), 0));
     assert_ne!(subject.ask_a("after.test.", &upstreams).await, OVERLOADED, "there is room again");
 }

@@ -134,7 +134,9 @@ fn found(group: &'static str, finding: &Finding) -> Check {
     // These findings do not keep names from being answered.
     let passes = matches!(kind.as_str(), "starting" | "upstream_down" | "config_unknown_keys");
     let check = if passes { Check::warning(group, text) } else { Check::failed(group, text) };
-    Check { detail, action, runbook, ..check }
+    // The sidecar links to the sections that it serves itself.
+    let section = runbook.rsplit_once('#').map_or("", |(_, section)| section);
+    Check { detail, ..check }.with_advice(action, section)
 }
 
 /// Checks each upstream, and adds the sidecar's findings about them.

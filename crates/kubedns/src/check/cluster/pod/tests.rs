@@ -22,7 +22,7 @@ fn each_upstream_has_a_line_and_findings_keep_their_advice() {
             (Outcome::Passed, "none forwards back to this pod"),
         ]
     );
-    let finding = json!({"kind": "upstreams_down", "text": "external names are not answered", "action": "Ask.", "runbook": "r"});
+    let finding = json!({"kind": "upstreams_down", "text": "external names are not answered", "action": "Ask.", "runbook": "runbook#upstream-down"});
     let dead = status(json!({
         "dnsmasq": {"upstreams": [dnsmasq("silent", "i/o timeout")]}, "verdict": {"findings": [finding]}
     }));
@@ -35,6 +35,7 @@ fn each_upstream_has_a_line_and_findings_keep_their_advice() {
         ]
     );
     assert_eq!((checks[0].detail.as_str(), checks[1].action.as_str()), ("i/o timeout", "Ask."));
+    assert_eq!(checks[1].runbook, format!("{}upstream-down", daemon::version::RUNBOOKS));
 }
 
 #[test]
