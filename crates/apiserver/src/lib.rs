@@ -2,7 +2,8 @@
 //!
 //! It stores objects as JSON for a small table of kinds ([`Resource`]), and serves the API of kube-apiserver as far
 //! as a DNS server and `kubectl create, apply, get, edit, patch, delete` need it. Typed k8s-openapi objects are its
-//! schema. It has no authentication, admission, subresources, dry runs, set-based selectors, node ports or disks.
+//! schema. It has no authentication, admission, subresources, dry runs, set-based selectors or node ports,
+//! and keeps nothing on disk.
 //!
 //! A request passes `http`, then `list` or `watch` for reads or `registry` for writes, in which `meta`, `schema` and
 //! `service` complete and validate the object, and then the `store`. `encode` encodes every response. [`Faults`] may

@@ -5,8 +5,8 @@
 //! system, and dnsperf is the client ([`load`]). Each [`scenario`] answers one question; [`report`] shows and stores
 //! the results. A real API server is measured as well if one is given ([`real`]).
 //!
-//! Absolute times depend on the machine and its load. The results that count are the ratios to a plain UDP echo,
-//! measured in turn with the others.
+//! Absolute times depend on the machine and its load. The results that count are the ratios to a plain UDP echo
+//! server ([`echo`]), which is measured in the same rounds as the other servers.
 
 pub mod api;
 pub mod cluster;

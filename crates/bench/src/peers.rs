@@ -31,7 +31,7 @@ pub struct Peer {
     pub address: SocketAddr,
     /// The process ID.
     pub pid: Pid,
-    /// Its responses are real answers; those of an echo are not.
+    /// Its responses are real answers; those of an echo server are not.
     pub answers: bool,
     /// The kinds of queries that it can answer.
     pub kinds: Vec<Kind>,
@@ -46,7 +46,7 @@ impl Peer {
         Self { name: name.to_owned(), address, pid, answers: true, kinds, _process: None }
     }
 
-    /// An echo with a thread for each of `sockets` sockets.
+    /// An echo server with a thread for each of `sockets` sockets.
     pub async fn echo(name: &str, sockets: usize, batched: bool) -> anyhow::Result<Self> {
         let mut args = vec!["echo".to_owned(), format!("--sockets={sockets}")];
         args.extend(batched.then(|| "--batched".to_owned()));

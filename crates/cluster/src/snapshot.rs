@@ -41,7 +41,7 @@ pub struct Snapshot {
     pub services: TreeCache<Arc<ServiceNode>>,
     /// The entries of ExternalName Services, by namespace and name.
     pub aliases: TreeCache<Arc<ExternalName>>,
-    /// Owners of addresses, the oldest first.
+    /// The PTR names of each address, those of the oldest owner first.
     pub reverse: Map<IpAddr, OneOrMany<Pointer>>,
     /// The answers to pod names.
     pub pods: PodNames,
@@ -215,7 +215,7 @@ impl Snapshot {
         self.services.node(&[namespace]).is_some() || self.aliases.node(&[namespace]).is_some()
     }
 
-    /// Visits the entry with exactly that label, see [`Records::records`].
+    /// Visits the entry whose own label is the last label of `path`, as `exact` of [`Records::records`] requires.
     fn find_exactly<'v>(
         &'v self,
         path: &[&str],
@@ -243,7 +243,8 @@ impl Snapshot {
             });
         }
         match path {
-            // Aliases are entries of their namespace's node, addresses are not.
+            // A wildcard in place of the Service name matches ExternalName Services alone: they are entries of their
+            // namespace's node. Other Services have their entries one level deeper.
             [_, ANY] => found,
             [namespace, name, below @ ..] => {
                 self.find_service([namespace, name], below, steps, visit) || found
@@ -328,7 +329,8 @@ impl Records for Snapshot {
 
     fn has_descendants(&self, path: &[&str]) -> bool {
         match path {
-            // Every namespace and every address exists below `pod`; `ns.dns` is the name server.
+            // `pod` always exists: unless pod names are restricted, every namespace and every address exists below
+            // it. `dns` has the name of the name server, `ns.dns`.
             [] | ["pod" | "dns"] => true,
             // There are no names below a namespace without pods (RFC 8020).
             ["pod", namespace] => self.has_pod_names(namespace),

@@ -91,7 +91,7 @@ pub fn parse<P: Parser>(
     let takes_words = command.get_positionals().next().is_some();
     let mut line = vec![OsString::from(program)];
     line.extend(words.flags);
-    // Differs from kube-dns: it ignores such words, and so a flag without its dashes.
+    // Differs from kube-dns, which ignores such words, and so even a flag without its dashes.
     if let (false, Some(word)) = (takes_words, words.rest.first()) {
         let word = quote(&word.to_string_lossy());
         return Err(fail(&format!("unexpected word {word}: {program} accepts only flags")));

@@ -2,8 +2,8 @@
 //!
 //! Names under the cluster domain are looked up at kubedns, all other names as on the node: `/etc/hosts`, then the
 //! servers and the search list of resolv.conf. A lookup is repeated when the TTL of its answer ends. A name that
-//! does not resolve is retried, and delays no other name. When a server fails, rather than reporting that the name
-//! does not exist, the known addresses stay.
+//! does not resolve is retried, and delays no other name. If a server reports that a name has no address, the known
+//! addresses are dropped; if the server fails, they stay.
 
 mod entry;
 mod lookup;
@@ -130,7 +130,8 @@ impl Resolver {
         self.publish();
     }
 
-    /// Retries the failed names at once: other servers may know them.
+    /// Repeats the lookups of all names outside the cluster domain at once: resolv.conf has changed, and its new
+    /// servers may have other answers.
     fn ask_again(&mut self) {
         self.resolv_conf.mark_unchanged();
         for (name, entry) in &mut self.entries {

@@ -29,7 +29,7 @@ pub(crate) enum AliasError {
     /// The alias is not a domain name.
     #[error("invalid domain name: {0:?}")]
     Name(String),
-    /// The alias is listed twice, in another case or with a trailing dot.
+    /// The alias is listed twice, where the second form differs in case or by a trailing dot.
     #[error("{0:?} is listed twice")]
     Twice(String),
     /// The target of the alias is neither a Service nor an absolute name.

@@ -1,8 +1,8 @@
 //! Follows the keys of one zone: lists them, watches them, and publishes each new state as a whole.
 //!
 //! A session lists the keys once and watches from that revision. When it fails, the next session continues at the last
-//! revision. It lists again only if etcd has compacted that revision, or has another history. Until then the last state
-//! stays in force.
+//! revision. It lists again only if etcd has compacted that revision, or has another history: it was set up anew or
+//! restored, so that our revision has no meaning there. Until then the last state stays in force.
 
 mod pause;
 

@@ -19,7 +19,7 @@ const CHILD: usize = 32;
 /// Octets that each message counts in addition to its key and value.
 const OVERHEAD: usize = 256;
 
-/// All messages of one zone. `clone` is a handful of reference counts.
+/// All messages of one zone. `clone` only increments reference counts.
 #[derive(Debug, Clone, Default)]
 pub struct Tree {
     messages: TreeCache<Arc<Stored>>,
@@ -58,7 +58,8 @@ pub(crate) struct Stored {
 
 impl Stored {
     fn new(path: &[&str], message: Message) -> Self {
-        // A `targetstrip` beyond the zone has no effect, as in SkyDNS one beyond the whole name.
+        // A `targetstrip` of more labels than there are below the zone has no effect. SkyDNS ignores only those of more
+        // labels than the whole name has.
         let strip = Some(message.target_strip).filter(|strip| *strip <= path.len()).unwrap_or_default();
         let target = path.get(..path.len() - strip).unwrap_or_default();
         let (label, above) = target.split_last().map_or(("", target), |(label, above)| (*label, above));
@@ -355,7 +356,7 @@ mod tests {
             ("1.rails.staging.east", Some(&["east/staging/rails/1"])),
             ("2.rails.staging.east", None),
             ("eas", None),
-            // Its own message counts only if there is none below.
+            // The message of the name itself counts only if there is no message below it.
             ("staging.west", Some(&["west/staging/rails"])),
             ("staging.*", Some(&["east/staging/rails/1", "west/staging", "west/staging/rails"])),
             ("staging.any", Some(&["east/staging/rails/1", "west/staging", "west/staging/rails"])),

@@ -139,7 +139,7 @@ fn rejected(config: &State, now: Moment) -> Option<Note> {
     Some(Note::new("config_rejected", text))
 }
 
-/// Warnings about zones with records of a name that are not followed now.
+/// Warnings about the zones that may hold `name` and are not followed now.
 pub(crate) fn lost_zones(state: &ServerState, snapshot: &Snapshot, name: &Name) -> Vec<Note> {
     let name = name.to_lowercase();
     let own = kind::further(snapshot, &name).map(|zone| &zone.domain);

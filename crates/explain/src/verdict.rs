@@ -43,7 +43,8 @@ fn rank_of_missing(evidence: Evidence<'_>, candidate: &Candidate) -> u8 {
     match (evidence.service(candidate).map(|service| service.kind), &candidate.kind) {
         (Some(_), _) if !evidence.lacks_member(candidate) => 6,
         (Some(ServiceKind::Headless | ServiceKind::WithoutIp), _) => 5,
-        // If a Service has the name of its namespace, a search list makes every name of the namespace a member of it.
+        // If namespace `apps` has a Service `apps`, a search list completes each `NAME.apps` to the name of a member of
+        // that Service.
         (Some(ServiceKind::ClusterIp | ServiceKind::ExternalName), _) => 4,
         (None, NameKind::Member { .. }) => 0,
         (None, _) if has_namespace => 5,

@@ -4,7 +4,8 @@ use k8s_openapi::api::core::v1::ServiceSpec;
 
 use super::is_headless;
 
-/// Sets both fields of a Service with cluster IPs. With `SingleStack` the second address and family are removed.
+/// Sets both fields of a Service whose type has cluster IPs, even if it is headless. With `SingleStack` the second
+/// address and family are removed.
 pub(super) fn settle(spec: &mut ServiceSpec, before: Option<&ServiceSpec>) {
     let anything_goes = is_headless(spec) && spec.selector.is_none();
     let policy = spec.ip_family_policy.take();

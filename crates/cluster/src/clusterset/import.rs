@@ -143,7 +143,7 @@ impl Members {
         Self { base, labelled, ports }
     }
 
-    /// The import's own addresses, under its own name, so that it is the target of the SRV records.
+    /// The import's own addresses, at the import's own name: that name is the target of its SRV records.
     fn own(import: &Service, addresses: &[IpAddr]) -> Option<Self> {
         let ObjectKey { namespace, name } = &import.key;
         let base: Arc<[u8]> = name::relative(&format!("{namespace}.svc")).ok()?.into();

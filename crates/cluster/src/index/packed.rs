@@ -1,7 +1,7 @@
 //! A compact encoding of objects: a large cluster keeps tens of thousands of them and reads one at a time.
 //!
-//! [`Pack`] writes values one after another, without field names or padding: numbers with variable length, texts and
-//! lists behind their length. The octets never leave the process.
+//! [`Pack`] writes values one after another, without field names or padding. Numbers have a variable length; texts and
+//! lists are preceded by their length. The octets never leave the process.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -84,7 +84,7 @@ macro_rules! as_number {
     ($($type:ty),*) => {$(
         impl Pack for $type {
             fn pack(&self, to: &mut Vec<u8>) {
-                // None of these types is wider.
+                // None of these types is wider than `u64`.
                 u64::try_from(*self).unwrap_or_default().pack(to);
             }
 
@@ -225,7 +225,7 @@ macro_rules! as_keyed_fields {
 }
 
 as_keyed_fields! {
-    // The flag comes first, so that it can be read alone.
+    // `over_capacity` comes first, so that it can be read alone.
     Endpoints(|endpoints: &Self| endpoints.addresses().count()) { over_capacity, subsets, last_change }
 }
 

@@ -18,7 +18,8 @@ const MAX_DELETED: usize = 256;
 #[derive(Debug, Default)]
 pub struct Store {
     objects: Objects,
-    /// The Service names of slices whose own names do not begin with them. Slice and Service share the namespace.
+    /// The Service names of slices that do not belong to their [`expected_service`]. A slice is in the namespace of its
+    /// Service.
     strays: HashMap<ObjectKey, SmolStr, RandomState>,
     /// Deleted Services and the time of deletion, for `explain`; the latest is last.
     deleted: VecDeque<(ObjectKey, SystemTime)>,
@@ -147,8 +148,8 @@ impl Store {
         self.objects.remove_slice(service, key);
     }
 
-    /// Drops the objects of the source that is not in use, unless a feed still follows it: the feed of slices
-    /// continues while Endpoints are in use, and removes objects that it cannot keep up to date.
+    /// Drops the objects of the source that is not in use, unless its feed is still running. The feed of slices
+    /// continues while Endpoints are in use; it removes the slices itself if it cannot keep them up to date.
     pub(super) fn forget_other_than(&mut self, source: EndpointsSource) {
         match source {
             EndpointsSource::Endpoints if self.slices.is_followed() => {}
@@ -170,7 +171,8 @@ impl Store {
         }
     }
 
-    /// A Service whose endpoints are `shown` and whose Endpoints lack addresses of its slices.
+    /// A Service for which `shown` is true and whose Endpoints lack addresses that its slices have; `None` if there is
+    /// none.
     pub(super) fn endpoints_lack_addresses(&self, shown: impl Fn(&Service) -> bool) -> Option<ObjectKey> {
         let mut entries = self.objects.entries();
         let found = entries.find(|(key, entry)| {

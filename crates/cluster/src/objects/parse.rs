@@ -46,7 +46,7 @@ pub enum MalformedObject {
     /// It has no `metadata.name`.
     #[error("has no name")]
     NoName,
-    /// It has no `metadata.namespace`, and its kind is not cluster-wide.
+    /// It has no `metadata.namespace`, although its kind is namespaced.
     #[error("has no namespace")]
     NoNamespace,
 }

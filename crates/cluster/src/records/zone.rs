@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use super::Group;
 
-/// Smallest number of addresses of a zone for answers without the others. With fewer, a single failure has too much
-/// effect.
+/// Smallest number of addresses in the preferred zone with which answers leave out the addresses of other zones. With
+/// fewer, a single failure has too much effect.
 pub(super) const SAFE: usize = 3;
 
 /// Whether answers may leave out all but `near` out of `all` addresses.

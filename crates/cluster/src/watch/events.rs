@@ -9,8 +9,8 @@ use super::encoding::{MAX_OBJECT, WatchEvent};
 use super::failure::Failure;
 use super::pieces::Pieces;
 
-/// Pause of the thread after an event, so that it wakes once for all events of that time. An event after a longer
-/// pause is read at once.
+/// Pause of the thread after an event: all events that arrive in this time cost a single wake-up. An event that
+/// arrives later is read at once.
 const TOGETHER: Duration = Duration::from_millis(20);
 
 /// The response to a watch request.

@@ -143,7 +143,8 @@ impl ListPosition {
 #[derive(Debug)]
 pub(super) struct Watching {
     pub(super) history: History,
-    /// Whether the last watch ended early or silently, so that the API server may have another history.
+    /// Whether the last watch ended early or silently. Then the API server's database may have been wiped or restored,
+    /// so that its [`History`] is another one.
     pub(super) doubtful: bool,
     /// Number of consecutive unreadable watches. A watch resumed forever would be stuck at the same event.
     pub(super) unreadable: u32,

@@ -1,5 +1,5 @@
-//! The table of SkyDNS 2.5.3a (`server/server_test.go`), without DNSSEC, CHAOS, and values of a single SkyDNS
-//! (`-local`).
+//! The table of SkyDNS 2.5.3a (`server/server_test.go`), without DNSSEC, CHAOS, and messages that only one
+//! SkyDNS server knows (`-local`).
 
 use crate::table::Served;
 

@@ -51,10 +51,10 @@ fn check(cluster: &Cluster, parameters: &Parameters) -> Result<(), TestCaseError
     prop_assert_eq!(verdict.outcome == Outcome::Answered, first.is_some());
     let shown = tried.iter().find(|tried| tried.name == detail.name).map(|tried| tried.outcome);
     prop_assert!(first.is_none() || shown == Some(Outcome::Answered));
-    // A name without an answer has a reason, if kubedns gives the answer.
+    // If kubedns answers the name negatively, the explanation has a reason.
     let excused = shown == Some(Outcome::Forwarded) || shown == Some(Outcome::Answered);
     prop_assert!(excused || !detail.reasons.is_empty(), "no reason for {}", detail.name);
-    // Suggestions exist.
+    // The suggested names exist.
     prop_assert!(near.len() <= 8);
     let snapshot = cluster.published.get();
     for miss in near {

@@ -92,7 +92,7 @@ fn a_name_of_one_label_is_asked_for_by_dnsmasq() {
     cluster.server.config.config = config.into();
     let asked = "to upstream 192.0.2.11:53";
     cluster.expect(last, &[("intra A", ["forwarded", "forwarded", asked])]);
-    // kubedns itself does not forward it.
+    // kubedns itself does not forward a name of one label.
     cluster.topology = Topology::Direct;
     let said = "kubedns does not forward names of one label (SERVFAIL)";
     cluster.expect(last, &[("intra A", ["nx_domain", "serv_fail", said])]);
