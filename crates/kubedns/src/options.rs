@@ -336,7 +336,7 @@ impl Options {
         let stale = Duration::from(self.serve_stale);
         let usual = CacheLimits { stale, ..CacheLimits::default() };
         match self.cache_size {
-            // Clients query a completed name as often as a name of the cluster.
+            // Names completed with a search list are queried often: their upstream responses need a cache.
             CacheSize(0) if stale.is_zero() && self.search_suffix.0.is_empty() && !self.autopath => None,
             CacheSize(0) => Some(usual),
             CacheSize(entries) => Some(CacheLimits { entries, ..usual }),

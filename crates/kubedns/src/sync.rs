@@ -261,7 +261,8 @@ impl Sync {
         }
     }
 
-    /// Time of the change of a pod or Service that caused `event`, if the control plane noted it and it is new.
+    /// Time of the change of a pod or Service that caused `event`, as the control plane noted it. `None` without such a
+    /// time, or if the known object has the same time.
     fn cause(&self, event: &Event) -> Option<SystemTime> {
         let store = self.index.store();
         let (cause, known) = match event {

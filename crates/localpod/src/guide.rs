@@ -1,6 +1,6 @@
 //! The guide printed once the pod is ready: complete commands, made from objects of the cluster.
 //!
-//! Pure: from objects to text.
+//! This module only makes text from objects: it reads and writes nothing.
 
 use std::fmt::Write;
 use std::net::IpAddr;
@@ -30,7 +30,7 @@ pub struct Guide<'a> {
     pub kubedns: &'a Path,
     /// The access to the API server.
     pub access: &'a Access,
-    /// The example's stub domain is answered here.
+    /// localpod itself answers the example's stub domain.
     pub stub_domain: bool,
     /// The pod has no dnsmasq.
     pub is_alone: bool,
@@ -104,7 +104,8 @@ impl Guide<'_> {
         lines
     }
 
-    /// The command that explains a name. It takes one that does not resolve, which shows more.
+    /// The command that explains a name. The name is misspelt: the explanation of a name that does not resolve shows
+    /// more.
     fn explain_line(&self) -> Option<String> {
         let services = self.services_people_first();
         let (name, namespace) = named(&services.first()?.metadata);

@@ -86,7 +86,7 @@ impl Nanny {
             tasks.lasting("write status", report.clone().write_file(Arc::clone(directory), beside.clone()));
         }
         let queries = Queries::new(report.metrics())?;
-        // The query log is opened before dnsmasq starts, so that it needs no restart.
+        // The query log is opened before dnsmasq starts, so that dnsmasq need not be restarted to log queries.
         let logger = QueryLogger::new(query_log(&queries, asks_kubedns), states, Logged::Configured);
         tasks.lasting("write the query log", logger.run(beside.clone()));
         let follow_queries = follow_queries(&arguments, &queries);

@@ -184,7 +184,7 @@ impl ApiServer {
         if self.listed {
             self.over.cancel();
         }
-        // Earlier responses may have been wrong.
+        // A version from an earlier, faulty response is expired, so that the feed lists again.
         respond(br#"l{"type":"ERROR","object":{"code":410,"reason":"Expired"}}"#)
     }
 }

@@ -90,7 +90,7 @@ fn judge(query: &Query<'_>, octets: &[u8]) {
     }
 }
 
-/// A message forwarded to the client fits, has its ID, and has TC if it is truncated.
+/// A message forwarded to the client fits, has the ID of the client's query, and has TC if it is truncated.
 fn pass_on(query: &Query<'_>, asked: &[u8], octets: &[u8]) {
     let mut out = b"before".to_vec();
     let truncated = resolve::fit(octets, query, &mut out);

@@ -27,9 +27,9 @@ struct Objects {
 /// the records are the same as after a fresh start with the existing objects, all answers with them can be parsed, and
 /// a snapshot file restores them.
 ///
-/// A line is an event: `S`, `E`, `L`, `N` adds a Service, Endpoints, slice or node, with its JSON behind; the same in lower
-/// case deletes it. `R` lists everything again, `P` publishes. `1` lists Endpoints again and selects them as the source of
-/// endpoints; `2` selects slices, which are always watched.
+/// A line is an event: `S`, `E`, `L`, `N` adds a Service, Endpoints, slice or node, followed by its JSON; the same in
+/// lower case deletes it. `R` lists everything again, `P` publishes. `1` lists Endpoints again and selects them as the
+/// source of endpoints; `2` selects slices, which are always watched.
 pub fn watch(input: &[u8]) {
     let (mut index, published) = example::index(example::zone(false));
     let mut objects = Objects::default();

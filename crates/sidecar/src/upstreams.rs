@@ -45,7 +45,7 @@ const MAX: usize = 64;
 const SHORTEST: Duration = Duration::from_secs(1);
 /// Timeout of a probe. A resolver that waits for other servers in vain answers SERVFAIL after some seconds.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The delay of the first round, in which dnsmasq starts.
+/// The delay before the first round: dnsmasq may still be starting.
 const FIRST: Duration = Duration::from_secs(2);
 
 /// Probes of the upstreams of one dnsmasq.

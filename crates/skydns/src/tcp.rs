@@ -175,7 +175,7 @@ impl<B: Backend> Connection<B> {
             }
             self.answer(&mut frames, &mut in_flight).await?;
             if frames.exceeds_max_query() {
-                // Differs from kube-dns: it reads up to 64 KiB.
+                // Differs from kube-dns, which reads queries of up to 64 KiB.
                 (open, frames) = (false, TimedFrames::new());
             }
         }

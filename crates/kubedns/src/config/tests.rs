@@ -155,7 +155,7 @@ async fn in_the_direct_topology_dnsmasq_stands_for_all_servers() {
     }
 }
 
-/// dnsmasq would forward them back to kubedns.
+/// dnsmasq cannot query servers over TCP or TLS: it would forward their names back to kubedns.
 #[tokio::test]
 async fn in_the_direct_topology_kubedns_itself_asks_what_dnsmasq_cannot() {
     let directory = tempfile::tempdir().unwrap();

@@ -132,7 +132,8 @@ async fn what_is_seen_is_published_and_counted() {
     running.end().await.unwrap();
 }
 
-/// The endpoints of a Service with a cluster IP make no records, and neither does their source.
+/// Neither the endpoints of a Service with a cluster IP nor the endpoints source change records, but the counts of
+/// objects follow them.
 #[tokio::test]
 async fn what_makes_no_records_is_counted_too() {
     let running = Running::start(PATIENCE, |_| None);

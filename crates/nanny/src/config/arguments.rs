@@ -27,7 +27,7 @@ struct Given {
 pub struct Arguments {
     words: Vec<OsString>,
     given: Vec<Given>,
-    /// The script or unreadable file that is part of the configuration; with it some options are unknown.
+    /// A script or an unreadable file that is part of the configuration: the options in it are unknown.
     pub unknown: Option<String>,
 }
 
@@ -208,7 +208,7 @@ fn long_option<'a>(text: &str, rest: &mut impl Iterator<Item = &'a OsString>, it
     item.give(name, value);
 }
 
-/// Parses a cluster such as `-kq` or `-p53`.
+/// Parses a group of short options such as `-kq`, or `-p53`, a short option with its value.
 fn short_options<'a>(cluster: &str, rest: &mut impl Iterator<Item = &'a OsString>, item: &mut Item) {
     let mut letters = cluster.chars();
     while let Some(letter) = letters.next() {

@@ -21,7 +21,8 @@ pub struct Listening {
 }
 
 impl Listening {
-    /// Reads the addresses from dnsmasq's arguments, and from the machine's interfaces if the arguments name none.
+    /// Reads the addresses from dnsmasq's arguments. Those of the machine's interfaces are added if the arguments name
+    /// interfaces, no address, or the unspecified address.
     pub fn of(arguments: &Arguments) -> Self {
         let mut addresses: BTreeSet<IpAddr> = arguments.listen_addresses().into_iter().collect();
         let interfaces = arguments.all("interface");

@@ -22,8 +22,8 @@ pub fn render(routes: &Routes, extra: &str) -> String {
     text
 }
 
-/// The values of `server=`, or of `--server` on a command line: first names of your own, then stub domains, then the
-/// upstream servers.
+/// The values of `server=`, or of `--server` on a command line: first own names (`hosts` and `aliases`), then stub
+/// domains, then the upstream servers.
 pub fn values(routes: &Routes) -> Vec<String> {
     let own = routes.own_names.iter();
     let mut values: Vec<String> = own.map(|(name, server)| format!("/{name}/{}", address(*server))).collect();
@@ -34,8 +34,8 @@ pub fn values(routes: &Routes) -> Vec<String> {
     values
 }
 
-/// `ip`, `ip%interface` or `ip#port`.
-// Differs from kube-dns: it writes `[IPv6]#port`, which dnsmasq rejects.
+/// `ip`, followed by `%interface` if it has one, and by `#port` unless that is 53.
+// Differs from kube-dns, which writes `[IPv6]#port`: dnsmasq rejects that.
 fn address(server: Nameserver) -> String {
     let interface = server.interface().map(|name| format!("%{name}")).unwrap_or_default();
     match server.port {

@@ -85,7 +85,7 @@ async fn after_several_deaths_within_a_minute_the_nanny_ends() {
 
 #[tokio::test]
 async fn a_nanny_that_is_killed_leaves_no_dnsmasq() {
-    // The kernel does not kill a process that changed its user when its parent dies.
+    // The kernel kills dnsmasq when its parent dies, unless dnsmasq has changed its user.
     let users: &[&str] = if geteuid().is_root() { &["--no-hosts", "--user=nobody"] } else { &["--no-hosts"] };
     for user in users {
         let mut rig = open_to_all(Plan::new()).dnsmasq(*user).start().await;

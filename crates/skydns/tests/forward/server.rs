@@ -71,7 +71,8 @@ async fn options_of_one_hop_end_here() {
     server.stop().await;
 }
 
-/// dnsmasq has twenty processes for TCP, and room for a thousand queries over UDP.
+/// A query from a client over TCP is forwarded over UDP first: a dnsmasq as the upstream has only twenty processes for
+/// TCP, but room for a thousand queries over UDP.
 #[tokio::test(flavor = "multi_thread")]
 async fn questions_over_tcp_go_on_over_udp_until_that_is_too_small() {
     let large = |asked: &Asked| {

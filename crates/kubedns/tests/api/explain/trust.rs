@@ -55,7 +55,7 @@ async fn records_of_a_snapshot_file_are_told() {
     let directory = tempfile::tempdir().unwrap();
     let flag = format!("--snapshot-dir={}", directory.path().display());
     let kubedns = ready(&cluster, &[&flag]).await;
-    // Wait for this very file: a temporary file beside it exists before.
+    // Wait for exactly this file: a temporary file in the same directory appears earlier.
     let file = directory.path().join("kubedns.snapshot");
     kubedns.until(|| async { file.exists() }).await;
     drop(kubedns);
