@@ -187,7 +187,8 @@ async fn only_the_named_config_map_counts() {
     let mut lab = Lab::unready(&flags, &[stranger.clone(), named], answering("198.51.100.1")).await;
     eventually(LONG, async || lab.answer("www.outside.test.", "A").await == "NOERROR 198.51.100.1").await;
     lab.set(stranger).await;
-    // The named ConfigMap changes after the other one: once that shows, the other one has been read.
+    // The named ConfigMap changes after the other one: once its change has an effect, a change of the other one would
+    // have had one, too.
     let other = Upstream::answering("203.0.113.9").await;
     let servers = format!("[\"{}\"]", other.addr());
     lab.set(mk_config_map("dns-cfg", "dns-config", &[("upstreamNameservers", &servers)])).await;

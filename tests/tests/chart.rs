@@ -42,7 +42,8 @@ fn installed(values: &[&str]) -> Vec<Value> {
     documents(&String::from_utf8_lossy(&output.stdout)).unwrap()
 }
 
-/// `UPDATE_CHART=1 cargo test -p tests --test chart` regenerates the shapes.
+/// The shapes of the chart are rendered directories of `manifests/`. To regenerate them, run
+/// `UPDATE_CHART=1 cargo test -p tests --test chart`.
 #[test]
 fn the_shapes_are_what_kubectl_makes_of_the_manifests() {
     if is_missing("the chart's shapes were") {

@@ -22,8 +22,8 @@ use testkit::query::Query;
 const TIMES: usize = 20;
 
 /// `fifty` has 50 dual-stack pods, `rare` has one IPv4 address among 300 IPv6 addresses, `few-N` share 16 pods.
-/// `names` has CNAMEs: `fifty`, `rare`, `fifty-srv`, `rare-srv` and 100 more; only one of these has a target with an
-/// IPv4 address.
+/// The namespace `names` has CNAMEs to them: `fifty`, `rare`, both with `-srv` to the name of a port, and both with
+/// `-twice` to the CNAME. The namespace `wild` has 100 CNAMEs; only one of their targets has an IPv4 address.
 fn cluster() -> Vec<Value> {
     let fifty: Vec<String> = (1..=50).flat_map(|n| [v4(n), v6(n)]).collect();
     let rare: Vec<String> = (1..=300).map(v6).chain([v4(99)]).collect();

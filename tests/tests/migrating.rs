@@ -1,4 +1,5 @@
-//! docs/migrating.md, executed: its commands change the manifest of a generation into the one in `manifests/`.
+//! docs/migrating.md, executed: its commands change the manifest of each generation of kube-dns (from 1.4 on) into the
+//! one in `manifests/`.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has to end there")]
 
@@ -111,7 +112,7 @@ fn from_1_6_and_1_9() {
     }
 }
 
-/// The generation whose published original is here.
+/// Migrates the published manifest of kube-dns 1.36 itself; no copies of the older originals are in this repository.
 #[test]
 fn from_1_36() {
     if skip() {

@@ -5,8 +5,8 @@ use super::vector::{Case, Response};
 
 /// Compares `answer` with the `expected` answers to `case`; the error is the difference from the first.
 ///
-/// The order of records is ignored, but CNAMEs must come first if the case says so. An expected `answer_count`
-/// compares only the number of records, and an expected choice of CNAME accepts any.
+/// The order of records is ignored, but CNAMEs must come first if the case says so. If `answer_count` is
+/// expected, only the number of records is compared; with `cname_choice`, any of several CNAMEs is accepted.
 pub fn judge(case: &Case, expected: &[&Response], answer: &Answer) -> Result<(), String> {
     let mut first = None;
     for candidate in expected {

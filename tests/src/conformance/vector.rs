@@ -176,7 +176,7 @@ pub struct Response {
     pub additional: Vec<String>,
     /// The OPT record.
     pub edns: Option<Edns>,
-    /// One of several CNAMEs, any of which is accepted.
+    /// The CNAME is one of several, any of which is accepted.
     pub cname_choice: bool,
     /// In place of everything else: no response.
     pub no_answer: Option<String>,

@@ -13,8 +13,8 @@ pub struct Flag {
     pub text: String,
 }
 
-/// The flags of a help text by name, with the dashes of the table: `--name`, or `-name` in the layout of Go's own
-/// package. The frame of a recording is ignored.
+/// The flags of a help text by name, with its dashes: `--name` in the layout of pflag, `-name` in that of Go's own
+/// package. All other lines are ignored.
 pub fn flags(help: &str) -> BTreeMap<String, Flag> {
     let mut flags = BTreeMap::new();
     let mut lines = help.lines().peekable();

@@ -1,4 +1,4 @@
-//! A running pod, with operations for tests.
+//! A running pod, played by podman (`podman kube play`), with operations for tests.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 50);
 /// The name of the `ConfigMap` volume in our manifests.
 const CONFIG: &str = "kube-dns-config";
 
-/// A running pod; dropping the last one of a place removes everything.
+/// A running pod. Dropping the last pod of a [`Place`] removes everything that the place has made.
 pub struct PlayedPod {
     /// Its manifest.
     pub manifest: Manifest,
@@ -173,7 +173,7 @@ impl PlayedPod {
         })
     }
 
-    /// Starts a kubelet for the pod.
+    /// Starts a liveness prober for the pod, as the kubelet has one.
     pub fn kubelet(&self) -> Kubelet {
         let probes = self.manifest.probes("livenessProbe");
         Kubelet::start(&self.node().namespace, IpAddr::from(ADDRESS), probes, self.podman())

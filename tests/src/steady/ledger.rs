@@ -136,7 +136,7 @@ impl Path {
         }
     }
 
-    /// Returns whether a query in flight from `sent` to `done` may have failed.
+    /// Returns whether the failure of a query in flight from `sent` to `done` is excused.
     fn is_excused(&self, sent: Instant, done: Instant) -> bool {
         self.windows.iter().any(|window| done >= window.from && window.to.is_none_or(|to| sent <= to))
     }

@@ -5,8 +5,8 @@ use std::process::Command;
 
 use serde::Deserialize;
 
-/// The target of the images. Crates for other platforms need not be on this machine; those for the other architecture
-/// are a subset.
+/// The target whose crates are read. Crates for other platforms need not be on this machine; the images' other
+/// architecture has a subset of the crates of this one.
 const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 
 /// A crate.

@@ -138,7 +138,7 @@ fn in_our_terms(record: &str) -> String {
             format!("{owner} {ttl} IN SRV 10 {weight} {port} {target}")
         }
         [owner, ttl, "IN", "SOA", server, mailbox, serial, ..] => {
-            // The flag also sets the TTL of negative answers.
+            // The SOA has the TTL of negative answers: ours is 60 s by default, and equal to CoreDNS's with `--ttl`.
             let ttl = if ttl == "30" { "60" } else { ttl };
             let (server, mailbox) =
                 (server.replace("ns1.dns.", "ns.dns."), mailbox.replace("hostmaster.dns.", "hostmaster."));

@@ -38,7 +38,7 @@ async fn lab() -> (Lab, Vec<Question>) {
     let port = lab.dns().port();
     let mut all = questions("cluster", port);
     all.extend(names_outside("outside", port));
-    // A flood may cost a datagram while the kernel's buffer is full: resolvers retry.
+    // The kernel drops a client's datagram while a flood fills its buffer, so the client retries as resolvers do.
     let patient = all.into_iter().map(|question| question.tries(4, Duration::from_secs(1)));
     (lab, patient.collect())
 }
@@ -56,7 +56,7 @@ pub(super) fn usage(lab: &mut Lab) -> Usage {
     Usage::of(lab.process().id()).unwrap()
 }
 
-/// Prints and limits the resources used in a flood.
+/// Prints the resources used in a flood, and checks that they stay within their limits.
 pub(super) fn bounded(lab: &mut Lab, what: &str, before: Usage) {
     let after = usage(lab);
     let (rest, peak, now) = (before.resident, after.peak, after.resident);
@@ -179,7 +179,7 @@ async fn two_thousand_idle_slow_and_half_closed_connections() {
     .await;
     steady.answered(40).await;
     bounded(&mut lab, "2,000 idle, slow and half-closed TCP connections", before);
-    // The clients do not close them: kubedns does.
+    // The clients keep their connections open: kubedns closes them.
     eventually(PATIENCE, || {
         let now = usage(&mut lab);
         let settled = if now.descriptors < 200 { Ok(()) } else { Err(now) };
