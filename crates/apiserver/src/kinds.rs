@@ -30,7 +30,7 @@ pub(crate) struct Kind {
     /// The abbreviation in `kubectl`.
     pub(crate) short_name: Option<&'static str>,
     pub(crate) namespaced: bool,
-    /// The JSON after `metadata` in an empty object of a real server; the object of a bookmark is empty.
+    /// The JSON after `metadata` in an empty object, as a real server writes it. Bookmark events have an empty object.
     pub(crate) empty_tail: &'static str,
 }
 

@@ -93,7 +93,7 @@ impl Store {
 
     /// Applies a watch event: `{"type": "ADDED" | "MODIFIED" | "DELETED", "object": {..}}`. Watchers receive the
     /// object as given, except for its version, with the type `ADDED` if it is new and `MODIFIED` if it existed.
-    /// Returns the new version, or the current version if a deleted object does not exist.
+    /// Returns the new version, or the current version for a `DELETED` event whose object does not exist.
     pub fn apply_event(&self, event: &Value) -> Result<u64, ObjectError> {
         let kind = event.get("type").and_then(Value::as_str).unwrap_or_default();
         let object = event.get("object").cloned().unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Tables for `kubectl get` of Services and their endpoints. For other kinds it shows names and ages by itself.
+//! Tables for `kubectl get` of Services and their endpoints. Other kinds need no table: kubectl shows their names and
+//! ages.
 
 use std::sync::Arc;
 

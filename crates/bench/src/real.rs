@@ -31,7 +31,7 @@ const CPU_SECONDS: &str = "process_cpu_seconds_total";
 /// The HTTP status for creating an object that exists.
 const CONFLICT: u16 = 409;
 
-/// The API server, and a relay in front of it that counts what it sends.
+/// The API server, and a relay in front of it that counts the octets that the API server sends.
 #[allow(missing_debug_implementations, reason = "kube's client has none")]
 pub struct Real {
     client: Client,

@@ -276,7 +276,7 @@ fn from_service_account(
     let authority = directory.join("ca.crt");
     match certificate::authorities(&authority) {
         Ok(found) => {
-            // Otherwise kube loads the system's certificates first, and an image has none.
+            // Otherwise kube loads the system's certificates first, and a container image may have none.
             config.root_cert = Some(found);
             config.root_cert_file = Some(authority);
         }

@@ -2,7 +2,7 @@
 //!
 //! The caller chooses names, help texts and buckets. This module adds the metrics of every binary: `process_*` with
 //! the names and texts of the Go client, `kube_dns_build_info`, and `promhttp_metric_handler_requests_*`. There is no
-//! Go runtime, and so there are no `go_*` metrics as in kube-dns.
+//! Go runtime here, so the `go_*` metrics of kube-dns do not exist.
 
 mod process;
 

@@ -14,7 +14,7 @@ use crate::objects::MAX_OBJECTS;
 #[derive(Debug)]
 pub(crate) struct Candidate {
     pub(crate) name: Name,
-    /// Its labels below the cluster domain, from there downwards; `None` for names that are not ours.
+    /// Its labels below the cluster domain, from there downwards; `None` for names outside of the cluster domain.
     pub(crate) path: Option<Vec<String>>,
     pub(crate) kind: NameKind,
     pub(crate) route: Route,
@@ -25,12 +25,12 @@ pub(crate) struct Candidate {
     pub(crate) sources: Vec<ObjectKey>,
     /// The number of Services left out.
     pub(crate) more_sources: usize,
-    /// The target, if this is an alias of a name of the cluster without addresses.
+    /// The target of the name's alias, if the target is a cluster name without the addresses asked for.
     pub(crate) target: Option<Box<Self>>,
 }
 
 impl Candidate {
-    /// Asks `snapshot` for `name`, and for the target of an alias without addresses.
+    /// Asks `snapshot` for `name`. If `name` is an alias whose target has no addresses, asks for the target, too.
     pub(crate) fn new(snapshot: &Snapshot, front: &Front, name: Name, types: &[u16]) -> Self {
         let mut candidate = Self::alone(snapshot, front, name, types);
         let target = candidate.bare_alias().and_then(|target| Name::parse(target).ok());
@@ -75,7 +75,7 @@ impl Candidate {
         }
     }
 
-    /// The target of an alias without the addresses asked for.
+    /// The target, if the name is an alias whose target has no addresses.
     pub(crate) fn bare_alias(&self) -> Option<&str> {
         answer::bare_alias(&self.answers)
     }

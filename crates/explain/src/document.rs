@@ -39,7 +39,7 @@ pub(crate) struct Question {
     pub(crate) namespace: Option<String>,
     /// Empty when no search list is applied.
     pub(crate) search: Vec<String>,
-    /// Whether kubedns walks the list for such a pod.
+    /// Whether kubedns walks the search list for the pods of this namespace (autopath).
     #[serde(default)]
     pub(crate) autopath: bool,
     pub(crate) ndots: u8,
@@ -286,8 +286,8 @@ pub(crate) struct Dnsmasq {
     pub(crate) domain: Option<String>,
     /// The servers; those of the node's resolv.conf are unknown here.
     pub(crate) servers: Vec<String>,
-    /// Seconds for which it caches the answer of kubedns; 0 if it does not (`--no-negcache`). `None` when other servers
-    /// answer, or may answer, and when only some types have records.
+    /// Seconds for which dnsmasq caches the answer of kubedns; 0 if it does not (`--no-negcache`). `None` if dnsmasq
+    /// does not ask kubedns alone, or answers from the hosts file, and if only some types have records.
     pub(crate) keeps_seconds: Option<u32>,
 }
 
@@ -297,7 +297,7 @@ pub(crate) struct Dnsmasq {
 pub(crate) enum DnsmasqAsks {
     Kubedns,
     StubDomain,
-    /// kubedns or the servers of a stub domain: it has both for the same domain, and takes the answer of either.
+    /// kubedns or the servers of a stub domain: dnsmasq has both for the same domain, and takes the answer of either.
     KubednsAndStubDomain,
     /// The servers of `upstreamNameservers`.
     Upstreams,

@@ -1,5 +1,5 @@
-//! The objects behind records, which only the index has. Requests to it go through a short queue; they share and change
-//! nothing.
+//! The objects behind records, which only the index has. Requests to the index go through a short queue, and change
+//! nothing in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

@@ -18,7 +18,7 @@ const GARBAGE: &[u8] = b"<html>this is not what you asked for</html>\n";
 /// A corruption of a body.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Corruption {
-    /// The body is an error event.
+    /// A watch consists of one error event. Other bodies are not changed.
     Error(Status),
     /// The body is not JSON.
     Garbage,

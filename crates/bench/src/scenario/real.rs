@@ -1,4 +1,4 @@
-//! The cost of kubedns for a real API server, and of its events for kubedns.
+//! The cost of kubedns for a real API server, and the cost of that server's events for kubedns.
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,7 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
     let Some(path) = std::env::var_os(VARIABLE) else { return Ok(None) };
     let real = Real::open(path.as_ref(), bench.directory()).await?;
     real.load(cluster).await?;
-    // The addresses of a headless Service need both lists.
+    // A headless Service is answered only after both lists: that of Services and that of endpoints.
     let probe = cluster.headless().last().context("no headless Service")?;
     let stage = Stage { bench, real: &real, cluster, probe };
     let mut found = report::Real {
@@ -104,7 +104,8 @@ impl Stage<'_> {
         })
     }
 
-    /// Octets and microseconds of CPU time per change, and the memory before the first.
+    /// Per change, the octets that the API server sends and the microseconds of CPU time that kubedns uses; and the
+    /// memory of kubedns before the first change.
     async fn changes(&self, source: &str) -> anyhow::Result<(f64, f64, u32)> {
         say(&format!("real: {CHANGES} changes with {source}"));
         let kubedns = self.start(source).await?;

@@ -14,7 +14,8 @@ use crate::one_or_many::OneOrMany;
 /// The records at the name of a Service in the external zone and below. It has at least one address or name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExternalNode {
-    /// The external addresses of the Service under its own label, or the addresses of its endpoints.
+    /// Its members are the external addresses of the Service, labelled with the Service's name, or the endpoints of a
+    /// headless Service.
     node: ServiceNode,
     /// The host names of load balancers.
     names: OneOrMany<Name>,

@@ -7,7 +7,8 @@ use tracing::Metadata;
 
 use crate::flags::{ValueError, plain};
 
-/// The crates of this project. Events of other crates need a higher verbosity.
+/// The crates of this project, except development tools without this log. Events of other crates need a higher
+/// verbosity.
 const OURS: [&str; 16] = [
     "treecache",
     "dnsconfig",

@@ -148,7 +148,7 @@ mod tests {
         }
         assert!(queue.lock().waiting.len() <= CAPACITY);
         queue.flush(Duration::from_millis(1));
-        // Losses may be reported in several lines, if the thread is slow to start.
+        // Losses may be reported in several lines, if the thread that writes is slow to start.
         let (mut written, mut lost) = (0, 0);
         let mut lines = io::BufRead::lines(io::BufReader::new(reader));
         while written + lost < pushed {

@@ -1,5 +1,6 @@
-//! Answers of SkyDNS and CoreDNS' etcd plugin: the tables of their own tests about records, and the keys that kube2sky
-//! and external-dns write. Each table is put into a real etcd, followed by a feed and asked through the engine.
+//! The same answers as of SkyDNS and CoreDNS' etcd plugin: tables of records and answers from their own tests, and the
+//! keys that kube2sky and external-dns write. The keys of each table are written to a real etcd and watched by a feed;
+//! the engine answers the queries.
 //!
 //! TTLs, SOA records and the order of records are not compared.
 
