@@ -12,7 +12,7 @@ use localpod::pod::{Access, Wiring};
 use localpod::ports::Ports;
 use localpod::programs::Programs;
 
-/// The ports of the manifest, so that none is moved.
+/// The ports of the manifest, so that localpod's arguments must equal the manifest's.
 fn manifest_ports() -> Ports {
     Ports {
         dns: 53,

@@ -137,8 +137,8 @@ impl Router {
         let said = self.inputs.kubedns.borrow().clone().filter(|_| *self.wanted.kubedns.borrow());
         let (own, tells) = {
             let state = self.inputs.config.borrow();
-            // A kubedns that follows no configuration reports the empty version, so ours proves something only if it
-            // is not empty.
+            // A kubedns that follows no configuration reports the version of an empty one. So an equal version proves
+            // only for these settings, which an empty configuration lacks, that kubedns follows ours.
             let tells = needs_kubedns(&state.config) || state.config.has_own_names();
             (state.version.to_string(), tells)
         };

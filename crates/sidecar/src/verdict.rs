@@ -102,7 +102,7 @@ fn probes(probes: &[ProbeStatus], kubedns: Option<&Kubedns>, findings: &mut Vec<
         findings.push(Finding::new(Kind::Starting, "probes", "no probe has ended yet"));
     }
     let failing = || probes.iter().filter(|probe| probe.failures >= IN_A_ROW);
-    // Then dnsmasq in front of it gets no answer either.
+    // If kubedns does not answer, dnsmasq in front of it has no answer either: one finding is enough.
     let silent = failing().any(|probe| probe.part == "kubedns" && probe.state == State::Failed);
     for probe in failing() {
         let (kind, text) = match (probe.part, probe.state) {

@@ -22,7 +22,8 @@ async fn etcd(untested: &str) -> Option<Etcd> {
     let etcd = Etcd::start(untested).await?;
     for (key, value) in [
         ("local/skydns/east/rails", r#"{"host":"192.0.2.1","port":8080,"text":"note"}"#),
-        // Beside the keys of kube2sky, in the cluster's own domain.
+        // `db.cluster.local` is a zone from etcd within the cluster domain. The next key is one that kube2sky wrote: it
+        // is outside of that zone, and has no effect.
         ("local/cluster/db", r#"{"host":"192.0.2.2"}"#),
         ("local/cluster/svc/apps/web/1", r#"{"host":"192.0.2.99"}"#),
         ("arpa/in-addr/192/0/2/1", r#"{"host":"rails.east.skydns.local"}"#),

@@ -58,7 +58,8 @@ async fn a_cluster_name_is_resolved_through_kubedns_and_leaks_nothing_until_then
     rig.end().await;
 }
 
-/// Names are resolved as part of the start, although that may take longer.
+/// With `-restartDnsmasq=false` the configuration is read only at the start. The servers named in it take effect even
+/// if their names resolve later.
 #[tokio::test]
 async fn without_restart_dnsmasq_a_failing_domain_gets_its_servers_all_the_same() {
     let knows = Arc::new(AtomicBool::new(false));

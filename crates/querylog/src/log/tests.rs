@@ -82,7 +82,7 @@ async fn an_edit_is_followed() {
         (None, ""),
         (Some("{}"), "1000"),
         (Some(r#"{ "rate": 1000 }"#), ""),
-        // The new one is open before the old one is closed.
+        // The new log is opened before the old one is closed.
         (Some(r#"{"rate": 7}"#), "7 -"),
         (Some(r#"{"rate": 1}"#), "1 -"),
         (Some(r#"{"rate": 8}"#), "8"),
@@ -96,7 +96,7 @@ async fn an_edit_is_followed() {
     }
     tokio::time::sleep(Duration::from_secs(61)).await;
     assert_eq!(opened.take(), "-", "it is over");
-    // Another edit does not begin it anew.
+    // An edit to the same setting does not open the log again.
     sender.send(state(Some(r#"{"rate": 9, "seconds": 60}"#))).unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(opened.take(), "");
@@ -108,7 +108,7 @@ async fn an_edit_is_followed() {
     sender.send(state(None)).unwrap();
     tokio::time::sleep(Duration::from_secs(1000)).await;
     assert_eq!(opened.take(), "1000", "all queries, without an end");
-    // Edits end, the log does not.
+    // The log continues after the source of edits has ended.
     drop(sender);
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!((opened.take(), tasks.len()), (String::new(), 1));

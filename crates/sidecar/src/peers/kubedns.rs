@@ -82,7 +82,8 @@ impl Kubedns {
         kubedns
     }
 
-    /// Returns whether Services and endpoints are being watched (endpoints by either kind).
+    /// Returns whether Services and endpoints are being watched (endpoints by either kind). Without metrics of their
+    /// watches they count as watched.
     pub(crate) fn is_watching(&self) -> bool {
         let is_open = |kinds: &[&str]| {
             let watches = || self.watches.iter().filter(|(kind, _)| kinds.contains(&kind.as_str()));

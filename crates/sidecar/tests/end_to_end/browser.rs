@@ -1,5 +1,5 @@
-//! The page in a real browser: its policy permits its own script, which keeps it live, also behind a proxy. Skipped
-//! where there is no Chromium; `make test` installs it where it may.
+//! The status page in a real browser: its Content-Security-Policy permits its script, and the script keeps the page up
+//! to date, also behind a proxy. Skipped without Chromium, which `make test` installs where it may.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};

@@ -62,7 +62,7 @@ pub struct CacheLimits {
 }
 
 impl Default for CacheLimits {
-    /// No stale answers; the other limits as RFC 8767, section 5, recommends.
+    /// No stale answers; 10,000 entries; the interval of refreshes that RFC 8767, section 5, recommends.
     fn default() -> Self {
         Self { entries: 10_000, stale: Duration::ZERO, recheck: Duration::from_secs(30) }
     }

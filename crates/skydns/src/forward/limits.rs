@@ -60,7 +60,7 @@ impl Limits {
         Self { max_in_flight, max_in_flight_per_route, max_connections, ..self }.clamped()
     }
 
-    /// Limits the budget to what the two seconds allow, and raises every number to at least one.
+    /// Limits the budget to what the two seconds allow, and raises every number but `max_joined` to at least one.
     pub(super) fn clamped(self) -> Self {
         Self {
             budget: self.budget.min(MAX_BUDGET),

@@ -386,7 +386,7 @@ async fn a_second_name_that_is_asked_for_too_late_is_stale_too() {
     server.stop().await;
 }
 
-/// Replies to earlier queries may still arrive: they are cached.
+/// Emptying the cache removes fresh and stale replies.
 #[tokio::test]
 async fn what_is_forgotten_is_asked_for_again() {
     let fickle = Fickle::start(&[first, second, servfail]).await;

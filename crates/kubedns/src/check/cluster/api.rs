@@ -19,7 +19,7 @@ const GROUP: &str = "API server";
 const CONFIGURATION: &str = "configuration";
 /// Timeout of a response, and of each piece of it.
 const TIME: Duration = Duration::from_secs(5);
-/// Bound of the Services searched for one without a cluster IP.
+/// Bound of the Services that are searched for headless ones and for `default/kubernetes`.
 const LOOKED_THROUGH: usize = 500;
 /// Advice for a missing permission.
 const GRANT: &str = "Give the ServiceAccount a role that may list and watch it.";
