@@ -1,4 +1,5 @@
-//! The manifests played as real pods: podman replaces the container runtime, this module the kubelet.
+//! The manifests as real pods, started by `podman kube play`: podman replaces the container runtime, this module the
+//! kubelet.
 //!
 //! ```text
 //! client ──veth── node ──bridge── pod: kubedns, dnsmasq, sidecar

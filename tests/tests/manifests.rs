@@ -290,7 +290,7 @@ fn components_combine_in_their_order() {
     }
 }
 
-/// A kubedns behind a dnsmasq that is only a cache has the flag for that, and the ConfigMap.
+/// A kubedns behind a dnsmasq that is only a cache has the flag `--topology=cache`, and reads the ConfigMap.
 #[test]
 fn nanny_and_kubedns_agree_on_who_asks_the_upstreams() {
     if skip() {

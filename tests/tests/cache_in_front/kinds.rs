@@ -1,4 +1,5 @@
-//! The kinds of Services, each created once per number, and the questions about each.
+//! The kinds of Services, and the questions about each. A test creates many Services of one kind, each in a numbered
+//! namespace of its own.
 
 use std::fmt;
 
@@ -26,7 +27,7 @@ pub(crate) struct Kind {
     pub(crate) objects: fn(&str, u32) -> Vec<Value>,
     /// Names queried with every type.
     names: &'static [&'static str],
-    /// Names of ExternalName Services, and names that match them.
+    /// Names of ExternalName Services, wildcards that match them, and their namespace.
     alias_names: &'static [&'static str],
     /// `_http._tcp.web` has port 80.
     pub(crate) has_ports: bool,
@@ -44,7 +45,7 @@ pub(crate) struct Question {
 const PLAIN: &[&str] = &["web", "_http._tcp.web"];
 const MEMBERS: &[&str] = &["web", "_http._tcp.web", "web-0.web"];
 const ALIASES: &[&str] = &["web", "_http._tcp.web", "ext"];
-/// The empty name is the namespace itself.
+/// Names below the namespace; the empty name is the namespace itself.
 const OF_ALIASES: &[&str] = &["ext", "*", ""];
 const REVERSE: &str = "reverse";
 
@@ -161,7 +162,7 @@ impl Kind {
         self.questions().into_iter().chain(completed).collect()
     }
 
-    /// Returns whether a name names an ExternalName Service, or is a wildcard that matches one.
+    /// Returns whether a name names an ExternalName Service, or is a wildcard or a namespace that stands for one.
     pub(crate) fn is_alias(&self, name: &str) -> bool {
         self.alias_names.contains(&name.trim_end_matches('+'))
     }

@@ -83,9 +83,9 @@ async fn with_bad_upstreams_only_cluster_names_lose_nothing_and_kubedns_answers_
     assert!(forwarded.excused_failed > 0, "the upstream failed: {report}");
 }
 
-/// Names that are queried while no upstream answers, ...
+/// Number of names that are queried while no upstream answers.
 const HANGING: u16 = 300;
-/// ... and how many of them at once: within dnsmasq's receive buffer.
+/// Number of these queries that are sent at once, within dnsmasq's receive buffer.
 const AT_ONCE: u16 = 50;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -171,7 +171,7 @@ async fn behind_a_cache_alone_stub_servers_have_names_and_upstreams_that_lead_ba
     is("host-3.outside.test", &["198.51.100.3"]).await;
 }
 
-/// dnsmasq forwards only in plain DNS: in every topology kubedns queries these servers, and nothing is sent over
+/// dnsmasq cannot forward to `tcp://` servers: in every topology kubedns queries them, and nothing is sent to them over
 /// UDP.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_that_dnsmasq_cannot_ask_are_asked_by_kubedns() {

@@ -1,4 +1,4 @@
-//! Tests of the list: it matches the vectors, and mistakes are detected.
+//! Tests of the list of differences: it matches the vectors, and mistakes in it are detected.
 
 use serde_json::{Value, json};
 

@@ -25,8 +25,8 @@ static NEXT_ID: AtomicU16 = AtomicU16::new(1);
 
 /// Asks all questions of a step; the answers are in the same order.
 ///
-/// Questions with recorded exchanges of the resolver are asked one at a time, so that each gets its own. So are
-/// questions that made kube-dns exit. The others are asked concurrently.
+/// Questions with recorded exchanges of the resolver are asked one at a time, so that each gets its own exchanges. So
+/// are questions that made kube-dns exit. The others are asked concurrently.
 pub(super) async fn ask_all(
     step: &Step,
     place: &Place,
