@@ -27,7 +27,7 @@ const LARGEST_PAGE: usize = 64 << 10;
 enum Check {
     /// 200 for this path.
     Http { port: u16, path: &'static str },
-    /// NOERROR for the cluster's own name.
+    /// NOERROR for the name of the API server, which every cluster has.
     Dns { port: u16 },
 }
 
@@ -85,7 +85,7 @@ async fn http_ok(port: u16, path: &str) -> bool {
     page.is_ok_and(|page| page.status == 200)
 }
 
-/// Returns whether the name that every cluster has is answered.
+/// Returns whether the API server's name is answered.
 async fn dns_ok(port: u16, domain: &str) -> bool {
     let Ok(name) = Name::from_ascii(format!("kubernetes.default.svc.{domain}.")) else {
         return false;

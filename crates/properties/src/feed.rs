@@ -51,8 +51,8 @@ const NODES: [&str; 2] = [
 /// within bounded time and memory. Then it reports exactly the listed objects.
 ///
 /// The first octet selects the kind of objects. Responses follow for the requests in their order, each ended by a zero
-/// octet. The first octet of a response selects its form (see [`respond`]); the others are its body, which is split at each
-/// octet 1, and at each octet 2 with a pause before it.
+/// octet. The first octet of a response selects its form (see [`respond`]); the others are its body, which is split into
+/// pieces at each octet 1 or 2. Before a piece that an octet 2 ends, there is a pause.
 pub fn feed(input: &[u8]) {
     // The seed of the jitter in pauses.
     fastrand::seed(input.len() as u64);

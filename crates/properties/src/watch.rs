@@ -72,7 +72,7 @@ pub fn watch(input: &[u8]) {
     assert_eq!(visible, restored(&index, &objects, source), "a snapshot file restores different records");
 }
 
-/// Adds or deletes an object. A malformed object replaces a well-formed one.
+/// Adds or deletes an object. A malformed object deletes the object with its key.
 fn tell<T: FromApi + Clone>(
     known: &mut BTreeMap<ObjectKey, T>,
     json: &str,

@@ -70,7 +70,7 @@ pub(crate) struct Health {
     pub(crate) last: Verdict,
     /// The time of the last change of `state`.
     pub(crate) since: SystemTime,
-    /// Failed probes in a row.
+    /// Probes in a row whose name was not answered, even if the server was healthy.
     pub(crate) failures: u32,
     /// The last results, newest last; bounded.
     pub(crate) history: VecDeque<Point>,

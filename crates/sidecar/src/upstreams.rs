@@ -6,8 +6,9 @@
 //!
 //! The query fits the purpose of the upstream, as the nanny reports it: the SOA of its stub domain, or else the name
 //! servers of the root. SERVFAIL for a stub domain is a failure. For the root it counts as an answer, even a late
-//! one: a resolver without access to the root may well answer its own names. REFUSED is a failure. In response to the
-//! query for the root it is no outage: the server may serve other names.
+//! one: a resolver without access to the root may well answer its own names. REFUSED is a failure,
+//! unless the purpose is unknown. In response to the query for the root it is no outage: the server may serve other
+//! names.
 
 mod condition;
 mod listed;

@@ -82,7 +82,8 @@ impl<B: Backend> Server<B> {
     }
 
     /// Answers queries until `stop` is cancelled, then the queries still waiting for upstreams, and queries that
-    /// arrive meanwhile. Ends within about four seconds after that, unless TCP clients do not read their answers.
+    /// arrive meanwhile. Ends within about four seconds after that: connections whose clients have not read their
+    /// answers by then are closed.
     pub async fn run(self, stop: CancellationToken) -> io::Result<()> {
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
         let stopped = Arc::new(AtomicBool::new(false));

@@ -32,7 +32,7 @@ const MAX_EXPENSIVE: usize = 2;
 const TURN: Duration = Duration::from_micros(200);
 /// Time without a query after which a connection is closed (RFC 7766, section 6.2.3: a few seconds).
 const IDLE: Duration = Duration::from_secs(10);
-/// Value of [`IDLE`] while more than half of all connections are in use.
+/// Value of [`IDLE`] for connections that are accepted while more than half of all connections are in use.
 const IDLE_WHEN_BUSY: Duration = Duration::from_secs(1);
 /// Timeout for receiving a query, and for sending an answer.
 const STALLED: Duration = Duration::from_secs(4);

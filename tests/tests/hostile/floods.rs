@@ -56,7 +56,7 @@ pub(super) fn usage(lab: &mut Lab) -> Usage {
     Usage::of(lab.process().id()).unwrap()
 }
 
-/// Prints the resources used in a flood, and checks that they stay within their limits.
+/// Prints the memory used in a flood, and checks that its peak stays below the limit.
 pub(super) fn bounded(lab: &mut Lab, what: &str, before: Usage) {
     let after = usage(lab);
     let (rest, peak, now) = (before.resident, after.peak, after.resident);
