@@ -2,8 +2,8 @@
 //! many were answered, answered wrongly, or lost.
 //!
 //! Queries belong to a *path*: the servers that they pass, such as `cluster` or `outside`. While the only server of a
-//! path is down, its queries may be lost or get SERVFAIL: the test declares that with [`Steady::excuse`], and the
-//! excuse ends when the path answers again. A wrong answer is never excused.
+//! path is down, its queries may be lost, or get SERVFAIL or REFUSED: the test declares that with [`Steady::excuse`],
+//! and the excuse ends when the path answers again. A wrong answer is never excused.
 
 #![allow(
     clippy::panic,

@@ -56,7 +56,7 @@ pub enum SnapshotError {
     /// It was written for another cluster domain, or with options that keep other objects.
     #[error("it is for the domain {0}")]
     Domain(String),
-    /// It ends before its trailer.
+    /// It ends before its trailer, or the trailer counts other objects.
     #[error("it is incomplete")]
     Incomplete,
     /// It was changed since it was written.

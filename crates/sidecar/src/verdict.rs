@@ -1,8 +1,8 @@
 //! The verdict on the pod: its level, and the findings with their age and their remedies.
 //!
-//! [`findings`] is a pure function of the status. [`Verdicts`] remembers the start of each finding, hides findings
-//! that pass by themselves, and exports the rest. As in the critical alerts, a pod is down if its clients get no
-//! answers for cluster names or no answers for external names; a degraded pod still answers.
+//! [`findings`] is a pure function of the status. [`Verdicts`] remembers the start of each finding, hides a finding
+//! for the time in which it may pass by itself, and exports the rest. As in the critical alerts, a pod is down if its
+//! clients get no answers for cluster names or no answers for external names; a degraded pod still answers.
 
 mod kind;
 mod routes;

@@ -20,9 +20,9 @@ use crate::steady::Question;
 const NAMESPACE: &str = "churn";
 /// Number of Services that change.
 const SERVICES: u32 = 32;
-/// One change in this many is measured: the time until kubedns answers with it.
+/// One Service change in this many is measured: the time until kubedns answers with it.
 const MEASURED: u32 = 10;
-/// Changes between two edits of the ConfigMap.
+/// Service changes between two edits of the ConfigMap.
 const EDIT: u32 = 150;
 /// Timeout of a correct answer after a change.
 const LATE: Duration = Duration::from_mins(1);
@@ -99,7 +99,7 @@ impl<'a> Churn<'a> {
         services.chain([pods, stub]).collect()
     }
 
-    /// Makes this many changes a second; returns only if one of them is never answered.
+    /// Changes a Service and the Endpoints this many times a second; returns only if a measured change is not answered.
     pub(super) async fn go_on(&self, changes: u32) -> anyhow::Error {
         if changes == 0 {
             return std::future::pending().await;

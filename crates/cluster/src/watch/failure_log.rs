@@ -1,4 +1,5 @@
-//! Failures in the log: the first failure, occasional reminders and the recovery, not a line for each attempt.
+//! Failures in the log: the first failure, another reason, occasional reminders and the recovery, not a line for each
+//! attempt.
 
 use std::time::Duration;
 

@@ -27,7 +27,7 @@ pub(super) fn render(page: &mut Page, detail: &Detail, now: Moment) {
     page.section("path", &way);
 }
 
-/// The rows of all types, or a single row if all types have the same answer.
+/// The rows of all types, or a single row if all types have the same outcome and no records.
 fn answers(answers: &[Answer]) -> Vec<[String; 3]> {
     let rows: Vec<[String; 3]> = answers.iter().flat_map(rows).collect();
     let types: Vec<&String> = answers.iter().map(|answer| &answer.qtype).collect();

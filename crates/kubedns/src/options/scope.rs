@@ -106,7 +106,8 @@ fn is_key(key: &str) -> bool {
     prefix.is_none_or(is_prefix) && !name.is_empty() && is_value(name)
 }
 
-/// The value of a label: 63 characters, letters, digits, '-', '_' and '.', a letter or digit at both ends.
+/// The value of a label: at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends; may be
+/// empty.
 pub(super) fn is_value(value: &str) -> bool {
     let is_inner = |octet: u8| octet.is_ascii_alphanumeric() || b"-_.".contains(&octet);
     let is_end = |octet: Option<&u8>| octet.is_none_or(u8::is_ascii_alphanumeric);

@@ -37,7 +37,7 @@ const STOPPING: Duration = Duration::from_secs(3);
 const SURELY_UP: Duration = Duration::from_secs(3);
 /// The pause between two observations of an idle dnsmasq.
 const OBSERVATION: Duration = Duration::from_secs(1);
-/// Limit of bytes read from the user's own servers file.
+/// Limit of the user's own servers file, in bytes; a larger file is not read.
 const LARGEST_EXTRA: u64 = 1 << 20;
 
 #[derive(Debug)]

@@ -13,7 +13,7 @@ pub fn fit(message: &[u8], query: &Query<'_>, out: &mut Vec<u8>) -> bool {
             out.extend_from_slice(message.get(..parsed.end()).unwrap_or(message));
             parsed.header().is_truncated()
         }
-        // A truncated message may be malformed at its end; only its header is passed on, with TC.
+        // The message is malformed, perhaps as it was truncated within a record: the client gets an empty answer.
         Err(_) => header_only(query, out),
     };
     // Only the ID changes; the question stays as the upstream returned it.

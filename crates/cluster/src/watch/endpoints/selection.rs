@@ -20,13 +20,13 @@ pub(super) struct SourceSelection {
     begun: Instant,
     /// The time when the first list of Endpoints completed.
     endpoints_in: Option<Instant>,
-    /// Time for which slices may be refused before the first source is used.
+    /// Time for which slices must be refused before Endpoints become the first source.
     patience: Duration,
     /// Time for which slices must be refused before Endpoints replace them.
     refusal: Duration,
     /// Whether Endpoints were proposed in place of slices.
     pub(super) proposed: bool,
-    /// The time from which they may be proposed again.
+    /// The time from which Endpoints may be proposed again.
     next_proposal: Instant,
 }
 
@@ -60,7 +60,8 @@ impl SourceSelection {
         self.next_proposal = Instant::now() + self.refusal;
     }
 
-    /// The time from which Endpoints may replace slices in this state.
+    /// The time from which Endpoints may be listed, or replace slices if they are listed; `None` while there is no
+    /// reason for it.
     pub(super) fn endpoints_due(&self, slices: FeedState) -> Option<Instant> {
         let refused = slices.phase == Phase::Refused;
         match self.source {
