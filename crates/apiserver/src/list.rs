@@ -36,12 +36,13 @@ impl ListQuery {
                 "specifying resource version is not allowed when using continue",
             ));
         }
-        // A limit with a version requests exactly that version, as `resourceVersionMatch` may.
+        // A limit with a version requests the state at exactly that version, which this server does not support, nor
+        // any other `resourceVersionMatch`.
         let exact = limit > 0 && version.is_some_and(|version| version > 0);
         if exact || !query.text("resourceVersionMatch").is_empty() {
             return Err(invalid_options("resourceVersionMatch: Forbidden: not supported by this server"));
         }
-        // Version 0 is any version, which is listed without pages.
+        // Version 0 accepts the objects of any version; such a list has no pages.
         let limit = if version == Some(0) { 0 } else { usize::try_from(limit).unwrap_or(usize::MAX) };
         Ok(Self { limit, continue_token, version })
     }

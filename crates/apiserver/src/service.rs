@@ -59,7 +59,7 @@ fn fill_defaults(spec: &mut ServiceSpec) {
     }
 }
 
-/// Keeps the addresses that an update omits, and drops fields of other types of Services.
+/// Keeps the addresses that an update omits, and drops fields that a Service of this type does not have.
 fn carry_over(spec: &mut ServiceSpec, before: Option<&ServiceSpec>) {
     if !has_cluster_ip(spec) {
         (spec.cluster_ip, spec.cluster_ips) = (None, None);
@@ -77,7 +77,7 @@ fn carry_over(spec: &mut ServiceSpec, before: Option<&ServiceSpec>) {
     }
 }
 
-/// Whether a Service with this spec has cluster IPs, including `None`.
+/// Whether a Service with this spec has cluster IPs. A headless one has them too: its cluster IP is `None`.
 fn has_cluster_ip(spec: &ServiceSpec) -> bool {
     spec.type_.as_deref() != Some("ExternalName")
 }

@@ -130,7 +130,7 @@ pub struct Outside {
     pub asked: u64,
     /// Queries for external names without an answer.
     pub unanswered: u64,
-    /// Seconds from the last such query to the last answer.
+    /// Seconds from the last query for an external name to the last answer.
     pub longest: f64,
     /// Peak memory, in KiB.
     pub peak: u32,
@@ -156,11 +156,11 @@ pub struct RealRow {
     pub source: String,
     /// Seconds from the start of the process to the first correct answer.
     pub first_answer: f64,
-    /// Seconds of CPU time of kubedns until two seconds later.
+    /// Seconds of CPU time of kubedns from its start until two seconds after the first answer.
     pub own_cpu: f64,
-    /// Seconds of CPU time of the API server until two seconds later.
+    /// Seconds of CPU time that this start costs the API server in the same time.
     pub api_cpu: f64,
-    /// Octets received by then, including TLS.
+    /// Octets that kubedns received in the same time, including TLS.
     pub octets: f64,
     /// Octets received for each change of a slice and its Endpoints.
     pub octets_each: f64,

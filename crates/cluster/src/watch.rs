@@ -2,8 +2,8 @@
 //!
 //! Invariants, whatever the API server does:
 //! - An interrupted watch is resumed at its last version, an interrupted list at its last page.
-//! - Everything is listed again only if the API server no longer knows our version or has another history. No object
-//!   is gone before that list is complete.
+//! - Everything is listed again only if the API server no longer knows our version, or has another history because its
+//!   database was wiped or restored (see `history`). No object is removed before that list is complete.
 //! - A silent watch is reopened, as a dead connection is silent too.
 //! - A malformed object is ignored and never affects other objects.
 //! - Failures are retried forever, with growing pauses.

@@ -14,7 +14,8 @@ use crate::server::{ServerAddr, Upstream};
 /// A valid kube-dns configuration. Without a `ConfigMap`, [`Config::default`] is used.
 ///
 /// All names are lower-case DNS names without a trailing dot, and all addresses are parsed. So no value contains a
-/// line break or a special character of dnsmasq, except the protocol of an upstream, which dnsmasq does not support.
+/// line break or a special character of dnsmasq. Only upstreams with a protocol (`tls://192.0.2.1#NAME`) do, and
+/// dnsmasq never gets these, as it does not support them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Config {
     /// The domain of each federation, by its name (`federations`).

@@ -155,9 +155,9 @@ pub struct QueryLog {
     pub filter: Filter,
     /// Bound of the lines per second.
     pub rate: u32,
-    /// The time when it ends.
+    /// The time when the log ends.
     pub until: Option<SystemTime>,
-    /// The duration after which it ends, from when it was read.
+    /// The duration after which the log ends, counted from its begin.
     pub lasts: Option<Duration>,
 }
 
@@ -212,7 +212,7 @@ impl QueryLog {
         Ok(Self { filter, rate, until, lasts })
     }
 
-    /// The remaining time at `now`, if it began at `begun`; `None` if it has no end.
+    /// The remaining time at `now` of a log that began at `begun`; `None` if it has no end.
     pub fn remaining(&self, begun: SystemTime, now: SystemTime) -> Option<Duration> {
         let left = |end: SystemTime| end.duration_since(now).unwrap_or_default();
         let lasts = self.lasts.and_then(|lasts| begun.checked_add(lasts));

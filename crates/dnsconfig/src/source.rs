@@ -134,7 +134,7 @@ impl Follower {
         }
     }
 
-    /// Validates data unless they are the last data.
+    /// Validates data unless they equal the last data.
     fn take(&mut self, data: Result<RawData, directory::ReadError>) {
         let hash = directory::hash(&data);
         if self.seen.replace(hash) == Some(hash) {

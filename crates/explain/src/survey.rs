@@ -84,7 +84,7 @@ impl Survey {
             Outcome::NxDomain | Outcome::Forwarded => {
                 near::find(evidence, &self.readings, candidate, &self.request.types)
             }
-            // For other outcomes the Service exists, or kubedns cannot tell.
+            // For other outcomes the Service exists, or kubedns does not know whether it does.
             _ => Vec::new(),
         };
         let detail = detail(evidence, candidate);

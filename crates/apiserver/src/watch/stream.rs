@@ -33,7 +33,7 @@ pub(crate) fn stream(watch: Watch) -> impl Stream<Item = Result<Bytes, io::Error
 struct Session {
     watch: Watch,
     changed: Receiver<u64>,
-    /// The value of `Signals::dropped` when it started.
+    /// The value of `Signals::dropped` when the watch started. The watch is cut once that value changes.
     generation: u64,
     phase: Phase,
     /// The version of the last event.

@@ -1,7 +1,8 @@
 //! Cost of a query, in CPU time of the server's process.
 //!
 //! Each round sends every kind of query to every server for a moment, so that other load on the machine affects all
-//! servers alike. Each result is compared with the echo's in the same round, and the median of these ratios counts.
+//! servers alike. Each result is divided by that of a UDP echo server in the same round, and the median of these
+//! ratios counts.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -29,8 +30,8 @@ const MAX_LOST: f64 = 0.01;
 /// Microseconds of CPU time per query, by kind and server, one value per round.
 type Samples = BTreeMap<(Kind, usize), Vec<f64>>;
 
-/// Measures kubedns, the echo, hickory-server, NSD and Knot DNS if they are installed, and the servers of
-/// `BENCH_PEERS`.
+/// Measures kubedns, the echo server with and without batches, hickory-server, NSD and Knot DNS if they are installed,
+/// and the servers of `BENCH_PEERS`.
 pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<Cost> {
     let api = api::anywhere(cluster)?;
     let kubedns = Kubedns::start(bench, &api, cluster, &[]).await?;

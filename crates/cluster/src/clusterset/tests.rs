@@ -1,5 +1,5 @@
-//! Queries to the zone through the engine: the cases of CoreDNS' plugin and of the conformance tests of mcs-api. A
-//! property checks that the zone depends only on the objects.
+//! Queries to the zone through the engine: the cases of CoreDNS' plugin `multicluster` and of the conformance tests of
+//! mcs-api. A property checks that the zone depends only on the objects.
 
 use std::sync::Arc;
 
@@ -145,7 +145,7 @@ fn imports_with_addresses() {
         ("several.testns.svc", "SRV", &format!("NOERROR 10 50 53 {several} 10 50 80 {several} ; 10.0.0.4")),
         ("pending.testns.svc", "A", "NOERROR"),
         ("pending.testns.svc", "SRV", "NOERROR"),
-        // Endpoints of an import with its own address have names, too.
+        // Endpoints of an import with a cluster set IP have names, too.
         ("pod-0.clusterid.svc1.testns.svc", "A", "NOERROR 172.0.0.9"),
     ]);
 }

@@ -35,7 +35,7 @@ impl Records for ExternalZone {
         visit: &mut dyn FnMut(Entry<'v>),
     ) -> Lookup {
         let service = match path {
-            // The name server is the DNS Service. Without an external address its name still exists, see
+            // The name server is the DNS Service. If that has no external address, `ns.dns` still exists, see
             // `has_descendants`.
             ["dns", "ns"] => {
                 self.services.entry(&["kube-system"], "kube-dns").map(|service| (service, &[][..]))

@@ -1,4 +1,4 @@
-//! Assessment of the end of a watch.
+//! Assessment of the end of a watch. `history` explains histories of the API server.
 
 use std::time::Duration;
 

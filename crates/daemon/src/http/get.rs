@@ -22,8 +22,8 @@ pub struct Page {
 }
 
 impl Page {
-    /// The text of an error: the first line, without control characters and of at most 200 characters. For an empty
-    /// page it is the status line.
+    /// The text of an error: the first line, without control characters and of at most 200 characters. If that is
+    /// empty, the status line.
     pub fn error_line(self) -> String {
         let text = String::from_utf8_lossy(&self.body);
         let line = text.lines().next().unwrap_or_default();

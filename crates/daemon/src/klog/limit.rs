@@ -1,4 +1,5 @@
-//! The limit of repeated lines: a burst, then one line per second. Other lines are counted.
+//! The limit of lines from one place in the source: a burst, then one line per second. Lines beyond it are counted
+//! instead of written.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -9,7 +10,7 @@ use tracing::callsite::Identifier;
 
 /// Number of lines that a logging place in the source may write at once.
 const BURST: u32 = 30;
-/// Time after which it may write one more line.
+/// Time after which such a place may write one more line.
 const EARN: Duration = Duration::from_secs(1);
 /// Shortest interval between two reports of suppressed lines.
 const TELL: Duration = Duration::from_secs(1);

@@ -118,7 +118,7 @@ async fn an_etcd_that_was_set_up_anew_is_listed_again() {
     etcd.stop();
     etcd.forget();
     etcd.begin().await;
-    // Its revision is lower than the last known: a watch from there would wait for ever.
+    // The new etcd's revision is lower than the last known one: a watch from the latter would wait for ever.
     etcd.put(&format!("{ZONE}/new"), "{}").await;
     seen.until(|tree| tree.len() == 1).await;
 }

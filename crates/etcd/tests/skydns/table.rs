@@ -132,8 +132,8 @@ fn key(name: &str) -> String {
     format!("/skydns/{}", labels.join("/"))
 }
 
-/// An upstream's answer to a query, from lines with `OWNER TYPE DATA`: all of the type and all aliases, if the name
-/// exists.
+/// An upstream's answer to a query, from lines with `OWNER TYPE DATA`: all records of the queried type and all
+/// aliases, if the name owns a record.
 fn said(lines: &[&str], question: &ExternalQuery) -> Vec<ExternalRecord> {
     let name = question.name.to_string();
     let is_there = lines.iter().any(|line| line.starts_with(&format!("{} ", name.trim_end_matches('.'))));

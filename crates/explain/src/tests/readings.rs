@@ -1,4 +1,5 @@
-//! Names with several readings; the explanation uses one of them.
+//! Names that the search list completes to several names, which mean different Services or members. The explanation
+//! chooses one of them.
 
 use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_headless};
 
@@ -28,13 +29,14 @@ fn a_service_with_the_name_of_its_namespace_takes_no_other_names() {
     for (words, name, code, suggested) in [
         // The Service redis/redis has no members.
         ("redis-mster.redis A --search redis", "redis-mster.redis", "no_such_service", "redis-master.redis"),
-        // An existing Service tells more than a missing member.
+        // The Service kafka/zookeeper exists, a member `zookeeper` of kafka/kafka does not: the Service is explained.
         ("zookeeper.kafka A --search kafka", "zookeeper.kafka", "no_ready_endpoints", ""),
-        // An existing member that is not ready was meant.
+        // kafka/kafka has this member, which is not ready; there is no Service of that name.
         ("kafka-1.kafka A --search kafka", "kafka-1.kafka.kafka", "member_not_ready", ""),
-        // Either may have been meant: the first is explained, and a name similar to the other is suggested.
+        // A member and a Service are missing, and either may have been meant: the first completed name is explained,
+        // and a name similar to the second is suggested.
         ("zookeper.kafka A --search kafka", "zookeper.kafka.kafka", "no_such_member", "zookeeper.kafka"),
-        // A name typed in full has one reading.
+        // A name typed in full is not completed.
         ("x.redis.redis.svc.cluster.local. A", "x.redis.redis", "member_of_cluster_ip", ""),
     ] {
         let (name, suggested) =
@@ -47,14 +49,14 @@ fn a_service_with_the_name_of_its_namespace_takes_no_other_names() {
 #[test]
 fn a_namespace_is_called_empty_only_when_it_is() {
     let mut cluster = namesakes();
-    // A Service without a name, since it has no endpoints.
+    // A headless Service without endpoints: it has no DNS name, but the namespace is not empty.
     cluster.service(&mk_headless("idle", "queue", &["amqp:5672"]));
     cluster.sync();
     for (namespace, summary) in [
         ("idle", "there is no Service \"redis\" in namespace idle"),
         ("none", "there is no Service at all in namespace none"),
     ] {
-        // The second name answers, so similar names are not searched for.
+        // The name in the second search domain resolves, so no similar names are suggested.
         let words = format!("redis A --search {namespace}.svc.cluster.local,redis.svc.cluster.local");
         let row = (words.as_str(), [summary, "resolves to 10.96.1.1"]);
         cluster.expect(["/tried/0/summary", "/verdict/text"], &[row]);

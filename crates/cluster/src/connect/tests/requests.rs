@@ -50,7 +50,7 @@ async fn listener() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// The head of the first request of a user.
+/// The head of the first request with a kubeconfig whose user has these fields.
 async fn said_with(user: &str) -> String {
     let (listener, address) = listener().await;
     let config = config(&format!("http://{address}"), "", user);
