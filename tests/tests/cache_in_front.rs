@@ -48,7 +48,7 @@ fn is_harmless(kind: &Kind, question: &Question, negatives: Negatives) -> bool {
     let of_alias = kind.is_alias(question.name);
     match question.rtype {
         // An ExternalName answers SRV with a record of port 0 for its target, as in kube-dns. Through the cached
-        // CNAME, dnsmasq gives the target's answer: records of port 0 for itself, or the ports of an SRV name.
+        // CNAME, dnsmasq gives the answer to SRV of the target: its own records, or its ports if it is an SRV name.
         "SRV" if of_alias => true,
         // If dnsmasq knows the CNAME from the addresses, it answers the same records under the name of the target.
         "SRV" if question.is_completed() => true,

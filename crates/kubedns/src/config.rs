@@ -43,8 +43,8 @@ pub struct Settings {
     pub federations: BTreeMap<String, String>,
     /// Servers for external names, in order of preference.
     pub upstreams: Vec<Upstream>,
-    /// Stub domains with their servers. A list is empty while no name in it has an address (yet). If dnsmasq is behind
-    /// kubedns and asks the servers, it takes their place.
+    /// Stub domains with their servers. A list is empty while its servers are names of which none has an address (yet).
+    /// If a dnsmasq behind kubedns asks the servers, that dnsmasq takes their place.
     pub stub_domains: Vec<(String, Vec<Upstream>)>,
     /// The search list of `--search-suffix` and `--autopath`.
     pub search: Option<Search>,
@@ -148,7 +148,7 @@ impl Configuration {
     }
 
     /// Whether the settings come from the configuration: false until the API server has returned the `ConfigMap`,
-    /// reported that there is none, or refused it. Settings that are read after true are at least as new.
+    /// reported that there is none, or refused it. Settings that are read once this is true contain that result.
     pub fn settled(&self) -> watch::Receiver<bool> {
         self.settled.subscribe()
     }

@@ -36,7 +36,7 @@ enum End {
 }
 
 /// For any set of existing names, the answer to a name with a search list is the same as from the client's own walk
-/// through the list, for A and AAAA at the same name. With faulty responses, the answer can still be parsed by others.
+/// through the list, for A and AAAA at the same name. With faulty responses, the answer is still a well-formed message.
 pub fn search(input: &[u8]) {
     let Some((&[choice, states @ ..], text)) = input.split_first_chunk::<{ STATES + 1 }>() else { return };
     let Some((bare, namespace)) = parts(text) else { return };
@@ -65,7 +65,7 @@ pub fn search(input: &[u8]) {
     if !message::read(&answer).header().is_truncated() {
         assert_eq!(ended(&answer, &name, qtype), own_walk(&name, &list.names, &states, qtype), "{name}");
     }
-    // With autopath the first response is ours.
+    // With autopath the first name is in the cluster domain: our own response for it is never faulty.
     if !autopath {
         message::answers(&asked, transport, &walk(&query, list, &zone, |_, _| input.to_vec()));
     }

@@ -27,7 +27,8 @@ use srv::Kind;
 
 /// TTL of records from upstreams, in seconds.
 const EXTERNAL_TTL: u32 = 60;
-/// No name in the zone has more labels below it: `label._port._proto.service.namespace.svc` has six.
+/// Bound of the labels of a name below its zone. `label._port._proto.service.namespace.svc` has six. Only keys of etcd
+/// may have more; such names are answered as missing, except reverse names.
 const MAX_DEPTH: usize = 16;
 /// Steps charged for each lookup of a name, for example of a CNAME target.
 const LOOKUP: usize = 32;
@@ -259,7 +260,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
             .unwrap_or_else(|| addresses(Authority::cluster(self.view), &DNS_SERVICE))
     }
 
-    /// Turns the outcome of writing into the result of the lookup, and truncates what does not fit.
+    /// Calls `write`, and notes that the answer is truncated if a record did not fit.
     fn wrote(&mut self, write: impl FnOnce(&mut Writer<'q, 'b>) -> Result<(), Full>) -> Answered {
         self.truncated |= write(&mut self.message).is_err();
         Answered::Written
@@ -436,7 +437,8 @@ pub(crate) const NAME_SERVER: &[u8] = b"\x02ns\x03dns";
 /// The mailbox in the SOA (RNAME), below the zone.
 pub(crate) const HOSTMASTER: &[u8] = b"\x0ahostmaster";
 
-/// Labels in wire format as a path from the zone downwards; `None` for a path that no tree contains.
+/// Labels in wire format as a path from the zone downwards; `None` for more than [`MAX_DEPTH`] labels, or a label that
+/// is not UTF-8.
 fn path(relative: &[u8]) -> Option<Path<'_>> {
     let mut path = Path::new();
     for label in labels(relative) {

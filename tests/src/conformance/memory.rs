@@ -1,4 +1,5 @@
-//! All recorded responses of the resolver, for questions that no single vector answers.
+//! All recorded responses of the resolver, of all vectors, for questions that the vector being replayed does not
+//! contain.
 
 use std::collections::HashMap;
 
@@ -27,7 +28,7 @@ const KNOWN: [&str; 7] =
 pub enum Recalled<'m> {
     /// A recorded exchange.
     Exchange(&'m Exchange),
-    /// Only a truncated answer over UDP was recorded, for a query over TCP.
+    /// The query came over TCP, and only a truncated answer over UDP was recorded.
     OnlyTruncated,
     /// Nothing was recorded; an answer with this RCODE and no records is consistent with the rest.
     Unknown(&'static str),

@@ -10,8 +10,8 @@ use super::means::say;
 use super::netns::NetNs;
 use crate::repository;
 
-/// The environment variable for a directory with `kubedns.tar`, `nanny.tar` and `sidecar.tar`: images to play instead
-/// of new ones.
+/// The environment variable for a directory with `kubedns.tar`, `nanny.tar` and `sidecar.tar`: images to use instead of
+/// newly built ones.
 const IMAGES: &str = "KUBE_DNS_RS_IMAGES";
 
 /// The network of the pods.
@@ -91,7 +91,7 @@ impl Podman {
         say(&format!("pods are played by {} with {runtime}{refused}", self.run(["--version"])));
     }
 
-    /// Creates the containers of a document without starting them.
+    /// Creates the pod in a YAML file (`podman kube play`) without starting its containers.
     pub fn play(&self, file: &Path, address: &str) {
         let file = file.display().to_string();
         self.run(["kube", "play", "--start=false", "--network", &self.network(), "--ip", address, &file]);

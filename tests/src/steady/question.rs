@@ -85,7 +85,7 @@ impl Question {
         self
     }
 
-    /// Retries without an answer: at most `most` attempts, with the timeout `patience` each.
+    /// Retries if no answer arrives: at most `most` attempts, with the timeout `patience` each.
     #[must_use]
     pub fn tries(mut self, most: u32, patience: Duration) -> Self {
         self.tries = (most, patience);
@@ -99,7 +99,7 @@ impl Question {
         self
     }
 
-    /// Sends the query, and retries up to the maximum without an answer.
+    /// Sends the query until an answer arrives, up to the maximum of attempts.
     pub(super) async fn ask(&self) -> Outcome {
         let (most, patience) = self.tries;
         let mut outcome = self.ask_once(patience).await;

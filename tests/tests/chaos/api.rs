@@ -1,4 +1,4 @@
-//! The API server is down, frozen, without history, or sends garbage: no query is affected.
+//! The API server is down, frozen, has lost its history of events, fails, or sends garbage: no query is affected.
 
 use apiserver::{Action, Faults, Rule, RuleId};
 use tests::chaos::{Rig, Topology};

@@ -29,7 +29,7 @@ async fn an_edit_of_hosts_and_aliases_is_in_force_and_aliases_follow_their_servi
     ] {
         assert_eq!(kubedns.answers(name, rtype).await, expected, "{name} {rtype}");
     }
-    // The Service gets another address.
+    // The Service becomes an ExternalName, so the alias gets the address of another name.
     cluster.set(mk_external_name("infra", "registry", "www.example.com"));
     kubedns.until_answered("registry.acme.example.", "A", "198.51.100.1").await;
     write("hosts", "192.0.2.21 db.acme.example\n");

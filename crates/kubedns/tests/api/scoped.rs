@@ -223,7 +223,8 @@ async fn the_search_list_of_a_pod_is_walked_for_it() {
     kubedns.stop().await;
 }
 
-/// With the stock role of kube-dns the table has addresses; look-ups follow `--namespaces`.
+/// The stock role of kube-dns may not list pods: the table then has addresses without pods. Pods are looked up in the
+/// namespaces of `--namespaces`.
 #[tokio::test]
 async fn the_clients_that_ask_most_have_the_names_of_their_pods() {
     for (flags, role, owner, asks, lines) in [

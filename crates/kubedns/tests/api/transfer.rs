@@ -1,4 +1,4 @@
-//! Zone transfers: real secondaries (NSD, Knot DNS, BIND) that follow changes, and dig if they are not installed.
+//! Zone transfers to dig, and to those real secondaries (NSD, Knot DNS, BIND) that are installed, which follow changes.
 
 mod secondary;
 mod zones;
@@ -73,7 +73,7 @@ fn whole(server: SocketAddr, domain: &str, words: &[&str]) -> Result<BTreeSet<St
     Ok(lines.into_iter().filter(|line| !line.contains(" SOA ")).collect())
 }
 
-/// A key in a file of a directory of its own.
+/// Writes the TSIG key to a file in `directory`, and returns its path.
 fn key_file(directory: &Path) -> String {
     let path = directory.join("xfer.key");
     std::fs::write(&path, secondary::KEY).unwrap();
@@ -129,7 +129,7 @@ async fn only_peers_with_the_key_transfer() {
     let refused = "kubedns_transfers_total{form=\"error\",result=\"refused\"}";
     assert_eq!(peers.metric(refused).await, Some(1.0));
     assert_eq!(off.metric(refused).await, None, "without the flag nothing is exported");
-    // Without the flag they are queries for types that no name has.
+    // Without the flag, transfer queries are queries for a type that no name has.
     assert!(zone(off.dns, &[]).is_err());
     for kubedns in [peers, signed, off] {
         kubedns.stop().await;

@@ -135,7 +135,7 @@ impl Process {
 }
 
 /// Makes a pipe for dnsmasq's log. dnsmasq answers nobody while it waits for a full pipe, and its `--log-async` does not
-/// help with `--log-facility=-`. This pipe never makes it wait: it drops lines, and says how many.
+/// help with `--log-facility=-`. Writes to this pipe never wait: if it is full, dnsmasq drops lines, and logs how many.
 fn output() -> io::Result<(pipe::Receiver, OwnedFd)> {
     let (writer, reader) = pipe::pipe()?;
     if let Err(error) = fcntl(&writer, FcntlArg::F_SETPIPE_SZ(PIPE)) {

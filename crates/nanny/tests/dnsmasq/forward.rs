@@ -172,7 +172,8 @@ async fn where_the_servers_are_arguments_dnsmasq_forgets_without_a_restart() {
     rig.end().await;
 }
 
-/// dnsmasq retries a failed server that has answered before, and the client waits for both.
+/// Without the nanny's options, dnsmasq asks a server that has answered before a second time after SERVFAIL, and the
+/// client waits twice as long.
 #[tokio::test]
 async fn after_servfail_kubedns_is_not_asked_again() {
     let kubedns = Upstream::start(|asked: &Asked| {
@@ -218,7 +219,8 @@ async fn what_dnsmasq_cannot_ask_fails_until_kubedns_has_the_configuration() {
     rig.end().await;
 }
 
-/// A kubedns that follows no configuration reports the empty version, too.
+/// A kubedns that follows no configuration also reports the version of the empty one. That does not prove that it will
+/// follow an edit.
 #[tokio::test]
 async fn an_empty_configuration_proves_nothing() {
     let kubedns = Kubedns::start("192.0.2.1").await;

@@ -22,8 +22,8 @@ fn can_change_users() -> bool {
     can
 }
 
-/// Starts the nanny with the given rights of setpriv(1), edits the configuration, stops it. Returns whether quiet
-/// moments could be found for the reloads.
+/// Starts the nanny with the given rights of setpriv(1), edits the configuration, stops it. Returns whether each
+/// reload that removed servers waited for a moment in which dnsmasq was idle.
 async fn works_with(plan: Plan, rights: &str) -> bool {
     let (outside, stub) = (Upstream::answering("192.0.2.1").await, Upstream::answering("192.0.2.11").await);
     let words: Vec<&str> = [SETPRIV, "--no-new-privs"].into_iter().chain(rights.split(' ')).collect();

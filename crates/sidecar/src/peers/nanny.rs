@@ -59,7 +59,7 @@ pub(crate) struct Routes {
     /// Stub domains and the addresses of their servers.
     pub(crate) stub_domains: BTreeMap<String, Vec<String>>,
     pub(crate) upstreams: Vec<String>,
-    /// The source of `upstreams`: `configuration`, `resolv.conf`, or `kubedns`, which is then the only one.
+    /// The source of `upstreams`: `configuration`, `resolv.conf`, or `kubedns`, which is then the only upstream.
     pub(crate) upstreams_from: Option<String>,
     /// The version of kubedns' configuration, if dnsmasq forwards external names to kubedns.
     pub(crate) kubedns_configuration: Option<String>,

@@ -10,7 +10,7 @@ pub(crate) enum Condition {
     #[default]
     Waiting,
     Answers,
-    /// It answers SERVFAIL or REFUSED where it should answer.
+    /// It answers REFUSED although dnsmasq forwards such names to it, or SERVFAIL for a name that it must know.
     Fails,
     Silent,
 }

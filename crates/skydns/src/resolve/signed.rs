@@ -34,8 +34,8 @@ impl<B: Backend> Resolver<B> {
         Some(Reply { system: System::Auth, qtype: query.qtype, rcode, truncated: false, zone: None })
     }
 
-    /// Answers at once, and signs the answer if the query is signed, since a secondary signs all its queries.
-    /// Answers that come later are not signed.
+    /// Answers a query. If the query is signed, so is the answer: a secondary signs all its queries, such as those for
+    /// the SOA. Answers that wait for an upstream are not signed.
     pub(super) fn answer_signed(
         &self,
         transfers: &Transfers<B::View>,

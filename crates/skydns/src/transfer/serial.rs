@@ -10,9 +10,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// REFRESH: seconds between a secondary's queries for the serial, if no NOTIFY arrives.
 const REFRESH: u32 = 60;
-/// RETRY: seconds until it repeats a failed query.
+/// RETRY: seconds until a secondary repeats a failed query.
 const RETRY: u32 = 15;
-/// EXPIRE: seconds after which it drops the zone, without the mark.
+/// EXPIRE: seconds without contact after which a secondary drops the zone. [`Serial::mark`] is added to it.
 const EXPIRE: u32 = 604_800;
 
 /// The current serial. The engine reads it for each SOA.

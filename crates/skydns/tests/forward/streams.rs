@@ -124,7 +124,7 @@ async fn replies_that_come_octet_by_octet_are_whole() {
     }
 }
 
-/// Two replies in one segment, of which the second ends in the next read.
+/// One segment with two whole replies and the beginning of a third, whose rest arrives later.
 #[tokio::test]
 async fn replies_in_one_segment_with_a_part_of_the_next_are_told_apart() {
     for kept in Kept::both(Limits::default(), || {

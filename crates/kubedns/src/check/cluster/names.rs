@@ -144,7 +144,7 @@ impl Names<'_> {
         }
     }
 
-    /// Checks the first headless Service that has addresses; returns one of them with its namespace.
+    /// Checks the first headless Service that has addresses; returns one of its addresses and its namespace.
     async fn headless(&self, cluster: &Cluster) -> (Check, Option<(IpAddr, String)>) {
         const KIND: &str = "a headless Service";
         if cluster.headless.is_empty() {
@@ -159,7 +159,7 @@ impl Names<'_> {
                     let member = addresses.first().map(|address| (*address, namespace.clone()));
                     return (Check::passed(GROUP, text), member);
                 }
-                // It has no ready endpoints.
+                // This Service has no ready endpoints: try the next.
                 Err(Missing { rcode: Some(ResponseCode::NoError | ResponseCode::NXDomain), .. }) => {}
                 Err(missing) => return (failed(KIND, &name, &missing), None),
             }

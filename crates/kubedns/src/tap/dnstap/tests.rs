@@ -21,7 +21,7 @@ fn readers() {
     }
 }
 
-/// A reader of one connection: accepts the content type, and returns the frames.
+/// Accepts a connection as a reader of dnstap does, with the handshake until START. The data frames follow.
 async fn accept(listener: &UnixListener) -> UnixStream {
     let (mut stream, _) = listener.accept().await.unwrap();
     assert_eq!(frames::read_control(&mut stream).await.unwrap().kind, READY);
@@ -37,7 +37,7 @@ async fn read(stream: &mut UnixStream) -> Dnstap {
     Dnstap::decode(&frame[..]).unwrap()
 }
 
-/// A server whose names are unknown: the answers do not matter here.
+/// A server without any records: the answers do not matter here.
 fn server() -> (std::net::SocketAddr, Arc<Tap>, JoinSet<std::io::Result<()>>) {
     let registry = prometheus::Registry::new();
     let metrics = skydns::forward::ForwardMetrics::new(&registry).unwrap();

@@ -1,4 +1,4 @@
-//! The text of the servers file, into which a ConfigMap can bring no other lines.
+//! The text of the servers file. A ConfigMap can bring no lines into it but those of its validated servers.
 
 use std::collections::BTreeMap;
 
