@@ -45,7 +45,7 @@ fn aliases_and_their_namespaces() {
     const NODATA: &str = "NOERROR (qr aa rd ra)";
     let [plain, strict] = [false, true].map(|strict| published(objects(), strict));
     for (name, rtype, usually, strictly) in [
-        // For other types the answer is the CNAME; for addresses it includes the target.
+        // Strictly, an alias is answered with its CNAME for every type; for addresses the answer includes the target.
         ("inside.names.svc", "TXT", NODATA, ALIAS),
         ("inside.names.svc", "MX", NODATA, ALIAS),
         ("inside.names.svc", "NS", NODATA, ALIAS),
@@ -61,7 +61,7 @@ fn aliases_and_their_namespaces() {
         ("outside.names.svc", "TXT", NODATA, "NOERROR (qr aa rd ra) -> www.outside.test."),
         ("web.apps.svc", "TXT", NODATA, NODATA),
         ("missing.names.svc", "TXT", "NXDOMAIN (qr rd)", "NXDOMAIN (qr aa rd ra)"),
-        // A namespace is an empty non-terminal, whatever kind its Services are.
+        // Strictly, a namespace is an empty non-terminal, whatever kind its Services are.
         ("literal.svc", "A", "NOERROR (qr aa rd ra) 192.0.2.7", NODATA),
         ("literal.svc", "AAAA", NODATA, NODATA),
         ("literal.svc", "TXT", NODATA, NODATA),

@@ -78,7 +78,7 @@ fn word(text: &str) -> (&str, &str) {
     text.split_at(end)
 }
 
-/// The text behind a quoted string, after the string itself.
+/// Splits off a quoted string: its content, and the text after it.
 fn after_string(text: &str) -> (&str, &str) {
     text.strip_prefix('"').unwrap().split_once('"').unwrap()
 }

@@ -241,7 +241,7 @@ async fn who_asks_for_too_much_is_told_so() {
     let done = Arc::new(AtomicUsize::new(0));
     let view = Fixed::new(&[dead.addr()]).laborious(&["svc", "apps", "all"], &done).extended_errors();
     let server = start(view);
-    // The sockets keep their ports until the last answer is sent.
+    // The clients' sockets stay open until the server has sent its last answer.
     let mut floods = Vec::new();
     for (name, text) in [
         (".outside.test.", "too many queries of this client are waiting"),
