@@ -52,7 +52,7 @@ pub struct RequestRecord {
 pub(crate) struct Signals {
     /// Incremented to end all watches that were opened before.
     pub(crate) dropped: u64,
-    /// Whether they end in the middle of the response.
+    /// Whether these watches end in the middle of the response.
     pub(crate) abort: bool,
     /// Whether watches send nothing.
     pub(crate) held: bool,
@@ -197,7 +197,7 @@ impl Faults {
         self.state().token = token.map(ToOwned::to_owned);
     }
 
-    /// Removes all rules and ends all lasting faults; the token stays.
+    /// Removes all rules and ends all lasting faults; the required token stays.
     pub fn clear(&self) {
         self.state().rules = Rules::default();
         self.signal(|signals| (signals.held, signals.presence) = (false, Presence::Up));

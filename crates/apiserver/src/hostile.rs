@@ -16,7 +16,7 @@ use crate::schema::Unknown;
 use crate::selector::Selection;
 use crate::store::Store;
 
-/// Field names and texts with a meaning.
+/// Field names and values that the server interprets.
 const WORDS: &str = "metadata name namespace labels spec status ports port protocol clusterIP clusterIPs ipFamilies \
     ipFamilyPolicy type selector subsets addresses ip endpoints addressType data None IPv4 IPv6 TCP NodePort ExternalName \
     externalName 10.96.0.7 fd00:10:96::7 SingleStack PreferDualStack nodePort $patch";

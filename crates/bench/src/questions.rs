@@ -35,7 +35,8 @@ impl Kind {
     pub const ALL: [Self; 6] =
         [Self::A, Self::Srv, Self::HeadlessA, Self::HeadlessSrv, Self::Nxdomain, Self::Nodata];
 
-    /// Heading, QTYPE, RCODE of the correct answer, and the cost limit as a multiple of an echo.
+    /// Heading, QTYPE, RCODE of the correct answer, and the limit of CPU time per query as a multiple of that of a
+    /// UDP echo server.
     fn traits(self) -> (&'static str, &'static str, &'static str, Option<f64>) {
         match self {
             Self::A => ("A", "A", "NOERROR", Some(1.25)),
@@ -62,7 +63,7 @@ impl Kind {
         self.traits().2
     }
 
-    /// The cost limit as a multiple of an echo; `None` without a goal.
+    /// The limit of CPU time per query as a multiple of that of a UDP echo server; `None` for no limit.
     pub fn goal(self) -> Option<f64> {
         self.traits().3
     }

@@ -297,7 +297,8 @@ impl Index {
         }
     }
 
-    /// Updates the zone of the own node. The zone of a deleted node is kept: this process still runs on it.
+    /// Updates the topology zone of the node that this process runs on. The zone of a deleted node is kept: this
+    /// process still runs on it.
     fn apply_own_node(&mut self, change: Change<Node>) {
         let Change::Apply(Node { key, zone, .. }) = change else { return };
         if self.options.records.preferred_zone == zone {

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 #[serde(from = "Vec<T>", into = "Vec<T>", bound(serialize = "T: Clone + Serialize"))]
 pub struct OneOrMany<T>(Number<T>);
 
-// A single element is always `One`, so that the derived comparison of forms compares the lists.
+// A single element is always `One`, never `Other`: otherwise equal lists could differ in the derived `PartialEq`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Number<T> {
     One(T),

@@ -3,7 +3,7 @@
 //! The records follow kube-dns:
 //! - A ClusterIP Service has an entry for each cluster IP, and SRV entries for its named ports.
 //! - A headless Service has an entry for each address of its endpoints, under the address's hostname or a hash.
-//! - An ExternalName Service is an entry of its namespace's node.
+//! - An ExternalName Service is an entry of its namespace's tree node, without a tree node of its own.
 
 mod external;
 mod label;

@@ -12,7 +12,7 @@ pub const VERSION: &str = match option_env!("KUBE_DNS_RS_VERSION") {
     None => env!("CARGO_PKG_VERSION"),
 };
 
-/// The commit, set at build time by `KUBE_DNS_RS_COMMIT`, as for the images; else `unknown`.
+/// The commit; the build of the images sets it with `KUBE_DNS_RS_COMMIT`. Without that variable it is `unknown`.
 pub const COMMIT: &str = match option_env!("KUBE_DNS_RS_COMMIT") {
     Some(commit) if !commit.is_empty() => commit,
     _ => "unknown",

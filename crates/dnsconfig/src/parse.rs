@@ -26,7 +26,7 @@ const MAX_STUB_DOMAINS: usize = 4096;
 /// Bound of the servers of a stub domain.
 const MAX_STUB_SERVERS: usize = 64;
 /// Bound of the upstream servers: the same as in `CoreDNS`, which may share the `ConfigMap`.
-// Differs from kube-dns: it accepts three.
+// Differs from kube-dns, which accepts three.
 const MAX_UPSTREAMS: usize = 15;
 
 /// Bound of the reported unknown keys.
@@ -141,8 +141,8 @@ pub fn parse(data: &RawData) -> Result<Config, ConfigError> {
     parse_for(data, &BTreeSet::new())
 }
 
-/// Parses and validates for a cluster with these domains (lower case, no trailing dot), which must contain no own
-/// name.
+/// Parses and validates for a cluster with these domains (lower case, no trailing dot). No own name (a name that
+/// `hosts` or `aliases` define) may be in one of them.
 pub fn parse_for(data: &RawData, domains: &BTreeSet<String>) -> Result<Config, ConfigError> {
     let config = parse_keys(data)?;
     let Some((key, reason)) = refused_name(&config, domains) else { return Ok(config) };

@@ -13,11 +13,11 @@ use thiserror::Error;
 /// The largest frame of a watch, in octets.
 pub const MAX_FRAME: usize = 32 << 20;
 
-/// The history that a response belongs to, and its revision.
+/// The etcd cluster that a response comes from, and its revision.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Header {
-    /// The id of the history; etcd gets another id when it is set up anew.
+    /// The ID of the etcd cluster, which changes when etcd is set up anew.
     #[serde(deserialize_with = "number")]
     pub cluster_id: u64,
     /// The number of changes so far.
@@ -26,7 +26,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Whether the history is that of `reached`, and goes at least as far.
+    /// Whether this is the etcd cluster of `reached`, at the same revision or a later one.
     pub fn continues(&self, reached: Self) -> bool {
         self.cluster_id == reached.cluster_id && self.revision >= reached.revision
     }
@@ -54,7 +54,7 @@ pub struct KeyValue {
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Page {
-    /// The history of the page.
+    /// The etcd cluster and its revision.
     pub header: Header,
     /// The keys in order.
     pub kvs: Vec<KeyValue>,
@@ -74,7 +74,7 @@ pub struct Authenticated {
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct WatchResponse {
-    /// The history of the changes.
+    /// The etcd cluster and its revision.
     pub header: Header,
     /// Whether the watch has just begun.
     pub created: bool,

@@ -1,4 +1,5 @@
-//! The engine's answers, in the form of the document. Only the engine knows the rules of answering.
+//! The answers of the query engine (`skydns`), converted for the JSON document of an explanation. Only the engine
+//! knows the rules of answering.
 
 use std::net::IpAddr;
 

@@ -78,7 +78,8 @@ impl Front {
             .filter_map(|(stub, servers)| Some((Name::parse(stub).ok()?.to_lowercase(), servers)))
             .filter(|(stub, _)| name.is_within(stub))
             .max_by_key(|(stub, _)| stub.label_count());
-        // The longest domain decides. Two of one length are the same domain, with the servers of both.
+        // The longest domain decides. If both have the same length, they are the same domain, and dnsmasq uses the
+        // servers of both.
         match (ours, stub) {
             (Some(ours), Some((stub, servers))) if ours == stub => {
                 way(DnsmasqAsks::KubednsAndStubDomain, Some(&stub), servers)

@@ -13,7 +13,7 @@ use dnsconfig::distance::distance;
 
 /// The most names that are suggested.
 const MAX_NEAR: usize = 8;
-/// The most names that are checked before that.
+/// The most Services whose names are looked up to find the suggestions.
 const MAX_CHECKED: usize = 64;
 /// The most Services that are compared with the readings.
 const MAX_COMPARED: usize = 50_000;
@@ -43,7 +43,7 @@ impl Reading {
             NameKind::Port { key, port, protocol } if !port.is_empty() => {
                 of_service(format!("_{port}._{protocol}."), key)
             }
-            // With a search list, any name of two labels could be one.
+            // Only as typed: with a search list, any name of two labels could be a member and its Service.
             NameKind::Member { key, label } if as_typed => of_service(format!("{label}."), key),
             NameKind::Namespace { namespace: Some(label) } => {
                 Self::with_slip(&[label], "the namespace is missing")

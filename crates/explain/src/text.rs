@@ -50,7 +50,7 @@ fn tried_names(page: &mut Page, question: &Question, tried: &[Tried], detail: &D
     page.table("", &tried.iter().map(row).collect::<Vec<_>>());
 }
 
-/// A domain as people write it.
+/// A domain without its trailing dot; the root keeps it.
 fn without_dot(domain: &str) -> &str {
     match domain.strip_suffix('.') {
         None | Some("") => domain,

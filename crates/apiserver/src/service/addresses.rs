@@ -17,8 +17,8 @@ const V4: u32 = u32::from_be_bytes([10, 96, 0, 0]);
 const V6: u128 = 0xfd00_0010_0096 << 80;
 /// The last allocatable address of each range; the next is the broadcast address of IPv4.
 const LAST: u32 = 0xfffe;
-/// Size of the lower part of a range. As on a real server, it is left to chosen addresses until the rest is
-/// allocated.
+/// Size of the lower part of a range. As on a real server, its addresses are reserved for clients that set
+/// `clusterIP` themselves, until the rest of the range is allocated.
 const STATIC_BAND: u32 = 256;
 
 /// Sets `clusterIPs` from `clusterIP` if only `clusterIP` was set or changed.
@@ -30,7 +30,7 @@ pub(super) fn follow_first(spec: &mut ServiceSpec, before: Option<&ServiceSpec>)
     }
 }
 
-/// Allocates a missing address of each family, and validates chosen addresses.
+/// Allocates a missing address of each family, and validates addresses that the client set.
 pub(super) fn assign(
     spec: &mut ServiceSpec,
     before: Option<&ServiceSpec>,

@@ -25,7 +25,7 @@ const PERIOD: Duration = Duration::from_millis(10);
 const PORTION: u32 = 50;
 /// Timeout of the last answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Names that are queried meanwhile.
+/// Cluster names that are queried while external names hang.
 const NAMES: usize = 1000;
 
 /// Queries cluster names without and with hanging queries.
@@ -58,11 +58,11 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
 struct Hung {
     asked: u64,
     answered: u64,
-    /// From the last query to the last answer.
+    /// Time from the end of sending to the last answer.
     longest: Duration,
 }
 
-/// Queries a new external name as often as it takes to keep ten thousand hanging; counts the answers.
+/// Queries ever new external names, at the rate that keeps ten thousand of them hanging; counts the answers.
 async fn hang(server: SocketAddr, span: Duration) -> anyhow::Result<Hung> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.context("cannot bind")?;
     socket.connect(server).await.context("cannot connect")?;

@@ -1,4 +1,4 @@
-//! The published records of the zone.
+//! The published records of the cluster set's zone.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ impl Records for ImportRecords {
     ) -> Lookup {
         let ["svc", namespace, name, below @ ..] = path else { return Lookup::Missing };
         let import = self.imports.entry(&[namespace], name);
-        // Only aliases are looked up exactly, and this zone has none.
+        // With `exact`, the engine looks for aliases only, and this zone has none.
         let found = !exact && import.is_some_and(|import| import.visit(below, steps, visit));
         if found { Lookup::Exists } else { Lookup::Missing }
     }

@@ -1,7 +1,7 @@
 //! The credentials of a kubeconfig's user that change over time.
 //!
-//! This module handles tokens in files, plugins and client certificates. kube handles a token or password in the
-//! kubeconfig itself, and impersonation.
+//! This module handles tokens in files, plugins and client certificates. The crate `kube` handles a token or password
+//! in the kubeconfig itself, and impersonation.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -53,7 +53,7 @@ enum Token {
 }
 
 impl Credentials {
-    /// Takes out of `user` the credentials that kube would read only once, or wait for without a timeout.
+    /// Takes out of `user` the credentials that `kube` would read only once, or wait for without a timeout.
     ///
     /// # Errors
     ///

@@ -98,7 +98,7 @@ impl ServiceNode {
     }
 
     /// The positions of the members that are answered at the Service's name or at a port's name: the `near` members,
-    /// unless too few of them have that port.
+    /// or all members if too few of the `near` ones have that port.
     fn positions_near(&self, port: Option<&PortRecords>) -> Range<usize> {
         let some = port.and_then(|port| port.members.as_deref()).unwrap_or_default();
         let with_port = some.partition_point(|position| *position < self.near);
@@ -106,7 +106,8 @@ impl ServiceNode {
         if all { 0..self.members.len() } else { 0..self.near as usize }
     }
 
-    /// Visits the entries of the members: of one port, or their addresses. False if there are none.
+    /// Visits the entries of the members at `positions`: their entries of one port, or of their addresses without a
+    /// port. False if there are none.
     fn visit_entries<'v>(
         &'v self,
         positions: Range<usize>,

@@ -47,7 +47,7 @@ pub enum Failure {
     /// A message exceeds the bound in octets.
     #[error("a message is larger than {0} bytes")]
     TooLarge(usize),
-    /// The API server has another history than the one of our resource version.
+    /// The API server's database was wiped or restored, so our resource version has no meaning there.
     #[error("the API server has another history: {0}")]
     OtherHistory(String),
 }

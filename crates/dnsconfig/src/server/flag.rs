@@ -1,4 +1,4 @@
-//! Servers in flags: like Go's resolver, they accept more forms than the `ConfigMap`.
+//! Servers as values of flags, which accept more forms than the `ConfigMap`, as in Go.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -8,7 +8,7 @@ use thiserror::Error;
 use super::{DNS_PORT, Nameserver, ServerAddr};
 use crate::name::MAX_NAME;
 
-/// A flag that is not a server.
+/// A flag's value that is not a server.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{0:?} is not a server: expected IP, IP:port, [IPv6]:port or name:port")]
 pub struct FlagAddrError(pub String);
@@ -25,7 +25,7 @@ impl ServerAddr {
         }
     }
 
-    /// Parses a flag: `IP`, `IP:port`, `[IPv6]:port`, `name` or `name:port`.
+    /// Parses a flag's value: `IP`, `IP:port`, `[IPv6]:port`, `name` or `name:port`.
     pub fn from_flag(text: &str) -> Result<Self, FlagAddrError> {
         let wrong = || FlagAddrError(text.to_owned());
         if let Ok(address) = text.parse::<SocketAddr>() {

@@ -1,4 +1,4 @@
-//! A TCP relay that can be closed, with all connections through it.
+//! A TCP relay in front of etcd. Closing it closes all connections through it.
 
 use std::net::SocketAddr;
 

@@ -72,7 +72,8 @@ const CASES: &[(&str, &str)] = &[
 async fn records_of_kube2sky_are_served_as_skydns_did() {
     let Some(served) = Served::from(&["old.local"], MESSAGES, "what kube2sky wrote is").await else { return };
     served.check(CASES, &[]);
-    // The names of the ports match the pods again. A name has one alias, which may be either.
+    // All records below a name belong to it: here the addresses of both pods, and the records of the ports, which are
+    // aliases of the pods' names. Only one alias is answered, and either may be it.
     let either = ["25a675c7", "7f135730"].map(|alias| {
         [
             "25a675c7.db.default.svc.old.local. A 10.1.0.5",

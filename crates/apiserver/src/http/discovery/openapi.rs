@@ -1,5 +1,5 @@
-//! `OpenAPI` v3: the parts that `kubectl` reads. If a kind's PATCH accepts `fieldValidation`, it leaves validation to
-//! the server.
+//! `OpenAPI` v3: the parts that `kubectl` reads. If a kind's PATCH accepts `fieldValidation`, `kubectl` leaves
+//! validation to the server.
 
 use serde_json::{Map, Value, json};
 

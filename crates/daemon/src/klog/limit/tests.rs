@@ -1,8 +1,8 @@
-//! Floods of one place, and their effect on other places.
+//! Floods of log lines from one call site, and their effect on other call sites.
 
 use super::*;
 
-/// A place in the source.
+/// A call site: the place of a log macro in the source.
 struct Site(&'static Metadata<'static>);
 static HERE: Site = Site(&FLOOD);
 static THERE: Site = Site(&QUIET);
@@ -35,7 +35,7 @@ fn a_flood_is_counted_and_told() {
     assert_eq!(told.iter().map(|left_out| left_out.count).collect::<Vec<_>>(), [970]);
     assert!(limiter.left_out(start).is_empty(), "reported once");
 
-    // A place earns one line per second, up to the burst.
+    // A call site may write one more line per second, up to the burst.
     let later = start + Duration::from_secs(2);
     assert_eq!((0..10).filter(|_| limiter.admit(&FLOOD, later)).count(), 2);
     let told: Vec<u64> = limiter.left_out(later).iter().map(|left_out| left_out.count).collect();
