@@ -1,14 +1,14 @@
 //! The ports of the pod on loopback: one block of consecutive numbers.
 //!
 //! In the cluster each container has the ports of the manifest (53, 10053, 8081, 10055, 10054). On a laptop other
-//! programs use them, and users may not bind 53.
+//! programs may use these ports, and unprivileged users cannot bind port 53.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 
 use anyhow::{Result, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-/// The default of `--port-base`. The example's stub domain names a port of its block.
+/// The default of `--port-base`. The stub domain of the example ConfigMap names a port of the block that begins here.
 pub const DEFAULT_BASE: u16 = 5300;
 
 /// The range of free blocks. It is below the range from which Linux takes the source ports of connections, so that a

@@ -122,7 +122,7 @@ impl<S: Source, O: Fn(&QueryLog) -> Result<S, NotWritten>> QueryLogger<S, O> {
         }
     }
 
-    /// Writes the lines that have come. If nobody reads the log, its own queue drops them.
+    /// Writes the lines that have come. If nobody reads the process's log, the logger's queue drops them.
     fn write_lines(&mut self) {
         let Some(source) = &mut self.source else { return };
         for line in std::iter::from_fn(|| source.next()).take(BATCH) {

@@ -18,8 +18,8 @@
 //! checked by itself:
 //!
 //! * dnsmasq (a probe whose server is `--dnsmasq-addr` and `--dnsmasq-port`): when the probed name is not answered,
-//!   the probe asks dnsmasq for its own `cachesize.bind`, which it answers without a backend. If it does, its health
-//!   check stays 200.
+//!   the probe queries `cachesize.bind`, which dnsmasq answers without a backend. If that is answered, the health
+//!   check of dnsmasq stays 200.
 //! * kubedns (a probe whose server is `--kubedns-addr`): any well-formed response, such as REFUSED before the first
 //!   lists are complete, proves that the process is alive. Its readiness decides whether it gets traffic.
 //!

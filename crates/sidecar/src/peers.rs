@@ -51,7 +51,7 @@ pub(crate) struct Peer<T> {
 
 impl Peers {
     pub(crate) fn new(options: &Options) -> Self {
-        // The nanny has metrics of dnsmasq only.
+        // The nanny reports on dnsmasq only: without dnsmasq there is nothing to fetch.
         let nanny_status = if options.dnsmasq().is_some() { options.nanny_status.as_str() } else { "" };
         Self { top: top(&options.kubedns_top), ..Self::at(&options.kubedns_metrics, nanny_status) }
     }

@@ -143,7 +143,7 @@ async fn checks(options: &Options) -> Vec<Check> {
     checks.push(readiness);
     checks.extend(of_status);
     checks.extend(names::checks(options, &cluster, &stub_domains).await);
-    // The API server and the pod both have checks of the configuration.
+    // Checks of one group can come from several of these calls: of the configuration from the API server and the pod.
     let place = |check: &Check| {
         ["API server", "pod", "upstreams", "configuration"].iter().position(|group| *group == check.group)
     };

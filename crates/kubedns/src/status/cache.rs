@@ -17,7 +17,8 @@ use beside::OtherRecords;
 use cluster::records::ServiceNode;
 use cluster::snapshot::Snapshot;
 
-/// The whole tree, from the root of the DNS down to the records, and the records beside it.
+/// The whole tree, from the root of the DNS down to the records of the cluster's zone, and the records of further
+/// zones and of the ConfigMap.
 #[derive(Debug)]
 pub struct Cache<'a>(
     /// The shown records.
@@ -26,7 +27,7 @@ pub struct Cache<'a>(
 
 impl Serialize for Cache<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // The labels come from the left, and the root is at the right.
+        // In the order of the domain, so the label next to the root is the last.
         let above: Vec<String> = name::labels(self.0.zone.domain.wire())
             .map(|label| String::from_utf8_lossy(label).into_owned())
             .collect();
@@ -216,7 +217,7 @@ fn hosts(Entry { label, record, .. }: &Entry<'_>, domain: &[u8]) -> Vec<String> 
         // As it is written in the Service: without a dot at the end.
         Host::Name(name) => vec![name.to_string().trim_end_matches('.').to_owned()],
         Host::Address(_) | Host::Several(_) => record.addresses().map(|ip| ip.to_string()).collect(),
-        // Only a text.
+        // A TXT record without a host.
         Host::Nothing => vec![String::new()],
     }
 }

@@ -12,7 +12,7 @@ use cluster::persist::{self, Saved, SnapshotError};
 /// thousand Services take about a second.
 const HOLD: Duration = Duration::from_secs(2);
 
-/// The content; `None` if there is no file.
+/// The content of the snapshot file; `None` if there is no file.
 pub(super) type Loaded = Result<Option<Saved>, SnapshotError>;
 
 /// The snapshot file while it is being read.

@@ -23,11 +23,11 @@ use super::cluster::{Cluster, PATIENCE, metrics, timing};
 use super::mirror::Mirror;
 use super::stub::{End, Stub, failure, page, watching};
 
-/// A feed of endpoints, and the events so far.
+/// A running feed of endpoints, with the state that its events so far lead to.
 struct Running {
     endpoints: Mirror<Endpoints>,
     slices: Mirror<EndpointSlice>,
-    /// Result of the feed.
+    /// The index that the events are applied to.
     index: Index,
     events: mpsc::Receiver<Received<Event>>,
     _feed: JoinSet<()>,
@@ -190,7 +190,7 @@ async fn slices_that_cannot_be_had_for_another_reason_hold_up_the_start_only_for
     running.until_from(EndpointsSource::EndpointSlices).await;
 }
 
-/// Slices were listed before, so no list follows the interim use of Endpoints.
+/// Slices were already listed when Endpoints came into use. Their objects are kept, so they are not listed again.
 #[tokio::test]
 async fn slices_that_were_told_are_kept_while_endpoints_are_used() {
     let cluster = cluster();
@@ -225,10 +225,11 @@ const fn seconds(from: u64, to: u64) -> Range<Duration> {
     Duration::from_secs(from)..Duration::from_secs(to)
 }
 
-/// Times since the start of the API server in which requests are refused.
+/// Periods in which requests are refused, in time since the start of the API server.
 type Refusals = &'static [Range<Duration>];
 
-/// An API server with a slice and the Endpoints of `endpoints`, which refuses requests in these times.
+/// An API server with a slice of two addresses, and with an Endpoints object of the addresses `known` (none if there
+/// are no addresses). It refuses requests for slices in the periods `slices`, requests for Endpoints in `endpoints`.
 fn stub(slices: Refusals, endpoints: Refusals, known: &'static [&'static str]) -> Stub {
     Stub::new(move |asked| {
         let of_slices = asked.resource == "endpointslices";

@@ -313,7 +313,7 @@ async fn broken_connections_never_cost_a_list() {
     }
 }
 
-/// Requesting an unreadable line again and again would stop the feed for good.
+/// Resuming the watch before an unreadable event again and again would stop the feed for good.
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_cannot_be_read_is_left_behind_by_a_list() {
     let stub = Stub::new(move |asked| {

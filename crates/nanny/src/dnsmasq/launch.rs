@@ -7,12 +7,14 @@
 //! | `--server ip#port` per upstream server | | `server=ip#port` |
 //! | `--no-resolv` with upstream servers | `--no-resolv`, always | the servers of resolv.conf, without upstream servers |
 //!
-//! With [`Forward::Kubedns`], kubedns is the only server in the file.
+//! With [`Forward::Kubedns`], the file has a single server: kubedns, or the nanny's SERVFAIL server while kubedns has
+//! not applied a configuration that only it can serve.
 //!
 //! dnsmasq treats a `server=` line of its servers file like a `--server` argument behind those on the command line,
-//! and reads the file again on SIGHUP. It never reads resolv.conf itself, because configured servers could not
-//! replace the servers of resolv.conf without a restart. Where a servers file is not possible (see [`Mode::Restart`])
-//! the servers are arguments, as with kube-dns, and an edit restarts dnsmasq.
+//! and reads the file again on SIGHUP. With a servers file, dnsmasq never reads resolv.conf itself, because
+//! configured servers could not replace the servers of resolv.conf without a restart. Where a servers file is not
+//! possible (see [`Mode::Restart`]) the servers are arguments, as with kube-dns: an edit restarts dnsmasq, and
+//! without upstream servers dnsmasq reads resolv.conf itself.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -112,7 +114,7 @@ impl Plan {
         for value in servers_file::values(routes) {
             argv.extend(["--server".into(), value.into()]);
         }
-        // With a servers file, our arguments already contain it.
+        // If a servers file is possible, `words` or `ours` already has `--no-resolv`.
         if self.mode == Mode::Restart && routes.upstreams_from != Origin::ResolvConf {
             argv.push("--no-resolv".into());
         }

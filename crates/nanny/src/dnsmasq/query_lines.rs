@@ -62,14 +62,16 @@ impl Answered {
 
 #[derive(Debug)]
 struct Waiting {
-    /// The number and the address, as written: the processes for TCP number their queries separately.
+    /// The query's number and the client's address, as written. The number alone is not unique: dnsmasq's child
+    /// processes for TCP number their queries separately.
     id: String,
     client: IpAddr,
     name: String,
     qtype: u16,
     server: Option<String>,
     since: Instant,
-    /// Other lines may have the answer: those of the same query, repeated by the client, or lines that were lost.
+    /// The answer may be in other lines: in those of the same query that the client repeated, or in lines that were
+    /// lost.
     may_be_answered: bool,
 }
 

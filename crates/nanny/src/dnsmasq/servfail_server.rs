@@ -75,7 +75,7 @@ impl ServfailServer {
         let mut buffer = vec![0; LARGEST];
         loop {
             let Ok((length, from)) = self.datagrams.recv_from(&mut buffer).await else {
-                // The client is gone; the next call waits for another connection.
+                // A late ICMP error for an earlier response: dnsmasq has closed the socket of that query.
                 tokio::task::yield_now().await;
                 continue;
             };

@@ -251,7 +251,7 @@ async fn a_query_that_waits_has_its_answer_before_the_restart() {
     rig.config(&[("upstreamNameservers", &servers), ("queryLog", "{}")]);
     restarted(&rig, 1).await;
     let ended = rig.nanny.line_with("dnsmasq ends for another one", PATIENCE).await;
-    // On a very busy machine, no quiet moment may come in time.
+    // The restart waits for a moment in which dnsmasq is idle. On a very busy machine, none may come in time.
     if ended.contains("Quietly") {
         tokio::time::timeout(PATIENCE, client.recv(&mut [0; 512])).await.unwrap().unwrap();
     }

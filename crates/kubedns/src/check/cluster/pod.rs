@@ -15,7 +15,7 @@ const UPSTREAMS: &str = "upstreams";
 const CONFIGURATION: &str = "configuration";
 /// Timeout of a page.
 const TIME: Duration = Duration::from_secs(3);
-/// The largest short page, in octets.
+/// The largest page that is read, in octets, other than the sidecar's status.
 const SIZE: usize = 64 << 10;
 
 /// The page at a path of a server, `http://HOST:PORT`.
@@ -74,7 +74,7 @@ pub(super) async fn of_status(options: &Options, status: &Result<Status, String>
     }
 }
 
-/// Checks the path of each probe, as the kubelet does.
+/// Requests the health check of each probe, as the kubelet does.
 async fn probes(sidecar: &str, status: &Status) -> Vec<Check> {
     let asked = status.probes.iter().map(|probe| async move {
         let target = format!("/healthcheck/{}", probe.label);

@@ -1,4 +1,4 @@
-//! Packaged secondaries, each with the configuration of docs/transfer.md.
+//! Secondaries: the DNS servers that the distribution packages, each with the configuration of docs/transfer.md.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -96,7 +96,7 @@ fn servers_that_dnsmasq_cannot_ask_are_asked_by_kubedns() {
     assert_eq!(plain("{}", r#"["tls://192.0.2.2"]"#, &["192.0.2.9"]), "127.0.0.1#10053");
 }
 
-/// The servers for a configuration, by forwarder and by whether kubedns is known to follow the configuration.
+/// The servers for a configuration, by forwarder and by whether kubedns is known to have applied the configuration.
 #[test]
 fn kubedns_is_asked_for_what_it_would_ask_of_others_only_once_it_follows() {
     const PLAIN: &str = r#"["192.0.2.2"]"#;
@@ -128,8 +128,8 @@ fn kubedns_is_asked_for_what_it_would_ask_of_others_only_once_it_follows() {
     }
 }
 
-/// The servers for names of your own, by forwarder, by whether kubedns follows the configuration, and by its
-/// topology.
+/// The servers for names of your own (`hosts` and `aliases`), by forwarder, by whether kubedns has applied the
+/// configuration, and by whether kubedns is behind dnsmasq.
 #[test]
 fn kubedns_behind_dnsmasq_is_asked_for_names_of_your_own() {
     let data = [
