@@ -4,7 +4,7 @@
 //! * [`vector`]: the recorded scenarios (`tests/conformance/vectors`); `tests/conformance/README.md` describes their
 //!   format.
 //! * [`question`], [`answer`]: convert a recorded question to a packet, and a packet to a normalised answer.
-//! * [`memory`]: the responses of the recorded resolver, over all vectors.
+//! * [`memory`]: the upstream's recorded responses of all vectors together.
 //! * [`judge`]: compares an answer with the expected one.
 //! * [`difference`]: our deliberate differences (`tests/conformance/differences`).
 //! * [`verdict`], [`report`]: the result of each question, per category, with small diffs.

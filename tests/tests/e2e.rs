@@ -62,7 +62,8 @@ const ANSWERS: &[(&str, &[&str])] = &[
 async fn dig_gets_the_right_answers_over_udp_and_tcp() {
     let pod = Pod::start().await;
     let dig = pod.dig();
-    // Cached before the ports are queried. Through a cached CNAME all ports would be 0.
+    // dnsmasq caches these answers before the ports are queried. If one were a CNAME, as in kube-dns, dnsmasq would
+    // answer SRV of the port's name with the records of the CNAME's target: port 0.
     assert_eq!(dig.short("_https._tcp.web.default.svc.cluster.local A").await, ["10.96.12.80"]);
     assert_eq!(dig.short("_https._tcp.web.default.svc.cluster.local AAAA").await, ["fd00:10:96::c80"]);
     assert_eq!(dig.short("web.default.svc.cluster.local SRV").await.len(), 2);

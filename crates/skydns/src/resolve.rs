@@ -67,7 +67,8 @@ pub struct Resolver<B: Backend> {
 }
 
 impl<B: Backend> Resolver<B> {
-    /// A resolver whose tasks run on `runtime`. `shard` must be a shared one.
+    /// A resolver whose tasks run on `runtime`. `shard` must be one that any thread may write
+    /// ([`shared_shard`](crate::metrics::Metrics::shared_shard)).
     pub fn new(
         backend: Arc<B>,
         identity: Identity,

@@ -310,7 +310,7 @@ impl Tap {
     }
 }
 
-/// The records that one reader follows. Dropping it closes the watch.
+/// The records that one reader follows. The watch closes when this is dropped.
 #[derive(Debug)]
 pub struct Watch {
     tap: Arc<Tap>,

@@ -35,8 +35,8 @@ pub struct FurtherZone {
     /// Whether the zone holds PTR records only and is not authoritative for its domain: missing names are looked up
     /// elsewhere.
     pub pointers: bool,
-    /// Number of the zone in [metrics](crate::metrics::Reply::zone), which later zones do not change;
-    /// [`Zones::with`] assigns it.
+    /// Number of the zone in [metrics](crate::metrics::Reply::zone). [`Zones::with`] assigns it; adding or replacing
+    /// zones does not change it.
     pub number: u8,
 }
 

@@ -82,7 +82,7 @@ async fn keep_alive(probe: Probe, pod: IpAddr, container: Container, turn: Arc<M
     }
 }
 
-/// Returns whether a probe succeeds now. To be awaited in the node's namespace.
+/// Returns whether a probe succeeds now. To be awaited in the node's network namespace.
 pub async fn ask(probe: &Probe, pod: IpAddr, patience: Duration) -> bool {
     is_good(SocketAddr::from((pod, probe.port)), &probe.path, patience).await
 }

@@ -1,4 +1,5 @@
-//! Final report of the steady client.
+//! Final report of the steady client. An excuse is a period in which the test has declared the only server of a path
+//! down.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -53,7 +53,7 @@ fn outside(asked: &Asked) -> Reaction {
 }
 
 impl Behind {
-    /// Starts them with `count` Services of a kind, and dnsmasq with these flags.
+    /// Starts kubedns' server with `count` Services of a kind, and dnsmasq with these flags.
     pub(crate) async fn start(kind: &Kind, count: usize, flags: &[&str]) -> Self {
         let upstream = Upstream::start(outside).await;
         let numbers = 0..u32::try_from(count).expect("a small number");

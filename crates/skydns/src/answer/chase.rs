@@ -46,8 +46,8 @@ struct Walk<'o> {
     chain: Vec<Name>,
     /// Names whose records are written, in lower case.
     done: IndexSet<Name>,
-    /// Upstream records that were written: two aliases may have the same ones. An upstream decides how many there
-    /// are.
+    /// Upstream records that were written, so that records which two aliases share are written once. A hash set, as
+    /// an upstream decides how many there are.
     written: IndexSet<&'o ExternalRecord>,
     names: NameOffsets,
     /// Names that have no addresses, in lower case, with the chain length at which that was found. Each is searched
@@ -206,7 +206,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         reached
     }
 
-    /// Writes the addresses of an own name.
+    /// Writes the addresses of an own name, which is a host or an alias of the configuration.
     fn own(&mut self, walk: &mut Walk<'q>, name: &Name, target: &OwnTarget<'_>) -> Result<ChaseResult, Full> {
         let ttl = self.view.zone().ttl();
         match target {

@@ -11,7 +11,7 @@ fn query(edns: Option<&[u8]>) -> Vec<u8> {
     message
 }
 
-/// The SERVFAIL response to it, after one unrelated octet.
+/// The SERVFAIL response to that query, after one octet that does not belong to it.
 fn response(edns: Option<&[u8]>) -> Vec<u8> {
     let message = query(edns);
     let query = Query::parse(&message, Transport::Udp).unwrap();

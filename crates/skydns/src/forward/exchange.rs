@@ -131,7 +131,8 @@ impl Exchange<'_> {
         Ok(reply)
     }
 
-    /// Retries after SERVFAIL, as kube-dns does. If the retry gets no reply, the SERVFAIL counts.
+    /// Retries after SERVFAIL, as kube-dns does. If the retry has no outcome in time, the SERVFAIL is returned; a
+    /// failure of the retry is returned as it is.
     async fn ask_again(self, servfail: Reply) -> Result<Reply, Failure> {
         let second = timeout_at(self.return_by(), self.ask_once()).await;
         second.unwrap_or_else(|_| {

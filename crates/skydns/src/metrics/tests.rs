@@ -78,7 +78,7 @@ fn queries_are_told_apart_by_few_words() {
     assert_eq!(series(&metrics.collect(), QUERIES), expected);
 }
 
-/// A slow upstream does not count as a slow engine; the inherited histogram counts both.
+/// The time of a slow upstream does not count as time of the engine; the histogram of kube-dns counts both.
 #[test]
 fn what_waits_for_upstreams_is_no_time_of_the_engine() {
     let metrics = Metrics::new("", "");

@@ -136,7 +136,7 @@ impl<'a> Records<'a> {
         self.at
     }
 
-    /// Whether the message has fewer records than counted.
+    /// Whether the message has fewer records than its header counts.
     pub(super) fn ran_out(&self) -> bool {
         self.left != [0; 3] && self.at >= self.bytes.len()
     }

@@ -192,7 +192,8 @@ async fn a_silent_upstream_is_asked_again() {
     assert_eq!(asked[0].from, asked[1].from, "from the same port: no more to guess for others");
 }
 
-/// dnsmasq and the kubelet restart: an upstream that refuses now may be back in a moment.
+/// A connection refused may mean that the upstream is being restarted, by its supervisor or by the kubelet: it may be
+/// back in a moment.
 #[tokio::test]
 async fn a_restarting_upstream_is_asked_again() {
     for transport in [Transport::Udp, Transport::Tcp] {

@@ -27,7 +27,7 @@ pub(crate) struct Fixed {
     zones: Zones,
     records: BTreeMap<Vec<&'static str>, Vec<(String, ServiceRecord<'static>)>>,
     synced: bool,
-    /// A name whose target is unknown.
+    /// A name whose lookups return [`Lookup::TargetUnknown`].
     unknown: Option<&'static [&'static str]>,
     lookups: AtomicUsize,
     /// A name that takes long to look up, and the number of its lookups.
@@ -139,7 +139,7 @@ impl Fixed {
         self.lookups.load(Ordering::Relaxed)
     }
 
-    /// Adds a name whose target is unknown.
+    /// Adds a name whose lookups return [`Lookup::TargetUnknown`].
     pub(crate) fn with_unknown(self, path: &'static [&'static str]) -> Self {
         Self { unknown: Some(path), ..self }
     }

@@ -21,7 +21,8 @@ use crate::conformance::verdict::{Bench, Outcome, Verdict};
 /// From outside, nothing shows that a server has read a configuration and rejected it.
 const NO_EFFECT: Duration = Duration::from_millis(900);
 
-/// Timeout for the effect of a change of the configuration or of Nodes, which no marker shows.
+/// Timeout for the effect of a change of the configuration or of Nodes. Markers, later events whose effect shows that
+/// the earlier ones have been applied, exist only for Services and Endpoints.
 const UNMARKED: Duration = Duration::from_secs(10);
 
 /// A scenario in progress.
@@ -93,8 +94,8 @@ impl Stage<'_> {
         Ok(verdicts)
     }
 
-    /// Waits until the initial objects have been applied. Slices may be mirrored from them only after the server is
-    /// ready.
+    /// Waits until the initial objects have been applied. A server that reads slices may be ready before all initial
+    /// Endpoints are mirrored to slices, so a marker is awaited, too.
     async fn begin(&mut self) -> anyhow::Result<()> {
         self.server.ready().await?;
         if self.target.reads_slices() {
@@ -152,7 +153,7 @@ impl Stage<'_> {
 }
 
 impl Step {
-    /// Returns whether something changes here that no marker shows.
+    /// Returns whether something changes here that has no marker: anything but Services and Endpoints.
     fn is_unmarked(&self) -> bool {
         let kind = |event: &Value| event.pointer("/object/kind").and_then(Value::as_str).map(str::to_owned);
         let marked = |kind: &str| matches!(kind, "Service" | "Endpoints");

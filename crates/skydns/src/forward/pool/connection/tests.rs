@@ -8,7 +8,8 @@ use super::*;
 use crate::forward::ForwardMetrics;
 use crate::wire::framed;
 
-/// A connection of this depth, the server's end of it, and the task that returns its outcome.
+/// A connection that holds this number of queries at once, the server's end of it, and the task that returns its
+/// outcome.
 fn connection(depth: usize) -> (Connection, DuplexStream, JoinHandle<Option<Closed>>) {
     let upstream: Upstream = "tcp://192.0.2.1".parse().unwrap();
     let metrics = ForwardMetrics::new(&Registry::new()).unwrap().upstream(&upstream);
@@ -45,7 +46,8 @@ async fn it_is_closed_when_nobody_asks_for_a_while() {
     assert!(matches!(connection.ask(query()).await, Err(AskError::Unsent)));
 }
 
-/// Replies that are due are still waited for, but no further queries are taken.
+/// A connection that was silent for too long takes no further queries, but still waits for the replies to its
+/// queries.
 #[tokio::test(start_paused = true)]
 async fn where_nothing_comes_no_more_is_asked() {
     let (connection, mut server, task) = connection(DEEP);
@@ -108,7 +110,7 @@ async fn late_replies_are_no_foreign_ones() {
     let (first, rest) = questions.split_at_mut(query().len() * late);
     server.read_exact(first).await.unwrap();
     for _ in 0..2 {
-        // By the second time, they are known to be abandoned.
+        // The first reply makes the connection look for abandoned queries, so the second pass knows them.
         let (answer, ()) = tokio::join!(connection.ask(query()), async {
             server.read_exact(rest).await.unwrap();
             server.write_all(rest).await.unwrap();
