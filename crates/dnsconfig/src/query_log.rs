@@ -157,7 +157,7 @@ pub struct QueryLog {
     pub rate: u32,
     /// The time when the log ends.
     pub until: Option<SystemTime>,
-    /// The duration after which the log ends, counted from its begin.
+    /// The duration after which the log ends, counted from its start.
     pub lasts: Option<Duration>,
 }
 

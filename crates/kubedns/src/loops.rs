@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{Settings, send_changed};
 
-/// Bound of the upstreams that are probed.
+/// Bound of the routes that are probed.
 const MAX_PROBED: usize = 64;
 /// Pause between probes while there is a loop, and after a change.
 const MIN_PAUSE: Duration = Duration::from_secs(15);

@@ -45,8 +45,8 @@ pub(crate) enum StateDirError {
 }
 
 impl StateDir {
-    /// Opens `given`, or creates a directory in the first usual place that is writable and has space. Removes the
-    /// directories of killed nannies from the usual places.
+    /// Opens `given`. Without it, removes the directories of killed nannies from the usual places, and creates a
+    /// directory in the first of these places that is writable and has space.
     ///
     /// A full `given` may have space tomorrow, so that is no error: a usual place is used instead.
     pub(crate) fn open(given: Option<&Path>) -> Result<Self, StateDirError> {

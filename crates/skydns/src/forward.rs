@@ -297,8 +297,8 @@ impl Forwarder {
         (came_back || replied).then_some(came_back)
     }
 
-    /// Whether an upstream is failing: it is dead, or failed several times in a row. Failures older than a minute do not
-    /// count.
+    /// Whether an upstream is failing: it is dead, or failed several times in a row. Failures older than a minute do
+    /// not count.
     pub fn is_down(&self, upstream: &Upstream) -> bool {
         self.shared.health.is_down(upstream, Instant::now())
     }

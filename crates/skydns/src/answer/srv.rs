@@ -73,10 +73,10 @@ impl Service<'_> {
     }
 }
 
-/// The target of an SRV record.
+/// The target of an SRV, MX or NS record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Target<'e> {
-    /// A label, and labels in wire format below the zone.
+    /// A label in front of labels in wire format below the zone.
     Member(&'e str, &'e [u8]),
     /// Labels in wire format below the zone.
     Base(&'e [u8]),

@@ -123,7 +123,7 @@ pub(super) struct Worker<S> {
     frames: Frames,
     unsent: Vec<u8>,
     flushed: bool,
-    /// Time of the last reply, or of the first query after an idle period.
+    /// Begin of the present wait: the last reply, the first query after an idle period, or the end of taking queries.
     since: Instant,
     /// No further queries are taken.
     ending: bool,
