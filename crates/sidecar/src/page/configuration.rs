@@ -24,7 +24,7 @@ pub(super) fn section(status: &Status) -> Markup {
 
 fn in_force(nanny: &Nanny) -> Markup {
     let (configuration, routes) = (&nanny.configuration, &nanny.routes);
-    // A stub domain without servers in dnsmasq is forwarded like all other names.
+    // A dnsmasq that forwards all queries to kubedns has no servers of its own for stub domains.
     let other = if routes.by_way_of_kubedns() { routes.upstreams.as_slice() } else { &[] };
     let now = |domain| routes.stub_domains.get(domain).map_or(other, Vec::as_slice).join(" ");
     let from = match configuration.upstream_nameservers.as_slice() {
