@@ -27,9 +27,6 @@ use srv::Kind;
 
 /// TTL of records from upstreams, in seconds.
 const EXTERNAL_TTL: u32 = 60;
-/// Bound of the labels of a name below its zone. `label._port._proto.service.namespace.svc` has six. Only keys of etcd
-/// may have more; such names are answered as missing, except reverse names.
-const MAX_DEPTH: usize = 16;
 /// Steps charged for each lookup of a name, for example of a CNAME target.
 const LOOKUP: usize = 32;
 /// The implemented version of the DNS-based service discovery specification.
@@ -437,16 +434,10 @@ pub(crate) const NAME_SERVER: &[u8] = b"\x02ns\x03dns";
 /// The mailbox in the SOA (RNAME), below the zone.
 pub(crate) const HOSTMASTER: &[u8] = b"\x0ahostmaster";
 
-/// Labels in wire format as a path from the zone downwards; `None` for more than [`MAX_DEPTH`] labels, or a label that
-/// is not UTF-8.
+/// Labels in wire format as a path from the zone downwards; `None` for a label that is not UTF-8.
 fn path(relative: &[u8]) -> Option<Path<'_>> {
-    let mut path = Path::new();
-    for label in labels(relative) {
-        if path.len() == MAX_DEPTH {
-            return None;
-        }
-        path.push(std::str::from_utf8(label).ok()?);
-    }
+    let mut path: Path<'_> =
+        labels(relative).map(|label| std::str::from_utf8(label).ok()).collect::<Option<_>>()?;
     path.reverse();
     Some(path)
 }

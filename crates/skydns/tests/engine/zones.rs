@@ -8,11 +8,15 @@ use testkit::query::Query;
 use super::fixed::Fixed;
 use super::{identity, name, outside};
 
-/// A zone with `address` at `www` and at `deep.below`, and aliases at other names.
+/// A name of 40 labels, as keys of etcd may have.
+const LONG: &str = "a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a";
+
+/// A zone with `address` at `www`, `deep.below` and [`LONG`], and aliases at other names.
 fn zone(address: &str) -> Fixed {
     Fixed::empty()
         .address_at(&["www"], address)
         .address_at(&["deep", "below"], address)
+        .address_at(&LONG.split('.').collect::<Vec<_>>(), address)
         .with_aliases(&["into-cluster"], std::iter::once("web.apps.svc.cluster.local".to_owned()))
         .with_aliases(&["into-zone"], std::iter::once("www.db.acme.test".to_owned()))
         .with_aliases(&["into-missing"], std::iter::once("no.db.acme.test".to_owned()))
@@ -58,8 +62,11 @@ pub(crate) fn ask(view: &Fixed, question: &str, known: &ExternalAnswers) -> Stri
 #[test]
 fn the_longest_domain_has_a_name() {
     let view = view();
+    let (long, answer) =
+        (format!("{LONG}.acme.test A"), format!("NOERROR, qr aa rd ra: {LONG}.acme.test. 30 IN A 192.0.2.1"));
     for (question, expected) in [
         ("www.acme.test A", "NOERROR, qr aa rd ra: www.acme.test. 30 IN A 192.0.2.1"),
+        (long.as_str(), answer.as_str()),
         ("WWW.Acme.Test A", "NOERROR, qr aa rd ra: WWW.Acme.Test. 30 IN A 192.0.2.1"),
         ("www.db.acme.test A", "NOERROR, qr aa rd ra: www.db.acme.test. 30 IN A 192.0.2.2"),
         ("www.stub.acme.test A", "Forward(Stub)"),
