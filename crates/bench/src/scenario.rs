@@ -1,4 +1,4 @@
-//! The scenarios, one question each.
+//! The scenarios. Each measures one thing, such as the time to the first answer.
 
 mod change;
 mod churn;

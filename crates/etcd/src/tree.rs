@@ -14,7 +14,8 @@ use crate::gateway::{Event, EventKind};
 use crate::key::{KeyError, Path, Subtree};
 use crate::message::{Message, MessageError};
 
-/// Steps that a child costs on a walk, as an access to distant memory; see [`skydns::Records::records`].
+/// Steps that a walk is charged for each child. More than one, because a child lies elsewhere in memory; see
+/// [`skydns::Records::records`].
 const CHILD: usize = 32;
 /// Octets that each message counts in addition to its key and value.
 const OVERHEAD: usize = 256;
@@ -50,7 +51,7 @@ pub(crate) struct Stored {
     pub(crate) message: Message,
     /// Labels of the key below the zone, the deepest last, with slashes.
     pub(crate) key: Box<str>,
-    /// The leftmost label of the name of its address; empty for the zone itself.
+    /// SRV, MX and NS answers give the address a name. This is its leftmost label; empty if the name is the zone itself.
     pub(crate) label: SmolStr,
     /// The other labels of that name below the zone, in wire format without the root.
     pub(crate) base: Box<[u8]>,

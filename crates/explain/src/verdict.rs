@@ -1,4 +1,4 @@
-//! The answer in a line, for the whole name and for each name tried.
+//! The answer in a line, for the name that was typed and for each name tried.
 
 use skydns::Name;
 

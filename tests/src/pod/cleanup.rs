@@ -16,7 +16,7 @@ $PODMAN pod rm --all --force --time 0
 $PODMAN rm --all --force --time 0
 $PODMAN rmi --all --force
 for namespace in $NAMESPACES; do
-    # What was started in it and is still there: conmon, if podman could not be asked any more.
+    # Kills what still runs in the namespace, such as conmon if the podman commands above failed.
     for pid in $(ip netns pids "$namespace"); do kill -KILL "$pid"; done
     ip netns del "$namespace"
 done

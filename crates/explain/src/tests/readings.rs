@@ -27,7 +27,7 @@ fn namesakes() -> Cluster {
 fn a_service_with_the_name_of_its_namespace_takes_no_other_names() {
     let full = |name: &str| format!("{name}.svc.cluster.local.");
     for (words, name, code, suggested) in [
-        // The Service redis/redis has no members.
+        // The Service redis/redis has a cluster IP, so its endpoints have no names: only a Service can have been meant.
         ("redis-mster.redis A --search redis", "redis-mster.redis", "no_such_service", "redis-master.redis"),
         // The Service kafka/zookeeper exists, a member `zookeeper` of kafka/kafka does not: the Service is explained.
         ("zookeeper.kafka A --search kafka", "zookeeper.kafka", "no_ready_endpoints", ""),

@@ -6,7 +6,7 @@ use std::time::Duration;
 const FIRST: Duration = Duration::from_secs(1);
 /// The longest wait. A kubelet waits 10 s to 5 min; at a laptop that would be too long.
 const LONGEST: Duration = Duration::from_secs(30);
-/// A container that ran this long counts as healthy: the next wait is the first again.
+/// A container that ran this long counts as healthy: its next restart comes at once again.
 const HEALTHY: Duration = Duration::from_mins(1);
 
 /// Counts restarts.

@@ -1,4 +1,4 @@
-//! Findings about routes without upstreams that answer.
+//! Findings about routes with upstreams that do not answer.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,8 @@ type Routes = BTreeMap<String, BTreeMap<String, bool>>;
 pub(super) fn findings(status: &Status) -> Vec<Finding> {
     let mut routes = Routes::new();
     status.dnsmasq.iter().for_each(|dnsmasq| of_dnsmasq(dnsmasq, &mut routes));
-    // If dnsmasq forwards to the upstreams, kubedns forwards to the same upstreams, or to dnsmasq.
+    // If dnsmasq forwards to the upstreams itself, those of kubedns are not judged: they are the same, or dnsmasq, which
+    // is probed.
     let by_kubedns = status.nanny.known.as_ref().is_some_and(|nanny| nanny.routes.by_way_of_kubedns());
     if let Some(kubedns) = status.kubedns.known.as_ref().filter(|_| by_kubedns || status.dnsmasq.is_none()) {
         of_kubedns(kubedns, &mut routes);

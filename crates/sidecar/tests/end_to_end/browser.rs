@@ -1,5 +1,5 @@
 //! The status page in a real browser: its Content-Security-Policy permits its script, and the script keeps the page up
-//! to date, also behind a proxy. Skipped without Chromium, which `make test` installs where it may.
+//! to date, also behind a proxy. Skipped if Chromium is not installed.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};

@@ -110,7 +110,7 @@ impl Fixed {
         self
     }
 
-    /// Sets own names.
+    /// Sets the hosts and aliases of the configuration.
     pub(crate) fn own_names(mut self, own: OwnNames) -> Self {
         self.zone.own_names = Some(Arc::new(own));
         self

@@ -11,7 +11,7 @@ use smol_str::SmolStr;
 use super::Entries;
 use cluster::snapshot::Snapshot;
 
-/// The further keys of the dump.
+/// The keys that `/cache` has beside the tree.
 #[derive(serde::Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct OtherRecords<'a> {

@@ -282,7 +282,7 @@ fn arguments_and_servers_file_equal_the_recorded_arguments_in_effect() {
         let arguments = Arguments::from_words(case.args.iter().map(OsString::from).collect());
         // Represents the node's resolv.conf.
         let resolv_conf: Vec<Nameserver> = vec!["198.51.100.53".parse().unwrap()];
-        // dnsmasq listens on loopback only: a server at an address of this machine would be left out as dnsmasq itself.
+        // On loopback only: otherwise a recorded server with an address of this machine would be left out as dnsmasq itself.
         let listening = Arguments::from_words(vec!["--listen-address=127.0.0.1".into()]);
         let (routes, _) = computed(&config, &resolv_conf, &names, &listening);
 
