@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
-use daemon::metrics::{MetricError, Metrics};
+use daemon::metrics::{MetricError, Metrics, gauge_value};
 use dnsconfig::query_log::Filter;
 use prometheus::{IntCounter, IntGauge};
 use querylog::{Line, Source};
@@ -161,7 +161,7 @@ impl Shared {
     }
 
     fn tell(&self, state: &State) {
-        self.counters.followers.set(i64::try_from(state.readers.len()).unwrap_or(i64::MAX));
+        self.counters.followers.set(gauge_value(state.readers.len()));
         let wanted = !state.readers.is_empty();
         self.wanted.send_if_modified(|known| std::mem::replace(known, wanted) != wanted);
     }

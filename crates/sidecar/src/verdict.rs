@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use daemon::metrics::{MetricError, Metrics};
+use daemon::metrics::{MetricError, Metrics, gauge_value};
 use prometheus::{IntGauge, IntGaugeVec};
 use serde::Serialize;
 use tokio::time::interval;
@@ -242,7 +242,7 @@ impl Verdicts {
         self.level.set(level as i64);
         for kind in &self.kinds {
             let count = findings.iter().filter(|finding| finding.kind == *kind).count();
-            self.found.with_label_values(&[kind.label()]).set(i64::try_from(count).unwrap_or(i64::MAX));
+            self.found.with_label_values(&[kind.label()]).set(gauge_value(count));
         }
     }
 }

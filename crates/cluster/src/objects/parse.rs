@@ -167,12 +167,16 @@ pub trait FromApi: Sized + Send + 'static {
 
 /// Items of [`FromApi`] that most kinds share.
 macro_rules! of_api {
-    ($kind:ident, $api:ident) => {
+    ($kind:ident, $api:ty) => {
+        of_api!($kind, $api, key);
+    };
+    // The path of the key, if the object is within another type.
+    ($kind:ident, $api:ty, $($key:tt).+) => {
         const KIND: Kind = Kind::$kind;
-        type Api = api::$api;
+        type Api = $api;
 
         fn key(&self) -> &ObjectKey {
-            &self.key
+            &self.$($key).+
         }
 
         fn metadata(api: &Self::Api) -> Option<&api::Metadata> {
@@ -182,7 +186,7 @@ macro_rules! of_api {
 }
 
 impl FromApi for Service {
-    of_api!(Service, Service);
+    of_api!(Service, api::Service);
 
     fn convert(api: Self::Api, notes: &mut Vec<Note>) -> Result<Self, MalformedObject> {
         let (metadata, spec) = (api.metadata.unwrap_or_default(), api.spec.unwrap_or_default());
@@ -198,16 +202,7 @@ impl FromApi for Service {
 }
 
 impl FromApi for ServiceImport {
-    const KIND: Kind = Kind::ServiceImport;
-    type Api = api::ServiceImport;
-
-    fn key(&self) -> &ObjectKey {
-        &self.0.key
-    }
-
-    fn metadata(api: &Self::Api) -> Option<&api::Metadata> {
-        api.metadata.as_ref()
-    }
+    of_api!(ServiceImport, api::ServiceImport, 0.key);
 
     fn convert(api: Self::Api, notes: &mut Vec<Note>) -> Result<Self, MalformedObject> {
         let (metadata, spec) = (api.metadata.unwrap_or_default(), api.spec.unwrap_or_default());
@@ -224,16 +219,7 @@ impl FromApi for ServiceImport {
 }
 
 impl FromApi for ImportedSlice {
-    const KIND: Kind = Kind::ImportedSlice;
-    type Api = api::EndpointSlice;
-
-    fn key(&self) -> &ObjectKey {
-        &self.slice.key
-    }
-
-    fn metadata(api: &Self::Api) -> Option<&api::Metadata> {
-        api.metadata.as_ref()
-    }
+    of_api!(ImportedSlice, api::EndpointSlice, slice.key);
 
     fn convert(api: Self::Api, notes: &mut Vec<Note>) -> Result<Self, MalformedObject> {
         let labels = api.metadata.as_ref().map(|metadata| metadata.labels.as_slice()).unwrap_or_default();
@@ -245,7 +231,7 @@ impl FromApi for ImportedSlice {
 }
 
 impl FromApi for Endpoints {
-    of_api!(Endpoints, Endpoints);
+    of_api!(Endpoints, api::Endpoints);
 
     fn convert(api: Self::Api, notes: &mut Vec<Note>) -> Result<Self, MalformedObject> {
         let metadata = api.metadata.unwrap_or_default();
@@ -265,7 +251,7 @@ impl FromApi for Endpoints {
 }
 
 impl FromApi for EndpointSlice {
-    of_api!(EndpointSlice, EndpointSlice);
+    of_api!(EndpointSlice, api::EndpointSlice);
 
     fn convert(api: Self::Api, notes: &mut Vec<Note>) -> Result<Self, MalformedObject> {
         let address_type = match api.address_type() {
@@ -302,16 +288,7 @@ pub struct Exposed(pub Service);
 macro_rules! detailed {
     ($($type:ty, $kind:ident, $api:ident, $convert:expr;)*) => {$(
         impl FromApi for $type {
-            const KIND: Kind = Kind::$kind;
-            type Api = api::$api;
-
-            fn key(&self) -> &ObjectKey {
-                &self.0.key
-            }
-
-            fn metadata(api: &Self::Api) -> Option<&api::Metadata> {
-                api.metadata.as_ref()
-            }
+            of_api!($kind, api::$api, 0.key);
 
             fn convert(api: Self::Api, notes: &mut Vec<Note>) -> Result<Self, MalformedObject> {
                 $convert(api, notes).map(Self)
@@ -354,7 +331,7 @@ fn zoned_slice(api: api::DetailedSlice, notes: &mut Vec<Note>) -> Result<Endpoin
 }
 
 impl FromApi for Node {
-    of_api!(Node, Bare);
+    of_api!(Node, api::Bare);
 
     fn convert(api: Self::Api, _: &mut Vec<Note>) -> Result<Self, MalformedObject> {
         let metadata = api.metadata.unwrap_or_default();
@@ -371,7 +348,7 @@ impl FromApi for Node {
 }
 
 impl FromApi for Namespace {
-    of_api!(Namespace, Bare);
+    of_api!(Namespace, api::Bare);
 
     fn convert(api: Self::Api, _: &mut Vec<Note>) -> Result<Self, MalformedObject> {
         Ok(Self { key: api.metadata.unwrap_or_default().key_of(Self::KIND)? })
@@ -379,7 +356,7 @@ impl FromApi for Namespace {
 }
 
 impl FromApi for Pod {
-    of_api!(Pod, Pod);
+    of_api!(Pod, api::Pod);
 
     fn convert(api: Self::Api, notes: &mut Vec<Note>) -> Result<Self, MalformedObject> {
         let (metadata, status) = (api.metadata.unwrap_or_default(), api.status.unwrap_or_default());
@@ -388,16 +365,7 @@ impl FromApi for Pod {
 }
 
 impl FromApi for ScheduledPod {
-    const KIND: Kind = Kind::Pod;
-    type Api = api::ScheduledPod;
-
-    fn key(&self) -> &ObjectKey {
-        &self.pod.key
-    }
-
-    fn metadata(api: &Self::Api) -> Option<&api::Metadata> {
-        api.metadata.as_ref()
-    }
+    of_api!(Pod, api::ScheduledPod, pod.key);
 
     fn convert(api: Self::Api, notes: &mut Vec<Note>) -> Result<Self, MalformedObject> {
         let api::ScheduledPod { metadata, spec, status } = api;
@@ -407,7 +375,7 @@ impl FromApi for ScheduledPod {
 }
 
 impl FromApi for ConfigMap {
-    of_api!(ConfigMap, ConfigMap);
+    of_api!(ConfigMap, api::ConfigMap);
 
     fn convert(api: Self::Api, _: &mut Vec<Note>) -> Result<Self, MalformedObject> {
         let key = api.metadata.unwrap_or_default().key_of(Self::KIND)?;
