@@ -1,8 +1,8 @@
 //! One DNS query and its answer.
 //!
-//! Every query has its own socket, hence a random source port, and a random ID. A reply counts when it comes from
-//! the server, has the QR bit, and repeats ID and question; any other packet is ignored until the timeout. The
-//! error texts are the same as in the Go programs that this replaces, because `/healthcheck` has always shown them.
+//! Every query has its own socket, hence a random source port, and a random ID. A reply is accepted if it comes from
+//! the server, has the QR bit, and repeats the query's ID and question. All other packets are ignored until the
+//! timeout. The error texts equal those of the Go sidecar, which shows them on `/healthcheck`.
 
 use std::fmt;
 use std::io;
@@ -17,13 +17,13 @@ use tokio::net::{TcpStream, UdpSocket};
 
 use crate::Transport;
 
-/// Timeout of a whole exchange.
+/// The usual timeout of an exchange.
 pub const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Go's text for a timeout.
 const TIMED_OUT: &str = "i/o timeout";
 
-/// The largest DNS message.
+/// The largest DNS message, in octets.
 const LARGEST: usize = 65_535;
 
 /// An answer and its latency.
@@ -38,7 +38,7 @@ pub struct Answer {
 /// Error of an exchange.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ExchangeError {
-    /// The server's name is unknown.
+    /// The server's name could not be resolved.
     #[error("dial {transport}: lookup {server}: {reason}")]
     Lookup {
         /// Transport of the query.
@@ -63,14 +63,14 @@ pub enum ExchangeError {
     Io {
         /// `read` or `write`.
         doing: &'static str,
-        /// The transport, the local address and the server's.
+        /// The transport, the local address, and the address of the server.
         path: String,
         /// Cause of the error.
         reason: String,
-        /// Packets that were ignored meanwhile.
+        /// Packets that were ignored before the error.
         ignored: Ignored,
     },
-    /// The query cannot be encoded; impossible for a parsed name.
+    /// The query cannot be encoded.
     #[error("cannot encode the question: {0}")]
     Encode(String),
 }
@@ -127,7 +127,7 @@ pub async fn ask(
     }
 }
 
-/// Queries over UDP, and again over TCP when the answer was truncated. Each attempt may take `timeout`.
+/// Queries over UDP, and again over TCP if the answer is truncated. Each of the two queries has this `timeout`.
 pub async fn ask_with_retry(
     server: &ServerAddr,
     question: &Query,
@@ -157,7 +157,7 @@ impl<'a> Asked<'a> {
         Ok(Self { id, question, wire })
     }
 
-    /// The answer to this query in a packet, or the reason to ignore the packet.
+    /// Parses a packet: returns the answer to this query, or the reason to ignore the packet.
     fn answer(&self, packet: &[u8]) -> Result<Message, String> {
         let message = Message::from_vec(packet).map_err(|error| format!("unreadable: {error}"))?;
         if message.metadata.message_type != MessageType::Response {
@@ -185,7 +185,7 @@ async fn over_udp(server: SocketAddr, asked: &Asked<'_>, deadline: Instant) -> R
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
     };
     let socket = UdpSocket::bind(any).await.map_err(dial)?;
-    // A connected socket receives from this server only.
+    // A connected socket receives packets from this server only.
     socket.connect(server).await.map_err(dial)?;
     let local = socket.local_addr().map_err(dial)?;
     let mut ignored = Ignored::default();
@@ -241,7 +241,7 @@ async fn over_tcp(server: SocketAddr, asked: &Asked<'_>, deadline: Instant) -> R
     }
 }
 
-/// Receives one message of a connection.
+/// Receives one message over TCP.
 async fn receive(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let length = stream.read_u16().await?;
     let mut packet = vec![0; usize::from(length)];
@@ -257,7 +257,8 @@ async fn within<T>(deadline: Instant, step: impl Future<Output = io::Result<T>>)
     }
 }
 
-/// The error in Go's words, prefixed with the failed system call as in Go.
+/// Go's text for the error: the failed system call and the reason, or only the reason for a timeout and a closed
+/// connection.
 fn in_call(call: &str, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::TimedOut | io::ErrorKind::UnexpectedEof => reason(error),

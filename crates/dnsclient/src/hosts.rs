@@ -1,4 +1,4 @@
-//! `/etc/hosts`, which holds a pod's `hostAliases`.
+//! Names and addresses in `/etc/hosts`, such as the `hostAliases` of a pod.
 
 use std::net::IpAddr;
 use std::path::Path;

@@ -2,11 +2,11 @@
 //!
 //! * [`ask`]: one query over UDP or TCP, with a timeout, a random ID and a socket of its own.
 //! * [`ask_with_retry`]: over UDP, and over TCP when the answer was truncated.
-//! * [`chaos`]: queries about the server itself.
+//! * [`chaos`]: queries of class CHAOS, about the server itself.
 //! * [`resolve`]: addresses of servers given by name, kept up to date.
 //! * [`hosts`]: the hosts file.
 //!
-//! Forwarding is no part of this crate: `skydns` forwards messages as octets, without parsing their records.
+//! This crate does not forward queries. The crate `skydns` does, and forwards messages without parsing their records.
 
 pub mod chaos;
 mod exchange;

@@ -1,9 +1,9 @@
 //! Addresses of stub servers that are given by name, kept up to date for nanny and kubedns.
 //!
-//! Names under the cluster domain are looked up at kubedns, all other names as on the node: `/etc/hosts`, then the
-//! servers and the search list of resolv.conf. A lookup is repeated when the TTL of its answer ends. A name that
-//! does not resolve is retried, and delays no other name. If a server reports that a name has no address, the known
-//! addresses are dropped; if the server fails, they stay.
+//! Names under the cluster domain are looked up at kubedns. All other names are looked up as on the node: in
+//! `/etc/hosts`, then with the servers and the search list of resolv.conf. A lookup is repeated when the TTL of its
+//! answer expires. A failed lookup is retried and delays no other name. If a server reports that a name has no address,
+//! the known addresses are dropped. If all servers fail, the known addresses are kept.
 
 mod entry;
 mod lookup;
@@ -25,17 +25,17 @@ use self::entry::Pace;
 use self::lookup::Found;
 pub use self::lookup::Sources;
 
-/// Maximum number of names; names beyond it, in alphabetical order, get no addresses.
+/// Maximum number of names that are looked up: the first ones in alphabetical order.
 const MAX_NAMES: usize = 512;
 /// Maximum number of concurrent lookups.
 const MAX_LOOKUPS: usize = 16;
 
-/// Name -> addresses. A name without addresses has not resolved (yet).
+/// The addresses of each resolved name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Resolutions(BTreeMap<String, Vec<IpAddr>>);
 
 impl Resolutions {
-    /// The addresses of a name.
+    /// The addresses of a name; empty if the name is not resolved.
     pub fn addresses(&self, name: &str) -> &[IpAddr] {
         self.0.get(name).map(Vec::as_slice).unwrap_or_default()
     }
@@ -57,7 +57,7 @@ fn names(config: &Config) -> BTreeSet<String> {
     names.collect()
 }
 
-/// Makes the [`Resolver`] that follows `wanted` look up the names in `config`, and no others.
+/// Sets `wanted`, the names that a [`Resolver`] looks up, to the server names in `config`.
 pub fn want(wanted: &watch::Sender<BTreeSet<String>>, config: &Config) {
     let names = names(config);
     wanted.send_if_modified(|wanted| {
@@ -67,7 +67,7 @@ pub fn want(wanted: &watch::Sender<BTreeSet<String>>, config: &Config) {
     });
 }
 
-/// Looks names up, and repeats each lookup when it is due.
+/// Resolves names, and repeats each lookup when its answer expires.
 #[derive(Debug)]
 pub struct Resolver {
     sources: Arc<Sources>,
@@ -79,7 +79,7 @@ pub struct Resolver {
 }
 
 impl Resolver {
-    /// A resolver that has looked nothing up yet. `wanted` holds the names to look up.
+    /// A resolver of the names in `wanted`. Lookups begin with [`run`](Self::run).
     pub fn new(
         sources: Sources,
         wanted: watch::Receiver<BTreeSet<String>>,
@@ -95,7 +95,7 @@ impl Resolver {
         self.results.subscribe()
     }
 
-    /// Looks names up until `stop` is cancelled.
+    /// Resolves names until `stop` is cancelled.
     pub async fn run(mut self, stop: CancellationToken) {
         let _ = stop.run_until_cancelled(self.resolve()).await;
     }
@@ -130,8 +130,8 @@ impl Resolver {
         self.publish();
     }
 
-    /// Repeats the lookups of all names outside the cluster domain at once: resolv.conf has changed, and its new
-    /// servers may have other answers.
+    /// Repeats the lookups of all names outside the cluster domain at once. Called when resolv.conf has changed, as the
+    /// new servers may return other addresses.
     fn ask_again(&mut self) {
         self.resolv_conf.mark_unchanged();
         for (name, entry) in &mut self.entries {
@@ -160,7 +160,7 @@ impl Resolver {
     }
 
     fn settle(&mut self, name: &str, found: Found) {
-        // The name may be unwanted by now.
+        // The name may have been removed from the configuration during its lookup.
         if let Some(entry) = self.entries.get_mut(name) {
             entry.settle(name, found, &self.pace);
             self.publish();
@@ -179,7 +179,7 @@ impl Resolver {
     }
 }
 
-/// Waits until `due`; forever if it is `None`.
+/// Waits until `due`, or forever if `due` is `None`.
 async fn until(due: Option<Instant>) {
     match due {
         Some(due) => sleep_until(due).await,

@@ -1,4 +1,4 @@
-//! The key `aliases`: names with a Service or another name as their target.
+//! The key `aliases`: names and their targets. A target is a Service or another name.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use crate::hosts::normalized_host;
 use crate::name;
 
-/// Bound of the aliases. For each of them dnsmasq gets a `server=` line.
+/// Maximum number of aliases. Each alias is a `server=` line for dnsmasq.
 const MAX_ALIASES: usize = 4096;
 
 /// Target of an alias.
@@ -14,9 +14,9 @@ const MAX_ALIASES: usize = 4096;
 pub enum Target {
     /// A Service of the cluster.
     Service {
-        /// Its name.
+        /// Name of the Service.
         name: String,
-        /// Its namespace.
+        /// Namespace of the Service.
         namespace: String,
     },
     /// An absolute name, in lower case without a trailing dot.
@@ -29,7 +29,7 @@ pub(crate) enum AliasError {
     /// The alias is not a domain name.
     #[error("invalid domain name: {0:?}")]
     Name(String),
-    /// The alias is listed twice, where the second form differs in case or by a trailing dot.
+    /// The alias is listed twice: two keys are equal apart from case and a trailing dot.
     #[error("{0:?} is listed twice")]
     Twice(String),
     /// The target of the alias is neither a Service nor an absolute name.
@@ -40,7 +40,7 @@ pub(crate) enum AliasError {
     TooMany(usize),
 }
 
-/// Reads aliases. The keys of the result are lower-case names without a trailing dot.
+/// Parses aliases. The keys of the result are lower-case names without a trailing dot.
 pub(crate) fn parse(raw: BTreeMap<String, String>) -> Result<BTreeMap<String, Target>, AliasError> {
     if raw.len() > MAX_ALIASES {
         return Err(AliasError::TooMany(raw.len()));
@@ -57,7 +57,7 @@ pub(crate) fn parse(raw: BTreeMap<String, String>) -> Result<BTreeMap<String, Ta
 }
 
 impl Target {
-    /// Reads `service.namespace`, or an absolute name: at least three labels or a trailing dot.
+    /// Parses `service.namespace`, or an absolute name. An absolute name has at least three labels or a trailing dot.
     fn parse(written: &str) -> Option<Self> {
         let name = normalized_host(written)?;
         if written.ends_with('.') || name.split('.').count() > 2 {
@@ -77,7 +77,7 @@ impl Target {
     }
 }
 
-/// The form in the `ConfigMap`.
+/// The format of a target in the `ConfigMap`.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -13,22 +13,22 @@ use crate::server::{ServerAddr, Upstream};
 
 /// A valid kube-dns configuration. Without a `ConfigMap`, [`Config::default`] is used.
 ///
-/// All names are lower-case DNS names without a trailing dot, and all addresses are parsed. So no value contains a
-/// line break or a special character of dnsmasq. Only upstreams with a protocol (`tls://192.0.2.1#NAME`) do, and
-/// dnsmasq never gets these, as it does not support them.
+/// All names are lower-case DNS names without a trailing dot, and all addresses are parsed. Therefore no value contains
+/// a line break or a special character of dnsmasq, except upstreams with a protocol (`tls://192.0.2.1#NAME`). dnsmasq
+/// does not support such upstreams and never receives them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Config {
-    /// The domain of each federation, by its name (`federations`).
+    /// The domain of each federation, by the federation's name (`federations`).
     pub federations: BTreeMap<String, String>,
     /// The servers of each stub domain (`stubDomains`). A stub domain with an empty list is ignored.
     pub stub_domains: BTreeMap<String, Vec<ServerAddr>>,
-    /// Servers in place of those in the node's resolv.conf (`upstreamNameservers`). If empty, resolv.conf is used.
+    /// Upstream servers (`upstreamNameservers`). If empty, the servers in the node's resolv.conf are used.
     pub upstream_nameservers: Vec<Upstream>,
     /// The queries to log (`queryLog`), if any.
     pub query_log: Option<QueryLog>,
-    /// Own names with addresses (`hosts`).
+    /// Names with addresses (`hosts`).
     pub hosts: Hosts,
-    /// Own names with other names as targets (`aliases`).
+    /// Names with a Service or another name as target (`aliases`).
     pub aliases: BTreeMap<String, Target>,
 }
 
@@ -43,8 +43,8 @@ impl Config {
         self.own_names().next().is_some()
     }
 
-    /// A hash of the values that answers depend on, so not of the query log. Configurations with the same answers have
-    /// equal versions, in every process and every release.
+    /// A hash of all values except the query log, on which no answer depends. Equal values have the same hash in every
+    /// process and every release.
     pub fn version(&self) -> Version {
         let mut hash = FnvHasher::default();
         for (name, domain) in &self.federations {

@@ -1,10 +1,10 @@
 //! The edit distance of two names.
 
-/// Bound of the length: longer names are not labels.
+/// Maximum length of a name, in octets: the maximum length of a label.
 const MAX_LEN: usize = 63;
 
-/// The number of characters to insert, delete, replace or swap with a neighbour to convert one name into the other;
-/// `None` if it is too large for similar names of that length.
+/// The number of octets to insert, delete, replace or swap with a neighbour to convert one name into the other. `None`
+/// if the names are not similar: more than one change in names of up to 5 octets, or more than two in longer names.
 pub fn distance(a: &str, b: &str) -> Option<usize> {
     if a == b {
         return Some(0);
@@ -22,7 +22,7 @@ pub fn distance(a: &str, b: &str) -> Option<usize> {
     (distance <= limit).then_some(distance)
 }
 
-/// Optimal string alignment: `best` has the distance of each prefix of `a` from each prefix of `b`.
+/// The optimal string alignment distance. `best` holds the distance of each prefix of `a` from each prefix of `b`.
 fn optimal_alignment(a: &[u8], b: &[u8]) -> usize {
     let mut best = vec![vec![0; b.len() + 1]; a.len() + 1];
     for (i, j) in (0..=a.len()).flat_map(|i| (0..=b.len()).map(move |j| (i, j))) {

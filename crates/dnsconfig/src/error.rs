@@ -13,8 +13,8 @@ const SHOWN: usize = 200;
 
 /// An invalid value, because of which the whole configuration is rejected.
 ///
-/// Its text is one line: the reason in the words of kube-dns, if it has any, then the key, the value and the accepted
-/// values.
+/// The error text is one line: the reason, the key, the value, and the accepted values. If kube-dns reports the same
+/// mistake, the reason has the same text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason} (key {key}, value {value:?}; accepted: {accepted})")]
 pub struct ConfigError {
@@ -74,7 +74,7 @@ pub(crate) enum Reason {
     InBoth(String),
     #[error("{0:?} is in the cluster domain, which is reserved for Services")]
     InClusterDomain(String),
-    // Limits of ours; kube-dns has only the one of `TooManyUpstreams`.
+    // kube-dns has no such limits, except for the upstreams.
     #[error("too large: {octets} octets, at most {limit} are accepted")]
     TooLarge { octets: usize, limit: usize },
     #[error("too many {what}: {count}, at most {limit} are accepted")]

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use crate::name;
 
-/// Bound of the federations.
+/// Maximum number of federations.
 pub const MAX_FEDERATIONS: usize = 256;
 
-/// An invalid list of federations. kube-dns has the same texts for the flag.
+/// An invalid list of federations. The error texts equal those of kube-dns for its flag.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FederationError {
     /// An entry without `=`.
@@ -24,8 +24,8 @@ pub enum FederationError {
     TooMany(usize),
 }
 
-/// Parses `name=domain,...`. Blanks around each part are ignored, an empty text has no federations, and of two
-/// entries with the same name the last one wins.
+/// Parses `name=domain,...`. Blanks around each part are ignored. An empty text has no federations. If a name occurs
+/// twice, its last entry is used.
 pub fn parse(text: &str) -> Result<BTreeMap<String, String>, FederationError> {
     let mut federations = BTreeMap::new();
     if text.trim().is_empty() {

@@ -6,9 +6,9 @@ use std::net::IpAddr;
 use crate::error::shorten;
 use crate::name;
 
-/// Bound of the names, and of the addresses. For each of them dnsmasq gets a `server=` line.
+/// Maximum number of names, and of addresses. Each name and each address is a `server=` line for dnsmasq.
 const MAX_NAMES: usize = 4096;
-/// Bound of the addresses of one name, so that they always fit into an answer over TCP.
+/// Maximum number of addresses of one name: they must fit into an answer over TCP.
 const MAX_ADDRESSES: usize = 1024;
 
 /// Names and their addresses. Names are in lower case without a trailing dot.
@@ -35,16 +35,16 @@ pub enum HostsError {
     TooMany {
         /// The line number, counted from one.
         line: usize,
-        /// The kind of values that are too many.
+        /// The kind of values: names or addresses.
         what: &'static str,
-        /// Their bound.
+        /// The maximum number.
         limit: usize,
     },
 }
 
 impl Hosts {
-    /// Reads the lines of a hosts(5) file: an address, its names, and comments after `#`. A name may have addresses
-    /// in several lines, and an address may have names in several lines, which keep their order.
+    /// Parses the text of a hosts(5) file: each line has an address, its names, and an optional comment after `#`. A
+    /// name or an address may occur in several lines. The names of an address keep the order of the lines.
     pub fn parse(text: &str) -> Result<Self, HostsError> {
         let mut hosts = Self::default();
         for (number, address, names) in lines(text) {
@@ -65,7 +65,7 @@ impl Hosts {
     fn add(&mut self, line: usize, ip: IpAddr, written: &str) -> Result<(), HostsError> {
         let name = normalized_host(written).ok_or_else(|| HostsError::Name(line, shorten(written)))?;
         let addresses = self.names.entry(name.clone()).or_default();
-        // Each pair is in both maps or in none.
+        // Each pair of name and address is in both maps, or in neither.
         let Err(at) = addresses.binary_search(&ip) else { return Ok(()) };
         addresses.insert(at, ip);
         let several = addresses.len();
@@ -82,7 +82,7 @@ impl Hosts {
         Ok(())
     }
 
-    /// The addresses of each name, sorted: answers shuffle them.
+    /// The addresses of each name, in numerical order.
     pub fn names(&self) -> &BTreeMap<String, Vec<IpAddr>> {
         &self.names
     }
@@ -123,7 +123,7 @@ pub(crate) fn within<'n>(
 mod tests {
     use super::*;
 
-    /// The addresses of names and the names of addresses, or the error.
+    /// The two maps, or the error.
     fn read(text: &str) -> String {
         match Hosts::parse(text) {
             Ok(hosts) => format!("{:?} {:?}", hosts.names, hosts.addresses),

@@ -2,9 +2,9 @@
 //!
 //! [`parse`] converts raw data (a map from key to octets) to a [`Config`], or rejects it as a whole with a
 //! [`ConfigError`] that names key and value. A [`Source`] provides raw data (a mounted directory, the API server,
-//! fixed values) and updates a [`State`], in which the last good configuration stays in force.
+//! fixed values). It updates a [`State`], which keeps the last valid configuration in force.
 //!
-//! This crate sends no queries, parses no DNS messages and knows nothing of the dnsmasq process.
+//! This crate sends no queries, parses no DNS messages and does not depend on dnsmasq.
 
 mod alias;
 mod config;

@@ -39,12 +39,12 @@ pub struct UnknownType(String);
 #[error("unknown RCODE {0:?}: {list}, or RCODE and a number", list = RCODES.map(|(name, _)| name).join(", "))]
 pub struct UnknownRcode(String);
 
-/// Parses a record type, in any case.
+/// Parses a record type. Case is ignored.
 pub fn parse_type(text: &str) -> Result<u16, UnknownType> {
     parse(&TYPES, "TYPE", text).ok_or_else(|| UnknownType(shown(text)))
 }
 
-/// Parses an RCODE, in any case.
+/// Parses an RCODE. Case is ignored.
 pub fn parse_rcode(text: &str) -> Result<u16, UnknownRcode> {
     parse(&RCODES, "RCODE", text).ok_or_else(|| UnknownRcode(shown(text)))
 }

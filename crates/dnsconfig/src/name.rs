@@ -1,8 +1,8 @@
 //! Validation of DNS names by the rules of Kubernetes for labels and subdomains (RFC 1123, lower case only).
 
-/// Bound of a name's length, in characters without a trailing dot (RFC 1035 section 3.1).
+/// Maximum length of a name, in characters without a trailing dot (RFC 1035, section 3.1).
 pub const MAX_NAME: usize = 253;
-/// Bound of a label's length in octets.
+/// Maximum length of a label, in octets.
 pub const MAX_LABEL: usize = 63;
 
 /// The message of the API server and kube-dns for an invalid label.
@@ -27,13 +27,13 @@ pub fn is_label(label: &str) -> bool {
 
 /// Whether `name` consists of labels joined by dots, without a trailing dot.
 ///
-/// Unlike Kubernetes, it rejects labels of more than 63 octets, which no DNS message can contain.
+/// Unlike Kubernetes, this function rejects labels of more than 63 octets, which no DNS message can contain.
 pub fn is_subdomain(name: &str) -> bool {
     name.len() <= MAX_NAME && name.split('.').all(is_label)
 }
 
-/// Whether `name` can name a host: a subdomain whose last label is not a number, so that a mistyped address
-/// (`192.0.2.300`) is not taken for a name.
+/// Whether `name` is a host name: a subdomain whose last label is not a number. A mistyped address (`192.0.2.300`) is
+/// not a host name.
 pub fn is_host(name: &str) -> bool {
     let last = name.rsplit('.').next().unwrap_or_default();
     is_subdomain(name) && !last.bytes().all(|b| b.is_ascii_digit())

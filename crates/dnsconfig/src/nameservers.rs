@@ -3,7 +3,7 @@
 use crate::error::{ConfigError, Reason};
 use crate::server::Upstream;
 
-/// Bound of the servers in the flag.
+/// Maximum number of servers in the flag.
 pub const MAX_NAMESERVERS: usize = 32;
 
 const ACCEPTED: &str = "IP, IP:port or [IPv6]:port, also as tcp://IP or tls://IP[#name], separated by commas";
@@ -18,7 +18,7 @@ pub struct Nameservers {
 }
 
 /// Parses the flag's value. An empty value has no servers and no errors.
-// Differs from kube-dns: a bad entry drops all servers there.
+// Differs from kube-dns, which drops all servers if one entry is invalid.
 pub fn parse(flag: &str) -> Nameservers {
     let mut servers = Nameservers::default();
     if flag.trim().is_empty() {

@@ -19,20 +19,20 @@ use crate::server::{ServerAddr, Upstream};
 /// The data of a `ConfigMap`: each key with its unparsed value.
 pub type RawData = BTreeMap<String, Vec<u8>>;
 
-/// Bound of a value in octets: the same as of a whole `ConfigMap`.
+/// Maximum size of a value, in octets: the maximum size of a whole `ConfigMap`.
 pub(crate) const MAX_VALUE: usize = 1 << 20;
-/// Bound of the stub domains.
+/// Maximum number of stub domains.
 const MAX_STUB_DOMAINS: usize = 4096;
-/// Bound of the servers of a stub domain.
+/// Maximum number of servers of a stub domain.
 const MAX_STUB_SERVERS: usize = 64;
-/// Bound of the upstream servers: the same as in `CoreDNS`, which may share the `ConfigMap`.
+/// Maximum number of upstream servers, the same as in `CoreDNS`. Both servers may use one `ConfigMap`.
 // Differs from kube-dns, which accepts three.
 const MAX_UPSTREAMS: usize = 15;
 
-/// Bound of the reported unknown keys.
+/// Maximum number of unknown keys that are reported.
 const MAX_UNKNOWN: usize = 16;
 
-/// The known keys. All others are ignored, with a warning.
+/// The known keys. All other keys are ignored, with a warning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Key {
     /// `aliases`
@@ -75,7 +75,7 @@ impl Key {
         Self::ALL.into_iter().find(|key| key.as_str() == name)
     }
 
-    /// The key most similar to a misspelt name; case, `-` and `_` are ignored.
+    /// The key most similar to a misspelt name. The comparison ignores case, `-` and `_`.
     fn like(name: &str) -> Option<Self> {
         let letters = |name: &str| name.replace(['-', '_'], "").to_ascii_lowercase();
         let far = |key: &Self| distance(&letters(name), &letters(key.as_str()));
@@ -108,12 +108,12 @@ impl Key {
     }
 }
 
-/// An unknown key, and the known key that it resembles. Its text is one line.
+/// An unknown key, and the most similar known key. The displayed text is one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownKey {
     /// The key as written, truncated at 200 characters.
     pub name: String,
-    /// The known key that it resembles, if any.
+    /// The most similar known key; `None` if no key is similar.
     pub meant: Option<Key>,
 }
 
@@ -141,8 +141,8 @@ pub fn parse(data: &RawData) -> Result<Config, ConfigError> {
     parse_for(data, &BTreeSet::new())
 }
 
-/// Parses and validates for a cluster with these domains (lower case, no trailing dot). No own name (a name that
-/// `hosts` or `aliases` define) may be in one of them.
+/// Parses and validates the data for a cluster with these domains (lower case, no trailing dot). Names in `hosts` and
+/// `aliases` must not be in a cluster domain.
 pub fn parse_for(data: &RawData, domains: &BTreeSet<String>) -> Result<Config, ConfigError> {
     let config = parse_keys(data)?;
     let Some((key, reason)) = refused_name(&config, domains) else { return Ok(config) };
@@ -150,7 +150,7 @@ pub fn parse_for(data: &RawData, domains: &BTreeSet<String>) -> Result<Config, C
     Err(key.error(&value.unwrap_or_default(), reason))
 }
 
-/// The first own name that is not allowed.
+/// The reason why a name in `hosts` or `aliases` is rejected, with its key; the first one of several.
 fn refused_name(config: &Config, domains: &BTreeSet<String>) -> Option<(Key, Reason)> {
     let (hosts, aliases) = (config.hosts.names(), &config.aliases);
     let of_cluster = |name: &String| Reason::InClusterDomain(name.clone());

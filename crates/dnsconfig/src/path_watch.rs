@@ -1,7 +1,7 @@
 //! A watch on a file or directory: kernel notifications, and periodic polling for changes without notification
 //! (network file systems, bind mounts, failed watches).
 //!
-//! It only signals a possible change; the caller reads the path and compares.
+//! The watch only signals a possible change. The caller reads the path and compares the content.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -14,9 +14,9 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-/// An edit often causes several events. After the first event we wait until there is none for this long ...
+/// An edit often causes several events. A change is signalled when no further event has followed for this time.
 const QUIET: Duration = Duration::from_millis(20);
-/// ... but no longer than this in total.
+/// Maximum delay between the first event and the signal.
 const LONGEST_DELAY: Duration = Duration::from_millis(200);
 /// The shortest polling period.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(100);
@@ -34,8 +34,7 @@ pub struct PathWatch {
 }
 
 impl PathWatch {
-    /// A watch on `path` that signals at least once per `period`, which is at least 100 ms. Must be called in a tokio
-    /// runtime.
+    /// A watch on `path` that signals at least once per `period`. A period below 100 ms is raised to 100 ms.
     pub fn new(path: &Path, period: Duration) -> Self {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let wake = Arc::new(Notify::new());
@@ -48,8 +47,8 @@ impl PathWatch {
         Self { path, wake, watcher, watched: [None, None], period, next_look: Instant::now() + period }
     }
 
-    /// Waits until the path may have changed. Returns at once the first time and whenever the path leads to another
-    /// file than before, as a change may have been missed.
+    /// Waits until the path may have changed. Returns at once if the path or its parent directory is another file than
+    /// at the previous call, as a change may have been missed. The first call returns at once if one of them exists.
     ///
     /// Cancel safe: dropping the future misses no change.
     pub async fn changed(&mut self) {
@@ -58,8 +57,8 @@ impl PathWatch {
         }
         tokio::select! {
             () = self.wake.notified() => {
-                // The notification is consumed. If the future is dropped while it settles, the next call returns at
-                // once.
+                // The notification is consumed. If the future is dropped during `settle`, the next call must return
+                // at once.
                 self.next_look = Instant::now();
                 self.settle().await;
             }
@@ -68,7 +67,7 @@ impl PathWatch {
         self.next_look = Instant::now() + self.period;
     }
 
-    /// Waits for the end of a burst of events.
+    /// Waits until no event has arrived for [`QUIET`], at most [`LONGEST_DELAY`].
     async fn settle(&self) {
         let deadline = Instant::now() + LONGEST_DELAY;
         while Instant::now() < deadline {
@@ -78,7 +77,7 @@ impl PathWatch {
         }
     }
 
-    /// Watches the path and its parent. True if one of them is another file than before.
+    /// Watches the path and its parent directory. Returns true if one of them is another file than at the previous call.
     fn arm(&mut self) -> bool {
         let targets = [self.path.clone(), parent(&self.path)];
         let mut fresh = false;
@@ -111,7 +110,7 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
     Some((metadata.dev(), metadata.ino()))
 }
 
-/// The event handler: signals every event at the path or directly in it, except reads.
+/// The event handler: signals every event of the path, and of files in a watched directory, except reads.
 fn waker(path: PathBuf, wake: Arc<Notify>) -> impl Fn(notify::Result<Event>) + Send + 'static {
     move |event| {
         let relevant = match &event {

@@ -11,21 +11,21 @@ use serde::Deserialize;
 
 use crate::mnemonic::{UnknownRcode, UnknownType, parse_rcode, parse_type};
 
-/// Bound of the values of each part of a filter.
+/// Maximum number of values in each part of a filter.
 const MAX_VALUES: usize = 32;
-/// Bound of a pattern's length: a name has at most 253 characters.
+/// Maximum length of a pattern, in octets. A name has at most 253 characters.
 const MAX_PATTERN: usize = 300;
-/// Default of the lines per second.
+/// Default of the log lines per second.
 pub const DEFAULT_RATE: u32 = 1000;
-/// Bound of the lines per second.
+/// Maximum number of log lines per second.
 pub const MAX_RATE: u32 = 100_000;
-/// Bound of the duration of watching queries live, in seconds.
+/// Maximum duration of following queries with `tap`, in seconds.
 pub const MAX_SECONDS: u32 = 600;
 
-/// The unparsed parts of a filter: each is a list separated by commas; an empty list matches all.
+/// The unparsed parts of a filter. Each part is a list separated by commas. An empty list matches all queries.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FilterText<'a> {
-    /// Patterns of names, such as `*.acme.example`. `*` matches any characters, also dots; `?` matches a single
+    /// Patterns of names, such as `*.acme.example`. `*` matches any characters, including dots. `?` matches a single
     /// character.
     pub name: &'a str,
     /// Addresses and networks of clients, such as `10.0.0.0/8`.
@@ -36,7 +36,7 @@ pub struct FilterText<'a> {
     pub qtype: &'a str,
 }
 
-/// An invalid part of a filter. Its text is one line with the accepted values.
+/// An invalid part of a filter. The error text is one line with the accepted values.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
     /// An invalid pattern of names.
@@ -91,7 +91,7 @@ impl Filter {
         !self.names.is_empty()
     }
 
-    /// Whether a name matches, in lower case and without a trailing dot.
+    /// Whether `name` matches; `name` must be in lower case and without a trailing dot.
     pub fn has_name(&self, name: &[u8]) -> bool {
         any(&self.names, |pattern| matches(pattern, name))
     }
@@ -128,7 +128,7 @@ fn network(text: &str) -> Result<IpNet, FilterError> {
     network.or_else(address).ok_or_else(|| FilterError::Client(text.chars().take(60).collect()))
 }
 
-/// Whether `name` matches a pattern of `*` and `?`. The number of steps is at most the product of their lengths.
+/// Whether `name` matches a pattern with `*` and `?`. The number of steps is at most the product of the two lengths.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at, mut of, mut star) = (0, 0, None);
     while let Some(&letter) = name.get(at) {
@@ -148,12 +148,12 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
     pattern.get(of..).is_some_and(|rest| rest.iter().all(|wanted| *wanted == b'*'))
 }
 
-/// The `queryLog` of a `ConfigMap`: the queries to log, their rate and duration.
+/// The `queryLog` of a `ConfigMap`: the queries to log, the maximum rate, and the end of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueryLog {
-    /// The queries.
+    /// The queries to log.
     pub filter: Filter,
-    /// Bound of the lines per second.
+    /// Maximum number of lines per second.
     pub rate: u32,
     /// The time when the log ends.
     pub until: Option<SystemTime>,
@@ -182,7 +182,7 @@ pub enum QueryLogError {
     Until(String),
 }
 
-/// The fields in JSON. An unknown field rejects the value.
+/// The fields in JSON. A value with an unknown field is rejected.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Fields {
@@ -212,7 +212,7 @@ impl QueryLog {
         Ok(Self { filter, rate, until, lasts })
     }
 
-    /// The remaining time at `now` of a log that began at `begun`; `None` if it has no end.
+    /// The remaining time at `now` of a log that began at `begun`; `None` if the log has no end.
     pub fn remaining(&self, begun: SystemTime, now: SystemTime) -> Option<Duration> {
         let left = |end: SystemTime| end.duration_since(now).unwrap_or_default();
         let lasts = self.lasts.and_then(|lasts| begun.checked_add(lasts));

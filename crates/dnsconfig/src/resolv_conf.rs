@@ -10,13 +10,13 @@ use crate::server::{DNS_PORT, Nameserver};
 
 pub use self::follower::{Emptied, Follower};
 
-/// Bound of the octets that are read; the rest of the file is ignored.
+/// Maximum number of octets that are read. The rest of the file is ignored.
 const MAX_FILE: u64 = 64 << 10;
-/// Bound of the servers of a file.
+/// Maximum number of servers. Further servers are ignored.
 const MAX_NAMESERVERS: usize = 32;
-/// Bound of the search domains of a file.
+/// Maximum number of search domains. Further domains are ignored.
 const MAX_SEARCH: usize = 32;
-/// Bound of `options ndots`.
+/// Maximum value of `options ndots`.
 const MAX_NDOTS: usize = 15;
 
 /// A resolv.conf file.
@@ -27,7 +27,7 @@ pub struct ResolvConf {
     pub nameservers: Vec<Nameserver>,
     /// The search list: the last `search` or `domain` line, without trailing dots.
     pub search: Vec<String>,
-    /// The number of dots from which on a name is first looked up as an absolute name.
+    /// Minimum number of dots in a name that is looked up as an absolute name before the search list is applied.
     pub ndots: usize,
 }
 

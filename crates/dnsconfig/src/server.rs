@@ -95,7 +95,7 @@ fn parse_nameserver(text: &str, default: u16) -> Result<Nameserver, AddressError
     if let Ok(ip) = text.parse::<IpAddr>() {
         return Ok(Nameserver::new(ip, default));
     }
-    // Differs from kube-dns, which reports a missing port for `10.0.0.300`: a port would not help.
+    // Differs from kube-dns, which reports a missing port for `10.0.0.300`, although the address is invalid.
     if !text.contains(':') {
         return Err(AddressError::Ip(text.to_owned()));
     }
@@ -130,14 +130,14 @@ pub enum AddressError {
     TlsName(String),
 }
 
-/// A server: an address, or a name that resolves to one or more addresses. Its `FromStr` parses the server of a stub
+/// A server: an address, or a name that resolves to one or more addresses. `FromStr` parses the server of a stub
 /// domain; [`ServerAddr::from_flag`] parses flags.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ServerAddr {
     /// `IP`, `IP:port` or `[IPv6]:port`, optionally with a protocol, see [`Upstream`].
     Address(Upstream),
     /// A DNS name, optionally with `:port`.
-    // Differs from kube-dns: it rejects a name with a port.
+    // Differs from kube-dns, which rejects a name with a port.
     Name {
         /// A lower-case name without a trailing dot.
         name: String,
@@ -183,7 +183,7 @@ impl FromStr for ServerAddr {
         if let Ok(ip) = host.parse() {
             return Ok(Nameserver::new(ip, port).into());
         }
-        // Differs from kube-dns: `192.0.2.300` is a mistyped address, not a name.
+        // Differs from kube-dns, which accepts the mistyped address `192.0.2.300` as a name.
         if !name::is_host(host) {
             return Err(AddressError::Ip(text.to_owned()));
         }
@@ -212,7 +212,7 @@ fn split_host_port(text: &str) -> Result<(&str, &str), AddressError> {
     Ok((host, port))
 }
 
-/// Parses a port of digits only: the standard library would accept `+53`.
+/// Parses a port of digits only. The standard library also accepts `+53`.
 fn parse_port(text: &str) -> Result<u16, AddressError> {
     let bad = || AddressError::Port(text.to_owned());
     if !text.bytes().all(|b| b.is_ascii_digit()) {

@@ -1,4 +1,4 @@
-//! Sources of raw data, and the state that follows from them.
+//! Sources of raw data, and the resulting state.
 
 mod directory;
 mod state;
@@ -16,7 +16,7 @@ use crate::path_watch::PathWatch;
 
 pub use state::{Rejection, State};
 
-/// Reads the data of a directory as [`Source::Directory`] does. The error is one line.
+/// Reads the data of a directory in the same way as [`Source::Directory`]. The error text is one line.
 pub fn read_directory(path: &Path) -> Result<RawData, String> {
     directory::read(path).map_err(|error| error.to_string())
 }
@@ -28,20 +28,20 @@ pub enum Source {
     Fixed(Box<Config>),
     /// A directory with one file for each key, such as a mounted `ConfigMap`.
     ///
-    /// Subdirectories and files whose names begin with a dot are skipped. A missing directory counts as empty, and is
-    /// read when it appears. An edit is noticed by notification, or after `period` at the latest.
+    /// Subdirectories and files whose names begin with a dot are skipped. A missing directory counts as empty until it
+    /// appears. An edit is noticed by notification, or after `period` at the latest.
     Directory {
         /// The directory.
         path: PathBuf,
         /// The polling period.
         period: Duration,
     },
-    /// Data from the holder of an [`ApiFeed`], see [`Source::api`].
+    /// Data from an [`ApiFeed`], see [`Source::api`].
     Api(watch::Receiver<Option<RawData>>),
 }
 
 impl Source {
-    /// A source for the `ConfigMap` from the API server, and the handle that feeds it.
+    /// A source for the `ConfigMap` from the API server, and the [`ApiFeed`] that supplies its data.
     pub fn api() -> (ApiFeed, Self) {
         let (sender, receiver) = watch::channel(None);
         (ApiFeed(sender), Self::Api(receiver))
@@ -81,7 +81,7 @@ impl ApiFeed {
         self.0.send_replace(Some(data));
     }
 
-    /// Notes that the `ConfigMap` does not exist, so that the defaults are in force.
+    /// Reports that the `ConfigMap` does not exist. The defaults come into force.
     pub fn clear(&self) {
         self.0.send_replace(None);
     }
@@ -92,7 +92,7 @@ impl ApiFeed {
 pub struct Follower {
     source: Source,
     state: watch::Sender<State>,
-    /// Hash of the last data, so that unchanged data are not validated and counted again.
+    /// Hash of the last data. Data with the same hash are not validated and counted again.
     seen: Option<u64>,
     /// The domains of the cluster.
     domains: BTreeSet<String>,
@@ -104,7 +104,7 @@ impl Follower {
         self.state.subscribe()
     }
 
-    /// Follows the source until cancelled. If it never runs, the first configuration stays in force.
+    /// Follows the source until cancelled.
     pub async fn run(mut self, stop: CancellationToken) {
         let _ = stop.run_until_cancelled(self.follow()).await;
     }
@@ -128,13 +128,13 @@ impl Follower {
                     self.take(Ok(data.unwrap_or_default()));
                     self.state.send_if_modified(|state| !std::mem::replace(&mut state.has_data, true));
                 }
-                // The feed is gone: the configuration in force stays.
+                // The `ApiFeed` was dropped. The configuration stays in force.
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// Validates data unless they equal the last data.
+    /// Validates the data and updates the state, unless the data equal the last data.
     fn take(&mut self, data: Result<RawData, directory::ReadError>) {
         let hash = directory::hash(&data);
         if self.seen.replace(hash) == Some(hash) {

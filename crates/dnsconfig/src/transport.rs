@@ -10,12 +10,12 @@ use serde::Deserialize;
 pub enum Transport {
     /// Datagrams.
     Udp,
-    /// Streams, in which each message has its length in front.
+    /// Streams: each message follows its length of two octets.
     Tcp,
 }
 
 impl Transport {
-    /// Its name, also in metric labels.
+    /// `udp` or `tcp`, also used in metric labels.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Udp => "udp",

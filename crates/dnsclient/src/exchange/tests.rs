@@ -1,4 +1,4 @@
-//! One exchange, and every kind of reply a server may send.
+//! A single exchange, with valid, invalid and missing replies.
 
 use std::net::Ipv4Addr;
 
@@ -9,7 +9,7 @@ use testkit::upstream::{Act, Asked as Packet, Reaction, Upstream};
 
 use super::*;
 
-/// Long enough for a busy machine, short enough for a test.
+/// Timeout of queries that are answered; long enough for a busy machine.
 const PATIENT: Duration = Duration::from_secs(20);
 const HASTY: Duration = Duration::from_millis(300);
 
@@ -194,7 +194,7 @@ async fn a_name_that_nobody_knows() {
 
 #[tokio::test]
 async fn an_answer_of_somebody_else_does_not_count() {
-    // The probed server is silent; another socket answers in its place.
+    // The server does not answer. Another socket sends the answer.
     let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let liar = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = ServerAddr::from(server.local_addr().unwrap());

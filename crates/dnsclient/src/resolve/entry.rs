@@ -11,13 +11,13 @@ use super::lookup::Found;
 /// Intervals between lookups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pace {
-    /// Lower bound of the interval, however short the TTL.
+    /// Shortest interval after a successful lookup, if the TTL is shorter.
     pub(crate) shortest_life: Duration,
-    /// Upper bound of the interval, however long the TTL.
+    /// Longest interval after a successful lookup, if the TTL is longer.
     pub(crate) longest_life: Duration,
-    /// First pause after a failure; it doubles with each further failure ...
+    /// Pause after the first failure. The pause doubles with each further failure.
     pub(crate) first_pause: Duration,
-    /// ... up to this.
+    /// Longest pause after a failure.
     pub(crate) longest_pause: Duration,
 }
 
@@ -45,7 +45,7 @@ enum Due {
     At(Instant),
     /// A lookup is running.
     Running,
-    /// A lookup is running, and another must follow it at once.
+    /// A lookup is running. Another lookup must follow at once.
     RunningTwice,
 }
 
@@ -121,8 +121,8 @@ impl Entry {
         }
     }
 
-    /// Doubles with each failure; up to a quarter is taken off at random, so that many names are not looked up at
-    /// once.
+    /// The pause after a failed lookup: doubles with each failure, less a random part of up to a quarter. The random
+    /// part spreads the lookups of many names.
     fn pause(&self, pace: &Pace) -> Duration {
         let doubled = pace.first_pause.saturating_mul(1 << self.failures.saturating_sub(1).min(10));
         doubled.min(pace.longest_pause).mul_f64(1.0 - 0.25 * fastrand::f64())

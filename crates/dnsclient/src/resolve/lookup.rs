@@ -79,7 +79,7 @@ fn candidates(name: &str, resolv_conf: &ResolvConf) -> Vec<String> {
     }
 }
 
-/// Queries one server after the other until one of them answers.
+/// Queries the servers in order until one of them answers.
 async fn ask_servers(servers: &[Nameserver], name: &str) -> Found {
     let Ok(name) = Name::from_ascii(format!("{name}.")) else {
         return Found::Absent;
@@ -94,7 +94,7 @@ async fn ask_servers(servers: &[Nameserver], name: &str) -> Found {
     Found::Failed(reason)
 }
 
-/// Queries A and AAAA at once. A failed query is ignored if the other returns addresses.
+/// Queries A and AAAA concurrently. If one query fails and the other returns addresses, the failure is ignored.
 async fn ask_both(server: Nameserver, name: &Name) -> Result<Found, String> {
     let (v4, v6) =
         tokio::join!(ask_one(server, name, RecordType::A), ask_one(server, name, RecordType::AAAA),);
@@ -124,8 +124,7 @@ async fn ask_one(
     read(&answer.message).map_err(|code| format!("{server} answered {code}"))
 }
 
-/// The addresses in an answer, also behind aliases, and the shortest TTL on the way to them. No addresses for
-/// NXDOMAIN and NODATA.
+/// The addresses in an answer, and the shortest TTL of its records. No addresses for NXDOMAIN and NODATA.
 fn read(answer: &Message) -> Result<(Vec<IpAddr>, Duration), ResponseCode> {
     match answer.metadata.response_code {
         ResponseCode::NoError => {}
@@ -141,7 +140,7 @@ fn read(answer: &Message) -> Result<(Vec<IpAddr>, Duration), ResponseCode> {
             _ => None,
         })
         .collect();
-    // Servers rotate the order of addresses; only a different set is a change.
+    // Servers rotate the order of addresses. A different order must not count as a change.
     addresses.sort_unstable();
     addresses.dedup();
     let life = if addresses.is_empty() {

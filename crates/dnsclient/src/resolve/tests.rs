@@ -1,4 +1,4 @@
-//! Lookups with scripted servers in the place of kubedns and the node's resolver.
+//! Lookups at test servers, which stand for kubedns and the node's resolver.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};

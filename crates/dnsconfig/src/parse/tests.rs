@@ -1,4 +1,4 @@
-//! Values that kube-dns accepted or rejected, as recorded from it, and our own limits.
+//! Accepted and rejected values, as recorded from kube-dns, and limits that kube-dns does not have.
 
 use std::time::Duration;
 
@@ -208,7 +208,7 @@ mod properties {
 
     use super::super::*;
 
-    /// Text that is often JSON of the right shape, with arbitrary strings.
+    /// Text that is often valid JSON for `stubDomains`, with arbitrary strings.
     fn stub_domains() -> impl Strategy<Value = String> {
         let word = prop_oneof![
             "[a-z0-9.:\\[\\]-]{0,20}",

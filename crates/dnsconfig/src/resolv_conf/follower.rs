@@ -1,4 +1,4 @@
-//! A follower of changing resolv.conf files.
+//! Follows changes of resolv.conf files.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,16 +12,16 @@ use tracing::{debug, info, warn};
 use super::ResolvConf;
 use crate::path_watch::PathWatch;
 
-/// Handling of a file that has lost all its servers.
+/// Handling of a file whose servers have all been removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Emptied {
     /// The file is still being written: the previous servers stay in use.
     Unfinished,
-    /// There are no servers any more.
+    /// The file is complete: no servers are used.
     Final,
 }
 
-/// Follows one or more files. Of several files the most recently changed file is used, as in dnsmasq.
+/// Follows one or more files. Of several files, the most recently changed file is used, as in dnsmasq.
 #[derive(Debug)]
 pub struct Follower {
     files: Vec<PathBuf>,
@@ -65,7 +65,7 @@ impl Follower {
         }
     }
 
-    /// Applies the content of a file.
+    /// Publishes the content of a file if it has changed.
     fn take(&self, file: ResolvConf) {
         self.state.send_if_modified(|known| {
             if *known == file {

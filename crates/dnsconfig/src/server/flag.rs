@@ -1,4 +1,4 @@
-//! Servers as values of flags, which accept more forms than the `ConfigMap`, as in Go.
+//! Servers as values of flags. As in kube-dns, flags accept more forms than the `ConfigMap`.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -19,7 +19,7 @@ impl ServerAddr {
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         match bare.parse::<IpAddr>() {
             Ok(ip) => Nameserver::new(ip, port).into(),
-            // Go's default for an empty host.
+            // As in Go, an empty host is the local host.
             Err(_) if host.is_empty() => Nameserver::new(Ipv4Addr::LOCALHOST.into(), port).into(),
             Err(_) => Self::Name { name: host.to_ascii_lowercase(), port },
         }
@@ -41,7 +41,7 @@ impl ServerAddr {
         if server.is_plausible() { Ok(server) } else { Err(wrong()) }
     }
 
-    /// Whether a resolver may know the name.
+    /// Whether the name is short enough and has only letters, digits, `-`, `.` and `_`. Always true for an address.
     fn is_plausible(&self) -> bool {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
         match self {
@@ -50,7 +50,7 @@ impl ServerAddr {
         }
     }
 
-    /// Resolves the server to an address for plain DNS: the first address of a name. An upstream with another
+    /// Resolves the server to an address for plain DNS. Returns the first address of a name. An upstream with another
     /// protocol is an error.
     pub async fn resolve(&self) -> io::Result<SocketAddr> {
         match self {

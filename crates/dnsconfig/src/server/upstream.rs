@@ -34,9 +34,9 @@ impl Protocol {
     }
 }
 
-/// An upstream server: `IP`, `IP:port` or `[IPv6]:port`, optionally after `dns://`, `tcp://` or `tls://`. An address
-/// for TLS may be followed by the name in the server's certificate: `tls://9.9.9.9#dns.quad9.net`, or as in `CoreDNS`
-/// `tls://9.9.9.9%dns.quad9.net`, in which the port may follow the name.
+/// An upstream server: `IP`, `IP:port` or `[IPv6]:port`, optionally after `dns://`, `tcp://` or `tls://`. The name in
+/// the server's certificate may follow an address for TLS: `tls://9.9.9.9#dns.quad9.net`. The format of `CoreDNS` is
+/// also accepted: `tls://9.9.9.9%dns.quad9.net`, or `tls://9.9.9.9%dns.quad9.net:853` with a port.
 ///
 /// Displayed as `IP:port` for plain DNS, else as `tcp://IP:port`, `tls://IP:port` or `tls://IP:port#name`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -45,8 +45,8 @@ pub struct Upstream {
     pub protocol: Protocol,
     /// The address; the default port is 853 for TLS and 53 otherwise.
     pub server: Nameserver,
-    /// The name in its certificate, a lower-case host name, for TLS only. Without a name the certificate must have
-    /// the address.
+    /// The name in the server's certificate, a lower-case host name, for TLS only. Without a name, the certificate must
+    /// contain the server's address.
     pub name: Option<Arc<str>>,
 }
 
@@ -110,8 +110,8 @@ fn over_tls(text: &str) -> Result<Upstream, AddressError> {
     Ok(Upstream { protocol: Protocol::Tls, server, name })
 }
 
-/// Parses the parts before and after the last `%`, the separator of an IPv6 zone. The port may follow the name, which
-/// may be within the brackets.
+/// Parses the parts before and after the last `%`. The port may follow the name: `192.0.2.1%name:853`. Brackets enclose
+/// the address and the name: `[2001:db8::1%name]:853`.
 fn as_in_coredns<'a>(address: &str, rest: &'a str) -> Result<(Nameserver, &'a str), AddressError> {
     let (name, port) = rest.rsplit_once(':').map_or((rest, None), |(name, port)| (name, Some(port)));
     let (bare, name) = match address.strip_prefix('[').zip(name.strip_suffix(']')) {

@@ -1,4 +1,5 @@
-//! Reading of a mounted `ConfigMap`: one file for each key, and all files of the same version.
+//! Reading of a mounted `ConfigMap`: one file for each key. If the kubelet swaps the files meanwhile, they are read
+//! again, so that all values belong to one version.
 
 use std::fs::File;
 use std::hash::Hasher as _;
@@ -10,9 +11,9 @@ use fnv::FnvHasher;
 
 use crate::parse::{MAX_VALUE, RawData};
 
-/// Bound of the files in the directory.
+/// Maximum number of entries in the directory.
 const MAX_FILES: usize = 1024;
-/// Bound of the attempts when the kubelet swaps the data meanwhile.
+/// Maximum number of reads if the kubelet swaps the files during each read.
 const MAX_TRIES: usize = 5;
 /// The link that the kubelet swaps when the `ConfigMap` changes.
 const DATA_LINK: &str = "..data";
@@ -30,7 +31,7 @@ pub(super) enum ReadError {
     TooManyFiles { path: PathBuf },
 }
 
-/// Runs [`read`] on a thread that may block.
+/// Runs [`read`] on a blocking thread of tokio.
 pub(super) async fn read_off_thread(path: PathBuf) -> Result<RawData, ReadError> {
     let shown = path.clone();
     tokio::task::spawn_blocking(move || read(&path))
@@ -38,7 +39,7 @@ pub(super) async fn read_off_thread(path: PathBuf) -> Result<RawData, ReadError>
         .unwrap_or_else(|error| Err(ReadError::Directory { path: shown, error: io::Error::other(error) }))
 }
 
-/// Reads all files of the directory; none if it does not exist.
+/// Reads all files of the directory. A missing directory has no files.
 pub(super) fn read(path: &Path) -> Result<RawData, ReadError> {
     let link = path.join(DATA_LINK);
     let mut result = Ok(RawData::new());
@@ -76,9 +77,9 @@ fn read_files(path: &Path) -> Result<RawData, ReadError> {
     Ok(data)
 }
 
-/// The content, truncated after the first octet beyond the bound; `None` if the path does not lead to a regular file.
+/// The content, truncated to one octet more than [`MAX_VALUE`]; `None` if the file is missing or not a regular file.
 fn read_file(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    // Checked before opening: opening a named pipe would wait for its other end.
+    // The check precedes opening the file: opening a named pipe blocks until a writer opens it.
     match std::fs::metadata(path) {
         Ok(metadata) if metadata.is_file() => {}
         Ok(_) => return Ok(None),

@@ -16,19 +16,19 @@ use crate::parse::{RawData, UnknownKey, parse_for, unknown_keys};
 pub struct State {
     /// The configuration in force.
     pub config: Arc<Config>,
-    /// Its version.
+    /// The version of `config`.
     pub version: Version,
-    /// The time when it came into force.
+    /// The time when `config` came into force.
     pub loaded_at: SystemTime,
-    /// The reason why the newest data are not in force; `None` if they are.
+    /// The rejection of the newest data; `None` if the newest data are valid.
     pub error: Option<Rejection>,
     /// Unknown, perhaps misspelt keys of the newest data.
     pub unknown_keys: Vec<UnknownKey>,
-    /// Number of edits that came into force since the start.
+    /// Number of edits that came into force since the start, not counting the first configuration.
     pub edits: u64,
     /// Number of rejections since the start.
     pub rejected: u64,
-    /// Whether the source has reported: false until a [`Source::Api`](super::Source::Api) is fed for the first time.
+    /// Whether the source has supplied data: false until the first report to a [`Source::Api`](super::Source::Api).
     pub has_data: bool,
     fresh: bool,
 }
@@ -36,7 +36,7 @@ pub struct State {
 /// The rejection of data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejection {
-    /// The mistake with key and value, and the accepted values, in one line.
+    /// The reason in one line, with key, value and accepted values if a value is wrong.
     pub text: String,
     /// The `ConfigMap` key of a wrong value; `None` if the data could not be read.
     pub key: Option<String>,
@@ -72,7 +72,7 @@ impl State {
         self.fresh
     }
 
-    /// Puts valid data in force; otherwise notes the reason.
+    /// Validates the data. Valid data come into force; invalid data set the error.
     pub(super) fn apply(
         &mut self,
         data: Result<RawData, ReadError>,

@@ -154,7 +154,7 @@ async fn the_period_is_a_net_under_notification() {
     fs::write(real.join("upstreamNameservers"), r#"["192.0.2.1"]"#).unwrap();
     let config = dir.path().join("config");
     fs::create_dir(&config).unwrap();
-    // A change through a link into another directory causes no event here.
+    // The target of the link is in another directory, so that its change causes no event in the watched directory.
     symlink(real.join("upstreamNameservers"), config.join("upstreamNameservers")).unwrap();
     let mut running = follow(directory(&config, Duration::from_millis(100)));
     running.until("the first value", |state| upstream(state) == "192.0.2.1:53").await;
