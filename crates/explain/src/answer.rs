@@ -1,5 +1,5 @@
-//! The answers of the query engine (`skydns`), converted for the JSON document of an explanation. Only the engine
-//! knows the rules of answering.
+//! Converts the answers of the query engine (`skydns`) for the JSON document of an explanation. The rules of answering are in
+//! the engine alone.
 
 use std::net::IpAddr;
 
@@ -9,15 +9,15 @@ use skydns::{Name, View};
 
 use crate::document::{Answer, Outcome, Record};
 
-/// The most records that are shown.
+/// Bound of the records in one answer of the document.
 const MAX_RECORDS: usize = 32;
 
 impl Answer {
-    /// Asks `view` for all records of a type.
+    /// Queries all records of type `qtype` from `view`.
     pub(crate) fn new(view: &impl View, name: &Name, qtype: u16) -> Self {
         let response = skydns::ask(view, name, qtype);
         let mut records: Vec<Record> = response.records.into_iter().map(record).collect();
-        // The engine shuffles. Aliases come first, in the order of the chain, and addresses in numerical order.
+        // The engine shuffles records. Sorting keeps alias chains in order, then lists addresses in numerical order.
         records.sort_by_cached_key(|record| {
             (record.rtype != "CNAME").then(|| (record.data.parse::<IpAddr>().ok(), record.clone()))
         });
@@ -37,7 +37,7 @@ impl Answer {
         Self { qtype, rcode, records, more_records, truncated, asks, from_hosts }
     }
 
-    /// Drops the records that are not shown, and counts them.
+    /// Truncates the records to `MAX_RECORDS` and counts the rest in `more_records`.
     pub(crate) fn shortened(mut self) -> Self {
         self.more_records = self.records.len().saturating_sub(MAX_RECORDS);
         self.records.truncate(MAX_RECORDS);
@@ -48,7 +48,7 @@ impl Answer {
         self.rcode.as_deref() == Some(rcode)
     }
 
-    /// Whether there are records, or may be once upstream servers have answered.
+    /// Whether the answer has records, or needs records of external names from upstream servers.
     pub(crate) fn has_records(&self) -> bool {
         !self.records.is_empty() || !self.asks.is_empty()
     }
@@ -58,9 +58,9 @@ impl Answer {
     }
 }
 
-/// The outcome of answers of kubedns for a resolver. Records of any type count as an answer, unless the queries for
-/// addresses fail, or the name is an alias without addresses: programs ask for addresses, and an alias always has
-/// an SRV record.
+/// The outcome of the answers of kubedns for all queried types. A record of any type counts as an answer, with two
+/// exceptions: SERVFAIL for addresses, and an alias without addresses. An alias always has an SRV record, which programs that
+/// query addresses do not use.
 pub(crate) fn outcome(answers: &[Answer]) -> Outcome {
     let addresses = || answers.iter().filter(|answer| answer.is_of_addresses());
     if addresses().any(|answer| answer.has_rcode("SERVFAIL")) && !addresses().any(Answer::has_records) {
@@ -83,7 +83,7 @@ pub(crate) fn outcome(answers: &[Answer]) -> Outcome {
     }
 }
 
-/// The target of an alias without the addresses asked for.
+/// The end of the alias chain, if the address answers have alias records alone.
 pub(crate) fn bare_alias(answers: &[Answer]) -> Option<&str> {
     let addresses = || answers.iter().filter(|answer| answer.is_of_addresses());
     let is_bare = |answer: &Answer| {

@@ -1,4 +1,4 @@
-//! One name that a resolver asks for, and the answers of kubedns to it.
+//! One name that a resolver queries, and the answers of kubedns.
 
 use cluster::objects::ObjectKey;
 use cluster::snapshot::Snapshot;
@@ -10,27 +10,27 @@ use crate::document::{Answer, Dnsmasq, DnsmasqAsks, NameKind, Outcome, Record, R
 use crate::kind;
 use crate::objects::MAX_OBJECTS;
 
-/// One name, with everything that the records show of it.
+/// One name of the search, with its records and route.
 #[derive(Debug)]
 pub(crate) struct Candidate {
     pub(crate) name: Name,
-    /// Its labels below the cluster domain, from there downwards; `None` for names outside of the cluster domain.
+    /// The labels below the cluster domain, from right to left; `None` outside of the cluster domain.
     pub(crate) path: Option<Vec<String>>,
     pub(crate) kind: NameKind,
     pub(crate) route: Route,
     pub(crate) dnsmasq: Dnsmasq,
-    /// The answers by type, with all records.
+    /// The answers by type, before truncation.
     pub(crate) answers: Vec<Answer>,
-    /// The Services that its records come from, or would come from.
+    /// The Services whose records match the name, and the Service that the name itself denotes.
     pub(crate) sources: Vec<ObjectKey>,
-    /// The number of Services left out.
+    /// The number of Services beyond `MAX_OBJECTS`, which `sources` omits.
     pub(crate) more_sources: usize,
-    /// The target of the name's alias, if the target is a cluster name without the addresses asked for.
+    /// The target, if the name is an alias of a cluster name that lacks the queried addresses.
     pub(crate) target: Option<Box<Self>>,
 }
 
 impl Candidate {
-    /// Asks `snapshot` for `name`. If `name` is an alias whose target has no addresses, asks for the target, too.
+    /// Queries `name` in `snapshot`. Also queries the target of an alias without addresses.
     pub(crate) fn new(snapshot: &Snapshot, front: &Front, name: Name, types: &[u16]) -> Self {
         let mut candidate = Self::alone(snapshot, front, name, types);
         let target = candidate.bare_alias().and_then(|target| Name::parse(target).ok());
@@ -66,7 +66,6 @@ impl Candidate {
         candidate
     }
 
-    /// The outcome for a resolver.
     pub(crate) fn outcome(&self) -> Outcome {
         if self.dnsmasq.leads_to_kubedns() || self.is_from_hosts() {
             answer::outcome(&self.answers)
@@ -75,7 +74,7 @@ impl Candidate {
         }
     }
 
-    /// The target, if the name is an alias whose target has no addresses.
+    /// The target of the name, if it is an alias without addresses.
     pub(crate) fn bare_alias(&self) -> Option<&str> {
         answer::bare_alias(&self.answers)
     }
@@ -91,18 +90,17 @@ impl Candidate {
             _ if self.dnsmasq.asks != DnsmasqAsks::Kubedns || self.is_from_hosts() => None,
             Outcome::Answered => self.records().map(|record| record.ttl).min(),
             Outcome::Forwarded => None,
-            // dnsmasq caches the records of one type, and not the failure of another.
+            // dnsmasq caches the records that exist, but not the negative answers: no single number holds for both.
             Outcome::NoData | Outcome::ServFail if self.records().next().is_some() => None,
             Outcome::NoData | Outcome::NxDomain | Outcome::ServFail | Outcome::Refused => Some(0),
         }
     }
 
-    /// Whether the name has a wildcard, and so matches many names.
+    /// Whether a label of the name is the wildcard `*`.
     pub(crate) fn is_wild(&self) -> bool {
         self.name.labels().iter().any(|label| label == treecache::ANY)
     }
 
-    /// All records of all types.
     pub(crate) fn records(&self) -> impl Iterator<Item = &Record> {
         self.answers.iter().flat_map(|answer| &answer.records)
     }

@@ -43,7 +43,7 @@ pub struct Options {
     json: bool,
 }
 
-/// Failure to get an explanation; each is one line.
+/// Failure to get an explanation; the message is one line.
 #[derive(Debug, thiserror::Error)]
 enum CommandError {
     #[error("cannot ask {0}: {1}; is kubedns running there, with this --healthz-port?")]
@@ -60,8 +60,8 @@ enum CommandError {
     Runtime(io::Error),
 }
 
-/// Runs the command; `words` are the arguments after `explain`. The exit code is 0 with an explanation (of a name that
-/// resolves or not), 1 without one, and 2 if the command line is wrong.
+/// Runs the command; `words` are the arguments after `explain`. The exit code is 0 if kubedns explained the name, even a name
+/// that does not resolve. It is 1 without an explanation, and 2 for an invalid command line.
 pub fn command(words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let exit = match read(words) {
         Err(exit) => exit,
@@ -71,12 +71,12 @@ pub fn command(words: impl IntoIterator<Item = OsString>) -> ExitCode {
         },
     };
     let code = exit.print();
-    // Flush before the process ends; a closed stream is not an error.
+    // Flush before the process ends. A closed output stream is not an error.
     let _ = io::stdout().lock().flush();
     code
 }
 
-/// Reads the arguments after `explain`.
+/// Parses the arguments after `explain`.
 pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Options, Exit> {
     let options: Options = parse_subcommand(NAME, USAGE, words)?;
     let wrong = |text: String| Exit::mistake(NAME, &text);
@@ -108,7 +108,7 @@ fn run(options: &Options) -> Result<String, CommandError> {
     Ok(text::render(&explanation))
 }
 
-/// The body of a successful response; any other response is an error.
+/// The body of a response with a success status; an error for other responses.
 fn body(server: &str, page: Result<Page, GetError>) -> Result<Vec<u8>, CommandError> {
     let server = server.to_owned();
     match page {

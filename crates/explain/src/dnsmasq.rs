@@ -1,8 +1,9 @@
-//! The path of a query through dnsmasq in the pod of the stock manifest, or to kubedns directly.
+//! The path of a query from a pod: through dnsmasq with the flags of the stock manifest, or directly to kubedns.
 //!
-//! dnsmasq is another process, and its command line is unknown here. The stock command line sends the cluster domain
-//! and both reverse trees to kubedns, and does not cache negative answers. The nanny adds the servers of the
-//! same configuration, or kubedns alone. dnsmasq is assumed to ask kubedns for zones beside the cluster's, too.
+//! dnsmasq is another process, so kubedns does not know its command line. With the stock flags, dnsmasq forwards the cluster
+//! domain and both reverse trees to kubedns, and does not cache negative answers. The nanny adds the stub domains and upstream
+//! servers of the ConfigMap, or kubedns as the only server (`-forward=kubedns`). This module assumes that dnsmasq also forwards
+//! further zones (etcd, external, cluster set) to kubedns.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,28 +17,28 @@ use skydns::wire::{reverse, rtype};
 use crate::Topology;
 use crate::document::{Answer, Dnsmasq, DnsmasqAsks, Record, Route};
 
-/// The domains of reverse names.
+/// The domains of all reverse names, IPv4 and IPv6.
 pub(crate) fn reverse_trees() -> impl Iterator<Item = Name> {
     ["in-addr.arpa.", "ip6.arpa."].into_iter().filter_map(|tree| Name::parse(tree).ok())
 }
 
-/// The server that pods ask.
+/// The DNS server that pods query: dnsmasq or kubedns.
 #[derive(Debug, Clone)]
 pub(crate) struct Front {
-    /// The configuration, which dnsmasq has too.
+    /// The configuration, which the nanny passes to dnsmasq.
     pub(crate) config: Arc<Config>,
     pub(crate) topology: Topology,
-    /// The hosts file of the pod, which dnsmasq reads too.
+    /// The hosts file of the pod, which dnsmasq also reads.
     pub(crate) hosts: PathBuf,
 }
 
 impl Front {
-    /// Whether clients ask dnsmasq, and not kubedns itself.
+    /// Whether pods query dnsmasq, not kubedns itself.
     fn is_asked_first(&self) -> bool {
         self.topology.is_behind_dnsmasq()
     }
 
-    /// The records for `name` (in lower case) that dnsmasq answers from the hosts file, without asking a server.
+    /// The records of `name` (in lower case) in the hosts file, if pods query dnsmasq.
     pub(crate) fn answers(&self, name: &Name, qtype: u16) -> Option<Answer> {
         if !self.is_asked_first() {
             return None;
@@ -59,7 +60,7 @@ impl Front {
         (!records.is_empty()).then(|| Answer::from_hosts(qtype, records))
     }
 
-    /// The path of a query for `name` (in lower case) in a cluster of this domain. Does not set `keeps_seconds`, which
+    /// The path of a query for `name` (in lower case); kubedns answers names in `domain`. The caller sets `keeps_seconds`, which
     /// depends on the answer.
     pub(crate) fn way(&self, name: &Name, domain: &Name, route: &Route) -> Dnsmasq {
         if !self.is_asked_first() {
@@ -78,8 +79,8 @@ impl Front {
             .filter_map(|(stub, servers)| Some((Name::parse(stub).ok()?.to_lowercase(), servers)))
             .filter(|(stub, _)| name.is_within(stub))
             .max_by_key(|(stub, _)| stub.label_count());
-        // The longest domain decides. If both have the same length, they are the same domain, and dnsmasq uses the
-        // servers of both.
+        // dnsmasq selects the servers of the longest matching domain. If the same domain belongs to kubedns and to a stub domain,
+        // dnsmasq uses the servers of both.
         match (ours, stub) {
             (Some(ours), Some((stub, servers))) if ours == stub => {
                 way(DnsmasqAsks::KubednsAndStubDomain, Some(&stub), servers)
@@ -96,7 +97,7 @@ impl Front {
     }
 }
 
-/// The path with kubedns in front: only kubedns asks dnsmasq, if dnsmasq is one of the upstreams.
+/// The path of a query if pods query kubedns directly. The servers may include dnsmasq.
 fn behind(route: &Route) -> Dnsmasq {
     match route {
         Route::Upstreams { servers } | Route::StubDomain { servers, .. } => {

@@ -1,7 +1,7 @@
-//! The JSON of `GET /explain`, which `kube-dns explain` reads back and prints as text.
+//! The JSON document of `GET /explain`. `kube-dns explain` parses the document and prints it as text.
 //!
-//! Names are absolute, with a dot at the end; times are RFC 3339 in UTC. `code` fields are stable, for programs; `text`
-//! fields are for people and may be reworded. docs/explain.md lists both.
+//! Names are absolute, with a dot at the end; times are RFC 3339 in UTC. `code` fields are stable identifiers for programs.
+//! `text` fields are sentences, whose wording may change. docs/explain.md lists both.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,33 +11,33 @@ use serde::{Deserialize, Serialize};
 
 use crate::moment::Moment;
 
-/// Everything that is known of one name.
+/// The explanation of one name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Explanation {
     pub(crate) question: Question,
     pub(crate) at: Moment,
     pub(crate) verdict: Verdict,
-    /// Reasons to distrust this answer, or the whole server.
+    /// Reasons why the answer, or every answer of this server, may be outdated or wrong.
     pub(crate) warnings: Vec<Note>,
-    /// The names that a resolver queries for this name, in order.
+    /// The names that a resolver queries for the given name, in order.
     pub(crate) tried: Vec<Tried>,
-    /// The first name with an answer, or else the name that tells most about the reason.
+    /// The first name with an answer. Without an answer, the name that is closest to one.
     pub(crate) detail: Detail,
-    /// Similar names that exist, the most likely first; eight at most.
+    /// Similar names that exist, the most similar first; eight at most.
     pub(crate) near: Vec<NearMiss>,
     pub(crate) server: Server,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Question {
-    /// The name as it was typed.
+    /// The name as given, before parsing.
     pub(crate) name: String,
-    /// The name in the text, without URL, port or `svc/`.
+    /// The name without the URL, port or `svc/` around it.
     pub(crate) meant: String,
     pub(crate) types: Vec<String>,
     /// The namespace of the pod whose search list is used; `None` if the list was given.
     pub(crate) namespace: Option<String>,
-    /// Empty when no search list is applied.
+    /// The search domains; empty if the name is absolute.
     pub(crate) search: Vec<String>,
     /// Whether kubedns walks the search list for the pods of this namespace (autopath).
     #[serde(default)]
@@ -45,32 +45,32 @@ pub(crate) struct Question {
     pub(crate) ndots: u8,
 }
 
-/// The answer in a line.
+/// The answer in one line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Verdict {
-    /// The result of the resolver's search.
+    /// The outcome of the resolver's search.
     pub(crate) outcome: Outcome,
-    /// The result as text, to follow the name in a sentence.
+    /// The outcome as text that continues a sentence whose subject is the name.
     pub(crate) text: String,
 }
 
-/// The answer to one name, over all types asked for.
+/// The outcome of the queries for one name, over all requested types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Outcome {
     /// There are records.
     Answered,
-    /// The name exists, without records of the types asked for.
+    /// The name exists, but has no records of the requested types.
     NoData,
     NxDomain,
-    /// kubedns, or dnsmasq in its place, forwards the query; the answer is unknown here.
+    /// kubedns or dnsmasq forwards the query, so the answer is unknown here.
     Forwarded,
-    /// The server fails, at least for addresses.
+    /// The queries for addresses, or all queries, fail.
     ServFail,
     Refused,
 }
 
-/// A remark.
+/// A reason, remark or warning.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Note {
     pub(crate) code: String,
@@ -82,13 +82,13 @@ pub(crate) struct Note {
 pub(crate) struct Tried {
     pub(crate) name: String,
     pub(crate) outcome: Outcome,
-    /// False when an earlier name answers, so that this name is not queried.
+    /// Whether the resolver queries this name: false after the first name with an answer.
     pub(crate) asked: bool,
-    /// The records, or the reason, in a few words.
+    /// The records in a few words, or the reason why there are none.
     pub(crate) summary: String,
 }
 
-/// One name in full.
+/// One name with all its records, reasons and objects.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Detail {
     pub(crate) name: String,
@@ -97,17 +97,17 @@ pub(crate) struct Detail {
     pub(crate) kind: NameKind,
     /// The answers of kubedns, by type.
     pub(crate) answers: Vec<Answer>,
-    /// Reasons for a missing answer, and remarks about an unexpected one.
+    /// Reasons for a missing answer, or remarks on an answer that may be unexpected.
     pub(crate) reasons: Vec<Note>,
-    /// The objects that the records are made of, or would be.
+    /// The Services and endpoints of the records; for a missing name, those that would have the records.
     pub(crate) objects: Vec<Object>,
     /// The number of objects left out; a wildcard can match thousands.
     pub(crate) more_objects: usize,
     pub(crate) dnsmasq: Dnsmasq,
 }
 
-/// The servers responsible for a name, as kubedns chooses them: itself for the cluster domain, zones beside it and the
-/// names of the `ConfigMap`; itself or others for addresses; none for names of one label, which are not forwarded.
+/// The servers that kubedns selects for a name. kubedns itself answers the cluster domain, further zones (etcd, external,
+/// cluster set) and names of the `ConfigMap`. Reverse names without a record are forwarded. Names of one label have no server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum Route {
@@ -128,25 +128,25 @@ pub(crate) enum NameKind {
     Apex,
     /// `SERVICE.NAMESPACE.svc`.
     Service(ObjectKey),
-    /// `_PORT._PROTOCOL.SERVICE.NAMESPACE.svc`, a name below it, or `_PROTOCOL.SERVICE.NAMESPACE.svc` without a port.
-    /// The fields have no underscore.
+    /// `_PORT._PROTOCOL.SERVICE.NAMESPACE.svc`, a name below it, or `_PROTOCOL.SERVICE.NAMESPACE.svc` with an empty `port`.
+    /// `port` and `protocol` are stored without the underscore.
     Port {
         #[serde(flatten)]
         key: ObjectKey,
         port: String,
         protocol: String,
     },
-    /// `LABEL.SERVICE.NAMESPACE.svc`: one address of a Service, by its hostname or the label made of it.
+    /// `LABEL.SERVICE.NAMESPACE.svc`: one address of a Service. The label is a hostname, or derived from the address.
     Member {
         #[serde(flatten)]
         key: ObjectKey,
         label: String,
     },
-    /// `svc` or `NAMESPACE.svc`: above all Services.
+    /// `svc` or `NAMESPACE.svc`, which contain the names of Services.
     Namespace {
         namespace: Option<String>,
     },
-    /// `A-B-C-D.NAMESPACE.pod`, with the address if it is valid.
+    /// `A-B-C-D.NAMESPACE.pod`; `address` is `None` if the label is not an address.
     Pod {
         namespace: String,
         address: Option<IpAddr>,
@@ -165,15 +165,15 @@ pub(crate) enum NameKind {
     Reverse {
         address: IpAddr,
     },
-    /// A name in a zone beside the cluster's; `synced` once its first content is in.
+    /// A name in a further zone (etcd, external, cluster set); `synced` is true once the content of the zone is loaded.
     Zone {
         domain: String,
         synced: bool,
-        /// The Service of the name, in the external zone.
+        /// The Service that the name denotes in the external zone.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         service: Option<ObjectKey>,
     },
-    /// A name of the `ConfigMap` (`hosts`, `aliases`); `target` is the end of the alias chain, if it is an alias.
+    /// A name in `hosts` or `aliases` of the `ConfigMap`; `target` is the end of its alias chain, `None` for a host.
     OwnName {
         target: Option<String>,
     },
@@ -189,14 +189,14 @@ pub(crate) struct Answer {
     pub(crate) qtype: String,
     /// `None` when the query is forwarded.
     pub(crate) rcode: Option<String>,
-    /// The answer section in a fixed order; 32 records at most.
+    /// The records of the answer section in a fixed order; 32 at most.
     pub(crate) records: Vec<Record>,
     pub(crate) more_records: usize,
-    /// Whether the answer exceeds 512 octets: over UDP without EDNS it is truncated, and clients retry over TCP.
+    /// Whether the answer exceeds 512 octets. Over UDP without EDNS such an answer is truncated, and clients retry over TCP.
     pub(crate) truncated: bool,
-    /// External names that are resolved upstream for this answer, as `NAME TYPE`. Their records are not shown.
+    /// External names, as `NAME TYPE`, whose records kubedns adds to the answer from upstream servers. They are not in `records`.
     pub(crate) asks: Vec<String>,
-    /// Whether dnsmasq answers from the pod's /etc/hosts, without asking a server.
+    /// Whether dnsmasq answers from the pod's /etc/hosts without forwarding the query.
     pub(crate) from_hosts: bool,
 }
 
@@ -211,7 +211,7 @@ pub(crate) struct Record {
     pub(crate) ttl: u32,
 }
 
-/// A Service and its endpoints, either of which may be missing.
+/// A Service and its endpoints; either may be missing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Object {
     #[serde(flatten)]
@@ -236,14 +236,14 @@ pub(crate) enum ServiceKind {
     ClusterIp,
     Headless,
     ExternalName,
-    /// A Service without a cluster IP yet, treated as headless.
+    /// A Service that has no cluster IP yet, served like a headless Service.
     #[serde(rename = "WithoutIP")]
     WithoutIp,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Port {
-    /// Empty if the port has no name, and so no SRV records.
+    /// Empty for a port without a name, which has no SRV records.
     pub(crate) name: String,
     /// TCP, UDP or SCTP.
     pub(crate) protocol: String,
@@ -251,24 +251,24 @@ pub(crate) struct Port {
     pub(crate) number: u16,
 }
 
-/// The endpoints of a Service. Each list has eight entries at most.
+/// The endpoints of a Service. Each list has at most eight entries.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Endpoints {
-    /// `Endpoints` or `EndpointSlice`.
+    /// The kind of the objects: `Endpoints` or `EndpointSlice`.
     pub(crate) kind: String,
     /// The names of the objects.
     pub(crate) objects: Vec<String>,
     pub(crate) object_count: usize,
-    /// The number of ready addresses.
+    /// The number of all ready addresses, including those omitted from `ready_addresses`.
     pub(crate) ready: usize,
     pub(crate) not_ready: usize,
     pub(crate) ready_addresses: Vec<Address>,
     pub(crate) not_ready_addresses: Vec<Address>,
-    /// The ports of the pods.
+    /// The ports of the endpoints; a Service may map its own ports to others.
     pub(crate) ports: Vec<Port>,
-    /// Whether the control plane truncated the addresses to 1000.
+    /// Whether the control plane truncated the Endpoints object to 1000 addresses.
     pub(crate) over_capacity: bool,
-    /// Time of the pod or Service change that the control plane last applied here.
+    /// Time of the newest pod or Service change in these objects, from the annotation of the control plane.
     pub(crate) changed: Option<Moment>,
 }
 
@@ -278,16 +278,16 @@ pub(crate) struct Address {
     pub(crate) hostname: Option<String>,
 }
 
-/// The path of a query through dnsmasq with the flags of the stock manifest and the servers of the configuration.
+/// The path of a query through dnsmasq, with the flags of the stock manifest and the servers of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Dnsmasq {
     pub(crate) asks: DnsmasqAsks,
-    /// The domain that selects the servers, if one does.
+    /// The domain of the dnsmasq flag that selects the servers, if any.
     pub(crate) domain: Option<String>,
-    /// The servers; those of the node's resolv.conf are unknown here.
+    /// The servers; empty for the node's resolv.conf, whose servers are unknown here.
     pub(crate) servers: Vec<String>,
-    /// Seconds for which dnsmasq caches the answer of kubedns; 0 if it does not (`--no-negcache`). `None` if dnsmasq
-    /// does not ask kubedns alone, or answers from the hosts file, and if only some types have records.
+    /// Seconds for which dnsmasq caches the answer of kubedns; 0 if dnsmasq does not cache it (`--no-negcache`). `None` if the
+    /// answer does not come to dnsmasq from kubedns alone, or if the outcome is negative although some type has records.
     pub(crate) keeps_seconds: Option<u32>,
 }
 
@@ -297,20 +297,20 @@ pub(crate) struct Dnsmasq {
 pub(crate) enum DnsmasqAsks {
     Kubedns,
     StubDomain,
-    /// kubedns or the servers of a stub domain: dnsmasq has both for the same domain, and takes the answer of either.
+    /// kubedns and the servers of a stub domain: dnsmasq has both for the same domain, and uses the answer of either.
     KubednsAndStubDomain,
     /// The servers of `upstreamNameservers`.
     Upstreams,
     NodeResolvConf,
-    /// None: pods ask kubedns directly, and kubedns asks the servers, one of which may be dnsmasq.
+    /// dnsmasq is not in front: pods query kubedns directly. kubedns may forward to dnsmasq.
     NotInFront,
 }
 
-/// A name that exists and may have been meant.
+/// An existing name that is similar to the given one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct NearMiss {
     pub(crate) name: String,
-    /// The similarity to the name asked for.
+    /// The kind of similarity.
     pub(crate) why: Note,
 }
 
@@ -320,20 +320,20 @@ pub(crate) struct Server {
     pub(crate) version: String,
     /// The cluster domain.
     pub(crate) domain: String,
-    /// Whether cluster names are answered at all.
+    /// Whether kubedns answers cluster names.
     pub(crate) synced: bool,
-    /// `nowhere`, `snapshot_file` or `api_server`.
+    /// Source of the records: `nowhere`, `snapshot_file` or `api_server`.
     pub(crate) records_from: String,
-    /// `Endpoints` or `EndpointSlice`; `None` before it is known.
+    /// The kind of the watched endpoints, `Endpoints` or `EndpointSlice`; `None` before kubedns has selected it.
     pub(crate) endpoints_from: Option<String>,
     pub(crate) config_version: String,
     pub(crate) config_loaded: Moment,
-    /// The reason if the newest configuration is rejected.
+    /// The reason why the newest configuration was rejected; `None` if it was accepted.
     pub(crate) config_rejected: Option<String>,
 }
 
 impl Outcome {
-    /// The outcome in a word, RCODEs in the notation of the DNS.
+    /// The outcome as one word; an RCODE in its DNS notation.
     pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Answered => "answers",
@@ -353,7 +353,7 @@ impl Note {
 }
 
 impl NameKind {
-    /// The Service of the name, unless its labels are wildcards.
+    /// The Service that the name denotes; `None` for wildcards and for names without a Service.
     pub(crate) fn service(&self) -> Option<&ObjectKey> {
         match self {
             Self::Service(key)
@@ -369,7 +369,7 @@ impl NameKind {
 }
 
 impl Dnsmasq {
-    /// Whether a pod's query reaches kubedns, or may reach it.
+    /// Whether kubedns may receive a pod's query for the name.
     pub(crate) fn leads_to_kubedns(&self) -> bool {
         use DnsmasqAsks::{Kubedns, KubednsAndStubDomain, NotInFront};
         matches!(self.asks, Kubedns | KubednsAndStubDomain | NotInFront)

@@ -9,7 +9,7 @@ use crate::document::Explanation;
 use crate::request::{Parameters, Request, RequestError};
 use crate::{Explainer, text};
 
-/// The form of an explanation.
+/// The format of the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
     Json,
@@ -57,7 +57,7 @@ fn not_allowed() -> Response {
     response
 }
 
-/// Indented JSON for people, with a line feed at the end.
+/// The explanation as indented JSON that ends with a line feed.
 fn json(explanation: &Explanation) -> Response {
     match serde_json::to_string_pretty(explanation) {
         Ok(text) => daemon::http::with_type(StatusCode::OK, "application/json", text + "\n"),
@@ -97,7 +97,7 @@ fn read(query: &str) -> Result<(Request, Format), RequestError> {
     Ok((Request::new(&parameters)?, format))
 }
 
-/// The target of a request for an explanation, percent-encoded.
+/// The request target of `GET /explain` with percent-encoded parameters.
 pub(crate) fn target(parameters: &Parameters) -> String {
     let Parameters { name, qtype, search, ndots } = parameters;
     let mut query = form_urlencoded::Serializer::new(String::new());

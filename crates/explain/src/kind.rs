@@ -1,4 +1,4 @@
-//! The meaning of a name's labels, the servers responsible for the name, and the Services its records come from.
+//! The kind of a name, the servers responsible for the name, and the Services of its records.
 
 use std::net::IpAddr;
 
@@ -12,8 +12,7 @@ use treecache::ANY;
 
 use crate::document::{NameKind, Route};
 
-/// The labels of a name (in lower case) below the cluster domain, from there downwards; `None` for names that are not
-/// ours.
+/// The labels of a name (in lower case) below the cluster domain, from right to left; `None` for other names.
 pub(crate) fn path(zone: &Zone, name: &Name) -> Option<Vec<String>> {
     let domain = zone.domain_of(name.wire()).filter(|_| zone.owns(name.wire()))?;
     let mut labels = name.labels();
@@ -22,12 +21,12 @@ pub(crate) fn path(zone: &Zone, name: &Name) -> Option<Vec<String>> {
     Some(labels)
 }
 
-/// The zone beside the cluster's that contains a name (in lower case).
+/// The further zone (etcd, external, cluster set) that contains a name (in lower case).
 pub(crate) fn further<'s>(snapshot: &'s Snapshot, name: &Name) -> Option<&'s FurtherZone> {
     Authority::of(snapshot, name.wire()).and_then(|authority| authority.further)
 }
 
-/// The meaning of a name (in lower case) with this path.
+/// The kind of a name (in lower case), whose labels below the cluster domain are `path`.
 pub(crate) fn of(snapshot: &Snapshot, name: &Name, path: Option<&[&str]>) -> NameKind {
     if let Some(led) = snapshot.zone.own(name.wire()) {
         let target = if let OwnTarget::Name(target) = led { Some(target.to_string()) } else { None };
@@ -44,7 +43,7 @@ pub(crate) fn of(snapshot: &Snapshot, name: &Name, path: Option<&[&str]>) -> Nam
     }
 }
 
-/// The Service of a name in the external zone, if `domain` is that zone.
+/// The Service of a name in the external zone; `None` if `domain` is another zone.
 fn exposed(snapshot: &Snapshot, domain: &Name, name: &Name) -> Option<ObjectKey> {
     snapshot.external.as_ref().filter(|external| *external == domain)?;
     let mut labels = name.labels();
@@ -81,7 +80,7 @@ fn federated(snapshot: &Snapshot, path: &[&str]) -> Option<NameKind> {
     Some(NameKind::Federation { federation: federation.to_owned(), domain, key })
 }
 
-/// The meaning of a Service's name, or of a name below it.
+/// The kind of a name that consists of `labels` below the Service `key`.
 fn of_service(key: ObjectKey, labels: &[&str]) -> NameKind {
     let bare = |label: &str| label.trim_start_matches('_').to_owned();
     match *labels {
@@ -97,13 +96,13 @@ fn of_service(key: ObjectKey, labels: &[&str]) -> NameKind {
     }
 }
 
-/// The address in a pod's name; the pod may not exist.
+/// The address in the name of a pod, even if no pod has the address.
 fn pod(namespace: &str, label: &str) -> Option<IpAddr> {
     let is_single = |label: &str| label != ANY && !label.contains('.');
     pod_address(label).filter(|_| is_single(namespace) && is_single(label))
 }
 
-/// The servers responsible for a name (in lower case), as the engine chooses them for queries for addresses.
+/// The route of address queries for a name (in lower case).
 pub(crate) fn route(zone: &Zone, name: &Name, kind: &NameKind) -> Route {
     let (servers, stub_domain) = zone.servers_for(name.wire());
     let servers = servers.iter().map(ToString::to_string).collect();
@@ -136,8 +135,8 @@ pub(crate) fn sources(snapshot: &Snapshot, kind: &NameKind, path: Option<&[&str]
     keys
 }
 
-/// The Service that a record belongs to. `base` is `[..] service namespace svc`, or, for an ExternalName, `namespace
-/// svc` with the name of the Service as the entry's label.
+/// The Service of a record. The owner domain `base` is `[..] service namespace svc`. For an ExternalName, `base` is `namespace
+/// svc`, and the label of the entry is the name of the Service.
 fn key_of(base: &[u8], entry: Option<&str>) -> Option<ObjectKey> {
     let base = name::to_text(base);
     let labels: Vec<&str> = base.split_terminator('.').collect();

@@ -1,17 +1,17 @@
 //! `kube-dns explain NAME [TYPE]`: explains how a name resolves, or why it does not and which name may be meant.
 //!
-//! An incident often begins with one name. [`Explainer`] reports everything that this process knows of it: the names
-//! that a pod's search list makes of it, the responsible servers, the records, the Services and endpoints behind them,
-//! the path through dnsmasq, similar names, and warnings about the records. `GET /explain` on the status port returns
-//! the report as JSON (`document`); [`command`] requests it and prints it as text.
+//! [`Explainer`] reports everything that kubedns knows of a name: the names that a pod's search list makes of it, the
+//! responsible servers, the records, and the Services and endpoints of the records. The report adds the path through dnsmasq,
+//! similar names, and warnings about the records. `GET /explain` on the status port returns the report as JSON (`document`);
+//! [`command`] requests the JSON and prints it as text.
 //!
 //! ```text
 //! Request ─> Survey::new (published snapshot) ─> IndexRequest ─> index task ─> IndexReply ─> Survey::conclude ─> Explanation
 //! ```
 //!
-//! Explanations change nothing, and queries never wait for them. The records come from the published snapshot, as
-//! the engine answers them; the objects come from the index, which is asked between two batches of events. Upstream
-//! servers are not asked. Names, search lists, concurrent requests, visited objects and waits all have bounds.
+//! Explanations change no state, and DNS queries never wait for them. The query engine answers from the published snapshot, as
+//! for clients. The index task looks up the objects between two batches of events. Explanations send no queries to upstream
+//! servers. Names, search lists, concurrent requests, visited objects and waits all have bounds.
 
 mod answer;
 mod candidate;
@@ -50,10 +50,10 @@ use document::Explanation;
 use request::Request;
 use survey::Survey;
 
-/// The most explanations that are made at a time.
+/// Bound of the concurrent explanations.
 const MAX_AT_ONCE: usize = 4;
 
-/// Explains names. `clone` is a handful of reference counts.
+/// Explains names. A clone shares all state.
 #[derive(Clone)]
 pub struct Explainer {
     published: Arc<Published>,
@@ -79,22 +79,22 @@ pub enum Topology {
 }
 
 impl Topology {
-    /// Whether dnsmasq stands between the clients and kubedns.
+    /// Whether clients query dnsmasq, and kubedns is behind it.
     pub fn is_behind_dnsmasq(self) -> bool {
         matches!(self, Self::DropIn | Self::Cache)
     }
 
-    /// Whether only kubedns asks upstream servers, so that it forwards names of one label and queries for all types
-    /// (ANY), too.
+    /// Whether upstream servers receive queries from kubedns alone. kubedns then also forwards names of one label and queries for
+    /// all types (ANY).
     pub fn forwards_all(self) -> bool {
         matches!(self, Self::Cache | Self::Alone)
     }
 }
 
-/// The state of the server now.
+/// Returns the current state of the server.
 pub type StateOf = dyn Fn() -> ServerState + Send + Sync;
 
-/// Reason why there is no explanation.
+/// Reason for a missing explanation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unexplained {
     /// Too many explanations are in progress.
@@ -106,7 +106,7 @@ pub(crate) enum Unexplained {
 }
 
 impl Explainer {
-    /// An explainer of the records of `published`, and the questions that the index task has to answer for it.
+    /// Returns an explainer of the records in `published`, and the receiver of the look-ups that the index task has to run.
     pub fn new(
         published: Arc<Published>,
         server: Arc<StateOf>,
@@ -122,7 +122,7 @@ impl Explainer {
         let snapshot = self.published.get();
         let (config, hosts) = ((self.server)().config.config, PathBuf::from("/etc/hosts"));
         let front = Front { config, topology: self.topology, hosts };
-        // A wildcard visits all Services, which would block a thread that serves connections.
+        // For a wildcard this visits all Services, which would delay other connections on this thread.
         let survey = tokio::task::spawn_blocking(move || Survey::new(snapshot, &front, request));
         let survey = survey.await.map_err(|_| Unexplained::Ending)?;
         let reply = objects::ask(&self.index, survey.wanted()).await;

@@ -2,12 +2,12 @@
 
 use std::fmt::Display;
 
-/// Things in their order, with commas.
+/// The items separated by commas.
 pub(crate) fn join(things: &[impl Display]) -> String {
     things.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// The things with commas, followed by the number of things left out.
+/// The items separated by commas, and the number `more` of omitted items.
 pub(crate) fn join_some(things: &[impl Display], more: usize) -> String {
     match more {
         0 => join(things),
@@ -15,7 +15,7 @@ pub(crate) fn join_some(things: &[impl Display], more: usize) -> String {
     }
 }
 
-/// The first `shown` things, and how many more there are.
+/// The first `shown` items, and the number of omitted items.
 pub(crate) fn join_first(things: &[impl Display], shown: usize) -> String {
     let (first, more) = things.split_at_checked(shown).unwrap_or((things, &[]));
     join_some(first, more.len())

@@ -6,18 +6,18 @@ use std::time::{Duration, SystemTime};
 use chrono::{DateTime, SecondsFormat};
 use serde::{Deserialize, Serialize};
 
-/// Seconds since 1970. RFC 3339 in UTC wherever it is shown or written.
+/// Seconds since 1970, displayed and serialized as RFC 3339 in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(crate) struct Moment(pub(crate) u64);
 
 impl Moment {
-    /// The time of a `creationTimestamp`; 0 stands for none.
+    /// The time of a `creationTimestamp`; `None` for 0, which means that the object has none.
     pub(crate) fn of_creation(seconds: u32) -> Option<Self> {
         (seconds != 0).then_some(Self(seconds.into()))
     }
 
-    /// The age at `now`, in one unit.
+    /// The age at `now` as text, rounded down to one unit.
     pub(crate) fn before(self, now: Self) -> String {
         let Some(seconds) = now.0.checked_sub(self.0) else { return "in the future".to_owned() };
         let (count, unit) = match seconds {
@@ -42,7 +42,7 @@ impl fmt::Display for Moment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match i64::try_from(self.0).ok().and_then(|seconds| DateTime::from_timestamp(seconds, 0)) {
             Some(time) => f.write_str(&time.to_rfc3339_opts(SecondsFormat::Secs, true)),
-            // Beyond the calendar's end.
+            // The time is beyond the calendar of `chrono`.
             None => write!(f, "@{}", self.0),
         }
     }

@@ -1,4 +1,4 @@
-//! Existing names that are similar to a missing one.
+//! Existing names that are similar to a name that does not exist.
 
 use cluster::objects::ObjectKey;
 use cluster::snapshot::Snapshot;
@@ -11,30 +11,30 @@ use crate::document::{Answer, NameKind, NearMiss, Note, Outcome};
 use crate::evidence::Evidence;
 use dnsconfig::distance::distance;
 
-/// The most names that are suggested.
+/// Bound of the suggested names.
 const MAX_NEAR: usize = 8;
-/// The most Services whose names are looked up to find the suggestions.
+/// Bound of the similar Services whose names are queried before they are suggested.
 const MAX_CHECKED: usize = 64;
-/// The most Services that are compared with the readings.
+/// Bound of the comparisons between Services and readings.
 const MAX_COMPARED: usize = 50_000;
-/// The most readings of the names tried.
+/// Bound of the readings.
 const MAX_READINGS: usize = 4;
-/// The most namespaces that are compared, and that are suggested.
+/// Bounds of the namespaces: compared, and suggested.
 const MAX_NAMESPACES: (usize, usize) = (50_000, 3);
 
-/// A reading of a missing name as the name of a Service.
+/// An interpretation of a missing name as a Service, with possible labels before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reading {
-    /// The labels before the Service, each with its dot.
+    /// The labels before the name of the Service, each followed by a dot.
     prefix: String,
-    /// The Service; its namespace is empty if the name has none.
+    /// The Service that may have been meant; its namespace is empty if the name has none.
     key: ObjectKey,
-    /// The mistake in the form of the name, if there is one.
+    /// The mistake in the form of the name, if any.
     slip: Option<String>,
 }
 
 impl Reading {
-    /// `as_typed`: the name was typed as it is, without a search domain.
+    /// Interprets one candidate. `as_typed` means that the candidate has no search domain appended.
     fn of(candidate: &Candidate, as_typed: bool, domain: &Name) -> Option<Self> {
         let of_service =
             |prefix: String, key: &ObjectKey| Some(Self { prefix, key: key.clone(), slip: None });
@@ -43,7 +43,7 @@ impl Reading {
             NameKind::Port { key, port, protocol } if !port.is_empty() => {
                 of_service(format!("_{port}._{protocol}."), key)
             }
-            // Only as typed: with a search list, any name of two labels could be a member and its Service.
+            // With a search domain appended, any name of two labels looks like a member and its Service.
             NameKind::Member { key, label } if as_typed => of_service(format!("{label}."), key),
             NameKind::Namespace { namespace: Some(label) } => {
                 Self::with_slip(&[label], "the namespace is missing")
@@ -73,7 +73,7 @@ impl Reading {
         }
     }
 
-    /// Reads `labels` as a Service's name with labels before it.
+    /// Takes the last two labels as a Service and its namespace, or a single label as a Service.
     fn with_slip(labels: &[&String], slip: &str) -> Option<Self> {
         let (prefix, key) = match labels {
             [] => return None,
@@ -87,7 +87,7 @@ impl Reading {
     }
 }
 
-/// The readings of the names tried, the likeliest first.
+/// The readings of the candidates, in the order of the search, without repeated Services.
 pub(crate) fn readings(candidates: &[Candidate], domain: &Name) -> Vec<Reading> {
     let mut readings: Vec<Reading> = Vec::new();
     let last = candidates.len().saturating_sub(1);
@@ -100,7 +100,7 @@ pub(crate) fn readings(candidates: &[Candidate], domain: &Name) -> Vec<Reading> 
     readings
 }
 
-/// The Services to ask the index for: those of the readings, and the same names in namespaces with similar names.
+/// The Services to request from the index: those of the readings, and Services of the same names in similar namespaces.
 pub(crate) fn wanted(snapshot: &Snapshot, readings: &[Reading]) -> Vec<ObjectKey> {
     let keys = || readings.iter().map(|reading| &reading.key);
     let similar = keys().flat_map(|key| {
@@ -110,7 +110,7 @@ pub(crate) fn wanted(snapshot: &Snapshot, readings: &[Reading]) -> Vec<ObjectKey
     keys().cloned().chain(similar).collect()
 }
 
-/// Namespaces with Services whose names are similar, the most similar first.
+/// Namespaces that have Services, and whose names are similar to `wanted`, the most similar first.
 pub(crate) fn similar_namespaces(snapshot: &Snapshot, wanted: &str) -> Vec<String> {
     if wanted.is_empty() || snapshot.has_namespace(wanted) {
         return Vec::new();
@@ -124,8 +124,8 @@ pub(crate) fn similar_namespaces(snapshot: &Snapshot, wanted: &str) -> Vec<Strin
     similar.into_iter().map(|(_, name)| name).take(MAX_NAMESPACES.1).collect()
 }
 
-/// Names that may have been meant, the likeliest first. `explained` is the candidate that is explained: if its Service
-/// exists and no member is missing, there are none; if only the member is missing, its own Service is not suggested.
+/// Suggests existing names, the most similar first. `explained` is the candidate in the detail of the explanation. If its
+/// Service exists, only a missing member leads to suggestions, and the reading of the name as that Service is skipped.
 pub(crate) fn find(
     evidence: Evidence<'_>,
     readings: &[Reading],
@@ -158,7 +158,7 @@ pub(crate) fn find(
     near
 }
 
-/// The distance of a Service from a reading (0 is nearest), and the reason.
+/// The distance of a Service from a reading (0 is nearest), and the kind of similarity. `None` if they are not similar.
 fn compare(reading: &Reading, service: &ObjectKey) -> Option<(u8, Note)> {
     let Reading { key: wanted, slip, .. } = reading;
     let ObjectKey { namespace, name } = service;
@@ -189,15 +189,15 @@ fn letters(count: usize) -> String {
     if count == 1 { "one letter".to_owned() } else { format!("{count} letters") }
 }
 
-/// Whether the shorter name is made of whole words of the longer one: `redis` and `redis-master`.
+/// Whether one name is the beginning or the end of the other up to a '-', such as `redis` and `redis-master`.
 fn is_part(a: &str, b: &str) -> bool {
     let (short, long) = if a.len() < b.len() { (a, b) } else { (b, a) };
     let ends = long.strip_prefix(short).is_some_and(|rest| rest.starts_with('-'));
     ends || long.strip_suffix(short).is_some_and(|rest| rest.ends_with('-'))
 }
 
-/// The suggestion: with the labels before the Service's name if that name is answered, else without them; `None` if
-/// neither helps.
+/// A suggestion of `service` whose name is answered, preferably with the prefix of the reading; `None` without an answer. A
+/// Service without ready endpoints is suggested, too.
 fn existing(
     snapshot: &Snapshot,
     service: &ObjectKey,
@@ -208,7 +208,7 @@ fn existing(
     let plain = format!("{}.{}.svc.{}", service.name, service.namespace, snapshot.zone.domain);
     let whole = format!("{}{plain}", reading.prefix);
     let is_of_addresses = types.contains(&rtype::A) || types.contains(&rtype::AAAA);
-    // For types that no Service has, the answer of the engine does not show whether the name exists.
+    // No Service has records of types such as MX. The answer to a query for SRV shows whether the name exists.
     let types = if is_of_addresses { types } else { &[rtype::SRV] };
     let outcome = |text: &str| {
         let name = Name::parse(text).ok()?;

@@ -1,5 +1,5 @@
-//! The objects behind records, which only the index has. Requests to the index go through a short queue, and change
-//! nothing in it.
+//! Looks up the objects of records in the index. The look-ups pass through a short queue to the index task, and change nothing
+//! in the index.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -14,63 +14,63 @@ use tokio::sync::{mpsc, oneshot};
 use crate::document::{Address, Endpoints, Object, Port, Service, ServiceKind};
 use crate::moment::Moment;
 
-/// The most requests that wait for the index.
+/// Bound of the look-ups that wait for the index task.
 pub(crate) const QUEUE: usize = 4;
 /// Timeout of the index's answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The most Services that are visited.
+/// Bound of the Services that one look-up visits.
 const MAX_LOOKED_AT: usize = 50_000;
-/// The most Services that are shown for one name.
+/// Bound of the Services in the detail of one name.
 pub(crate) const MAX_OBJECTS: usize = 4;
-/// The most addresses, objects and ports that are shown of one Service.
+/// Bound of each list of addresses, objects, ports or hostnames of one Service.
 const MAX_SHOWN: usize = 8;
 
-/// A request to the index.
+/// A look-up in the index.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct IndexRequest {
-    /// Services to be shown, each with a hostname to look for among its addresses.
+    /// The Services to describe, each with a hostname to find among its addresses.
     pub(crate) objects: Vec<(ObjectKey, Option<String>)>,
-    /// Services; the reply lists all Services with the name or in the namespace of one of them.
+    /// Services with possible misspellings. The reply lists all Services that share the name or the namespace of one of them.
     pub(crate) near: Vec<ObjectKey>,
-    /// An address without a PTR record; the reply lists the Services with this endpoint.
+    /// An address without a PTR record. The reply lists the Services that have the address among their endpoints.
     pub(crate) address: Option<IpAddr>,
 }
 
-/// The answer of the index.
+/// The result of a look-up.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct IndexReply {
-    /// The kind of objects that endpoints come from.
+    /// The kind of objects that the index takes endpoints from, once it is selected.
     pub(crate) source: Option<EndpointsSource>,
     /// The objects, in the order of the request.
     pub(crate) objects: Vec<FoundObject>,
     pub(crate) near: Vec<ObjectKey>,
-    /// Whether each namespace of the objects has a Service; a namespace is absent if that is unknown.
+    /// Whether each namespace of `objects` has a Service. A namespace is absent if the bound of visited Services was reached first.
     pub(crate) namespaces: BTreeMap<SmolStr, bool>,
-    /// Whether there are more Services than were visited.
+    /// Whether the bound of visited Services was reached, so `near` may be incomplete.
     pub(crate) cut: bool,
-    /// Services that have the address among their endpoints, and whether it is ready there.
+    /// Services that have the requested address among their endpoints, and whether the address is ready there.
     pub(crate) behind: Vec<(FoundObject, bool)>,
 }
 
-/// A Service that was asked for.
+/// A requested Service; it may not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FoundObject {
     pub(crate) object: Object,
-    /// The address with the hostname that was looked for, and whether it is ready.
+    /// The address that has the requested hostname, and whether the address is ready.
     pub(crate) member: Option<(IpAddr, bool)>,
-    /// Hostnames of published addresses, if one was looked for; eight at most.
+    /// Hostnames of published addresses, if a hostname was requested; eight at most.
     pub(crate) hostnames: Vec<String>,
     /// The number of hostnames left out.
     pub(crate) more_hostnames: usize,
-    /// Time at which the index saw the Service deleted, if that was recently.
+    /// Time at which the index saw the deletion of the Service, if recent.
     pub(crate) deleted: Option<Moment>,
 }
 
-/// Asks the index; `None` when it is too busy or gone.
+/// Sends a look-up to the index task; `None` if the queue is full, the task has ended, or the reply times out.
 pub(crate) async fn ask(index: &mpsc::Sender<IndexReader>, request: IndexRequest) -> Option<IndexReply> {
     let (sender, reply) = oneshot::channel();
     let question = move |index: &Index| {
-        // The request may have timed out.
+        // Skip the look-up if the requester no longer waits.
         if !sender.is_closed() {
             let source = *index.source().borrow();
             let _ = sender.send(request.look_up(index, source));
@@ -141,7 +141,7 @@ impl FoundObject {
         let of_hostname = members.iter().filter(|member| {
             hostname.is_some_and(|wanted| member.hostname.is_some_and(|known| known == wanted))
         });
-        // If several addresses have the hostname, a ready one decides.
+        // Several addresses can have the same hostname; prefer a ready one.
         let member = of_hostname.map(|member| (member.ip, member.ready)).max_by_key(|(_, ready)| *ready);
         let hostnames = hostname.map(|_| hostnames(&members, service.as_ref())).unwrap_or_default();
         Self {
@@ -189,7 +189,7 @@ fn port(name: &SmolStr, protocol: &Protocol, number: u16) -> Port {
     Port { name: name.to_string(), protocol: protocol.as_str().to_owned(), number }
 }
 
-/// All addresses, ready or not.
+/// All addresses, ready and not ready.
 fn members(backing: &ServiceEndpoints) -> Vec<Member<'_>> {
     backing.groups(true).into_iter().flat_map(|group| group.members).collect()
 }

@@ -1,4 +1,4 @@
-//! Reasons why a name has no answer, or an unexpected one.
+//! Reasons for a missing answer, and remarks on an unexpected answer.
 
 use std::net::IpAddr;
 
@@ -16,7 +16,7 @@ use crate::list::{join, join_some};
 use crate::near;
 use crate::objects::FoundObject;
 
-/// The reasons for a missing or unexpected answer.
+/// The reasons or remarks for the outcome of a candidate.
 pub(crate) fn of(evidence: Evidence<'_>, candidate: &Candidate) -> Vec<Note> {
     let notes = match candidate.outcome() {
         Outcome::Answered if candidate.is_from_hosts() => [Some(from_hosts()), None],
@@ -30,12 +30,12 @@ pub(crate) fn of(evidence: Evidence<'_>, candidate: &Candidate) -> Vec<Note> {
     notes.into_iter().flatten().collect()
 }
 
-/// Whether a note explains the form of names in general. It is shown once, not for every name tried.
+/// Whether a note explains the general form of names. The list of names tried omits such notes.
 pub(crate) fn is_lesson(note: &Note) -> bool {
     matches!(note.code.as_str(), "formless" | "no_service_in_name")
 }
 
-/// A note if kubedns and dnsmasq disagree about the responsible server.
+/// A note if kubedns and dnsmasq select different servers for the name.
 pub(crate) fn disagreement(candidate: &Candidate) -> Option<Note> {
     let Candidate { route, dnsmasq, .. } = candidate;
     let stub = dnsmasq.domain.as_deref().filter(|_| !candidate.is_from_hosts())?;
@@ -74,13 +74,13 @@ fn answered(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
                 "the address comes from the name: kubedns does not check that such a pod exists",
             ),
         }),
-        // A federated name points to another cluster on purpose.
+        // The name of a federation leads to another cluster; local endpoints do not matter.
         NameKind::Federation { .. } => None,
         _ => nobody_behind(evidence, candidate).or_else(|| only_near(evidence, candidate)),
     }
 }
 
-/// A headless Service that answers with the addresses of one zone.
+/// A note that a headless Service answers with the addresses of the preferred zone alone.
 fn only_near(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
     let (NameKind::Service(key) | NameKind::Port { key, .. }) = &candidate.kind else { return None };
     let node = evidence.snapshot.services.entry(&[&key.namespace], &key.name)?;
@@ -92,14 +92,14 @@ fn only_near(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
     (near < all).then(|| Note::new("preferred_zone", text))
 }
 
-/// dnsmasq answers from the hosts file.
+/// A note that dnsmasq answers from the hosts file.
 fn from_hosts() -> Note {
     let text =
         "the pod's /etc/hosts has the name: dnsmasq answers from there, unless it runs with --no-hosts";
     Note::new("hosts_file", text)
 }
 
-/// A wildcard that matches several aliases, of which an answer holds one.
+/// A note that a wildcard matches several aliases. An answer contains one of them.
 fn one_of_aliases(candidate: &Candidate) -> Option<Note> {
     let matched = candidate.sources.len() + candidate.more_sources;
     let is_alias = candidate.records().any(|record| record.rtype == "CNAME");
@@ -108,7 +108,7 @@ fn one_of_aliases(candidate: &Candidate) -> Option<Note> {
     (candidate.is_wild() && is_alias && matched > 1).then(|| Note::new("one_of_aliases", text))
 }
 
-/// An alias without addresses, with the reason of its target.
+/// A note that an alias has no addresses, with the reason why its target has none.
 fn bare_alias(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
     let target = candidate.bare_alias()?;
     let reasons = candidate.target.as_ref().map(|target| of(evidence, target)).unwrap_or_default();
@@ -119,7 +119,7 @@ fn bare_alias(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
     Some(Note::new("alias_leads_nowhere", text))
 }
 
-/// A cluster IP without ready endpoints.
+/// A note that a Service with a cluster IP has no ready endpoints.
 fn nobody_behind(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
     evidence.reply?.source?;
     let Object { key, service, endpoints } = &evidence.object(candidate.kind.service()?)?.object;
@@ -138,7 +138,7 @@ fn refused(candidate: &Candidate) -> Note {
     Note::new("not_synced", text)
 }
 
-/// An address for which kubedns has no PTR record.
+/// The reason why kubedns has no PTR record for an address.
 fn without_pointer(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
     let Route::Reverse { address, .. } = candidate.route else { return None };
     if !candidate.dnsmasq.leads_to_kubedns() {
@@ -169,7 +169,7 @@ fn without_pointer(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note
     Some(Note::new(code, text))
 }
 
-/// A name that kubedns would forward, without servers for it.
+/// A note that kubedns would forward the name, but has no servers for it.
 fn without_servers(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
     let (Route::Reverse { servers, .. } | Route::StubDomain { servers, .. } | Route::Upstreams { servers }) =
         &candidate.route
@@ -179,7 +179,7 @@ fn without_servers(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note
     if !servers.is_empty() {
         return None;
     }
-    // A stub domain is empty only if its servers are left out.
+    // A configured stub domain always has servers. An empty list means that kubedns uses none of them now.
     let (_, stub_domain) = evidence.snapshot.zone.servers_for(candidate.name.to_lowercase().wire());
     if stub_domain.is_some() || evidence.has_upstreams {
         let text = "the upstream servers that kubedns has for this name are left out: they forward back to it (metric \
@@ -250,7 +250,7 @@ fn missing(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
     Some(Note::new(code, text))
 }
 
-/// A Service without a name in the external zone, or a name below one.
+/// The reason why a name in the external zone does not exist.
 fn no_external_name(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
     let found = evidence.object(candidate.kind.service()?)?;
     let key = &found.object.key;
@@ -288,7 +288,7 @@ fn not_served(namespace: &str) -> Reason {
     ("namespace_not_served", text)
 }
 
-/// A code and the text for it.
+/// The code and the text of a note.
 type Reason = (&'static str, String);
 
 fn no_such_type(candidate: &Candidate) -> Reason {
@@ -315,7 +315,7 @@ fn about_service(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> 
         (_, Some(service)) if service.kind == ServiceKind::ExternalName => {
             external_name(snapshot, candidate, key, service)
         }
-        // The name exists, so only the type is missing.
+        // The name exists; only records of the requested type are missing.
         (NameKind::Service(_) | NameKind::Member { .. }, Some(service))
             if candidate.outcome() == Outcome::NoData =>
         {
@@ -391,10 +391,10 @@ fn external_name(snapshot: &Snapshot, candidate: &Candidate, key: &ObjectKey, se
     }
 }
 
-/// The longest chain of aliases that is followed here.
+/// Bound of the followed chain of aliases.
 const MAX_ALIASES: usize = 32;
 
-/// The reason why an alias has no addresses, found by following the aliases one by one.
+/// The reason why an alias has no addresses, found by following the chain of aliases.
 fn failure(snapshot: &Snapshot, name: &Name) -> String {
     let mut chain = vec![name.to_lowercase()];
     while let Some(target) = chain.last().and_then(|last| alias(snapshot, last)) {
@@ -419,13 +419,13 @@ fn alias(snapshot: &Snapshot, name: &Name) -> Option<Name> {
     Some(Name::parse(&answer.data).ok()?.to_lowercase())
 }
 
-/// Whether a Service with a cluster IP has no records, which happens only for want of ready endpoints.
+/// Whether a Service with a cluster IP has no records: `--ignore-empty-services` omits Services without ready endpoints.
 fn is_left_out(evidence: Evidence<'_>, key: &ObjectKey, service: &Service) -> bool {
     let ObjectKey { namespace, name } = key;
     service.kind == ServiceKind::ClusterIp && evidence.snapshot.services.entry(&[namespace], name).is_none()
 }
 
-/// Whether a headless Service publishes no address, and so has no records.
+/// Whether a headless Service publishes no address, and therefore has no records.
 fn serves_nothing(service: &Service, endpoints: Option<&Endpoints>) -> bool {
     matches!(service.kind, ServiceKind::Headless | ServiceKind::WithoutIp)
         && endpoints.is_none_or(|endpoints| {
@@ -433,8 +433,8 @@ fn serves_nothing(service: &Service, endpoints: Option<&Endpoints>) -> bool {
         })
 }
 
-/// Reason for empty endpoints. Pods and selectors are unknown here, but endpoints hold every matching pod with an
-/// address.
+/// Reason for empty endpoints. The control plane puts every matching pod with an address into the endpoints; pods and
+/// selectors are unknown here.
 const NO_POD: &str = "no pod that has an address matches its selector, if it has one (pods that are pending or finished \
                       do not count)";
 

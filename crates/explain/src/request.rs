@@ -1,4 +1,4 @@
-//! The request for an explanation: parsed once, with a line for every mistake.
+//! The request for an explanation. Each parse error is one line.
 
 mod pasted;
 
@@ -11,43 +11,43 @@ use skydns::wire::{reverse, rtype};
 
 use crate::dnsmasq;
 
-/// The longest name that is looked at, in characters.
+/// Bound of the name, in octets.
 const MAX_NAME: usize = 255;
-/// The longest search list, in characters and in domains: the limits of Kubernetes.
+/// Bounds of the search list: octets and domains. Kubernetes has the same limits.
 const MAX_SEARCH: (usize, usize) = (2048, 32);
-/// `options ndots` of a pod's resolv.conf.
+/// Default of `ndots`, as in the resolv.conf of a pod.
 const NDOTS: u8 = 5;
 /// The highest `ndots` that resolvers accept.
 const MAX_NDOTS: u8 = 15;
-/// The namespace whose search list is assumed when none is given.
+/// The namespace of the pod that queries the name, unless the request names one.
 const NAMESPACE: &str = "default";
 
-/// A question about a name.
+/// A parsed request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Request {
-    /// The name as it was typed.
+    /// The name as given, before parsing.
     pub(crate) text: String,
-    /// The name in the text, without URL, port or `svc/`.
+    /// The name without the URL, port or `svc/` around it.
     pub(crate) meant: String,
-    /// The domain name that is meant; for an address, its reverse name.
+    /// The domain name to explain; for an address, its reverse name.
     pub(crate) name: Name,
-    /// Whether no search list is applied.
+    /// Whether the resolver applies no search list: for reverse names, and names with a dot at the end.
     pub(crate) absolute: bool,
-    /// The record types, in the order of the queries.
+    /// The record types in the order of the queries.
     pub(crate) types: Vec<u16>,
     pub(crate) search: Search,
-    /// Names with fewer dots are completed with the search list first.
+    /// The resolver applies the search list first to names with fewer dots.
     pub(crate) ndots: u8,
 }
 
-/// A search list: that of a pod in a namespace, or a given list.
+/// A search list: of a pod in the namespace, or explicit domains.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Search {
     Namespace(String),
     Domains(Vec<Name>),
 }
 
-/// Invalid request; each error is one line.
+/// Invalid request; the message is one line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RequestError {
     #[error(
@@ -163,7 +163,7 @@ fn check(text: &str) -> Result<(), RequestError> {
     if is_graphic { Ok(()) } else { Err(RequestError::Characters) }
 }
 
-/// Parses a name, or an address into its reverse name.
+/// Parses a domain name; an address becomes its reverse name.
 fn name(text: &str) -> Result<Name, RequestError> {
     if text.is_empty() {
         return Err(RequestError::NoName);
@@ -174,7 +174,7 @@ fn name(text: &str) -> Result<Name, RequestError> {
     }
 }
 
-/// Whether this is a reverse name, to which resolvers apply no search list.
+/// Whether the name is a reverse name. The search list is not applied to reverse names.
 fn is_reverse(name: &Name) -> bool {
     let lower = name.to_lowercase();
     dnsmasq::reverse_trees().any(|tree| lower.is_within(&tree))

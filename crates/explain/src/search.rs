@@ -1,13 +1,13 @@
 //! The names that a resolver makes of one name with its search list.
 //!
-//! The order is the same as in glibc. musl does not apply the search list to a name of at least `ndots` dots, and stops
-//! at the first name that exists, with or without records.
+//! The order is that of glibc. musl differs: for a name of at least `ndots` dots musl skips the search list. For other names musl
+//! stops at the first name that exists, even without records.
 
 use skydns::{Name, Zone};
 
 use crate::request::{Request, Search};
 
-/// The search list of a request in a cluster domain.
+/// The search list of a request, in the cluster domain `domain`.
 pub(crate) fn list(request: &Request, domain: &Name) -> Vec<Name> {
     match &request.search {
         _ if request.absolute => Vec::new(),
@@ -19,14 +19,14 @@ pub(crate) fn list(request: &Request, domain: &Name) -> Vec<Name> {
     }
 }
 
-/// Whether the server walks the list for the pod that asks.
+/// Whether kubedns walks the search list for the querying pod (`--autopath`).
 pub(crate) fn is_autopath(request: &Request, zone: &Zone) -> bool {
     let of_pod = !request.absolute && matches!(request.search, Search::Namespace(_));
     of_pod && zone.search.as_ref().is_some_and(|search| search.is_autopath())
 }
 
-/// The names to query, in order. Names that would be too long are left out, as resolvers do. If the server walks a
-/// search list for a name, the names of that list take its place.
+/// The names to query, in order. Names that are too long are omitted, as in resolvers. If kubedns walks the search list for a
+/// name, the names of kubedns's list replace that name.
 pub(crate) fn names(request: &Request, list: &[Name], zone: &Zone) -> Vec<Name> {
     let as_it_is = std::iter::once(request.name.clone());
     let searched = list.iter().filter_map(|domain| request.name.below(domain));
@@ -66,7 +66,7 @@ mod tests {
         let label = "a".repeat(63);
         let long = [label.as_str(); 3].join(".");
         for (name, search, ndots, expected) in [
-            // A name with few dots is completed first, a name with many dots last.
+            // A name with fewer dots than `ndots` is completed first; a name with more dots is first queried unchanged.
             (
                 "web.apps",
                 "prod",
@@ -96,7 +96,7 @@ mod tests {
             // Absolute names are not completed.
             ("web.apps.", "prod", "", &["web.apps."]),
             ("10.96.0.1", "prod", "", &["1.0.96.10.in-addr.arpa."]),
-            // Repeated names, and names that are too long, are left out.
+            // Repeated names and too long names are omitted.
             ("web", ". A.example a.example", "", &["web.", "web.A.example."]),
             (
                 &long,

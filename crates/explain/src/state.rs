@@ -1,4 +1,4 @@
-//! The server behind an explanation, and warnings about its records.
+//! The state of the server in an explanation, and warnings about the records.
 
 use dnsconfig::State;
 
@@ -11,16 +11,16 @@ use cluster::objects::{EndpointsSource, Kind};
 use cluster::snapshot::Snapshot;
 use skydns::{FurtherZone, Name};
 
-/// The state of the server when an explanation is made.
+/// The state of the server at the time of an explanation.
 #[derive(Debug, Clone)]
 pub struct ServerState {
-    /// The progress of the first lists.
+    /// The progress towards the first complete lists.
     pub progress: Progress,
     /// Whether the process is shutting down.
     pub draining: bool,
-    /// The kinds of objects whose watch is not open, because it was lost or is not needed.
+    /// The kinds of objects without an open watch: the watch was lost, or the kind is not needed.
     pub lost: Vec<Kind>,
-    /// The zones beside the cluster's that are not followed now.
+    /// The further zones (etcd, cluster set) whose watch is not open.
     pub lost_zones: Vec<LostZone>,
     /// The configuration.
     pub config: State,
@@ -28,16 +28,16 @@ pub struct ServerState {
     pub has_upstreams: bool,
 }
 
-/// A zone beside the cluster's that is not followed.
+/// A further zone whose watch is not open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LostZone {
-    /// Its domain, in lower case.
+    /// The domain of the zone, in lower case.
     pub domain: Name,
-    /// The reason.
+    /// The reason why the watch is not open.
     pub reason: String,
 }
 
-/// The server, for the document.
+/// The server as part of the document.
 pub(crate) fn server(state: &ServerState, snapshot: &Snapshot, reply: Option<&IndexReply>) -> Server {
     let records_from = match state.progress {
         Progress::Waiting => "nowhere",
@@ -64,7 +64,7 @@ fn endpoints_kind(reply: Option<&IndexReply>) -> Option<(Kind, &'static str)> {
     })
 }
 
-/// Reasons to distrust an answer that is made of `objects`, given at `now`.
+/// Warnings that an answer made of `objects` may be outdated or incomplete at `now`.
 pub(crate) fn warnings(
     state: &ServerState,
     reply: Option<&IndexReply>,
@@ -139,7 +139,7 @@ fn rejected(config: &State, now: Moment) -> Option<Note> {
     Some(Note::new("config_rejected", text))
 }
 
-/// Warnings about the zones that may hold `name` and are not followed now.
+/// Warnings about the zones that may hold `name` and whose watch is not open.
 pub(crate) fn lost_zones(state: &ServerState, snapshot: &Snapshot, name: &Name) -> Vec<Note> {
     let name = name.to_lowercase();
     let own = kind::further(snapshot, &name).map(|zone| &zone.domain);

@@ -1,5 +1,5 @@
-//! Builds the explanation of a request in two steps: first from the records, then from the reply of the index. Both
-//! steps are pure: they neither wait nor change anything.
+//! Builds an explanation in two steps: first from the records, then from the look-up in the index. Neither step waits or changes
+//! state.
 
 use std::sync::Arc;
 
@@ -18,19 +18,19 @@ use crate::request::{Request, Search};
 use crate::state::{self, ServerState};
 use crate::{reasons, search, verdict};
 
-/// A request with everything that the records tell about it.
+/// A request, and the findings from the records.
 #[derive(Debug)]
 pub(crate) struct Survey {
     snapshot: Arc<Snapshot>,
     request: Request,
     search: Vec<Name>,
-    /// Never empty: the name itself is always among them.
+    /// Not empty: contains at least the name itself.
     candidates: Vec<Candidate>,
     readings: Vec<Reading>,
 }
 
 impl Survey {
-    /// Reads the records.
+    /// Queries all names of the search in the records.
     pub(crate) fn new(snapshot: Arc<Snapshot>, front: &Front, request: Request) -> Self {
         let search = search::list(&request, &snapshot.zone.domain);
         let candidates: Vec<Candidate> = search::names(&request, &search, &snapshot.zone)
@@ -44,7 +44,7 @@ impl Survey {
         Self { snapshot, request, search, candidates, readings }
     }
 
-    /// The request to the index for everything else.
+    /// The look-up of the objects, which the records do not contain.
     pub(crate) fn wanted(&self) -> IndexRequest {
         let mut objects = Vec::new();
         for candidate in &self.candidates {
@@ -70,7 +70,7 @@ impl Survey {
         IndexRequest { objects, near: near::wanted(&self.snapshot, &self.readings), address }
     }
 
-    /// Builds the explanation from the reply of the index, if there is one.
+    /// Builds the explanation; `reply` is `None` if the index did not answer in time.
     pub(crate) fn conclude(
         self,
         reply: Option<&IndexReply>,
@@ -84,7 +84,7 @@ impl Survey {
             Outcome::NxDomain | Outcome::Forwarded => {
                 near::find(evidence, &self.readings, candidate, &self.request.types)
             }
-            // For other outcomes the Service exists, or kubedns does not know whether it does.
+            // After other outcomes the Service exists, or kubedns cannot know whether the Service exists.
             _ => Vec::new(),
         };
         let detail = detail(evidence, candidate);

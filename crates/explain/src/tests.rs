@@ -1,4 +1,4 @@
-//! Explanations of names in a small cluster.
+//! Tests of explanations in a small cluster.
 
 mod aliases;
 mod cluster;

@@ -1,4 +1,4 @@
-//! An explanation as text: the most important first, one fact per line, each fact in a fixed place.
+//! Prints an explanation as text: one fact per line, the most important facts first.
 
 mod detail;
 
@@ -9,7 +9,7 @@ use crate::document::{Detail, Explanation, Note, Outcome, Question, Tried};
 /// Width of the column with the labels of sections.
 const LABEL: usize = 10;
 
-/// The whole text, ending with a line feed.
+/// The complete text, ending with a line feed.
 pub(crate) fn render(explanation: &Explanation) -> String {
     let Explanation { question, verdict, warnings, near, tried, detail, server, at } = explanation;
     let mut page = Page::default();
@@ -18,7 +18,7 @@ pub(crate) fn render(explanation: &Explanation) -> String {
         page.section("typed", &question.name);
     }
     page.notes("WARNING", warnings);
-    // The reasons of a name that resolves are remarks.
+    // The reasons of a name that resolves are notes.
     page.notes(if verdict.outcome == Outcome::Answered { "note" } else { "why" }, &detail.reasons);
     let near: Vec<_> = near.iter().map(|miss| [miss.name.clone(), miss.why.text.clone()]).collect();
     page.table("try", &near);
@@ -58,23 +58,23 @@ fn without_dot(domain: &str) -> &str {
     }
 }
 
-/// The text so far.
+/// The text printed so far.
 #[derive(Debug, Default)]
 struct Page(String);
 
 impl Page {
     fn line(&mut self, line: &str) {
-        // Names and objects may hold control characters, such as line feeds.
+        // Names and objects may contain control characters such as line feeds.
         self.0.extend(line.trim_end().chars().map(|c| if c.is_control() { '?' } else { c }));
         self.0.push('\n');
     }
 
-    /// A line of a section; an empty label continues the section before.
+    /// Prints a line of a section; an empty label continues the previous section.
     fn section(&mut self, label: &str, text: &str) {
         self.line(&format!("{label:LABEL$} {text}"));
     }
 
-    /// A line about an object.
+    /// Prints an indented line about an object.
     fn fact(&mut self, label: &str, text: &str) {
         self.section("", &format!("  {label:10} {text}"));
     }
@@ -85,7 +85,7 @@ impl Page {
         }
     }
 
-    /// Rows of equal columns.
+    /// Prints rows with aligned columns.
     fn table<const N: usize>(&mut self, label: &str, rows: &[[String; N]]) {
         let mut widths = [0; N];
         for row in rows {
@@ -96,7 +96,7 @@ impl Page {
         for (at, row) in rows.iter().enumerate() {
             let mut text = String::new();
             for (width, cell) in widths.iter().zip(row) {
-                // Writing to a String does not fail.
+                // Writing to a String cannot fail.
                 let _ = write!(text, "{cell:width$}  ");
             }
             self.section(if at == 0 { label } else { "" }, &text);

@@ -1,4 +1,4 @@
-//! The answer in a line, for the name that was typed and for each name tried.
+//! Summarises the answer in one line: for the given name, and for each name tried.
 
 use skydns::Name;
 
@@ -8,15 +8,15 @@ use crate::evidence::Evidence;
 use crate::list::{join, join_first};
 use crate::reasons;
 
-/// The most addresses in a line.
+/// Bound of the addresses in one line.
 const MAX_SHOWN: usize = 4;
 
-/// The candidate that answers first, if one does.
+/// The index of the first candidate with an answer.
 pub(crate) fn first_answer(candidates: &[Candidate]) -> Option<usize> {
     candidates.iter().position(|candidate| candidate.outcome() == Outcome::Answered)
 }
 
-/// The candidate that tells most: the first that answers, or else the closest to an answer.
+/// The index of the candidate to explain: the first with an answer, or else the one closest to an answer.
 pub(crate) fn most_telling(evidence: Evidence<'_>, candidates: &[Candidate], typed: &Name) -> usize {
     let ranks: Vec<u8> = candidates.iter().map(|candidate| rank(evidence, candidate, typed)).collect();
     let best = ranks.iter().max();
@@ -30,21 +30,21 @@ fn rank(evidence: Evidence<'_>, candidate: &Candidate, typed: &Name) -> u8 {
         Outcome::ServFail | Outcome::Forwarded if candidate.route == Route::SingleLabel => 1,
         Outcome::ServFail => 8,
         Outcome::Refused => 7,
-        // A name typed with the cluster domain is the name that was meant.
+        // A name given with the cluster domain is the name that the user means.
         Outcome::NxDomain if candidate.name == *typed && candidate.path.is_some() => 6,
         Outcome::NxDomain => rank_of_missing(evidence, candidate),
         Outcome::Forwarded => 3,
     }
 }
 
-/// The rank of a missing name, by how much exists of its Service.
+/// The rank of a name that does not exist. The rank is higher the more of its Service exists.
 fn rank_of_missing(evidence: Evidence<'_>, candidate: &Candidate) -> u8 {
     let has_namespace = candidate.kind.service().is_some_and(|key| evidence.has_had_namespace(key));
     match (evidence.service(candidate).map(|service| service.kind), &candidate.kind) {
         (Some(_), _) if !evidence.lacks_member(candidate) => 6,
         (Some(ServiceKind::Headless | ServiceKind::WithoutIp), _) => 5,
-        // If namespace `apps` has a Service `apps`, a search list completes each `NAME.apps` to the name of a member of
-        // that Service.
+        // If namespace `apps` has a Service `apps`, the search list completes every `NAME.apps` to a member of that Service. The user
+        // rarely means such a member.
         (Some(ServiceKind::ClusterIp | ServiceKind::ExternalName), _) => 4,
         (None, NameKind::Member { .. }) => 0,
         (None, _) if has_namespace => 5,
@@ -53,7 +53,7 @@ fn rank_of_missing(evidence: Evidence<'_>, candidate: &Candidate) -> u8 {
     }
 }
 
-/// The answer in a line. `at` is the candidate that tells most.
+/// The summary of the candidate at index `at`.
 pub(crate) fn of(candidates: &[Candidate], at: usize) -> Verdict {
     let candidate = &candidates[at];
     let outcome = candidate.outcome();
@@ -74,7 +74,7 @@ pub(crate) fn of(candidates: &[Candidate], at: usize) -> Verdict {
     Verdict { outcome, text }
 }
 
-/// An answer after forwarded names, whose upstream answers are unknown here.
+/// Adds to an answer that forwarded names precede it, whose responses are unknown here.
 fn unless(answer: String, before: &[&Candidate]) -> String {
     match before {
         [] => answer,
@@ -83,8 +83,7 @@ fn unless(answer: String, before: &[&Candidate]) -> String {
     }
 }
 
-/// The verdict on a name without an answer; with `here` it is limited to this cluster, because other names are
-/// forwarded.
+/// Describes a name without an answer. With `here`, the text speaks of this cluster alone, because names are also forwarded.
 fn nothing(candidate: &Candidate, here: bool) -> String {
     let text = match candidate.outcome() {
         Outcome::NoData => match leads_nowhere(candidate) {
@@ -102,7 +101,7 @@ fn nothing(candidate: &Candidate, here: bool) -> String {
     text.to_owned()
 }
 
-/// An alias without addresses, and what its target lacks.
+/// Describes an alias without addresses, and the outcome of its target.
 fn leads_nowhere(candidate: &Candidate) -> Option<String> {
     let lack = match candidate.target.as_ref().map(|target| target.outcome()) {
         Some(Outcome::NxDomain) => "does not exist".to_owned(),
@@ -112,10 +111,10 @@ fn leads_nowhere(candidate: &Candidate) -> Option<String> {
     Some(format!("is an alias of {}, which {lack}", candidate.bare_alias()?))
 }
 
-/// The most forwarded names in a line.
+/// Bound of the forwarded names in one line.
 const MAX_ASKED: usize = 3;
 
-/// Forwarded names with their servers, in the order of a resolver.
+/// Lists forwarded names with their servers, in the order of the resolver.
 fn in_turn(forwarded: &[&Candidate]) -> String {
     let (shown, left_out) = forwarded.split_at(forwarded.len().min(MAX_ASKED));
     let text = shown.iter().map(|candidate| forwarding(candidate)).collect::<Vec<_>>().join(", then ");
@@ -126,7 +125,6 @@ fn in_turn(forwarded: &[&Candidate]) -> String {
     }
 }
 
-/// The reason why kubedns does not answer a name.
 fn not_ours(candidate: &Candidate) -> &'static str {
     let asks_kubedns = candidate.dnsmasq.leads_to_kubedns();
     match candidate.route {
@@ -138,8 +136,8 @@ fn not_ours(candidate: &Candidate) -> &'static str {
     }
 }
 
-/// The records of a name in a few words: to follow the name in a sentence, and on their own. Addresses come first,
-/// since most queries are for them.
+/// Describes the records in a few words, in two forms: as the continuation of a sentence, and alone. Addresses come first,
+/// because most queries request addresses.
 fn in_words(candidate: &Candidate) -> (String, String) {
     let data = |rtype: &str| -> Vec<&str> {
         let of_type = candidate.records().filter(|record| record.rtype == rtype);
@@ -180,7 +178,7 @@ fn in_words(candidate: &Candidate) -> (String, String) {
     }
 }
 
-/// The external names whose addresses are a part of the answer.
+/// The external names whose addresses kubedns adds to the answer.
 fn outside(candidate: &Candidate) -> Vec<&str> {
     let answers = candidate.answers.iter().filter(|answer| answer.is_of_addresses());
     let mut names: Vec<&str> =
@@ -199,10 +197,10 @@ fn type_list(candidate: &Candidate) -> String {
     }
 }
 
-/// Reason why a name of another domain is not forwarded.
+/// Text for an external name that kubedns cannot forward.
 const NO_UPSTREAM: &str = "kubedns has no upstream server for it";
 
-/// A forwarded name with its servers.
+/// Describes the forwarding of one name.
 fn forwarding(candidate: &Candidate) -> String {
     let name = &candidate.name;
     match forwarded_to(candidate) {
@@ -211,7 +209,7 @@ fn forwarding(candidate: &Candidate) -> String {
     }
 }
 
-/// The servers that a name is forwarded to, if there are any.
+/// The servers that receive a forwarded name; `None` if there are none.
 fn forwarded_to(candidate: &Candidate) -> Option<String> {
     let Candidate { dnsmasq, route, .. } = candidate;
     let (domain, servers) = match (dnsmasq.asks, route) {
@@ -221,7 +219,7 @@ fn forwarded_to(candidate: &Candidate) -> Option<String> {
         }
         (_, Route::StubDomain { domain, servers }) => (Some(domain), join(servers)),
         (_, Route::Upstreams { servers } | Route::Reverse { servers, .. }) => (None, join(servers)),
-        // A missing name of the cluster, forwarded by `--fallthrough`.
+        // A missing cluster name that `--fallthrough` forwards.
         (_, Route::ClusterDomain { .. } | Route::Zone { .. } | Route::OwnName | Route::SingleLabel) => {
             return Some("the upstream servers".to_owned());
         }
@@ -233,7 +231,7 @@ fn forwarded_to(candidate: &Candidate) -> Option<String> {
     }
 }
 
-/// The list of names tried.
+/// Summarises each name of the search.
 pub(crate) fn tried(evidence: Evidence<'_>, candidates: &[Candidate]) -> Vec<Tried> {
     let first = first_answer(candidates).unwrap_or(usize::MAX);
     let tried = |(at, candidate): (usize, &Candidate)| Tried {

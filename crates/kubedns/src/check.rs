@@ -29,7 +29,7 @@ pub fn command(words: impl IntoIterator<Item = OsString>) -> Exit {
     }
 }
 
-/// The exit of a command that cannot run, with the reason.
+/// The result of a command that cannot run.
 fn mistake(command: &str, reason: &str) -> Exit {
     Exit { status: 2, stdout: String::new(), stderr: format!("{command}: {reason}\n") }
 }

@@ -1,11 +1,11 @@
-//! The name in pasted text: URLs, names with a port, `svc/NAME` of kubectl, `NAMESPACE/NAME` of our own texts.
+//! Extracts the name from pasted text: a URL, a name with a port, `svc/NAME` of kubectl, or `NAMESPACE/NAME`.
 
 use std::net::IpAddr;
 
 use dnsconfig::name::is_label;
 
-/// The name or the address in `text`; the whole text if it has none of these forms. An IPv4-mapped IPv6 address becomes
-/// the IPv4 address, as in resolvers.
+/// The name or the address in `text`; the whole text if no form matches. As in resolvers, an IPv4-mapped IPv6 address becomes
+/// the IPv4 address.
 pub(super) fn name(text: &str) -> String {
     let name = match (text.split_once("://"), text.split_once('/')) {
         (Some((_, rest)), _) => without_port(authority(rest)).to_owned(),
@@ -22,7 +22,7 @@ pub(super) fn name(text: &str) -> String {
     }
 }
 
-/// Host and port of a URL without its scheme.
+/// Host and port in `rest`, a URL without its scheme.
 fn authority(rest: &str) -> &str {
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     authority.rsplit('@').next().unwrap_or_default()
@@ -58,7 +58,7 @@ mod tests {
             ("http://[::1]:80", "::1"),
             ("web.apps:80/healthz", "web.apps"),
             ("://", ""),
-            // Text that is taken as it is.
+            // No form matches, so the whole text is the name.
             ("fd00::10", "fd00::10"),
             ("FD00::1A", "FD00::1A"),
             ("web:http", "web:http"),

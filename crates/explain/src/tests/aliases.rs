@@ -5,7 +5,7 @@ use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_external_name, mk_headles
 use super::cluster::Cluster;
 use super::transcript;
 
-/// Aliases of the Service web, which has one family, and of each other.
+/// ExternalName Services: aliases of Service web (IPv4 alone), and aliases of each other.
 fn cluster() -> Cluster {
     let mut cluster = Cluster::new();
     let inside = |name: &str| format!("{name}.apps.svc.cluster.local");
@@ -44,7 +44,7 @@ fn a_wildcard_of_aliases_is_one_of_them() {
     assert_eq!(cluster.reasons("shop.apps.svc.cluster.local. A"), [""; 0]);
     let both = "resolves to 10.96.0.10, and to what the upstream servers answer for www.example.com.";
     cluster.expect(["/verdict/text"], &[("*.pair.svc.cluster.local. A", [both])]);
-    // Two Services with the same pods.
+    // Two headless Services have the same pods.
     let answers = cluster.explain("*.*.pair.svc.cluster.local. A").detail.answers;
     let rows = [("*.*.pair.svc.cluster.local. A", ["resolves to 10.244.1.9"])];
     cluster.expect(["/verdict/text"], &rows);

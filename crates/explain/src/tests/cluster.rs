@@ -1,4 +1,4 @@
-//! A small cluster with one of everything, held in an index.
+//! A small cluster with every kind of object, held in an index.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ use crate::{command, text};
 /// Time of all explanations: 2026-11-05T08:00:00Z.
 pub(super) const NOW: Moment = Moment(1_793_865_600);
 
-/// An index and the server around it.
+/// An index, and the server state around it.
 pub(super) struct Cluster {
     pub(super) index: Index,
     pub(super) published: Arc<Published>,
@@ -39,12 +39,12 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// No objects, and no lists yet.
+    /// A cluster without objects or complete lists.
     pub(super) fn new() -> Self {
         Self::with(Options::default())
     }
 
-    /// A cluster without objects or lists, with options of the index.
+    /// A cluster without objects or complete lists; `options` are those of the index.
     pub(super) fn with(options: Options) -> Self {
         let server = |address: &str| -> Arc<[Upstream]> { [address.parse().unwrap()].into() };
         let zone = Zone::new(&Name::parse("cluster.local").unwrap());
@@ -62,12 +62,12 @@ impl Cluster {
         Self { index, published, source, server, topology, hosts }
     }
 
-    /// One of everything.
+    /// A cluster with every kind of object.
     pub(super) fn with_everything() -> Self {
         Self::with_everything_and(Options::default())
     }
 
-    /// A cluster with one of everything, and with options of the index.
+    /// A cluster with every kind of object; `options` are those of the index.
     pub(super) fn with_everything_and(options: Options) -> Self {
         let mut cluster = Self::with(options);
         cluster.index.set_federations(BTreeMap::from([("fed".into(), "fed.example".into())]));
@@ -96,7 +96,7 @@ impl Cluster {
         self.index.apply(Event::EndpointSlice(Change::Apply(slice)));
     }
 
-    /// Adds stub domains to the configuration, with a server each.
+    /// Adds stub domains to the configuration, each with one server.
     pub(super) fn stub_domains(&mut self, domains: &[(&str, &str)]) {
         let mut config = (*self.server.config.config).clone();
         for (domain, server) in domains {
@@ -105,7 +105,7 @@ impl Cluster {
         self.server.config.config = config.into();
     }
 
-    /// Completes the lists.
+    /// Reports all lists as complete.
     pub(super) fn sync(&mut self) {
         self.index.apply(Event::Service(Change::RelistDone));
         self.index.apply(Event::EndpointsFrom(self.source));
@@ -123,23 +123,23 @@ impl Cluster {
         Some(survey.conclude(Some(&reply), &self.server, NOW))
     }
 
-    /// Explains the name on a command line.
+    /// Explains the name in the arguments `words`, separated by spaces.
     pub(super) fn explain(&self, words: &str) -> Explanation {
         let options = command::read(words.split(' ').map(Into::into)).unwrap();
         self.try_explain(&options.parameters).unwrap()
     }
 
-    /// The explanation of the name on a command line, as text.
+    /// The explanation of the name in the arguments `words`, as text.
     pub(super) fn text(&self, words: &str) -> String {
         text::render(&self.explain(words))
     }
 
-    /// The codes of the reasons.
+    /// The codes of the reasons in an explanation.
     pub(super) fn reasons(&self, words: &str) -> Vec<String> {
         self.explain(words).detail.reasons.into_iter().map(|reason| reason.code).collect()
     }
 
-    /// Compares explanations with the values expected at JSON pointers; a missing value counts as an empty text.
+    /// Compares explanations with the values expected at JSON pointers. A missing value equals the empty text.
     pub(super) fn expect<const N: usize>(&self, pointers: [&str; N], rows: &[(&str, [&str; N])]) {
         for (words, expected) in rows {
             let explanation = json!(self.explain(words));
@@ -173,7 +173,7 @@ fn services() -> Vec<Value> {
     services
 }
 
-/// Endpoints with addresses that are not ready.
+/// An Endpoints object with ready and not ready addresses.
 pub(super) fn mk_unready(
     (namespace, name): (&str, &str),
     ready: &[&str],
@@ -199,7 +199,7 @@ fn endpoints() -> Vec<Value> {
     ]
 }
 
-/// A Service with three slices.
+/// A cluster with a Service of three slices.
 pub(super) fn sliced() -> Cluster {
     let mut cluster = Cluster::new();
     cluster.source = EndpointsSource::EndpointSlices;

@@ -5,8 +5,8 @@ use testkit::objects::mk_headless;
 
 use super::cluster::{Cluster, mk_unready};
 
-/// A headless Service of IPv4 addresses: nine without a hostname, ten with a hostname, and one that is not ready with a
-/// hostname.
+/// A headless Service with IPv4 addresses: nine without a hostname, ten with a hostname, and one with a hostname that is not
+/// ready.
 fn cluster(publish_not_ready: bool) -> Cluster {
     let mut cluster = Cluster::with_everything();
     let mut service = mk_headless("apps", "mixed", &["http:80"]);
@@ -42,7 +42,7 @@ fn a_member_that_is_there_lacks_only_the_type() {
 
 #[test]
 fn the_hostnames_that_are_told_are_looked_for_among_all_addresses() {
-    // An address that is not ready counts if it is published.
+    // An address that is not ready is listed if the Service publishes such addresses.
     for (publish_not_ready, more) in [(false, 2), (true, 3)] {
         let text = format!(
             "no address of Service apps/mixed has the hostname \"h-99\": there is h-11, h-12, h-13, h-14, h-15, h-16, \

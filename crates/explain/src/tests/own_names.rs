@@ -7,7 +7,7 @@ use skydns::{Name, OwnNames, Zone};
 use super::cluster::Cluster;
 use crate::Topology;
 
-/// A cluster with a host, an alias of a Service, an alias of a missing Service, and a stub domain around them.
+/// A cluster with a host, an alias of a Service, an alias of a missing Service, and a stub domain that contains these names.
 fn cluster() -> Cluster {
     let mut cluster = Cluster::with_everything();
     let name = |text: &str| Name::parse(text).unwrap();

@@ -1,4 +1,4 @@
-//! Properties of the explanation of any name, sensible or not.
+//! Properties of the explanation of any name, valid or not.
 
 use proptest::prelude::*;
 use skydns::wire::rcode;
@@ -37,7 +37,7 @@ fn parameters() -> impl Strategy<Value = Parameters> {
     })
 }
 
-/// A name as it was printed; `None` if it has escapes, which are not read back.
+/// A name parsed from its text; `None` for a text with escapes, which the parser does not support.
 fn parse(text: &str) -> Option<Name> {
     (!text.contains('\\')).then(|| Name::parse(text).unwrap())
 }
@@ -45,13 +45,13 @@ fn parse(text: &str) -> Option<Name> {
 fn check(cluster: &Cluster, parameters: &Parameters) -> Result<(), TestCaseError> {
     let Some(explanation) = cluster.try_explain(parameters) else { return Ok(()) };
     let Explanation { tried, detail, near, verdict, .. } = &explanation;
-    // The first name that answers is the last one asked, and the one that is shown in detail.
+    // The first name with an answer is the last queried name, and the one in the detail.
     let first = tried.iter().position(|tried| tried.outcome == Outcome::Answered);
     prop_assert_eq!(tried.iter().filter(|tried| tried.asked).count(), first.map_or(tried.len(), |at| at + 1));
     prop_assert_eq!(verdict.outcome == Outcome::Answered, first.is_some());
     let shown = tried.iter().find(|tried| tried.name == detail.name).map(|tried| tried.outcome);
     prop_assert!(first.is_none() || shown == Some(Outcome::Answered));
-    // If kubedns answers the name negatively, the explanation has a reason.
+    // A name with a negative answer has a reason.
     let excused = shown == Some(Outcome::Forwarded) || shown == Some(Outcome::Answered);
     prop_assert!(excused || !detail.reasons.is_empty(), "no reason for {}", detail.name);
     // The suggested names exist.
@@ -62,23 +62,23 @@ fn check(cluster: &Cluster, parameters: &Parameters) -> Result<(), TestCaseError
         let exists = skydns::ask(&*snapshot, &name, 33).rcode == Some(rcode::NOERROR);
         prop_assert!(exists || miss.why.text.ends_with("no ready endpoints"), "{} does not exist", miss.name);
     }
-    // The engine gives the same answers.
+    // The query engine gives the same answers.
     for (answer, name) in detail.answers.iter().zip(std::iter::repeat(parse(&detail.name))) {
         let Some(name) = name else { continue };
         let response = skydns::ask(&*snapshot, &name, parse_type(&answer.qtype).unwrap());
         prop_assert_eq!(&answer.rcode, &response.rcode.map(rcode_name));
     }
-    // The explanation survives JSON, and its text has no control characters but line feeds.
+    // The explanation survives a round trip through JSON. Its text has no control characters except line feeds.
     let json = serde_json::to_string(&explanation).unwrap();
     prop_assert_eq!(&serde_json::from_str::<Explanation>(&json).unwrap(), &explanation);
     prop_assert!(text::render(&explanation).chars().all(|c| c == '\n' || !c.is_control()));
     Ok(())
 }
 
-/// The number of clusters.
+/// Number of the clusters.
 const FRONTS: usize = 3;
 
-/// Clusters with dnsmasq in front, with a dnsmasq whose stub domains contain some of our names, and without dnsmasq.
+/// Three clusters: dnsmasq in front; dnsmasq in front with stub domains that contain cluster names; no dnsmasq in front.
 fn clusters() -> [Cluster; FRONTS] {
     let [plain, mut taken, mut direct] = [(); FRONTS].map(|()| Cluster::with_everything());
     taken.stub_domains(&[

@@ -1,11 +1,10 @@
-//! Names that the search list completes to several names, which mean different Services or members. The explanation
-//! chooses one of them.
+//! Names that the search list completes to names of different Services or members. The explanation selects one of them.
 
 use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_headless};
 
 use super::cluster::{Cluster, mk_unready};
 
-/// Services that have the names of their namespaces, with a cluster IP and headless.
+/// Services named like their namespaces: one with a cluster IP, one headless.
 fn namesakes() -> Cluster {
     let mut cluster = Cluster::new();
     for service in [
@@ -27,16 +26,16 @@ fn namesakes() -> Cluster {
 fn a_service_with_the_name_of_its_namespace_takes_no_other_names() {
     let full = |name: &str| format!("{name}.svc.cluster.local.");
     for (words, name, code, suggested) in [
-        // The Service redis/redis has a cluster IP, so its endpoints have no names: only a Service can have been meant.
+        // Service redis/redis has a cluster IP, so its endpoints have no names. Only a Service can be meant.
         ("redis-mster.redis A --search redis", "redis-mster.redis", "no_such_service", "redis-master.redis"),
-        // The Service kafka/zookeeper exists, a member `zookeeper` of kafka/kafka does not: the Service is explained.
+        // Service kafka/zookeeper exists; member `zookeeper` of kafka/kafka does not. The explanation is about the Service.
         ("zookeeper.kafka A --search kafka", "zookeeper.kafka", "no_ready_endpoints", ""),
-        // kafka/kafka has this member, which is not ready; there is no Service of that name.
+        // Member kafka-1 of kafka/kafka exists and is not ready. No Service has that name.
         ("kafka-1.kafka A --search kafka", "kafka-1.kafka.kafka", "member_not_ready", ""),
-        // A member and a Service are missing, and either may have been meant: the first completed name is explained,
-        // and a name similar to the second is suggested.
+        // Neither a member nor a Service of this name exists. The explanation is about the first completed name; the suggestion is
+        // similar to the second.
         ("zookeper.kafka A --search kafka", "zookeper.kafka.kafka", "no_such_member", "zookeeper.kafka"),
-        // A name typed in full is not completed.
+        // A complete name: the search list does not apply.
         ("x.redis.redis.svc.cluster.local. A", "x.redis.redis", "member_of_cluster_ip", ""),
     ] {
         let (name, suggested) =
@@ -49,14 +48,14 @@ fn a_service_with_the_name_of_its_namespace_takes_no_other_names() {
 #[test]
 fn a_namespace_is_called_empty_only_when_it_is() {
     let mut cluster = namesakes();
-    // A headless Service without endpoints: it has no DNS name, but the namespace is not empty.
+    // The only Service of namespace `idle` is headless without endpoints. It has no DNS name, but the namespace is not empty.
     cluster.service(&mk_headless("idle", "queue", &["amqp:5672"]));
     cluster.sync();
     for (namespace, summary) in [
         ("idle", "there is no Service \"redis\" in namespace idle"),
         ("none", "there is no Service at all in namespace none"),
     ] {
-        // The name in the second search domain resolves, so no similar names are suggested.
+        // The name in the second search domain resolves, so there are no suggestions.
         let words = format!("redis A --search {namespace}.svc.cluster.local,redis.svc.cluster.local");
         let row = (words.as_str(), [summary, "resolves to 10.96.1.1"]);
         cluster.expect(["/tried/0/summary", "/verdict/text"], &[row]);

@@ -1,5 +1,5 @@
-//! Transcripts: files with command lines (`$ kube-dns explain ...`), the whole text they print, and an empty line. The
-//! pages of the documentation are such files, too.
+//! Compares transcripts with the current output. A transcript has command lines (`$ kube-dns explain ...`), each followed by its
+//! complete output and an empty line. docs/explain.md is a transcript, too.
 
 use super::cluster::{Cluster, sliced};
 

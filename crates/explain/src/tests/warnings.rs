@@ -1,4 +1,4 @@
-//! Reasons to distrust an answer.
+//! Warnings that an answer may be outdated or incomplete.
 
 use cluster::index::Progress;
 use cluster::objects::{Change, Event, Kind, ObjectKey};
@@ -21,7 +21,7 @@ fn before_the_first_lists_are_in() {
     assert_eq!(warnings(&cluster), ["not_synced"]);
     assert_eq!(cluster.reasons(WEB), ["not_synced"]);
     assert!(!cluster.explain(WEB).server.synced);
-    // External names are not affected, but an address may be one of the cluster's.
+    // External names resolve before the first lists. Reverse names do not: the address may be in the cluster.
     for (words, outcome) in
         [(WEB, Outcome::Refused), ("www.example.com. A", Outcome::Forwarded), ("192.0.2.1", Outcome::Refused)]
     {
@@ -103,7 +103,7 @@ fn a_stub_domain_that_is_one_of_ours_stands_beside_kubedns() {
         let text = cluster.text(words);
         assert!(text.contains(&way), "{text}");
     }
-    // A stub domain above the cluster domain does not take its names.
+    // A stub domain that contains the cluster domain does not apply to cluster names.
     let mut cluster = Cluster::with_everything();
     cluster.stub_domains(&[("local", "192.0.2.9")]);
     let detail = cluster.explain(WEB).detail;
@@ -123,7 +123,7 @@ fn a_deleted_service_is_told_with_its_time() {
         assert_eq!(reason.code, "service_deleted");
         assert!(reason.text.starts_with(&text), "{}", reason.text);
     }
-    // The memory of deleted Services is bounded, and a Service that is created again is removed from it.
+    // The list of deleted Services has a bound. A Service that exists again is removed from the list.
     let again = |name: &str| mk_cluster_ip("prod", name, &["10.96.3.1"], &["http:80"]);
     for name in (0..300).map(|number| format!("web-{number}")) {
         cluster.service(&again(&name));

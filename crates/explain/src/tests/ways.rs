@@ -1,4 +1,4 @@
-//! Names that servers other than kubedns answer: the explanation shows the answer that a pod gets.
+//! Names that other servers than kubedns answer: the explanation shows the answer that a pod gets.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::transcript;
 use crate::Topology;
 use crate::document::{DnsmasqAsks, Outcome};
 
-/// A cluster whose dnsmasq has stub domains within the domains of kubedns.
+/// A cluster whose dnsmasq has stub domains below the domains of kubedns.
 fn cluster() -> Cluster {
     let mut cluster = Cluster::with_everything();
     cluster.stub_domains(&[("corp.cluster.local", "192.0.2.9"), ("10.in-addr.arpa", "192.0.2.10")]);
@@ -45,7 +45,7 @@ fn names_of_ours_that_a_stub_domain_takes() {
         cluster.expect(["/verdict/outcome", "/verdict/text"], &[(words, ["forwarded", text])]);
         assert_eq!(cluster.reasons(words), ["stub_domain_shadows_cluster"], "{words}");
     }
-    // Without dnsmasq in front, kubedns answers its own names.
+    // Without dnsmasq in front, kubedns answers these names itself.
     cluster.topology = Topology::Direct;
     let rows = [("host.corp.cluster.local. A", ["nx_domain"]), ("10.96.0.12", ["answered"])];
     cluster.expect(["/verdict/outcome"], &rows);
@@ -74,7 +74,7 @@ fn the_hosts_file_of_the_pod_comes_first() {
     let mut cluster = cluster();
     cluster.hosts = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/hosts");
     transcript::compare(&cluster, include_str!("hosts.txt"), 6);
-    // With kubedns in front, dnsmasq does not answer from its hosts file.
+    // With kubedns in front, the hosts file of dnsmasq does not matter.
     for topology in [Topology::Direct, Topology::Alone] {
         cluster.topology = topology;
         assert_eq!(cluster.reasons("localhost. A"), ["single_label"], "{topology:?}");
@@ -114,7 +114,7 @@ fn without_dnsmasq_kubedns_asks_for_all_names_outside() {
     cluster.expect(["/verdict/outcome"], &[("web.apps A", ["answered"])]);
 }
 
-/// A cluster whose zone is changed. `has_upstreams` sets whether it has upstream servers.
+/// A cluster whose zone is the result of `change`. `has_upstreams` is the state of the server.
 fn with_zone(change: impl FnOnce(Zone) -> Zone, has_upstreams: bool) -> Cluster {
     let mut cluster = Cluster::with_everything();
     cluster.index.set_zone(change(cluster.published.get().zone.clone()));
@@ -160,7 +160,7 @@ fn a_list_that_is_walked_here_has_its_further_domains() {
     let pointers = ["/tried/3/name", "/tried/4/name"];
     for (name, expected) in [
         ("www.example.com", ["www.example.com.corp.test.", "www.example.com."]),
-        // A name with many dots is first queried as it is, then with the search domains appended.
+        // A name with at least `ndots` dots is first queried unchanged, then with each search domain.
         ("a.b.c.d.e.f", ["a.b.c.d.e.f.cluster.local.", "a.b.c.d.e.f.corp.test."]),
         ("www.example.com.", ["", ""]),
     ] {
@@ -203,7 +203,7 @@ fn upstreams_that_lead_back_are_not_called_missing() {
     assert_eq!(cluster.reasons("192.0.2.1"), ["unknown_address", "upstreams_left_out"]);
     let text = &cluster.explain("www.example.com. A").detail.reasons[0].text;
     assert!(text.contains("forward back") && text.contains("kubedns_forward_loops"), "{text}");
-    // kubedns has no upstream servers, which matters only if dnsmasq forwards the name to kubedns.
+    // kubedns has no upstream servers. The explanation says so only for names that dnsmasq forwards to kubedns.
     let mut cluster = with_zone(none, false);
     assert_eq!(cluster.reasons("192.0.2.1"), ["unknown_address", "no_upstreams"]);
     assert_eq!(cluster.reasons("www.example.com. A"), [""; 0]);

@@ -1,4 +1,4 @@
-//! Names of zones beside the cluster's.
+//! Names in further zones (etcd, external, cluster set).
 
 use cluster::clusterset::ClusterSetZone;
 use cluster::index::Options;
@@ -9,7 +9,7 @@ use testkit::objects::mk_service_import;
 use super::cluster::Cluster;
 use crate::LostZone;
 
-/// A cluster set with one import, whose zone is loaded or not.
+/// A cluster set with one `ServiceImport`; `loaded` is whether its zone is complete.
 fn cluster(loaded: bool) -> Cluster {
     let domain = Name::parse("clusterset.local").unwrap();
     let clusterset = Some(ClusterSetZone { domain, ttl: None, negative_ttl: 60 });

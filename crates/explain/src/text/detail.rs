@@ -1,4 +1,4 @@
-//! The explained name: answers, objects, and the path of a query.
+//! Prints the name in detail: answers, objects, and the path of a query.
 
 use super::{Page, without_dot};
 use crate::document::{
@@ -27,7 +27,7 @@ pub(super) fn render(page: &mut Page, detail: &Detail, now: Moment) {
     page.section("path", &way);
 }
 
-/// The rows of all types, or a single row if all types have the same outcome and no records.
+/// The rows of all types; a single row if all types have the same outcome without records.
 fn answers(answers: &[Answer]) -> Vec<[String; 3]> {
     let rows: Vec<[String; 3]> = answers.iter().flat_map(rows).collect();
     let types: Vec<&String> = answers.iter().map(|answer| &answer.qtype).collect();
@@ -39,10 +39,10 @@ fn answers(answers: &[Answer]) -> Vec<[String; 3]> {
     }
 }
 
-/// Type, data, TTL and remarks of each record.
+/// One row per record: type, data, and TTL with remarks.
 fn rows(answer: &Answer) -> Vec<[String; 3]> {
     let row = |data: String, more: &str| [answer.qtype.clone(), data, more.to_owned()];
-    // The owner is the name itself, except behind an alias.
+    // Without an alias, the owner of each record is the name itself.
     let is_alias = answer.records.first().is_some_and(|first| first.rtype == "CNAME");
     let record = |record: &Record| {
         let Record { name, rtype, data, ttl } = record;
@@ -119,7 +119,7 @@ fn render_endpoints(page: &mut Page, endpoints: &Endpoints, now: Moment) {
     }
 }
 
-/// The path of a pod's query: the servers that it reaches.
+/// The path of a pod's query: the servers that receive the query.
 fn way(detail: &Detail) -> String {
     let Dnsmasq { asks, domain, servers, .. } = &detail.dnsmasq;
     let domain = without_dot(domain.as_deref().unwrap_or("."));
@@ -157,7 +157,7 @@ fn keeps(detail: &Detail) -> String {
     }
 }
 
-/// The servers that kubedns asks in turn.
+/// The servers that receive the query from kubedns.
 fn beyond(route: &Route) -> String {
     match route {
         Route::Reverse { servers, .. } if !servers.is_empty() => {

@@ -1,7 +1,7 @@
 //! `kube-dns check cluster`: checks a running kube-dns, with advice for each failure.
 //!
-//! It sends the requests that the pod and its clients depend on: to the API server, to the status pages of the pod, and
-//! DNS queries for names of every kind. It changes nothing, and every request has a timeout.
+//! The command sends requests to the API server and to the status pages of the pod, and DNS queries for names of every kind.
+//! The requests change nothing, and each has a timeout.
 
 mod api;
 mod names;
@@ -143,7 +143,7 @@ async fn checks(options: &Options) -> Vec<Check> {
     checks.push(readiness);
     checks.extend(of_status);
     checks.extend(names::checks(options, &cluster, &stub_domains).await);
-    // Checks of one group can come from several of these calls: of the configuration from the API server and the pod.
+    // Sort by group: several of these functions add checks to the same group, such as configuration.
     let place = |check: &Check| {
         ["API server", "pod", "upstreams", "configuration"].iter().position(|group| *group == check.group)
     };

@@ -1,7 +1,7 @@
 //! `kube-dns check config FILE|DIR|-`: validates a ConfigMap before it is applied.
 //!
-//! The parser is `dnsconfig`, which the containers use, too. The command parses each key by itself, so that one
-//! mistake does not hide another.
+//! The containers use the same parser, `dnsconfig`. The command parses each key separately, so one invalid key does not hide
+//! errors in another.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -25,7 +25,7 @@ FILE is YAML or JSON with a ConfigMap, DIR has one file per key, like a mounted 
 The exit status is 0 if the ConfigMap is good, 1 if there are findings, one line each, and 2 if nothing can be read.
 
 ";
-/// The largest file that is read, in octets: a `ConfigMap` is smaller.
+/// Bound of the file, in octets; a `ConfigMap` is smaller.
 const MAX_FILE: u64 = 8 << 20;
 
 /// The command line.
@@ -58,7 +58,7 @@ pub(super) fn command(words: impl IntoIterator<Item = OsString>) -> Exit {
     }
 }
 
-/// A `ConfigMap`, and its keys whose values are not text.
+/// A `ConfigMap`. `not_text` holds the keys whose values are not text.
 #[derive(Debug, Default)]
 pub(super) struct ConfigMap {
     pub(super) name: String,
@@ -88,7 +88,7 @@ fn read(path: &str) -> Result<Vec<ConfigMap>, String> {
     config_maps(&text)
 }
 
-/// Each `ConfigMap` among the documents of a YAML file.
+/// Returns all `ConfigMap`s among the documents of a YAML file.
 fn config_maps(text: &str) -> Result<Vec<ConfigMap>, String> {
     let mut maps = Vec::new();
     for document in serde_norway::Deserializer::from_str(text) {

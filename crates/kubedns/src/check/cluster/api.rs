@@ -1,4 +1,4 @@
-//! Checks of the API server: it answers, and lists the objects that kubedns needs.
+//! Checks that the API server responds, and that it lists the objects that kubedns needs.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -17,14 +17,14 @@ use crate::check::config::{self, ConfigMap};
 
 const GROUP: &str = "API server";
 const CONFIGURATION: &str = "configuration";
-/// Timeout of a response, and of each piece of it.
+/// Timeout of a response, and of each part of its body.
 const TIME: Duration = Duration::from_secs(5);
-/// Bound of the Services that are searched for headless ones and for `default/kubernetes`.
+/// Bound of the listed Services, among which headless ones and `default/kubernetes` are found.
 const LOOKED_THROUGH: usize = 500;
 /// Advice for a missing permission.
 const GRANT: &str = "Give the ServiceAccount a role that may list and watch it.";
 
-/// The kinds of objects that may be needed, with the path of a short list.
+/// The kinds of objects that kubedns may need, with the path of a list of one object.
 const KINDS: [(&str, &str); 7] = [
     ("services", "/api/v1/services?limit=1"),
     ("endpoints", "/api/v1/endpoints?limit=1"),
@@ -35,16 +35,16 @@ const KINDS: [(&str, &str); 7] = [
     ("configmaps", "/api/v1/configmaps?limit=1"),
 ];
 
-/// The cluster, as the API server describes it.
+/// Facts about the cluster for the DNS checks.
 #[derive(Debug, Default)]
 pub(super) struct Cluster {
     /// The cluster IP of Service `default/kubernetes`.
     pub(super) kubernetes: Option<IpAddr>,
-    /// Namespace and name of some headless Services.
+    /// Namespace and name of each headless Service in the list.
     pub(super) headless: Vec<(String, String)>,
 }
 
-/// Checks the API server. [`Cluster`] is empty if the API server cannot be asked.
+/// Checks the API server. [`Cluster`] is empty if the API server cannot be reached.
 pub(super) async fn checks(options: &Options, status: Option<&Status>) -> (Vec<Check>, Cluster) {
     let connection = match Connection::new(access(options)).await {
         Ok(connection) => connection,
@@ -58,7 +58,7 @@ pub(super) async fn checks(options: &Options, status: Option<&Status>) -> (Vec<C
     let started = Instant::now();
     let version = get(&connection, "/version", TIME).await;
     let mut checks = vec![answers(connection.url(), version.as_ref(), started.elapsed())];
-    // An API server that refuses to return its version may still return lists.
+    // An API server that refuses its version page may still list objects.
     if matches!(&version, Err(Failure::Unreachable(_) | Failure::Silent(_) | Failure::Unauthorized(_))) {
         return (checks, Cluster::default());
     }
@@ -99,7 +99,7 @@ fn answers(url: &str, version: Result<&Value, &Failure>, took: Duration) -> Chec
     }
 }
 
-/// Checks that the kinds that kubedns watches can be listed; Services and one kind of endpoints in any case.
+/// Checks that the `ServiceAccount` may list the watched kinds. Services and one kind of endpoints are always needed.
 async fn permissions(connection: &Connection, status: Option<&Status>) -> Vec<Check> {
     let watches = status.and_then(|status| status.kubedns.known.as_ref()).map(|kubedns| &kubedns.watches);
     let is_needed = |kind: &str| {
@@ -130,7 +130,7 @@ async fn permissions(connection: &Connection, status: Option<&Status>) -> Vec<Ch
     judged.collect()
 }
 
-/// Checks that the ConfigMap is good and in force. Reads the mounted directory, or else the API server.
+/// Checks that the ConfigMap is valid and in force. Reads the mounted directory if it exists, else the API server.
 async fn config_map(options: &Options, connection: &Connection, status: Option<&Status>) -> Vec<Check> {
     let directory = std::path::Path::new(&options.config_dir);
     if !options.config_dir.is_empty() && directory.is_dir() {
@@ -154,7 +154,7 @@ async fn config_map(options: &Options, connection: &Connection, status: Option<&
     }
 }
 
-/// Checks that the pod has the defaults: without a ConfigMap there is no other configuration.
+/// Checks that the pod uses the defaults, because the ConfigMap does not exist.
 fn missing(name: &str, in_force: Option<&str>) -> Check {
     let text = format!("there is no {name}");
     match in_force {
@@ -176,7 +176,7 @@ fn data_of(map: &Value) -> RawData {
     data.map(|(key, value)| (key.clone(), text(value))).collect()
 }
 
-/// Checks the content of a ConfigMap, and that it is in force.
+/// Checks that the content of a ConfigMap is valid and in force.
 fn judge(name: &str, data: RawData, options: &Options, status: Option<&Status>) -> Vec<Check> {
     let version = dnsconfig::parse(&data).ok().map(|config| config.version().to_string());
     let findings = config::findings(&ConfigMap::of(name, data), &options.domain);
@@ -214,7 +214,7 @@ fn mistake(name: &str, finding: &str) -> Check {
 }
 
 impl Cluster {
-    /// Facts from a list of Services.
+    /// Collects the facts from a list of Services.
     fn of(list: &Value) -> Self {
         let text =
             |service: &Value, path: &str| service.pointer(path).and_then(Value::as_str).map(str::to_owned);

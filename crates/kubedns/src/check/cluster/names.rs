@@ -1,4 +1,4 @@
-//! DNS queries for a name of every kind, to the server that clients ask.
+//! Queries one name of every kind from the DNS server of the clients.
 
 use std::net::IpAddr;
 use std::str::FromStr as _;
@@ -15,30 +15,30 @@ use super::api::Cluster;
 use super::report::{Check, counted, milliseconds};
 
 const GROUP: &str = "names";
-/// Bound of the headless Services that are queried until one has addresses.
+/// Bound of the headless Services to query until one has addresses.
 const HEADLESS: usize = 5;
-/// Bound of the stub domains that are queried.
+/// Bound of the stub domains to query.
 const STUB_DOMAINS: usize = 20;
 
-/// The server, and the domain of the cluster without a dot at the end.
+/// The DNS server to query, and the cluster domain without a dot at the end.
 struct Names<'a> {
     server: ServerAddr,
     domain: &'a str,
 }
 
-/// An answer with records, and its latency.
+/// The records of an answer, and its latency.
 struct Answer {
     records: Vec<RData>,
     time: Duration,
 }
 
-/// A query without records: the RCODE of the response, if any, and a description.
+/// The failure of a query: the RCODE, if there was a response, and a description.
 struct Missing {
     rcode: Option<ResponseCode>,
     words: String,
 }
 
-/// Queries names of all kinds.
+/// Checks names of all kinds.
 pub(super) async fn checks(options: &Options, cluster: &Cluster, stub_domains: &[String]) -> Vec<Check> {
     let Ok(server) = ServerAddr::from_str(&options.dns) else { return Vec::new() };
     let names = Names { server, domain: options.domain.first.bare() };
@@ -80,7 +80,7 @@ impl Names<'_> {
         Err(Missing { rcode: Some(rcode), words: words.trim_end().to_owned() })
     }
 
-    /// Queries A, or else AAAA.
+    /// Queries A, and AAAA if A is NODATA.
     async fn addresses(&self, name: &str) -> Result<(Vec<IpAddr>, Duration), Missing> {
         let asked = match self.ask(name, RecordType::A).await {
             Err(Missing { rcode: Some(ResponseCode::NoError), .. }) => self.ask(name, RecordType::AAAA).await,
@@ -90,7 +90,7 @@ impl Names<'_> {
         Ok((records.iter().filter_map(RData::ip_addr).collect(), time))
     }
 
-    /// Checks Service `default/kubernetes`, which every cluster has, and returns its address.
+    /// Checks Service `default/kubernetes`, which exists in every cluster, and returns its address.
     async fn of_kubernetes(&self, cluster: &Cluster) -> (Vec<Check>, Option<IpAddr>) {
         let name = format!("kubernetes.default.svc.{}", self.domain);
         let (addresses, time) = match self.addresses(&name).await {
@@ -144,7 +144,7 @@ impl Names<'_> {
         }
     }
 
-    /// Checks the first headless Service that has addresses; returns one of its addresses and its namespace.
+    /// Checks the first headless Service that has addresses. Returns its namespace and one of its addresses.
     async fn headless(&self, cluster: &Cluster) -> (Check, Option<(IpAddr, String)>) {
         const KIND: &str = "a headless Service";
         if cluster.headless.is_empty() {
@@ -159,7 +159,7 @@ impl Names<'_> {
                     let member = addresses.first().map(|address| (*address, namespace.clone()));
                     return (Check::passed(GROUP, text), member);
                 }
-                // This Service has no ready endpoints: try the next.
+                // This Service has no ready endpoints; try the next.
                 Err(Missing { rcode: Some(ResponseCode::NoError | ResponseCode::NXDomain), .. }) => {}
                 Err(missing) => return (failed(KIND, &name, &missing), None),
             }
@@ -184,7 +184,7 @@ impl Names<'_> {
         }
     }
 
-    /// Checks a forwarded name. NXDOMAIN and NODATA are answers, too.
+    /// Checks a forwarded name. NXDOMAIN and NODATA count as answers.
     async fn external(&self, name: &str, kind: RecordType, what: &str) -> Check {
         match self.ask(name, kind).await {
             Ok(Answer { time, .. }) => {
@@ -203,7 +203,7 @@ impl Names<'_> {
     }
 }
 
-/// A failed check of a name of the cluster.
+/// A failed check of a cluster name.
 fn failed(kind: &str, name: &str, missing: &Missing) -> Check {
     let section = match missing.rcode {
         Some(ResponseCode::Refused) => "not-synced",

@@ -1,4 +1,4 @@
-//! The containers of the pod, their upstreams and their configuration, as they report them.
+//! Checks the status pages of the containers: readiness, probes, upstreams and configuration.
 
 use std::time::Duration;
 
@@ -13,18 +13,18 @@ use super::sidecar::{DnsmasqUpstream, Finding, Status};
 const GROUP: &str = "pod";
 const UPSTREAMS: &str = "upstreams";
 const CONFIGURATION: &str = "configuration";
-/// Timeout of a page.
+/// Timeout of a status page.
 const TIME: Duration = Duration::from_secs(3);
-/// The largest page that is read, in octets, other than the sidecar's status.
+/// Bound of a page in octets, except for the sidecar's status.
 const SIZE: usize = 64 << 10;
 
-/// The page at a path of a server, `http://HOST:PORT`.
+/// Reads the page `target` of a server, given as `http://HOST:PORT`.
 pub(super) async fn page(server: &str, target: &str, size: usize) -> Result<Page, String> {
     let authority = authority(server).unwrap_or(server);
     daemon::http::get(authority, target, TIME, size).await.map_err(|error| error.to_string())
 }
 
-/// Checks that kubedns is ready: clients reach only a ready pod.
+/// Checks that kubedns is ready; Services send queries to ready pods alone.
 pub(super) async fn readiness(server: &str) -> Check {
     let page = match page(server, "/readiness", SIZE).await {
         Ok(page) => page,
@@ -46,7 +46,7 @@ pub(super) async fn readiness(server: &str) -> Check {
         .with_advice("Read the log of kubedns: it says why the API server gives no lists.", "not-synced")
 }
 
-/// Checks from the sidecar's report; a single check if there is none.
+/// The checks that the sidecar's status allows; a single check if the status is missing.
 pub(super) async fn of_status(options: &Options, status: &Result<Status, String>) -> Vec<Check> {
     if options.sidecar.is_empty() {
         return vec![Check::skipped(
@@ -109,7 +109,7 @@ fn nanny(status: &Status) -> Option<Check> {
     Some(Check::passed(GROUP, format!("the nanny answers, and runs dnsmasq {version}")))
 }
 
-/// The group that a finding of the sidecar belongs to.
+/// The group of the report for a kind of finding.
 fn group_of(kind: &str) -> &'static str {
     match kind {
         "upstreams_down"
@@ -123,7 +123,7 @@ fn group_of(kind: &str) -> &'static str {
     }
 }
 
-/// The findings of one group, in the sidecar's own words.
+/// The findings of one group, with the text of the sidecar.
 fn findings(status: &Status, group: &'static str) -> impl Iterator<Item = Check> {
     let of_group = status.verdict.findings.iter().filter(move |finding| group_of(&finding.kind) == group);
     of_group.map(move |finding| found(group, finding))
@@ -131,15 +131,15 @@ fn findings(status: &Status, group: &'static str) -> impl Iterator<Item = Check>
 
 fn found(group: &'static str, finding: &Finding) -> Check {
     let Finding { kind, text, detail, action, runbook } = finding.clone();
-    // These findings do not keep names from being answered.
+    // DNS names still resolve with these findings, so they are warnings.
     let passes = matches!(kind.as_str(), "starting" | "upstream_down" | "config_unknown_keys");
     let check = if passes { Check::warning(group, text) } else { Check::failed(group, text) };
-    // The sidecar links to the sections that it serves itself.
+    // The sidecar links to sections of its own page; the report links to the same sections of the online runbooks.
     let section = runbook.rsplit_once('#').map_or("", |(_, section)| section);
     Check { detail, ..check }.with_advice(action, section)
 }
 
-/// Checks each upstream, and adds the sidecar's findings about them.
+/// Checks each upstream, and appends the sidecar's findings about upstreams.
 fn upstreams(status: &Status) -> Vec<Check> {
     let by_kubedns = status.is_forwarding_by_kubedns();
     let mut checks: Vec<Check> = match &status.dnsmasq {

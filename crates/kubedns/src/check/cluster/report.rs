@@ -1,4 +1,4 @@
-//! The report, as lines for people and as JSON for programs.
+//! The report as text lines, and as JSON.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -6,28 +6,28 @@ use std::time::Duration;
 use daemon::version::RUNBOOKS;
 use serde::Serialize;
 
-/// Result of a check.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Outcome {
     Passed,
-    /// Works, but needs attention.
+    /// The part works, but needs attention.
     Warning,
     Failed,
-    /// It could not be checked, or does not apply here.
+    /// The check was not possible, or does not apply to this pod.
     Skipped,
 }
 
-/// One line of the report, and the details below it.
+/// A line of the report, with details below.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Check {
     pub(super) group: &'static str,
     pub(super) outcome: Outcome,
     pub(super) text: String,
-    /// The reason; empty if the line needs none.
+    /// The reason for the outcome; may be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) detail: String,
-    /// The advice.
+    /// The recommended action; may be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) action: String,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -56,12 +56,10 @@ impl Check {
         Self::new(Outcome::Skipped, group, text)
     }
 
-    /// Adds the reason.
     pub(super) fn with_detail(self, detail: impl Into<String>) -> Self {
         Self { detail: detail.into(), ..self }
     }
 
-    /// Adds advice and a section of the runbooks.
     pub(super) fn with_advice(self, action: impl Into<String>, section: &str) -> Self {
         Self { action: action.into(), runbook: format!("{RUNBOOKS}{section}"), ..self }
     }
@@ -81,7 +79,7 @@ pub(super) fn milliseconds(time: Duration) -> String {
     format!("{:.1} ms", time.as_secs_f64() * 1000.0)
 }
 
-/// A number with its noun.
+/// A number with its noun in singular or plural.
 pub(super) fn counted(number: usize, one: &str, several: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { several })
 }
@@ -90,13 +88,13 @@ fn count(checks: &[Check], outcome: Outcome) -> usize {
     checks.iter().filter(|check| check.outcome == outcome).count()
 }
 
-/// Whether nothing failed.
+/// Whether no check failed.
 pub(super) fn is_well(checks: &[Check]) -> bool {
     count(checks, Outcome::Failed) == 0
 }
 
-/// One line per check, in groups, and a summary. Control characters are replaced: other servers supply parts of the
-/// text.
+/// The report as text: one line per check in groups, then a summary. Control characters are replaced, because parts of the text
+/// come from other servers.
 pub(super) fn text(checks: &[Check]) -> String {
     let mut text = String::new();
     let mut group = "";
@@ -125,7 +123,7 @@ fn clean(line: &str) -> String {
     line.replace(char::is_control, "?")
 }
 
-/// `{"well": ..., "checks": [...]}`.
+/// The report as JSON: `{"well": ..., "checks": [...]}`.
 pub(super) fn json(checks: &[Check]) -> String {
     let document = serde_json::json!({ "well": is_well(checks), "checks": checks });
     format!("{document:#}\n")

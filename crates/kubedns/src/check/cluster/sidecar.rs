@@ -1,7 +1,7 @@
 //! The sidecar's `/status`.
 //!
-//! These types are not the sidecar's own: during a rollout the two may have different versions, so every field may be
-//! missing, and unknown fields are ignored.
+//! These types are not the types of the sidecar itself: during a rollout the sidecar may have another version. So every field may
+//! be missing, and unknown fields are ignored.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use serde::Deserialize;
 
 use super::pod::page;
 
-/// The largest status that is read, in octets.
+/// Bound of the status, in octets.
 const SIZE: usize = 8 << 20;
 
-/// The document.
+/// The document at `/status`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Status {
@@ -49,7 +49,7 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    /// The latency; the longest duration for a number that is too large.
+    /// The latency; the longest `Duration` if the number is too large.
     pub(super) fn latency(&self) -> Duration {
         Duration::try_from_secs_f64((self.latency_ms / 1000.0).max(0.0)).unwrap_or(Duration::MAX)
     }
@@ -71,11 +71,11 @@ pub(super) struct DnsmasqUpstream {
     pub(super) error: String,
 }
 
-/// A report of another container, or the reason why the sidecar has none.
+/// The report of another container, or the error of the sidecar's request for it.
 #[derive(Debug, Deserialize)]
 #[serde(default)]
 pub(super) struct Fetched<T> {
-    /// The URL; empty if the sidecar does not ask this container.
+    /// The URL; empty if the sidecar does not read this container.
     pub(super) source: String,
     pub(super) known: Option<T>,
     pub(super) error: Option<String>,
@@ -90,10 +90,10 @@ impl<T> Default for Fetched<T> {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Kubedns {
-    /// Kinds of objects, and whether their watch is open.
+    /// Whether the watch is open, by kind of object.
     pub(super) watches: BTreeMap<String, bool>,
     pub(super) upstreams: Vec<KubednsUpstream>,
-    /// Stub domains (`.` for external names), their servers, and whether each answers.
+    /// Each route with one of its servers: the stub domain (`.` for external names), the server, and whether the server responds.
     pub(super) routes: Vec<(String, String, bool)>,
 }
 
@@ -132,24 +132,24 @@ pub(super) struct Routes {
 }
 
 impl Status {
-    /// Reads the status of the sidecar at a URL.
+    /// Reads the status from a sidecar, given as `http://HOST:PORT`.
     pub(super) async fn read(sidecar: &str) -> Result<Self, String> {
         let page = page(sidecar, "/status", SIZE).await?;
         serde_json::from_slice(&page.body).map_err(|error| format!("not a status of the sidecar: {error}"))
     }
 
-    /// Whether kubedns forwards external names to the upstreams.
+    /// Whether kubedns, not dnsmasq, forwards external names to the upstreams.
     pub(super) fn is_forwarding_by_kubedns(&self) -> bool {
         let from = self.nanny.known.as_ref().and_then(|nanny| nanny.routes.upstreams_from.as_deref());
         self.dnsmasq.is_none() || from == Some("kubedns")
     }
 
-    /// The version of the configuration that the nanny has in force.
+    /// The version of the configuration in force in the nanny.
     pub(super) fn configuration(&self) -> Option<&str> {
         self.nanny.known.as_ref()?.configuration.version.as_deref()
     }
 
-    /// The stub domains in force.
+    /// The stub domains in force in the nanny or in kubedns.
     pub(super) fn stub_domains(&self) -> Vec<String> {
         let of_nanny = self.nanny.known.iter().flat_map(|nanny| nanny.routes.stub_domains.keys());
         let of_kubedns =
