@@ -16,9 +16,10 @@ mod ledger;
 mod question;
 mod report;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use testkit::eventually;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -79,7 +80,7 @@ impl Steady {
     /// From now on queries of these paths may get no answer, SERVFAIL or REFUSED, because of `why`. Queries in flight
     /// are included.
     pub fn excuse(&self, paths: &[&'static str], why: &'static str) -> Excuse {
-        let mut ledger = self.shared.ledger();
+        let mut ledger = self.shared.ledger.lock();
         let windows = paths.iter().map(|path| (*path, ledger.open(path, why))).collect();
         Excuse { shared: Arc::clone(&self.shared), windows }
     }
@@ -107,14 +108,14 @@ impl Steady {
     }
 
     fn counts(&self) -> Vec<(&'static str, u64)> {
-        self.shared.ledger().answered()
+        self.shared.ledger.lock().answered()
     }
 
     /// Stops sending, waits for the queries in flight, and reports.
     pub async fn stop(mut self) -> Report {
         self.stop.cancel();
         self.task.join_next().await.expect("a task").expect("the client does not panic");
-        self.shared.ledger().report()
+        self.shared.ledger.lock().report()
     }
 }
 
@@ -126,13 +127,9 @@ impl Shared {
 
     /// The state of a path that does not recover, for the reader of a failure.
     fn behind(&self, path: &str) -> String {
-        let mut ledger = self.ledger();
+        let mut ledger = self.ledger.lock();
         let streak = ledger.streak(path);
         format!("{path} is not answered; {streak} answers in a row:\n{}", ledger.report())
-    }
-
-    fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -141,17 +138,17 @@ impl Excuse {
     /// ends the excuse. Panics if that does not happen.
     pub async fn ends(self) {
         for (path, _) in &self.windows {
-            self.shared.ledger().begin_streak(path);
+            self.shared.ledger.lock().begin_streak(path);
         }
         for (path, window) in &self.windows {
             let wanted = self.shared.questions_of(path) * STREAK;
             eventually(RECOVERY, || {
-                let settled = self.shared.ledger().has_settled(path, wanted);
+                let settled = self.shared.ledger.lock().has_settled(path, wanted);
                 let settled = if settled { Ok(()) } else { Err(self.shared.behind(path)) };
                 async move { settled }
             })
             .await;
-            self.shared.ledger().close(path, *window);
+            self.shared.ledger.lock().close(path, *window);
         }
     }
 }
@@ -183,7 +180,7 @@ async fn ask_steadily(shared: Arc<Shared>, rate: u32, stop: CancellationToken) {
 async fn ask(shared: Arc<Shared>, number: usize) {
     let Some(question) = shared.questions.get(number) else { return };
     let sent = Instant::now();
-    shared.ledger().sent(question.path, sent);
+    shared.ledger.lock().sent(question.path, sent);
     let outcome = question.ask().await;
-    shared.ledger().done(question.path, sent, Instant::now(), outcome);
+    shared.ledger.lock().done(question.path, sent, Instant::now(), outcome);
 }

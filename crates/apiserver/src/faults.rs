@@ -4,9 +4,10 @@ pub(crate) mod corruption;
 mod rule;
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use self::rule::Rules;
@@ -170,12 +171,12 @@ impl Faults {
 
     /// Adds a rule. Of all rules that apply to a request, the first refusal is used, and delays add up.
     pub fn add(&self, rule: Rule) -> RuleId {
-        self.state().rules.add(rule)
+        self.shared.state.lock().rules.add(rule)
     }
 
     /// Removes a rule. Returns whether it existed.
     pub fn remove(&self, id: RuleId) -> bool {
-        self.state().rules.remove(id)
+        self.shared.state.lock().rules.remove(id)
     }
 
     /// Refuses all requests for a resource with 403.
@@ -194,23 +195,23 @@ impl Faults {
     /// Requires a bearer token. Requests without a token come from `system:anonymous` and get a 403;
     /// requests with another token get a 401. `None` accepts all requests.
     pub fn require_token(&self, token: Option<&str>) {
-        self.state().token = token.map(ToOwned::to_owned);
+        self.shared.state.lock().token = token.map(ToOwned::to_owned);
     }
 
     /// Removes all rules and ends all lasting faults; the required token stays.
     pub fn clear(&self) {
-        self.state().rules = Rules::default();
+        self.shared.state.lock().rules = Rules::default();
         self.signal(|signals| (signals.held, signals.presence) = (false, Presence::Up));
     }
 
     /// The requests for objects so far, at most the last 10,000.
     pub fn requests(&self) -> Vec<RequestRecord> {
-        self.state().requests.iter().copied().collect()
+        self.shared.state.lock().requests.iter().copied().collect()
     }
 
     /// Forgets the requests so far.
     pub fn clear_requests(&self) {
-        self.state().requests.clear();
+        self.shared.state.lock().requests.clear();
     }
 
     pub(crate) fn signals(&self) -> watch::Receiver<Signals> {
@@ -219,7 +220,7 @@ impl Faults {
 
     /// Records a request and returns its faults.
     pub(crate) fn admit(&self, request: &Request<'_>) -> RequestFaults {
-        let mut state = self.state();
+        let mut state = self.shared.state.lock();
         if state.requests.len() >= MAX_REQUESTS {
             state.requests.pop_front();
         }
@@ -232,10 +233,6 @@ impl Faults {
 
     fn signal(&self, change: impl FnOnce(&mut Signals)) {
         self.shared.signals.send_modify(change);
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

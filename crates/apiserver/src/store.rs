@@ -12,8 +12,9 @@
 mod history;
 mod table;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -120,17 +121,17 @@ impl Store {
 
     /// An object.
     pub fn get(&self, resource: Resource, namespace: &str, name: &str) -> Option<Arc<Object>> {
-        self.lock().get(resource, &object::key(resource, namespace, name)).cloned()
+        self.shared.state.lock().get(resource, &object::key(resource, namespace, name)).cloned()
     }
 
     /// All objects of a resource.
     pub(crate) fn list(&self, resource: Resource) -> Listing {
-        self.lock().list(resource)
+        self.shared.state.lock().list(resource)
     }
 
     /// The version of the store: the version of the last change.
     pub fn version(&self) -> u64 {
-        self.lock().version
+        self.shared.state.lock().version
     }
 
     /// Expires all versions so far: a new watch from such a version, or the next page of a list, gets a 410. Open
@@ -156,24 +157,24 @@ impl Store {
 
     /// The kept listing at `version`, unless it has expired.
     pub(crate) fn kept(&self, resource: Resource, version: u64) -> Option<Listing> {
-        let objects = self.lock().table(resource).kept(version)?;
+        let objects = self.shared.state.lock().table(resource).kept(version)?;
         Some(Listing { version, objects })
     }
 
     /// Keeps a listing for its next pages.
     pub(crate) fn keep(&self, resource: Resource, listing: &Listing) {
-        self.lock().table_mut(resource).keep(listing.version, &listing.objects);
+        self.shared.state.lock().table_mut(resource).keep(listing.version, &listing.objects);
     }
 
     /// Checks that a watch may start after `version`; the error is the current version.
     pub(crate) fn can_watch(&self, resource: Resource, version: u64) -> Result<(), u64> {
-        let state = self.lock();
+        let state = self.shared.state.lock();
         if state.table(resource).history.can_start(version) { Ok(()) } else { Err(state.version) }
     }
 
     /// Up to `max` events after `version`, for an open watch.
     pub(crate) fn after(&self, resource: Resource, version: u64, max: usize) -> Batch {
-        let state = self.lock();
+        let state = self.shared.state.lock();
         match state.table(resource).history.after(version, max) {
             Err(Lagged) => Batch::Lagged,
             Ok(events) if events.is_empty() => Batch::UpToDate(state.table(resource).history.newest()),
@@ -196,7 +197,7 @@ impl Store {
 
     /// Runs `change` under the lock, then wakes the watches of the changed resources.
     pub(crate) fn write<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
-        let mut state = self.lock();
+        let mut state = self.shared.state.lock();
         let result = change(&mut state);
         let newest: Vec<u64> = state.tables.iter().map(|table| table.history.newest()).collect();
         drop(state);
@@ -204,10 +205,6 @@ impl Store {
             sender.send_if_modified(|seen| std::mem::replace(seen, newest) != newest);
         }
         result
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

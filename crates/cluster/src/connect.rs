@@ -15,13 +15,13 @@ mod credentials;
 mod exec;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use daemon::error_chain::brief;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
+use parking_lot::Mutex;
 use thiserror::Error;
 use warp::http::Uri;
 
@@ -133,7 +133,7 @@ impl Connection {
     pub async fn renew(&self) {
         let Some(access) = &self.access else { return };
         {
-            let mut renewed = self.renewed.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut renewed = self.renewed.lock();
             if renewed.is_some_and(|renewed| renewed.elapsed() < RENEWAL) {
                 return;
             }

@@ -3,13 +3,14 @@
 //! Readiness concerns names of the cluster, and does not wait for etcd. Until a zone is loaded, its names are SERVFAIL.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use ::etcd::metrics::Metrics;
 use ::etcd::records::{Merged, ZoneRecords};
 use ::etcd::{Feed, Sink, Subtree, Tree};
 use daemon::tasks::Tasks;
 use explain::LostZone;
+use parking_lot::Mutex;
 use skydns::{FurtherZone, Name};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -23,7 +24,7 @@ pub struct LostZones(Arc<Mutex<BTreeMap<(Name, String), String>>>);
 impl LostZones {
     /// The zones, each with its path and the reason.
     pub fn zones(&self) -> Vec<LostZone> {
-        let lost = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let lost = self.0.lock();
         let zone = |((domain, path), failure): (&(Name, String), &String)| LostZone {
             domain: domain.clone(),
             reason: format!("etcd, keys below {path}: {failure}"),
@@ -32,7 +33,7 @@ impl LostZones {
     }
 
     fn set(&self, keys: &(Name, String), failure: Option<String>) {
-        let mut lost = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lost = self.0.lock();
         match failure {
             Some(failure) => lost.insert(keys.clone(), failure),
             None => lost.remove(keys),

@@ -4,7 +4,9 @@
 //! be separated from the logs.
 
 use std::io::{self, IsTerminal, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 /// Width of the widest name, so that the bars line up.
 const NAME_WIDTH: usize = 9;
@@ -40,13 +42,13 @@ impl Console {
         } else {
             format!("{name:<NAME_WIDTH$} | {text}\n")
         };
-        let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sink = self.sink.lock();
         let _ = sink.write_all(line.as_bytes()).and_then(|()| sink.flush());
     }
 
     /// Prints the guide on standard output, between the log lines of the processes.
     pub fn guide(&self, text: &str) {
-        let _held = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
+        let _held = self.sink.lock();
         let mut stdout = io::stdout().lock();
         let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
     }
@@ -73,7 +75,7 @@ mod tests {
 
     impl Write for Kept {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
+            self.0.lock().extend_from_slice(bytes);
             Ok(bytes.len())
         }
 
@@ -87,9 +89,7 @@ mod tests {
         pub(crate) fn kept(colour: bool) -> (Self, impl Fn() -> String) {
             let kept = Kept::default();
             let text = kept.0.clone();
-            (Self::to(Box::new(kept), colour), move || {
-                String::from_utf8(text.lock().unwrap().clone()).unwrap()
-            })
+            (Self::to(Box::new(kept), colour), move || String::from_utf8(text.lock().clone()).unwrap())
         }
     }
 

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use nix::unistd::Pid;
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::ports::Ports;
@@ -72,7 +73,7 @@ impl Status {
     }
 
     fn change(&self, change: impl FnOnce(&mut State)) {
-        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.state.lock());
         if let Err(error) = self.write() {
             tracing::warn!(%error, "cannot write the status file");
         }
@@ -81,7 +82,7 @@ impl Status {
     /// Replaces the file by one rename, so that a reader sees a complete state.
     fn write(&self) -> io::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock();
         let mut json = serde_json::to_vec_pretty(&*state)?;
         json.push(b'\n');
         let mut unborn = file.clone().into_os_string();

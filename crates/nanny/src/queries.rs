@@ -7,11 +7,12 @@
 //! [`query_lines`]: crate::dnsmasq::query_lines
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use daemon::metrics::{MetricError, Metrics, gauge_value};
 use dnsconfig::query_log::Filter;
+use parking_lot::Mutex;
 use prometheus::{IntCounter, IntGauge};
 use querylog::{Line, Source};
 use tokio::sync::watch;
@@ -118,7 +119,7 @@ impl Queries {
 
     /// Reads a line that dnsmasq logged.
     pub(crate) fn take(&self, line: &str) {
-        let mut state = self.0.lock();
+        let mut state = self.0.state.lock();
         if state.readers.is_empty() {
             return;
         }
@@ -133,12 +134,12 @@ impl Queries {
     /// Records that dnsmasq dropped lines.
     pub(crate) fn lost(&self, lines: u64) {
         self.0.counters.lost_lines.inc_by(lines);
-        self.0.lock().joiner.lost();
+        self.0.state.lock().joiner.lost();
     }
 
     /// Adds a follower of the queries that match `filter`, of at most `rate` lines per second.
     pub(crate) fn follow(&self, filter: Filter, rate: u32) -> Reader {
-        let mut state = self.0.lock();
+        let mut state = self.0.state.lock();
         let id = state.next;
         state.next += 1;
         state.readers.push(Queue {
@@ -156,10 +157,6 @@ impl Queries {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn tell(&self, state: &State) {
         self.counters.followers.set(gauge_value(state.readers.len()));
         let wanted = !state.readers.is_empty();
@@ -176,7 +173,7 @@ pub(crate) struct Reader {
 
 impl Reader {
     fn queue<T>(&self, take: impl FnOnce(&mut Queue) -> T) -> Option<T> {
-        self.shared.lock().readers.iter_mut().find(|queue| queue.id == self.id).map(take)
+        self.shared.state.lock().readers.iter_mut().find(|queue| queue.id == self.id).map(take)
     }
 }
 
@@ -193,7 +190,7 @@ impl Source for Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         state.readers.retain(|queue| queue.id != self.id);
         if state.readers.is_empty() {
             state.joiner = Joiner::default();

@@ -3,12 +3,13 @@
 mod status;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use daemon::http;
 use daemon::metrics::{MetricError, Metrics};
 use dnsconfig::{Nameserver, State};
+use parking_lot::{Mutex, MutexGuard};
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
@@ -329,11 +330,11 @@ impl Report {
     /// Locks the status for a change; wakes its watchers.
     fn edit(&self) -> MutexGuard<'_, Status> {
         self.changed.notify_one();
-        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+        self.status.lock()
     }
 
     pub(crate) fn json(&self) -> String {
-        let status = self.status.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let status = self.status.lock().clone();
         serde_json::to_string_pretty(&status).unwrap_or_default() + "\n"
     }
 
@@ -377,7 +378,7 @@ impl Report {
         let status_page = http::exact_path("/status")
             .map(move || http::with_type(StatusCode::OK, "application/json", report.json()));
         let healthz = http::exact_path("/healthz").map(move || {
-            let up = health.status.lock().unwrap_or_else(PoisonError::into_inner).dnsmasq.up;
+            let up = health.status.lock().dnsmasq.up;
             if up {
                 http::text(StatusCode::OK, "ok\n")
             } else {

@@ -4,11 +4,11 @@ use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use nix::errno::Errno;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
+use parking_lot::Mutex;
 
 /// Parents of our own directory, unless one is given. `/dev/shm` exists and is writable in every container, even with
 /// a read-only root.
@@ -88,7 +88,7 @@ impl StateDir {
 
     fn make_again(&self) -> io::Result<()> {
         match &self.ours {
-            Some(lock) => *lock.lock().unwrap_or_else(PoisonError::into_inner) = claim(&self.path)?,
+            Some(lock) => *lock.lock() = claim(&self.path)?,
             None => usable(&self.path)?,
         }
         Ok(())

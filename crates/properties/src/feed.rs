@@ -1,7 +1,7 @@
 //! Responses of the API server to lists and watches.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,6 +17,7 @@ use http_body_util::StreamBody;
 use hyper::body::Frame;
 use hyper::{Request, Response, StatusCode};
 use kube::Client;
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tower::service_fn;
@@ -118,7 +119,7 @@ async fn tell<T: FromApi>(server: ApiServer, wrap: fn(Change<T>) -> Event, index
     let (stop, server) = (server.over.clone(), Arc::new(Mutex::new(server)));
     let client = Client::new(
         service_fn(move |request: Request<kube::client::Body>| {
-            let mut server = server.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut server = server.lock();
             let answer = server.answer(request.uri().query().unwrap_or_default());
             async {
                 match answer {

@@ -3,13 +3,14 @@
 //! dnsmasq answers CHAOS TXT queries such as `hits.bind` with its counts since it started. A restart resets them to
 //! zero, but a Prometheus counter must not fall. So each reading is converted into an increase ([`Monotonic`]).
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
 use daemon::metrics::{MetricError, Metrics};
 use dnsclient::{TIMEOUT, Transport, ask, chaos};
 use dnsconfig::ServerAddr;
+use parking_lot::Mutex;
 use prometheus::{IntCounter, IntGauge};
 use tokio::time::{Instant, interval};
 use tokio_util::sync::CancellationToken;
@@ -79,11 +80,7 @@ impl Counters {
     }
 
     pub(crate) fn known(&self) -> Known {
-        self.lock().clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().clone()
     }
 
     pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
@@ -95,7 +92,7 @@ impl Counters {
             Ok(reading) => self.take(reading),
             Err(error) => {
                 self.metrics.up.set(0);
-                let mut known = self.lock();
+                let mut known = self.known.lock();
                 let starting = known.reading.is_none() && Instant::now() < self.started_by;
                 if !starting {
                     self.metrics.errors.inc();
@@ -135,7 +132,7 @@ impl Counters {
             (evictions, &self.metrics.evictions),
             (insertions, &self.metrics.insertions),
         ];
-        let mut known = self.lock();
+        let mut known = self.known.lock();
         for (last, (reading, counter)) in known.last.iter_mut().zip(counters) {
             counter.inc_by(last.increase(reading));
         }

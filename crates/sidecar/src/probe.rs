@@ -1,11 +1,12 @@
 //! One probe: sends the same query to one server at an interval, and judges the responses.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use daemon::metrics::{MetricError, Metrics};
 use dnsclient::{Answer, ExchangeError, TIMEOUT, ask, chaos, rcode_name};
 use dnsconfig::ServerAddr;
+use parking_lot::Mutex;
 use prometheus::{Histogram, IntCounter, IntGauge};
 use tokio::time::{Instant, interval_at};
 use tokio_util::sync::CancellationToken;
@@ -76,7 +77,7 @@ impl Probe {
     }
 
     pub(crate) fn health(&self) -> Health {
-        self.health.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.health.lock().clone()
     }
 
     /// Probes until `stop`. The first probe waits for its slot, the `index`-th of `count`, so that probes are spread
@@ -127,7 +128,7 @@ impl Probe {
         let Verdict { state, latency, failure: Failure { error, rcode } } = verdict.clone();
         tracing::debug!(label, ?state, ?latency, error, rcode, "probed");
         let (changed, failures) = {
-            let mut health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut health = self.health.lock();
             self.metrics.count(&verdict);
             (health.record(verdict, SystemTime::now()), health.failures)
         };

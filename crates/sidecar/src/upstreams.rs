@@ -18,7 +18,7 @@ mod upstream;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use daemon::metrics::{MetricError, Metrics};
@@ -26,6 +26,7 @@ use dnsclient::Transport;
 use dnsclient::{Answer, ExchangeError, ask};
 use dnsconfig::ServerAddr;
 use hickory_proto::op::Query;
+use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval_at};
 use tokio_util::sync::CancellationToken;
@@ -77,7 +78,7 @@ impl Upstreams {
 
     /// The current state, by address.
     pub(crate) fn status(&self) -> Vec<UpstreamStatus> {
-        self.known().values().map(|upstream| upstream.status.clone()).collect()
+        self.known.lock().values().map(|upstream| upstream.status.clone()).collect()
     }
 
     pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
@@ -109,7 +110,7 @@ impl Upstreams {
     }
 
     fn questions(&self) -> Vec<(SocketAddr, Query)> {
-        let known = self.known();
+        let known = self.known.lock();
         known.iter().map(|(address, upstream)| (*address, upstream.purpose.question.clone())).collect()
     }
 
@@ -126,7 +127,7 @@ impl Upstreams {
             .take(MAX)
             .map(|server| (server.address, server.queries))
             .collect();
-        let mut known = self.known();
+        let mut known = self.known.lock();
         let changed = !known.keys().eq(wanted.keys());
         known.retain(|address, _| {
             let stays = wanted.contains_key(address);
@@ -146,15 +147,10 @@ impl Upstreams {
     }
 
     fn record(&self, address: SocketAddr, asked: Result<Answer, ExchangeError>) {
-        if let Some(upstream) = self.known().get_mut(&address) {
+        if let Some(upstream) = self.known.lock().get_mut(&address) {
             let outcome = upstream.purpose.judge(asked);
             upstream.record(outcome, SystemTime::now());
         }
-    }
-
-    /// No code panics while it holds the lock, so a poisoned lock is still consistent.
-    fn known(&self) -> MutexGuard<'_, BTreeMap<SocketAddr, Upstream>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

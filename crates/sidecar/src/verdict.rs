@@ -8,10 +8,11 @@ mod kind;
 mod routes;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use daemon::metrics::{MetricError, Metrics, gauge_value};
+use parking_lot::Mutex;
 use prometheus::{IntGauge, IntGaugeVec};
 use serde::Serialize;
 use tokio::time::interval;
@@ -222,7 +223,7 @@ impl Verdicts {
 
     /// The verdict on these findings. Their number is bounded, as probes and upstreams are bounded in number.
     pub(crate) fn judge(&self, findings: Vec<Finding>, now: SystemTime) -> Verdict {
-        let mut known = self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.since.lock();
         known.retain(|(kind, subject), _| {
             findings.iter().any(|found| found.kind == *kind && found.subject == *subject)
         });

@@ -6,11 +6,12 @@ use std::io::{BufRead as _, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
 use crate::processes::{Pid, send};
@@ -120,7 +121,7 @@ impl Lines {
     }
 
     fn push(&self, line: String) {
-        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.0.lock();
         if lines.len() == KEPT_LINES {
             lines.pop_front();
         }
@@ -128,7 +129,7 @@ impl Lines {
     }
 
     fn all(&self) -> Vec<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+        self.0.lock().iter().cloned().collect()
     }
 }
 

@@ -25,8 +25,9 @@ mod serve;
 mod zone;
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::task::JoinSet;
 
@@ -90,16 +91,12 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    fn log(&self) -> MutexGuard<'_, Log> {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn react(&self, asked: Asked) -> Reaction {
         if asked.looks_for_loops() {
             return Reply::to(&asked.packet).rcode("NXDOMAIN").into();
         }
         let reaction = (self.handler)(&asked);
-        let mut log = self.log();
+        let mut log = self.log.lock();
         log.count += 1;
         if log.packets.len() < REMEMBERED {
             log.packets.push(asked);
@@ -176,23 +173,23 @@ impl Upstream {
 
     /// The packets so far, in order of arrival.
     pub fn asked(&self) -> Vec<Asked> {
-        self.shared.log().packets.clone()
+        self.shared.log.lock().packets.clone()
     }
 
     /// The number of packets so far.
     pub fn count(&self) -> usize {
-        self.shared.log().count
+        self.shared.log.lock().count
     }
 
     /// The number of packets with this name (in any case) and type.
     pub fn count_of(&self, name: &str, rtype: &str) -> usize {
         let wanted = |asked: &&Asked| asked.name().eq_ignore_ascii_case(name) && asked.rtype() == rtype;
-        self.shared.log().packets.iter().filter(wanted).count()
+        self.shared.log.lock().packets.iter().filter(wanted).count()
     }
 
     /// Forgets the packets so far.
     pub fn forget(&self) {
-        *self.shared.log() = Log::default();
+        *self.shared.log.lock() = Log::default();
     }
 }
 

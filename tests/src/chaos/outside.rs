@@ -1,8 +1,9 @@
 //! An upstream for external names, from honest to hostile.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Handler, Reaction, Transport, Zone};
 
@@ -56,11 +57,11 @@ pub struct Outside {
 impl Outside {
     /// Changes the mood.
     pub fn is(&self, mood: Mood) {
-        *self.mood.lock().unwrap_or_else(PoisonError::into_inner) = mood;
+        *self.mood.lock() = mood;
     }
 
     fn mood(&self) -> Mood {
-        *self.mood.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.mood.lock()
     }
 
     /// The handler of an upstream in this mood.

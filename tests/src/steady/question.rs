@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use testkit::client::{self, AskError};
 use testkit::message::Message;
 use testkit::query::Query;
@@ -28,11 +29,11 @@ impl Endpoints {
 
     /// Replaces the servers.
     pub fn set(&self, servers: &[SocketAddr]) {
-        servers.clone_into(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        servers.clone_into(&mut self.0.lock());
     }
 
     fn next(&self) -> SocketAddr {
-        let mut servers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut servers = self.0.lock();
         servers.rotate_left(1);
         *servers.first().expect("somebody to ask")
     }

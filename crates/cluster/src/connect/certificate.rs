@@ -1,9 +1,10 @@
 //! The client certificate. Its files are read again at a handshake, so that a renewed certificate is used.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rustls::client::ResolvesClientCert;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -83,14 +84,13 @@ impl ClientCertificate {
     /// Replaces certificate and key.
     pub(super) fn set(&self, certificate: &[u8], key: &[u8]) -> Result<(), IdentityError> {
         let certified = certified(certificate, key)?;
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner) =
-            (Some(Arc::new(certified)), Instant::now());
+        *self.current.lock() = (Some(Arc::new(certified)), Instant::now());
         Ok(())
     }
 
     /// The current certificate. If its files cannot be read, the previous certificate stays in use.
     fn current(&self) -> Option<Arc<CertifiedKey>> {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.lock();
         if let Some((certificate @ Pem::File(_), key)) = &self.from
             && current.1.elapsed() > FRESH
         {

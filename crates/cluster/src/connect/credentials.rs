@@ -4,13 +4,14 @@
 //! in the kubeconfig itself, and impersonation.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use kube::client::Body;
 use kube::config::AuthInfo;
+use parking_lot::Mutex;
 use secrecy::ExposeSecret as _;
 use thiserror::Error;
 use tower::BoxError;
@@ -137,7 +138,7 @@ struct TokenFile {
 impl TokenFile {
     /// The token, trimmed. If the file cannot be read, the previous token stays in use.
     fn token(&self) -> Result<String, CredentialsError> {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.lock();
         if let Some((token, read)) = &*current
             && read.elapsed() < FRESH
         {

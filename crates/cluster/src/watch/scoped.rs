@@ -8,10 +8,11 @@
 use std::collections::HashSet;
 use std::convert::Infallible;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use foldhash::quality::RandomState;
+use parking_lot::Mutex;
 use smol_str::SmolStr;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -204,7 +205,7 @@ impl Joint {
 
     /// Notes the state of one feed.
     fn note(&self, at: usize, state: FeedState) {
-        let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut states = self.states.lock();
         if let Some(known) = states.get_mut(at) {
             *known = state;
         }

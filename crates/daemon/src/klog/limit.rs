@@ -2,9 +2,9 @@
 //! instead of written.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tracing::Metadata;
 use tracing::callsite::Identifier;
 
@@ -50,7 +50,7 @@ pub(super) struct LeftOut {
 impl Limiter {
     /// Returns whether this place may write a line now. If not, the line is counted.
     pub(super) fn admit(&self, metadata: &Metadata<'static>, now: Instant) -> bool {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let place = state.places.entry(metadata.callsite()).or_insert_with(|| Place {
             file: metadata.file().unwrap_or_default(),
             line: metadata.line().unwrap_or_default(),
@@ -69,7 +69,7 @@ impl Limiter {
 
     /// Takes the suppressed lines that are due to be reported.
     pub(super) fn left_out(&self, now: Instant) -> Vec<LeftOut> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         if state.told.is_some_and(|told| now.saturating_duration_since(told) < TELL) {
             return Vec::new();
         }

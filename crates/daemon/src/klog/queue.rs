@@ -4,8 +4,9 @@
 //! lost. Their number is logged as soon as lines are read again.
 
 use std::io::{self, Write};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
 
 /// Bound of the queued octets. As many may be in the current write.
 const CAPACITY: usize = 1 << 20;
@@ -36,7 +37,7 @@ impl Queue {
 
     /// Adds a whole line, or counts it as lost. A closed queue writes it at once.
     pub(super) fn push(&self, line: &[u8]) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if !state.runs {
             drop(state);
             // A closed standard error must not end the service.
@@ -51,24 +52,24 @@ impl Queue {
 
     /// Opens the queue: from now on lines wait for [`run`](Self::run).
     pub(super) fn open(&self) {
-        self.lock().runs = true;
+        self.state.lock().runs = true;
     }
 
     /// Closes the queue: from now on lines are written at once.
     pub(super) fn close(&self) {
-        self.lock().runs = false;
+        self.state.lock().runs = false;
     }
 
     /// Writes queued lines forever. `lost` formats the line with the number of lost lines.
     pub(super) fn run(&self, mut out: impl Write, lost: impl Fn(u64) -> String) {
         loop {
             let mut lines = self.take();
-            let count = std::mem::take(&mut self.lock().lost);
+            let count = std::mem::take(&mut self.state.lock().lost);
             if count > 0 {
                 lines.extend_from_slice(lost(count).as_bytes());
             }
             let _ = out.write_all(&lines);
-            self.lock().writes = false;
+            self.state.lock().writes = false;
             self.changed.notify_all();
         }
     }
@@ -76,7 +77,8 @@ impl Queue {
     /// Waits for lines.
     fn take(&self) -> Vec<u8> {
         let idle = |state: &mut State| state.waiting.is_empty();
-        let mut state = self.changed.wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
+        self.changed.wait_while(&mut state, idle);
         state.writes = true;
         std::mem::take(&mut state.waiting)
     }
@@ -84,12 +86,7 @@ impl Queue {
     /// Waits until all lines are written; `patience` is the timeout.
     pub(super) fn flush(&self, patience: Duration) {
         let busy = |state: &mut State| state.runs && (state.writes || !state.waiting.is_empty());
-        drop(self.changed.wait_timeout_while(self.lock(), patience, busy));
-    }
-
-    /// Locks the state. Ignores poisoning, as no holder can panic within a change.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.changed.wait_while_for(&mut self.state.lock(), busy, patience);
     }
 }
 
@@ -146,7 +143,7 @@ mod tests {
         for _ in 0..pushed {
             queue.push(&line);
         }
-        assert!(queue.lock().waiting.len() <= CAPACITY);
+        assert!(queue.state.lock().waiting.len() <= CAPACITY);
         queue.flush(Duration::from_millis(1));
         // Losses may be reported in several lines, if the thread that writes is slow to start.
         let (mut written, mut lost) = (0, 0);

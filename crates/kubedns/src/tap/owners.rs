@@ -9,8 +9,8 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cluster::connect::Connection;
@@ -18,6 +18,7 @@ use cluster::objects::{ObjectKey, ScheduledPod};
 use cluster::scope::{Namespaces, Scope};
 use cluster::watch::{Collection, Failure, list};
 use futures::{TryStreamExt as _, stream};
+use parking_lot::Mutex;
 use querylog::ranking::Owner;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
@@ -77,14 +78,14 @@ impl Owners {
                 self.pause(&failure);
             }
         }
-        let kept = self.kept();
+        let kept = self.kept.lock();
         let known = |address: &IpAddr| Some((*address, kept.owners.get(address)?.1.clone()));
         addresses.iter().filter_map(known).collect()
     }
 
     /// Looks up the addresses that are not cached, until the first failure.
     async fn learn(&self, addresses: &[IpAddr]) -> Result<(), Failure> {
-        let missing = self.kept().missing(addresses);
+        let missing = self.kept.lock().missing(addresses);
         let affordable = missing.into_iter().take(REQUESTS / self.namespaces());
         let asking = affordable.map(|address| Ok(self.look_up(address)));
         stream::iter(asking).try_for_each_concurrent(PARALLEL, |asking| asking).await
@@ -103,22 +104,18 @@ impl Owners {
         for collection in Collection::pods_at(address, &self.scope) {
             pods.extend(list(&self.connection, collection, PODS, self.deadline).await?);
         }
-        self.kept().owners.insert(address, (Instant::now(), owner(address, &pods)));
+        self.kept.lock().owners.insert(address, (Instant::now(), owner(address, &pods)));
         Ok(())
     }
 
     fn pause(&self, failure: &Failure) {
         let is_refused = matches!(failure, Failure::Refused(_));
-        self.kept().not_before = Some(Instant::now() + if is_refused { REFUSED } else { FAILED });
+        self.kept.lock().not_before = Some(Instant::now() + if is_refused { REFUSED } else { FAILED });
         if is_refused && !self.logged.swap(true, Ordering::Relaxed) {
             tracing::info!(error = %failure, "pods cannot be listed, /top shows only addresses");
         } else {
             tracing::debug!(error = %failure, "cannot look pods up for /top");
         }
-    }
-
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,6 +10,7 @@ use cluster::connect::Connection;
 use futures::stream::{self, BoxStream, StreamExt as _};
 use http_body_util::StreamBody;
 use kube::Client;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tower::service_fn;
@@ -70,8 +71,8 @@ impl Stub {
         let client = Client::new(
             service_fn(move |request: Request<kube::client::Body>| {
                 let asked = read(&request, begun.elapsed());
-                log.lock().unwrap_or_else(PoisonError::into_inner).push(asked.clone());
-                let answered = answer.lock().unwrap_or_else(PoisonError::into_inner)(&asked);
+                log.lock().push(asked.clone());
+                let answered = answer.lock()(&asked);
                 async {
                     match answered {
                         Some(answer) => answer,
@@ -86,7 +87,7 @@ impl Stub {
 
     /// The requests so far that are `wanted`.
     pub(crate) fn asked(&self, wanted: impl Fn(&Asked) -> bool) -> Vec<Asked> {
-        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked = self.asked.lock();
         asked.iter().filter(|asked| wanted(asked)).cloned().collect()
     }
 

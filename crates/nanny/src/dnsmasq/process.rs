@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use daemon::exec;
@@ -15,6 +15,7 @@ use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
+use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
@@ -113,7 +114,7 @@ impl Process {
         }
         let _ = timeout(LAST_LINES, async { while self.pumps.join_next().await.is_some() {} }).await;
         reap_group(self.pid);
-        self.last_words.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.last_words.lock().clone()
     }
 
     /// Stops the process: SIGTERM, then SIGKILL after `patience`. Returns once it is gone, or an error if it cannot
@@ -244,7 +245,7 @@ impl Pump {
             line.log(self.queries.json);
         }
         if matches!(line.weight, Weight::Error | Weight::Warning | Weight::Information) {
-            line.text.clone_into(&mut self.last_words.lock().unwrap_or_else(PoisonError::into_inner));
+            line.text.clone_into(&mut self.last_words.lock());
         }
         if let Some(event) = line.event() {
             let _ = self.events.try_send(event);

@@ -22,7 +22,7 @@ impl Lab {
         let told = Arc::clone(&texts);
         let dnsmasq = Server::start(move |asked: &Asked| {
             assert_eq!(asked.name(), "servers.bind.");
-            let quoted: Vec<String> = told.lock().unwrap().iter().map(|text| format!("\"{text}\"")).collect();
+            let quoted: Vec<String> = told.lock().iter().map(|text| format!("\"{text}\"")).collect();
             Reply::to(&asked.packet).answer(&format!("servers.bind. 0 CH TXT {}", quoted.join(" "))).into()
         })
         .await;
@@ -217,15 +217,15 @@ async fn the_list_is_followed_and_kept_when_dnsmasq_does_not_tell_it() {
     lab.rounds(1).await;
     assert_eq!(lab.said(), ["Answers [] 0 of 1, asked 5"]);
     // dnsmasq restarted and counts from zero; the metric continues.
-    *lab.texts.lock().unwrap() = vec![text(old.addr(), 2)];
+    *lab.texts.lock() = vec![text(old.addr(), 2)];
     lab.rounds(1).await;
     assert!(lab.exported(old.addr()).contains(&"queries_total{} 7".to_owned()));
-    *lab.texts.lock().unwrap() = vec![text(new.addr(), 1)];
+    *lab.texts.lock() = vec![text(new.addr(), 1)];
     lab.rounds(1).await;
     assert_eq!(lab.said(), ["Answers [] 0 of 1, asked 1"]);
     assert_eq!(lab.exported(old.addr()), [""; 0], "a removed upstream is not exported");
     // No list at all.
-    lab.texts.lock().unwrap().clear();
+    lab.texts.lock().clear();
     lab.rounds(1).await;
     assert_eq!(lab.said(), ["Answers [] 0 of 2, asked 1"]);
 }

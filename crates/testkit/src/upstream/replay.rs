@@ -1,6 +1,8 @@
 //! An upstream that replays recorded exchanges.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::{Act, Asked, Reaction, Transport};
 use crate::message::Message;
@@ -43,7 +45,7 @@ impl Replay {
     /// Replaces the exchanges.
     pub fn load(&self, exchanges: impl IntoIterator<Item = Exchange>) {
         let entries = exchanges.into_iter().map(|exchange| Entry { exchange, played: false }).collect();
-        *self.script.lock().unwrap_or_else(PoisonError::into_inner) = entries;
+        *self.script.lock() = entries;
     }
 
     /// A handler for [`super::Upstream`].
@@ -54,7 +56,7 @@ impl Replay {
 
     fn play(&self, asked: &Asked) -> Option<Reaction> {
         let question = asked.question.as_ref()?.to_string();
-        let mut script = self.script.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut script = self.script.lock();
         let same_case = script.iter().any(|entry| entry.exchange.question == question);
         let fits = |entry: &Entry, transport: bool| {
             let recorded = &entry.exchange.question;

@@ -159,10 +159,10 @@ async fn no_more_owners_are_kept_than_the_bound() {
     for page in addresses.chunks(REQUESTS) {
         cluster.of(page).await;
     }
-    assert_eq!((cluster.requests(), cluster.owners.kept().owners.len()), (KEPT, KEPT));
+    assert_eq!((cluster.requests(), cluster.owners.kept.lock().owners.len()), (KEPT, KEPT));
     after(FRESH).await;
     cluster.of(&addresses).await;
-    assert_eq!((cluster.requests(), cluster.owners.kept().owners.len()), (REQUESTS, REQUESTS));
+    assert_eq!((cluster.requests(), cluster.owners.kept.lock().owners.len()), (REQUESTS, REQUESTS));
 }
 
 #[tokio::test]
