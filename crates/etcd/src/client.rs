@@ -1,5 +1,5 @@
-//! Requests to etcd's JSON gateway over HTTP/1.1, with TLS and a token if configured. Each client is one session: it
-//! reads its files at the start, so that renewed certificates and passwords take effect with the next session.
+//! Requests to etcd's JSON gateway over HTTP/1.1, with TLS and a token if configured. Each [`Client`] is one session. A
+//! session reads certificates at its start, and the password each time that it requests a token.
 
 mod tls;
 
@@ -31,18 +31,18 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_RETRIES: u32 = 3;
 /// Timeout of the head of a response, and of its body unless it is a watch.
 const RESPONSE: Duration = Duration::from_secs(20);
-/// The largest response that is read whole, in octets.
+/// Maximum size of a response other than a watch, in octets.
 const MAX_BODY: usize = 32 << 20;
-/// The largest response that reports an error.
+/// Maximum size of an error response and of a token response, in octets.
 const MAX_ERROR: usize = 64 << 10;
-/// The longest password, in octets.
+/// Maximum size of the password file, in octets; the rest is ignored.
 const MAX_PASSWORD: u64 = 4096;
 
-/// Access to etcd.
+/// Settings for the access to etcd.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Access {
-    /// Members of one cluster, `http://` or `https://` with host and port. One is used at a time, the next after a
-    /// failure.
+    /// Members of one etcd cluster, `http://` or `https://` with host and port. A session uses one member. After a
+    /// failure, the next session uses the next member.
     pub members: Vec<Uri>,
     /// Certificates.
     pub tls: TlsFiles,
@@ -55,7 +55,7 @@ pub struct Access {
 pub struct Login {
     /// The name.
     pub user: String,
-    /// The file with the password; white space around it does not count.
+    /// The file with the password. White space around the password is ignored.
     pub password_file: PathBuf,
 }
 
@@ -86,7 +86,7 @@ pub enum ClientError {
     /// The response ends early.
     #[error("the response ended early")]
     Cut(#[source] Option<hyper::Error>),
-    /// etcd refuses the request.
+    /// etcd rejects the request.
     #[error("etcd answered {status}: {message}")]
     Refused {
         /// The status code.
@@ -100,7 +100,7 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Whether the token may be invalid: it has expired, or the users have changed.
+    /// Whether etcd rejects the token: the token has expired, or the users have changed.
     fn is_token_rejected(&self) -> bool {
         matches!(self, Self::Refused { status, message }
             if *status == StatusCode::UNAUTHORIZED || message.contains("auth: revision"))
@@ -116,11 +116,11 @@ pub struct Client {
 }
 
 impl Client {
-    /// A session with `member`. Reads certificates, so it may block.
+    /// Creates a session with `member`. Blocks while reading certificates.
     ///
     /// # Errors
     ///
-    /// When the certificates cannot be used.
+    /// If the certificates cannot be used.
     pub fn new(access: &Access, member: &Uri) -> Result<Self, ClientError> {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
@@ -139,7 +139,7 @@ impl Client {
         Ok(Self { http, member: member.clone(), login: access.login.clone(), token: None })
     }
 
-    /// Posts a request and reads the whole response. Renews the token of the user if etcd rejects it.
+    /// Posts a request and reads the whole response. If etcd rejects the token, requests a new token and tries again.
     pub(crate) async fn post<T: DeserializeOwned>(
         &mut self,
         path: &str,
@@ -208,7 +208,7 @@ impl Client {
     }
 }
 
-/// Reads a whole body in time.
+/// Reads a whole body of at most `most` octets, within [`RESPONSE`].
 async fn read(body: Incoming, most: usize) -> Result<Vec<u8>, ClientError> {
     timeout(RESPONSE, collect(body, most)).await.map_err(|_| ClientError::Slow(RESPONSE))?
 }
@@ -233,7 +233,7 @@ async fn password(path: &std::path::Path) -> std::io::Result<String> {
     Ok(password)
 }
 
-/// The response to a watch: frames until either side ends it.
+/// The response to a watch: a stream of frames.
 pub(crate) struct Watch {
     body: Incoming,
     frames: Frames,

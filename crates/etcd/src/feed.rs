@@ -1,8 +1,9 @@
 //! Follows the keys of one zone: lists them, watches them, and publishes each new state as a whole.
 //!
-//! A session lists the keys once and watches from that revision. When it fails, the next session continues at the last
-//! revision. It lists again only if etcd has compacted that revision, or has another history: it was set up anew or
-//! restored, so that our revision has no meaning there. Until then the last state stays in force.
+//! The first session lists the keys and watches for changes after the revision of the list. If a session fails, the
+//! next session continues the watch at the last revision. The keys are listed again if etcd has compacted that revision,
+//! if etcd was set up anew or restored from a backup, or if the zone was too large. Until the new list is complete, the
+//! last state stays published.
 
 mod pause;
 
@@ -19,22 +20,22 @@ use crate::metrics::FeedMetrics;
 use crate::tree::Tree;
 use pause::Backoff;
 
-/// Keys in one page of a list; fewer if the page is too large.
+/// Maximum number of keys in one page of a list. Smaller pages are requested if a response is too large.
 const PAGE: usize = 1000;
-/// The memory that the messages of one zone may take, see [`Tree::octets`].
+/// Maximum memory for the messages of one zone, in octets, see [`Tree::octets`].
 const MAX_OCTETS: usize = 128 << 20;
-/// The time for which a watch may be silent before etcd is checked.
+/// The time without a frame of the watch after which etcd is checked.
 const SILENCE: Duration = Duration::from_secs(30);
-/// The time after which a session counts as successful: the next pause is the shortest again.
+/// Minimum duration of a successful session. The pause after such a session is the shortest pause.
 const SETTLED: Duration = Duration::from_secs(10);
-/// Bound of the log lines about skipped keys, for each page or frame.
+/// Maximum number of log lines about skipped keys, for each page or frame.
 const LOGGED: usize = 5;
 
 /// Receives the results of a feed.
 pub trait Sink: Send + Sync {
     /// Publishes a new state of the zone.
     fn publish(&self, tree: &Tree);
-    /// Reports a failure of the connection, or `None` when it is established.
+    /// Reports the failure of a session, or `None` when a session is established.
     fn connected(&self, failure: Option<String>);
 }
 
@@ -46,9 +47,9 @@ pub struct Feed<S> {
     metrics: FeedMetrics,
     member: usize,
     tree: Tree,
-    /// The history and revision of `tree`; `None` if a list is needed.
+    /// The etcd cluster and the revision of `tree`; `None` if the keys must be listed.
     reached: Option<Header>,
-    /// `None` before the first session has begun or failed.
+    /// Whether a session is established; `None` until the first session is established or fails.
     connected: Option<bool>,
 }
 
@@ -146,11 +147,11 @@ impl<S: Sink> Feed<S> {
     async fn client(&self) -> Result<Client, Failure> {
         let (access, count) = (self.access.clone(), self.access.members.len().max(1));
         let member = self.access.members.get(self.member % count).cloned().unwrap_or_default();
-        // The client reads files.
+        // `Client::new` blocks while reading files.
         Ok(tokio::task::spawn_blocking(move || Client::new(&access, &member)).await??)
     }
 
-    /// Reads all keys, page by page as of one revision, and publishes them.
+    /// Reads all keys in pages, each at the revision of the first page, and publishes them.
     async fn list(&mut self, client: &mut Client) -> Result<Header, Failure> {
         let (mut keys, mut tree) = (self.keys.range(), Tree::default());
         let (mut limit, mut header) = (PAGE, None::<Header>);
@@ -188,7 +189,8 @@ impl<S: Sink> Feed<S> {
         if response.canceled {
             return Err(Failure::Canceled(response.cancel_reason));
         }
-        // etcd does not reject a watch from a future revision, it waits silently.
+        // A restored etcd may have an older revision. etcd does not reject a watch from a future revision, but sends no
+        // events.
         if !response.header.continues(reached) {
             return Err(Failure::OtherHistory);
         }
@@ -196,7 +198,7 @@ impl<S: Sink> Feed<S> {
             self.succeeded();
             return Ok(());
         }
-        // While a watch catches up, its header is ahead of the changes.
+        // While a watch catches up, the revision in the header is later than that of the events.
         let last = response.events.last().map(|event| event.kv.mod_revision);
         let revision = last.unwrap_or(response.header.revision);
         let mut tree = self.tree.clone();
@@ -208,7 +210,7 @@ impl<S: Sink> Feed<S> {
         Ok(())
     }
 
-    /// Checks that etcd still answers, and has the same history.
+    /// Checks that etcd answers, and that the cluster and its revision fit the last known state.
     async fn check(&self, client: &mut Client) -> Result<(), Failure> {
         let page: Page = client.post("/v3/kv/range", &gateway::range(&self.keys.range(), 1, 0)).await?;
         let continues = page.header.continues(self.reached.unwrap_or_default());

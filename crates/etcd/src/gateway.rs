@@ -1,5 +1,5 @@
-//! The requests and responses of etcd's JSON gateway (`/v3/...`). In its JSON, numbers are strings, octets are Base64,
-//! and zero values are left out.
+//! The requests and responses of etcd's JSON gateway (`/v3/...`). In this JSON, 64-bit numbers are strings, octets are
+//! Base64, and zero values are omitted.
 
 use std::ops::Range;
 
@@ -10,23 +10,23 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use thiserror::Error;
 
-/// The largest frame of a watch, in octets.
+/// Maximum size of a frame of a watch, in octets.
 pub const MAX_FRAME: usize = 32 << 20;
 
-/// The etcd cluster that a response comes from, and its revision.
+/// The etcd cluster that sent a response, and the revision of that cluster.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Header {
     /// The ID of the etcd cluster, which changes when etcd is set up anew.
     #[serde(deserialize_with = "number")]
     pub cluster_id: u64,
-    /// The number of changes so far.
+    /// The revision, which increases with each change.
     #[serde(deserialize_with = "number")]
     pub revision: u64,
 }
 
 impl Header {
-    /// Whether this is the etcd cluster of `reached`, at the same revision or a later one.
+    /// Whether the cluster is that of `reached`, and the revision is the same or later.
     pub fn continues(&self, reached: Self) -> bool {
         self.cluster_id == reached.cluster_id && self.revision >= reached.revision
     }
@@ -42,15 +42,15 @@ pub struct KeyValue {
     /// The value.
     #[serde(deserialize_with = "octets")]
     pub value: Vec<u8>,
-    /// The revision of its last change.
+    /// The revision of the last change of the key.
     #[serde(deserialize_with = "number")]
     pub mod_revision: u64,
-    /// The lease that the key ends with; 0 for none.
+    /// The lease of the key; 0 for none. etcd deletes the key when the lease expires.
     #[serde(deserialize_with = "number")]
     pub lease: u64,
 }
 
-/// A page of a range.
+/// One page of the keys in a range.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Page {
@@ -76,13 +76,13 @@ pub struct Authenticated {
 pub struct WatchResponse {
     /// The etcd cluster and its revision.
     pub header: Header,
-    /// Whether the watch has just begun.
+    /// True in the first frame, which confirms the watch.
     pub created: bool,
     /// Whether the watch has ended.
     pub canceled: bool,
-    /// The reason of the end.
+    /// The reason why the watch has ended.
     pub cancel_reason: String,
-    /// The compacted revision, if the watch has ended because its start is compacted; else 0.
+    /// The compacted revision if the watch has ended because its start revision is compacted; otherwise 0.
     #[serde(deserialize_with = "number")]
     pub compact_revision: u64,
     /// The changes in their order.
@@ -111,13 +111,13 @@ pub enum EventKind {
     Delete,
 }
 
-/// Unusable response.
+/// Error of a response.
 #[derive(Debug, Error)]
 pub enum GatewayError {
     /// The response is too large.
     #[error("more than {0} octets")]
     Large(usize),
-    /// The response is not the JSON of etcd.
+    /// The response is not valid JSON of etcd.
     #[error("not a response of etcd: {0}")]
     Foreign(#[from] serde_json::Error),
     /// etcd reports an error.
@@ -125,7 +125,7 @@ pub enum GatewayError {
     Reported(String),
 }
 
-/// The request for a page of a range, as of `revision` unless that is 0.
+/// A request for one page of a range at `revision`; 0 stands for the latest revision.
 pub fn range(keys: &Range<Vec<u8>>, limit: usize, revision: u64) -> Value {
     json!({
         "key": BASE64_STANDARD.encode(&keys.start),
@@ -135,7 +135,7 @@ pub fn range(keys: &Range<Vec<u8>>, limit: usize, revision: u64) -> Value {
     })
 }
 
-/// The request for all changes of a range from `revision` on.
+/// A request to watch all changes in a range from `revision` on.
 pub fn watch(keys: &Range<Vec<u8>>, revision: u64) -> Value {
     json!({ "create_request": {
         "key": BASE64_STANDARD.encode(&keys.start),
@@ -145,7 +145,8 @@ pub fn watch(keys: &Range<Vec<u8>>, revision: u64) -> Value {
     }})
 }
 
-/// The message of an error response; the response itself, shortened, if it does not come from etcd.
+/// The message of an error response, truncated at 200 characters. If the body is not an error of etcd, returns the
+/// truncated body.
 pub fn error(body: &[u8]) -> String {
     const SHOWN: usize = 200;
     let reported = serde_json::from_slice::<Value>(body).ok();
@@ -155,11 +156,11 @@ pub fn error(body: &[u8]) -> String {
     text.chars().filter(|c| !c.is_control()).take(SHOWN).collect()
 }
 
-/// Reads one frame of a watch.
+/// Parses one frame of a watch.
 ///
 /// # Errors
 ///
-/// When it is not a frame, or reports an error.
+/// If `line` is not a frame, or reports an error.
 pub fn frame(line: &[u8]) -> Result<WatchResponse, GatewayError> {
     #[derive(Deserialize)]
     struct Frame {
@@ -175,7 +176,7 @@ pub fn frame(line: &[u8]) -> Result<WatchResponse, GatewayError> {
 #[derive(Debug, Default)]
 pub struct Frames {
     pending: Vec<u8>,
-    /// Length of the part of `pending` that is known to hold no end of a line.
+    /// Number of octets at the start of `pending` that contain no line feed.
     searched: usize,
 }
 
@@ -184,7 +185,7 @@ impl Frames {
     ///
     /// # Errors
     ///
-    /// When a frame is too large.
+    /// If a frame exceeds [`MAX_FRAME`].
     pub fn push(&mut self, octets: &[u8]) -> Result<(), GatewayError> {
         if self.pending.len() + octets.len() > MAX_FRAME {
             return Err(GatewayError::Large(MAX_FRAME));
@@ -193,7 +194,7 @@ impl Frames {
         Ok(())
     }
 
-    /// The next whole frame.
+    /// The next complete frame; `None` if no complete frame has been received.
     pub fn next_frame(&mut self) -> Option<Result<WatchResponse, GatewayError>> {
         loop {
             let unseen = self.pending.get(self.searched..)?;

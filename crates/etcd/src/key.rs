@@ -1,4 +1,4 @@
-//! The keys of a zone: a path of labels from the root of the DNS downwards, `/skydns/local/skydns/east/web` for
+//! The keys of a zone. A key holds the labels of a name in reverse order: `/skydns/local/skydns/east/web` for
 //! `web.east.skydns.local`.
 
 use std::ops::Range;
@@ -8,7 +8,7 @@ use skydns::name::{MAX_LABEL, MAX_NAME};
 use smallvec::SmallVec;
 use thiserror::Error;
 
-/// The labels of a key below its zone, from the zone downwards.
+/// The labels of a key below the zone, in the order of the key.
 pub type Path<'k> = SmallVec<[&'k str; 8]>;
 
 /// The keys of one zone: the zone's own key, and all keys below.
@@ -20,7 +20,7 @@ pub struct Subtree {
     zone: usize,
 }
 
-/// A key that does not hold a domain name.
+/// Error of a key that does not contain a domain name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum KeyError {
     /// The key is not text.
@@ -29,7 +29,7 @@ pub enum KeyError {
     /// The key has two slashes side by side, or a slash at the end.
     #[error("a label is empty")]
     EmptyLabel,
-    /// A label is too long, or holds a dot.
+    /// A label is too long, or contains a dot.
     #[error("a label has a dot, or more than {MAX_LABEL} octets")]
     Label,
     /// The name is too long.
@@ -48,9 +48,9 @@ impl Subtree {
         Self { start, zone: zone.wire().len() }
     }
 
-    /// A range of etcd that holds all keys of the zone. It may hold keys of other zones, too.
+    /// A range of keys in etcd that contains all keys of the zone, and possibly keys of other zones.
     pub fn range(&self) -> Range<Vec<u8>> {
-        // '0' is the octet after '/'.
+        // '0' is the next ASCII character after '/'.
         self.start.clone().into_bytes()..format!("{}0", self.start).into_bytes()
     }
 
@@ -58,7 +58,7 @@ impl Subtree {
     ///
     /// # Errors
     ///
-    /// When the key does not hold a domain name.
+    /// If the key does not contain a domain name.
     pub fn path<'k>(&self, key: &'k [u8]) -> Result<Option<Path<'k>>, KeyError> {
         let below = match key.strip_prefix(self.start.as_bytes()) {
             Some([]) => return Ok(Some(Path::new())),

@@ -1,11 +1,12 @@
-//! Zones from etcd, in the message format of SkyDNS: watched over etcd's JSON gateway, served from memory.
+//! Zones from etcd, in the message format of SkyDNS. The keys of a zone are watched over etcd's JSON gateway and kept in
+//! memory.
 //!
 //! * [`feed`]: lists and watches the keys of a zone, through [`client`] and [`gateway`].
-//! * [`key`], [`message`]: keys to labels, values to messages.
+//! * [`key`], [`message`]: parse keys to labels, and values to messages.
 //! * [`tree`]: all messages of a zone, and the lookup of a name.
-//! * [`records`]: the tree as the records of a zone.
+//! * [`records`]: provides the messages as records of a zone of the DNS server.
 //!
-//! The crate knows nothing of Kubernetes, of flags, or of the publication of records.
+//! This crate uses no Kubernetes API, parses no flags, and answers no queries.
 
 pub mod client;
 pub mod feed;

@@ -1,4 +1,4 @@
-//! The value of a key: SkyDNS' message, a JSON object. Not the key, see [`crate::key`].
+//! The value of a key: a SkyDNS message, which is a JSON object. Keys are parsed in [`crate::key`].
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,20 +11,20 @@ use skydns::{Host, Name};
 use smol_str::SmolStr;
 use thiserror::Error;
 
-/// The longest value that is read, in octets. A TXT record of that size is far too large for an answer over UDP.
+/// Maximum size of a value, in octets. Larger values are rejected.
 pub const MAX_VALUE: usize = 16 << 10;
-/// TTL of messages without one, in seconds, as in CoreDNS.
+/// TTL of messages without a TTL, in seconds. CoreDNS has the same default.
 pub const DEFAULT_TTL: u32 = 300;
-/// The longest TTL of messages with a lease, in seconds. etcd removes them when the lease ends, which may be soon: this
-/// is the shortest TTL that CoreDNS gives them.
+/// Maximum TTL of messages with a lease, in seconds. etcd deletes such a message when its lease expires, which may be
+/// soon. In CoreDNS, the same value is the default minimum TTL of such messages.
 pub const LEASED_TTL: u32 = 30;
-/// The longest TTL (RFC 2181, section 8).
+/// Maximum TTL, in seconds (RFC 2181, section 8).
 const MAX_TTL: u32 = i32::MAX.unsigned_abs();
 
 /// A message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// The address or the target name; `Nothing` if it has only a text.
+    /// The address or the target name; `Nothing` if the message has neither.
     pub host: Host<'static>,
     /// Port of SRV answers.
     pub port: u16,
@@ -34,16 +34,16 @@ pub struct Message {
     pub weight: u16,
     /// TTL, in seconds.
     pub ttl: u32,
-    /// Its text, and whether it is a mail exchange, too.
+    /// The text of TXT answers, and whether the message is also a mail exchange.
     pub extras: Extras,
-    /// Number of leftmost labels of the key's name that are left out of the name of an address in SRV, MX and NS
+    /// Number of leftmost labels to remove from the key's name. The result is the name of the address in SRV, MX and NS
     /// answers.
     pub target_strip: usize,
-    /// The group; an answer leaves out messages of other groups. Empty for none.
+    /// The group; empty for none. An answer contains the messages of one group, and messages without a group.
     pub group: SmolStr,
 }
 
-/// A value that is not a message.
+/// Error of a value that is not a message.
 #[derive(Debug, Error)]
 pub enum MessageError {
     /// The value is too long.
@@ -57,7 +57,7 @@ pub enum MessageError {
     Range {
         /// The field.
         field: &'static str,
-        /// Its value.
+        /// The value of the field.
         value: i64,
     },
     /// The host is neither an address nor a name.
@@ -81,11 +81,11 @@ struct Fields {
 }
 
 impl Message {
-    /// Reads a value. As in Go, the case of field names does not matter, and `null` counts as a missing field.
+    /// Parses a value. As in Go, the case of field names is ignored, and `null` counts as a missing field.
     ///
     /// # Errors
     ///
-    /// When the value is not a message, or cannot be served.
+    /// If the value is not a valid message.
     pub fn parse(value: &[u8]) -> Result<Self, MessageError> {
         if value.len() > MAX_VALUE {
             return Err(MessageError::Long(value.len()));
@@ -109,7 +109,7 @@ impl Message {
         })
     }
 
-    /// The same message for a key with a lease.
+    /// The message with the TTL limited to [`LEASED_TTL`], for a key with a lease.
     #[must_use]
     pub fn leased(self) -> Self {
         Self { ttl: self.ttl.min(LEASED_TTL), ..self }
@@ -120,7 +120,7 @@ fn number(field: &'static str, value: i64) -> Result<u16, MessageError> {
     u16::try_from(value).map_err(|_| MessageError::Range { field, value })
 }
 
-/// Parses an address, or else a name. An IPv4-mapped IPv6 address becomes an IPv4 address, as in Go.
+/// Parses an address or a name. An IPv4-mapped IPv6 address becomes an IPv4 address, as in Go.
 fn host(text: &str) -> Result<Host<'static>, MessageError> {
     if text.is_empty() {
         return Ok(Host::Nothing);

@@ -1,10 +1,10 @@
-//! Metrics of the zones of etcd.
+//! Metrics of the zones in etcd.
 
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts};
 
-/// The metrics of all zones. `clone` shares them.
+/// The metrics of all zones. A clone shares the same metrics.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     connected: IntGaugeVec,
@@ -25,11 +25,11 @@ pub struct FeedMetrics {
 }
 
 impl Metrics {
-    /// Metrics without any zone yet, to be registered.
+    /// Creates the metrics, without values for any zone. The caller registers them.
     ///
     /// # Errors
     ///
-    /// Never: the names are valid.
+    /// Never, since the names of the metrics are valid.
     pub fn new() -> prometheus::Result<Self> {
         let gauge = |name: &str, help: &str| IntGaugeVec::new(Opts::new(name, help), &["zone"]);
         let counter = |name: &str, help: &str| IntCounterVec::new(Opts::new(name, help), &["zone"]);
@@ -51,7 +51,7 @@ impl Metrics {
         })
     }
 
-    /// The metrics of one zone, beginning at 0.
+    /// The metrics of one zone, each with the value 0 at first.
     pub fn feed(&self, zone: &str) -> FeedMetrics {
         FeedMetrics {
             connected: self.connected.with_label_values(&[zone]),

@@ -1,4 +1,4 @@
-//! The messages of a zone as records of the DNS server: [`skydns::Records`].
+//! The messages of a zone as records of the DNS server, see [`skydns::Records`].
 
 use std::borrow::Cow;
 
@@ -72,7 +72,7 @@ impl Stored {
     }
 }
 
-/// The records of several sources under one domain. The first source that has a name answers for it.
+/// The records of several sources for one domain. Queries for a name are answered by the first source that has the name.
 #[derive(Debug, Clone, Default)]
 pub struct Merged(pub Vec<ZoneRecords>);
 

@@ -1,7 +1,7 @@
-//! The messages of a zone as a persistent tree, and the lookup of a name by SkyDNS' rules, as CoreDNS has them.
+//! The messages of a zone as a persistent tree, and the lookup of a name by the rules of SkyDNS and CoreDNS.
 //!
-//! A name matches all messages below its key, at any depth, or its own message if there are none below. `*` and `any`
-//! match any label. Groups select among the matches.
+//! A lookup returns all messages below the key of the name, at any depth. If no message is below the key, the lookup
+//! returns the message of the key. In the name, `*` and `any` match any label. Groups select some of these messages.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use crate::gateway::{Event, EventKind};
 use crate::key::{KeyError, Path, Subtree};
 use crate::message::{Message, MessageError};
 
-/// Steps that a walk is charged for each child. More than one, because a child lies elsewhere in memory; see
-/// [`skydns::Records::records`].
+/// Number of steps that a visit of a child node costs, see [`skydns::Records::records`]. A child costs more than a
+/// message, because a child is a separate allocation.
 const CHILD: usize = 32;
-/// Octets that each message counts in addition to its key and value.
+/// Estimated memory of a message without its strings, in octets.
 const OVERHEAD: usize = 256;
 
-/// All messages of one zone. `clone` only increments reference counts.
+/// All messages of one zone. A clone only increments reference counts.
 #[derive(Debug, Clone, Default)]
 pub struct Tree {
     messages: TreeCache<Arc<Stored>>,
@@ -37,7 +37,7 @@ impl PartialEq for Tree {
 /// Reason for skipping a key.
 #[derive(Debug, Error)]
 pub enum InvalidKey {
-    /// The key does not hold a domain name.
+    /// The key does not contain a domain name.
     #[error(transparent)]
     Key(#[from] KeyError),
     /// The value is not a message.
@@ -49,18 +49,18 @@ pub enum InvalidKey {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Stored {
     pub(crate) message: Message,
-    /// Labels of the key below the zone, the deepest last, with slashes.
+    /// Labels of the key below the zone, joined by slashes.
     pub(crate) key: Box<str>,
-    /// SRV, MX and NS answers give the address a name. This is its leftmost label; empty if the name is the zone itself.
+    /// Leftmost label of the name that SRV, MX and NS answers give to the address; empty for the name of the zone.
     pub(crate) label: SmolStr,
-    /// The other labels of that name below the zone, in wire format without the root.
+    /// The other labels of the same name below the zone, in wire format without the root label.
     pub(crate) base: Box<[u8]>,
 }
 
 impl Stored {
     fn new(path: &[&str], message: Message) -> Self {
-        // A `targetstrip` of more labels than there are below the zone has no effect. SkyDNS ignores only those of more
-        // labels than the whole name has.
+        // A `targetstrip` larger than the number of labels below the zone is ignored. SkyDNS ignores a `targetstrip` only
+        // if it is larger than the number of labels of the whole name.
         let strip = Some(message.target_strip).filter(|strip| *strip <= path.len()).unwrap_or_default();
         let target = path.get(..path.len() - strip).unwrap_or_default();
         let (label, above) = target.split_last().map_or(("", target), |(label, above)| (*label, above));
@@ -95,8 +95,8 @@ impl Tree {
     ///
     /// # Errors
     ///
-    /// When key or value is invalid. The message of the key's former value is removed, as it would be missing after a
-    /// new list.
+    /// If the key or the value is invalid. With an invalid value, the former message of the key is removed, since a new
+    /// list would not contain this message either.
     pub fn apply(&mut self, keys: &Subtree, Event { kind, kv }: &Event) -> Result<(), InvalidKey> {
         let Some(path) = keys.path(&kv.key)? else { return Ok(()) };
         let message = match kind {
@@ -151,7 +151,7 @@ impl Tree {
         self.count == 0
     }
 
-    /// The memory that the messages take, roughly, in octets.
+    /// Estimated memory of all messages, in octets.
     pub fn octets(&self) -> usize {
         self.octets
     }
@@ -162,14 +162,14 @@ impl Tree {
         below || self.exactly(path).is_some()
     }
 
-    /// The message of that very key.
+    /// The message of the key `path`, without the messages below the key.
     pub(crate) fn exactly(&self, path: &[&str]) -> Option<&Stored> {
         let (label, above) = place(path);
         self.messages.entry(above, label).map(|stored| &**stored)
     }
 
-    /// Visits every name that is a key or an ancestor of one: all of them have records. Wildcards are left out, since
-    /// they match other names.
+    /// Visits the names of all keys and of their ancestors, since all these names have records. Names with a wildcard
+    /// label are skipped.
     pub(crate) fn names(&self, visit: &mut dyn FnMut(&[&str])) {
         names(self.messages.root(), &mut Vec::new(), visit);
     }
@@ -183,7 +183,7 @@ impl Tree {
         found.messages
     }
 
-    /// The messages of a name; `None` when it does not exist. `steps` bounds the work.
+    /// The messages of a name; `None` if the name does not exist. `steps` limits the work.
     pub(crate) fn find(&self, path: &[&str], steps: &mut usize) -> Option<Vec<&Stored>> {
         let mut found = Walk { steps: *steps, messages: Vec::new() };
         if path.iter().any(|label| is_wildcard(label)) {
@@ -197,7 +197,7 @@ impl Tree {
             }
         }
         *steps = found.steps;
-        // The order of the keys in etcd decides about groups.
+        // The selection by group depends on the order of the keys in etcd.
         found.messages.sort_unstable_by_key(|stored| &*stored.key);
         let messages = select(found.messages);
         // The zone itself always exists.
@@ -205,7 +205,7 @@ impl Tree {
     }
 }
 
-/// The place of a key in the tree. The zone's own key has an empty label.
+/// Splits a path into the last label and the labels above. The last label is empty for the zone's own key.
 fn place<'p>(path: &'p [&'p str]) -> (&'p str, &'p [&'p str]) {
     path.split_last().map_or(("", path), |(label, above)| (*label, above))
 }
@@ -229,14 +229,14 @@ fn is_wildcard(label: &str) -> bool {
     matches!(label, "*" | "any")
 }
 
-/// The walk for one name.
+/// Search for the messages of one name.
 struct Walk<'t> {
     steps: usize,
     messages: Vec<&'t Stored>,
 }
 
 impl<'t> Walk<'t> {
-    /// Collects the messages that match `path`, and all below them.
+    /// Collects the messages whose keys match `path`, and all messages below these keys.
     fn walk(&mut self, node: &'t Node<Arc<Stored>>, path: &[&str]) {
         let Some((&label, rest)) = path.split_first() else { return self.below(node) };
         if !is_wildcard(label) {
@@ -280,20 +280,20 @@ impl<'t> Walk<'t> {
     }
 }
 
-/// The messages of an answer: those of one group, and aliases once.
+/// Selects the messages of an answer: the messages of one group, without repeated aliases.
 fn select(all: Vec<&Stored>) -> Vec<&Stored> {
     if all.iter().all(|stored| stored.message.group.is_empty()) {
         return without_repeated_aliases(all);
     }
-    // A message without a host does not decide which group of hosts is chosen.
+    // Messages without a host have no influence on the group of the messages with a host.
     let hosts: Vec<&Stored> = all.iter().copied().filter(|stored| stored.has_host()).collect();
     let texts = grouped(&all).into_iter().filter(|stored| !stored.has_host());
     let chosen = grouped(&hosts).into_iter().chain(texts).collect();
     without_repeated_aliases(chosen)
 }
 
-/// The messages without a group, and the messages of the shortest keys' group. All messages if the shortest keys have
-/// different groups.
+/// Selects messages by group, in the same steps as SkyDNS. The shortest key with a group sets the group of the answer.
+/// Messages of other groups are dropped. No message is dropped if several keys of this length have different groups.
 fn grouped<'t>(all: &[&'t Stored]) -> Vec<&'t Stored> {
     let Some(first) = all.first() else { return Vec::new() };
     let (mut group, mut depth) = (&first.message.group, first.depth());
@@ -313,8 +313,8 @@ fn grouped<'t>(all: &[&'t Stored]) -> Vec<&'t Stored> {
     all.iter().filter(|stored| !of_another(stored)).copied().collect()
 }
 
-/// Drops repeated aliases: SkyDNS counts messages with the same host and numbers once, before it adds up the weights.
-/// Addresses stay, since each has a name of its own.
+/// Drops repeated aliases. As in SkyDNS, the sum of the weights counts aliases with the same values only once. Messages
+/// with addresses stay, since each address has its own name.
 fn without_repeated_aliases(mut all: Vec<&Stored>) -> Vec<&Stored> {
     let mut seen = std::collections::HashSet::new();
     all.retain(|stored| {
@@ -357,7 +357,7 @@ mod tests {
             ("1.rails.staging.east", Some(&["east/staging/rails/1"])),
             ("2.rails.staging.east", None),
             ("eas", None),
-            // The message of the name itself counts only if there is no message below it.
+            // The message of a key is found only if there is no message below the key.
             ("staging.west", Some(&["west/staging/rails"])),
             ("staging.*", Some(&["east/staging/rails/1", "west/staging", "west/staging/rails"])),
             ("staging.any", Some(&["east/staging/rails/1", "west/staging", "west/staging/rails"])),
@@ -372,7 +372,7 @@ mod tests {
         assert_eq!(find(&tree, "").unwrap().len(), 5, "the apex stands for all of them");
     }
 
-    /// A title, keys with their values, and the keys that are found.
+    /// A title, keys with their values, and the keys of the selected messages.
     type GroupCase<'c> = (&'c str, &'c [(&'c str, &'c str)], &'c [&'c str]);
 
     #[test]

@@ -1,6 +1,6 @@
 //! Manual pages and shell completions of the binaries, generated from their command lines.
 //!
-//! They are files of a release and not part of the binaries: the images have no shell.
+//! A release contains them as separate files, since the images have no shell.
 
 use std::fs;
 use std::io;
@@ -10,10 +10,10 @@ use clap::builder::Resettable;
 use clap::{Arg, Command, CommandFactory as _};
 use clap_complete::Shell;
 
-/// The shells that get completions.
+/// The shells for which completions are generated.
 const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Fish, Shell::Zsh];
 
-/// The command line of each binary, under its name in the image.
+/// The command line of each binary, with the binary's name in the image.
 pub fn programs() -> [Command; 3] {
     let with_tap = |command: Command| command.subcommands(querylog::command_lines());
     let nanny = with_tap(nanny::flags::Flags::command().name("dnsmasq-nanny"));
@@ -23,7 +23,7 @@ pub fn programs() -> [Command; 3] {
         .map(|program| tidy(program.version(daemon::version::VERSION)))
 }
 
-/// Removes empty defaults, and clap's command `help`, which the binaries do not have.
+/// Removes empty default values, and clap's command `help`, which the binaries do not support.
 fn tidy(command: Command) -> Command {
     let subcommands: Vec<String> =
         command.get_subcommands().map(|subcommand| subcommand.get_name().to_owned()).collect();
@@ -38,7 +38,7 @@ fn without_default(arg: Arg) -> Arg {
     arg.default_value(Resettable::Reset)
 }
 
-/// Writes everything below `directory`: `man1`, and `completions` for each shell.
+/// Writes the manual pages to `man1` and the completions to `completions`, both below `directory`.
 ///
 /// # Errors
 ///

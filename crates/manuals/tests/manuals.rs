@@ -8,7 +8,7 @@ use std::process::Command as Process;
 
 use clap::Command;
 
-/// Each command with the name of its page.
+/// The command and all its subcommands, each with the name of its manual page.
 fn pages(prefix: &str, command: &Command) -> Vec<(String, Command)> {
     let name = format!("{prefix}{}", command.get_name());
     let below = format!("{name}-");

@@ -38,18 +38,18 @@ impl Default for Parameters {
     }
 }
 
-/// The queries to follow, and for how long.
+/// The queries to follow, with the rate and the duration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// Queries to follow.
+    /// The filter of the queries.
     pub filter: Filter,
-    /// Maximum number of lines a second.
+    /// Maximum number of lines per second.
     pub rate: u32,
-    /// Time to follow them.
+    /// Duration of following.
     pub time: Duration,
 }
 
-/// Error of a choice that is not accepted, on one line.
+/// Error of an invalid parameter. The error text is one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChoiceError {
     /// The filter is malformed.
@@ -60,7 +60,7 @@ pub enum ChoiceError {
     Number {
         /// Name of the parameter.
         name: &'static str,
-        /// Its value, as given.
+        /// The given value, truncated at 40 characters.
         value: String,
         /// Largest accepted value.
         limit: u32,
@@ -107,7 +107,7 @@ impl Choice {
 }
 
 impl Parameters {
-    /// The request target, percent-encoded.
+    /// The HTTP request target, percent-encoded.
     pub(crate) fn target(&self) -> String {
         let Self { name, client, rcode, qtype, seconds, rate } = self;
         let mut query = form_urlencoded::Serializer::new(String::new());

@@ -1,4 +1,5 @@
-//! `kube-dns tap` and `kube-dns top`: query the status port of kubedns or nanny, and print the reply.
+//! The commands `kube-dns tap` and `kube-dns top`. They request a page from the status port of kubedns or nanny, and
+//! print the reply.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -33,9 +34,9 @@ Ranks the clients and names with the most queries in the last minutes.
 const KUBEDNS: &str = "http://127.0.0.1:8081";
 /// Status port of nanny in the manifests.
 const NANNY: &str = "http://127.0.0.1:10056";
-/// Timeout until the reply begins.
+/// Timeout of a ranking, and of the header of a tap's reply.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Largest line of a tap, and largest ranking, in octets.
+/// Maximum size of a line of a tap, and of a ranking, in octets.
 const MAX_SIZE: usize = 1 << 20;
 
 #[derive(Debug, Clone, clap::Parser)]
@@ -63,7 +64,7 @@ struct TopOptions {
     json: bool,
 }
 
-/// Error of a command, on one line.
+/// Error of a command. The error text is one line.
 #[derive(Debug, thiserror::Error)]
 enum CommandError {
     #[error("cannot query {0}: {1}; is the server running?")]
@@ -76,14 +77,14 @@ enum CommandError {
     Runtime(io::Error),
 }
 
-/// `tap` and `top` as clap describes them, for manual pages and completions.
+/// The command lines of `tap` and `top`, for manual pages and completions.
 pub fn command_lines() -> [clap::Command; 2] {
     let tap = TapOptions::command().name("tap").about("Follows queries and their answers");
     let top = TopOptions::command().name("top");
     [tap, top.about("Ranks the clients and names with the most queries in the last minutes")]
 }
 
-/// Runs the command named by the first of `words`, if it is `tap` or `top`. `program` is the name of the binary.
+/// Runs `tap` or `top` if the first word is its name; otherwise returns `None`. `program` is the name of the binary.
 pub fn command(program: &str, mut words: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     match words.next()?.to_str()? {
         "tap" => Some(tap(program, words)),
@@ -92,8 +93,8 @@ pub fn command(program: &str, mut words: impl Iterator<Item = OsString>) -> Opti
     }
 }
 
-/// Runs `tap`; `words` are its arguments. The exit code is 0 at the end, 1 when the status port cannot be queried,
-/// and 2 when the command line is wrong.
+/// Runs `tap`; `words` are the arguments. The exit code is 0 after success, 1 if the request to the status port fails,
+/// and 2 if the command line is wrong.
 fn tap(program: &str, words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let name = format!("{program} tap");
     let read = parse_subcommand::<TapOptions>(&name, TAP_USAGE, words).and_then(|options| {
@@ -109,7 +110,7 @@ fn tap(program: &str, words: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Runs `top`; `words` are its arguments. The exit codes are the same as of [`tap`].
+/// Runs `top`; `words` are the arguments. The exit codes are those of [`tap`].
 fn top(program: &str, words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let name = format!("{program} top");
     let read = parse_subcommand::<TopOptions>(&name, TOP_USAGE, words)
@@ -151,7 +152,7 @@ async fn follow(authority: &str, options: &TapOptions) -> Result<(), CommandErro
     while let Some(line) = next(authority, &mut following).await? {
         let shown =
             if options.json { line } else { text(&line).map_err(|error| foreign(authority, error))? };
-        // The reader of our output is gone.
+        // Standard output is closed.
         if writeln!(io::stdout().lock(), "{shown}").is_err() {
             return Ok(());
         }
@@ -183,7 +184,7 @@ fn text(json: &str) -> Result<String, serde_json::Error> {
         TapLine::Query(line) => line.with_time(),
         TapLine::Omitted { left_out } => format!("... {left_out} left out"),
     };
-    // Clients choose these names: they may hold control characters.
+    // The text contains names from queries, which may contain control characters.
     Ok(text.replace(char::is_control, "?"))
 }
 

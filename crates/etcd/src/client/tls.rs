@@ -12,7 +12,7 @@ use thiserror::Error;
 /// Files in PEM.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The CA certificates that verify etcd; those of the system if `None`.
+    /// The CA certificates that verify etcd. If `None`, the certificates of the system are used.
     pub ca: Option<PathBuf>,
     /// The client certificate and its key.
     pub client: Option<(PathBuf, PathBuf)>,
@@ -21,7 +21,7 @@ pub struct TlsFiles {
 /// Unusable TLS files.
 #[derive(Debug, Error)]
 pub enum TlsError {
-    /// A file cannot be read, or is not PEM of its kind.
+    /// A file cannot be read, or does not contain the expected PEM section.
     #[error("cannot use {}: {reason}", .path.display())]
     File {
         /// The file.
@@ -38,7 +38,7 @@ pub enum TlsError {
 }
 
 impl TlsFiles {
-    /// Reads the settings, without CA certificates if TLS is not `needed`.
+    /// Reads the settings. If TLS is not `needed`, no file is read.
     pub(super) fn read(&self, needed: bool) -> Result<ClientConfig, TlsError> {
         let roots = if needed { self.roots()? } else { RootCertStore::empty() };
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));

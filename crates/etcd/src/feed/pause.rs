@@ -6,7 +6,7 @@ use std::time::Duration;
 const FIRST: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_secs(15);
 
-/// Pauses that double. Each is shortened at random by up to half, so that replicas do not retry in step.
+/// Pauses that double. Each pause is shortened at random by up to half, so that replicas do not retry at the same time.
 #[derive(Debug)]
 pub(super) struct Backoff(Duration);
 

@@ -53,7 +53,7 @@ async fn what_is_there_and_what_changes_is_followed() {
     assert_eq!(seen.metric("kubedns_etcd_connected"), 1);
 }
 
-/// Several thousand keys take several pages.
+/// A list of 2500 keys takes three pages.
 #[tokio::test]
 async fn a_zone_of_many_pages_is_listed_whole() {
     let Some(etcd) = Etcd::start("listing in pages is").await else { return };
@@ -118,7 +118,7 @@ async fn an_etcd_that_was_set_up_anew_is_listed_again() {
     etcd.stop();
     etcd.forget();
     etcd.begin().await;
-    // The new etcd's revision is lower than the last known one: a watch from the latter would wait for ever.
+    // The new etcd has a lower revision than the feed. A watch from the feed's revision would receive no events.
     etcd.put(&format!("{ZONE}/new"), "{}").await;
     seen.until(|tree| tree.len() == 1).await;
 }
@@ -204,7 +204,7 @@ fn asking_for_certificates(pem: &impl Fn(&str) -> PathBuf) -> ServerConfig {
     builder.with_client_cert_verifier(verifier.build().unwrap()).with_single_cert(chain, key).unwrap()
 }
 
-/// After any changes, a feed has the same zone as a feed that begins now.
+/// After random changes, outages and compactions, a feed has the same messages as a new feed.
 #[tokio::test]
 async fn any_history_ends_as_a_fresh_list() {
     let Some(etcd) = Etcd::start("histories of etcd are").await else { return };

@@ -1,4 +1,4 @@
-//! A TCP relay in front of etcd. Closing it closes all connections through it.
+//! A TCP relay in front of etcd. Closing the relay closes all its connections.
 
 use std::net::SocketAddr;
 

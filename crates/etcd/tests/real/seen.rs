@@ -1,4 +1,4 @@
-//! A feed, and its results.
+//! A feed, and the results that it publishes.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// A feed of `skydns.local` below `/skydns`, which runs until it is dropped.
+/// A feed of `skydns.local` below `/skydns`. The feed runs until this value is dropped.
 pub(crate) struct Seen {
     state: watch::Receiver<State>,
     registry: Registry,
@@ -19,7 +19,7 @@ pub(crate) struct Seen {
 #[derive(Default)]
 struct State {
     tree: Option<Tree>,
-    /// `None` at first, then connected, or the failure.
+    /// The last report: connected, or the failure. `None` before the first report.
     connection: Option<Result<(), String>>,
 }
 
@@ -61,7 +61,7 @@ impl Seen {
         self.wait(|state| matches!(state.connection, Some(Ok(()))).then_some(())).await;
     }
 
-    /// The reason why there is no connection.
+    /// Waits for a failure and returns its text.
     pub(crate) async fn until_lost(&self) -> String {
         self.wait(|state| state.connection.as_ref()?.as_ref().err().cloned()).await
     }

@@ -1,4 +1,5 @@
-//! The tables of CoreDNS' etcd plugin (`lookup_test.go`, `cname_test.go`, `other_test.go`, `group_test.go`).
+//! Tables from the tests of CoreDNS' etcd plugin (`lookup_test.go`, `cname_test.go`, `other_test.go`,
+//! `group_test.go`).
 
 use crate::table::Served;
 

@@ -1,5 +1,5 @@
-//! Keys that external-dns writes with `--provider=coredns` and a TXT registry: a random label in front of each name,
-//! which `targetstrip` removes, one key for each target, and owners as texts at `a-NAME`, `cname-NAME`.
+//! Keys that external-dns writes with `--provider=coredns` and a TXT registry. Each target has a key, with a random label
+//! in front of the name, which `targetstrip` removes. The owner is a text at `a-NAME` or `cname-NAME`.
 
 use crate::table::Served;
 
@@ -16,12 +16,12 @@ const MESSAGES: &[(&str, &str)] = &[
         "55667788.cname-www.example.org",
         r#"{"text":"\"heritage=external-dns,external-dns/owner=default\"","targetstrip":1,"setIdentifier":"one"}"#,
     ),
-    // Releases before 0.12 wrote the owner beside the target.
+    // Releases before 0.12 wrote the owner into the message of the target.
     (
         "0a0b0c0d.old.example.org",
         r#"{"host":"192.0.2.9","text":"\"heritage=external-dns\"","targetstrip":1}"#,
     ),
-    // The annotation coredns-group.
+    // Groups, from the annotation `coredns-group`.
     ("deadbeef.grouped.example.org", r#"{"host":"192.0.2.5","targetstrip":1,"group":"g1"}"#),
     ("cafecafe.below.grouped.example.org", r#"{"host":"192.0.2.6","targetstrip":1,"group":"g2"}"#),
 ];

@@ -1,8 +1,8 @@
-//! A cluster's records as kube2sky wrote them, and two that were written by hand beside them: the label of each record
-//! is the hash (FNV-1a) of its message.
+//! Records of a cluster as kube2sky wrote them, and two records that were written by hand. kube2sky puts a hash (FNV-1a)
+//! as label in front of each name.
 //!
-//! A Service `web` with a cluster IP and two named ports, a headless Service `db` with two pods, and the names of the
-//! pods.
+//! The cluster has a Service `web` with a cluster IP and two named ports, a headless Service `db` with two pods, and
+//! names of the pods.
 
 use crate::table::Served;
 
@@ -72,8 +72,8 @@ const CASES: &[(&str, &str)] = &[
 async fn records_of_kube2sky_are_served_as_skydns_did() {
     let Some(served) = Served::from(&["old.local"], MESSAGES, "what kube2sky wrote is").await else { return };
     served.check(CASES, &[]);
-    // All records below a name belong to it: here the addresses of both pods, and the records of the ports, which are
-    // aliases of the pods' names. Only one alias is answered, and either may be it.
+    // The answer contains all records below the name: the addresses of both pods, and the records of the ports, which
+    // are aliases of the pods' names. Only one of the two aliases is in the answer.
     let either = ["25a675c7", "7f135730"].map(|alias| {
         [
             "25a675c7.db.default.svc.old.local. A 10.1.0.5",

@@ -1,6 +1,6 @@
-//! The same answers as of SkyDNS and CoreDNS' etcd plugin: tables of records and answers from their own tests, and the
-//! keys that kube2sky and external-dns write. The keys of each table are written to a real etcd and watched by a feed;
-//! the engine answers the queries.
+//! Answers are compared with those of SkyDNS and of CoreDNS' etcd plugin. The tables of records and answers come from
+//! the tests of SkyDNS and CoreDNS; further records are those that kube2sky and external-dns write. Each test writes its
+//! keys to a real etcd, reads them with a feed, and answers queries with the engine.
 //!
 //! TTLs, SOA records and the order of records are not compared.
 

@@ -1,5 +1,4 @@
-//! The table of SkyDNS 2.5.3a (`server/server_test.go`), without DNSSEC, CHAOS, and messages that only one
-//! SkyDNS server knows (`-local`).
+//! The table of SkyDNS 2.5.3a (`server/server_test.go`), without the cases for DNSSEC, class CHAOS and the flag `-local`.
 
 use crate::table::Served;
 
@@ -210,7 +209,7 @@ async fn the_table_of_skydns_holds() {
     let untested = "the table of SkyDNS is";
     let Some(served) = Served::from(&["skydns.test"], MESSAGES, untested).await else { return };
     served.check(CASES, OUTSIDE);
-    // Either alias may be chosen.
+    // The answer contains one of two aliases.
     let either = ["a.ipaddr", "b.ipaddr"].map(|alias| {
         format!(
             "a.mail2.skydns.test. MX 50 mx2.skydns.test.\n+ a.ipaddr.skydns.test. A 172.16.1.1\n\
@@ -219,7 +218,7 @@ async fn the_table_of_skydns_holds() {
     });
     let answered = served.ask("a.mail2.skydns.test MX", OUTSIDE);
     assert!(either.contains(&answered), "{answered}");
-    // Names outside of all trees in etcd are forwarded.
+    // Names outside the zones in etcd are forwarded.
     assert_eq!(served.ask("2.0.0.10.in-addr.arpa PTR", &[]), "Forward(Recursive)");
     assert_eq!(served.ask("10.in-addr.arpa NS", &[]), "Forward(Recursive)");
 }

@@ -1,4 +1,4 @@
-//! A table of messages and queries: the messages are put into etcd, and the queries are answered from there.
+//! A table of messages and queries. The messages are written to etcd, and the queries are answered from these messages.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ impl Sink for Last {
     fn connected(&self, _failure: Option<String>) {}
 }
 
-/// A cluster without names, and zones from etcd beside it.
+/// A server with zones from etcd, and with a cluster domain without names.
 pub(crate) struct Served {
     zone: Zone,
     zones: Zones,
@@ -67,8 +67,8 @@ impl View for Served {
 }
 
 impl Served {
-    /// Puts values at the keys of names into etcd, and serves `zones` and reverse names from there. `None` if etcd is
-    /// not installed.
+    /// Writes `messages` (names and values) to etcd, and serves `zones` and reverse names from etcd. Returns `None` if
+    /// etcd is not installed.
     pub(crate) async fn from(zones: &[&str], messages: &[(&str, &str)], untested: &str) -> Option<Self> {
         let etcd = Etcd::start(untested).await?;
         for chunk in messages.chunks(100) {
@@ -85,7 +85,8 @@ impl Served {
         Some(Self { zone: Zone::new(&Name::parse("cluster.local").unwrap()), zones: table })
     }
 
-    /// The RCODE and the records of answer and additional section as text, without TTL and class, sorted.
+    /// Answers a query; returns the RCODE and the sorted records of the answer and additional sections, without TTL and
+    /// class. `outside` has the records of upstreams.
     pub(crate) fn ask(&self, question: &str, outside: &[&str]) -> String {
         let (name, rtype) = question.split_once(' ').unwrap();
         let query = Query::new(&format!("{name}."), rtype).wire();
@@ -132,8 +133,8 @@ fn key(name: &str) -> String {
     format!("/skydns/{}", labels.join("/"))
 }
 
-/// An upstream's answer to a query, from lines with `OWNER TYPE DATA`: all records of the queried type and all
-/// aliases, if the name owns a record.
+/// An upstream's answer to a query, from lines with `OWNER TYPE DATA`. If the name has a record, the answer is all lines
+/// of the queried type and all CNAME lines. Otherwise the answer is empty.
 fn said(lines: &[&str], question: &ExternalQuery) -> Vec<ExternalRecord> {
     let name = question.name.to_string();
     let is_there = lines.iter().any(|line| line.starts_with(&format!("{} ", name.trim_end_matches('.'))));
@@ -165,7 +166,7 @@ fn show(message: &[u8]) -> String {
     all.collect::<Vec<_>>().join("\n")
 }
 
-/// A record without TTL and class.
+/// Removes TTL and class from a record.
 fn plain(record: &str) -> String {
     let words: Vec<&str> = record.split_whitespace().collect();
     [&words[..1], &words[3..]].concat().join(" ")
