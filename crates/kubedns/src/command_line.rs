@@ -1,11 +1,11 @@
-//! The whole command line as clap describes it, for manual pages and completions; `main.rs` reads it.
+//! The complete command line as a clap `Command`, for manual pages and completions. `main.rs` does not parse with it.
 
 use clap::{Command, CommandFactory as _};
 
 use crate::check::{cluster, config};
 use crate::options::Options;
 
-/// `kube-dns` with its commands.
+/// `kube-dns` with its subcommands.
 pub fn command_line() -> Command {
     let check = Command::new("check")
         .about("Checks a ConfigMap or a running kube-dns, with advice for each failure")

@@ -1,7 +1,7 @@
-//! The configuration in force: from a directory, a `ConfigMap` or the flags, with the upstreams that follow from it.
+//! The configuration in force, from a directory, a `ConfigMap` or the flags, and the settings of the DNS server made from it.
 //!
-//! [`dnsconfig`] parses and validates the content. This module chooses the source, and the upstreams if the
-//! configuration names none: `--nameservers`, or else those of resolv.conf, which is followed too.
+//! [`dnsconfig`] parses and validates the content. This module selects the source. If the configuration names no upstreams, the
+//! module uses `--nameservers`, or else the servers of resolv.conf, whose changes it follows.
 
 mod configmap;
 mod own_names;
@@ -28,23 +28,23 @@ use cluster::watch::{FeedState, Phase};
 use configmap::ConfigMapFeed;
 pub use own_names::OwnConfig;
 
-/// The time after which a refusal of the `ConfigMap` counts. A starting API server refuses everything for a moment.
+/// The time after which a refused `ConfigMap` counts as unreadable. A starting API server refuses all requests for a moment.
 const REFUSAL_DELAY: Duration = Duration::from_secs(5);
-/// The longest time for which external names are SERVFAIL at the start, if only kubedns asks upstreams. Until the
-/// `ConfigMap` is read, names of its stub domains would leak to other servers.
+/// The longest time at the start in which external names are SERVFAIL, for topologies without other forwarders than kubedns.
+/// Before the `ConfigMap` is read, its stub domains are unknown, and their names would leak to other servers.
 const WITHHOLD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Settings of the DNS server that follow from the configuration.
+/// Settings of the DNS server, made from the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// The version of the configuration.
     pub version: Version,
-    /// Federation name to domain.
+    /// The domain of each federation, by the name of the federation.
     pub federations: BTreeMap<String, String>,
     /// Servers for external names, in order of preference.
     pub upstreams: Vec<Upstream>,
-    /// Stub domains with their servers. A list is empty while its servers are names of which none has an address (yet).
-    /// If a dnsmasq behind kubedns asks the servers, that dnsmasq takes their place.
+    /// Stub domains with their servers. A list is empty if its servers are given by name, and no name has an address (yet). With
+    /// dnsmasq behind kubedns, the list may hold dnsmasq in place of the servers.
     pub stub_domains: Vec<(String, Vec<Upstream>)>,
     /// The search list of `--search-suffix` and `--autopath`.
     pub search: Option<Search>,
@@ -58,8 +58,8 @@ impl Settings {
         Self { upstreams, ..self }
     }
 
-    /// The TXT strings in class CHAOS for the nanny, which empties the cache of dnsmasq when they change: the version
-    /// of the configuration, a hash of the routes of external names, and the topology.
+    /// The TXT strings in class CHAOS, whose changes make the nanny empty the cache of dnsmasq. They hold the version of the
+    /// configuration, the topology, and a hash of upstreams, stub domains, search list, hosts and aliases.
     pub fn routes(&self, topology: Topology) -> Arc<[String]> {
         let mut hash = DefaultHasher::new();
         (&self.upstreams, &self.stub_domains).hash(&mut hash);
@@ -79,7 +79,7 @@ impl Settings {
     }
 }
 
-/// The configuration, loaded once and ready to be followed.
+/// The configuration, loaded once; [`run`](Self::run) follows its changes.
 pub struct Configuration {
     follower: Follower,
     state: watch::Receiver<State>,
@@ -92,13 +92,13 @@ pub struct Configuration {
     domain: ClusterDomains,
     settings: watch::Sender<Arc<Settings>>,
     settled: watch::Sender<bool>,
-    /// Whether upstreams are withheld until the `ConfigMap` is read.
+    /// Whether external names are SERVFAIL until the `ConfigMap` is read.
     withheld: bool,
     metrics: Arc<Metrics>,
 }
 
 impl Configuration {
-    /// Loads the configuration of the flags or a directory. A `ConfigMap` arrives later: see [`run`](Self::run).
+    /// Loads the configuration from the flags or a directory. A `ConfigMap` is read later, by [`run`](Self::run).
     pub fn open(
         options: &Options,
         from: ConfigFrom,
@@ -108,7 +108,7 @@ impl Configuration {
         let (source, from_api) = source(options, from, connection, metrics);
         let follower = source.open_for(options.domain.bare());
         let state = follower.subscribe();
-        // Differs from the nanny, which ignores an emptied file: kubedns then has no upstreams.
+        // Differs from the nanny, which ignores an emptied resolv.conf: kubedns then has no upstreams.
         let files = vec![options.resolv_conf.clone()];
         let resolv_conf = resolv_conf::Follower::open(files, Emptied::Final, options.config_period.into());
         let upstreams = Upstreams::new(options, resolv_conf.subscribe());
@@ -142,18 +142,18 @@ impl Configuration {
         }
     }
 
-    /// The settings, now and after each change.
+    /// Returns a receiver of the settings, which change with the configuration and resolv.conf.
     pub fn subscribe(&self) -> watch::Receiver<Arc<Settings>> {
         self.settings.subscribe()
     }
 
-    /// Whether the settings come from the configuration: false until the API server has returned the `ConfigMap`,
-    /// reported that there is none, or refused it. Settings that are read once this is true contain that result.
+    /// Returns whether the settings are those of the configuration. The value is false until the API server has returned the
+    /// `ConfigMap`, reported that none exists, or refused the request. The settings change before the value becomes true.
     pub fn settled(&self) -> watch::Receiver<bool> {
         self.settled.subscribe()
     }
 
-    /// The state of the configuration itself, with the reason of a rejection.
+    /// Returns a receiver of the state of the configuration, with the reason of a rejection.
     pub fn state(&self) -> watch::Receiver<State> {
         self.state.clone()
     }
@@ -221,7 +221,7 @@ impl Configuration {
     }
 }
 
-/// Sends a value to the receivers, unless they have an equal one.
+/// Sends a value to the receivers, unless the previous value is equal.
 pub(crate) fn send_changed<T: PartialEq>(sender: &watch::Sender<Arc<T>>, new: T) {
     sender.send_if_modified(|old| {
         let changed = **old != new;
@@ -232,7 +232,7 @@ pub(crate) fn send_changed<T: PartialEq>(sender: &watch::Sender<Arc<T>>, new: T)
     });
 }
 
-/// Returns once the API server has refused the `ConfigMap` for `REFUSAL_DELAY`; never without a feed.
+/// Returns once the API server has refused the `ConfigMap` for `REFUSAL_DELAY`. Never returns without a feed.
 async fn until_refused(feed: &mut Option<watch::Receiver<FeedState>>) {
     let refused = |state: &FeedState| state.phase == Phase::Refused;
     if let Some(state) = feed {
@@ -271,7 +271,7 @@ fn source(
     }
 }
 
-/// Sources of addresses for stub servers given by name: the same as in the nanny, with kubedns at our own address.
+/// Sources for the addresses of stub servers given by name. The nanny has the same sources; here kubedns is this process.
 fn name_sources(options: &Options) -> Sources {
     let ip = options.dns_bind_address.parse().ok().filter(|ip: &IpAddr| !ip.is_unspecified());
     Sources {
@@ -281,7 +281,7 @@ fn name_sources(options: &Options) -> Sources {
     }
 }
 
-/// Requests the addresses of stub servers given by name, if kubedns asks them.
+/// Requests the addresses of stub servers given by name, if kubedns forwards to these servers.
 fn request_addresses(wanted: &watch::Sender<BTreeSet<String>>, config: &Config, topology: Topology) {
     let ours =
         config.stub_domains.iter().filter(|(_, servers)| is_asked_here(topology, servers.iter().map(plain)));
@@ -289,8 +289,8 @@ fn request_addresses(wanted: &watch::Sender<BTreeSet<String>>, config: &Config, 
     resolve::want(wanted, &Config { stub_domains, ..Config::default() });
 }
 
-/// Whether kubedns itself asks the servers of a list. A dnsmasq behind kubedns has the same configuration, and asks the
-/// servers if all of them are `plain` DNS over UDP: it supports nothing else.
+/// Whether kubedns forwards to these servers itself. In the topology `direct`, dnsmasq has the same configuration and forwards to
+/// them, but only if all of them are `plain` DNS over UDP: dnsmasq supports no TCP or TLS upstreams.
 fn is_asked_here(topology: Topology, plain: impl IntoIterator<Item = bool>) -> bool {
     topology != Topology::Direct || plain.into_iter().any(|plain| !plain)
 }
@@ -322,7 +322,7 @@ fn settings(state: &State, upstreams: &Upstreams, names: &Resolutions, topology:
     }
 }
 
-/// The addresses of a stub server; none while its name has none.
+/// The addresses of a stub server; empty if the server is a name without addresses.
 fn addresses(server: &ServerAddr, names: &Resolutions) -> Vec<Upstream> {
     match server {
         ServerAddr::Address(upstream) => vec![upstream.clone()],
@@ -332,7 +332,7 @@ fn addresses(server: &ServerAddr, names: &Resolutions) -> Vec<Upstream> {
     }
 }
 
-/// Warns of a stub domain that is a cluster domain, and so has little effect.
+/// Warns of a stub domain that equals a cluster domain: the stub domain has little effect.
 fn warn_of_stub_domain(config: &Config, topology: Topology, domains: &ClusterDomains) {
     let is_ours = |stub: &str| {
         let stub = stub.trim_end_matches('.');
@@ -366,7 +366,7 @@ fn set_metrics(metrics: &ConfigMetrics, state: &State) {
     metrics.info.with_label_values(&[&state.version.to_string()]).set(1);
 }
 
-/// Upstreams for external names if the configuration names none, and the search domains that follow the cluster's.
+/// The upstreams for a configuration without upstreams, and the search domains after those of the cluster.
 #[derive(Debug)]
 struct Upstreams {
     from_flag: Vec<Upstream>,
@@ -385,8 +385,8 @@ impl Upstreams {
         Self { from_flag: flag.good, search, domains: options.domain.clone(), resolv_conf }
     }
 
-    /// The search list. Of the domains in resolv.conf, only those outside the cluster count: the list has the cluster's
-    /// domains already, and the namespace of this pod is not the client's.
+    /// The search list. Search domains of resolv.conf inside the cluster domain are omitted. The list has the cluster's domains
+    /// already, and the namespace of this pod differs from the client's.
     fn search(&self) -> Option<Search> {
         let flags = self.search.as_ref()?;
         let file = self.resolv_conf.borrow();

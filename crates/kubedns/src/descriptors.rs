@@ -1,14 +1,14 @@
-//! Limit of open files and sockets. The Go runtime raises it at the start, so kube-dns runs with a raised limit, too.
+//! Raises the limit of open files and sockets, like the Go runtime of kube-dns at its start.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// The highest limit that is useful: all bounds on connections and pending queries together need less.
+/// The highest useful limit: all bounds on connections and pending queries together need fewer descriptors.
 const USEFUL_LIMIT: u64 = 16_384;
-/// The usual soft limit, used if the limit cannot be read.
+/// The assumed soft limit if the limit cannot be read.
 const DEFAULT_LIMIT: u64 = 1024;
 
-/// Raises the soft limit of descriptors towards the hard limit, and returns the soft limit in force. Bounds on the
-/// number of sockets derive from it.
+/// Raises the soft limit of descriptors up to `USEFUL_LIMIT`, as far as the hard limit allows. Returns the soft limit in force,
+/// from which bounds on sockets derive.
 pub(crate) fn raise() -> usize {
     let (soft, hard) = match getrlimit(Resource::RLIMIT_NOFILE) {
         Ok(limits) => limits,
@@ -30,7 +30,7 @@ pub(crate) fn raise() -> usize {
     usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
-/// The soft limit to set; `None` if `soft` is enough or cannot be raised.
+/// The soft limit to set; `None` if `soft` is high enough, or equals the hard limit.
 fn wanted(soft: u64, hard: u64) -> Option<u64> {
     let wanted = hard.min(USEFUL_LIMIT);
     (wanted > soft).then_some(wanted)

@@ -1,6 +1,7 @@
-//! The zones from etcd: follows each zone, and sends its content to the index task, which publishes it.
+//! Zones from etcd: watches the keys of each zone, and sends its content to the index task.
 //!
-//! Readiness concerns names of the cluster, and does not wait for etcd. Until a zone is loaded, its names are SERVFAIL.
+//! Readiness does not wait for etcd, because readiness concerns cluster names. The names of a zone are SERVFAIL until the zone
+//! is loaded.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,12 +18,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::options::EtcdSource;
 
-/// The zones of etcd that are not followed now: the reason, by zone and path of its keys.
+/// The zones whose watch in etcd is not open: the reason, by zone and path of the keys.
 #[derive(Debug, Clone, Default)]
 pub struct LostZones(Arc<Mutex<BTreeMap<(Name, String), String>>>);
 
 impl LostZones {
-    /// The zones, each with its path and the reason.
+    /// Returns the zones, each with the reason.
     pub fn zones(&self) -> Vec<LostZone> {
         let lost = self.0.lock();
         let zone = |((domain, path), failure): (&(Name, String), &String)| LostZone {
@@ -41,13 +42,13 @@ impl LostZones {
     }
 }
 
-/// The zones, and the reverse names beside them.
+/// The zones from etcd, and the reverse names from the same etcd.
 pub struct EtcdZones {
     followed: Vec<Followed>,
     lost: LostZones,
 }
 
-/// A zone and the sources of its records; reverse names have several sources.
+/// A zone and the sources of its records. Reverse names have one source per etcd.
 struct Followed {
     domain: Name,
     sources: Vec<EtcdSource>,
@@ -60,27 +61,26 @@ impl Followed {
         Self { domain, sources, contents }
     }
 
-    /// The zone with its content as of now.
+    /// The zone with its current content.
     fn zone(&self) -> FurtherZone {
         zone(&self.domain, &self.contents.borrow())
     }
 }
 
-/// A zone with its content. Reverse names are no zone of their own: names that etcd does not have are resolved as
-/// usual.
+/// Makes a zone from its content. Reverse names without a record in etcd are forwarded as usual.
 fn zone(domain: &Name, contents: &[ZoneRecords]) -> FurtherZone {
     let records = Arc::new(Merged(contents.to_vec()));
     let pointers = *domain == reverse();
     FurtherZone { skydns: true, pointers, ..FurtherZone::new(domain, records) }
 }
 
-/// The domain of all reverse names.
+/// The domain `arpa`, which contains all reverse names.
 fn reverse() -> Name {
     Name::parse("arpa").unwrap_or_default()
 }
 
 impl EtcdZones {
-    /// The zones of `sources`, and the reverse names beside them in etcd.
+    /// Creates the zones of `sources`, and the reverse names of the same etcd servers.
     pub fn new(sources: Vec<EtcdSource>) -> Self {
         let mut beside: Vec<EtcdSource> = Vec::new();
         for source in &sources {
@@ -95,22 +95,22 @@ impl EtcdZones {
         Self { followed: zones.chain(reverse).collect(), lost: LostZones::default() }
     }
 
-    /// True when there is no zone.
+    /// Whether there are no zones.
     pub fn is_empty(&self) -> bool {
         self.followed.is_empty()
     }
 
-    /// The zones with their current content; at first they are not loaded.
+    /// Returns the zones with their current content. A zone is not loaded before [`follow`](Self::follow).
     pub fn zones(&self) -> impl Iterator<Item = FurtherZone> {
         self.followed.iter().map(Followed::zone)
     }
 
-    /// The zones that are not followed now, with the reasons.
+    /// Returns the zones whose watch is not open, with the reasons.
     pub fn lost(&self) -> LostZones {
         self.lost.clone()
     }
 
-    /// Starts to follow the zones. New content goes to `publish`.
+    /// Starts to watch the zones, and sends new content to `publish`.
     pub fn follow(
         self,
         tasks: &mut Tasks,
@@ -134,7 +134,7 @@ impl EtcdZones {
     }
 }
 
-/// Sends the newest content after each change, and skips older content that was not sent yet.
+/// Sends the newest content of a zone after changes, and skips content that has been replaced meanwhile.
 async fn forward_changes(
     domain: Name,
     mut contents: watch::Receiver<Vec<ZoneRecords>>,
@@ -148,12 +148,12 @@ async fn forward_changes(
     }
 }
 
-/// Keeps the last content and the last failure of a feed.
+/// Stores the newest content and the failure of a feed.
 struct ToIndex {
     contents: Arc<watch::Sender<Vec<ZoneRecords>>>,
     source: usize,
     lost: LostZones,
-    /// The zone, and the path of its keys.
+    /// The zone, and the path of its keys in etcd.
     keys: (Name, String),
 }
 

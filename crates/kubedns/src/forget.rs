@@ -1,7 +1,6 @@
-//! Empties the cache after an edit of the configuration, if kubedns forwards to a dnsmasq that asks the configured
-//! servers.
+//! Empties the cache after each edit of the configuration, if dnsmasq behind kubedns forwards to the configured servers.
 //!
-//! kubedns asks dnsmasq before and after the edit, so cached responses do not show which server they come from.
+//! kubedns forwards to dnsmasq before and after the edit, so a cached response does not show which server it came from.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +12,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Settings;
 
-/// The time after an edit in which responses of the former servers may still arrive: dnsmasq has to reload, and a
-/// pending query may take two seconds.
+/// The time after an edit in which responses of the previous servers may arrive: dnsmasq has to reload, and a pending query may
+/// take two seconds.
 const LATE: Duration = Duration::from_secs(3);
 
-/// Empties the cache of `forwarder` when the configuration changes, and once more when no older response can arrive.
+/// Empties the cache of `forwarder` after each edit, and again when no response of the previous servers can arrive.
 pub(crate) async fn on_edits(
     forwarder: Arc<Forwarder>,
     mut settings: watch::Receiver<Arc<Settings>>,

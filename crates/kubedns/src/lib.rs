@@ -1,4 +1,4 @@
-//! The kubedns binary: it turns Kubernetes objects into records, publishes them as snapshots, and serves them over DNS.
+//! kubedns: makes records from Kubernetes objects, publishes the records as snapshots, and serves them over DNS.
 
 pub mod check;
 mod command_line;

@@ -1,9 +1,8 @@
-//! Forwarding loops: finds upstreams that forward queries back to us, and leaves them out while they do.
+//! Detects upstreams that forward queries back to this server, and excludes them until they stop.
 //!
-//! [`Forwarder::find_loops`] recognises a loop. The task probes each upstream in force when the settings change, and
-//! again later: a loop may end, or begin at the other end, as when a Service selects this pod only once it is ready.
-//! Queries do not wait for probes: an upstream is used until a loop is found. The index task receives the loops, and
-//! publishes a zone without those upstreams.
+//! [`Forwarder::find_loops`] detects a loop. The task probes all upstreams when the settings change, and periodically: a loop may
+//! begin or end later, for example when a Service selects this pod only once the pod is ready. Queries do not wait for probes, so
+//! an upstream is used until a loop is found. The index task receives the loops, and publishes a zone without those upstreams.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,28 +16,27 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{Settings, send_changed};
 
-/// Bound of the routes that are probed.
+/// Bound of the routes to probe.
 const MAX_PROBED: usize = 64;
-/// Pause between probes while there is a loop, and after a change.
+/// Pause between probes during a loop, and after a change of the settings.
 const MIN_PAUSE: Duration = Duration::from_secs(15);
-/// Longest pause between probes: without a loop the pause doubles up to it.
+/// The longest pause between probes. Without a loop, the pause doubles after each probe.
 const MAX_PAUSE: Duration = Duration::from_mins(15);
-/// Domain of the probes of upstreams for external names. It is reserved (RFC 6761, section 6.2), and resolvers forward
-/// it like any other name.
+/// Domain of the probes of upstreams for external names. `test` is reserved (RFC 6761, section 6.2), so the probes collide with no
+/// real name.
 const ANYWHERE: &str = "test";
 
-/// An upstream and the names that it is asked for.
+/// An upstream, and the domain of the queries that kubedns forwards to it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ForwardingRoute {
-    /// The stub domain, or the zone of the cluster whose missing names are forwarded; `None` for external names, which
-    /// come first.
+    /// A stub domain, or a cluster zone whose missing names are forwarded. `None` stands for external names, and sorts first.
     domain: Option<String>,
     upstream: Upstream,
 }
 
 impl ForwardingRoute {
-    /// The route to `upstream` for the names of `domain`: a stub domain as the settings spell it, or a zone of the
-    /// cluster; `None` for external names.
+    /// The route to `upstream` for names in `domain`: a stub domain as the settings spell it, or a cluster zone. `None` stands for
+    /// external names.
     pub fn new(domain: Option<&str>, upstream: Upstream) -> Self {
         Self { domain: domain.map(ToOwned::to_owned), upstream }
     }
@@ -50,36 +48,36 @@ impl ForwardingRoute {
     }
 }
 
-/// The routes on which queries come back to us.
+/// The routes that lead back to this server.
 pub type Loops = BTreeSet<ForwardingRoute>;
 
-/// The task that looks for loops.
+/// The task that detects loops.
 pub struct LoopFinder {
     forwarder: Arc<Forwarder>,
     settings: watch::Receiver<Arc<Settings>>,
-    /// Zones of the cluster whose missing names are forwarded.
+    /// Cluster zones whose missing names are forwarded.
     fallthrough: Arc<[Name]>,
     found: watch::Sender<Arc<Loops>>,
 }
 
 impl LoopFinder {
-    /// A finder without any loops yet. It probes for the [zones that fall through](Zone::fallthrough) of `zone`, too.
+    /// Creates a finder without known loops. The finder also probes the [`fallthrough`](Zone::fallthrough) zones of `zone`.
     pub fn new(forwarder: &Arc<Forwarder>, settings: watch::Receiver<Arc<Settings>>, zone: &Zone) -> Self {
         let (forwarder, fallthrough) = (Arc::clone(forwarder), Arc::clone(&zone.fallthrough));
         Self { forwarder, settings, fallthrough, found: watch::Sender::default() }
     }
 
-    /// The loops, now and after each change.
+    /// Returns a receiver of the loops.
     pub fn subscribe(&self) -> watch::Receiver<Arc<Loops>> {
         self.found.subscribe()
     }
 
-    /// Looks for loops until `stop`.
+    /// Detects loops until `stop`.
     pub async fn run(mut self, stop: CancellationToken) {
         stop.run_until_cancelled(self.follow()).await;
     }
 
-    /// Looks for loops until the sender of the settings is gone.
+    /// Detects loops until the sender of the settings is dropped.
     async fn follow(&mut self) {
         let mut pause = MIN_PAUSE;
         loop {
@@ -102,7 +100,7 @@ impl LoopFinder {
             routes.iter().filter_map(|route| Some((route, route.probe()?))).take(MAX_PROBED).unzip();
         let results = self.forwarder.find_loops(&probes).await;
         let before = Arc::clone(&self.found.borrow());
-        // A route without a result this time keeps its former result.
+        // A route without a result keeps its previous result.
         let is_loop = |route, back: Option<bool>| back.unwrap_or_else(|| before.contains(route));
         let found = routes.into_iter().zip(results).filter(|(route, back)| is_loop(route, *back));
         let found: Loops = found.map(|(route, _)| route.clone()).collect();
@@ -127,7 +125,7 @@ fn routes(settings: &Settings, fallthrough: &[Name]) -> BTreeSet<ForwardingRoute
     .collect()
 }
 
-/// Whether an upstream forwards names of `zone` back to us; then missing names must not be forwarded to it.
+/// Whether an upstream forwards missing names of `zone` back to this server.
 pub fn loops_back(zone: &Name, settings: &Settings, loops: &Loops) -> bool {
     let zone = zone.to_string();
     settings
@@ -136,7 +134,7 @@ pub fn loops_back(zone: &Name, settings: &Settings, loops: &Loops) -> bool {
         .any(|upstream| loops.contains(&ForwardingRoute::new(Some(&zone), upstream.clone())))
 }
 
-/// Logs loops that began or ended.
+/// Logs loops that have begun or ended.
 fn log_changes(before: &Loops, now: &Loops) {
     for route in now.difference(before) {
         tracing::warn!(upstream = %route.upstream, stub_domain = route.domain, "upstream server forwards to this server, left out while it does");

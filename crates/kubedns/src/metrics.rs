@@ -1,4 +1,4 @@
-//! Metrics of the watches, the index and the configuration. The DNS server has its own.
+//! Metrics of the watches, the index and the configuration. The crate `skydns` has the metrics of the DNS server.
 //!
 //! All names begin with `kubedns_`; docs/metrics/kubedns.md lists them.
 
@@ -17,12 +17,12 @@ use crate::options::Options;
 const LATENCIES: [f64; 14] =
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 90.0];
 
-/// The metrics of kubedns beside those of its DNS server.
+/// The metrics of kubedns, except those of its DNS server.
 #[derive(Debug)]
 pub struct Metrics {
-    /// Objects known, by kind.
+    /// Objects in the index, by kind.
     pub objects: IntGaugeVec,
-    /// Addresses in the objects known, by kind.
+    /// Addresses in the objects of the index, by kind.
     pub addresses: IntGaugeVec,
     /// Endpoints objects that the control plane truncated.
     pub over_capacity: IntGauge,
@@ -30,19 +30,19 @@ pub struct Metrics {
     pub records: IntGauge,
     /// 1 once the first lists are complete.
     pub synced: IntGauge,
-    /// 1 while records of an earlier run are served, before the first lists are in.
+    /// 1 while the records come from a snapshot file, before the first lists are complete.
     pub stale: IntGauge,
-    /// 1 if the first lists have not come within `--initial-sync-timeout` and are still missing.
+    /// 1 while the first lists are incomplete after `--initial-sync-timeout`.
     pub sync_overdue: IntGauge,
     /// Published versions of the records.
     pub publications: IntCounter,
-    /// Time from the arrival of an event to the publication of the records that it changes.
+    /// Time from the arrival of an event to the publication of its records.
     pub publication: Histogram,
-    /// Time from the change of a pod or Service, as the control plane notes it on endpoints, to the publication.
+    /// Time from the change of a pod or Service to the publication. The control plane notes the change on endpoints.
     pub programming: Histogram,
     /// Snapshot files written, by outcome.
     pub snapshots_written: IntCounterVec,
-    /// Upstreams that are left out because they forward back to us.
+    /// Upstreams that kubedns does not use because they forward back to it.
     pub forward_loops: IntGauge,
     /// The configuration.
     pub config: ConfigMetrics,
@@ -55,7 +55,7 @@ impl Metrics {
     ///
     /// # Errors
     ///
-    /// When a name is taken.
+    /// When a metric name is taken.
     pub fn new(registry: &daemon::metrics::Metrics) -> Result<Arc<Self>, MetricError> {
         Ok(Arc::new(Self {
             objects: registry.int_gauge_vec(
@@ -109,11 +109,11 @@ impl Metrics {
         }))
     }
 
-    /// Observes a publication: its oldest event arrived `since_arrival` ago, and the changes behind it happened at
-    /// `causes`.
+    /// Observes a publication. `since_arrival` is the age of its oldest event; `causes` are the times of the changes that led to the
+    /// events.
     pub fn published(&self, since_arrival: Duration, causes: &[SystemTime]) {
         self.publication.observe(since_arrival.as_secs_f64());
-        // If our clock is behind the control plane's, the latency is negative, and left out.
+        // If our clock is behind the clock of the control plane, the latency is negative and omitted.
         for latency in causes.iter().filter_map(|cause| SystemTime::now().duration_since(*cause).ok()) {
             self.programming.observe(latency.as_secs_f64());
         }
@@ -124,7 +124,7 @@ impl Metrics {
 ///
 /// # Errors
 ///
-/// When the name is taken.
+/// When the metric name is taken.
 pub fn info(registry: &daemon::metrics::Metrics, options: &Options) -> Result<(), MetricError> {
     let help = "Cluster domain and topology of this kubedns; always 1.";
     let info = registry.int_gauge_vec("kubedns_info", help, &["domain", "topology"])?;
@@ -147,7 +147,7 @@ pub struct ConfigMetrics {
     pub loaded: Gauge,
     /// Version of the configuration in force, as a label.
     pub info: IntGaugeVec,
-    /// Names of stub servers that have no address (yet).
+    /// Names of stub servers without an address.
     pub unresolved: IntGauge,
 }
 

@@ -237,11 +237,11 @@ pub struct BothNamespaces;
 /// Source of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConfigFrom {
-    /// A directory, and the longest time between two reads of it.
+    /// A directory, and the period of its checks.
     Directory(PathBuf, Duration),
     /// A `ConfigMap`: namespace and name.
     ConfigMap(String, String),
-    /// Only the flags.
+    /// The flags alone.
     Flags,
 }
 
@@ -292,7 +292,7 @@ impl Options {
         Ok(Scope { namespaces, services: given(&self.selector.0).map(str::to_owned) })
     }
 
-    /// Identity of a snapshot file: the domain, and the options that change its content, if they are set.
+    /// Identity of a snapshot file: the cluster domain, and the given flags that change the content.
     pub fn kept_for(&self) -> String {
         let pod_names = if self.endpoint_names == EndpointNames::Pod { "pod" } else { "" };
         let pods = if self.pods == PodMode::Verified { "verified" } else { "" };
@@ -320,7 +320,7 @@ impl Options {
             external: self.external_records(),
         };
         let external_zone = self.external_zone.0.first().map(Domain::name);
-        // The start has already failed if the domain is taken.
+        // An invalid cluster set domain has already ended the start.
         let clusterset = self.clusterset().ok().flatten();
         index::Options {
             records,
@@ -336,14 +336,14 @@ impl Options {
         let stale = Duration::from(self.serve_stale);
         let usual = CacheLimits { stale, ..CacheLimits::default() };
         match self.cache_size {
-            // Names completed with a search list are queried often: their upstream responses need a cache.
+            // Names completed with a search list are queried often, so their upstream responses need a cache.
             CacheSize(0) if stale.is_zero() && self.search_suffix.0.is_empty() && !self.autopath => None,
             CacheSize(0) => Some(usual),
             CacheSize(entries) => Some(CacheLimits { entries, ..usual }),
         }
     }
 
-    /// The zone as the flags define it, without upstreams.
+    /// The cluster zone according to the flags, without upstreams.
     ///
     /// # Errors
     ///
@@ -374,12 +374,12 @@ impl Options {
     }
 }
 
-/// The value of a flag; `None` if it is empty, which is the same as not given.
+/// The value of a flag; `None` for an empty value, which means not given.
 fn given(flag: &str) -> Option<&str> {
     (!flag.is_empty()).then_some(flag)
 }
 
-/// A cluster domain: labels in lower case, with a dot at the end.
+/// A domain in a flag: labels in lower case, with a dot at the end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Domain(String);
 
@@ -406,16 +406,16 @@ impl fmt::Display for Domain {
     }
 }
 
-/// Invalid domain, in the words of kube-dns and the API server.
+/// Invalid domain. The messages are those of kube-dns and the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum DomainError {
-    /// A label is empty, or has a character that is no letter, digit or '-'.
+    /// A label is empty, or has a character other than a letter, a digit or '-'.
     #[error("Not a valid DNS label. [{LABEL_RULE}]")]
     Label,
     /// A label of more than 63 characters.
     #[error("Not a valid DNS label. [must be no more than 63 characters]")]
     LongLabel,
-    /// Valid labels, but no room for names below the domain.
+    /// A domain that is too long for names below it.
     #[error("must be no more than 180 characters, to leave room for the names of services")]
     Long,
 }
@@ -465,7 +465,7 @@ impl FromStr for CacheSize {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MasterUrl(String);
 
-/// Not a URL with a scheme and a host, in the words of kube-dns.
+/// Not a URL with a scheme and a host. The message is that of kube-dns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("invalid kube-master-url specified")]
 pub struct MasterUrlError;
@@ -494,7 +494,7 @@ impl FromStr for Federations {
     }
 }
 
-/// Port and path of the metrics, and the prefix of the DNS server's metrics: the `PROMETHEUS_*` variables.
+/// Port and path of the metrics, and the prefix of the DNS server's metrics, from the `PROMETHEUS_*` variables.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exposition {
     /// `PROMETHEUS_PORT`; `None` if metrics are not served.
@@ -519,7 +519,7 @@ pub enum ExpositionError {
 }
 
 impl Exposition {
-    /// Reads the variables through `lookup`.
+    /// Reads the variables with `lookup`.
     ///
     /// # Errors
     ///

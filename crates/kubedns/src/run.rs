@@ -1,7 +1,7 @@
-//! The process: the order of the start, the tasks, and the shutdown.
+//! Runs the process: binds the sockets, starts the tasks, and shuts down.
 //!
-//! Sockets are bound first, so that every client gets an answer: REFUSED for cluster names until the first lists are
-//! in. Everything that may take long (the API server, the ConfigMap) happens in tasks.
+//! Sockets are bound first, so that every client gets a response. Until the first lists are complete, cluster names are REFUSED.
+//! Work that may take long, such as requests to the API server, happens in tasks.
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -47,21 +47,21 @@ use cluster::watch::nodes::{self, NodesFeed};
 use cluster::watch::{Collection, Feed, Received, ScopedFeed, WatchMetrics, WatchTiming};
 use explain::{Explainer, LostZone, ServerState};
 
-/// Bound of the events that wait for the index.
+/// Bound of the events that wait for the index task.
 const QUEUE: usize = 1024;
-/// Threads that answer over UDP, at most.
+/// Bound of the threads that answer over UDP.
 const MAX_UDP_THREADS: usize = 4;
-/// The longest time for which the first answers wait for the snapshot file. Ten thousand Services take a tenth of a
-/// second.
+/// Timeout of the snapshot file. Until then the sockets are bound, but clients get no response. Ten thousand Services take
+/// a tenth of a second.
 const LOADING: Duration = Duration::from_millis(500);
-/// Timeout for all tasks to end.
+/// Timeout of the tasks at shutdown.
 const ENDING: Duration = Duration::from_secs(5);
 
-/// Runs kubedns until `shutdown`.
+/// Runs kubedns until `shutdown` is requested.
 ///
 /// # Errors
 ///
-/// When it cannot start, or when a critical task ends early.
+/// When kubedns cannot start, or when a critical task ends early.
 pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     tracing::info!(version = daemon::version::VERSION, domain = %options.domain, "kube-dns is starting");
     let exposition = Exposition::from_env(|name| std::env::var(name).ok())?;
@@ -103,7 +103,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     sync.configure();
     sync.load(LOADING).await;
 
-    // One thread reads events, and publishes their records: no event wakes a second thread.
+    // The watchers and the index task share one thread, so an event does not wake a second thread.
     let thread = SingleThread::start("records").context("cannot start a thread")?;
     let (mut tasks, in_force) = (Tasks::new(shutdown.stop.clone()), sync.index.source());
     let stop = || shutdown.stop.clone();
@@ -126,12 +126,12 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Options that may contradict each other, after their check.
+/// The results of the options that may contradict each other.
 struct CheckedOptions {
     config_from: ConfigFrom,
     scope: Scope,
     zone: Zone,
-    /// The node whose zone is preferred, with `--prefer-zone=auto`.
+    /// The node whose zone is preferred, for `--prefer-zone=auto`.
     own_node: Option<String>,
     etcd: EtcdZones,
     transfer_to: Option<TransferTo>,
@@ -169,7 +169,7 @@ async fn connect(options: &Options) -> anyhow::Result<Arc<Connection>> {
     Ok(Arc::new(connection))
 }
 
-/// Follows the zones of etcd, if there are any.
+/// Starts to watch the zones from etcd, if there are any.
 fn follow_etcd(
     tasks: &mut Tasks,
     zones: EtcdZones,
@@ -186,7 +186,7 @@ fn follow_etcd(
     Ok(())
 }
 
-/// Empties the cache after each edit of the configuration, if dnsmasq is behind kubedns.
+/// Starts the task that empties the cache after edits of the configuration, if dnsmasq is behind kubedns.
 fn forget_on_edits(
     tasks: &mut Tasks,
     options: &Options,
@@ -199,7 +199,7 @@ fn forget_on_edits(
     }
 }
 
-/// The explainer of the published records. Its warnings depend on the state of this process.
+/// Creates the explainer of the published records. Its warnings come from the state of this process.
 fn explainer(
     options: &Options,
     configuration: &Configuration,
@@ -225,7 +225,7 @@ fn explainer(
     Explainer::new(published, Arc::new(server), options.topology)
 }
 
-/// The zone of the cluster set, if a watch of its objects is not open.
+/// The zone of the cluster set, if one of its watches is not open.
 fn lost_clusterset(domain: Option<&Name>, watch: &WatchMetrics) -> Vec<LostZone> {
     let kinds = [Kind::ServiceImport, Kind::ImportedSlice];
     let closed: Vec<String> =
@@ -235,19 +235,19 @@ fn lost_clusterset(domain: Option<&Name>, watch: &WatchMetrics) -> Vec<LostZone>
     domain.map(|domain| LostZone { domain, reason }).into_iter().collect()
 }
 
-/// Parts that the watchers share.
+/// Values that all watchers need.
 struct ApiServer {
     connection: Arc<Connection>,
     metrics: Arc<Metrics>,
     sink: mpsc::Sender<Received<Event>>,
     settings: watch::Receiver<Arc<Settings>>,
     in_force: watch::Receiver<Option<EndpointsSource>>,
-    /// The node whose zone is preferred.
+    /// The node whose zone is preferred, for `--prefer-zone=auto`.
     own_node: Option<String>,
 }
 
 impl ApiServer {
-    /// Starts the watchers on `thread`. Each follows one collection and sends its events to `sink`.
+    /// Starts the watchers on `thread`. Each watches one kind of objects and sends events to `sink`.
     fn watch(
         self,
         tasks: &mut Tasks,
@@ -297,7 +297,7 @@ impl ApiServer {
         tasks.lasting("watching nodes", thread.run(nodes.run(stop())));
     }
 
-    /// Watches Services, with their external addresses if there is an external zone.
+    /// Watches Services, including their external addresses if there is an external zone.
     fn watch_services(
         &self,
         tasks: &mut Tasks,
@@ -315,7 +315,7 @@ impl ApiServer {
         tasks.lasting(name, thread.run(self.feed(scope, exposed).run(stop)));
     }
 
-    /// A feed of the node whose zone is preferred.
+    /// The feed of the node whose zone is preferred.
     fn own_node(&self) -> Option<Feed<Event>> {
         let (name, sink) = (self.own_node.as_ref()?, self.sink.clone());
         let (connection, metrics) = (&self.connection, &self.metrics.watch);
@@ -336,7 +336,7 @@ impl ApiServer {
         tasks.lasting("watching imported endpoints", thread.run(slices.run(stop.clone())));
     }
 
-    /// A feed of the objects of a kind that are in the scope.
+    /// A feed of the objects of one kind within the scope.
     fn feed<T: FromApi>(&self, scope: &Scope, wrap: fn(Change<T>) -> Event) -> ScopedFeed<Event> {
         let collections = Collection::in_scope(T::KIND, scope);
         let (metrics, sink) = (self.metrics.watch.feed(T::KIND), self.sink.clone());
@@ -368,7 +368,7 @@ fn bind_dns(
         .dns_bind_address
         .parse()
         .with_context(|| format!("--dns-bind-address {:?} is not an IP address", options.dns_bind_address))?;
-    // As in Go, the unspecified address of one family stands for both.
+    // The unspecified address of one family binds both families, as in Go.
     let ip = if ip.is_unspecified() { daemon::net::wildcard_addr() } else { ip };
     let address = SocketAddr::new(ip, options.dns_port);
     let metrics = skydns::metrics::Metrics::new(&exposition.namespace, &exposition.subsystem);
@@ -408,7 +408,7 @@ fn transfers(
     Ok(Some(Transfers::new(peers, key, Serial::new(), metrics)))
 }
 
-/// Keeps versions of the zones and notifies their secondaries.
+/// Starts the tasks that keep versions of the zones and notify secondaries.
 fn transfer_zones(
     tasks: &mut Tasks,
     transfers: Option<Arc<Transfers<Snapshot>>>,
@@ -428,7 +428,7 @@ fn udp_threads() -> NonZeroUsize {
     NonZeroUsize::new(cores.min(MAX_UDP_THREADS)).unwrap_or(NonZeroUsize::MIN)
 }
 
-/// The status port, and the port of the metrics if it is set.
+/// The HTTP servers of the status port and of the metrics port; the latter only if its port is set.
 struct HttpServers {
     status: daemon::http::Server,
     metrics: Option<daemon::http::Server>,
@@ -464,13 +464,13 @@ impl HttpServers {
     }
 }
 
-/// The writer of the snapshot file, with `--snapshot-dir`.
+/// The writer of the snapshot file; `None` without `--snapshot-dir`.
 fn save_snapshots(options: &Options, metrics: &Arc<Metrics>) -> Option<Saving> {
     let directory = options.snapshot_dir()?;
     Some(Saving::new(directory, &options.kept_for(), Arc::clone(metrics)))
 }
 
-/// Begins to read the snapshot file of an earlier run.
+/// Starts to read the snapshot file; `None` without `--snapshot-dir`.
 fn load_snapshot(options: &Options) -> Option<Loading> {
     let directory = options.snapshot_dir()?;
     let begun = Loading::begin(directory.clone(), &options.kept_for());
@@ -479,7 +479,7 @@ fn load_snapshot(options: &Options) -> Option<Loading> {
     begun.map_err(failed).ok()
 }
 
-/// A registry within a registry.
+/// A registry as a collector of another registry.
 struct Nested(prometheus::Registry);
 
 impl Collector for Nested {

@@ -1,7 +1,7 @@
 //! The status port: `/readiness` and `/cache`.
 //!
-//! The port listens from the start. Until the first lists are in, `/readiness` answers 503; to the kubelet this equals
-//! the closed port of kube-dns before its first sync.
+//! The port listens from the start. Until the first lists are complete, `/readiness` returns 503. kube-dns has its port closed in
+//! that time; the kubelet treats both as not ready.
 
 mod cache;
 
@@ -21,10 +21,10 @@ pub use cache::Cache;
 use cluster::index::Progress;
 use cluster::snapshot::Published;
 
-/// Bound of the dumps in memory. The dump of a large cluster takes tens of megabytes until the client has read it.
+/// Bound of the dumps in memory. A dump of a large cluster has tens of megabytes, which are freed once the client has read it.
 const MAX_DUMPS: usize = 2;
 
-/// State behind the status port, shared with the tasks that report to it.
+/// The state that the status port reports, shared with the tasks that set it.
 #[derive(Debug, Clone)]
 pub struct Status {
     published: Arc<Published>,
@@ -36,7 +36,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// The status before the first records. Once `draining` is cancelled, it is not ready.
+    /// The state before the first records. The cancellation of `draining` ends readiness.
     pub fn new(published: Arc<Published>, draining: CancellationToken) -> Self {
         let dumps = Arc::new(Semaphore::new(MAX_DUMPS));
         let (progress, configured) = (Arc::default(), Arc::default());
@@ -50,22 +50,22 @@ impl Status {
         &self.published
     }
 
-    /// Sets the progress of the start.
+    /// Sets the progress towards the first complete lists.
     pub fn set(&self, progress: Progress) {
         self.progress.store(progress as u8, Ordering::Release);
     }
 
-    /// Notes that the configuration is known, or not waited for any longer.
+    /// Records that the configuration is known, or that readiness no longer waits for it.
     pub fn set_configured(&self) {
         self.configured.store(true, Ordering::Release);
     }
 
-    /// Whether the configuration is known, or not waited for any longer.
+    /// Whether the configuration is known, or readiness no longer waits for it.
     pub fn is_configured(&self) -> bool {
         self.configured.load(Ordering::Acquire)
     }
 
-    /// Progress of the start.
+    /// The progress towards the first complete lists.
     pub fn progress(&self) -> Progress {
         let stored = self.progress.load(Ordering::Acquire);
         [Progress::Waiting, Progress::Stale, Progress::StaleOverdue, Progress::Synced]
@@ -79,7 +79,7 @@ impl Status {
         self.draining.is_cancelled()
     }
 
-    /// The reason for not being ready; `None` if ready.
+    /// The reason why kubedns is not ready; `None` if ready.
     pub fn unready(&self) -> Option<&'static str> {
         if self.draining.is_cancelled() {
             return Some("shutting down");
@@ -113,7 +113,7 @@ impl Status {
         }
     }
 
-    /// The records as kube-dns dumps them: JSON, indented by tabs, as plain text.
+    /// Returns the records in the format of kube-dns: JSON indented by tabs, with content type text/plain.
     fn cache(&self) -> Response {
         let Ok(permit) = Arc::clone(&self.dumps).try_acquire_owned() else {
             let busy = "others are reading the cache, try again\n";
@@ -134,7 +134,7 @@ impl Status {
     }
 }
 
-/// A dump that a client is reading.
+/// The body of a response, with the permit for its memory.
 struct Dump {
     text: Vec<u8>,
     _permit: OwnedSemaphorePermit,

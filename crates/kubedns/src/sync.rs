@@ -1,5 +1,5 @@
-//! The index task: the only place that changes records. It receives the events of the watchers and the settings,
-//! publishes in batches, reports progress, and writes the snapshot file.
+//! The index task, which alone changes records. The task receives events of the watchers, and the settings. It publishes records in
+//! batches, reports progress, and writes the snapshot file.
 
 mod gauges;
 mod loading;
@@ -28,36 +28,36 @@ use loading::Loaded;
 pub use loading::Loading;
 pub use saving::Saving;
 
-/// Bound of the events taken before they are published.
+/// Bound of the events in one publication.
 const BATCH: usize = 1024;
-/// Interval of updates of gauges and of the snapshot file.
+/// Interval of the periodic work, such as gauges and the snapshot file.
 const TICK: Duration = Duration::from_secs(1);
-/// Pause between two counts of all objects, in multiples of the time that a count takes. In a large cluster a count
-/// visits millions of entries, and objects change all the time.
+/// Pause between two counts of all objects, in multiples of the duration of a count. In a large cluster objects change
+/// constantly, and a count visits millions of entries.
 const COUNTING_SHARE: u32 = 1000;
-/// The time for which readiness waits for the configuration once the first lists are in. An unreadable ConfigMap must
-/// not make cluster names unavailable.
+/// The time for which readiness waits for the configuration after the first lists. An unreadable ConfigMap must not make cluster
+/// names unavailable.
 const CONFIG_PATIENCE: Duration = Duration::from_secs(10);
-/// Log line of a readiness that has not waited for the configuration.
+/// Log line when readiness no longer waits for the configuration.
 pub const READY_WITHOUT_CONFIG: &str =
     "ConfigMap not read yet, ready without it: the defaults hold until then";
-/// Interval of the log lines about an overdue first sync.
+/// Interval of the log lines about incomplete first lists.
 const REMINDER: Duration = Duration::from_mins(1);
 
-/// The fixed part of the zone, and the addresses its upstreams must not have.
+/// The part of the zone that comes from the flags, and the addresses that its upstreams must not have.
 #[derive(Debug, Clone)]
 pub struct ZoneTemplate {
-    /// The zone as the flags have it.
+    /// The zone according to the flags.
     pub zone: Zone,
     /// `--topology`.
     pub topology: Topology,
-    /// Our own addresses, which must not be upstreams.
+    /// The addresses of this server, which must not be upstreams.
     pub listening: Vec<SocketAddr>,
 }
 
 impl ZoneTemplate {
-    /// The zone with `settings`, without the upstreams in `loops`. Missing names are not forwarded while an upstream
-    /// forwards them back to us.
+    /// Makes the zone from `settings`, without the upstreams in `loops`. If an upstream forwards missing cluster names back to
+    /// this server, these names are not forwarded.
     pub fn with(&self, settings: &Settings, loops: &Loops) -> Zone {
         let usable = |servers: &[Upstream]| skydns::forward::usable_upstreams(servers, &self.listening);
         let without = |servers: Vec<Upstream>, domain: Option<&str>| -> Arc<[Upstream]> {
@@ -66,7 +66,7 @@ impl ZoneTemplate {
             servers.into_iter().filter(|upstream| !leads_back(upstream)).collect()
         };
         let stub_domains = settings.stub_domains.iter().filter_map(|(domain, servers)| {
-            // A stub domain without usable servers stays: its names must not reach other upstreams.
+            // A stub domain without usable servers remains, because its names must not reach other upstreams.
             Some((Name::parse(domain).ok()?, without(usable(servers), Some(domain))))
         });
         let loops_back = self.zone.fallthrough.iter().any(|zone| loops::loops_back(zone, settings, loops));
@@ -81,35 +81,35 @@ impl ZoneTemplate {
     }
 }
 
-/// The index task: its inputs and outputs are the fields.
+/// The index task. The fields are its inputs and outputs.
 pub struct Sync {
     /// The records.
     pub index: Index,
     /// Events of the watchers.
     pub events: mpsc::Receiver<Received<Event>>,
-    /// Zones beside the cluster's, each with its new content.
+    /// New content of further zones (etcd).
     pub further: mpsc::Receiver<FurtherZone>,
-    /// Questions about the objects.
+    /// Look-ups in the index.
     pub questions: mpsc::Receiver<IndexReader>,
     /// The configuration.
     pub settings: watch::Receiver<Arc<Settings>>,
-    /// Whether the settings come from the configuration; until then they are defaults.
+    /// Whether the settings are those of the configuration. Before that they are defaults.
     pub settled: watch::Receiver<bool>,
-    /// Upstreams that forward back to us.
+    /// Routes whose upstreams forward back to this server.
     pub loops: watch::Receiver<Arc<Loops>>,
-    /// The fixed part of the zone.
+    /// The part of the zone that comes from the flags.
     pub zone: ZoneTemplate,
-    /// The state behind `/readiness`.
+    /// The state that the status port reports.
     pub status: Status,
     /// The metrics.
     pub metrics: Arc<Metrics>,
-    /// Source of the endpoints in `index`, once it is known.
+    /// The endpoints source of the index; `None` before its selection.
     pub source: Option<EndpointsSource>,
-    /// The writer of the snapshot file, if a snapshot is kept.
+    /// The writer of the snapshot file; `None` without `--snapshot-dir`.
     pub saving: Option<Saving>,
-    /// The snapshot file of an earlier run, while it is being read.
+    /// The snapshot file; `None` once it has been read.
     pub loading: Option<Loading>,
-    /// Whether the index has received objects, which are newer than those of a snapshot file.
+    /// Whether the index has received objects. A snapshot file is older, and then ignored.
     pub has_objects: bool,
     /// `--initial-sync-timeout`.
     pub timeout: Duration,
@@ -125,7 +125,7 @@ impl Sync {
     ///
     /// # Errors
     ///
-    /// [`WatchersEnded`], when no watcher is left.
+    /// [`WatchersEnded`] when all watchers have ended.
     pub async fn run(mut self, stop: CancellationToken) -> Result<(), WatchersEnded> {
         let begun = Instant::now();
         let mut tick = interval(TICK);
@@ -144,7 +144,7 @@ impl Sync {
                         return Err(WatchersEnded);
                     }
                     if self.apply_batch(&mut batch, begun) {
-                        // The lists are complete: count their objects at the next tick.
+                        // The lists are complete: count the objects at the next tick.
                         next_count = Instant::now();
                     }
                     counted &= !self.index.take_objects_changed();
@@ -176,14 +176,14 @@ impl Sync {
         Ok(())
     }
 
-    /// Waits up to `patience` for the snapshot file, so that the first queries are answered instead of refused.
+    /// Waits up to `patience` for the snapshot file, so that the first queries are not REFUSED.
     pub async fn load(&mut self, patience: Duration) {
         if let Some(loaded) = loading::within(&mut self.loading, patience).await {
             self.restore(loaded);
         }
     }
 
-    /// Serves the records of an earlier run until the first lists are in.
+    /// Serves the records of the snapshot file until the first lists are complete.
     fn restore(&mut self, loaded: Loaded) {
         let Some(loading) = self.loading.take() else { return };
         let directory = loading.directory().display();
@@ -211,7 +211,7 @@ impl Sync {
         }
     }
 
-    /// Applies events and publishes. Returns true if they complete the first lists.
+    /// Applies events and publishes. Returns whether the events complete the first lists.
     fn apply_batch(&mut self, batch: &mut Vec<Received<Event>>, begun: Instant) -> bool {
         let oldest = batch.first().map(|received| received.at);
         let was_listed = self.index.has_listed();
@@ -241,7 +241,7 @@ impl Sync {
         in_sync
     }
 
-    /// Publishes the new content of a further zone.
+    /// Publishes new content of a further zone.
     fn publish_zone(&mut self, zone: FurtherZone) {
         self.index.set_further_zone(zone);
         if self.index.publish() {
@@ -261,8 +261,8 @@ impl Sync {
         }
     }
 
-    /// Time of the change of a pod or Service that caused `event`, as the control plane noted it. `None` without such a
-    /// time, or if the known object has the same time.
+    /// Time of the pod or Service change that caused `event`, as the control plane noted it. `None` without a time, or if the object
+    /// in the index has the same time.
     fn cause(&self, event: &Event) -> Option<SystemTime> {
         let store = self.index.store();
         let (cause, known) = match event {
@@ -277,8 +277,8 @@ impl Sync {
         cause.filter(|_| cause != known)
     }
 
-    /// Publishes the zone with the current settings. Call it once before the first query; [`run`](Self::run) repeats it
-    /// after each change.
+    /// Publishes the zone with the current settings. The caller calls it once before the first query; [`run`](Self::run) calls it after
+    /// each change.
     pub fn configure(&mut self) {
         let settings = Arc::clone(&self.settings.borrow_and_update());
         let loops = Arc::clone(&self.loops.borrow_and_update());
@@ -297,19 +297,19 @@ impl Sync {
         self.metrics.forward_loops.set(loops::upstreams(&loops));
     }
 
-    /// Reports the configuration as known, if the settings come from it.
+    /// Reports the configuration as known, if the settings come from the configuration.
     fn settle(&mut self) {
         if !*self.settled.borrow_and_update() {
             return;
         }
-        // Ready means that these settings are in force.
+        // A ready server must use these settings.
         if self.settings.has_changed().unwrap_or_default() {
             self.configure();
         }
         self.status.set_configured();
     }
 
-    /// Stops waiting for an overdue configuration; `since` is the time when all else was ready.
+    /// Ends the wait of readiness for an overdue configuration. `since` is the time when all else was ready.
     fn wait_for_configuration(&self, since: &mut Option<Instant>) {
         if config_is_overdue(&self.status, since, Instant::now()) {
             tracing::warn!(
@@ -360,13 +360,13 @@ impl Sync {
     }
 }
 
-/// Whether a snapshot file holds objects of the kind.
+/// Whether the event is about a kind of objects in the snapshot file.
 fn is_of_snapshot_file(event: &Event) -> bool {
     use Event::{ImportedSlice, Node, OwnNode, ServiceImport};
     !matches!(event, Node(_) | OwnNode(_) | ServiceImport(_) | ImportedSlice(_))
 }
 
-/// Whether the configuration is still unknown `CONFIG_PATIENCE` after all else was ready; `since` keeps that time.
+/// Whether `CONFIG_PATIENCE` has passed without a configuration after all else was ready. Sets `since` to that time.
 fn config_is_overdue(status: &Status, since: &mut Option<Instant>, now: Instant) -> bool {
     let else_ready = matches!(status.progress(), Progress::Synced | Progress::StaleOverdue);
     if status.is_configured() || !else_ready {

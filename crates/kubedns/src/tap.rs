@@ -1,6 +1,6 @@
-//! Views of answered queries: `GET /tap`, the query log, dnstap and `GET /top`.
+//! Views of the answered queries: `GET /tap`, the query log, dnstap and `GET /top`.
 //!
-//! The DNS server copies the queries that match a filter ([`skydns::tap`]); this module turns them into lines.
+//! [`skydns::tap`] copies the queries that match a filter; this module formats them as lines.
 
 pub(crate) mod dnstap;
 pub(crate) mod metrics;
@@ -28,12 +28,12 @@ use warp::{Filter, Rejection};
 use self::owners::Owners;
 use crate::options::Options;
 
-/// The verbosity from which each query is logged.
+/// The verbosity (`-v`) from which every query is logged.
 const EACH_QUERY: i32 = 6;
-/// The writer of the query log if dnsmasq is in front: only the nanny knows the real clients then.
+/// The writer of the query log if dnsmasq is in front: the nanny knows the clients, but kubedns does not.
 const NANNY: &str = "the nanny of the dnsmasq in front";
 
-/// A reader of `/tap`, or of the query log.
+/// The queries for one reader of `/tap`, or for the query log.
 struct Reader(Watch);
 
 impl Source for Reader {
@@ -46,7 +46,7 @@ impl Source for Reader {
     }
 }
 
-/// The answered queries of a server.
+/// The answered queries of the DNS server.
 pub(crate) struct Queries {
     tap: Arc<Tap>,
     top: Arc<Top>,
@@ -54,7 +54,7 @@ pub(crate) struct Queries {
 }
 
 impl Queries {
-    /// Takes the queries from `server`, and the pods of its clients from `owners`.
+    /// Creates the views of the queries of `server`. `owners` finds the pods of clients.
     pub(crate) fn new(server: &Server<Published>, owners: Owners) -> Self {
         Self { tap: server.tap(), top: server.top(), owners: Arc::new(owners) }
     }
@@ -78,7 +78,7 @@ impl Queries {
         tasks.lasting("writing the query log", logger.run(stop.clone()));
     }
 
-    /// `GET /tap` and `GET /top`. Responses of `/tap` end with `stop`.
+    /// The routes `GET /tap` and `GET /top`. Responses of `/tap` end at `stop`.
     pub(crate) fn routes(
         &self,
         published: &Arc<Published>,
@@ -95,7 +95,7 @@ impl Queries {
     }
 }
 
-/// Opens the query log, if kubedns writes it.
+/// Returns a function that opens the query log, if kubedns writes it.
 fn query_log(
     tap: &Arc<Tap>,
     topology: Topology,

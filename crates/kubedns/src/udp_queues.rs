@@ -1,7 +1,7 @@
-//! Receive queues of the kernel: queries that wait there, and queries that it dropped.
+//! Metrics of the kernel's UDP receive queues: octets that wait, and datagrams that the kernel dropped.
 //!
-//! When a receive buffer is full, the kernel drops datagrams, and our own counters do not see them: the client times
-//! out, usually after five seconds, and retries. Only `/proc/net/udp` counts the drops, so every scrape reads it.
+//! The kernel drops datagrams when a receive buffer is full. The client then times out, usually after five seconds, and retries.
+//! The counters of the DNS server do not include dropped datagrams, so each scrape reads `/proc/net/udp`.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -36,17 +36,17 @@ pub struct UdpQueues {
 }
 
 impl UdpQueues {
-    /// A collector for the sockets of the DNS server that are bound to `address`.
+    /// Creates a collector for the sockets of the DNS server that are bound to `address`.
     ///
     /// # Errors
     ///
-    /// When a description is not valid, which would be a mistake in this module.
+    /// When the description of a metric is not valid, which is a bug in this module.
     pub fn new(address: SocketAddr) -> prometheus::Result<Self> {
         let descs = [DROPS, QUEUED, BUFFER]
             .into_iter()
             .map(|(name, help)| Desc::new(name.to_owned(), help.to_owned(), Vec::new(), HashMap::new()))
             .collect::<prometheus::Result<_>>()?;
-        // All sockets of the server are opened alike, so one more shows the buffer size that each was granted.
+        // The server's sockets have the same options as this one, so its buffer size is theirs.
         let buffer = UdpSocket::bind((address.ip(), 0).into(), Arc::default())
             .ok()
             .map(|socket| socket.receive_buffer());
@@ -59,7 +59,7 @@ impl Collector for UdpQueues {
         self.descs.iter().collect()
     }
 
-    /// Collects the metrics, without those that the kernel does not show.
+    /// Collects the metrics; omits metrics that the kernel does not provide.
     fn collect(&self) -> Vec<MetricFamily> {
         let path = if self.address.is_ipv4() { "/proc/net/udp" } else { "/proc/net/udp6" };
         let queues = File::open(path).and_then(|file| queues(BufReader::new(file), self.address)).ok();
@@ -89,16 +89,16 @@ fn gauge((name, help): (&str, &str), value: Option<u64>) -> Option<Vec<MetricFam
     Some(gauge.collect())
 }
 
-/// The receive queues of all sockets with one local address.
+/// The sum of the receive queues of all sockets with one local address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Queues {
-    /// Octets waiting, as the kernel accounts for them.
+    /// Octets that wait, including the kernel's overhead.
     waiting: u64,
-    /// Datagrams dropped since the sockets were opened.
+    /// Datagrams that the kernel has dropped since the sockets were opened.
     drops: u64,
 }
 
-/// Adds up the lines of `/proc/net/udp` or `/proc/net/udp6` that belong to `address`.
+/// Sums the lines of `/proc/net/udp` or `/proc/net/udp6` for `address`.
 fn queues(table: impl BufRead, address: SocketAddr) -> io::Result<Queues> {
     let mut sum = Queues::default();
     for line in table.lines() {
@@ -112,8 +112,7 @@ fn queues(table: impl BufRead, address: SocketAddr) -> io::Result<Queues> {
     Ok(sum)
 }
 
-/// Parses a line: the second field is the local address, the fifth the queues (sending and receiving), the last the
-/// drops.
+/// Parses a line. The second field is the local address, the fifth holds the sending and receiving queues, and the last the drops.
 fn parse(line: &str) -> Option<(SocketAddr, Queues)> {
     let mut fields = line.split_whitespace();
     let local = local_address(fields.nth(1)?)?;
@@ -123,7 +122,7 @@ fn parse(line: &str) -> Option<(SocketAddr, Queues)> {
     Some((local, Queues { waiting, drops }))
 }
 
-/// Parses `0100007F:2743`: the 32-bit words of the address in native byte order, then the port, in hexadecimal.
+/// Parses an address such as `0100007F:2743` in hexadecimal: 32-bit words in native byte order, then the port.
 fn local_address(text: &str) -> Option<SocketAddr> {
     let (ip, port) = text.split_once(':')?;
     let word = |at: usize| {

@@ -1,4 +1,4 @@
-//! State of the upstreams of each route, read from the forwarder at every scrape.
+//! Metrics of the upstreams of each route, read from the forwarder at every scrape.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ const HELP: &str =
     "0 while the last queries to this upstream of this route failed, within the last minute; else 1.";
 const LABELS: [&str; 2] = ["route", "upstream"];
 
-/// Bound of the exported series. A configuration may have any number of stub domains and servers.
+/// Bound of the exported series. The number of stub domains and servers has no bound.
 const MOST: usize = 256;
 
-/// Exports the state of the upstreams in force. The route is a stub domain, or `.` for external names.
+/// Exports the state of the upstreams in use. The route is a stub domain, or `.` for external names.
 #[derive(Debug)]
 pub(crate) struct UpstreamState {
     forwarder: Arc<Forwarder>,
@@ -29,7 +29,7 @@ pub(crate) struct UpstreamState {
 }
 
 impl UpstreamState {
-    /// A collector for the upstreams of the published zone.
+    /// Creates a collector for the upstreams of the published zone.
     pub(crate) fn new(forwarder: Arc<Forwarder>, published: Arc<Published>) -> prometheus::Result<Self> {
         let labels = LABELS.map(str::to_owned).into();
         let desc = vec![Desc::new(NAME.to_owned(), HELP.to_owned(), labels, HashMap::new())?];
@@ -53,7 +53,7 @@ impl Collector for UpstreamState {
     }
 }
 
-/// Each upstream with its route; upstreams for external names come first.
+/// Each upstream with its route, beginning with those for external names.
 fn upstreams(zone: &Zone) -> impl Iterator<Item = (String, &Upstream)> {
     let route = |domain: &Name| domain.to_string().trim_end_matches('.').to_owned();
     let others = zone.upstreams.iter().map(|upstream| (".".to_owned(), upstream));

@@ -1,4 +1,4 @@
-//! Watch of the `ConfigMap` that holds our configuration.
+//! Watches the `ConfigMap` with the configuration of kubedns.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use cluster::connect::Connection;
 use cluster::objects::{Change, ConfigMap, Kind, ObjectKey};
 use cluster::watch::{Collection, Feed, FeedState, Received, WatchTiming};
 
-/// Bound of the waiting changes.
+/// Bound of the changes that wait in the channel.
 const QUEUE: usize = 16;
 
 /// Watches the `ConfigMap` and passes its data to the configuration.
@@ -39,11 +39,10 @@ impl ConfigMapFeed {
             sink,
             |change| change,
         );
-        // The stock role does not allow the watch: then the defaults hold, and one log line says so.
+        // The stock role does not allow the watch. The feed then logs one line, and the defaults stay in force.
         Self { feed: feed.optional(), changes, key: ObjectKey::new(namespace, name), to }
     }
 
-    /// State of the watch.
     pub(super) fn state(&self) -> watch::Receiver<FeedState> {
         self.feed.state()
     }
@@ -53,7 +52,7 @@ impl ConfigMapFeed {
     }
 }
 
-/// Passes changes of the `ConfigMap` named `key` to `to`. Ends with the feed.
+/// Passes changes of the `ConfigMap` named `key` to `to`, until the feed ends.
 // Differs from kube-dns, which uses any ConfigMap of the namespace.
 async fn forward_changes(
     mut changes: mpsc::Receiver<Received<Change<ConfigMap>>>,

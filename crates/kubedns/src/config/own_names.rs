@@ -1,4 +1,4 @@
-//! The keys `hosts` and `aliases`, in the form of the DNS server.
+//! Converts the keys `hosts` and `aliases` for the DNS server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ pub struct OwnConfig {
 }
 
 impl OwnConfig {
-    /// The names in a configuration.
+    /// The names in `config`.
     pub fn of(config: &Config) -> Self {
         Self { hosts: config.hosts.clone(), aliases: config.aliases.clone() }
     }
 
-    /// True when there are none.
+    /// Whether both keys are empty.
     pub fn is_empty(&self) -> bool {
         self.hosts.names().is_empty() && self.aliases.is_empty()
     }
 
-    /// The names in the form of the DNS server, for the cluster domain `domain`; `None` when there are none.
+    /// Converts the names for the DNS server with cluster domain `domain`; `None` if both keys are empty.
     pub fn names(&self, domain: &Name) -> Option<Arc<OwnNames>> {
         if self.is_empty() {
             return None;
@@ -42,7 +42,7 @@ impl OwnConfig {
             own.add_address(*address, names.iter().filter_map(parsed));
         }
         for (alias, target) in &self.aliases {
-            // A Service whose name is too long below the cluster domain does not exist.
+            // A target that is too long below the cluster domain is not the name of a Service.
             if let (Some(alias), Ok(target)) = (parsed(alias), Name::parse(&target.name(&domain))) {
                 own.add_alias(&alias, &target);
             }
@@ -84,7 +84,7 @@ mod tests {
         assert!(OwnConfig::default().names(&name("cluster.test")).is_none());
     }
 
-    /// One of three names, in any spelling.
+    /// One of three names, in several spellings.
     fn written() -> impl Strategy<Value = &'static str> {
         prop::sample::select(vec!["a.test", "A.test.", "b.test", "c", "C."])
     }
@@ -93,7 +93,7 @@ mod tests {
         written.trim_end_matches('.').to_lowercase()
     }
 
-    /// The end of the alias chain of `asked`, found line by line.
+    /// The answer for `asked`: follows the alias chain line by line.
     fn model(hosts: &[(u8, &str)], aliases: &[(&str, &str)], asked: &str) -> String {
         let mut name = asked.to_owned();
         for _ in 0..9 {

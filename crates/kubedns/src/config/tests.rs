@@ -25,7 +25,7 @@ fn from_options(options: &Options) -> ConfigFrom {
     options.config_from().unwrap()
 }
 
-/// The search domains that follow those of the cluster.
+/// The search domains after those of the cluster.
 fn search_domains(settings: &watch::Receiver<Arc<Settings>>) -> Option<Vec<String>> {
     let settings = settings.borrow();
     let search = settings.search.as_ref()?;
@@ -155,7 +155,7 @@ async fn in_the_direct_topology_dnsmasq_stands_for_all_servers() {
     }
 }
 
-/// dnsmasq cannot query servers over TCP or TLS: it would forward their names back to kubedns.
+/// dnsmasq does not support TCP or TLS upstreams. kubedns must not give their names to dnsmasq, which would send them back.
 #[tokio::test]
 async fn in_the_direct_topology_kubedns_itself_asks_what_dnsmasq_cannot() {
     let directory = tempfile::tempdir().unwrap();
@@ -170,7 +170,7 @@ async fn in_the_direct_topology_kubedns_itself_asks_what_dnsmasq_cannot() {
     assert_eq!([servers(0), servers(1)], ["127.0.0.1:5301", "tcp://192.0.2.8:53"]);
 }
 
-/// Names of stub domains in the ConfigMap must not reach the servers of resolv.conf. The API server is unreachable here.
+/// Names of stub domains in the ConfigMap must not reach the servers of resolv.conf. The API server of this test is unreachable.
 #[tokio::test(start_paused = true)]
 async fn nobody_outside_is_asked_until_the_config_map_was_read() {
     for (topology, at_first) in [("drop-in", 1), ("direct", 1), ("cache", 0), ("alone", 0)] {

@@ -11,23 +11,23 @@ pub enum ClusterSetError {
     /// More than one domain.
     #[error(transparent)]
     Several(#[from] SeveralDomains),
-    /// A domain of the cluster.
+    /// The domain is a cluster domain.
     #[error("--clusterset-domain: {0} is a domain of the cluster itself; clusterset.local is usual")]
     Cluster(Domain),
-    /// The domain of the external zone.
+    /// The domain is that of the external zone.
     #[error("--clusterset-domain: {0} is the domain of --external-zone")]
     External(Domain),
-    /// A domain whose names are completed with the search list.
+    /// The domain is below the search suffix.
     #[error("--clusterset-domain: names below {0} are completed with the search list (--search-suffix)")]
     Completed(Domain),
 }
 
 impl Options {
-    /// The zone of the cluster set, with the TTLs of the cluster zone; `None` if the flag is not given.
+    /// The zone of the cluster set, with the TTLs of the cluster zone; `None` without the flag.
     ///
     /// # Errors
     ///
-    /// When another flag has the domain already.
+    /// When another flag already uses the domain.
     pub fn clusterset(&self) -> Result<Option<ClusterSetZone>, ClusterSetError> {
         let Some(domain) = self.clusterset_domain.only("--clusterset-domain")? else { return Ok(None) };
         if self.domain.all().any(|own| own == domain) {

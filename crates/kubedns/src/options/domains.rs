@@ -9,15 +9,15 @@ use thiserror::Error;
 
 use super::{Domain, DomainError};
 
-/// The most domains of one cluster: two during a rename, or a few that were merged.
+/// Bound of the domains of a cluster: two during a rename, more after a merge of clusters.
 const MAX: usize = 8;
 
-/// The domains of the cluster. PTR answers are in the first.
+/// The domains of the cluster. PTR records point to names in the first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterDomains {
-    /// The domain of PTR answers, and of everything else that needs a single domain.
+    /// The domain of PTR targets, and of all else that needs a single domain.
     pub first: Domain,
-    /// Domains that hold the same names.
+    /// Further domains with the same names.
     pub others: Vec<Domain>,
 }
 
@@ -46,7 +46,7 @@ impl ClusterDomains {
         self.all().map(|domain| domain.bare().to_owned()).collect()
     }
 
-    /// The further domains as names.
+    /// The further domains, parsed.
     pub fn other_names(&self) -> Vec<Name> {
         self.others.iter().map(Domain::name).collect()
     }

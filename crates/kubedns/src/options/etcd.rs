@@ -12,7 +12,7 @@ use super::{Domain, Options, given};
 
 /// Prefix of the keys for a URL without a path.
 const DEFAULT_PATH: &str = "/skydns";
-/// The most zones: each takes a connection and a task.
+/// Bound of the zones: each has a connection and a task.
 const MAX_ZONES: usize = 32;
 
 /// The zones from etcd, and the access to it.
@@ -49,7 +49,7 @@ pub struct EtcdZone {
     pub path: String,
 }
 
-/// Not a zone from etcd.
+/// Invalid `--etcd-zone`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("must be ZONE=http://HOST:PORT/PATH or ZONE=https://HOST:PORT/PATH")]
 pub struct EtcdZoneError;
@@ -74,7 +74,7 @@ impl FromStr for EtcdZone {
     }
 }
 
-/// A zone, with all members of its etcd.
+/// A zone, and access to all members of its etcd.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EtcdSource {
     /// The zone, in lower case.
@@ -91,7 +91,7 @@ pub enum EtcdError {
     /// A flag for etcd without a zone.
     #[error("{0} is for the zones of --etcd-zone, which is not given")]
     NoZone(&'static str),
-    /// One flag of a pair.
+    /// One of two flags that need each other.
     #[error("{0} and {1} need each other: only one of them is given")]
     Half(&'static str, &'static str),
     /// The zone is a domain of the cluster.
@@ -102,15 +102,15 @@ pub enum EtcdError {
         /// The zone.
         zone: Domain,
     },
-    /// The names of the zone belong to another flag.
+    /// Another flag already uses the names of the zone.
     #[error("--etcd-zone {zone} is taken by {taken}: use a domain outside of it")]
     Taken {
         /// The zone.
         zone: Domain,
-        /// The flag that has its names.
+        /// The other flag, with its value.
         taken: String,
     },
-    /// A zone of reverse names, which need no flag.
+    /// A zone of reverse names. Each etcd serves its reverse names without a flag.
     #[error(
         "--etcd-zone {zone}: reverse names are looked up below PATH/arpa for every zone of etcd; they need no zone of their own"
     )]
@@ -178,7 +178,7 @@ impl Options {
         }
     }
 
-    /// The flag that the names of `zone` belong to already, if any.
+    /// The other flag that already uses the names of `zone`, with its value.
     fn taken_by_other(&self, zone: &Domain) -> Option<String> {
         let name = zone.name();
         let others =
@@ -191,7 +191,7 @@ impl Options {
 }
 
 impl EtcdFlags {
-    /// Access to etcd, without its members.
+    /// Access to etcd; the members are empty.
     fn access(&self) -> Result<Access, EtcdError> {
         let flags = [
             ("--etcd-ca-file", &self.etcd_ca_file),

@@ -1,4 +1,4 @@
-//! `--external-zone` and `--external-headless`: Services by their external addresses.
+//! `--external-zone` and `--external-headless`: names of Services with their external addresses.
 
 use cluster::records::ExternalRecords;
 use skydns::Name;
@@ -15,12 +15,12 @@ pub enum ExternalZoneError {
     /// More than one domain.
     #[error(transparent)]
     Several(#[from] SeveralDomains),
-    /// The names of the zone belong to another flag.
+    /// Another flag already uses the names of the zone.
     #[error("--external-zone {zone} is taken by {taken}: use a domain outside of it")]
     Taken {
         /// The zone.
         zone: Domain,
-        /// The flag that has these names.
+        /// The other flag.
         taken: String,
     },
 }

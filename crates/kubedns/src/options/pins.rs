@@ -7,11 +7,11 @@ use base64::engine::general_purpose::STANDARD;
 use skydns::forward::Pin;
 use thiserror::Error;
 
-/// The pins, in the order given.
+/// The pinned keys, in the given order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pins(pub Vec<Pin>);
 
-/// Not a pin.
+/// Invalid pin.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "{0:?} is not a pin: expected NAME=BASE64, several separated by commas, each the base64 of 32 octets"

@@ -1,4 +1,4 @@
-//! `--prefer-zone`: the topology zone whose addresses headless Services answer with.
+//! `--prefer-zone`: the topology zone whose addresses headless Services return.
 
 use std::str::FromStr;
 
@@ -16,11 +16,11 @@ pub enum PreferZone {
     Off,
     /// The zone of the node that the pod runs on.
     Auto,
-    /// The zone of this name.
+    /// The named zone.
     Zone(SmolStr),
 }
 
-/// Not the name of a zone.
+/// Invalid name of a zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("expected auto or the name of a zone: letters, digits, '-', '_' and '.', at most 63")]
 pub struct ZoneNameError;
@@ -48,10 +48,10 @@ impl PreferZone {
     }
 }
 
-/// A preference that has no effect.
+/// A preference without effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum PreferZoneError {
-    /// Endpoints have no zones.
+    /// Endpoints objects have no zones.
     #[error(
         "cannot use --prefer-zone with --endpoints-source=endpoints: only EndpointSlices have the zones of addresses"
     )]
@@ -65,11 +65,11 @@ pub enum PreferZoneError {
 }
 
 impl Options {
-    /// The node whose zone is preferred, with `auto`; `node` is the node of this process.
+    /// The node that `auto` takes the zone from; `node` is the node of this process. `None` without `auto`.
     ///
     /// # Errors
     ///
-    /// When `auto` is given and the node is unknown, or the endpoints source has no zones.
+    /// When `auto` is given and the node is unknown, or when the endpoints source has no zones.
     pub fn node_of_zone(&self, node: Option<String>) -> Result<Option<String>, PreferZoneError> {
         if self.prefer_zone != PreferZone::Off && self.endpoints_source == Choice::Endpoints {
             return Err(PreferZoneError::Endpoints);

@@ -1,4 +1,4 @@
-//! `--namespaces`, `--namespace-selector` and `--selector`: the part of the cluster that is served.
+//! `--namespaces`, `--namespace-selector` and `--selector`: the served part of the cluster.
 
 use std::str::FromStr;
 
@@ -6,20 +6,20 @@ use dnsconfig::name::is_label;
 use smol_str::SmolStr;
 use thiserror::Error;
 
-/// The most namespaces: each takes a watch of each kind.
+/// Bound of the namespaces: each has a watch of each kind.
 const MAX_NAMESPACES: usize = 100;
 
-/// `--namespaces`: names without repetitions, in their order.
+/// `--namespaces`: names without repetitions, in the given order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NamespaceList(pub Vec<SmolStr>);
 
-/// Not a list of namespaces.
+/// Invalid list of namespaces.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum NamespaceListError {
     /// Not a valid name of a namespace.
     #[error("{0:?} is not the name of a namespace: expected lower case letters, digits and '-'")]
     Name(String),
-    /// Too many namespaces to watch each by itself.
+    /// Too many namespaces: each has watches of its own.
     #[error("must be at most {MAX_NAMESPACES} namespaces: each is watched by itself")]
     Many,
 }
@@ -41,11 +41,11 @@ impl FromStr for NamespaceList {
     }
 }
 
-/// A label selector in the syntax of the API server; empty for everything.
+/// A label selector in the syntax of the API server; empty to select all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selector(pub String);
 
-/// Not a label selector.
+/// Invalid label selector.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "{0:?} is not a label selector: expected KEY=VALUE, KEY!=VALUE, KEY in (A,B), KEY notin (A,B), KEY or !KEY"
@@ -68,7 +68,7 @@ impl FromStr for Selector {
     }
 }
 
-/// Splits at commas outside of parentheses.
+/// Splits at commas outside parentheses.
 fn requirements(text: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0_usize;
     text.split(move |character| {
@@ -99,15 +99,14 @@ fn is_requirement(text: &str) -> bool {
         && values.split(',').all(|value| is_value(value.trim()))
 }
 
-/// `name` or `prefix/name`.
+/// Whether the text is a label key: `name` or `prefix/name`.
 fn is_key(key: &str) -> bool {
     let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
     let is_prefix = |prefix: &str| !prefix.is_empty() && prefix.split('.').all(is_label);
     prefix.is_none_or(is_prefix) && !name.is_empty() && is_value(name)
 }
 
-/// The value of a label: at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends; may be
-/// empty.
+/// Whether the text is a label value: empty, or at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends.
 pub(super) fn is_value(value: &str) -> bool {
     let is_inner = |octet: u8| octet.is_ascii_alphanumeric() || b"-_.".contains(&octet);
     let is_end = |octet: Option<&u8>| octet.is_none_or(u8::is_ascii_alphanumeric);

@@ -10,7 +10,7 @@ use thiserror::Error;
 use super::{Domain, DomainError, Options, Topology};
 use cluster::index::PodMode;
 
-/// Domains separated by commas; an empty text has none.
+/// Domains separated by commas; empty text means none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Domains(pub Vec<Domain>);
 
@@ -29,7 +29,7 @@ impl FromStr for Domains {
 pub struct SeveralDomains(&'static str, usize);
 
 impl Domains {
-    /// The domain of a flag that takes one, if it is given.
+    /// The domain of a flag that allows one; `None` if the flag is not given.
     pub(super) fn only(&self, flag: &'static str) -> Result<Option<&Domain>, SeveralDomains> {
         match self.0.as_slice() {
             [] => Ok(None),
@@ -39,7 +39,7 @@ impl Domains {
     }
 }
 
-/// Zones separated by commas, `.` for all names; an empty text has none.
+/// Zones separated by commas, `.` for all names; empty text means none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Zones(pub Vec<Name>);
 
@@ -56,7 +56,7 @@ impl FromStr for Zones {
     }
 }
 
-/// A zone that holds no name of the cluster.
+/// A zone that contains no cluster names.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "--fallthrough: no name of {domain} is in {zone}; {domain}, zones below it and . for all names are accepted"
@@ -66,12 +66,12 @@ pub struct FallthroughError {
     domain: Domain,
 }
 
-/// The search list, and the clients that it is walked for.
+/// The search list, and the clients that it applies to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchFlags {
-    /// The suffix after the namespace, with `--search-suffix`.
+    /// The suffix of `--search-suffix`: the search domain of a pod is its namespace and this suffix.
     pub suffix: Option<Name>,
-    /// Whether the list is walked for pods, known by their addresses.
+    /// Whether kubedns walks the list for pods, which it identifies by their addresses.
     pub autopath: bool,
     /// The search domains after the cluster's; `None` for the search domains in resolv.conf.
     pub domains: Option<Vec<Name>>,
@@ -85,10 +85,10 @@ pub enum SearchError {
         "--search-domains needs --search-suffix or --autopath, which walk the search list that they are a part of"
     )]
     Unused,
-    /// `--autopath` without the namespaces of clients.
+    /// `--autopath` without `--pods=verified`, so the namespaces of clients are unknown.
     #[error("--autopath needs --pods=verified: the client's namespace is that of the pod with its address")]
     UnknownPods,
-    /// `--autopath` without the addresses of clients.
+    /// `--autopath` behind dnsmasq, so the addresses of clients are unknown.
     #[error(
         "--autopath needs --topology=direct or alone: behind dnsmasq kubedns does not see the addresses of its clients"
     )]
@@ -96,17 +96,17 @@ pub enum SearchError {
     /// More than one suffix.
     #[error(transparent)]
     Several(#[from] SeveralDomains),
-    /// The suffix overlaps names of the cluster.
+    /// The suffix overlaps cluster names.
     #[error(
         "--search-suffix {suffix} is taken by names of the cluster: use a domain that does not overlap {taken}"
     )]
     Taken {
         /// The suffix.
         suffix: Domain,
-        /// The domain whose names it would take.
+        /// The overlapped domain.
         taken: String,
     },
-    /// A search domain below the suffix.
+    /// A search domain is below the suffix.
     #[error("--search-domains: {0} is below --search-suffix, where names are completed with this very list")]
     Completed(Name),
     /// Too many search domains.
@@ -116,15 +116,15 @@ pub enum SearchError {
     Many(usize),
 }
 
-/// The labels directly below the cluster domain that hold names of the cluster.
+/// The labels below the cluster domain under which cluster names exist.
 const TAKEN: [&str; 4] = ["svc", "pod", "dns", "dns-version"];
 
 impl Options {
-    /// The zones of the cluster whose missing names are forwarded.
+    /// The cluster zones whose missing names are forwarded.
     ///
     /// # Errors
     ///
-    /// For a zone without names of the cluster. Zones of reverse names are accepted: missing reverse names are always
+    /// When a zone contains no cluster names. Zones of reverse names are accepted without effect: missing reverse names are always
     /// forwarded.
     pub fn fallthrough(&self) -> Result<Vec<Name>, FallthroughError> {
         let domains = || self.domain.all().map(Domain::name);

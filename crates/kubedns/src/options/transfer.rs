@@ -1,4 +1,4 @@
-//! `--transfer-to` and `--transfer-key`: the secondaries of the zones, and the key that they sign with.
+//! `--transfer-to` and `--transfer-key`: the secondaries of the zones, and their TSIG key.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use super::{Options, given};
 pub struct TransferTo {
     /// The secondaries.
     pub peers: Peers,
-    /// The key that they must sign with, if any.
+    /// The TSIG key with which secondaries must sign; `None` without `--transfer-key`.
     pub key: Option<Key>,
 }
 
@@ -31,11 +31,11 @@ pub enum TransferError {
 }
 
 impl Options {
-    /// The secondaries that may transfer zones, if any. Reads the file of the key.
+    /// The secondaries that may transfer zones; `None` without the flag. Reads the key file.
     ///
     /// # Errors
     ///
-    /// When there is a key without secondaries, or the key cannot be read.
+    /// When a key is given without secondaries, or the key cannot be read.
     pub fn transfers(&self) -> Result<Option<TransferTo>, TransferError> {
         let (peers, file) = (&self.transfer_to, given(&self.transfer_key));
         match (peers.is_empty(), file) {

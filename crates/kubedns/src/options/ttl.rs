@@ -14,7 +14,7 @@ pub struct ZoneTtl(pub Option<u32>);
 #[error("must be whole seconds from 0s to 1h0m0s")]
 pub struct ZoneTtlError;
 
-/// The longest TTL, in seconds: CoreDNS has the same bound.
+/// The longest TTL in seconds, as in CoreDNS.
 const MAX: u64 = 3600;
 
 impl FromStr for ZoneTtl {

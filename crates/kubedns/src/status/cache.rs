@@ -1,8 +1,7 @@
-//! The tree as `/cache` shows it: nodes, entries and fields with the names and the order of kube-dns.
+//! The records in the JSON format of `/cache`. Nodes, entries and fields have the names and the order of kube-dns.
 //!
-//! The JSON is written straight from the tree: a copy as JSON values would take several times the memory of all
-//! records. The zones beside the cluster's and the names of the ConfigMap follow under keys of their own, which are
-//! left out if they are empty.
+//! The serializer writes directly from the records: a copy as JSON values would take several times their memory. Further zones
+//! (etcd, external, cluster set) and names of the ConfigMap have keys of their own, which are omitted if empty.
 
 mod beside;
 
@@ -17,17 +16,16 @@ use beside::OtherRecords;
 use cluster::records::ServiceNode;
 use cluster::snapshot::Snapshot;
 
-/// The whole tree, from the root of the DNS down to the records of the cluster's zone, and the records of further
-/// zones and of the ConfigMap.
+/// All records of a snapshot: the tree from the DNS root down to the cluster zone, further zones, and names of the ConfigMap.
 #[derive(Debug)]
 pub struct Cache<'a>(
-    /// The shown records.
+    /// The snapshot to show.
     pub &'a Snapshot,
 );
 
 impl Serialize for Cache<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // In the order of the domain, so the label next to the root is the last.
+        // The labels are in the order of the domain: the label below the root is the last.
         let above: Vec<String> = name::labels(self.0.zone.domain.wire())
             .map(|label| String::from_utf8_lossy(label).into_owned())
             .collect();
@@ -36,7 +34,7 @@ impl Serialize for Cache<'_> {
     }
 }
 
-/// The keys of the tree, and those of the records beside it, in one map.
+/// Both maps in one JSON object.
 #[derive(serde::Serialize)]
 struct Dump<'a> {
     #[serde(flatten)]
@@ -45,7 +43,7 @@ struct Dump<'a> {
     beside: OtherRecords<'a>,
 }
 
-/// The nodes between the root and the zone, which have one child each.
+/// The nodes from the root to the cluster domain; each has one child.
 struct Ancestors<'a> {
     labels: &'a [String],
     tree: Tree<'a>,
@@ -59,7 +57,7 @@ impl Serialize for Ancestors<'_> {
     }
 }
 
-/// The zone's own node: all records lie below `svc`.
+/// The node of the cluster domain: all records are below `svc`.
 #[derive(Clone, Copy)]
 struct Tree<'a>(&'a Snapshot);
 
@@ -75,7 +73,7 @@ impl Serialize for Tree<'_> {
     }
 }
 
-/// A node without entries.
+/// A node with children alone.
 struct Branch<T>(T);
 
 impl<T: Serialize> Serialize for Branch<T> {
@@ -84,7 +82,7 @@ impl<T: Serialize> Serialize for Branch<T> {
     }
 }
 
-/// Nodes by label, sorted.
+/// Nodes by label, in sorted order.
 struct Children<'a, T>(Vec<(&'a SmolStr, T)>);
 
 impl<T: Serialize> Serialize for Children<'_, T> {
@@ -93,7 +91,7 @@ impl<T: Serialize> Serialize for Children<'_, T> {
     }
 }
 
-/// The node of a namespace: its Services below it, and its aliases.
+/// The node of a namespace: Services are children, aliases are entries.
 struct Namespace<'a> {
     snapshot: &'a Snapshot,
     name: &'a str,
@@ -115,7 +113,7 @@ impl Serialize for Namespace<'_> {
     }
 }
 
-/// The node of a Service: its ports below it, and its addresses.
+/// The node of a Service: ports are children, addresses are entries.
 struct Service<'a> {
     node: &'a ServiceNode,
     zone: &'a Zone,
@@ -136,7 +134,7 @@ impl Serialize for Service<'_> {
     }
 }
 
-/// A node without children.
+/// A node with entries alone.
 #[derive(Default)]
 struct Leaf<'a>(Entries<'a>);
 
@@ -151,12 +149,12 @@ impl Serialize for Leaf<'_> {
 struct Entries<'a>(BTreeMap<&'a str, Vec<ShownRecord<'a>>>);
 
 impl<'a> Entries<'a> {
-    /// Adds an entry of the cluster's zone.
+    /// Adds an entry of the cluster zone.
     fn add_of(&mut self, entry: &Entry<'a>, zone: &Zone) {
         self.add(entry, zone.domain.wire(), zone.ttl_of(entry.record.ttl));
     }
 
-    /// Adds an entry of the zone `domain` that is answered with this TTL, in seconds.
+    /// Adds an entry of the zone `domain`; the answers have this TTL, in seconds.
     fn add(&mut self, entry: &Entry<'a>, domain: &[u8], ttl: u32) {
         let Entry { label, record, .. } = entry;
         let extras = record.extras;
@@ -177,7 +175,7 @@ impl Serialize for Entries<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         for (label, records) in &self.0 {
-            // If a label has several records, the others get keys of their own.
+            // Several records of one label have the keys `label`, `label#1`, `label#2` and so on.
             for (number, shown) in records.iter().enumerate() {
                 match number {
                     0 => map.serialize_entry(label, shown)?,
@@ -189,7 +187,7 @@ impl Serialize for Entries<'_> {
     }
 }
 
-/// A record with one of its hosts.
+/// A record, with one of its hosts.
 #[derive(serde::Serialize)]
 struct ShownRecord<'a> {
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -214,7 +212,7 @@ fn hosts(Entry { label, record, .. }: &Entry<'_>, domain: &[u8]) -> Vec<String> 
     match &record.host {
         Host::Base => vec![below()],
         Host::Member => vec![format!("{label}.{}", below())],
-        // As it is written in the Service: without a dot at the end.
+        // As in the Service: without a dot at the end.
         Host::Name(name) => vec![name.to_string().trim_end_matches('.').to_owned()],
         Host::Address(_) | Host::Several(_) => record.addresses().map(|ip| ip.to_string()).collect(),
         // A TXT record without a host.
@@ -271,7 +269,7 @@ mod tests {
         FurtherZone::new(&name(domain), Arc::new(records))
     }
 
-    /// The records of these keys and values below `/skydns`.
+    /// The records of these keys and values in etcd, below `/skydns`.
     fn keys(domain: &str, keys: &[(&str, &str)]) -> ZoneRecords {
         let (subtree, mut tree) = (Subtree::new("/skydns", &name(domain)), Tree::default());
         for (key, value) in keys {

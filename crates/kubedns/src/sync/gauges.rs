@@ -1,4 +1,4 @@
-//! Gauges of objects, addresses and records. A count visits all of them, so it does not run for every event.
+//! Gauges of objects, addresses and records. A count visits all of them, so counts are periodic.
 
 use daemon::metrics::gauge_value;
 

@@ -1,4 +1,4 @@
-//! The snapshot file at the start: read on a thread of its own, so that nothing waits for a volume that hangs.
+//! Reads the snapshot file at the start. A separate thread reads, because a volume can hang.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,33 +8,33 @@ use tokio::time::Instant;
 
 use cluster::persist::{self, Saved, SnapshotError};
 
-/// The longest time for which the first lists wait for the file: listed and restored objects must not mix. A hundred
+/// The longest time for which the first lists wait for the file, because listed and restored objects must not mix. A hundred
 /// thousand Services take about a second.
 const HOLD: Duration = Duration::from_secs(2);
 
-/// The content of the snapshot file; `None` if there is no file.
+/// The content of the snapshot file; `None` if the file does not exist.
 pub(super) type Loaded = Result<Option<Saved>, SnapshotError>;
 
-/// The snapshot file while it is being read.
+/// A read of the snapshot file.
 #[derive(Debug)]
 pub struct Loading {
     directory: PathBuf,
     reply: oneshot::Receiver<Loaded>,
     begun: Instant,
-    /// Whether the hang has been logged.
+    /// Whether the slow read has been logged.
     hangs: bool,
 }
 
 impl Loading {
-    /// Begins to read the file in `directory`, for the cluster domain `domain`.
+    /// Starts to read the file in `directory`. `domain` is the identity that the file must have: the cluster domain and some flags.
     ///
     /// # Errors
     ///
-    /// When no thread can be started.
+    /// When the thread cannot start.
     pub fn begin(directory: PathBuf, domain: &str) -> std::io::Result<Self> {
         let (answer, reply) = oneshot::channel();
         let (from, domain) = (directory.clone(), domain.to_owned());
-        // Nothing waits for this thread, not even the end of the process.
+        // No task waits for this thread, not even at shutdown.
         std::thread::Builder::new().name("snapshot".to_owned()).spawn(move || {
             let _ = answer.send(persist::load(&from, &domain));
         })?;
@@ -46,12 +46,12 @@ impl Loading {
         &self.directory
     }
 
-    /// Whether the first lists still wait for the file.
+    /// Whether the first lists still have to wait for the file.
     pub(super) fn holds(&self) -> bool {
         self.begun.elapsed() < HOLD
     }
 
-    /// Logs a file that takes too long, once.
+    /// Logs a read that takes too long, once.
     pub(super) fn notice_hanging(&mut self) {
         if !self.holds() && !std::mem::replace(&mut self.hangs, true) {
             let (directory, waited) = (self.directory.display(), HOLD);
@@ -60,16 +60,16 @@ impl Loading {
     }
 }
 
-/// The content, once it is read; never returns if nothing is being read. Cancel safe.
+/// Returns the content once it is read. Never returns without a read. Cancel safe.
 pub(super) async fn loaded(loading: &mut Option<Loading>) -> Loaded {
     match loading {
-        // The thread answers before it ends.
+        // The thread always sends a reply before it ends.
         Some(loading) => (&mut loading.reply).await.unwrap_or(Ok(None)),
         None => std::future::pending().await,
     }
 }
 
-/// The content, if it is read within `patience`; `None` at once if nothing is being read.
+/// Returns the content if it is read within `patience`. Returns `None` at once without a read.
 pub(super) async fn within(loading: &mut Option<Loading>, patience: Duration) -> Option<Loaded> {
     loading.as_ref()?;
     tokio::time::timeout(patience, loaded(loading)).await.ok()
@@ -79,7 +79,7 @@ pub(super) async fn within(loading: &mut Option<Loading>, patience: Duration) ->
 mod tests {
     use super::*;
 
-    /// Until `within` returns, sockets are bound and clients get no answer.
+    /// The sockets are already bound during `within`, so clients get no response until it returns.
     #[tokio::test(start_paused = true)]
     async fn a_start_without_a_file_waits_for_none() {
         let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! Writes of the snapshot file: some time after a change, one at a time, and at shutdown.
+//! Writes the snapshot file: after a pause that follows a change, and at shutdown. One write runs at a time.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use cluster::index::Index;
 use cluster::objects::EndpointsSource;
 use cluster::persist;
 
-/// Time between a change and its write, in which further changes are gathered.
+/// Time between a change and its write; the write includes later changes.
 const PAUSE: Duration = Duration::from_secs(10);
-/// Time after which a write is reported to hang. It cannot be cancelled, and nothing else is written until it ends.
+/// Time after which a write is reported as hanging. A write cannot be cancelled, and the next one starts after its end.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Timeout of the last write, and of encoding before it.
+/// Timeout of the last write, including its encoding.
 const LAST_WRITE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Writes the snapshot file.
@@ -35,12 +35,12 @@ pub struct Saving {
 struct Writing {
     task: JoinHandle<std::io::Result<()>>,
     begun: Instant,
-    /// Whether the hang has been reported.
+    /// Whether the slow write has been reported.
     hangs: bool,
 }
 
 impl Saving {
-    /// Writes into `directory`, for the cluster domain `domain`.
+    /// Creates a writer into `directory`. `domain` is the identity of the file: the cluster domain and some flags.
     pub fn new(directory: PathBuf, domain: &str, metrics: Arc<Metrics>) -> Self {
         Self {
             directory: Arc::new(directory),
@@ -52,12 +52,12 @@ impl Saving {
         }
     }
 
-    /// Notes that there is a change to write.
+    /// Records that there is a change to write.
     pub(super) fn changed(&mut self) {
         self.changed.get_or_insert_with(Instant::now);
     }
 
-    /// Begins a write if it is due. If `last`, writes any change and waits for the end.
+    /// Starts a write if one is due. With `last`, writes any change and waits for the end.
     pub(super) async fn tick(&mut self, index: &Index, source: EndpointsSource, last: bool) {
         if self.writing.as_ref().is_some_and(|writing| last || writing.task.is_finished()) {
             self.finish().await;
@@ -72,10 +72,10 @@ impl Saving {
         }
     }
 
-    /// Begins a write. It takes the index task the same short time for any number of objects.
+    /// Starts a write. The index task is blocked only briefly, regardless of the number of objects.
     pub(super) fn begin(&mut self, index: &Index, source: EndpointsSource) {
         self.changed = None;
-        // Encoding takes time, too, so it gets its own copy of the objects, which costs one reference count.
+        // A blocking thread encodes the objects. Its copy of them costs one reference count.
         let kept = index.content();
         let (directory, domain) = (Arc::clone(&self.directory), self.domain.clone());
         let task = tokio::task::spawn_blocking(move || {
@@ -86,7 +86,7 @@ impl Saving {
         self.writing = Some(Writing { task, begun: Instant::now(), hangs: false });
     }
 
-    /// Reports a hanging write as a failure before it ends.
+    /// Reports a slow write as a failure, before the write ends.
     fn notice_hanging(&mut self) {
         let Some(writing) = &mut self.writing else { return };
         if writing.begun.elapsed() > PATIENCE && !std::mem::replace(&mut writing.hangs, true) {
@@ -110,7 +110,7 @@ impl Saving {
         match written {
             Ok(()) => self.failing = false,
             Err(error) => {
-                // Retried after the next pause; one line is enough.
+                // The next pause leads to a retry; only the first failure is logged.
                 self.changed();
                 if !std::mem::replace(&mut self.failing, true) {
                     tracing::warn!(directory = %self.directory.display(), %error, "cannot write the snapshot file");

@@ -1,4 +1,4 @@
-//! The index task, fed with events and settings.
+//! Tests of the index task with events and settings.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use cluster::snapshot::{Published, Snapshot};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A running task, with both ends of its channels.
+/// A running index task, with the other ends of its channels.
 struct Running {
     sink: mpsc::Sender<Received<Event>>,
     zones: mpsc::Sender<FurtherZone>,
@@ -132,8 +132,8 @@ async fn what_is_seen_is_published_and_counted() {
     running.end().await.unwrap();
 }
 
-/// Neither the endpoints of a Service with a cluster IP nor the endpoints source change records, but the counts of
-/// objects follow them.
+/// The endpoints of a Service with a cluster IP do not change records, and neither does the endpoints source. The counts of objects
+/// follow both.
 #[tokio::test]
 async fn what_makes_no_records_is_counted_too() {
     let running = Running::start(PATIENCE, |_| None);
@@ -190,7 +190,7 @@ async fn settings_become_the_zone() {
         format!("{name} {:?}", servers.iter().map(ToString::to_string).collect::<Vec<_>>())
     };
     let stub_domains: Vec<String> = zone.stub_domains().iter().map(shown).collect();
-    // A stub domain without usable servers stays, with an empty list: its names must not be forwarded elsewhere.
+    // A stub domain without usable servers remains with an empty list: its names must not be forwarded elsewhere.
     assert_eq!(stub_domains, ["only-names.test. []", "own.test. []", "a.test. [\"192.0.2.7:53\"]"]);
     running.end().await.unwrap();
 }
@@ -241,7 +241,7 @@ async fn a_directory_that_cannot_be_written_to_breaks_nothing_else() {
     assert_eq!(metrics.snapshots_written.with_label_values(&["failed"]).get(), 1);
 }
 
-/// Opening a pipe without a reader hangs, like a volume whose server is away.
+/// Opening a pipe without a reader hangs, like a file on an unreachable volume.
 #[tokio::test]
 async fn a_write_that_hangs_is_a_failure_that_is_told_once() {
     let directory = tempfile::tempdir().unwrap();
@@ -259,7 +259,7 @@ async fn a_write_that_hangs_is_a_failure_that_is_told_once() {
         saving.tick(&index, EndpointsSource::Endpoints, false).await;
         assert_eq!(failed(), failures, "{after} seconds later");
     }
-    // A reader lets the hanging thread continue.
+    // A reader ends the hanging open.
     let reader = std::fs::OpenOptions::new().read(true).open(&pipe).unwrap();
     saving.tick(&index, EndpointsSource::Endpoints, true).await;
     drop(reader);
@@ -275,7 +275,7 @@ async fn events_do_not_wait_while_a_snapshot_is_encoded() {
         index.apply(service(&format!("service-{number}"), "10.96.0.7"));
     }
     let mut saving = Saving::new(directory.path().to_owned(), "cluster.local.", metrics);
-    // Only allocations of this thread count. Encoding takes at least the size of the file.
+    // Counts the allocations of this thread alone. Encoding on this thread would allocate at least the size of the file.
     let begun = allocation_counter::measure(|| saving.begin(&index, EndpointsSource::Endpoints));
     index.apply(Event::Service(Change::Deleted(ObjectKey::new("apps", "service-0"))));
     saving.tick(&index, EndpointsSource::Endpoints, true).await;

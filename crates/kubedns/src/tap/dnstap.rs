@@ -1,8 +1,7 @@
-//! dnstap: sends every query and its response to a reader, as protobuf messages in Frame Streams
-//! (<https://dnstap.info>).
+//! Sends every query and its response to a dnstap reader, as protobuf messages in Frame Streams (<https://dnstap.info>).
 //!
-//! kubedns connects to the reader, and reconnects after growing pauses. Nothing is copied without a reader. A slow
-//! reader loses messages, which `kubedns_tap_records_total` counts.
+//! kubedns connects to the reader, and reconnects with growing pauses. Without a connection no queries are copied. A slow reader
+//! loses messages; `kubedns_tap_records_total` counts them.
 
 mod frames;
 mod message;
@@ -22,14 +21,14 @@ use tokio_util::sync::CancellationToken;
 use self::frames::{FINISH, READY, START, STOP, control, data};
 use self::message::Sender;
 
-/// The pause after the first failure; it doubles up to `LAST_PAUSE`.
+/// The pause after the first failure. Each failure doubles the pause, up to `LAST_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LAST_PAUSE: Duration = Duration::from_mins(1);
-/// Timeout of each step with the reader.
+/// Timeout of a connection with its handshake, and of each write.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Timeout of the last exchange with the reader.
+/// Timeout of the STOP handshake at shutdown.
 const ENDING: Duration = Duration::from_secs(1);
-/// Octets per write, approximately.
+/// Approximate size of a write, in octets.
 const CHUNK: usize = 64 << 10;
 
 /// Address of a dnstap reader.
@@ -41,12 +40,12 @@ pub enum Reader {
     Tcp(String),
 }
 
-/// Not the address of a reader.
+/// Invalid address of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unix:///PATH and tcp://HOST:PORT are accepted")]
 pub struct ReaderError;
 
-/// `--dnstap`, if it is given.
+/// `--dnstap`; `None` if the flag is not given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Output(pub Option<Reader>);
 
@@ -100,7 +99,7 @@ enum DnstapError {
     Watches(#[from] skydns::tap::TooMany),
 }
 
-/// Sends answered queries to the reader until `stop`. `version` is the name and version of this server in the messages.
+/// Sends answered queries to the reader until `stop`. Messages contain `version`, the name and version of this server.
 pub(crate) async fn run(reader: Reader, tap: Arc<Tap>, version: String, stop: CancellationToken) {
     let sender = Sender::new(version);
     let mut pause = FIRST_PAUSE;
@@ -128,7 +127,7 @@ pub(crate) async fn run(reader: Reader, tap: Arc<Tap>, version: String, stop: Ca
     }
 }
 
-/// Connects, and negotiates the content type.
+/// Connects to the reader, and negotiates the content type.
 async fn connect(reader: &Reader) -> Result<Box<dyn Stream>, DnstapError> {
     let mut stream = reader.connect().await?;
     stream.write_all(&control(READY)).await?;
@@ -139,7 +138,7 @@ async fn connect(reader: &Reader) -> Result<Box<dyn Stream>, DnstapError> {
     Ok(stream)
 }
 
-/// Sends until `stop` or an error.
+/// Sends answered queries until `stop` or an error.
 async fn send(
     mut stream: Box<dyn Stream>,
     tap: &Arc<Tap>,
@@ -158,7 +157,7 @@ async fn send(
             chunk = chunk(&mut watch, sender) => timeout(PATIENCE, stream.write_all(&chunk)).await??,
         }
     }
-    // The stream has ended even if the reader does not confirm it.
+    // The reader may fail to confirm the end of the stream; all frames are sent by then.
     let _ = timeout(ENDING, async {
         stream.write_all(&control(STOP)).await?;
         frames::read_control(&mut stream).await.map(|control| control.kind == FINISH)
@@ -167,7 +166,7 @@ async fn send(
     Ok(())
 }
 
-/// The frames of the next records.
+/// The frames of the next records, up to about `CHUNK` octets.
 async fn chunk(watch: &mut Watch, sender: &Sender) -> Vec<u8> {
     let mut chunk = Vec::new();
     let mut next = Some(watch.next().await);

@@ -1,4 +1,4 @@
-//! Metrics of taps.
+//! Metrics of the copies of answered queries, which `/tap`, dnstap and the query log read.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ const HELP_RECORDS: &str =
 const TAPS: &str = "kubedns_taps";
 const HELP_TAPS: &str = "Taps, query logs and dnstap outputs that are open.";
 
-/// A collector for the counts of a tap.
+/// Exports the counts of a tap.
 #[derive(Debug)]
 pub(crate) struct TapMetrics {
     tap: Arc<Tap>,

@@ -1,11 +1,10 @@
-//! Pods and nodes by their addresses, for the clients in `GET /top`.
+//! Finds pods and nodes by their addresses, for the clients in `GET /top`.
 //!
-//! Each request of `/top` looks up its few addresses at the API server, if the role allows listing pods. A watch of
-//! all pods would cost memory for each pod, for a table that is read now and then. The index of `--pods=verified`
-//! has hashes in place of names for the same reason.
+//! A request of `/top` looks up its clients at the API server, if the role may list pods. `/top` is rarely read, so a watch of all
+//! pods would cost memory for little use. The index of `--pods=verified` holds no names of pods, to save memory.
 //!
-//! The API server has no index by address and scans all its pods for each look-up. So requests and time have bounds, and
-//! results are cached. DNS queries never wait for a look-up.
+//! The API server scans all pods for each look-up, because it has no index by address. So the number and the duration of look-ups
+//! have bounds, and results are cached. DNS queries never wait for a look-up.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -25,13 +24,13 @@ use tokio::time::{Instant, timeout_at};
 
 /// Timeout of all look-ups of one request. The sidecar waits for `/top` for one second.
 const DEADLINE: Duration = Duration::from_millis(700);
-/// Bound of the look-ups for one request.
+/// Bound of the look-ups of one request.
 const REQUESTS: usize = 20;
-/// Bound of the look-ups in flight.
+/// Bound of the concurrent look-ups.
 const PARALLEL: usize = 4;
-/// Bound of the pods that are read for one address. Pods in the network of a node share its address.
+/// Bound of the listed pods per address. Pods in the network of a node share its address.
 const PODS: usize = 16;
-/// Lifetime of a cached owner. Clusters reuse addresses soon.
+/// Lifetime of a cached owner; clusters reuse addresses soon.
 const FRESH: Duration = Duration::from_mins(1);
 /// Bound of the cached owners.
 const KEPT: usize = 256;
@@ -46,30 +45,30 @@ pub(crate) struct Owners {
     connection: Arc<Connection>,
     scope: Scope,
     kept: Mutex<Kept>,
-    /// Permit for look-ups. Concurrent requests wait for it and then find the results in the cache.
+    /// Permit for look-ups. Concurrent requests wait for the permit, and then find the results in the cache.
     turn: Semaphore,
     deadline: Duration,
-    /// Whether the missing permission was logged.
+    /// Whether the missing permission has been logged.
     logged: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// Addresses without an owner are cached, too.
+    /// Cached owners. An address without an owner has an empty owner here.
     owners: HashMap<IpAddr, (Instant, Owner)>,
     /// End of the pause after a failure.
     not_before: Option<Instant>,
 }
 
 impl Owners {
-    /// Finds owners among the pods in `scope`.
+    /// Creates a finder of owners among the pods in `scope`.
     pub(crate) fn new(connection: &Arc<Connection>, scope: &Scope) -> Self {
         let (connection, scope) = (Arc::clone(connection), scope.clone());
         let (kept, turn, logged) = (Mutex::default(), Semaphore::new(1), AtomicBool::new(false));
         Self { connection, scope, kept, turn, deadline: DEADLINE, logged }
     }
 
-    /// Returns the owners that are cached or found before the deadline. Looks up the first addresses first.
+    /// Returns the owners that are cached or found before the deadline. The look-ups follow the order of `addresses`.
     pub(crate) async fn of(&self, addresses: &[IpAddr]) -> HashMap<IpAddr, Owner> {
         let deadline = Instant::now() + self.deadline;
         if let Ok(Ok(_turn)) = timeout_at(deadline, self.turn.acquire()).await {
@@ -91,7 +90,7 @@ impl Owners {
         stream::iter(asking).try_for_each_concurrent(PARALLEL, |asking| asking).await
     }
 
-    /// Number of requests for one address.
+    /// Number of list requests per address.
     fn namespaces(&self) -> usize {
         match &self.scope.namespaces {
             Namespaces::Only(names) => names.len().max(1),
@@ -120,7 +119,7 @@ impl Owners {
 }
 
 impl Kept {
-    /// Drops expired entries and returns the addresses to look up.
+    /// Drops expired owners, and returns the addresses to look up.
     fn missing(&mut self, addresses: &[IpAddr]) -> Vec<IpAddr> {
         self.owners.retain(|_, (at, _)| at.elapsed() < FRESH);
         if self.not_before.is_some_and(|not_before| Instant::now() < not_before) {
@@ -131,8 +130,8 @@ impl Kept {
     }
 }
 
-/// Returns the owner of `address` among the pods found. The address of a pod in the network of its node belongs to the
-/// node. Two other pods share an address only while it passes from one to the other: then the owner is unknown.
+/// Selects the owner of `address` among the listed pods. A pod in the network of its node has the node as owner. If several other
+/// pods have the address, it is moving between them, and the owner is unknown.
 fn owner(address: IpAddr, pods: &[ScheduledPod]) -> Owner {
     let pods: Vec<_> = pods.iter().filter(|pod| pod.pod.addresses.contains(&address)).collect();
     let node = |pod: &ScheduledPod| Some(pod.node.to_string()).filter(|node| !node.is_empty());

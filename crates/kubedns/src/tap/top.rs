@@ -1,5 +1,5 @@
-//! `GET /top`: the busiest clients and the most queried names of the last minutes. It answers only requests from within
-//! the pod. [`Owners`] knows the pods of the clients.
+//! `GET /top`: the clients with most queries, and the most queried names of the last minutes. Only requests from within the pod get
+//! an answer. [`Owners`] finds the pods of the clients.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -17,11 +17,11 @@ use super::owners::Owners;
 
 /// Rows of each table.
 const ROWS: usize = 20;
-/// Note for pods in which dnsmasq is the only client.
+/// Note for pods in which dnsmasq is the only client of kubedns.
 const IN_FRONT: &str = "dnsmasq is in front: kubedns receives its cache misses, without the addresses of clients; \
                         tap --dnsmasq follows its clients";
 
-/// The route.
+/// The route `GET /top`.
 pub(crate) fn route(
     top: &Arc<Top>,
     published: &Arc<Published>,
@@ -46,7 +46,7 @@ pub(crate) fn route(
     )
 }
 
-/// Sources of the ranking.
+/// The sources of the document.
 #[derive(Clone)]
 struct Page {
     top: Arc<Top>,
@@ -59,14 +59,14 @@ impl Page {
     async fn ranking(&self) -> Ranking {
         let (found, in_front) = (self.top.ranking(ROWS), self.topology.is_behind_dnsmasq());
         let clients = found.clients.iter().map(|row| row.key);
-        // dnsmasq in front queries from the loopback address of the pod.
+        // dnsmasq in front sends queries from a loopback address.
         let clients: Vec<IpAddr> = clients.filter(|client| !(in_front && client.is_loopback())).collect();
         let owners = self.owners.of(&clients).await;
         ranking(&found, &self.published.get(), in_front, &owners)
     }
 }
 
-/// Returns the document. A client without an owner gets its namespace from the index, with `--pods=verified`.
+/// Makes the document. A client without an owner may still have a namespace, from the index of `--pods=verified`.
 fn ranking(
     found: &top::Ranking,
     snapshot: &Snapshot,

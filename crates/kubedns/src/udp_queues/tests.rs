@@ -1,10 +1,10 @@
-//! Tables of the kernel: fixed texts, and the tables of the running kernel.
+//! Tests with fixed tables, and with the tables of the running kernel.
 
 use super::*;
 
 use std::net::UdpSocket as PlainSocket;
 
-/// Two of our sockets, one with the same port at another address, one with another port, one connected client.
+/// Two sockets of the server, one with its port at another address, one with another port, and a connected client.
 #[cfg(target_endian = "little")]
 const UDP: &str = "\
    sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops            
@@ -68,7 +68,7 @@ fn value(drops: &UdpQueues, name: &str) -> f64 {
     metric.get_counter().get_value() + metric.get_gauge().get_value()
 }
 
-/// Without a receiver the buffer fills up; the kernel reports how much waits and how much it dropped.
+/// Fills the buffer of a socket that is not read, and checks the reported octets and drops.
 fn overflow(address: &str) {
     let socket = UdpSocket::bind(address.parse().unwrap(), Arc::default()).unwrap();
     let drops = UdpQueues::new(socket.local_addr()).unwrap();
@@ -78,7 +78,7 @@ fn overflow(address: &str) {
 
     let client = PlainSocket::bind((socket.local_addr().ip(), 0)).unwrap();
     let datagram = [0; 1400];
-    // Every datagram takes at least its own size in the buffer.
+    // A datagram takes at least its own size in the buffer.
     let enough = socket.receive_buffer() / datagram.len() + 1;
     for _ in 0..enough {
         client.send_to(&datagram, socket.local_addr()).unwrap();

@@ -1,4 +1,4 @@
-//! Records beside the cluster's zone: further zones, and the names of the ConfigMap.
+//! Records outside the tree of `/cache`: further zones (etcd, external, cluster set), and names of the ConfigMap.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -11,11 +11,11 @@ use smol_str::SmolStr;
 use super::Entries;
 use cluster::snapshot::Snapshot;
 
-/// The keys that `/cache` has beside the tree.
+/// The keys of `/cache` besides the tree.
 #[derive(serde::Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct OtherRecords<'a> {
-    /// By domain.
+    /// The zones by their domain.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     zones: BTreeMap<String, Content<'a>>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -28,12 +28,12 @@ pub(super) struct OtherRecords<'a> {
 #[derive(serde::Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct Content<'a> {
-    /// Whether the first list is in; until then names are SERVFAIL.
+    /// Whether the content of the zone is complete; until then its names are SERVFAIL.
     loaded: bool,
     names: Names<'a>,
 }
 
-/// The entries of each owner name.
+/// The entries of a zone, by owner name.
 struct Names<'a>(&'a FurtherZone);
 
 impl<'a> OtherRecords<'a> {
@@ -54,7 +54,7 @@ impl<'a> OtherRecords<'a> {
 }
 
 impl Names<'_> {
-    /// The path of each owner name, by the name.
+    /// The path of each owner name.
     fn paths(&self) -> BTreeMap<String, Vec<SmolStr>> {
         let mut paths = BTreeMap::new();
         self.0.records.owner_names(&mut |path| {
@@ -82,7 +82,7 @@ impl Serialize for Names<'_> {
     }
 }
 
-/// The name with the labels of `path` below `domain`; `None` if it is not valid.
+/// The name of `path` below `domain`; `None` if the name is not valid.
 fn below(path: &[&str], domain: &Name) -> Option<Name> {
     let mut wire = Vec::new();
     for label in path.iter().rev() {

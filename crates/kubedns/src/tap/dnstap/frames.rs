@@ -1,30 +1,30 @@
-//! Bidirectional Frame Streams: control frames, and data frames with their length in front
+//! Frame Streams in their bidirectional form: control frames, and data frames, each after its length
 //! (<https://farsightsec.github.io/fstrm/>).
 
 use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
-/// Content type of the frames.
+/// The content type of dnstap.
 pub(super) const CONTENT: &[u8] = b"protobuf:dnstap.Dnstap";
 pub(super) const ACCEPT: u32 = 1;
 pub(super) const START: u32 = 2;
 pub(super) const STOP: u32 = 3;
 pub(super) const READY: u32 = 4;
 pub(super) const FINISH: u32 = 5;
-/// The field of a control frame that names a content type.
+/// Type of the control frame field that holds a content type.
 const CONTENT_TYPE: u32 = 1;
-/// The longest control frame that is read.
+/// The longest accepted control frame, in octets.
 const MAX_CONTROL: u32 = 512;
 
-/// A control frame of a kind; READY, ACCEPT and START carry the content type.
+/// Encodes a control frame of a type; READY, ACCEPT and START contain the content type.
 pub(super) fn control(kind: u32) -> Vec<u8> {
     let mut frame = kind.to_be_bytes().to_vec();
     if kind == READY || kind == START || kind == ACCEPT {
         frame.extend(CONTENT_TYPE.to_be_bytes());
         data(CONTENT, &mut frame);
     }
-    // A length of zero says that a control frame follows.
+    // A data length of zero marks a control frame.
     let mut whole = vec![0; 4];
     data(&frame, &mut whole);
     whole

@@ -1,4 +1,4 @@
-//! The messages of dnstap that we send (<https://dnstap.info/Architecture/>, `dnstap.proto`).
+//! The dnstap messages that kubedns sends (<https://dnstap.info/Architecture/>, `dnstap.proto`).
 
 use std::net::IpAddr;
 use std::time::SystemTime;
@@ -17,7 +17,7 @@ pub(super) const CLIENT_RESPONSE: i32 = 6;
 /// The outermost message.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Dnstap {
-    /// The sender: the name of the pod.
+    /// The name of the pod, which is the sender.
     #[prost(bytes = "vec", optional, tag = "1")]
     pub(super) identity: Option<Vec<u8>>,
     #[prost(bytes = "vec", optional, tag = "2")]
@@ -28,7 +28,7 @@ pub(super) struct Dnstap {
     pub(super) kind: i32,
 }
 
-/// A query, or a response.
+/// A message about one query, or about one response.
 #[allow(clippy::struct_field_names, reason = "the names of dnstap.proto")]
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Message {
@@ -58,7 +58,7 @@ pub(super) struct Message {
     pub(super) response_message: Option<Vec<u8>>,
 }
 
-/// Makes the messages of this process.
+/// Encodes messages with the identity of this process.
 pub(super) struct Sender {
     identity: Vec<u8>,
     version: Vec<u8>,
@@ -70,7 +70,7 @@ impl Sender {
         Self { identity: name.trim().as_bytes().to_vec(), version: version.into_bytes() }
     }
 
-    /// The query and the response, if the record has its messages.
+    /// Encodes a query and its response; `None` if the record was made without copies of them.
     pub(super) fn messages(&self, record: &Record) -> Option<[Vec<u8>; 2]> {
         let messages = record.messages.as_ref()?;
         let (family, address) = match record.client.ip().to_canonical() {

@@ -21,7 +21,7 @@ fn readers() {
     }
 }
 
-/// Accepts a connection as a reader of dnstap does, with the handshake until START. The data frames follow.
+/// Accepts a connection like a dnstap reader, with the handshake up to START.
 async fn accept(listener: &UnixListener) -> UnixStream {
     let (mut stream, _) = listener.accept().await.unwrap();
     assert_eq!(frames::read_control(&mut stream).await.unwrap().kind, READY);
@@ -37,7 +37,7 @@ async fn read(stream: &mut UnixStream) -> Dnstap {
     Dnstap::decode(&frame[..]).unwrap()
 }
 
-/// A server without any records: the answers do not matter here.
+/// A DNS server without records.
 fn server() -> (std::net::SocketAddr, Arc<Tap>, JoinSet<std::io::Result<()>>) {
     let registry = prometheus::Registry::new();
     let metrics = skydns::forward::ForwardMetrics::new(&registry).unwrap();

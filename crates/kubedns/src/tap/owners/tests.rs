@@ -7,7 +7,7 @@ use super::*;
 
 /// Timeout of all waits, generous for slow machines.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Deadline of requests without an answer.
+/// Deadline in tests with a silent API server.
 const SOON: Duration = Duration::from_millis(100);
 
 struct Cluster {
@@ -38,14 +38,14 @@ impl Cluster {
         }
     }
 
-    /// The owners of the addresses as text, `-` for none.
+    /// The owner of each address as text, `-` for none.
     async fn of(&self, addresses: &[IpAddr]) -> Vec<String> {
         let owners = tokio::time::timeout(2 * PATIENCE, self.owners.of(addresses)).await.unwrap();
         let text = |address| owners.get(address).and_then(Owner::text).unwrap_or_else(|| "-".to_owned());
         addresses.iter().map(text).collect()
     }
 
-    /// Requests since the last call.
+    /// Number of requests since the previous call.
     fn requests(&self) -> usize {
         let requests = self.server.faults.requests().len();
         self.server.faults.clear_requests();
@@ -53,7 +53,7 @@ impl Cluster {
     }
 }
 
-/// `namespace/name phase node network address ...`
+/// A pod from the text `namespace/name phase node network address ...`.
 fn pod(text: &str) -> Value {
     let words: Vec<&str> = text.split(' ').collect();
     let [key, phase, node, network, addresses @ ..] = words.as_slice() else { panic!("{text}") };
@@ -70,7 +70,7 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// Lets time pass for this thread, until both ends have noticed that idle connections are closed.
+/// Advances the clock of this thread. Client and server then notice that idle connections are closed.
 async fn after(time: Duration) {
     tokio::time::pause();
     tokio::time::advance(time).await;
