@@ -1,5 +1,5 @@
-//! The zone of a cluster set (KEP-1645): its `ServiceImport`s, their `EndpointSlice`s from all clusters of the set,
-//! and the records built from both. It is separate from the cluster's own zone and shares no objects with it.
+//! The zone of a cluster set (KEP-1645). Its records are built from `ServiceImport`s and from the `EndpointSlice`s of
+//! all clusters of the set. The zone shares no objects with the cluster's own zone.
 
 mod import;
 mod zone;
@@ -34,13 +34,14 @@ pub struct ClusterSetZone {
 pub(crate) struct ClusterSet {
     zone: ClusterSetZone,
     imports: HashMap<ObjectKey, ServiceImport, RandomState>,
-    /// Slices by the key of their import, then by their name.
+    /// Slices by the key of their import, then by the name of the slice.
     slices: HashMap<ObjectKey, BTreeMap<SmolStr, ImportedSlice>, RandomState>,
-    /// The import of each slice. A slice can move to another import: the label that names its import is mutable.
+    /// The key of each slice's import. A slice can move to another import, because the label with the import's name is
+    /// mutable.
     owners: HashMap<ObjectKey, ObjectKey, RandomState>,
     listed_imports: RelistTracker<ObjectKey>,
     listed_slices: RelistTracker<ObjectKey>,
-    /// Imports whose objects have changed since their records were built.
+    /// Keys of the imports whose records must be rebuilt.
     outdated: HashSet<ObjectKey, RandomState>,
     records: ImportRecords,
     changed: bool,
@@ -148,7 +149,7 @@ impl ClusterSet {
         self.imports.len()
     }
 
-    /// Marks the records of a namespace as outdated, when it starts or stops being served.
+    /// Marks the records of a namespace as outdated. Must be called when the namespace starts or stops being served.
     pub(crate) fn outdate(&mut self, namespace: &str) {
         let of_namespace = self.imports.keys().filter(|key| key.namespace == namespace);
         self.outdated.extend(of_namespace.cloned());

@@ -5,9 +5,9 @@
 //! - A kubeconfig file is used with the given context, or else its current context. A given URL replaces the file's.
 //! - With neither, the pod's service account is used.
 //!
-//! Tokens in files (a service account's, a kubeconfig's `tokenFile`) and client certificates in files are read again
-//! as they rotate, and an exec plugin is run again before its credentials expire. The kubeconfig itself, with the
-//! certificates in it, is only read again by [`Connection::renew`].
+//! Token files (of a service account, or `tokenFile` in a kubeconfig) and certificate files are read again, so that a
+//! rotation takes effect. An exec plugin runs again before its credentials expire. The kubeconfig itself, with its
+//! inline certificates, is only read again by [`Connection::renew`].
 
 mod certificate;
 mod client;
@@ -44,7 +44,7 @@ pub enum ConnectError {
     /// The URL is invalid.
     #[error("{url:?} is not the URL of an API server")]
     Url {
-        /// The value as it was given.
+        /// The given value.
         url: String,
     },
     /// Neither a file nor a URL is given, and there is no service account.
@@ -58,7 +58,7 @@ pub enum ConnectError {
     /// Certificates or credentials cannot be used.
     #[error("cannot set up the connection to {url}: {reason}")]
     Client {
-        /// The API server.
+        /// The URL of the API server.
         url: String,
         /// The mistake, in one line.
         reason: String,
@@ -92,7 +92,7 @@ pub struct Connection {
     access: Option<Access>,
     url: String,
     client: ArcSwap<Client>,
-    /// Time at which the credentials were last read again.
+    /// The time of the last renewal.
     renewed: Mutex<Option<Instant>>,
 }
 
@@ -128,8 +128,8 @@ impl Connection {
         Client::clone(&self.client.load())
     }
 
-    /// Reads certificates and credentials again, every 30 seconds at most. Must be called when the API server rejects
-    /// the current credentials. If they cannot be read, the previous credentials stay in use.
+    /// Reads certificates and credentials again, at most every 30 seconds. Must be called when the API server rejects
+    /// the current credentials. If reading fails, the previous credentials stay in use.
     pub async fn renew(&self) {
         let Some(access) = &self.access else { return };
         {
@@ -152,7 +152,8 @@ impl std::fmt::Debug for Connection {
     }
 }
 
-/// Expands `$NAME` and `${NAME}` as Go's `os.Expand` does. `lookup` returns the values; an unknown name is empty.
+/// Expands `$NAME` and `${NAME}` as Go's `os.Expand` does. `lookup` returns the value of a name; an unknown name
+/// expands to nothing.
 pub fn expand(text: &str, lookup: impl Fn(&str) -> Option<String>) -> String {
     let mut expanded = String::new();
     let mut rest = text;
@@ -171,8 +172,9 @@ pub fn expand(text: &str, lookup: impl Fn(&str) -> Option<String>) -> String {
     expanded
 }
 
-/// The name of the variable at the start of `text` (behind its `$`), and the rest. If there is no name and nothing is
-/// consumed, the `$` is literal. If there is no name but something is consumed, that is bad syntax and is dropped.
+/// Splits the text after a `$` into the name of a variable and the rest. `None` with the whole text as the rest means
+/// that the `$` is literal. `None` with a shorter rest means that the syntax is invalid and the octets before the rest
+/// are dropped.
 fn variable(text: &str) -> (Option<&str>, &str) {
     if let Some(braced) = text.strip_prefix('{') {
         return match braced.split_once('}') {
@@ -195,7 +197,7 @@ fn variable(text: &str) -> (Option<&str>, &str) {
 async fn connect(access: &Access) -> Result<(String, Client), ConnectError> {
     let config = access.config().await?;
     let url = config.cluster_url.to_string();
-    // `build` reads files.
+    // `build` reads files, which may block.
     let built = tokio::task::spawn_blocking(move || client::build(config)).await;
     let failed = |reason| ConnectError::Client { url: url.clone(), reason };
     let client = built.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(brief(&error)))?;
@@ -236,7 +238,7 @@ async fn from_kubeconfig(
     Ok(config)
 }
 
-/// Checks that the file has the context; the error lists the contexts that it has.
+/// Checks that the file has the context. The error lists the file's contexts.
 fn check_context(file: &Kubeconfig, context: &str) -> Result<(), String> {
     let names: Vec<&str> = file.contexts.iter().map(|named| named.name.as_str()).collect();
     match names.as_slice() {
@@ -276,7 +278,7 @@ fn from_service_account(
     let authority = directory.join("ca.crt");
     match certificate::authorities(&authority) {
         Ok(found) => {
-            // Otherwise kube loads the system's certificates first, and a container image may have none.
+            // Without `root_cert`, kube first loads the system's certificates, which a container image may lack.
             config.root_cert = Some(found);
             config.root_cert_file = Some(authority);
         }

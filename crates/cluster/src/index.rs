@@ -1,5 +1,5 @@
-//! The index, the only writer: applies the watchers' events, keeps the objects and publishes the records built from
-//! them.
+//! The index applies the watchers' events, keeps the objects, and publishes the records built from the objects. No
+//! other module publishes records.
 
 mod objects;
 mod packed;
@@ -40,18 +40,18 @@ pub struct Index {
     listed_nodes: BTreeMap<SmolStr, Node>,
     source: Option<EndpointsSource>,
     in_force: watch::Sender<Option<EndpointsSource>>,
-    /// A Service whose Endpoints lack addresses of its slices, while slices can no longer be read.
+    /// A Service whose Endpoints lack addresses of its slices. Set while slices cannot be read but stay in use.
     lacking_service: Option<ObjectKey>,
     port_lists: Shared<PortRecords>,
     pods: Pods,
     clusterset: Option<ClusterSet>,
     namespaces: RelistTracker<SmolStr>,
-    /// Services whose objects have changed since their records were built, with their published reverse records.
+    /// Services whose records must be rebuilt, each with its published reverse records.
     outdated: HashMap<ObjectKey, Vec<(IpAddr, Pointer)>, RandomState>,
     snapshot: Snapshot,
     external: External,
     changed: bool,
-    /// Whether objects have changed since the last [`Index::take_objects_changed`], even if no record has.
+    /// Whether objects have changed since the last [`Index::take_objects_changed`], even if no record has changed.
     objects_changed: bool,
     published: Arc<Published>,
 }
@@ -59,11 +59,11 @@ pub struct Index {
 /// The external zone.
 struct External {
     services: TreeCache<Arc<ExternalNode>>,
-    /// Whether it has changed since it was published.
+    /// Whether the external zone has changed since the last [`Index::publish`].
     changed: bool,
 }
 
-/// The part of an index that the snapshot file keeps: a cheap copy that shares the objects with the index.
+/// The content of a snapshot file. A copy is cheap, because the objects are shared with the index.
 #[derive(Debug, Clone)]
 pub struct IndexContent {
     pub(crate) objects: Objects,
@@ -81,7 +81,7 @@ pub struct Options {
     pub pods: PodMode,
     /// The namespaces that are served.
     pub namespaces: Namespaces,
-    /// The domain of the external zone, which has the Services with addresses outside of the cluster.
+    /// The domain of the external zone; `None` if there is no external zone.
     pub external_zone: Option<Name>,
     /// Options of the cluster set's zone; `None` if it is not served.
     pub clusterset: Option<ClusterSetZone>,
@@ -99,7 +99,7 @@ pub enum PodMode {
     Verified,
 }
 
-/// A closure that reads the index between two batches of events. It sends its result itself.
+/// A closure that reads the index between two batches of events. The closure itself sends its result to the requester.
 pub type IndexReader = Box<dyn FnOnce(&Index) + Send>;
 
 /// Progress of the first lists.
@@ -107,9 +107,9 @@ pub type IndexReader = Box<dyn FnOnce(&Index) + Send>;
 pub enum Progress {
     /// The lists are not complete yet.
     Waiting,
-    /// The lists are not complete yet; records of an earlier run are served.
+    /// The lists are not complete yet; the records of a snapshot file are served.
     Stale,
-    /// The lists did not complete within `--initial-sync-timeout`; records of an earlier run are served.
+    /// The lists did not complete within `--initial-sync-timeout`; the records of a snapshot file are served.
     StaleOverdue,
     /// The lists are complete.
     Synced,
@@ -120,21 +120,21 @@ pub enum Progress {
 pub struct Counts {
     /// Services.
     pub services: usize,
-    /// Their cluster IPs.
+    /// Cluster IPs of the Services.
     pub cluster_ips: usize,
     /// Endpoints objects.
     pub endpoints: usize,
-    /// Their addresses, ready or not.
+    /// Addresses in Endpoints objects, ready or not.
     pub endpoints_addresses: usize,
     /// Endpoint slices.
     pub slices: usize,
-    /// Their addresses, ready or not.
+    /// Addresses in endpoint slices, ready or not.
     pub slices_addresses: usize,
     /// Endpoints objects that the control plane truncated at 1000 addresses.
     pub over_capacity: usize,
     /// Pods with an address; `None` unless pod names are verified.
     pub pods: Option<usize>,
-    /// Services of the cluster set; `None` unless it is served.
+    /// Services of the cluster set; `None` unless the cluster set's zone is served.
     pub imports: Option<usize>,
 }
 
@@ -374,8 +374,8 @@ impl Index {
         self.objects_changed = true;
     }
 
-    /// Marks the records of `key` as outdated if they depend on its endpoints. Must be called before the endpoints
-    /// change.
+    /// Marks the records of the Service `key` as outdated, if they depend on endpoints. Must be called before the
+    /// endpoints change.
     fn outdate_endpoints(&mut self, key: &ObjectKey) {
         let shown =
             self.store.service(key).is_some_and(|service| self.options.records.depend_on_endpoints(&service));
@@ -385,15 +385,15 @@ impl Index {
         }
     }
 
-    /// Marks the records of `key` as outdated. Must be called before its objects change, to keep the old reverse
-    /// records.
+    /// Marks the records of `key` as outdated. Must be called before the objects change, because the current reverse
+    /// records are noted here.
     fn outdate(&mut self, key: &ObjectKey) {
         if !self.outdated.contains_key(key) {
             self.outdated.insert(key.clone(), self.pointers(key));
         }
     }
 
-    /// Rebuilds the records of one Service; `old` are its reverse records.
+    /// Rebuilds the records of one Service; `old` are the published reverse records.
     fn rebuild(&mut self, key: &ObjectKey, old: &[(IpAddr, Pointer)]) {
         let new = self.build(key);
         self.replace_pointers(old, &new.pointers);
@@ -460,8 +460,8 @@ impl Index {
         }
     }
 
-    /// Replaces the reverse records `old` with `new`. Several Services may share an address: only their own records
-    /// are removed. Both lists are sorted, as a headless Service may have thousands.
+    /// Replaces the reverse records `old` of a Service with `new`. Other Services may share an address; their reverse
+    /// records stay. Both lists must be sorted, because a headless Service may have thousands of records.
     fn replace_pointers(&mut self, old: &[(IpAddr, Pointer)], new: &[(IpAddr, Pointer)]) {
         let reverse = &mut self.snapshot.reverse;
         for (ip, pointer) in old.iter().filter(|gone| new.binary_search(gone).is_err()) {
@@ -497,13 +497,14 @@ impl Index {
         }
     }
 
-    /// The endpoints source in use, and its changes.
+    /// The endpoints source in use. The receiver is notified of changes.
     pub fn source(&self) -> watch::Receiver<Option<EndpointsSource>> {
         self.in_force.subscribe()
     }
 
-    /// Uses Endpoints in place of slices that can no longer be read, unless Endpoints lack addresses of the slices:
-    /// slices may have another author or a second IP family. Stale slices are better then.
+    /// Switches to Endpoints after slices have become unreadable. If Endpoints lack addresses of the slices, the last
+    /// slices stay in use. Endpoints lack addresses, for example, if another controller writes the slices, or if the
+    /// Service has two IP families.
     fn fall_back(&mut self) {
         let Some(service) =
             self.store.endpoints_lack_addresses(|service| self.options.records.depend_on_endpoints(service))
@@ -546,7 +547,7 @@ impl Index {
         }
     }
 
-    /// Whether the lists that some options require are complete.
+    /// Whether the lists that only some options require (namespaces, pods) are complete.
     fn has_options_listed(&self) -> bool {
         (!self.selects_namespaces() || self.namespaces.is_complete())
             && (self.options.pods != PodMode::Verified || self.pods.is_listed())
@@ -556,7 +557,7 @@ impl Index {
         matches!(self.options.namespaces, Namespaces::Selected(_))
     }
 
-    /// Replaces the zone's upstreams and stub domains.
+    /// Replaces the configuration of the cluster's zone, such as upstreams and stub domains.
     pub fn set_zone(&mut self, zone: skydns::Zone) {
         self.snapshot.zone = zone;
         self.changed = true;
@@ -589,21 +590,21 @@ impl Index {
         self.changed = true;
     }
 
-    /// Serves the objects of a snapshot file as if they had been listed, until the first lists replace them.
+    /// Serves the applied objects of a snapshot file, until the first lists replace them.
     pub fn serve_stale(&mut self, source: EndpointsSource) {
         self.use_source(source);
         self.snapshot.synced = true;
         self.changed = true;
     }
 
-    /// Serves an address of pods from an earlier run, until the first list of pods is complete.
+    /// Serves an address of pods from a snapshot file, until the first list of pods is complete.
     pub fn show_pods(&mut self, address: IpAddr, namespaces: impl IntoIterator<Item = SmolStr>) {
         if self.options.pods == PodMode::Verified {
             self.pods.show_earlier_run(address, namespaces);
         }
     }
 
-    /// Makes all changes visible to queries. False if there were none.
+    /// Makes all changes visible to queries. Returns false if there were no changes.
     pub fn publish(&mut self) -> bool {
         if let Some(namespaces) = self.pods.take_changed() {
             self.snapshot.pods = PodNames::Verified(namespaces);
@@ -617,7 +618,7 @@ impl Index {
         for (key, old) in &outdated {
             self.rebuild(key, old);
         }
-        // The external zone shares its TTLs and its sync state with the cluster's zone.
+        // The external zone has the TTLs and the sync state of the cluster's zone.
         if std::mem::take(&mut self.external.changed) | self.changed {
             self.set_external_zone();
         }
@@ -643,14 +644,14 @@ impl Index {
         std::mem::take(&mut self.objects_changed)
     }
 
-    /// Counts of the objects, by walking all of them.
+    /// Counts of the objects. Every object is visited.
     pub fn counts(&self) -> Counts {
         let pods = (self.options.pods == PodMode::Verified).then(|| self.pods.count());
         let imports = self.clusterset.as_ref().map(ClusterSet::count);
         Counts { pods, imports, ..self.store.objects().counts() }
     }
 
-    /// The part that the snapshot file keeps.
+    /// The content for the snapshot file.
     pub fn content(&self) -> IndexContent {
         let selected = self.selects_namespaces();
         IndexContent {
@@ -666,7 +667,7 @@ impl Index {
     }
 }
 
-/// Replaces or removes the value of a Service.
+/// Sets the value of a Service; `None` removes the value.
 fn put<V: Clone>(tree: &mut TreeCache<V>, ObjectKey { namespace, name }: &ObjectKey, value: Option<V>) {
     match value {
         Some(value) => drop(tree.set_entry(&[namespace], name.clone(), value)),

@@ -7,7 +7,7 @@
 //!                               +--> persist: the snapshot file
 //! ```
 //!
-//! This crate knows nothing of DNS messages, the ConfigMap or `explain`.
+//! Other crates handle DNS messages, the content of the ConfigMap, and `explain`.
 
 pub mod clusterset;
 pub mod connect;

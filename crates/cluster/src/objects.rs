@@ -1,9 +1,9 @@
-//! The Kubernetes objects behind DNS records, reduced to the fields that records need, and the events that carry
-//! them.
+//! The Kubernetes objects that DNS records are built from, and the events that carry the objects. Each type holds only
+//! the fields that records need.
 //!
-//! A large cluster has tens of thousands of them, so these types hold no labels, no managed fields, no resource
-//! versions and no spare capacity. [`read`](FromApi::read) converts objects of the API. `records` builds records from
-//! them.
+//! A large cluster has tens of thousands of objects, so these types hold no labels, no managed fields, no resource
+//! versions and no spare capacity. [`read`](FromApi::read) converts objects of the API. The module `records` builds
+//! records from the converted objects.
 
 mod api;
 mod parse;
@@ -107,7 +107,7 @@ impl Kind {
         }
     }
 
-    /// Whether its objects have no namespace.
+    /// Whether objects of this kind have no namespace.
     pub fn is_cluster_wide(self) -> bool {
         matches!(self, Self::Node | Self::Namespace)
     }
@@ -124,27 +124,27 @@ impl fmt::Display for Kind {
 pub struct Service {
     /// Namespace and name.
     pub key: ObjectKey,
-    /// The kind of the Service, which decides its records.
+    /// The kind of the Service, which determines its records.
     pub kind: ServiceKind,
     /// The ports in the order of the object.
     pub ports: Arc<[ServicePort]>,
     /// Whether unready addresses are published too: `spec.publishNotReadyAddresses`, or the older annotation
     /// `service.alpha.kubernetes.io/tolerate-unready-endpoints`, which overrides the field as in Kubernetes.
     pub publish_not_ready: bool,
-    /// Creation time in seconds since 1970, 0 if unknown. Orders the owners of a shared address.
+    /// Creation time in seconds since 1970, 0 if unknown. If several Services share an address, the PTR record of the
+    /// oldest Service comes first.
     pub created: u32,
-    /// Its addresses outside of the cluster: `spec.externalIPs` and the addresses of its load balancer. Only read
-    /// with `--external-zone`.
+    /// External addresses: `spec.externalIPs` and the addresses of the load balancer. Only read with `--external-zone`.
     #[serde(default, skip_serializing_if = "has_none")]
     pub external: OneOrMany<ExternalAddress>,
 }
 
-/// An address of a Service outside of the cluster.
+/// An external address of a Service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ExternalAddress {
-    /// An address.
+    /// An IP address.
     Ip(IpAddr),
-    /// The name of a load balancer, as written.
+    /// The host name of a load balancer, unchecked.
     Name(SmolStr),
 }
 
@@ -170,7 +170,7 @@ pub enum Protocol {
     Udp,
     /// SCTP.
     Sctp,
-    /// Anything else, as written.
+    /// Any other protocol, as written in the object.
     Other(SmolStr),
 }
 
@@ -189,7 +189,7 @@ impl Protocol {
 /// A port of a Service.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ServicePort {
-    /// The name, empty if it has none.
+    /// The name; empty for an unnamed port.
     pub name: SmolStr,
     /// The protocol.
     pub protocol: Protocol,
@@ -197,7 +197,7 @@ pub struct ServicePort {
     pub port: u16,
 }
 
-/// An Endpoints object: the addresses behind the Service of the same name.
+/// An Endpoints object: the endpoint addresses of the Service with the same name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Endpoints {
     /// Namespace and name, the same as those of the Service.
@@ -245,7 +245,7 @@ pub struct Address {
 /// A port of endpoints.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct EndpointPort {
-    /// The name, empty if it has none.
+    /// The name; empty for an unnamed port.
     pub name: SmolStr,
     /// The protocol.
     pub protocol: Protocol,
@@ -258,20 +258,20 @@ pub struct EndpointPort {
 pub struct EndpointSlice {
     /// Namespace and name of the slice.
     pub key: ObjectKey,
-    /// The name of its Service (label `kubernetes.io/service-name`) in the slice's namespace. Empty if it has none.
+    /// The name of the Service (label `kubernetes.io/service-name`) in the slice's namespace. Empty without the label.
     pub service: SmolStr,
-    /// Type of its addresses.
+    /// Type of the addresses.
     pub address_type: AddressType,
     /// The endpoints in the order of the object.
     pub endpoints: Box<[SliceEndpoint]>,
-    /// The ports of all its endpoints. A port without a number (any port) is left out.
+    /// The ports of all endpoints. A port without a number, which means any port, is left out.
     pub ports: Arc<[EndpointPort]>,
     /// See [`Endpoints::last_change`].
     pub last_change: Option<SystemTime>,
 }
 
 impl EndpointSlice {
-    /// Namespace and name of its Service.
+    /// Namespace and name of the slice's Service.
     pub fn service_key(&self) -> ObjectKey {
         ObjectKey { namespace: self.key.namespace.clone(), name: self.service.clone() }
     }
@@ -302,11 +302,11 @@ pub enum AddressType {
     Other,
 }
 
-/// An endpoint of a slice, with its conditions as written. `None` means unknown: ready counts as true, serving as the
-/// value of ready, terminating as false.
+/// An endpoint of a slice, with its conditions as written. An unknown `ready` (`None`) counts as true, an unknown
+/// `serving` as the value of `ready`, and an unknown `terminating` as false.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SliceEndpoint {
-    /// Its addresses, all of the same pod.
+    /// The addresses, all of one pod.
     pub addresses: OneOrMany<IpAddr>,
     /// The hostname, never empty.
     pub hostname: Option<SmolStr>,
@@ -316,7 +316,8 @@ pub struct SliceEndpoint {
     pub serving: Option<bool>,
     /// The endpoint is terminating.
     pub terminating: Option<bool>,
-    /// The zones whose clients it serves: those of its hints, else its own zone. Only read with `--prefer-zone`.
+    /// The zones whose clients the endpoint serves: the zones of its hints, or else its own zone. Only read with
+    /// `--prefer-zone`.
     #[serde(default, skip_serializing_if = "has_none")]
     pub zones: OneOrMany<SmolStr>,
 }
@@ -348,7 +349,7 @@ pub struct Namespace {
 pub struct Pod {
     /// Namespace and name.
     pub key: ObjectKey,
-    /// Its addresses (`status.podIPs`); none once it has ended.
+    /// The addresses (`status.podIPs`); empty if the pod has ended.
     pub addresses: OneOrMany<IpAddr>,
 }
 
@@ -357,23 +358,23 @@ pub struct Pod {
 pub struct ScheduledPod {
     /// The pod.
     pub pod: Pod,
-    /// The name of its node, empty before it has one.
+    /// The name of the node; empty if the pod is not scheduled yet.
     pub node: SmolStr,
-    /// Whether it shares the addresses of its node (`spec.hostNetwork`).
+    /// Whether the pod has the addresses of its node (`spec.hostNetwork`).
     pub host_network: bool,
 }
 
-/// A `ServiceImport`: a Service of the cluster set. With type `ClusterSetIP` it has cluster IPs, or none yet;
-/// otherwise it is headless.
+/// A `ServiceImport`: a Service of the cluster set. Type `ClusterSetIP` has cluster IPs, possibly none yet. Any other
+/// type is headless.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceImport(pub Service);
 
-/// An `EndpointSlice` of a `ServiceImport`. The import takes the place of the slice's Service (label
+/// An `EndpointSlice` of a `ServiceImport`. The Service of the contained slice is the import (label
 /// `multicluster.kubernetes.io/service-name`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportedSlice {
-    /// The cluster of its endpoints (label `multicluster.kubernetes.io/source-cluster`), in lower case. Empty if it
-    /// has none.
+    /// The cluster that has the endpoints (label `multicluster.kubernetes.io/source-cluster`), in lower case. Empty
+    /// without the label.
     pub cluster: SmolStr,
     /// The slice.
     pub slice: EndpointSlice,
@@ -388,23 +389,23 @@ pub struct ConfigMap {
     pub data: BTreeMap<String, Vec<u8>>,
 }
 
-/// A change of the objects of one kind. A list is `RelistStarted`, then each object, then `RelistDone`; known objects
-/// that the list did not contain are gone then. After an interrupted list another `RelistStarted` follows; no object
-/// is gone before `RelistDone`.
+/// A change of the objects of one kind. A list is `RelistStarted`, then `Apply` for each object, then `RelistDone`. At
+/// `RelistDone`, known objects that the list did not contain are deleted. An interrupted list is followed by another
+/// `RelistStarted`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change<T> {
     /// A list begins.
     RelistStarted,
-    /// This object exists: it was listed, created or changed.
+    /// The object was listed, created or changed.
     Apply(T),
     /// The list is complete.
     RelistDone,
-    /// This object is gone, or too malformed to be used.
+    /// The object was deleted, or has become too malformed to be used.
     Deleted(ObjectKey),
 }
 
 impl<T> Change<T> {
-    /// Converts the object, if there is one, with `form`.
+    /// Converts the object with `form`, if the change contains an object.
     pub fn map<U>(self, form: impl FnOnce(T) -> U) -> Change<U> {
         match self {
             Self::RelistStarted => Change::RelistStarted,
@@ -445,13 +446,13 @@ pub enum Event {
     ServiceImport(Change<ServiceImport>),
     /// A change of the slices of `ServiceImport`s.
     ImportedSlice(Change<ImportedSlice>),
-    /// The endpoints of this source are used from now on. The event follows the first `RelistDone` of that source;
-    /// changes of both sources may come in between. Before the first such event, the endpoints are unknown.
+    /// The endpoints of this source are used from now on. The event follows the first `RelistDone` of the source,
+    /// possibly after further changes of both sources. Before the first such event, the endpoints are unknown.
     ///
-    /// While Endpoints are used, changes of slices still follow, unless an empty list has removed all slices. Once
+    /// While Endpoints are used, changes of slices still follow, unless an empty list has removed all slices. While
     /// slices are used, no changes of Endpoints follow. If Endpoints are needed again, they start with a list.
     EndpointsFrom(EndpointsSource),
-    /// Slices are used but can no longer be read. Endpoints are used from now on, unless they lack addresses of the
-    /// slices.
+    /// Slices are used but can no longer be read. The index switches to Endpoints, unless Endpoints lack addresses of
+    /// the slices.
     EndpointsInsteadOfSlices,
 }

@@ -1,8 +1,8 @@
 //! The snapshot file: the last objects on disk, served after a restart while the API server is unreachable.
 //!
-//! The file consists of lines of JSON: a header, one line for each object, and a trailer with the number of objects
-//! and a checksum of all preceding lines. A new file is written beside the old file and then renamed over it, so that
-//! a crash leaves one of them intact. A damaged or foreign file is rejected as a whole, with the reason.
+//! The file consists of lines of JSON: a header, one line for each object, and a trailer with the number of objects and
+//! a checksum of all preceding lines. A new file is written beside the old file and then renamed, so that a crash
+//! leaves either the old or the new file intact. A damaged or foreign file is rejected as a whole, with the reason.
 
 mod file;
 
@@ -35,7 +35,7 @@ const VERSION: u32 = 1;
 /// The reason why a snapshot file is rejected.
 #[derive(Debug, Error)]
 pub enum SnapshotError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read {}", .path.display())]
     Read {
         /// The file.
@@ -44,22 +44,22 @@ pub enum SnapshotError {
         #[source]
         source: std::io::Error,
     },
-    /// It is larger than [`MAX_FILE`].
+    /// The file is larger than [`MAX_FILE`].
     #[error("its {} bytes exceed the limit of {MAX_FILE}", .0)]
     TooLarge(u64),
-    /// The header does not belong to a snapshot.
+    /// The header is not that of a snapshot file.
     #[error("it is not a snapshot file")]
     Foreign,
-    /// Its format has another version.
+    /// The file has another format version.
     #[error("it has format version {0}, expected {VERSION}")]
     Version(u32),
-    /// It was written for another cluster domain, or with options that keep other objects.
+    /// The file was written for another cluster domain, or with other options that select objects.
     #[error("it is for the domain {0}")]
     Domain(String),
-    /// It ends before its trailer, or the trailer counts other objects.
+    /// The file ends before its trailer, or the trailer states another number of objects.
     #[error("it is incomplete")]
     Incomplete,
-    /// It was changed since it was written.
+    /// The content does not match the checksum.
     #[error("its checksum is {found}, expected {expected}")]
     Checksum {
         /// The checksum of the content.
@@ -70,26 +70,26 @@ pub enum SnapshotError {
     /// A line is not an object, although the checksum is right.
     #[error("line {line} is not an object: {reason}")]
     Object {
-        /// Counted from 1.
+        /// The line number, from 1.
         line: usize,
         /// The mistake.
         reason: String,
     },
 }
 
-/// The first line.
+/// The first line of the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Header {
     format: String,
     version: u32,
     /// Seconds since 1970.
     written: u64,
-    /// The cluster domain, and the options that select the kept objects, if any are set.
+    /// The cluster domain, followed by the options that select objects, if any are set.
     domain: String,
     source: EndpointsSource,
 }
 
-/// The last line.
+/// The last line of the file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Trailer {
     objects: usize,
@@ -131,7 +131,7 @@ pub struct Saved {
 }
 
 impl Saved {
-    /// The age of the file; zero if the clock was set back since.
+    /// The age of the file. Zero if the file's time is in the future, because the clock was set back.
     pub fn age(&self) -> Duration {
         self.written.elapsed().unwrap_or_default()
     }
@@ -141,7 +141,7 @@ impl Saved {
         self.objects.len()
     }
 
-    /// The source of its endpoints.
+    /// The source of the stored endpoints.
     pub fn source(&self) -> EndpointsSource {
         self.source
     }
@@ -154,7 +154,7 @@ impl Saved {
         index.serve_stale(self.source);
     }
 
-    /// Reads the content of a file.
+    /// Decodes the content of a file.
     ///
     /// # Errors
     ///
@@ -208,7 +208,7 @@ impl Header {
     }
 }
 
-/// Encodes the kept objects, with the endpoints from `source`, as the content of a file.
+/// Encodes `content`, with the endpoints from `source`, as a snapshot file. `None` if serialization fails.
 pub fn encode(content: &IndexContent, source: EndpointsSource, domain: &str) -> Option<Vec<u8>> {
     let written = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let header =
@@ -216,7 +216,7 @@ pub fn encode(content: &IndexContent, source: EndpointsSource, domain: &str) -> 
     let mut file = Vec::new();
     append(&mut file, &header)?;
     let mut count = 0;
-    // Endpoints of the other source are not in use.
+    // The endpoints from the other source are not in use.
     let from = |other| source == other;
     let IndexContent { objects, namespaces, pods } = content;
     let endpoints = objects.endpoints().filter(|_| from(EndpointsSource::Endpoints));
@@ -246,7 +246,7 @@ fn addresses_of_pods(pods: &PodNames) -> impl Iterator<Item = Object> {
     pods.map(|(address, namespaces)| Object::Pods(*address, namespaces.to_vec()))
 }
 
-/// Appends a line. All our types can be serialized.
+/// Appends a line of JSON; `None` if serialization fails. All types in the file can be serialized.
 fn append(content: &mut Vec<u8>, line: &impl Serialize) -> Option<()> {
     serde_json::to_writer(&mut *content, line).ok()?;
     content.push(b'\n');
@@ -258,14 +258,14 @@ fn split_line(content: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((content.get(..end)?, content.get(end + 1..)?))
 }
 
-/// Splits off the last line from the lines before it, which keep their line feeds.
+/// Splits off the last line. The lines before keep their line feeds.
 fn split_trailer(rest: &[u8]) -> Option<(&[u8], &[u8])> {
     let lines = rest.strip_suffix(b"\n")?;
     let start = lines.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     Some((rest.get(..start)?, lines.get(start..)?))
 }
 
-/// FNV-1a with 64 bits. It detects damaged and truncated files, and is the same in every release.
+/// The 64-bit FNV-1a hash, which detects damaged and truncated files. The algorithm is the same in every release.
 fn checksum(bytes: &[u8]) -> String {
     let mut hash = FnvHasher::default();
     hash.write(bytes);

@@ -1,4 +1,4 @@
-//! The records of one `ServiceImport`: at its name and below.
+//! The records of one `ServiceImport`, at the import's name and at the names below.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -20,10 +20,10 @@ pub struct Import {
     clusters: OneOrMany<(SmolStr, Members)>,
 }
 
-/// The members below one name.
+/// Members whose names have the same parent name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Members {
-    /// The name above the labels, see [`ServiceRecord::base`].
+    /// The parent name of the members, see [`ServiceRecord::base`].
     base: Arc<[u8]>,
     /// Sorted by label; labels are unique.
     labelled: OneOrMany<Member>,
@@ -74,8 +74,8 @@ impl Import {
         (own.is_some() || !clusters.is_empty()).then_some(Self { own, clusters })
     }
 
-    /// Visits the records at `path`, the labels below the import's name. False if there are none. There are no
-    /// wildcards. For `steps` see [`skydns::Records::records`].
+    /// Visits the records at `path`, which holds the labels below the import's name. Returns whether the name exists.
+    /// Wildcards are not supported. For `steps` see [`skydns::Records::records`].
     pub(super) fn visit<'v>(
         &'v self,
         path: &[&str],
@@ -111,7 +111,7 @@ impl Import {
         }
     }
 
-    /// Visits each owner name once: its labels below the import's name.
+    /// Visits each owner name once, as the labels below the import's name.
     pub fn owner_names(&self, visit: &mut dyn FnMut(&[&str])) {
         visit(&[]);
         let ports: BTreeSet<&[SmolStr; 2]> = self.named().flat_map(|members| members.ports.iter()).collect();
@@ -123,7 +123,7 @@ impl Import {
         }
     }
 
-    /// The members that are answered at the name of the import and at the names of its ports.
+    /// The members that are answered at the import's own name and at the names of the import's ports.
     fn named(&self) -> impl Iterator<Item = &Members> {
         let clusters = if self.own.is_some() { &[][..] } else { &self.clusters };
         self.own.iter().chain(clusters.iter().map(|(_, members)| members))
@@ -143,7 +143,8 @@ impl Members {
         Self { base, labelled, ports }
     }
 
-    /// The import's own addresses, at the import's own name: that name is the target of its SRV records.
+    /// The import's own addresses as a single member; no member if there is no address. The member's name is the
+    /// import's own name, which is the target of the SRV records.
     fn own(import: &Service, addresses: &[IpAddr]) -> Option<Self> {
         let ObjectKey { namespace, name } = &import.key;
         let base: Arc<[u8]> = name::relative(&format!("{namespace}.svc")).ok()?.into();
@@ -167,7 +168,7 @@ impl Members {
         self.labelled.iter().for_each(|member| member.visit(&self.base, steps, visit));
     }
 
-    /// Visits the SRV records of a port. False if there are none.
+    /// Visits the SRV records of a port. Returns whether the port exists.
     fn visit_port<'v>(
         &'v self,
         path: [&str; 2],
@@ -193,7 +194,7 @@ impl Members {
 }
 
 impl Member {
-    /// Visits the addresses once for each port: an SRV answer at the import's name has all ports.
+    /// Visits the addresses once for each port, because an SRV answer at the import's name lists all ports.
     fn visit<'v>(&'v self, base: &'v [u8], steps: &mut usize, visit: &mut dyn FnMut(Entry<'v>)) {
         let record = ServiceRecord::for_addresses(&self.addresses, base);
         if self.ports.is_empty() {
@@ -205,7 +206,7 @@ impl Member {
     }
 }
 
-/// Visits an entry at the cost of one step, if a step is left.
+/// Visits an entry if a step is left, and takes that step.
 fn visit_bounded<'v>(
     label: &'v str,
     record: ServiceRecord<'v>,
@@ -218,7 +219,8 @@ fn visit_bounded<'v>(
     }
 }
 
-/// The ready endpoints of each cluster. Endpoints without a hostname are named as in CoreDNS.
+/// The ready endpoints of each cluster. As in CoreDNS, the label of an endpoint without a hostname is the address with
+/// dashes.
 fn clusters<'o>(
     key: &ObjectKey,
     slices: impl Iterator<Item = &'o ImportedSlice>,
@@ -239,7 +241,8 @@ fn clusters<'o>(
     clusters.into_iter().filter_map(cluster).collect()
 }
 
-/// The endpoints of one cluster; `None` if the cluster's name is no valid label or makes the owner name too long.
+/// The endpoints of one cluster. `None` if the cluster's name is not a valid label, or if no endpoint has a valid owner
+/// name.
 fn cluster(key: &ObjectKey, id: &SmolStr, members: BTreeMap<SmolStr, Collected>) -> Option<Members> {
     let import =
         name::relative(&format!("{}.{}.svc", key.name, key.namespace)).ok().filter(|_| !id.is_empty())?;

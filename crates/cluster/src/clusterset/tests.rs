@@ -1,5 +1,5 @@
-//! Queries to the zone through the engine: the cases of CoreDNS' plugin `multicluster` and of the conformance tests of
-//! mcs-api. A property checks that the zone depends only on the objects.
+//! Queries to the cluster set's zone through the engine. The cases come from CoreDNS' plugin `multicluster` and from
+//! the conformance tests of mcs-api. A property test checks that the records depend only on the objects.
 
 use std::sync::Arc;
 
@@ -80,7 +80,7 @@ fn published() -> Arc<Published> {
     published
 }
 
-/// RCODE, answers, and behind a semicolon the additional section; sorted, without owner name and class.
+/// RCODE, answers, and after a semicolon the additional section. Records are sorted, without owner name and class.
 fn said(published: &Published, name: &str, rtype: &str) -> String {
     let (query, mut out) = (Query::new(name, rtype).wire(), Vec::new());
     let identity = Identity { version: String::new() };
@@ -171,7 +171,7 @@ fn headless_imports() {
         ("dup-name.clusterid.hdls1.testns.svc", "A", "NOERROR 172.0.0.4 172.0.0.5"),
         ("dup-name.other.hdls1.testns.svc", "A", "NOERROR 172.0.1.4"),
         ("5678-abcd--1.other.hdls1.testns.svc", "AAAA", "NOERROR 5678:abcd::1"),
-        // The plugin returns NXDOMAIN, although there are names below (RFC 8020).
+        // CoreDNS returns NXDOMAIN here, although names below exist (RFC 8020).
         ("clusterid.hdls1.testns.svc", "A", "NOERROR"),
         ("nobody.hdls1.testns.svc", "A", "NXDOMAIN"),
         ("bogus.clusterid.hdls1.testns.svc", "A", "NXDOMAIN"),
@@ -262,7 +262,7 @@ fn owner_names_are_visited_once() {
     assert_eq!(names, expected);
 }
 
-/// A change of an object. There are only a few names, so that changes of the same object occur.
+/// A change of an object. With only a few names, several changes affect the same object.
 #[derive(Debug, Clone)]
 enum Step {
     Import(ServiceImport),
@@ -297,7 +297,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The objects that an API server would list after some steps.
+/// The objects of the API server after the applied steps.
 #[derive(Debug, Default)]
 struct Model {
     imports: std::collections::BTreeMap<ObjectKey, ServiceImport>,
@@ -322,7 +322,7 @@ impl Model {
     }
 }
 
-/// Applies a step that the watch reports, or the list after a step that the watch missed.
+/// Applies a step: as a watch event if `seen`, otherwise as a list after a missed event.
 fn show(index: &mut Index, model: &Model, step: &Step, seen: bool) {
     match step.clone() {
         Step::Import(import) if seen => index.apply(Event::ServiceImport(Change::Apply(import))),
@@ -333,7 +333,7 @@ fn show(index: &mut Index, model: &Model, step: &Step, seen: bool) {
     }
 }
 
-/// The answers to all names that the steps can change.
+/// The answers to all names whose records the steps can change.
 fn visible(published: &Published) -> Vec<String> {
     let mut names = Vec::new();
     for import in ["x", "y", "z"] {

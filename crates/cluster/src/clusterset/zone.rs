@@ -18,7 +18,7 @@ pub struct ImportRecords {
 }
 
 impl ImportRecords {
-    /// Replaces the records of an import. False if they are unchanged.
+    /// Replaces the records of an import. Returns whether they have changed.
     pub(super) fn set(
         &mut self,
         ObjectKey { namespace, name }: &ObjectKey,
@@ -50,7 +50,7 @@ impl Records for ImportRecords {
     ) -> Lookup {
         let ["svc", namespace, name, below @ ..] = path else { return Lookup::Missing };
         let import = self.imports.entry(&[namespace], name);
-        // With `exact`, the engine looks for aliases only, and this zone has none.
+        // With `exact`, the engine only looks for aliases (CNAME). This zone has no aliases.
         let found = !exact && import.is_some_and(|import| import.visit(below, steps, visit));
         if found { Lookup::Exists } else { Lookup::Missing }
     }

@@ -1,4 +1,5 @@
-//! The client certificate. Its files are read again at a handshake, so that a renewed certificate is used.
+//! The client certificate. Certificate files are read again at TLS handshakes, so that a renewed certificate takes
+//! effect.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use rustls::sign::CertifiedKey;
 use rustls::{InconsistentKeys, SignatureScheme};
 use thiserror::Error;
 
-/// Longest age of a read certificate. client-go reads its files once a second at most, too.
+/// Maximum age of a loaded certificate. client-go also reads certificate files at most once a second.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// An unusable certificate or key.
@@ -63,7 +64,7 @@ pub(super) struct ClientCertificate {
 }
 
 impl ClientCertificate {
-    /// A certificate that may be set later.
+    /// No certificate, until [`set`](Self::set) provides one.
     pub(super) fn none() -> Self {
         Self { from: None, current: Mutex::new((None, Instant::now())) }
     }
@@ -72,7 +73,7 @@ impl ClientCertificate {
     ///
     /// # Errors
     ///
-    /// [`IdentityError`] if they cannot be used.
+    /// [`IdentityError`] if the certificate or the key cannot be used.
     pub(super) fn read(certificate: Pem, key: Pem) -> Result<Self, IdentityError> {
         let first = certified(&certificate.read()?, &key.read()?)?;
         Ok(Self {
@@ -137,7 +138,7 @@ fn certified(certificate: &[u8], key: &[u8]) -> Result<CertifiedKey, IdentityErr
     let certified = CertifiedKey::new(chain, key);
     match certified.keys_match() {
         Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => Err(IdentityError::Mismatch),
-        // rustls only parses X.509 version 3. The API server decides whether it accepts a certificate of version 1.
+        // rustls cannot parse X.509 version 1. The API server decides whether to accept such a certificate.
         _ => Ok(certified),
     }
 }

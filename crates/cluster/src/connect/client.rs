@@ -1,7 +1,7 @@
-//! The client: kube's layers on our own connections.
+//! The client of the API server: the layers of the crate `kube` on HTTP connections that this module configures.
 //!
-//! kube's own stack logs every failed request as an error and does not notice vanished peers. Our watchers report a
-//! failure once, and TCP keepalive probes idle connections.
+//! kube's own HTTP stack logs every failed request as an error and does not detect dead peers. Here, the watchers
+//! report a failure once, and TCP keepalive detects dead peers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,15 +27,15 @@ use super::credentials::{Credentials, CredentialsError};
 
 /// Timeout of setting up a TCP connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Idle time before a connection is probed, then the interval and number of probes.
+/// TCP keepalive: idle time before the first probe, interval between probes, and number of probes.
 const KEEPALIVE: Duration = Duration::from_secs(20);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_RETRIES: u32 = 3;
-/// Bound of the idle connections, and how long they are kept.
+/// Maximum number of idle connections, and the time after which an idle connection is closed.
 const MAX_IDLE: usize = 2;
 const IDLE: Duration = Duration::from_mins(1);
-/// Bound of the octets read at once. hyper's default of 400 KB makes no list faster, and fragments the heap between
-/// the objects that are read meanwhile.
+/// Maximum number of octets per read. hyper's default of 400 KB makes lists no faster, and such large buffers fragment
+/// the heap.
 const READ: usize = 64 << 10;
 /// The port of a SOCKS proxy whose URL has none.
 const SOCKS_PORT: u16 = 1080;
@@ -55,10 +55,10 @@ pub(super) enum BuildError {
     ServerName(String),
 }
 
-/// Builds a client that speaks HTTP/1.1. Each watch has its own connection, so that a dead connection affects one
-/// watch.
+/// Builds a client that speaks HTTP/1.1, not HTTP/2. Each watch then has its own connection, and a dead connection
+/// affects only one watch.
 ///
-/// Reads certificates and tokens, so it may block. Must be called within a tokio runtime.
+/// May block, because certificates and tokens are read from files. Must be called within a tokio runtime.
 pub(super) fn build(mut config: Config) -> Result<Client, BuildError> {
     let credentials = Credentials::take(&mut config.auth_info)?;
     config.headers.extend(HeaderValue::try_from(user_agent()).map(|value| (USER_AGENT, value)));
@@ -74,7 +74,7 @@ pub(super) fn build(mut config: Config) -> Result<Client, BuildError> {
     }
 }
 
-/// The `User-Agent`, as audit logs show it: kube-dns' name, then the project's.
+/// The `User-Agent` header, which audit logs show. It contains the name of kube-dns and the name of this project.
 fn user_agent() -> String {
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -125,7 +125,7 @@ fn user_of(proxy: &Uri) -> Option<&str> {
     proxy.authority()?.as_str().rsplit_once('@').map(|(user, _)| user)
 }
 
-/// The client on connections of `connector`.
+/// A client that connects through `connector`.
 fn over<C>(
     connector: C,
     tls: ClientConfig,

@@ -1,7 +1,6 @@
-//! The credentials of a kubeconfig's user that change over time.
+//! The credentials of a kubeconfig's user that change over time: token files, plugins and client certificates.
 //!
-//! This module handles tokens in files, plugins and client certificates. The crate `kube` handles a token or password
-//! in the kubeconfig itself, and impersonation.
+//! The crate `kube` handles impersonation, and a token or password in the kubeconfig itself.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -54,14 +53,15 @@ enum Token {
 }
 
 impl Credentials {
-    /// Takes out of `user` the credentials that `kube` would read only once, or wait for without a timeout.
+    /// Removes from `user` the credentials that this module handles. `kube` would read files only once, and would wait
+    /// for a plugin without a timeout.
     ///
     /// # Errors
     ///
     /// [`CredentialsError`] if a credential cannot be used.
     pub(super) fn take(user: &mut AuthInfo) -> Result<Self, CredentialsError> {
         if let Some(provider) = &user.auth_provider {
-            // As in kube-dns, which links none of client-go's providers.
+            // kube-dns does not link client-go's auth providers either.
             return Err(CredentialsError::AuthProvider(provider.name.clone()));
         }
         let mut certificate = identity(user)?.map(Arc::new);
@@ -128,7 +128,7 @@ fn identity(user: &mut AuthInfo) -> Result<Option<ClientCertificate>, Credential
     }
 }
 
-/// A token file, read again as the token rotates.
+/// A token file, which is read again when the token is older than [`FRESH`].
 #[derive(Debug)]
 struct TokenFile {
     path: PathBuf,

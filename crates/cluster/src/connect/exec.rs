@@ -15,12 +15,12 @@ use tokio::sync::Mutex;
 
 use super::certificate::{ClientCertificate, IdentityError};
 
-/// Timeout of a plugin. It is shorter than the timeout of a request.
-// Differs from kube-dns: client-go waits forever, and so do all requests.
+/// Timeout of a plugin, shorter than the timeout of a request.
+// Differs from kube-dns: client-go has no such timeout, so a hanging plugin blocks all requests.
 const LIMIT: Duration = Duration::from_secs(20);
 /// Pause before a failed plugin is run again.
 const PAUSE: Duration = Duration::from_secs(5);
-/// Credentials are renewed this long before they expire.
+/// Time before the expiry at which the credentials are renewed.
 const LEEWAY: Duration = Duration::from_mins(1);
 
 /// A failure of a plugin.
@@ -52,7 +52,7 @@ pub(super) struct Plugin {
     cached: Mutex<CachedCredentials>,
 }
 
-/// The last credentials, and the failure to renew them.
+/// The last credentials and, if the plugin has failed since, the failure.
 #[derive(Debug, Default)]
 struct CachedCredentials {
     token: Option<String>,
@@ -70,12 +70,12 @@ impl CachedCredentials {
         }
     }
 
-    /// Whether the credentials remain valid this long.
+    /// Whether the credentials are valid for longer than `remaining`.
     fn are_valid(&self, remaining: Duration) -> bool {
         self.expires.is_some_and(|expires| Utc::now() + remaining < expires)
     }
 
-    /// The token. As in client-go, a failure to renew it matters only after it has expired.
+    /// The token. As in client-go, a failed renewal is an error only after the previous token has expired.
     fn token(&self) -> Result<Option<String>, PluginError> {
         match &self.failure {
             Some((error, _)) if !self.are_valid(Duration::ZERO) => Err(error.clone()),
@@ -100,7 +100,8 @@ struct Status {
 }
 
 impl Status {
-    /// The expiry of the credentials. An invalid time counts as passed, so that the plugin runs for each request.
+    /// The expiry of the credentials. Without a time, the credentials do not expire. An invalid time counts as expired,
+    /// so that the plugin runs for each request.
     fn expires(&self) -> DateTime<Utc> {
         let Some(text) = &self.expiration_timestamp else { return DateTime::<Utc>::MAX_UTC };
         DateTime::parse_from_rfc3339(text).map_or(DateTime::UNIX_EPOCH, |time| time.to_utc())
@@ -108,13 +109,12 @@ impl Status {
 }
 
 impl Plugin {
-    /// A plugin that has not run yet. It stores its certificates in `certificate`.
+    /// A plugin that has not run yet. Client certificates of the plugin are stored in `certificate`.
     pub(super) fn new(config: ExecConfig, certificate: Arc<ClientCertificate>) -> Self {
         Self { config, certificate, cached: Mutex::default() }
     }
 
-    /// The token, if the plugin provides one. Runs the plugin if there are no credentials or they are about to
-    /// expire.
+    /// The token, if the plugin provides one. Runs the plugin if the credentials are missing or about to expire.
     pub(super) async fn token(&self) -> Result<Option<String>, PluginError> {
         let mut cached = self.cached.lock().await;
         if cached.are_due() {

@@ -10,7 +10,8 @@ use super::Counts;
 use super::packed::{Pack, PackKeyed, pack_name, pack_octets, unpack_octets};
 use crate::objects::{EndpointSlice, Endpoints, ObjectKey, Service};
 
-/// All objects. `clone` only increments a reference count, so that a slow reader does not delay changes.
+/// All objects. `clone` only increments a reference count, so that a slow reader can keep a copy without delaying
+/// changes.
 ///
 /// Objects are stored packed, and unpacked on access.
 #[derive(Debug, Clone, Default)]
@@ -18,8 +19,9 @@ pub struct Objects {
     namespaces: Map<SmolStr, Map<SmolStr, Arc<[u8]>>>,
 }
 
-/// The packed objects of one namespace and name. The number of its addresses precedes each object, so that addresses
-/// are counted without unpacking. A packed object is never empty, so that empty means absent.
+/// The packed objects of one namespace and name. Each packed object begins with the number of its addresses, so that
+/// addresses are counted without unpacking. A packed object is never empty; empty octets mean that the object is
+/// absent.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct PackedObjects<'o> {
     service: &'o [u8],
@@ -97,8 +99,8 @@ impl<'o> PackedObjects<'o> {
         self.each_slice().filter_map(|slice| unpack(key, slice))
     }
 
-    /// Whether Endpoints lack addresses of the slices: they are truncated or lack an IP family. Endpoints without any
-    /// address lack nothing: the pods are gone.
+    /// Whether Endpoints lack addresses of the slices: the Endpoints object is missing or truncated, or lacks an IP
+    /// family. An Endpoints object without any address is up to date: the pods are gone.
     pub(super) fn endpoints_lack_addresses(self, key: &ObjectKey) -> bool {
         let told = self.slices(key).map(|slice| Families::of(slice.addresses()));
         let told = told.fold(Families::default(), Families::or);
@@ -128,7 +130,7 @@ fn body(packed: &[u8]) -> &[u8] {
     usize::unpack(&mut body).map(|_| body).unwrap_or_default()
 }
 
-/// The packed name of a slice, with which its octets begin.
+/// The packed name of a slice, which is the first part of a packed slice.
 fn packed_name(slice: &ObjectKey, service: &ObjectKey) -> Vec<u8> {
     let mut name = Vec::new();
     pack_name(&slice.name, &service.name, &mut name);

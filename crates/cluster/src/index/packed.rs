@@ -1,4 +1,4 @@
-//! A compact encoding of objects: a large cluster keeps tens of thousands of them and reads one at a time.
+//! A compact encoding of objects. A large cluster has tens of thousands of objects, which are read one at a time.
 //!
 //! [`Pack`] writes values one after another, without field names or padding. Numbers have a variable length; texts and
 //! lists are preceded by their length. The octets never leave the process.
@@ -20,19 +20,19 @@ pub(super) trait Pack: Sized {
     /// Appends the value.
     fn pack(&self, to: &mut Vec<u8>);
 
-    /// Takes a value from the front; `None` if the octets hold none.
+    /// Takes a value from the front; `None` if the octets are not a value of this type.
     fn unpack(from: &mut &[u8]) -> Option<Self>;
 }
 
-/// An object that is kept under its key.
+/// An object that is packed without its key, because it is stored under that key.
 pub(super) trait PackKeyed: Sized {
-    /// Appends all but the key.
+    /// Appends all fields except the key.
     fn pack(&self, to: &mut Vec<u8>);
 
-    /// Takes an object from the front and gives it its key.
+    /// Takes an object with the given key from the front.
     fn unpack(key: ObjectKey, from: &mut &[u8]) -> Option<Self>;
 
-    /// The number of its addresses.
+    /// The number of addresses in the object.
     fn addresses(&self) -> usize;
 }
 
@@ -49,13 +49,13 @@ pub(super) fn pack_octets(octets: &[u8], to: &mut Vec<u8>) {
     to.extend_from_slice(octets);
 }
 
-/// Takes the number of octets, then the octets.
+/// Takes octets that [`pack_octets`] has appended.
 pub(super) fn unpack_octets<'o>(from: &mut &'o [u8]) -> Option<&'o [u8]> {
     let length = usize::unpack(from)?;
     take(from, length)
 }
 
-/// Seven bits in each octet, the lowest first; the eighth bit is set if more octets follow.
+/// Each octet holds seven bits, the lowest bits first. The eighth bit is set if another octet follows.
 impl Pack for u64 {
     fn pack(&self, to: &mut Vec<u8>) {
         let mut rest = *self;
@@ -79,7 +79,7 @@ impl Pack for u64 {
     }
 }
 
-/// Values that are packed as a number.
+/// Packs integers as `u64`.
 macro_rules! as_number {
     ($($type:ty),*) => {$(
         impl Pack for $type {
@@ -163,7 +163,7 @@ impl<T: Pack> Pack for Option<T> {
     }
 }
 
-/// Lists of every form.
+/// Packs the length of a list, then the elements.
 macro_rules! as_list {
     ($($list:ty),*) => {$(
         impl<T: Pack> Pack for $list {
@@ -183,7 +183,7 @@ macro_rules! as_list {
 
 as_list!(OneOrMany<T>, Box<[T]>, Arc<[T]>);
 
-/// Types that are packed field by field.
+/// Packs types field by field.
 macro_rules! as_fields {
     ($($type:ident { $($field:ident),* })*) => {$(
         impl Pack for $type {
@@ -205,7 +205,7 @@ as_fields! {
     Subset { ready, not_ready, ports }
 }
 
-/// Objects that are packed field by field, without their keys.
+/// Packs objects field by field, without the key.
 macro_rules! as_keyed_fields {
     ($($type:ident($addresses:expr) { $($field:ident),* })*) => {$(
         impl PackKeyed for $type {
@@ -225,11 +225,11 @@ macro_rules! as_keyed_fields {
 }
 
 as_keyed_fields! {
-    // `over_capacity` comes first, so that it can be read alone.
+    // `over_capacity` comes first, so that it can be read without the other fields.
     Endpoints(|endpoints: &Self| endpoints.addresses().count()) { over_capacity, subsets, last_change }
 }
 
-/// Bit in the octet of `publish_not_ready`: external addresses follow.
+/// Flag in the octet of `publish_not_ready`, set if external addresses follow.
 const HAS_EXTERNAL: u8 = 2;
 
 impl PackKeyed for Service {
@@ -290,7 +290,8 @@ impl PackKeyed for EndpointSlice {
     }
 }
 
-/// Appends the name of a slice, without the name of its Service if it begins with that.
+/// Appends the name of a slice. If the name begins with the name of the Service, only the rest is appended, after a
+/// flag.
 pub(super) fn pack_name(name: &str, service: &str, to: &mut Vec<u8>) {
     let rest = name.strip_prefix(service);
     rest.is_some().pack(to);
@@ -391,7 +392,7 @@ impl Pack for AddressType {
     }
 }
 
-/// Bit in the octet of the conditions: zones follow.
+/// Flag in the octet of the conditions, set if zones follow.
 const HAS_ZONES: u8 = 1 << 6;
 
 /// The conditions share one octet, with two bits each: the lower bit says whether the condition is known, the higher

@@ -1,7 +1,7 @@
 //! The pods by address, to verify pod names and to find the namespace of a client.
 //!
-//! A cluster has many pods, and the index needs their object names only to tell them apart. So it stores a hash of
-//! each name. With 100,000 names in a namespace, the probability of a collision is about 3e-10.
+//! Names of pods only serve to tell pods apart, and a cluster has many pods. So a hash of each name is stored. With
+//! 100,000 names in a namespace, the probability of a collision is about 3e-10.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher as _;
@@ -27,13 +27,14 @@ pub(super) struct Pods {
     known: HashMap<SmolStr, HashMap<u64, OneOrMany<IpAddr>, RandomState>, RandomState>,
     hasher: RandomState,
     listing: RelistTracker<PodId>,
-    /// Whether the namespaces of an address may have changed since they were last taken.
+    /// Whether `namespaces` may have changed since the last [`Pods::take_changed`].
     changed: bool,
-    /// The namespaces of each address, as readers see them.
+    /// The namespaces of the pods with each address.
     namespaces: Map<IpAddr, Arc<[SmolStr]>>,
-    /// Number of pods beyond the first that have this address and namespace: pods in the host network of a node.
+    /// Number of pods beyond the first for each address and namespace. Pods in the host network share their node's
+    /// address.
     further: HashMap<(IpAddr, SmolStr), u32, RandomState>,
-    /// The lists of namespaces in use: most addresses have a single namespace and share its list.
+    /// One copy of each list of namespaces. Most addresses have a single namespace, so that few different lists exist.
     lists: Shared<SmolStr>,
 }
 
@@ -61,12 +62,12 @@ impl Pods {
         }
     }
 
-    /// The namespaces of each address, if they may have changed since they were last taken.
+    /// The namespaces of each address, if they may have changed since the last call.
     pub(super) fn take_changed(&mut self) -> Option<Map<IpAddr, Arc<[SmolStr]>>> {
         std::mem::take(&mut self.changed).then(|| self.namespaces.clone())
     }
 
-    /// Whether a list ever completed.
+    /// Whether a list of pods has ever completed.
     pub(super) fn is_listed(&self) -> bool {
         self.listing.is_complete()
     }
@@ -76,7 +77,7 @@ impl Pods {
         self.known.values().map(HashMap::len).sum()
     }
 
-    /// Adds an address from an earlier run. It is dropped once the first list is complete.
+    /// Adds an address from a snapshot file. The address is dropped once the first list is complete.
     pub(super) fn show_earlier_run(
         &mut self,
         address: IpAddr,
@@ -90,7 +91,7 @@ impl Pods {
         (key.namespace.clone(), self.hasher.hash_one(&key.name))
     }
 
-    /// Ends a list and removes the pods that it did not contain.
+    /// Ends a list and removes the pods that the list did not contain.
     fn finish(&mut self) -> bool {
         let (first, mut changed) = (!self.is_listed(), false);
         for id in self.listing.finish() {
@@ -103,7 +104,7 @@ impl Pods {
         changed
     }
 
-    /// Drops the addresses from an earlier run.
+    /// Drops the addresses from a snapshot file.
     fn drop_earlier_run(&mut self) {
         self.namespaces = Map::default();
         self.further.clear();
@@ -183,7 +184,7 @@ impl Pods {
 mod tests {
     use super::*;
 
-    /// `namespace/name address address`
+    /// Parses `namespace/name address address`.
     fn pod(text: &str) -> Pod {
         let mut words = text.split(' ');
         let (namespace, name) = words.next().and_then(|key| key.split_once('/')).unwrap();

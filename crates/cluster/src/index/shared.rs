@@ -1,4 +1,4 @@
-//! Lists that many objects share: most Services and slices of a cluster have one of a few lists of ports.
+//! Deduplication of lists. Many Services and slices have equal lists of ports, so each different list is stored once.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -17,13 +17,13 @@ impl<T> Default for Shared<T> {
 }
 
 impl<T: Eq + Hash> Shared<T> {
-    /// Replaces `list` with the shared copy, or makes it the shared copy.
+    /// Replaces `list` with an equal shared copy. If there is none, `list` becomes the shared copy.
     pub(super) fn share(&mut self, list: &mut Arc<[T]>) {
         if let Some(known) = self.0.get(list) {
             *list = Arc::clone(known);
             return;
         }
-        // Before the table grows, lists that are no longer used make room.
+        // Unused lists are removed before the table would grow.
         if self.0.len() == self.0.capacity() {
             self.0.retain(|list| Arc::strong_count(list) > 1);
         }

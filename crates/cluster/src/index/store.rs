@@ -18,8 +18,8 @@ const MAX_DELETED: usize = 256;
 #[derive(Debug, Default)]
 pub struct Store {
     objects: Objects,
-    /// The Service names of slices that do not belong to their [`expected_service`]. A slice is in the namespace of its
-    /// Service.
+    /// The Service name of each slice that does not belong to its [`expected_service`]. The Service is always in the
+    /// namespace of the slice.
     strays: HashMap<ObjectKey, SmolStr, RandomState>,
     /// Deleted Services and the time of deletion, for `explain`; the latest is last.
     deleted: VecDeque<(ObjectKey, SystemTime)>,
@@ -124,7 +124,7 @@ impl Store {
         self.objects.set_slice(slice);
     }
 
-    /// The time when a Service was deleted, if it is still remembered.
+    /// The deletion time of a Service, if it is among the last 256 deleted Services.
     pub fn deleted(&self, key: &ObjectKey) -> Option<SystemTime> {
         self.deleted.iter().rev().find(|(deleted, _)| deleted == key).map(|(_, at)| *at)
     }
@@ -148,8 +148,8 @@ impl Store {
         self.objects.remove_slice(service, key);
     }
 
-    /// Drops the objects of the source that is not in use, unless its feed is still running. The feed of slices
-    /// continues while Endpoints are in use; it removes the slices itself if it cannot keep them up to date.
+    /// Drops the objects of the endpoints source that is not in use. While Endpoints are in use, slices stay as long as
+    /// their feed is running. That feed removes slices that it can no longer keep up to date.
     pub(super) fn forget_other_than(&mut self, source: EndpointsSource) {
         match source {
             EndpointsSource::Endpoints if self.slices.is_followed() => {}
@@ -171,8 +171,7 @@ impl Store {
         }
     }
 
-    /// A Service for which `shown` is true and whose Endpoints lack addresses that its slices have; `None` if there is
-    /// none.
+    /// A Service for which `shown` is true and whose Endpoints lack addresses of its slices, if there is one.
     pub(super) fn endpoints_lack_addresses(&self, shown: impl Fn(&Service) -> bool) -> Option<ObjectKey> {
         let mut entries = self.objects.entries();
         let found = entries.find(|(key, entry)| {

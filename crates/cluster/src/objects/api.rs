@@ -1,6 +1,6 @@
-//! The fields of API objects that we read, for both encodings of the Kubernetes API: protobuf and JSON. The protobuf
-//! tags come from `generated.proto` in `k8s.io/api`; undeclared fields are skipped. In JSON, Go writes an absent
-//! list or map as `null`. These types exist only while an object is read.
+//! The fields of API objects that this crate reads, for both encodings of the Kubernetes API: protobuf and JSON. The
+//! protobuf tags come from `generated.proto` in `k8s.io/api`; undeclared fields are skipped. In JSON, Go writes an
+//! absent list or map as `null`. Values of these types exist only while an object is read.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -67,7 +67,7 @@ pub struct Metadata {
     pub(super) annotations: Vec<Entry>,
 }
 
-/// An entry of a map, as received. It is not copied, as most entries are never used.
+/// An entry of a map. Key and value refer to the received octets without a copy, because most entries are never used.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Entry {
     #[prost(bytes = "bytes", tag = "1")]
@@ -122,7 +122,7 @@ pub(crate) struct ServiceSpec {
     external_ips: Vec<String>,
 }
 
-/// A [`Service`] with its addresses outside of the cluster.
+/// A [`Service`] with its external addresses.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default)]
 pub struct ExposedService {
@@ -160,7 +160,7 @@ struct Ingress {
 }
 
 impl ExposedService {
-    /// Takes the addresses outside of the cluster: IP addresses as written, and host names of load balancers.
+    /// Takes the external addresses: IP addresses as written, and host names of load balancers.
     pub(super) fn take_external(&mut self) -> (Vec<String>, Vec<String>) {
         let mut addresses =
             self.spec.as_mut().map(|spec| std::mem::take(&mut spec.external_ips)).unwrap_or_default();
@@ -183,7 +183,7 @@ impl From<ExposedService> for Service {
     }
 }
 
-/// A custom resource. It is always JSON, so the protobuf tags are unused.
+/// A custom resource. Custom resources are always JSON, so the protobuf tags are unused.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default)]
 pub struct ServiceImport {
@@ -206,7 +206,7 @@ pub(crate) struct ImportSpec {
     pub(super) r#type: Option<String>,
 }
 
-/// `v1.ServicePort` and `discovery.v1.EndpointPort`, whose tags agree.
+/// `v1.ServicePort` and `discovery.v1.EndpointPort`, which have the same protobuf tags.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default)]
 pub(crate) struct Port {
@@ -214,7 +214,8 @@ pub(crate) struct Port {
     pub(super) name: Option<String>,
     #[prost(string, optional, tag = "2")]
     pub(super) protocol: Option<String>,
-    /// An `int32` in the API. Read as `i64`, so that a number out of range invalidates the port and not the object.
+    /// An `int32` in the API. The field is an `i64`, so that a number out of range invalidates only the port, not the
+    /// whole object.
     #[prost(int64, optional, tag = "3")]
     #[serde(rename = "port")]
     pub(super) number: Option<i64>,
@@ -259,7 +260,7 @@ pub struct Address {
     pub(super) hostname: Option<String>,
 }
 
-/// `v1.EndpointPort`: a [`Port`] with other tags.
+/// `v1.EndpointPort`: a [`Port`] with other protobuf tags.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default)]
 pub(crate) struct SubsetPort {
@@ -278,9 +279,9 @@ impl From<SubsetPort> for Port {
     }
 }
 
-/// A slice with the fields of its endpoints that are always read.
+/// A slice with only the endpoint fields that are always read.
 pub(super) type EndpointSlice = SliceOf<SliceEndpoint>;
-/// A slice with the fields of its endpoints that only some options read.
+/// A slice with the additional endpoint fields that some options read.
 pub(super) type DetailedSlice = SliceOf<DetailedEndpoint>;
 
 #[derive(Clone, PartialEq, Message, Deserialize)]
@@ -392,13 +393,13 @@ struct ForZone {
 }
 
 impl DetailedEndpoint {
-    /// Uses the name of its pod as the hostname if it has none.
+    /// Uses the name of the pod as the hostname of an endpoint without a hostname.
     pub(super) fn name_after_pod(&mut self) {
         let pod = self.target_ref.take();
         self.hostname = self.hostname.take().filter(|name| !name.is_empty()).or_else(|| pod_name(pod));
     }
 
-    /// The zones whose clients it serves: those of its hints, else its own zone.
+    /// The zones whose clients the endpoint serves: the zones of its hints, or else its own zone.
     pub(super) fn zones(&self) -> OneOrMany<SmolStr> {
         let hints = self.hints.iter().flat_map(|hints| &hints.for_zones).map(|zone| zone.name.as_str());
         let zones: OneOrMany<SmolStr> = hints.filter(|zone| !zone.is_empty()).map(SmolStr::new).collect();
@@ -499,7 +500,7 @@ pub struct ConfigMap {
     pub(super) data: BTreeMap<String, String>,
 }
 
-/// `null` means the default, as in Go.
+/// Reads `null` as the default value, as Go does.
 fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     deserializer: D,
 ) -> Result<T, D::Error> {

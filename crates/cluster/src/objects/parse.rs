@@ -1,7 +1,7 @@
-//! Conversion of API objects to slim objects.
+//! Conversion of API objects to the reduced objects of this crate.
 //!
-//! An invalid address or port is dropped with a [`Note`]. An object without a name or with the wrong types is
-//! rejected as a whole. Neither affects other objects.
+//! An invalid address or port is dropped with a [`Note`]. An object without a name or with the wrong types is rejected
+//! as a whole. Other objects are not affected.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -37,16 +37,16 @@ pub enum Encoded {
 /// The reason why an object is rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum MalformedObject {
-    /// It is not JSON, or JSON of another shape.
+    /// The object is not JSON, or a field has an unexpected type.
     #[error("not of the expected shape: {0}")]
     Shape(#[from] serde_json::Error),
-    /// It is not a protobuf message of the kind.
+    /// The object is not a protobuf message of its kind.
     #[error("not of the expected shape: {0}")]
     Message(#[from] prost::DecodeError),
-    /// It has no `metadata.name`.
+    /// The object has no `metadata.name`.
     #[error("has no name")]
     NoName,
-    /// It has no `metadata.namespace`, although its kind is namespaced.
+    /// The object has no `metadata.namespace`, although its kind is namespaced.
     #[error("has no namespace")]
     NoNamespace,
 }
@@ -106,28 +106,28 @@ pub struct Parsed<T> {
     pub object: T,
     /// The dropped parts.
     pub notes: Vec<Note>,
-    /// Its `metadata.resourceVersion`, empty if it has none.
+    /// The object's `metadata.resourceVersion`; empty if the object has none.
     pub version: SmolStr,
-    /// Its `metadata.uid`, empty if it has none.
+    /// The object's `metadata.uid`; empty if the object has none.
     pub uid: SmolStr,
 }
 
 impl<T> Parsed<T> {
-    /// Converts the object with `form`; everything else stays.
+    /// Converts the object with `form`, and keeps the other fields.
     pub(crate) fn map<U>(self, form: impl FnOnce(T) -> U) -> Parsed<U> {
         let Self { object, notes, version, uid } = self;
         Parsed { object: form(object), notes, version, uid }
     }
 }
 
-/// A slim object that is converted from an object of the API.
+/// A reduced object that is converted from an API object.
 pub trait FromApi: Sized + Send + 'static {
     /// The kind of these objects.
     const KIND: Kind;
-    /// The declared fields of the API object.
+    /// The fields of the API object that are read.
     type Api: Message + Default + DeserializeOwned;
 
-    /// Converts to a slim object and adds dropped parts to `notes`.
+    /// Converts an API object, and adds dropped parts to `notes`.
     ///
     /// # Errors
     ///
@@ -145,7 +145,7 @@ pub trait FromApi: Sized + Send + 'static {
     ///
     /// # Errors
     ///
-    /// [`MalformedObject`] if the object has another shape or no name.
+    /// [`MalformedObject`] if a field has an unexpected type, or if the object has no name or no namespace.
     fn read(encoded: &Encoded) -> Result<Parsed<Self>, MalformedObject> {
         let api: Self::Api = encoded.decode()?;
         let metadata = Self::metadata(&api);
@@ -159,7 +159,7 @@ pub trait FromApi: Sized + Send + 'static {
     ///
     /// # Errors
     ///
-    /// [`MalformedObject`] if the object has another shape or no name.
+    /// [`MalformedObject`] if a field has an unexpected type, or if the object has no name or no namespace.
     fn from_api(json: &str) -> Result<Parsed<Self>, MalformedObject> {
         Self::read(&Encoded::Json(Bytes::copy_from_slice(json.as_bytes())))
     }
@@ -170,7 +170,7 @@ macro_rules! of_api {
     ($kind:ident, $api:ty) => {
         of_api!($kind, $api, key);
     };
-    // The path of the key, if the object is within another type.
+    // For a wrapper type, the third argument is the path of the key.
     ($kind:ident, $api:ty, $($key:tt).+) => {
         const KIND: Kind = Kind::$kind;
         type Api = $api;
@@ -271,20 +271,20 @@ impl FromApi for EndpointSlice {
     }
 }
 
-/// Endpoints in which the pod's name replaces a missing hostname (`--endpoint-names=pod`). It is a separate type
-/// because reading each name costs an allocation.
+/// Endpoints or a slice in which the pod's name replaces a missing hostname (`--endpoint-names=pod`). The names are
+/// read only for this type, because each name costs an allocation.
 #[derive(Debug)]
 pub struct PodNamed<T>(pub T);
 
-/// A slice with the zones of its endpoints (`--prefer-zone`). A [`PodNamed`] slice has them, too.
+/// A slice with the zones of its endpoints (`--prefer-zone`). A [`PodNamed`] slice also has the zones.
 #[derive(Debug)]
 pub struct Zoned(pub EndpointSlice);
 
-/// A Service with its addresses outside of the cluster (`--external-zone`).
+/// A Service with its external addresses (`--external-zone`).
 #[derive(Debug)]
 pub struct Exposed(pub Service);
 
-/// Implements [`FromApi`] for objects that are read in more detail.
+/// Implements [`FromApi`] for wrapper types, which read additional fields.
 macro_rules! detailed {
     ($($type:ty, $kind:ident, $api:ident, $convert:expr;)*) => {$(
         impl FromApi for $type {
@@ -445,7 +445,7 @@ fn slice_endpoint(endpoint: api::SliceEndpoint, kind: AddressType, notes: &mut V
     }
 }
 
-/// The addresses of a pod. A pod that has ended has none: other pods may have its addresses now.
+/// The addresses of a pod. A pod that has ended has none, because other pods may have its addresses now.
 fn pod_addresses(status: api::PodStatus, notes: &mut Vec<Note>) -> OneOrMany<IpAddr> {
     let (has_ended, first) = (matches!(status.phase(), "Succeeded" | "Failed"), status.pod_ip().to_owned());
     let written = match status.pod_ips {

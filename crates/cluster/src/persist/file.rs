@@ -1,4 +1,4 @@
-//! Snapshot files on disk: read with a bound, replaced atomically.
+//! Reading and writing of snapshot files. The size of a read is bounded, and a file is replaced atomically.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};

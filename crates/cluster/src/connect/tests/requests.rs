@@ -1,4 +1,4 @@
-//! Requests as the API server and a proxy in front of it receive them.
+//! Requests, as the API server or a proxy receives them.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -50,7 +50,7 @@ async fn listener() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// The head of the first request with a kubeconfig whose user has these fields.
+/// The head of the first request. `user` holds fields of the kubeconfig's user.
 async fn said_with(user: &str) -> String {
     let (listener, address) = listener().await;
     let config = config(&format!("http://{address}"), "", user);
@@ -104,7 +104,7 @@ async fn a_plugin_that_fails_or_hangs_fails_a_request_and_says_so() {
         let config =
             config("http://127.0.0.1:1", "", &format!("exec: {{command: sh, args: ['-c', '{script}']}}"));
         let connection = connection(config.path()).await;
-        // While time is paused, the plugin that hangs times out at once.
+        // With paused time, the hanging plugin times out at once.
         if script.contains("sleep") {
             tokio::time::pause();
         }
@@ -173,7 +173,7 @@ async fn a_proxy_of_the_kubeconfig_is_used() {
     assert!(request.starts_with("GET /version HTTP/1.1\r\n"), "{request}");
 }
 
-/// The proxy's side of RFC 1928: expects name and password if there is a `user`, and returns the requested address.
+/// The server side of SOCKS 5 (RFC 1928). Expects name and password if `user` is set. Returns the requested address.
 async fn socks(stream: &mut TcpStream, user: Option<(&str, &str)>) -> Vec<u8> {
     async fn read<const N: usize>(stream: &mut TcpStream) -> [u8; N] {
         let mut bytes = [0; N];

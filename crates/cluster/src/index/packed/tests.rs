@@ -1,4 +1,4 @@
-//! Any object is equal to itself after packing and unpacking.
+//! Packing and unpacking an object returns an equal object.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn text() -> impl Strategy<Value = SmolStr> {
-    // Shorter and longer than `SmolStr` stores inline.
+    // Texts that `SmolStr` stores inline, and longer texts.
     prop_oneof!["", "[a-z-]{1,8}", "\\PC{0,40}"].prop_map(Into::into)
 }
 
@@ -113,7 +113,7 @@ fn through<T: PackKeyed>(object: &T) -> Option<T> {
     let mut from = octets.as_slice();
     let unpacked = T::unpack(ObjectKey::new("apps", "web"), &mut from);
     assert!(from.is_empty(), "nothing is left over");
-    // Truncated octets are no object, and cause no panic.
+    // Truncated octets return `None`, without a panic.
     for end in 0..octets.len() {
         assert!(T::unpack(ObjectKey::new("apps", "web"), &mut &octets[..end]).is_none(), "{end}");
     }
