@@ -1,4 +1,4 @@
-//! Answering a cluster name allocates nothing: from the published records to the bytes in the transport's buffer.
+//! Checks that an answer to a cluster name allocates no memory, from the published records to the bytes in the transport's buffer.
 
 #![allow(clippy::unwrap_used, reason = "a test whose set-up fails has to end there")]
 
@@ -21,7 +21,7 @@ use testkit::query::Query;
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Upstream};
 
-/// Number of times that each query is sent while allocations are counted.
+/// Number of times that a query is sent while allocations are counted.
 const TIMES: u64 = 100;
 
 fn object<T: FromApi>(json: &Value) -> T {
@@ -36,7 +36,7 @@ fn records() -> Arc<Published> {
     records_in(zone())
 }
 
-/// The records, and a pod of the namespace `apps`.
+/// The records of a cluster, and a pod of the namespace `apps`.
 fn records_in(zone: Zone) -> Arc<Published> {
     let published = Arc::new(Published::new(Snapshot::new(zone)));
     let pods = if published.get().zone.search.is_some() { PodMode::Verified } else { PodMode::Insecure };
@@ -60,7 +60,7 @@ fn records_in(zone: Zone) -> Arc<Published> {
     published
 }
 
-/// Returns the answer to a query, as the transports would send it.
+/// Returns the response to a query, as the transports send it.
 fn ask<'b>(published: &Published, identity: &Identity, query: &[u8], out: &'b mut Vec<u8>) -> &'b [u8] {
     static NOTHING: ExternalAnswers = ExternalAnswers::none();
     out.clear();
@@ -69,10 +69,10 @@ fn ask<'b>(published: &Published, identity: &Identity, query: &[u8], out: &'b mu
     out
 }
 
-/// Name, type, and the expected answer: RCODE, records in the answer and additional sections.
+/// Name, type, and the expected response: RCODE, and the numbers of answer records and additional records.
 type Case = (&'static str, &'static str, &'static str, usize, usize);
 
-/// The records, and the same records once more in a zone beside the cluster's.
+/// The records, and the same records in a further zone.
 fn records_twice() -> Arc<Published> {
     let published = records();
     let zone = FurtherZone::new(&Name::parse("other.test").unwrap(), published.get());
@@ -82,14 +82,14 @@ fn records_twice() -> Arc<Published> {
     published
 }
 
-/// The names of `cases` whose answers take more than `allowed` allocations each, plain or with EDNS.
+/// The names of `cases` whose responses take more than `allowed` allocations, without or with EDNS.
 fn allocating(published: &Published, cases: &[Case], allowed: u64) -> Vec<String> {
     let identity = Identity { version: "test".to_owned() };
     let mut out = Vec::with_capacity(4096);
     let mut allocating = Vec::new();
     for &(name, rtype, rcode, answers, additional) in cases {
         for query in [Query::new(name, rtype).wire(), Query::new(name, rtype).edns(1232).wire()] {
-            // The first answer also makes the allocations that each thread makes once.
+            // The first response includes the allocations that a thread makes only once.
             let reply = Message::parse(ask(published, &identity, &query, &mut out)).unwrap();
             let found = (reply.rcode_name(), reply.answer.len(), reply.additional.len());
             assert_eq!(found, (rcode.to_owned(), answers, additional), "{name} {rtype}");
@@ -112,7 +112,7 @@ fn names_of_services_are_answered_without_allocating() {
         ("web.apps.svc.cluster.local", "A", "NOERROR", 1, 0),
         ("WEB.apps.svc.cluster.LOCAL", "A", "NOERROR", 1, 0),
         ("web.apps.svc.cluster.local", "AAAA", "NOERROR", 1, 0),
-        // One record for both families, with both addresses of its target.
+        // A single SRV record covers both families; its target has an address of each.
         ("_http._tcp.web.apps.svc.cluster.local", "SRV", "NOERROR", 1, 2),
         ("db.apps.svc.cluster.local", "A", "NOERROR", 3, 0),
         ("_sql._tcp.db.apps.svc.cluster.local", "SRV", "NOERROR", 3, 3),
@@ -159,7 +159,7 @@ fn resolver(
     Resolver::new(records, identity, forwarder, shard, runtime)
 }
 
-/// From the forwarder's cache, by the thread that received the query.
+/// The thread that received the query answers from the forwarder's cache.
 #[test]
 fn cached_names_outside_are_answered_without_allocating() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -194,7 +194,7 @@ fn cached_names_outside_are_answered_without_allocating() {
     assert_eq!(upstream.count(), 1);
 }
 
-/// A walk of the search list may allocate; all other queries must not.
+/// Only queries that walk the search list may allocate.
 #[test]
 fn known_clients_are_answered_without_allocating() {
     let runtime = tokio::runtime::Runtime::new().unwrap();

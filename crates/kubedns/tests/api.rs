@@ -1,4 +1,4 @@
-//! kubedns against the embedded API server, with all its faults.
+//! Tests of kubedns with the embedded API server and its faults.
 
 #[cfg(test)]
 mod api {

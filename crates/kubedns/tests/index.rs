@@ -1,4 +1,4 @@
-//! The records depend only on the objects, never on the order of events.
+//! Property tests: the records depend on the objects alone, not on the order of events.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a helper that cannot go on has to end there")]
 
@@ -23,15 +23,15 @@ use proptest::prelude::*;
 use skydns::{Name, Records as _, Zone};
 use smol_str::SmolStr;
 
-/// The objects that exist, by kind.
+/// The objects that exist in the cluster.
 #[derive(Debug, Clone, Default)]
 struct Cluster {
     services: BTreeMap<ObjectKey, Service>,
     endpoints: BTreeMap<ObjectKey, Endpoints>,
     slices: BTreeMap<ObjectKey, EndpointSlice>,
-    /// The namespaces that the selector matches, if there is one.
+    /// The namespaces that match the selector, if there is a selector.
     namespaces: BTreeSet<String>,
-    /// The zone of this node.
+    /// The topology zone of this node.
     zone: Option<SmolStr>,
 }
 
@@ -65,13 +65,13 @@ fn list(index: &mut Index, cluster: &Cluster) {
     index.apply(Event::Endpoints(Change::RelistDone));
 }
 
-/// A namespace that the selector matches, or no longer matches.
+/// The event for a namespace that begins or ceases to match the selector.
 fn namespace(name: &str, matches: bool) -> Event {
     let key = ObjectKey::new("", name);
     Event::Namespace(if matches { Change::Apply(Namespace { key }) } else { Change::Deleted(key) })
 }
 
-/// Lists the slices; calls `between` before each slice and after the last, with the number listed so far.
+/// Lists the slices. Calls `between` before each slice and after the last, with the number of slices listed so far.
 fn list_slices(index: &mut Index, cluster: &Cluster, mut between: impl FnMut(&mut Index, usize)) {
     index.apply(Event::EndpointSlice(Change::RelistStarted));
     for (listed, slice) in cluster.slices.values().enumerate() {
@@ -82,7 +82,7 @@ fn list_slices(index: &mut Index, cluster: &Cluster, mut between: impl FnMut(&mu
     index.apply(Event::EndpointSlice(Change::RelistDone));
 }
 
-/// Everything that queries can see, as text.
+/// All records that queries can return, as text.
 fn visible(published: &Published) -> String {
     let snapshot = published.get();
     let mut reverse: Vec<String> = snapshot
@@ -107,7 +107,7 @@ fn visible(published: &Published) -> String {
     format!("{tree}\n{}\n{}\n{}\n{beside}", reverse.join("\n"), backed.join("\n"), near.join("\n"))
 }
 
-/// The content of the zones beside the cluster's, as text.
+/// The records of further zones, as text.
 fn beside(snapshot: &Snapshot) -> String {
     let mut found = Vec::new();
     for zone in snapshot.zones.iter() {
@@ -209,7 +209,7 @@ fn endpoints() -> impl Strategy<Value = Endpoints> {
     })
 }
 
-/// Some slices are named after a Service, as by the control plane, though not always after their own.
+/// Names of slices; some begin with the name of a Service, which may be another Service than their own.
 fn slice_name() -> &'static str {
     "(p|x-1|x-2|y-1)"
 }
@@ -249,11 +249,11 @@ enum Step {
     DeleteService(ObjectKey),
     DeleteEndpoints(ObjectKey),
     DeleteSlice(ObjectKey),
-    /// Labels of a namespace have changed.
+    /// The labels of a namespace change.
     Namespace(String, bool),
-    /// The watch of this node reports its zone.
+    /// The zone of this node changes.
     Zone(Option<SmolStr>),
-    /// Changes that happen while no watch is open, and the list that follows.
+    /// Changes that happen while no watch is open. A list follows.
     Unseen(Vec<Step>),
     Relist,
 }
@@ -318,7 +318,7 @@ fn show(index: &mut Index, cluster: &Cluster, step: &Step) {
         Step::Zone(zone) => index.apply(own_node(zone)),
         Step::Namespace(name, matches) => index.apply(namespace(&name, matches)),
         Step::Unseen(_) | Step::Relist => {
-            // A list that fails and is repeated leaves no trace.
+            // A list that fails and is repeated leaves no changes behind.
             index.apply(Event::Service(Change::RelistStarted));
             index.apply(own_node(cluster.zone.clone()));
             list(index, cluster);
@@ -327,14 +327,14 @@ fn show(index: &mut Index, cluster: &Cluster, step: &Step) {
     }
 }
 
-/// Pods that change over time.
+/// Namespaces of pods by address, which change with `time`.
 fn pods(time: u64) -> treecache::Map<IpAddr, Arc<[SmolStr]>> {
     let of = |n: u64| [SmolStr::from(if (time + n).is_multiple_of(3) { "a" } else { "b" })];
     let ip = |n: u64| IpAddr::from([10, 0, 0, u8::try_from(n).unwrap_or_default()]);
     (0..6).filter(|n| (time * n) % 4 != 1).map(|n| (ip(n), Arc::from(of(n)))).collect()
 }
 
-/// Every combination of options of the index.
+/// All combinations of options of the index.
 fn options() -> impl Strategy<Value = Options> {
     let names =
         prop_oneof![Just(EndpointNames::Hash), Just(EndpointNames::Address), Just(EndpointNames::Pod)];

@@ -1,7 +1,7 @@
-//! The memory of a cluster, by structure, with a bound per Service, so that no change makes it grow unnoticed.
+//! Measures the memory of a large cluster for each data structure. A bound per Service detects growth.
 //!
-//! `cargo test -p kubedns --test memory -- --nocapture` shows the table of docs/performance.md. What the allocator adds
-//! to each allocation is not counted.
+//! `cargo test -p kubedns --test memory -- --nocapture` prints the table of docs/performance.md. The overhead of the allocator is
+//! not included.
 
 #![allow(clippy::print_stderr, reason = "the table is what this test is run for by hand")]
 
@@ -20,7 +20,7 @@ use skydns::{Name, Zone};
 
 const SERVICES: u32 = 10_000;
 const ADDRESSES_EACH: u32 = 3;
-/// A fifth of the Services are headless, with hostnames.
+/// Every fifth Service is headless, with hostnames.
 const HEADLESS_EACH: u32 = 5;
 const NAMESPACES: u32 = 100;
 const WORDS: [&str; 8] =
@@ -65,7 +65,7 @@ fn slice(index: u32) -> EndpointSlice {
     }
 }
 
-/// An index after the first lists, published as often as by the index task.
+/// An index with complete lists, published in batches like those of the index task.
 fn cluster() -> (Index, Arc<Published>) {
     let domain = Name::parse("cluster.local").unwrap_or_else(|error| unreachable!("{error}"));
     let published = Arc::new(Published::new(Snapshot::new(Zone::new(&domain))));
@@ -91,7 +91,7 @@ fn cluster() -> (Index, Arc<Published>) {
     (index, published)
 }
 
-/// Bytes and allocations of each Service.
+/// Bytes and allocations per Service.
 fn each(freed: AllocationInfo) -> (f64, f64) {
     #[allow(clippy::cast_precision_loss, reason = "far below the precision")]
     let of = |sum: i64| (sum.abs() as f64) / f64::from(SERVICES);
@@ -100,7 +100,7 @@ fn each(freed: AllocationInfo) -> (f64, f64) {
 
 const PODS: u32 = 100_000;
 
-/// The pods of a cluster of 100 namespaces, listed.
+/// An index with the pods of 100 namespaces.
 fn pods() -> (Index, Arc<Published>) {
     let domain = Name::parse("cluster.local").unwrap_or_else(|error| unreachable!("{error}"));
     let published = Arc::new(Published::new(Snapshot::new(Zone::new(&domain))));
@@ -141,7 +141,7 @@ fn a_service_with_three_addresses_takes_few_bytes() {
     let (index, published) = made.unwrap_or_else(|| unreachable!("it was just made"));
     let Snapshot { services, reverse, .. } = (*published.get()).clone();
     let empty = Snapshot::new(published.get().zone.clone());
-    // Dropping a structure frees everything that is not shared.
+    // Dropping a structure frees the memory that no other structure shares.
     let objects = measure(|| drop(index));
     published.set(empty);
     let reverse = measure(|| drop(reverse));

@@ -12,7 +12,7 @@ use testkit::upstream::{Upstream, answering};
 use super::cluster::{Cluster, PATIENCE};
 use super::process::Kubedns;
 
-/// Objects of every cluster, and a headless Service.
+/// An API server with the objects of every cluster, and a headless Service.
 fn cluster() -> Cluster {
     let cluster = Cluster::start();
     cluster.faults.kube_dns_role();
@@ -26,14 +26,14 @@ fn cluster() -> Cluster {
     cluster
 }
 
-/// kubedns with an upstream, ready.
+/// Starts kubedns with an upstream, and waits until it is ready.
 async fn ready(cluster: &Cluster, upstream: SocketAddr) -> Kubedns {
     let kubedns = Kubedns::start(cluster, &[&format!("--nameservers={upstream}")]).await;
     kubedns.until_ready().await;
     kubedns
 }
 
-/// The exit code, and the outcome and line of each check.
+/// Runs `kube-dns check cluster`. Returns the exit code, and the outcome and line of each check.
 pub(crate) async fn check(words: &[String]) -> (i32, Vec<(String, String)>) {
     let ours = ["check", "cluster", "--output=json", "--sidecar=", "--config-dir="];
     let mut process = Program::named("kubedns").args(ours).args(words).start();
@@ -121,7 +121,7 @@ async fn each_fault_is_named() {
     assert_says(&checks, "failed", "an external name: other.example.com is not answered", "SERVFAIL");
 }
 
-/// The check reads the ConfigMap that the flags name, in a mounted directory or at the API server.
+/// The command reads the ConfigMap that its flags name, from a mounted directory or the API server.
 #[tokio::test]
 async fn the_configuration_is_judged_as_the_flags_say() {
     let (cluster, nobody, mounted) = (Cluster::start(), free_port(), tempfile::tempdir().unwrap());

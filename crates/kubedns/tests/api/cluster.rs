@@ -1,4 +1,4 @@
-//! An embedded API server for a test, and access to it.
+//! An embedded API server for a test, and the connection to it.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use cluster::watch::WatchTiming;
 /// Timeout of all waits, generous for slow machines.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// An embedded API server without objects; it ends when this is dropped.
+/// An embedded API server without objects, which stops when dropped.
 pub(crate) struct Cluster(Running);
 
 impl Deref for Cluster {
@@ -38,7 +38,7 @@ impl Cluster {
         Arc::new(Connection::new(access).await.unwrap())
     }
 
-    /// Number of list requests; each page counts.
+    /// Number of list requests, including those for further pages.
     pub(crate) fn lists(&self) -> usize {
         self.faults.requests().iter().filter(|request| request.verb == Verb::List).count()
     }
@@ -52,7 +52,7 @@ impl Cluster {
     }
 }
 
-/// The timing of tests: a second in place of minutes.
+/// The timing of watches in tests: seconds in place of minutes.
 pub(crate) fn timing() -> WatchTiming {
     let ms = Duration::from_millis;
     WatchTiming {

@@ -1,4 +1,4 @@
-//! The zone of the cluster set, from `ServiceImport`s and slices at the API server to answers.
+//! The zone of the cluster set: `ServiceImport`s and slices at the API server become answers.
 
 use apiserver::{Action, Resource, Rule};
 use testkit::objects::{mk_cluster_ip, mk_imported_slice, mk_service_import};
@@ -18,7 +18,7 @@ async fn imports_and_their_endpoints_are_followed() {
     cluster.set(web("10.112.0.1"));
     cluster.set(mk_service_import("apps", "db", "Headless", &[], &["sql:5432"]));
     cluster.set(mk_imported_slice("apps", "db", "east", &["10.1.0.1 db-0", "10.1.0.2 db-1"], &["sql:5432"]));
-    // A Service of the same name, and its slice, are independent.
+    // A Service of the same name in this cluster, which must not change the cluster set.
     cluster.set(mk_cluster_ip("apps", "web", &["10.96.0.1"], &["http:80"]));
     let kubedns = Kubedns::start(&cluster, &FLAGS).await;
     let east = "db-0.east.db.apps.svc.clusterset.local.";
@@ -45,7 +45,7 @@ async fn imports_and_their_endpoints_are_followed() {
     kubedns.stop().await;
 }
 
-/// A missing CRD or permission affects only the zone of the cluster set.
+/// A missing CRD or permission affects the zone of the cluster set alone.
 #[tokio::test]
 async fn what_is_missing_keeps_the_zone_alone() {
     for (code, resource) in [(404, Resource::ServiceImports), (403, Resource::ServiceImports)] {

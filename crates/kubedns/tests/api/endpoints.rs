@@ -1,4 +1,4 @@
-//! The selected endpoints source, as permissions come and go.
+//! The endpoints source that kubedns selects while permissions change.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,11 +23,11 @@ use super::cluster::{Cluster, PATIENCE, metrics, timing};
 use super::mirror::Mirror;
 use super::stub::{End, Stub, failure, page, watching};
 
-/// A running feed of endpoints, with the state that its events so far lead to.
+/// A running feed of endpoints, and the state after its events so far.
 struct Running {
     endpoints: Mirror<Endpoints>,
     slices: Mirror<EndpointSlice>,
-    /// The index that the events are applied to.
+    /// The index, to which the events are applied.
     index: Index,
     events: mpsc::Receiver<Received<Event>>,
     _feed: JoinSet<()>,
@@ -93,7 +93,7 @@ impl Running {
         assert!(complete, "{source:?} counts before it was listed");
     }
 
-    /// Receives events for `time`. Returns every source that was selected, with its time.
+    /// Receives events for `time`. Returns each source that the index selects meanwhile, with the time of the selection.
     async fn pass(&mut self, time: Duration) -> Vec<(EndpointsSource, Duration)> {
         let (begun, mut sources) = (Instant::now(), Vec::new());
         while let Ok(received) = timeout_at(begun + time, self.events.recv()).await {
@@ -190,7 +190,7 @@ async fn slices_that_cannot_be_had_for_another_reason_hold_up_the_start_only_for
     running.until_from(EndpointsSource::EndpointSlices).await;
 }
 
-/// Slices were already listed when Endpoints came into use. Their objects are kept, so they are not listed again.
+/// The slices were listed before Endpoints became the source. The index keeps the listed slices, so no second list is needed.
 #[tokio::test]
 async fn slices_that_were_told_are_kept_while_endpoints_are_used() {
     let cluster = cluster();
@@ -225,11 +225,11 @@ const fn seconds(from: u64, to: u64) -> Range<Duration> {
     Duration::from_secs(from)..Duration::from_secs(to)
 }
 
-/// Periods in which requests are refused, in time since the start of the API server.
+/// Periods in which requests are refused, since the start of the API server.
 type Refusals = &'static [Range<Duration>];
 
-/// An API server with a slice of two addresses, and with an Endpoints object of the addresses `known` (none if there
-/// are no addresses). It refuses requests for slices in the periods `slices`, requests for Endpoints in `endpoints`.
+/// An API server with a slice of two addresses, and an Endpoints object with the addresses `known` (no object if `known` is empty).
+/// Requests for slices are refused in the periods `slices`, requests for Endpoints in `endpoints`.
 fn stub(slices: Refusals, endpoints: Refusals, known: &'static [&'static str]) -> Stub {
     Stub::new(move |asked| {
         let of_slices = asked.resource == "endpointslices";
@@ -311,7 +311,7 @@ async fn slices_that_may_be_listed_and_not_watched_are_not_kept_and_listed_only_
     assert!((5..45).contains(&lists), "{lists} lists in twenty minutes");
 }
 
-/// An API server that restarts while slices are the source: unreachable, then refusing everything for a while.
+/// The API server restarts while slices are the source: first unreachable, then refusing all requests for a while.
 #[tokio::test(start_paused = true)]
 async fn slices_in_force_outlast_a_refusal_that_passes() {
     const TIMES: [Range<Duration>; 3] = [seconds(300, 302), seconds(600, 625), seconds(900, 955)];

@@ -1,4 +1,4 @@
-//! Zones from etcd beside the cluster's, with a real etcd that starts, ends and starts again.
+//! Zones from a real etcd, which is stopped and started again.
 
 use testkit::etcd::Etcd;
 use testkit::eventually;
@@ -22,8 +22,8 @@ async fn etcd(untested: &str) -> Option<Etcd> {
     let etcd = Etcd::start(untested).await?;
     for (key, value) in [
         ("local/skydns/east/rails", r#"{"host":"192.0.2.1","port":8080,"text":"note"}"#),
-        // `db.cluster.local` is a zone from etcd within the cluster domain. The next key is one that kube2sky wrote: it
-        // is outside of that zone, and has no effect.
+        // `db.cluster.local` is a zone from etcd below the cluster domain. The next key, written by kube2sky, is outside that zone and has
+        // no effect.
         ("local/cluster/db", r#"{"host":"192.0.2.2"}"#),
         ("local/cluster/svc/apps/web/1", r#"{"host":"192.0.2.99"}"#),
         ("arpa/in-addr/192/0/2/1", r#"{"host":"rails.east.skydns.local"}"#),
@@ -38,7 +38,7 @@ fn zones(etcd: &Etcd) -> [String; 2] {
     ["skydns.local", "db.cluster.local"].map(|zone| format!("--etcd-zone={zone}={}", etcd.url()))
 }
 
-/// Waits until the first warning about a name begins with `expected`; an empty text waits until there is no warning.
+/// Waits until the first warning about a name begins with `expected`. Empty text waits until there is no warning.
 async fn until_warned(kubedns: &Kubedns, name: &str, expected: &str) {
     eventually(PATIENCE, || async {
         let (_, explained) = kubedns.get(format!("/explain?name={name}")).await;
@@ -74,7 +74,7 @@ async fn zones_of_etcd_are_served_beside_the_cluster() {
     kubedns.until_answered("1.2.0.192.in-addr.arpa.", "PTR", "rails.east.skydns.local.").await;
     let missing = "kubedns_zone_queries_total{zone=\"skydns.local.\",rcode=\"NXDOMAIN\"}";
     kubedns.until_metric(missing, 1.0).await;
-    // The cluster's own reverse names come first.
+    // The reverse names of the cluster take precedence.
     kubedns.until_answered("7.0.96.10.in-addr.arpa.", "PTR", "web.apps.svc.cluster.local.").await;
     etcd.put("/skydns/local/skydns/east/rails/2", r#"{"host":"192.0.2.3"}"#).await;
     kubedns.until_answered(RAILS, "A", "192.0.2.3").await;

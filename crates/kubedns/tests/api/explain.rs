@@ -1,4 +1,4 @@
-//! `kube-dns explain` and `GET /explain` on the real binary.
+//! `kube-dns explain` and `GET /explain` with the real binary.
 
 mod command;
 mod dnsmasq;
@@ -13,7 +13,7 @@ use testkit::process::Program;
 use super::cluster::{Cluster, PATIENCE};
 use super::process::Kubedns;
 
-/// A few Services; the role does not allow to read slices.
+/// An API server with a few Services, whose role does not allow slices.
 fn cluster() -> Cluster {
     let cluster = Cluster::start();
     cluster.faults.kube_dns_role();
@@ -29,7 +29,7 @@ fn cluster() -> Cluster {
     cluster
 }
 
-/// Starts kubedns with an upstream that is never asked.
+/// Starts kubedns with an upstream that receives no queries.
 async fn starting(cluster: &Cluster, flags: &[&str]) -> Kubedns {
     Kubedns::start(cluster, &[&["--nameservers=192.0.2.53"], flags].concat()).await
 }
@@ -42,14 +42,14 @@ async fn ready(cluster: &Cluster, flags: &[&str]) -> Kubedns {
 }
 
 impl Kubedns {
-    /// The explanation for a query string; anything else is a failure.
+    /// Requests an explanation, and checks that its status code is 200.
     async fn explain(&self, query: &str) -> Value {
         let (code, body) = self.get(format!("/explain?{query}")).await;
         assert_eq!(code, 200, "{body}");
         serde_json::from_str(&body).unwrap()
     }
 
-    /// The codes of the warnings of any explanation.
+    /// The codes of the warnings in an explanation.
     async fn warnings(&self) -> Vec<String> {
         let explanation = self.explain("name=web.apps&type=A").await;
         let warnings = explanation["warnings"].as_array().unwrap().iter();
@@ -62,7 +62,7 @@ impl Kubedns {
             .await;
     }
 
-    /// Runs the command against this kubedns: exit code, standard output, standard error.
+    /// Runs the command against this kubedns. Returns exit code, standard output and standard error.
     async fn command(&self, words: &[&str]) -> (i32, String, String) {
         let server = format!("http://{}", self.status);
         run(&[words, &["--server", &server]].concat()).await

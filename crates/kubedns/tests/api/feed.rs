@@ -1,4 +1,4 @@
-//! A feed of Services stays in sync with the API server through all its faults.
+//! A feed of Services stays equal to the objects of the API server through all faults.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::cluster::{Cluster, PATIENCE, metrics, timing};
 use super::mirror::Mirror;
 
-/// A running feed, and its events so far.
+/// A running feed, with the objects after its events so far.
 pub(crate) struct Running {
     pub(crate) mirror: Mirror<Service>,
     pub(crate) changes: mpsc::Receiver<Received<Change<Service>>>,
@@ -44,7 +44,7 @@ impl Running {
         Self { mirror: Mirror::new(), changes, state, metrics, _feed: tasks }
     }
 
-    /// Receives changes until the known objects fulfil `wanted`.
+    /// Receives changes until `wanted` holds for the known objects.
     #[track_caller]
     pub(crate) fn until(&mut self, wanted: impl Fn(&Mirror<Service>) -> bool) -> impl Future<Output = ()> {
         let caller = std::panic::Location::caller();
@@ -72,7 +72,7 @@ impl Running {
             .expect("the feed goes on");
     }
 
-    /// Number of lists and watches that ended for this reason.
+    /// Number of requests that ended for this reason.
     pub(crate) fn restarts(&self, reason: &str) -> u64 {
         self.metrics.restarts(Kind::Service, reason)
     }
@@ -89,7 +89,7 @@ fn service(name: &str, ip: &str) -> serde_json::Value {
 #[tokio::test]
 async fn a_list_comes_at_once_and_changes_follow() {
     let cluster = Cluster::start();
-    // Large enough to be compressed.
+    // The list is large enough for the API server to compress it.
     let names: Vec<String> = (0..2000).map(|number| format!("s{number:04}")).collect();
     cluster.store.load(names.iter().map(|name| service(name, "10.96.0.1"))).unwrap();
     let mut feed = Running::start(&cluster).await;
@@ -151,7 +151,7 @@ async fn the_list_of_a_new_history_comes_in_pages_and_is_begun_again_when_it_exp
     let mut feed = Running::start(&cluster).await;
     feed.until(|mirror| mirror.lists == 1).await;
     feed.until_phase(Phase::Following).await;
-    // The request for one object and the first page succeed.
+    // The rule skips the request for one object, and the first page.
     let expired = Rule::new(Action::Refuse { code: 410 }).verbs([Verb::List]).skip(2).times(1);
     cluster.faults.add(expired);
     cluster.faults.restart();
@@ -227,7 +227,7 @@ async fn one_malformed_object_stops_nothing_and_is_counted() {
 
 #[tokio::test]
 async fn an_object_that_becomes_malformed_is_gone_and_comes_back() {
-    // In protobuf hardly any field can have a wrong type.
+    // The feed reads JSON, because in protobuf hardly any field can have a wrong type.
     let cluster = Cluster::with(Options { protobuf: false, ..Options::default() });
     cluster.set(service("a", "10.96.0.1"));
     let mut feed = Running::start(&cluster).await;

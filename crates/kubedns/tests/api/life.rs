@@ -1,4 +1,4 @@
-//! The life cycle of the binary: start, outage of the API server, shutdown, and errors at the start.
+//! The life of the process: start, errors at the start, outages of the API server, and shutdown.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
@@ -48,7 +48,7 @@ async fn it_serves_at_once_and_cluster_names_when_the_first_lists_are_in() {
     kubedns.stop().await;
 }
 
-/// In a dual-stack cluster the Service kube-dns may have an address of either family.
+/// In a dual-stack cluster the Service kube-dns can have an address of either family.
 #[tokio::test]
 async fn any_address_is_one_of_either_family() {
     let cluster = cluster();
@@ -134,7 +134,7 @@ async fn on_sigterm_it_is_not_ready_at_once_and_answers_for_a_while() {
     let cluster = cluster();
     let mut kubedns = Kubedns::start(&cluster, &["--lameduck=2s"]).await;
     kubedns.until_ready().await;
-    // These signals have no effect, as in kube-dns, not even outside a container.
+    // As in kube-dns, these signals have no effect, even for a process that is not PID 1.
     kubedns.process.signal(Signal::SIGUSR1);
     kubedns.process.signal(Signal::SIGUSR2);
     let begun = Instant::now();
@@ -177,7 +177,7 @@ async fn with_a_snapshot_it_serves_what_it_knew_until_the_api_server_is_back() {
     kubedns.until_metric("kubedns_stale", 0.0).await;
 }
 
-/// Opening a pipe without a writer hangs, like a volume whose server is away.
+/// Opening a pipe without a writer hangs, like a file on an unreachable volume.
 #[tokio::test]
 async fn a_snapshot_on_a_volume_that_hangs_silences_nothing() {
     let directory = tempfile::tempdir().unwrap();
@@ -257,7 +257,7 @@ async fn ready_means_configured_where_the_config_map_comes_late() {
     assert_eq!(kubedns.answers(OUTSIDE, "A").await, "198.51.100.1");
 }
 
-/// A starting API server refuses everything for a moment. Ready still means configured.
+/// A starting API server refuses all requests for a moment. kubedns becomes ready only with the configuration.
 #[tokio::test]
 async fn a_config_map_that_is_refused_for_a_moment_is_in_force_within_seconds() {
     let (cluster, upstream) = (cluster(), Upstream::answering("198.51.100.1").await);

@@ -1,4 +1,4 @@
-//! Upstreams that forward back to kubedns are found, left out, and used again when they stop.
+//! Upstreams that forward back to kubedns are detected, excluded, and used again after the loop has ended.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -15,22 +15,22 @@ use tokio::task::JoinSet;
 use super::cluster::Cluster;
 use super::process::Kubedns;
 
-/// While there is a loop, kubedns probes again every 15 seconds.
+/// Timeout of all waits: during a loop, kubedns probes every 15 seconds.
 const PATIENCE: Duration = Duration::from_mins(2);
 const FOUND: &str = "upstream server forwards to this server, left out while it does";
 const GONE: &str = "forwarding loop has ended, upstream server in use again";
 
-/// Names that a resolver forwards, and their target.
+/// The state of a resolver: the target of its forwarding, and the names of its queries.
 #[derive(Default)]
 struct Forwarding {
-    /// `None` if it answers all names itself, with 198.51.100.9.
+    /// The target; `None` if the resolver answers all names with 198.51.100.9.
     to: Option<SocketAddr>,
-    /// Domain whose names it answers itself in any case.
+    /// Domain whose names the resolver always answers itself.
     knows: &'static str,
     asked: Vec<String>,
 }
 
-/// A resolver that forwards to kubedns, or not at all.
+/// A resolver that can forward to kubedns.
 struct Resolver {
     address: SocketAddr,
     forwarding: Arc<Mutex<Forwarding>>,
@@ -63,7 +63,7 @@ impl Resolver {
         self.forwarding.lock().unwrap().to = server;
     }
 
-    /// Number of queries for names with this ending.
+    /// Number of queries for names that end with `end`.
     fn count_of(&self, end: &str) -> usize {
         self.forwarding.lock().unwrap().asked.iter().filter(|name| name.ends_with(end)).count()
     }
@@ -90,7 +90,7 @@ fn write(directory: &Path, key: &str, text: &str) {
     std::fs::rename(&hidden, directory.join(key)).unwrap();
 }
 
-/// kubedns with its configuration in a directory, so that upstreams can be added once the address of kubedns is known.
+/// Starts kubedns with its configuration in a directory: upstreams that need the address of kubedns can be added later.
 async fn start(cluster: &Cluster, config: &Path) -> Kubedns {
     let flags = [format!("--config-dir={}", config.display()), "--config-period=100ms".to_owned()];
     Kubedns::start(cluster, &flags.each_ref().map(String::as_str)).await
@@ -117,7 +117,7 @@ async fn an_upstream_that_leads_back_is_left_out_until_it_does_not() {
     assert_eq!(kubedns.answers("www.outside.test.", "A").await, "198.51.100.1");
     assert_eq!(looping.count_of("outside.test."), 0, "it is no longer asked");
 
-    // The loop is probed again after a change, and not logged again.
+    // After a change the loop is probed again, but not logged again.
     let looked = looping.count_of(".forward-loop.test.");
     write(config.path(), "stubDomains", &format!(r#"{{"corp.example":["{}"]}}"#, good.addr()));
     eventually(PATIENCE, || async { looping.count_of(".forward-loop.test.") > looked }).await;
@@ -126,7 +126,7 @@ async fn an_upstream_that_leads_back_is_left_out_until_it_does_not() {
 
     looping.forward_to(None);
     until_loops(&kubedns, 0.0).await;
-    // This upstream is asked first; the other one, too, if the first is slow.
+    // kubedns queries this upstream first, and also the other one if the first is slow.
     kubedns.until_answered("last.outside.test.", "A", "198.51.100.9").await;
     eventually(PATIENCE, || std::future::ready(kubedns.logged(GONE) == 1)).await;
     assert_eq!(kubedns.logged(FOUND), 1);
@@ -156,7 +156,7 @@ async fn where_all_upstreams_lead_back_nobody_is_asked() {
     kubedns.stop().await;
 }
 
-/// A resolver of the node may forward names of the cluster to us, and resolve all others itself.
+/// A resolver of the node may forward cluster names to kubedns, and resolve all other names itself.
 #[tokio::test]
 async fn missing_names_are_not_forwarded_to_who_has_them_from_us() {
     let (cluster, config) = (Cluster::start(), tempfile::tempdir().unwrap());
@@ -177,7 +177,7 @@ async fn missing_names_are_not_forwarded_to_who_has_them_from_us() {
     kubedns.stop().await;
 }
 
-/// A name server in the cluster answers its own domain, and forwards everything else to the cluster's DNS, which is us.
+/// A DNS server in the cluster answers its own domain, and forwards all other names to kubedns.
 #[tokio::test]
 async fn a_stub_domain_s_server_may_forward_other_names_to_us() {
     let (cluster, config) = (Cluster::start(), tempfile::tempdir().unwrap());

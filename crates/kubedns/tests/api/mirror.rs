@@ -1,17 +1,17 @@
-//! Model of a reader of a feed's events, kept as simply as possible.
+//! A simple model of the objects that a feed reports.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use cluster::objects::{Change, FromApi, ObjectKey};
 
-/// The objects according to the changes.
+/// The objects after the changes so far.
 #[derive(Debug)]
 pub(crate) struct Mirror<T> {
     objects: BTreeMap<ObjectKey, T>,
     unseen: Option<BTreeSet<ObjectKey>>,
-    /// Complete lists.
+    /// Number of complete lists.
     pub(crate) lists: usize,
-    /// Names of the objects that were reported as deleted.
+    /// Names of the deleted objects.
     pub(crate) deletions: Vec<String>,
 }
 

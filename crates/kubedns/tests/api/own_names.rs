@@ -1,4 +1,4 @@
-//! Hosts and aliases of the ConfigMap, from the edit to the answer.
+//! Hosts and aliases of the ConfigMap: edits become answers.
 
 use serde_json::json;
 use testkit::objects::{mk_cluster_ip, mk_external_name};
@@ -29,13 +29,13 @@ async fn an_edit_of_hosts_and_aliases_is_in_force_and_aliases_follow_their_servi
     ] {
         assert_eq!(kubedns.answers(name, rtype).await, expected, "{name} {rtype}");
     }
-    // The Service becomes an ExternalName, so the alias gets the address of another name.
+    // The Service becomes an ExternalName, so the alias has the address of an external name.
     cluster.set(mk_external_name("infra", "registry", "www.example.com"));
     kubedns.until_answered("registry.acme.example.", "A", "198.51.100.1").await;
     write("hosts", "192.0.2.21 db.acme.example\n");
     kubedns.until_answered("db.acme.example.", "A", "192.0.2.21").await;
 
-    // A bad line: the last good configuration stays, and the log names the line.
+    // An invalid line: the previous configuration stays in force, and the log names the line.
     write("hosts", "192.0.2.22 db.acme.example\n192.0.2.23 web.apps.svc.cluster.local\n");
     kubedns.until_metric("kubedns_config_current", 0.0).await;
     assert_eq!(kubedns.answers("db.acme.example.", "A").await, "192.0.2.21");

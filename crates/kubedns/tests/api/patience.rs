@@ -1,4 +1,4 @@
-//! A feed at an API server that is slow, busy, restarted or cut off: its requests, with their times and numbers.
+//! The requests of a feed, with their times and numbers, if the API server is slow, busy, restarted or unreachable.
 
 use std::time::Duration;
 
@@ -25,13 +25,13 @@ fn start(stub: &Stub) -> Running {
     Running::with(std::sync::Arc::clone(&stub.connection), WatchTiming::default())
 }
 
-/// The reasons of failures so far, each with its number.
+/// The failures so far: each reason with its number.
 fn failures(feed: &Running) -> Vec<(&'static str, u64)> {
     let counted = Failure::REASONS.map(|reason| (reason, feed.metrics.restarts(Kind::Service, reason)));
     counted.into_iter().filter(|(_, count)| *count > 0).collect()
 }
 
-/// Receives events while time passes.
+/// Receives changes for `time`.
 async fn pass(feed: &mut Running, time: Duration) {
     let end = Instant::now() + time;
     while let Ok(received) = tokio::time::timeout_at(end, feed.changes.recv()).await {
@@ -39,12 +39,12 @@ async fn pass(feed: &mut Running, time: Duration) {
     }
 }
 
-/// A watch without events that stays open.
+/// A watch without events, which stays open.
 fn quiet() -> Answer {
     watching(Vec::new(), End::Never)
 }
 
-/// Forty pages with a Service each; the token of a page is its number.
+/// A list of forty pages with one Service each; the token of a page is its number.
 fn numbered_page(asked: &Asked) -> Answer {
     let number: u32 = asked.token().parse().unwrap_or(0);
     let next = (number < 39).then(|| (number + 1).to_string());
@@ -100,7 +100,7 @@ async fn a_token_that_has_expired_or_is_not_understood_begins_the_list_again() {
     }
 }
 
-/// A database was restored during a list, so the token refers to a revision that does not exist.
+/// The token refers to a revision that no longer exists, because the database was restored during the list.
 #[tokio::test(start_paused = true)]
 async fn a_token_that_fails_for_long_is_given_up() {
     let stub = Stub::new(move |asked| {
@@ -247,7 +247,7 @@ async fn a_quiet_watch_is_renewed_without_a_word() {
     assert!((10..=14).contains(&watches), "{watches} watches in twenty minutes");
 }
 
-/// A proxy keeps the connection open, although the API server behind it is gone.
+/// A proxy keeps the connection open after its API server is gone.
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_is_dead_is_noticed_in_two_minutes_or_so() {
     let dead = 10 * SECOND..5 * MINUTE;
@@ -313,7 +313,7 @@ async fn broken_connections_never_cost_a_list() {
     }
 }
 
-/// Resuming the watch before an unreadable event again and again would stop the feed for good.
+/// A feed that resumes the watch before an unreadable event would fail at the same event forever.
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_cannot_be_read_is_left_behind_by_a_list() {
     let stub = Stub::new(move |asked| {

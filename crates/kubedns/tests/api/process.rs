@@ -1,4 +1,4 @@
-//! The real binary, started and queried as in a cluster.
+//! Runs the real binary, and queries it.
 
 use std::net::SocketAddr;
 
@@ -19,7 +19,7 @@ pub(crate) struct Kubedns {
 }
 
 impl Kubedns {
-    /// Starts kubedns for `cluster`, with free ports.
+    /// Starts kubedns with free ports, connected to `cluster`.
     pub(crate) async fn start(cluster: &Cluster, flags: &[&str]) -> Self {
         let url = format!("--kube-master-url={}", cluster.url());
         Self::start_with(&[&[url.as_str()], flags].concat(), &[]).await
@@ -40,7 +40,7 @@ impl Kubedns {
         testkit::client::ask(self.dns, &Query::new(name, rtype)).await
     }
 
-    /// The data of the answers, or the RCODE if there are none.
+    /// The data of the answer records, or the RCODE without records.
     pub(crate) async fn answers(&self, name: &str, rtype: &str) -> String {
         let message = self.ask(name, rtype).await;
         let mut data = message.answer_data(rtype);
@@ -57,7 +57,7 @@ impl Kubedns {
         })
     }
 
-    /// Status code and body of a GET on the status port.
+    /// Sends a GET request to the status port. Returns status code and body.
     pub(crate) async fn get(&self, path: impl AsRef<str>) -> (u16, String) {
         let response = http::get(self.status, path.as_ref()).await.unwrap();
         (response.status, response.body)
@@ -71,7 +71,7 @@ impl Kubedns {
         })
     }
 
-    /// The value of a metric, given with its labels as in the exposition.
+    /// The value of a metric. `name` includes the labels, as in the exposition.
     pub(crate) async fn metric(&self, name: &str) -> Option<f64> {
         self.metric_at("/metrics", name).await
     }
@@ -81,7 +81,7 @@ impl Kubedns {
         http::get(self.metrics, path).await.unwrap().metric(name)
     }
 
-    /// All metrics.
+    /// All metrics as text.
     pub(crate) async fn metrics(&self) -> String {
         http::get(self.metrics, "/metrics").await.unwrap().body
     }
@@ -103,7 +103,7 @@ impl Kubedns {
         self.process.stderr().iter().filter(|line| line.contains(text)).count()
     }
 
-    /// Stops it like a kubelet, without waiting for the lameduck time.
+    /// Sends SIGTERM twice; the second signal ends the lameduck time.
     pub(crate) async fn stop(mut self) {
         self.process.signal(Signal::SIGTERM);
         self.process.line_with("stopping", PATIENCE).await;
@@ -113,7 +113,7 @@ impl Kubedns {
     }
 }
 
-/// The binary with these flags, on free ports of loopback.
+/// The binary with these flags and free ports on loopback.
 pub(crate) fn program(flags: &[&str]) -> Program {
     let ours =
         ["--dns-bind-address=127.0.0.1", "--dns-port=0", "--healthz-port=0", "--resolv-conf=/dev/null"];

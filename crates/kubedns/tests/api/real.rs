@@ -1,4 +1,4 @@
-//! kubedns against a real kube-apiserver, if `KUBE_APISERVER` and `ETCD` name the binaries.
+//! kubedns with a real kube-apiserver, if `KUBE_APISERVER` and `ETCD` name the binaries.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use super::check;
 use super::cluster::PATIENCE;
 use super::process::Kubedns;
 
-/// A kube-apiserver with an etcd of its own and the default roles.
+/// A kube-apiserver with its own etcd and the default roles.
 struct RealCluster {
     directory: tempfile::TempDir,
     binary: PathBuf,
@@ -53,7 +53,7 @@ impl RealCluster {
     }
 
     fn start_server(&mut self) {
-        // A kube-apiserver reads elliptic curve keys only in the format of SEC 1.
+        // kube-apiserver reads elliptic curve keys in SEC 1 format only.
         let (key, accounts) = (tls("server.key"), tls("service-account.key"));
         self.server = None;
         let server = Program::at(&self.binary).args([
@@ -75,7 +75,7 @@ impl RealCluster {
         self.server = Some(server.start());
     }
 
-    /// A kubeconfig for the holder of `token`.
+    /// Writes a kubeconfig with `token`, and returns its path.
     fn kubeconfig(&self, token: &str) -> PathBuf {
         let path = self.directory.path().join(token);
         let server = format!("https://127.0.0.1:{}", self.port);
@@ -91,7 +91,7 @@ impl RealCluster {
         Client::try_from(config).unwrap()
     }
 
-    /// Creates a pod of the namespace `apps` that runs with these addresses.
+    /// Creates a running pod with these addresses in namespace `apps`.
     async fn create_pod(&self, name: &str, host_network: bool, addresses: &[&str]) {
         let containers = json!([{"name": "main", "image": "example.test/main"}]);
         let pod = json!({
@@ -107,7 +107,7 @@ impl RealCluster {
         self.client("admin").await.request::<Value>(request).await.unwrap();
     }
 
-    /// Creates an object as soon as the API server accepts it.
+    /// Creates an object, and retries until the API server accepts it.
     async fn create(&self, path: &str, object: &Value) {
         let (client, data) = (self.client("admin").await, serde_json::to_vec(object).unwrap());
         eventually(4 * PATIENCE, || {

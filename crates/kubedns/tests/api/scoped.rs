@@ -1,4 +1,4 @@
-//! Watches of a part of the cluster: some namespaces, some labels, running pods.
+//! Watches of a part of the cluster: some namespaces, Services with some labels, or running pods.
 
 use apiserver::{Action, Resource, Rule};
 use cluster::objects::{Change, FromApi, Kind, ObjectKey, Pod, Service};
@@ -16,7 +16,7 @@ use super::cluster::{Cluster, PATIENCE, metrics, timing};
 use super::mirror::Mirror;
 use super::process::Kubedns;
 
-/// A running feed, and its events so far.
+/// A running feed, with the objects after its events so far.
 struct Running<T> {
     mirror: Mirror<T>,
     changes: mpsc::Receiver<Received<Change<T>>>,
@@ -40,7 +40,7 @@ impl<T: FromApi + Clone + PartialEq + std::fmt::Debug> Running<T> {
         Self { mirror: Mirror::new(), changes, state, metrics, _feed: tasks }
     }
 
-    /// Receives changes until these are the known objects, after this number of lists.
+    /// Receives changes until the known objects have these keys, after at least this number of lists.
     #[track_caller]
     fn until(&mut self, lists: usize, keys: &[&str]) -> impl Future<Output = ()> {
         let caller = std::panic::Location::caller();
@@ -203,7 +203,7 @@ async fn verified_pod_names_come_with_the_permission_for_them() {
     kubedns.stop().await;
 }
 
-/// The address of a client identifies its pod, unless a pod of another namespace has the same address.
+/// The address of a client identifies its pod, unless pods of two namespaces have the address.
 #[tokio::test]
 async fn the_search_list_of_a_pod_is_walked_for_it() {
     let cluster = Cluster::start();
@@ -223,8 +223,8 @@ async fn the_search_list_of_a_pod_is_walked_for_it() {
     kubedns.stop().await;
 }
 
-/// The stock role of kube-dns may not list pods: the table then has addresses without pods. Pods are looked up in the
-/// namespaces of `--namespaces`.
+/// The stock role of kube-dns may not list pods, so the table has addresses without pods. With `--namespaces`, pods are looked up in
+/// those namespaces.
 #[tokio::test]
 async fn the_clients_that_ask_most_have_the_names_of_their_pods() {
     for (flags, role, owner, asks, lines) in [
@@ -277,7 +277,7 @@ async fn a_namespace_comes_and_goes_with_its_labels() {
     kubedns.stop().await;
 }
 
-/// A run with another scope does not serve the objects of this run.
+/// After a restart with another scope, the snapshot file is not used.
 #[tokio::test]
 async fn a_snapshot_file_serves_what_was_chosen() {
     let (cluster, directory) = (Cluster::start(), tempfile::tempdir().unwrap());

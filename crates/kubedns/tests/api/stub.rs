@@ -1,4 +1,4 @@
-//! An API server that is a function from requests to responses. It needs no socket, so tests can pause the clock.
+//! An API server that is a function from requests to responses. It has no socket, so tests can pause the clock.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,7 +17,7 @@ use tower::service_fn;
 use warp::hyper::body::Frame;
 use warp::hyper::{Request, Response};
 
-/// A request as the API server sees it.
+/// A received request.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
     /// Time of the request since the start of the API server.
@@ -32,39 +32,39 @@ impl Asked {
         self.parameters.get(name).map_or("", String::as_str)
     }
 
-    /// Whether this is a watch, not a list.
+    /// Whether the request is a watch, not a list.
     pub(crate) fn watches(&self) -> bool {
         !self.parameter("watch").is_empty()
     }
 
-    /// The token of a page that continues a list.
+    /// The token of the requested page; empty for the first page.
     pub(crate) fn token(&self) -> &str {
         self.parameter("continue")
     }
 
-    /// The version that a watch begins after.
+    /// The resource version after which the watch begins.
     pub(crate) fn version(&self) -> &str {
         self.parameter("resourceVersion")
     }
 
-    /// Whether this is the first page of a list, not a request for a single object.
+    /// Whether the request is for the first page of a list, not for a single object.
     pub(crate) fn begins_a_list(&self) -> bool {
         !self.watches() && self.token().is_empty() && self.parameter("limit") != "1"
     }
 }
 
-/// A response, or a failure.
+/// A response, or a failure of the connection.
 pub(crate) type Answer = io::Result<Response<StreamBody<BoxStream<'static, io::Result<Frame<Bytes>>>>>>;
 
 /// The running API server.
 pub(crate) struct Stub {
     asked: Arc<Mutex<Vec<Asked>>>,
-    /// Access to it.
+    /// The connection to this API server.
     pub(crate) connection: Arc<Connection>,
 }
 
 impl Stub {
-    /// An API server that answers with `answer`. Call it in the runtime of the test.
+    /// Creates an API server that responds with `answer`. Must be called within the runtime of the test.
     pub(crate) fn new(answer: impl FnMut(&Asked) -> Option<Answer> + Send + 'static) -> Self {
         let (asked, begun) = (Arc::new(Mutex::new(Vec::new())), Instant::now());
         let (log, answer) = (Arc::clone(&asked), Arc::new(Mutex::new(answer)));
@@ -85,13 +85,13 @@ impl Stub {
         Self { asked, connection: Arc::new(Connection::through(client)) }
     }
 
-    /// The requests so far that are `wanted`.
+    /// The received requests for which `wanted` holds.
     pub(crate) fn asked(&self, wanted: impl Fn(&Asked) -> bool) -> Vec<Asked> {
         let asked = self.asked.lock();
         asked.iter().filter(|asked| wanted(asked)).cloned().collect()
     }
 
-    /// Number of lists begun.
+    /// Number of requests for a first page.
     pub(crate) fn lists(&self) -> usize {
         self.asked(Asked::begins_a_list).len()
     }
@@ -104,14 +104,14 @@ fn read(request: &Request<kube::client::Body>, at: Duration) -> Asked {
     Asked { at, resource, parameters: pairs.into_owned().collect() }
 }
 
-/// End of a response after its body.
+/// The way a response ends after its body.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum End {
     /// The response is complete.
     Complete,
     /// The connection breaks.
     Broken,
-    /// The connection stays open in silence.
+    /// The connection stays open without data.
     Never,
 }
 
@@ -133,14 +133,14 @@ fn respond(status: u16, headers: &[(&str, &str)], pieces: Vec<(Duration, String)
     Ok(response.body(StreamBody::new(pieces.chain(end).boxed())).expect("headers of the test"))
 }
 
-/// A page of a list, with the token of the next one.
+/// A page of a list. `next` is the token of the next page.
 pub(crate) fn page(version: u32, items: &[Value], next: Option<&str>) -> Answer {
     let metadata = json!({ "resourceVersion": version.to_string(), "continue": next.unwrap_or_default() });
     let list = json!({ "kind": "SomeList", "metadata": metadata, "items": items });
     respond(200, &[], vec![(Duration::ZERO, list.to_string())], End::Complete)
 }
 
-/// An error response.
+/// A response with this status code and a `Status` object.
 pub(crate) fn failure(code: u16) -> Answer {
     let status = json!({ "kind": "Status", "code": code, "message": format!("code {code}") });
     respond(code, &[], vec![(Duration::ZERO, status.to_string())], End::Complete)
@@ -151,12 +151,12 @@ pub(crate) fn failure_until(code: u16, retry_after: &str) -> Answer {
     respond(code, &[("Retry-After", retry_after)], Vec::new(), End::Complete)
 }
 
-/// A connection that breaks before a response.
+/// A connection that fails before any response.
 pub(crate) fn no_response() -> Answer {
     Err(io::ErrorKind::ConnectionRefused.into())
 }
 
-/// A watch with these events, each after a pause.
+/// A watch with these events; each event follows after its pause.
 pub(crate) fn watching(events: Vec<(Duration, Value)>, end: End) -> Answer {
     let line = |(pause, event): (Duration, Value)| (pause, format!("{event}\n"));
     respond(200, &[], events.into_iter().map(line).collect(), end)
@@ -177,7 +177,7 @@ pub(crate) fn bookmark(version: u32) -> Value {
     event("BOOKMARK", &json!({ "metadata": { "resourceVersion": version.to_string() } }))
 }
 
-/// The same object with a resource version.
+/// The object with this resource version.
 pub(crate) fn versioned(mut object: Value, version: u32) -> Value {
     object["metadata"]["resourceVersion"] = version.to_string().into();
     object

@@ -19,7 +19,7 @@ use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 use super::cluster::{Cluster, PATIENCE, timing};
 use super::feed::Running;
 
-/// The year 2200: every certificate has expired.
+/// A clock in the year 2200, when every certificate has expired.
 #[derive(Debug)]
 struct FarFuture;
 
@@ -29,12 +29,12 @@ impl TimeProvider for FarFuture {
     }
 }
 
-/// Terminates TLS of clients with a certificate, and relays to `to`.
+/// Starts a TLS proxy to `to` that requires client certificates.
 async fn open(to: SocketAddr) -> Gate {
     open_at(to, Arc::new(DefaultTimeProvider)).await
 }
 
-/// Terminates TLS of clients with a certificate, checks it at the time of `clock`, and relays to `to`.
+/// Starts a TLS proxy to `to` that requires client certificates which are valid at the time of `clock`.
 async fn open_at(to: SocketAddr, clock: Arc<dyn TimeProvider>) -> Gate {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(file("ca.pem")).unwrap()).unwrap();
@@ -55,7 +55,7 @@ fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../cluster/testdata/tls").join(name)
 }
 
-/// A kubeconfig whose user has the client certificate in these files.
+/// A kubeconfig with a client certificate and key in these files.
 fn kubeconfig(address: SocketAddr, [certificate, key]: [&Path; 2]) -> tempfile::NamedTempFile {
     let config = tempfile::NamedTempFile::new().unwrap();
     let cluster = json!({"server": format!("https://{address}"), "certificate-authority": file("ca.pem")});
@@ -74,7 +74,7 @@ async fn start(config: &Path) -> Running {
     Running::with(connect(config).await, timing())
 }
 
-/// Waits until several connections have failed.
+/// Waits until more than three connections have failed.
 async fn until_failed(feed: &Running) {
     eventually(PATIENCE, || async { feed.restarts("unreachable") + feed.restarts("broken") > 3 }).await;
 }
@@ -91,7 +91,7 @@ async fn a_client_certificate_opens_the_way() {
     feed.until(|mirror| mirror.get("apps", "new").is_some()).await;
 }
 
-/// The first certificate has another issuer, and is rejected like an expired one.
+/// The first certificate has another issuer. The proxy rejects it like an expired certificate.
 #[tokio::test]
 async fn a_renewed_client_certificate_opens_the_way() {
     let cluster = Cluster::start();
@@ -108,7 +108,7 @@ async fn a_renewed_client_certificate_opens_the_way() {
     feed.until(|mirror| mirror.lists == 1).await;
 }
 
-/// The first server of the kubeconfig sends only the alert `CertificateExpired`.
+/// The proxy rejects the certificate with the alert `CertificateExpired`. A new kubeconfig then names another server.
 #[tokio::test]
 async fn a_certificate_that_has_expired_has_the_kubeconfig_read_again() {
     let cluster = Cluster::start();

@@ -1,4 +1,4 @@
-//! Zone transfers to dig, and to those real secondaries (NSD, Knot DNS, BIND) that are installed, which follow changes.
+//! Zone transfers to dig, and to the installed secondaries (NSD, Knot DNS, BIND).
 
 mod secondary;
 mod zones;
@@ -18,14 +18,13 @@ use super::cluster::{Cluster, PATIENCE};
 use super::process::{Kubedns, program};
 use secondary::{Kind, Secondary};
 
-/// Number of changes that secondaries follow, and how many are made at a time, since there is one version of the
-/// zone a second.
+/// Number of changes that secondaries must follow, and the number of changes at a time. The zone has at most one version a second.
 const CHANGES: usize = 60;
 const AT_A_TIME: usize = 6;
-/// Environment variable with another number of changes, which are made one at a time.
+/// Environment variable for another number of changes, which are then made one at a time.
 const CHANGES_FROM: &str = "KUBE_DNS_RS_TRANSFER_CHANGES";
 
-/// A cluster with every kind of Service.
+/// An API server with every kind of Service.
 fn cluster() -> Cluster {
     let cluster = Cluster::start();
     cluster.set(mk_cluster_ip("kube-system", "kube-dns", &["10.96.0.10"], &["dns:53/UDP"]));
@@ -36,14 +35,14 @@ fn cluster() -> Cluster {
     cluster
 }
 
-/// A kubedns that has its first lists.
+/// Starts kubedns, and waits until it is ready.
 async fn start(cluster: &Cluster, flags: &[&str]) -> Kubedns {
     let kubedns = Kubedns::start(cluster, &[&["--endpoints-source=endpoints"], flags].concat()).await;
     kubedns.until_ready().await;
     kubedns
 }
 
-/// Output of dig for a transfer, without comments, with single spaces.
+/// Runs dig. Returns its output without comments and with single spaces.
 pub(crate) fn dig(server: SocketAddr, words: &[&str]) -> Result<Vec<String>, String> {
     let port = server.port().to_string();
     let at = format!("@{}", server.ip());
@@ -59,12 +58,12 @@ pub(crate) fn dig(server: SocketAddr, words: &[&str]) -> Result<Vec<String>, Str
     Ok(lines.filter(|line| !line.contains(" ANY TSIG ")).collect())
 }
 
-/// The records of the cluster's zone, without the SOA.
+/// The records of the cluster zone, without the SOA.
 fn zone(server: SocketAddr, words: &[&str]) -> Result<BTreeSet<String>, String> {
     whole(server, "cluster.local", words)
 }
 
-/// The records of a whole zone, without the SOA.
+/// Transfers a zone, and returns its records without the SOA.
 fn whole(server: SocketAddr, domain: &str, words: &[&str]) -> Result<BTreeSet<String>, String> {
     let lines = dig(server, &[words, &[domain, "AXFR"]].concat())?;
     if lines.len() < 2 || lines.first() != lines.last() {
@@ -129,7 +128,7 @@ async fn only_peers_with_the_key_transfer() {
     let refused = "kubedns_transfers_total{form=\"error\",result=\"refused\"}";
     assert_eq!(peers.metric(refused).await, Some(1.0));
     assert_eq!(off.metric(refused).await, None, "without the flag nothing is exported");
-    // Without the flag, transfer queries are queries for a type that no name has.
+    // Without the flag, AXFR is a query for a type without records.
     assert!(zone(off.dns, &[]).is_err());
     for kubedns in [peers, signed, off] {
         kubedns.stop().await;
@@ -154,7 +153,7 @@ async fn a_key_without_peers_is_a_mistake() {
     }
 }
 
-/// The change with this number: an object to set or to delete, and the answer of a name after it.
+/// Makes the change `number`, which sets or deletes an object. Returns a name, and its answer after the change.
 fn change(cluster: &Cluster, number: usize) -> (String, String) {
     let slot = number % 7;
     let name = format!("s{slot}");
@@ -177,7 +176,7 @@ fn change(cluster: &Cluster, number: usize) -> (String, String) {
     }
 }
 
-/// The answer of a name, in short.
+/// The answer for a name, as short text.
 async fn answer(server: SocketAddr, name: &str) -> Result<String, String> {
     let message = testkit::client::try_ask(server, &Query::new(name, "A"), Duration::from_secs(1)).await?;
     let mut data = message.answer_data("A");
@@ -185,7 +184,7 @@ async fn answer(server: SocketAddr, name: &str) -> Result<String, String> {
     Ok(if data.is_empty() { message.rcode_name() } else { data.join(" ") })
 }
 
-/// All installed secondaries follow the changes, and have the same zone at the end.
+/// All installed secondaries follow the changes, and have the same zone afterwards.
 #[tokio::test(flavor = "multi_thread")]
 #[allow(clippy::print_stderr, reason = "what could not be tested, and what was measured, is said loudly")]
 async fn secondaries_follow_changes() {

@@ -1,4 +1,4 @@
-//! Answers of kubedns stay correct through all faults of the API server, and a large cluster fits into memory.
+//! Answers stay correct through all faults of the API server, and the records of a large cluster fit into memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use super::process::Kubedns;
 
 const WEB: &str = "web.apps.svc.cluster.local.";
 
-/// Queries the same name over and over, and counts unexpected answers.
+/// A client that repeats a query for one name, and counts unexpected answers.
 struct Client {
     asked: Arc<AtomicUsize>,
     wrong: Arc<AtomicUsize>,
@@ -49,7 +49,7 @@ impl Client {
     }
 }
 
-/// A fault, and its name in the log of a failing test.
+/// A fault, and its name in the log of the test.
 type Weather<'a> = (&'static str, Box<dyn Fn() + 'a>);
 
 fn weather(cluster: &Cluster) -> Vec<Weather<'_>> {
@@ -87,7 +87,7 @@ async fn answers_stay_right_in_any_weather() {
     for (round, (what, happens)) in weather(&cluster).into_iter().enumerate() {
         let ip = format!("10.96.1.{round}");
         happens();
-        // Most faults have an effect only when a watch is reopened.
+        // Most faults have an effect only on new watches.
         cluster.faults.drop_watches();
         cluster.set(mk_cluster_ip("apps", "probe", &[&ip], &["http:80"]));
         println!("{what}");
@@ -101,7 +101,7 @@ async fn answers_stay_right_in_any_weather() {
     kubedns.stop().await;
 }
 
-/// Ten thousand Services with thirty thousand addresses, and the unneeded fields of real objects.
+/// Ten thousand Services with thirty thousand addresses. The objects have fields that kubedns does not need, like real objects.
 fn large() -> impl Iterator<Item = Value> {
     let ballast = |mut object: Value| {
         object["metadata"]["annotations"] =

@@ -1,5 +1,4 @@
-//! Transfers of published zones: a secondary that applies changes (IXFR) has the same zone as one with a whole
-//! transfer.
+//! Transfers of published zones: a secondary has the same zone after incremental changes (IXFR) as after a whole transfer.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -12,7 +11,7 @@ use skydns::wire::{Message, Name, Section, rtype};
 /// Owner, type, TTL and data.
 type Record = (String, u16, u32, Vec<u8>);
 
-/// The zone of a secondary: its SOA, and the other records.
+/// The zone in a secondary: its SOA, and the other records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Copy {
     soa: Record,
@@ -26,7 +25,7 @@ pub(crate) fn transfers() -> Arc<Transfers<Snapshot>> {
     Transfers::new("127.0.0.1".parse().unwrap(), None, Serial::new(), metrics)
 }
 
-/// All records of the response to a query with these octets after its question.
+/// All records of the response to a query. `authority` follows the question.
 fn ask(transfers: &Arc<Transfers<Snapshot>>, qtype: u16, authority: &[u8]) -> Vec<Record> {
     let domain = Name::parse("cluster.local").unwrap();
     let counts = [1, 0, u16::from(!authority.is_empty()), 0].map(u16::to_be_bytes);
@@ -46,7 +45,7 @@ fn ask(transfers: &Arc<Transfers<Snapshot>>, qtype: u16, authority: &[u8]) -> Ve
     records
 }
 
-/// Transfers the whole zone.
+/// Transfers the whole zone (AXFR).
 pub(crate) fn whole(transfers: &Arc<Transfers<Snapshot>>) -> Copy {
     copy(ask(transfers, rtype::AXFR, &[]))
 }
@@ -61,7 +60,7 @@ fn copy(mut records: Vec<Record>) -> Copy {
 }
 
 impl Copy {
-    /// Updates the copy as in RFC 1995. Returns false if the whole zone was sent instead.
+    /// Updates the copy with an IXFR (RFC 1995). Returns false if the response is the whole zone.
     pub(crate) fn update(&mut self, transfers: &Arc<Transfers<Snapshot>>) -> bool {
         let (_, rtype, ttl, data) = &self.soa;
         let length = u16::try_from(data.len()).unwrap().to_be_bytes();

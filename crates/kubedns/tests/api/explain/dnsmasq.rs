@@ -1,4 +1,4 @@
-//! Explanations of dnsmasq, compared with a real dnsmasq.
+//! Compares the path in explanations with the behaviour of a real dnsmasq.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::api::process::Kubedns;
 
 const DNSMASQ: &str = "/usr/sbin/dnsmasq";
 
-/// A pod without sidecar, and the servers of its configuration.
+/// kubedns and dnsmasq, with the servers of their configuration.
 struct Pod {
     kubedns: Kubedns,
     stub: Upstream,
@@ -60,7 +60,7 @@ impl Pod {
         ([127, 0, 0, 1], self.port).into()
     }
 
-    /// Number of DNS queries to kubedns so far.
+    /// Number of DNS queries that kubedns has received.
     async fn queries(&self) -> usize {
         let metrics = self.kubedns.metrics().await;
         let counts = metrics.lines().filter_map(|line| {
@@ -70,12 +70,12 @@ impl Pod {
         counts.sum()
     }
 
-    /// Number of queries to kubedns, to the stub domain's server and to the upstream server so far.
+    /// Numbers of queries that kubedns, the stub domain's server and the upstream server have received.
     async fn counts(&self) -> [usize; 3] {
         [self.queries().await, self.stub.count(), self.upstream.count()]
     }
 
-    /// The server that a query to dnsmasq reaches first.
+    /// Sends a query to dnsmasq, and returns the server that receives the query first.
     async fn asks(&self, name: &str, rtype: &str) -> &'static str {
         let before = self.counts().await;
         testkit::client::ask(self.address(), &Query::new(name, rtype)).await;
@@ -89,7 +89,7 @@ impl Pod {
     }
 }
 
-/// dnsmasq with the flags of the stock manifest, and the flags that the nanny adds for the configuration.
+/// Starts dnsmasq with the flags of the stock manifest, and the flags that the nanny adds for the configuration.
 fn dnsmasq(port: u16, kubedns: &Kubedns, stub: &Upstream, upstream: &Upstream) -> Process {
     let at = |address: std::net::SocketAddr| format!("{}#{}", address.ip(), address.port());
     let (kubedns, stub, upstream) = (at(kubedns.dns), at(stub.addr()), at(upstream.addr()));

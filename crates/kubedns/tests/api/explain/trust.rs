@@ -1,4 +1,4 @@
-//! Trust in an explanation: before the first lists, without the API server, with a bad configuration.
+//! Warnings in explanations: before the first lists, without the API server, and with an invalid configuration.
 
 use super::{cluster, ready, starting};
 
@@ -19,7 +19,7 @@ async fn before_the_first_lists_cluster_names_are_refused() {
 async fn a_lost_api_server_is_told_and_forgotten() {
     let cluster = cluster();
     let kubedns = ready(&cluster, &[]).await;
-    // The pod is ready with the first lists; the watches open a moment later.
+    // kubedns is ready after the first lists; the watches open a moment later.
     kubedns.until(|| async { kubedns.warnings().await.is_empty() }).await;
     cluster.faults.down();
     kubedns.until(|| async { kubedns.warnings().await == ["api_server_lost"] }).await;
@@ -55,7 +55,7 @@ async fn records_of_a_snapshot_file_are_told() {
     let directory = tempfile::tempdir().unwrap();
     let flag = format!("--snapshot-dir={}", directory.path().display());
     let kubedns = ready(&cluster, &[&flag]).await;
-    // Wait for exactly this file: a temporary file in the same directory appears earlier.
+    // Wait for this very file: a temporary file appears earlier in the same directory.
     let file = directory.path().join("kubedns.snapshot");
     kubedns.until(|| async { file.exists() }).await;
     drop(kubedns);

@@ -1,11 +1,11 @@
-//! Secondaries: the DNS servers that the distribution packages, each with the configuration of docs/transfer.md.
+//! Real DNS servers as secondaries, each with the configuration in docs/transfer.md.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use testkit::process::{Process, Program};
 
-/// The key of all of them, as tsig-keygen writes it.
+/// The TSIG key of all secondaries, in the format of tsig-keygen.
 pub(crate) const KEY: &str =
     "key \"xfer\" {\n\talgorithm hmac-sha256;\n\tsecret \"c2VjcmV0IG9mIHR3ZW50eSBvY3RldHM=\";\n};\n";
 
@@ -17,7 +17,7 @@ pub(crate) enum Kind {
     Bind,
 }
 
-/// A running secondary; it ends when dropped.
+/// A running secondary, which stops when dropped.
 pub(crate) struct Secondary {
     pub(crate) name: &'static str,
     pub(crate) address: SocketAddr,
@@ -25,7 +25,7 @@ pub(crate) struct Secondary {
 }
 
 impl Secondary {
-    /// The end of its log.
+    /// The last lines of the log.
     pub(crate) fn log(&self) -> String {
         let lines = self.process.stderr();
         lines[lines.len().saturating_sub(20)..].join("\n")
@@ -33,7 +33,7 @@ impl Secondary {
 }
 
 impl Kind {
-    /// The installed secondaries. Standard error names the others.
+    /// The installed secondaries. Prints the others to standard error.
     #[allow(clippy::print_stderr, reason = "what could not be tested is said loudly")]
     pub(crate) fn installed() -> impl Iterator<Item = Self> {
         [Self::Nsd, Self::Knot, Self::Bind].into_iter().filter(|kind| {
@@ -53,7 +53,7 @@ impl Kind {
         })
     }
 
-    /// Starts the server on `address` as a secondary of `primary`, with its files below `directory`.
+    /// Starts the server on `address` as a secondary of `primary`, with its files in `directory`.
     pub(crate) fn start(self, address: SocketAddr, primary: SocketAddr, directory: &Path) -> Secondary {
         let (name, text, arguments): (_, fn(&Config<'_>) -> String, &[&str]) = match self {
             Self::Nsd => ("NSD", nsd, &["-d", "-c"]),

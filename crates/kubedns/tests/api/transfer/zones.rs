@@ -1,4 +1,4 @@
-//! Transfers of the zones beside the cluster's: whole zones equal the answers, and changes are incremental.
+//! Transfers of further zones (etcd, external, cluster set): whole zones equal the answers, and changes are incremental.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +12,8 @@ use super::{dig, start, whole};
 
 const TO_US: &str = "--transfer-to=127.0.0.1";
 
-/// Waits until the zone holds these records in addition to its apex, and compares each with the answer to a query.
-/// Returns the serial.
+/// Waits until the zone has these records in addition to its apex, and compares each record with the answer to a query. Returns
+/// the serial.
 async fn is_transferred_as_answered(kubedns: &Kubedns, domain: &str, expected: &[&str]) -> u32 {
     let (apex, server) = (format!("{domain}. "), format!("ns.dns.{domain}. "));
     eventually(PATIENCE, || async {
@@ -32,13 +32,13 @@ async fn is_transferred_as_answered(kubedns: &Kubedns, domain: &str, expected: &
     soa[0].split(' ').nth(6).and_then(|serial| serial.parse().ok()).expect("a serial")
 }
 
-/// Waits until the changes below the apex since `serial` are these deleted and added records.
+/// Waits until an IXFR since `serial` has these deleted and added records below the apex.
 async fn has_changed(kubedns: &Kubedns, domain: &str, serial: u32, gone: &[&str], come: &[&str]) {
     let since = format!("IXFR={serial}");
     eventually(PATIENCE, || async {
         let lines = dig(kubedns.dns, &[domain, &since]).map_err(|line| vec![line])?;
         let parts: Vec<&[String]> = lines.split(|line| line.contains(" SOA ")).collect();
-        // An IXFR response holds the SOA records new, old, new, and new.
+        // The SOA records of an IXFR response are new, old, new, new.
         let [[], [], deleted, added, []] = parts[..] else { return Err(lines) };
         let [deleted, added] = [deleted, added].map(|lines| {
             let below = lines.iter().filter(|line| !line.starts_with(&format!("{domain}. ")));
