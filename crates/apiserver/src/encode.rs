@@ -15,11 +15,11 @@ use crate::table;
 /// The format of a response that a client requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// The object itself as JSON.
+    /// The object as JSON.
     Json,
     /// Protobuf, which clients in the cluster request for lists and watches.
     Protobuf,
-    /// A table for people. Resources without columns are encoded as JSON.
+    /// A Table (`meta.k8s.io/v1`), which `kubectl get` prints. Resources without columns are encoded as JSON.
     Table,
 }
 
@@ -30,7 +30,7 @@ pub(crate) enum EventType {
     Added,
     /// The object has changed.
     Modified,
-    /// The object is gone; the event has its last state.
+    /// The object was deleted. The event carries the last state of the object.
     Deleted,
 }
 

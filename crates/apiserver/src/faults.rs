@@ -16,7 +16,7 @@ use crate::kinds::Resource;
 use crate::status::Status;
 use crate::store::Store;
 
-/// Bound of the remembered requests.
+/// Maximum number of recorded requests. The oldest is dropped first.
 const MAX_REQUESTS: usize = 10_000;
 
 /// A handle that injects faults into a server. Clones share the server.
@@ -39,23 +39,23 @@ struct State {
     token: Option<String>,
 }
 
-/// A request for objects.
+/// A recorded request for objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestRecord {
-    /// Its verb.
+    /// Verb of the request.
     pub verb: Verb,
-    /// Its resource.
+    /// Resource of the request.
     pub resource: Resource,
 }
 
 /// Signals to all open connections and watches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Signals {
-    /// Incremented to end all watches that were opened before.
+    /// A counter. Each increment ends all open watches.
     pub(crate) dropped: u64,
-    /// Whether these watches end in the middle of the response.
+    /// Whether an increment of `dropped` ends watches in the middle of the response.
     pub(crate) abort: bool,
-    /// Whether watches send nothing.
+    /// Whether watches hold back everything that they send.
     pub(crate) held: bool,
     pub(crate) presence: Presence,
 }
@@ -96,7 +96,7 @@ impl Faults {
         Self { shared: Arc::new(Shared { store, signals, state: Mutex::default() }) }
     }
 
-    /// Ends all open watches with complete responses, as a server that shuts down.
+    /// Ends all open watches with complete responses, like a server that shuts down.
     pub fn drop_watches(&self) {
         self.signal(|signals| {
             signals.dropped += 1;
@@ -112,8 +112,8 @@ impl Faults {
         });
     }
 
-    /// Holds back everything that watches send, including bookmarks and their end. Watches opened meanwhile are
-    /// accepted and are silent, too; their start version is checked when they are released.
+    /// Suspends all watches: they send no events and no bookmarks, and do not time out. New watches are accepted, but
+    /// stay silent until [`Faults::release_watches`]. The start version of a new watch is checked at the release.
     pub fn hold_watches(&self) {
         self.signal(|signals| signals.held = true);
     }
@@ -123,12 +123,12 @@ impl Faults {
         self.signal(|signals| signals.held = false);
     }
 
-    /// Number of open watches.
+    /// Number of open watches of a resource. The mirroring of Endpoints counts as a watch, too.
     pub fn open_watches(&self, resource: Resource) -> usize {
         self.shared.store.watchers(resource)
     }
 
-    /// Expires all versions: watches and pages from known versions get a 410.
+    /// Expires all versions so far. A new watch or a next page from such a version gets a 410.
     pub fn expire(&self) {
         self.shared.store.expire();
     }
@@ -143,9 +143,11 @@ impl Faults {
         result
     }
 
-    /// Restarts the server with new versions, as after a restore from a backup: all watches are cut, the history is
-    /// gone, and the objects have new, low versions. A watch from a version that is now in the future waits for it
-    /// silently, as on a real server.
+    /// Restarts the server with new versions, as after a restore from a backup. All watches are cut, the history is
+    /// empty, and the objects have new, low versions.
+    ///
+    /// A watch from a higher version than that of the store is silent until the store reaches the version, as on a
+    /// real server.
     pub fn restart(&self) {
         self.hold_watches();
         self.cut_watches();
@@ -169,7 +171,7 @@ impl Faults {
         self.signal(|signals| signals.presence = Presence::Up);
     }
 
-    /// Adds a rule. Of all rules that apply to a request, the first refusal is used, and delays add up.
+    /// Adds a rule. If several rules apply to a request, the first refusal is used, and delays add up.
     pub fn add(&self, rule: Rule) -> RuleId {
         self.shared.state.lock().rules.add(rule)
     }
@@ -198,7 +200,8 @@ impl Faults {
         self.shared.state.lock().token = token.map(ToOwned::to_owned);
     }
 
-    /// Removes all rules and ends all lasting faults; the required token stays.
+    /// Removes all rules and ends [`Faults::hold_watches`], [`Faults::freeze`] and [`Faults::down`]. The required
+    /// token stays.
     pub fn clear(&self) {
         self.shared.state.lock().rules = Rules::default();
         self.signal(|signals| (signals.held, signals.presence) = (false, Presence::Up));

@@ -32,7 +32,7 @@ pub(crate) struct Api {
     pub(crate) protobuf: bool,
 }
 
-/// A completely read request.
+/// A request with its whole body.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) method: Method,
@@ -101,6 +101,6 @@ async fn resource(api: &Api, mut call: Call<'_>) -> Response {
 /// Waits while the server is frozen.
 async fn thawed(api: &Api) {
     let mut signals = api.faults.signals();
-    // The sender lives as long as the server.
+    // The wait cannot fail, because the sender lives as long as the server.
     let _ended = signals.wait_for(|signals| signals.presence != Presence::Frozen).await;
 }

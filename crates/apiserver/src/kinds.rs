@@ -1,4 +1,4 @@
-//! The table of known kinds. They have the fields of the k8s-openapi types.
+//! The table of known kinds.
 
 use std::fmt;
 
@@ -30,7 +30,8 @@ pub(crate) struct Kind {
     /// The abbreviation in `kubectl`.
     pub(crate) short_name: Option<&'static str>,
     pub(crate) namespaced: bool,
-    /// The JSON after `metadata` in an empty object, as a real server writes it. Bookmark events have an empty object.
+    /// The JSON after `metadata` in an empty object, as written by a real server. Bookmark events carry an empty
+    /// object.
     pub(crate) empty_tail: &'static str,
 }
 
@@ -63,7 +64,7 @@ static KINDS: [Kind; 9] = [
         short_name: None,
         ..kind(Resource::EndpointSlices, "EndpointSlice", "endpointslices", "", EMPTY_SLICE)
     },
-    // A custom resource: always JSON, and not in the discovery documents.
+    // A custom resource has no protobuf encoding, and is not in the list of API groups.
     Kind {
         group: "multicluster.x-k8s.io",
         ..kind(Resource::ServiceImports, "ServiceImport", "serviceimports", "svcim", "")
@@ -71,12 +72,12 @@ static KINDS: [Kind; 9] = [
 ];
 
 impl Resource {
-    /// Every resource, in the order of discovery.
+    /// Every resource, in the order of the table.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         KINDS.iter().map(|kind| kind.resource)
     }
 
-    /// Its kind.
+    /// The kind of the resource.
     #[allow(clippy::indexing_slicing, reason = "the table has an entry per variant, see the test")]
     pub(crate) fn kind(self) -> &'static Kind {
         &KINDS[self as usize]
@@ -102,7 +103,7 @@ impl fmt::Display for Resource {
 }
 
 impl Kind {
-    /// `apiVersion` of its objects.
+    /// `apiVersion` of objects of this kind.
     pub(crate) fn api_version(&self) -> &'static str {
         match self.group {
             "" => "v1",
@@ -115,7 +116,7 @@ impl Kind {
         self.api_version().rsplit('/').next().unwrap_or_default()
     }
 
-    /// Whether its objects have a protobuf encoding.
+    /// Whether objects of this kind have a protobuf encoding.
     pub(crate) fn has_protobuf(&self) -> bool {
         self.version() == "v1"
     }

@@ -36,13 +36,13 @@ impl ListQuery {
                 "specifying resource version is not allowed when using continue",
             ));
         }
-        // A limit with a version requests the state at exactly that version, which this server does not support, nor
-        // any other `resourceVersionMatch`.
+        // A limit with a version requests the state at exactly that version. This server supports neither such
+        // requests nor `resourceVersionMatch`.
         let exact = limit > 0 && version.is_some_and(|version| version > 0);
         if exact || !query.text("resourceVersionMatch").is_empty() {
             return Err(invalid_options("resourceVersionMatch: Forbidden: not supported by this server"));
         }
-        // Version 0 accepts the objects of any version; such a list has no pages.
+        // Version 0 accepts the objects of any version. A list at version 0 has no pages.
         let limit = if version == Some(0) { 0 } else { usize::try_from(limit).unwrap_or(usize::MAX) };
         Ok(Self { limit, continue_token, version })
     }
@@ -110,7 +110,7 @@ fn next(store: &Store, resource: Resource, query: &ListQuery) -> Result<(Listing
     Ok((listing, start))
 }
 
-/// The token of the page after the object of `key`: the version and the next possible key.
+/// The continue token of the page after the object with `key`: the version, and the smallest key above `key`.
 fn token(version: u64, key: &str) -> String {
     URL_SAFE_NO_PAD.encode(format!("{version} {key}\0"))
 }

@@ -1,8 +1,7 @@
-//! Objects from YAML files in a directory, which is read periodically.
+//! Objects from YAML and JSON files in a directory, which is read periodically.
 //!
-//! An object is written when its manifest changes, not when another client has changed it: edits through `kubectl`
-//! stay until the file is edited. An object without a manifest is deleted. If a file cannot be read, its objects
-//! stay.
+//! An object is written when its manifest changes, so that edits through `kubectl` stay until the file is edited. An
+//! object is deleted when its manifest is removed. If a file cannot be read, the objects of the file stay.
 
 mod documents;
 
@@ -56,8 +55,8 @@ impl Manifests {
         Self { registry, directory, files: BTreeMap::new(), applied: BTreeMap::new() }
     }
 
-    /// Reads the directory and applies its manifests. Returns the number of objects. Each mistake is logged in one
-    /// line that names the file, and the object if it is known.
+    /// Reads the directory and applies its manifests. Returns the number of accepted objects. Each mistake is logged
+    /// in one line that names the file, and the object if known.
     pub fn load(&mut self) -> Result<usize, ManifestError> {
         let found = manifests(&self.directory)
             .map_err(|source| ManifestError { directory: self.directory.clone(), source })?;
@@ -90,7 +89,7 @@ impl Manifests {
         self.applied.retain(|id, applied| {
             let kept = wanted.contains_key(id);
             if !kept && !applied.refused {
-                // The object may be gone with its namespace.
+                // A failure is ignored: the object may have been deleted with its namespace.
                 drop(registry.delete(&applied.at));
             }
             kept
@@ -115,7 +114,7 @@ impl Manifests {
 }
 
 impl File {
-    /// Reads the file again; keeps its documents if it is invalid.
+    /// Reads the file again. If the file is invalid, the documents of the last valid text stay.
     fn read(&mut self, path: &Path) {
         let text = std::fs::read_to_string(path).map_err(|error| error.to_string());
         let read = text.clone().unwrap_or_else(|error| error);
@@ -140,7 +139,8 @@ fn manifests(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(paths.into_iter().filter(|path| is_manifest(path)).collect())
 }
 
-/// The order of writes: Namespaces first, then Services with a chosen cluster IP, so that no other Service gets it.
+/// The order of writes: first Namespaces, then Services with a chosen cluster IP. Other Services follow, so that none
+/// of them gets a chosen address.
 fn rank(document: &Document) -> u8 {
     let chosen = document.value.get("spec").and_then(|spec| spec.get("clusterIP")).is_some();
     match document.at.resource {

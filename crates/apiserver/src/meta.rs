@@ -34,7 +34,8 @@ pub(crate) fn prepare_create(resource: Resource, namespace: &str, value: &mut Va
     Ok(())
 }
 
-/// Completes the metadata of an object that replaces `before`. Fields that a client must not change stay.
+/// Completes the metadata of an object that replaces `before`. Fields that a client must not change keep the values
+/// of `before`.
 pub(crate) fn prepare_update(
     kind: &Kind,
     namespace: &str,
@@ -72,7 +73,7 @@ pub(crate) fn prepare_update(
     Ok(())
 }
 
-/// The `metadata`, added if it is missing.
+/// The `metadata` of `value`, added if missing.
 pub(crate) fn metadata(value: &mut Value) -> Result<&mut Map<String, Value>, Status> {
     let unreadable = || Status::bad_request("the object provided is unrecognized: metadata is not an object");
     let map = value.as_object_mut().ok_or_else(unreadable)?;

@@ -1,7 +1,8 @@
-//! Mirroring of Endpoints to `EndpointSlices`, as by the controllers of a real cluster, so that both kinds have the
-//! same addresses.
+//! Mirroring of Endpoints to `EndpointSlices`, so that both kinds have the same addresses. A controller does the same
+//! in a real cluster.
 //!
-//! Endpoints are mirrored unless they have the label `skip-mirror`, or the Service has slices of another manager.
+//! Endpoints with the label `endpointslice.kubernetes.io/skip-mirror: "true"` are not mirrored. Endpoints are not
+//! mirrored either if the Service has slices of another manager.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +21,7 @@ const MANAGER_LABEL: &str = "endpointslice.kubernetes.io/managed-by";
 const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
 const SKIP_LABEL: &str = "endpointslice.kubernetes.io/skip-mirror";
 
-/// Mirrors while the server runs.
+/// Updates the mirrored slices after each change of Endpoints or slices, while the server runs.
 pub(crate) async fn run(registry: Registry) {
     let mut endpoints = registry.store.subscribe(Resource::Endpoints);
     let mut slices = registry.store.subscribe(Resource::EndpointSlices);
@@ -47,7 +48,7 @@ fn reconcile(registry: &Registry) {
     let wanted: BTreeMap<String, EndpointSlice> =
         mirrored.flat_map(|object| mirror(object)).map(|slice| (key(&slice.metadata), slice)).collect();
     for slice in ours.iter().filter(|slice| !wanted.contains_key(slice.key())) {
-        // The slice may be gone already.
+        // A failure is ignored: another client may have deleted the slice.
         drop(registry.delete(&ObjectRef::new(Resource::EndpointSlices, slice.namespace(), slice.name())));
     }
     for slice in wanted.values() {
@@ -60,7 +61,7 @@ fn write(registry: &Registry, slice: &EndpointSlice) {
     let at = ObjectRef::new(Resource::EndpointSlices, namespace, name);
     let Ok(value) = serde_json::to_value(slice) else { return };
     let update = registry.update(&at, Unknown::Drop, |_| Ok(value.clone()));
-    // The namespace may be gone already.
+    // The write fails if the namespace was deleted meanwhile.
     if let Err(error) = update.or_else(|_| registry.create(&at, value, Unknown::Drop)) {
         tracing::debug!(namespace, name, %error, "cannot mirror Endpoints");
     }

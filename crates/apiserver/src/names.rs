@@ -21,13 +21,13 @@ pub(crate) fn check(resource: Resource, name: &str) -> Result<(), &'static str> 
     }
 }
 
-/// Validates an RFC 1123 label: names of namespaces and ports.
+/// Validates an RFC 1123 label, such as the name of a Namespace or of a port.
 pub(crate) fn label_1123(name: &str) -> Result<(), &'static str> {
     at_most_63(name)?;
     if is_label(name) { Ok(()) } else { Err(LABEL_1123) }
 }
 
-/// Validates an RFC 1123 subdomain: names of most objects.
+/// Validates an RFC 1123 subdomain, the form of most object names.
 pub(crate) fn subdomain(name: &str) -> Result<(), &'static str> {
     if name.len() > 253 {
         return Err("must be no more than 253 characters");
@@ -35,7 +35,7 @@ pub(crate) fn subdomain(name: &str) -> Result<(), &'static str> {
     if name.split('.').all(is_label) { Ok(()) } else { Err(SUBDOMAIN) }
 }
 
-/// Validates an RFC 1035 label: names of Services.
+/// Validates an RFC 1035 label, the form of Service names.
 fn label_1035(name: &str) -> Result<(), &'static str> {
     at_most_63(name)?;
     let starts = name.starts_with(|c: char| c.is_ascii_lowercase());

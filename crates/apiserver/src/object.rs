@@ -1,5 +1,5 @@
-//! A stored object: its JSON text, so that lists and watches never serialize it again, and the few fields for
-//! selectors and the allocation of addresses. Only writes parse the text again.
+//! Stored objects. An object keeps its JSON text, so that lists and watches need not serialize the object again. It
+//! also keeps the fields that selectors and the allocation of cluster IPs read.
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::kinds::Resource;
 use crate::protobuf;
 
-/// An object at one version. It is immutable; a write creates a new version.
+/// One version of an object. A write creates a new version.
 #[derive(Debug)]
 pub struct Object {
     resource: Resource,
@@ -31,10 +31,10 @@ pub(crate) type Objects = Arc<[Arc<Object>]>;
 /// The reason why a value cannot be stored as an object.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectError {
-    /// It is not a JSON object.
+    /// The value is not a JSON object.
     #[error("not an object")]
     NotAnObject,
-    /// This server stores no objects of its `apiVersion` and `kind`.
+    /// This server stores no objects of this `apiVersion` and `kind`.
     #[error("no resource for kind {kind:?} in version {api_version:?}")]
     UnknownKind {
         /// `apiVersion` as given.
@@ -42,13 +42,13 @@ pub enum ObjectError {
         /// `kind` as given.
         kind: String,
     },
-    /// It has no `metadata.name`.
+    /// The value has no `metadata.name`.
     #[error("metadata.name is missing")]
     NoName,
-    /// It has no `metadata.namespace`, but its kind is namespaced.
+    /// The kind is namespaced, but the value has no `metadata.namespace`.
     #[error("metadata.namespace is missing")]
     NoNamespace,
-    /// A watch event without a known `type`.
+    /// The `type` of a watch event is unknown.
     #[error("unknown event type {0:?}")]
     UnknownEvent(String),
 }
@@ -85,12 +85,12 @@ impl Object {
         Self::new(self.resource, self.value(), version)
     }
 
-    /// Its resource.
+    /// The resource of the object.
     pub(crate) fn resource(&self) -> Resource {
         self.resource
     }
 
-    /// `namespace/name`, or `name` without a namespace. Lists are in the order of the key's octets, as on a real
+    /// `namespace/name`, or `name` without a namespace. Lists are sorted by the octets of the key, as on a real
     /// server.
     pub(crate) fn key(&self) -> &str {
         &self.key
@@ -121,12 +121,12 @@ impl Object {
         self.labels.iter().find(|(key, _)| &**key == name).map(|(_, value)| &**value)
     }
 
-    /// Its cluster IPs, if it is a Service.
+    /// The cluster IPs of a Service; empty for other resources.
     pub(crate) fn addresses(&self) -> &[IpAddr] {
         &self.addresses
     }
 
-    /// The JSON text without `kind` and `apiVersion`, as in lists of a real server.
+    /// The JSON text without `kind` and `apiVersion`, which a real server omits in lists, too.
     pub(crate) fn item(&self) -> &Bytes {
         &self.item
     }
@@ -163,7 +163,7 @@ pub(crate) fn key(resource: Resource, namespace: &str, name: &str) -> String {
     if resource.kind().namespaced { format!("{namespace}/{name}") } else { name.to_owned() }
 }
 
-/// The key of `value` as an object.
+/// The key of the object in `value`.
 pub(crate) fn key_of(resource: Resource, value: &Value) -> Result<String, ObjectError> {
     let meta = value.get("metadata").and_then(Value::as_object).ok_or(ObjectError::NoName)?;
     key_of_meta(resource, meta).map(|(key, _)| key)
@@ -184,7 +184,7 @@ fn key_of_meta(resource: Resource, meta: &Map<String, Value>) -> Result<(String,
     Ok((key(resource, namespace, name), namespace.len() + 1))
 }
 
-/// A text field of a map; empty if it is missing.
+/// A text field of a map; empty if missing.
 pub(crate) fn text<'a>(map: &'a Map<String, Value>, field: &str) -> &'a str {
     map.get(field).and_then(Value::as_str).unwrap_or_default()
 }

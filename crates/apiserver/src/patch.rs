@@ -9,11 +9,11 @@ use crate::status::Status;
 /// A parsed patch.
 #[derive(Debug)]
 pub(crate) enum Patch {
-    /// RFC 7386.
+    /// A JSON merge patch (RFC 7386).
     Merge(Value),
     /// A strategic merge patch of Kubernetes: lists with a merge key are merged by that key.
     Strategic(Value),
-    /// RFC 6902.
+    /// A JSON patch (RFC 6902).
     Json(json_patch::Patch),
 }
 

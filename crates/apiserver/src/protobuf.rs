@@ -1,5 +1,5 @@
-//! The protobuf encoding of the API, for the fields in [`fields`]. `kubectl create` uses it for objects that it
-//! generates, and clients in clusters use it for lists and watches.
+//! The protobuf encoding of the API, for the fields in [`fields`]. `kubectl create` sends generated objects in
+//! protobuf, and clients in clusters request lists and watches in protobuf.
 
 mod fields;
 mod wire;
@@ -17,10 +17,10 @@ pub(crate) use self::write::{enveloped, event, list, message};
 
 /// The media type.
 pub(crate) const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
-/// The first octets of every message.
+/// The first octets of every envelope.
 const MAGIC: &[u8] = b"k8s\0";
 
-/// Reads an object; `None` if the body is malformed or its kind is unknown.
+/// Reads an object; `None` if the body is malformed or the kind is unknown.
 pub(crate) fn object(body: &[u8]) -> Option<Value> {
     let envelope = read(body.strip_prefix(MAGIC)?, &fields::ENVELOPE)?;
     let type_meta = envelope.get("typeMeta")?;
@@ -32,7 +32,7 @@ pub(crate) fn object(body: &[u8]) -> Option<Value> {
     Some(Value::Object(object))
 }
 
-/// Reads a message. As in Go's JSON, empty fields are omitted.
+/// Reads a message; `None` if malformed. Empty fields are omitted, as in Go's JSON.
 fn read(octets: &[u8], schema: &Message) -> Option<Map<String, Value>> {
     let mut map = Map::new();
     let mut reader = Reader::new(octets);
@@ -71,7 +71,7 @@ fn add(map: &mut Map<String, Value>, field: &Field, wire: &Wire<'_>) -> Option<(
     Some(())
 }
 
-/// A single value, null if it is empty.
+/// Reads a single value. An empty text, a zero and an empty message become null.
 fn value(kind: &Type, wire: &Wire<'_>) -> Option<Value> {
     Some(match kind {
         Type::Text => match std::str::from_utf8(wire.octets()?).ok()? {

@@ -9,18 +9,18 @@ pub(crate) struct Query {
 }
 
 impl Query {
-    /// Parses a raw query string. Never fails, as on a real server.
+    /// Parses a raw query string. Parsing never fails, as on a real server.
     pub(crate) fn parse(raw: &str) -> Self {
         let pairs = form_urlencoded::parse(raw.as_bytes()).into_owned().collect();
         Self { pairs }
     }
 
-    /// A parameter; empty if it is missing.
+    /// A parameter; empty if missing.
     pub(crate) fn text(&self, name: &str) -> &str {
         self.pairs.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value.as_str())
     }
 
-    /// A flag: true if it is given without a value or with a true value in Go's syntax.
+    /// A flag: true if the parameter is present, unless the value is false in Go's syntax, such as `0` or `false`.
     pub(crate) fn flag(&self, name: &str) -> bool {
         let given = self.pairs.iter().find(|(key, _)| key == name);
         given.is_some_and(|(_, value)| {

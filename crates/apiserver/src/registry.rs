@@ -1,5 +1,5 @@
-//! Writes of clients: create, update and delete, with the defaults, validation and allocation of kube-apiserver, on
-//! top of the [`Store`].
+//! Reads and writes of single objects on top of the [`Store`], with the defaults, the validation and the allocation
+//! of cluster IPs of kube-apiserver.
 
 mod bootstrap;
 
@@ -14,17 +14,17 @@ use crate::schema::{self, Unknown, Write};
 use crate::status::Status;
 use crate::store::{State, Store};
 
-/// The reference to an object in a URL.
+/// The object or the objects that a URL names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ObjectRef {
     pub(crate) resource: Resource,
-    /// Empty for resources without namespaces.
+    /// Empty for resources without namespaces, and for all namespaces.
     pub(crate) namespace: String,
-    /// Empty for a new object.
+    /// Empty for a new object, and for all objects.
     pub(crate) name: String,
 }
 
-/// The objects, with the rules for writing them.
+/// The store, and the rules for writes of clients.
 #[derive(Debug, Clone)]
 pub(crate) struct Registry {
     pub(crate) store: Store,
@@ -57,7 +57,7 @@ impl Registry {
         self.store.write(|state| update(state, at, unknown, change))
     }
 
-    /// Creates or replaces an object, and creates its namespace if it is missing. Used for manifests.
+    /// Creates or replaces the object of a manifest. A missing namespace is created, too.
     pub(crate) fn apply(&self, at: &ObjectRef, value: Value) -> Result<Arc<Object>, Status> {
         self.store.write(|state| {
             if at.kind().namespaced && state.get(Resource::Namespaces, &at.namespace).is_none() {
@@ -72,7 +72,7 @@ impl Registry {
         })
     }
 
-    /// Deletes an object, and with a namespace all its objects.
+    /// Deletes an object. Deleting a Namespace also deletes all objects in that namespace.
     pub(crate) fn delete(&self, at: &ObjectRef) -> Result<Arc<Object>, Status> {
         self.store.write(|state| {
             let object = current(state, at)?;
@@ -142,7 +142,7 @@ fn update(
     let before = current(state, at)?.value();
     let mut value = change(before.clone())?;
     meta::prepare_update(at.kind(), &at.namespace, &at.name, &mut value, &before)?;
-    // A write without a status keeps the status.
+    // A write without a status keeps the status of the stored object.
     if let (Some(map), Some(status)) = (value.as_object_mut(), before.get("status")) {
         map.entry("status").or_insert_with(|| status.clone());
     }

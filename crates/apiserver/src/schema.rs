@@ -1,5 +1,5 @@
-//! The schema of each kind: the typed objects of k8s-openapi. Conversion through the type rejects fields of the wrong
-//! type and finds unknown fields. It also adds the defaults of kube-apiserver.
+//! The schema of each kind is its k8s-openapi type. Conversion through the type rejects values of the wrong type and
+//! finds unknown fields. [`complete`] also sets the defaults of kube-apiserver.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Endpoints, Namespace, Node, Service, ServiceAccount};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -27,18 +27,18 @@ pub(crate) struct Write<'a> {
     pub(crate) resource: Resource,
     pub(crate) name: &'a str,
     pub(crate) value: Value,
-    /// The object it replaces.
+    /// The stored object before the write; `None` for a new object.
     pub(crate) before: Option<&'a Value>,
     pub(crate) unknown: Unknown,
 }
 
-/// Completes the object. A Service gets addresses that none of `services` has.
+/// Completes the object. A cluster IP of one of `services` is not allocated again.
 pub(crate) fn complete(write: &Write<'_>, services: &Objects) -> Result<Value, Status> {
     match write.resource {
         Resource::ConfigMaps => through::<ConfigMap>(write, |_, _| Ok(())),
         Resource::Nodes => through::<Node>(write, |_, _| Ok(())),
-        // The type of pods is larger than all others together, and clients only read their status. Custom resources
-        // have no type.
+        // Pods are not converted: their type is larger than all others together, and clients read only the status of
+        // a pod. Custom resources have no type.
         Resource::Pods | Resource::ServiceImports => Ok(write.value.clone()),
         Resource::ServiceAccounts => through::<ServiceAccount>(write, |_, _| Ok(())),
         Resource::Endpoints => through(write, |endpoints, _| {
@@ -59,7 +59,7 @@ pub(crate) fn complete(write: &Write<'_>, services: &Objects) -> Result<Value, S
     }
 }
 
-/// Converts a value to its type, completes it, and converts it back.
+/// Converts a value to the type `T`, runs `complete`, and converts the result back to a value.
 fn through<T: DeserializeOwned + Serialize>(
     write: &Write<'_>,
     complete: impl FnOnce(&mut T, Option<T>) -> Result<(), Vec<StatusCause>>,

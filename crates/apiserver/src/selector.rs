@@ -5,19 +5,19 @@ use serde_json::Value;
 use crate::object::Object;
 use crate::status::Status;
 
-/// The fields that selectors may use; only pods have a phase and an address.
+/// The fields that field selectors may use.
 const FIELDS: [&str; 3] = ["metadata.name", "status.phase", "status.podIP"];
 
 /// The selection of objects of a list or a watch.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Selection {
-    /// The namespace; empty for all.
+    /// The namespace; empty for all namespaces.
     pub(crate) namespace: String,
     labels: Vec<Term>,
     fields: Vec<Term>,
 }
 
-/// `key=value` or `key!=value`, or for labels `key` without a value.
+/// One term of a selector: `key=value`, `key!=value`, or, for a label, `key` alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Term {
     key: String,
@@ -36,17 +36,17 @@ impl Selection {
         Ok(Self { namespace: namespace.to_owned(), labels, fields })
     }
 
-    /// Whether it has label or field selectors.
+    /// Whether the selection has label or field selectors.
     pub(crate) fn has_selectors(&self) -> bool {
         !self.labels.is_empty() || !self.fields.is_empty()
     }
 
-    /// Whether it selects all objects.
+    /// Whether the selection contains all objects.
     pub(crate) fn is_everything(&self) -> bool {
         self.namespace.is_empty() && !self.has_selectors()
     }
 
-    /// Whether it selects this object.
+    /// Whether the selection contains this object.
     pub(crate) fn matches(&self, object: &Object) -> bool {
         (self.namespace.is_empty() || self.namespace == object.namespace())
             && self.labels.iter().all(|term| term.matches(object.label(&term.key)))

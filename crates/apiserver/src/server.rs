@@ -21,16 +21,16 @@ use crate::mirror;
 use crate::registry::Registry;
 use crate::store::{DEFAULT_HISTORY, Store};
 
-/// Bound of the connections, and so of concurrent requests and watches. Further connections wait to be accepted.
+/// Maximum number of connections, and so of concurrent requests and watches. Further connections wait to be accepted.
 const MAX_CONNECTIONS: usize = 1024;
-/// Timeout of an idle connection.
+/// Timeout for the head of the next request on a connection.
 const IDLE: Duration = Duration::from_mins(5);
-/// Pause after a failed accept, such as for lack of file descriptors.
+/// Pause after a failed accept, for example without a free file descriptor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// An embedded Kubernetes API server.
 ///
-/// Bind it, read its address, run it:
+/// Bind the server, read the address, run the server:
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), apiserver::ServeError> {
@@ -60,11 +60,11 @@ pub struct Options {
     pub bootstrap: bool,
     /// Whether to mirror Endpoints to `EndpointSlices`, as the controllers of a real cluster do.
     pub mirror_endpoints: bool,
-    /// Bound of the events kept for each resource. A watch from before the oldest event gets a 410.
+    /// Maximum number of events kept for each resource. A watch from before the oldest kept event gets a 410.
     pub history: usize,
-    /// Interval of bookmarks, which are only sent if the resource has changed and the client allows bookmarks.
+    /// Interval of bookmarks. A bookmark is sent only if the client allows bookmarks and the resource has changed.
     pub bookmark_period: Duration,
-    /// Whether lists and watches are available in protobuf, and not only in JSON.
+    /// Whether lists and watches are available in protobuf as well as in JSON.
     pub protobuf: bool,
 }
 
@@ -80,12 +80,12 @@ impl Default for Options {
     }
 }
 
-/// A server in a separate task, which ends when this is dropped.
+/// A server in a separate task. The server stops when this value is dropped.
 #[derive(Debug)]
 pub struct Running {
-    /// The address it listens on.
+    /// The address that the server listens on.
     pub address: SocketAddr,
-    /// Its objects, for direct reads and writes.
+    /// The objects of the server, for direct reads and writes.
     pub store: Store,
     /// A handle for fault injection.
     pub faults: Faults,
@@ -102,7 +102,7 @@ pub struct ServeError {
 }
 
 impl ApiServer {
-    /// Listens on `address`; port 0 is any free port. Clients can connect, but get no response before
+    /// Listens on `address`; port 0 selects a free port. Clients can connect, but get no response before
     /// [`ApiServer::run`].
     pub fn bind(address: SocketAddr, options: Options) -> Result<Self, ServeError> {
         let listener = listen(address).map_err(|source| ServeError { address, source })?;
@@ -115,12 +115,12 @@ impl ApiServer {
         Ok(Self { listener, local_addr, registry, faults, options })
     }
 
-    /// The address it listens on.
+    /// The address that the server listens on.
     pub fn local_addr(&self) -> SocketAddr {
         self.local_addr
     }
 
-    /// Its objects, for direct reads and writes.
+    /// The objects of the server, for direct reads and writes.
     pub fn store(&self) -> Store {
         self.registry.store.clone()
     }
@@ -145,7 +145,7 @@ impl ApiServer {
         tasks.shutdown().await;
     }
 
-    /// Serves in a separate task until the result is dropped.
+    /// Serves in a separate task until the returned value is dropped.
     pub fn spawn(self) -> Running {
         let (address, store, faults) = (self.local_addr, self.store(), self.faults());
         let mut task = JoinSet::new();
@@ -176,7 +176,7 @@ impl Running {
     }
 }
 
-/// Serves one connection until it closes or the server is down.
+/// Serves one connection until the connection closes or a fault takes the server down.
 async fn connection(api: Arc<Api>, stream: TcpStream) {
     let signals = api.faults.signals();
     let service = TowerToHyperService::new(warp::service(routes(api)));

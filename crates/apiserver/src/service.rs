@@ -15,8 +15,8 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 pub(crate) use self::addresses::nth;
 use crate::object::Objects;
 
-/// Completes a Service, or returns its mistakes. `before` is the Service that it replaces, `services` are all
-/// existing Services.
+/// Completes a Service, or returns its invalid fields. `before` is the stored Service that an update replaces;
+/// `services` are all stored Services.
 pub(crate) fn complete(
     service: &mut Service,
     before: Option<&Service>,
@@ -77,7 +77,7 @@ fn carry_over(spec: &mut ServiceSpec, before: Option<&ServiceSpec>) {
     }
 }
 
-/// Whether a Service with this spec has cluster IPs. A headless one has them too: its cluster IP is `None`.
+/// Whether a Service with this spec has a `clusterIP`. In a headless Service, `clusterIP` is `None`.
 fn has_cluster_ip(spec: &ServiceSpec) -> bool {
     spec.type_.as_deref() != Some("ExternalName")
 }

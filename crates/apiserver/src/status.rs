@@ -38,7 +38,7 @@ impl Status {
         Self::failure(400, Some("BadRequest"), message)
     }
 
-    /// 404 for an object.
+    /// 404: there is no such object.
     pub(crate) fn not_found(kind: &Kind, name: &str) -> Self {
         let message = format!("{} \"{name}\" not found", kind.qualified());
         Self::failure(404, Some("NotFound"), message).with_details(details(kind, name))
@@ -79,7 +79,7 @@ impl Status {
         Self::failure(410, Some("Expired"), message)
     }
 
-    /// 504: the requested version has not been reached.
+    /// 504: the store has not reached the requested version.
     pub(crate) fn too_large_version(asked: u64, current: u64) -> Self {
         let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
         let cause = StatusCause {
@@ -106,7 +106,7 @@ impl Status {
         self.0.code.and_then(|code| u16::try_from(code).ok()).unwrap_or(500)
     }
 
-    /// The seconds before a retry, if they are set.
+    /// The time before a retry in seconds, if set.
     pub(crate) fn retry_after(&self) -> Option<i32> {
         self.0.details.as_ref()?.retry_after_seconds
     }

@@ -5,9 +5,9 @@
 //!
 //! # Versions
 //!
-//! As in etcd, one counter numbers the changes of all resources. Every stored or deleted object gets the next number as
-//! its `metadata.resourceVersion`. The version of a list is the version of the whole store. [`Store::load`] gives each
-//! object its own number. [`Store::expire`] also takes a number, so that every earlier version is too old.
+//! As in etcd, one counter numbers the changes of all resources. Every stored or deleted object gets the next number
+//! as its `metadata.resourceVersion`. The version of a list is the version of the whole store. [`Store::load`] gives
+//! each object its own number. [`Store::expire`] increments the counter, so that every earlier version is too old.
 
 mod history;
 mod table;
@@ -39,7 +39,7 @@ struct Shared {
     changed: Vec<watch::Sender<u64>>,
 }
 
-/// The state that a write may change, under one lock.
+/// The state of the store, under one lock.
 #[derive(Debug)]
 pub(crate) struct State {
     version: u64,
@@ -57,9 +57,9 @@ pub(crate) struct Listing {
 pub(crate) enum Batch {
     /// Events after the requested version.
     Events(Vec<Arc<Event>>),
-    /// There are no events; the last change of the resource was at this version.
+    /// There are no later events. The last change of the resource was at this version.
     UpToDate(u64),
-    /// The next events are gone.
+    /// The next events were evicted.
     Lagged,
 }
 
@@ -78,7 +78,7 @@ impl Store {
         Self { shared: Arc::new(Shared { state: Mutex::new(state), changed }) }
     }
 
-    /// Stores an object exactly as given, new or as a replacement. Returns its version.
+    /// Creates or replaces an object exactly as given. Returns the new version.
     pub fn set(&self, object: Value) -> Result<u64, ObjectError> {
         let resource = object::resource_of(&object)?;
         self.write(|state| state.set(resource, object))
@@ -92,9 +92,11 @@ impl Store {
         })
     }
 
-    /// Applies a watch event: `{"type": "ADDED" | "MODIFIED" | "DELETED", "object": {..}}`. Watchers receive the
-    /// object as given, except for its version, with the type `ADDED` if it is new and `MODIFIED` if it existed.
-    /// Returns the new version, or the current version for a `DELETED` event whose object does not exist.
+    /// Applies a watch event: `{"type": "ADDED" | "MODIFIED" | "DELETED", "object": {..}}`. Watches send the object
+    /// as given, but with a new version.
+    ///
+    /// For `ADDED` and `MODIFIED`, watches send `ADDED` if the store did not have the object, and `MODIFIED`
+    /// otherwise. Returns the new version, or the current version if an object to be deleted does not exist.
     pub fn apply_event(&self, event: &Value) -> Result<u64, ObjectError> {
         let kind = event.get("type").and_then(Value::as_str).unwrap_or_default();
         let object = event.get("object").cloned().unwrap_or_default();
@@ -106,8 +108,8 @@ impl Store {
         }
     }
 
-    /// Stores many objects exactly as given and atomically: no list and no watch sees only a part of them. Stops at
-    /// the first invalid object. Returns their number.
+    /// Stores many objects exactly as given under one lock: no list and no watch sees only a part of them. Returns
+    /// the number of objects. An invalid object ends the load with an error, and the objects before stay stored.
     pub fn load(&self, objects: impl IntoIterator<Item = Value>) -> Result<usize, ObjectError> {
         self.write(|state| {
             let mut count = 0;
@@ -119,7 +121,7 @@ impl Store {
         })
     }
 
-    /// An object.
+    /// The object with this name, if any.
     pub fn get(&self, resource: Resource, namespace: &str, name: &str) -> Option<Arc<Object>> {
         self.shared.state.lock().get(resource, &object::key(resource, namespace, name)).cloned()
     }
@@ -134,8 +136,8 @@ impl Store {
         self.shared.state.lock().version
     }
 
-    /// Expires all versions so far: a new watch from such a version, or the next page of a list, gets a 410. Open
-    /// watches continue.
+    /// Expires all versions so far. A new watch from such a version gets a 410, and so does the next page of a list.
+    /// Open watches continue.
     pub(crate) fn expire(&self) {
         self.write(|state| {
             state.expire_watches();
@@ -143,19 +145,19 @@ impl Store {
         });
     }
 
-    /// Expires all versions so far, but only for watches: pages at earlier versions still work, as with a real server
-    /// whose watch cache is younger than its etcd.
+    /// Expires all versions so far for watches, but not for the next pages of lists. A restarted kube-apiserver does
+    /// the same: its watch cache is empty, but etcd still has the earlier versions.
     pub(crate) fn expire_watches(&self) {
         self.write(State::expire_watches);
     }
 
-    /// Renumbers all versions, as after a restore from a backup: the objects stay, their versions start at 1, and the
-    /// history is empty. Earlier versions may then be in the future.
+    /// Renumbers all versions, as after a restore from a backup. The objects stay and get new versions from 2 on, and
+    /// the history is empty. A version from before may then be higher than the version of the store.
     pub(crate) fn renumber(&self) {
         self.write(State::renumber);
     }
 
-    /// The kept listing at `version`, unless it has expired.
+    /// The listing that was kept at `version`; `None` if expired or dropped.
     pub(crate) fn kept(&self, resource: Resource, version: u64) -> Option<Listing> {
         let objects = self.shared.state.lock().table(resource).kept(version)?;
         Some(Listing { version, objects })
@@ -190,7 +192,7 @@ impl Store {
         }
     }
 
-    /// Number of open watches.
+    /// Number of subscriptions to a resource: its open watches, and the mirroring of Endpoints.
     pub(crate) fn watchers(&self, resource: Resource) -> usize {
         self.shared.changed.get(resource as usize).map_or(0, watch::Sender::receiver_count)
     }
@@ -227,7 +229,7 @@ impl State {
         Listing { version: self.version, objects: self.table_mut(resource).latest() }
     }
 
-    /// Stores an object as given.
+    /// Stores an object as given. Returns the new version.
     pub(crate) fn set(&mut self, resource: Resource, value: Value) -> Result<u64, ObjectError> {
         let version = self.version + 1;
         let object = Object::new(resource, value, version)?;
@@ -236,8 +238,8 @@ impl State {
         Ok(version)
     }
 
-    /// Removes the object with the name of `last`, which watches see as its final state. `None` if there is no such
-    /// object.
+    /// Removes the object with the key of `last`. Watches send `last` as the final state. Returns the version of the
+    /// deletion; `None` if there is no such object.
     pub(crate) fn remove(&mut self, resource: Resource, last: Value) -> Result<Option<u64>, ObjectError> {
         if self.get(resource, &object::key_of(resource, &last)?).is_none() {
             return Ok(None);

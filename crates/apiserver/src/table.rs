@@ -1,5 +1,5 @@
-//! Tables for `kubectl get` of Services and their endpoints. Other kinds need no table: kubectl shows their names and
-//! ages.
+//! Tables for `kubectl get` of Services and their endpoints. Other kinds have no table: `kubectl` shows their names
+//! and ages.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(crate) struct Columns {
     cells: Cells,
 }
 
-/// The cells of an object in these columns.
+/// A function that returns the cells of an object.
 type Cells = fn(&Value) -> Vec<String>;
 
 /// The columns of a resource, if it has a table.
@@ -69,7 +69,7 @@ fn row(columns: Columns, object: &Object) -> Value {
     })
 }
 
-/// The age in one unit, as in `kubectl`.
+/// The age in one unit, such as `40h`.
 fn age(timestamp: &str, now: DateTime<Utc>) -> String {
     let Ok(then) = DateTime::parse_from_rfc3339(timestamp) else { return "<unknown>".to_owned() };
     match now.signed_duration_since(then).num_seconds() {

@@ -1,7 +1,7 @@
 //! Watches: their parameters and their streams of events.
 //!
-//! A watch has no queue. It remembers its last version and reads the next events from the history of the resource
-//! whenever that changes. A slow watch, whose next events were evicted, ends with a 410.
+//! A watch has no queue. Each watch remembers the version of its last event, and reads the later events from the
+//! history of the resource after each change. A slow watch, whose next events were evicted, ends with a 410.
 
 mod stream;
 
@@ -20,20 +20,20 @@ use crate::selector::Selection;
 use crate::status::Status;
 use crate::store::Store;
 
-/// Bound of the requested duration of a watch.
+/// Maximum duration of a watch that a client can request.
 const LONGEST: Duration = Duration::from_hours(24);
 
-/// Shortest duration of a watch without `timeoutSeconds`; the duration is random, up to twice this.
+/// Minimum duration of a watch without `timeoutSeconds`. The duration is random, up to twice this value.
 const DEFAULT: Duration = Duration::from_mins(30);
 
 /// Parameters of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WatchQuery {
-    /// The version after which it starts; `None` to start with all current objects.
+    /// The version after which the watch starts; `None` to start with all current objects.
     pub(crate) start: Option<u64>,
     /// Whether bookmarks are sent.
     pub(crate) bookmarks: bool,
-    /// The duration after which it ends.
+    /// The duration after which the watch ends.
     pub(crate) timeout: Duration,
 }
 

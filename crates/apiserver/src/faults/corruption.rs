@@ -18,11 +18,11 @@ const GARBAGE: &[u8] = b"<html>this is not what you asked for</html>\n";
 /// A corruption of a body.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Corruption {
-    /// A watch consists of one error event. Other bodies are not changed.
+    /// A watch sends only one error event. Other bodies are not changed.
     Error(Status),
-    /// The body is not JSON.
+    /// The body, or the first line of a watch, is not JSON.
     Garbage,
-    /// The first object has fields of the wrong type.
+    /// One field of the first object has the wrong type.
     Malformed,
     /// The connection closes after this number of octets.
     Cut(usize),
@@ -66,7 +66,7 @@ fn cut(body: Body, after: usize) -> Body {
     Box::pin(stream::unfold((body, Some(after)), move |(mut body, left)| async move {
         let left = left?;
         if left == 0 {
-            // The octets so far must be sent first.
+            // The octets so far must be sent before the error closes the connection.
             tokio::task::yield_now().await;
             return Some((Err(closed()), (body, None)));
         }

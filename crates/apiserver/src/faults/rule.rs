@@ -25,11 +25,11 @@ pub enum Verb {
     Delete,
 }
 
-/// A fault and the requests it applies to: all requests for objects, unless restricted.
+/// A fault, and the requests that get the fault: all requests for objects, unless restricted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     action: Action,
-    /// Empty for all verbs, and likewise `resources`.
+    /// Empty for all verbs.
     verbs: Vec<Verb>,
     resources: Vec<Resource>,
     /// Whether the rule applies to all requests except those with these verbs and resources.
@@ -46,7 +46,7 @@ pub enum Action {
         /// HTTP status code.
         code: u16,
     },
-    /// Delays the response, and each page of a list.
+    /// Delays the response. In a list with pages, each page is delayed.
     Delay {
         /// The delay in milliseconds.
         ms: u64,
@@ -60,11 +60,11 @@ pub enum Action {
     },
     /// Sends text that is not JSON, in place of the body or as the first line of a watch.
     Garbage,
-    /// Gives fields of the first object in the body or watch a wrong type.
+    /// Gives one field of the first object in the body or watch a wrong type.
     Malformed,
     /// Closes the connection in the middle of the body.
     Cut {
-        /// The number of octets before that.
+        /// The number of octets sent before the connection closes.
         after: usize,
     },
 }
@@ -84,13 +84,13 @@ pub(super) struct Rules {
 struct Active {
     id: RuleId,
     rule: Rule,
-    /// Number of matching requests, and of those with the fault.
+    /// Number of matching requests.
     matched: u32,
     applied: u32,
 }
 
 impl Rule {
-    /// A fault of every request for objects.
+    /// A rule that applies to every request for objects.
     pub fn new(action: Action) -> Self {
         Self { action, verbs: Vec::new(), resources: Vec::new(), except: false, skip: 0, times: None }
     }
@@ -109,7 +109,7 @@ impl Rule {
         self
     }
 
-    /// Applies the rule to all requests except those described so far.
+    /// Applies the rule to all requests except those with the verbs and resources set so far.
     #[must_use]
     pub(super) fn inverted(mut self) -> Self {
         self.except = true;
@@ -164,7 +164,7 @@ impl Rules {
 }
 
 impl Active {
-    /// Counts a matching request. Returns whether it gets the fault.
+    /// Counts a matching request. Returns whether the request gets the fault.
     fn hits(&mut self) -> bool {
         self.matched = self.matched.saturating_add(1);
         let hit = self.matched > self.rule.skip;

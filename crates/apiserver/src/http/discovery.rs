@@ -21,7 +21,7 @@ pub(super) fn document(parts: &[&str]) -> Option<Value> {
     }
 }
 
-/// The groups besides the core one.
+/// The API groups other than the core group.
 fn groups() -> Value {
     let version = json!({ "groupVersion": "discovery.k8s.io/v1", "version": "v1" });
     let group = json!({ "name": "discovery.k8s.io", "versions": [version], "preferredVersion": version });

@@ -3,12 +3,12 @@
 use crate::kinds::Resource;
 use crate::registry::ObjectRef;
 
-/// The parts of a path.
+/// The non-empty parts of a path.
 pub(super) fn parts(path: &str) -> Vec<&str> {
     path.split('/').filter(|part| !part.is_empty()).collect()
 }
 
-/// The reference to an object. Without a name it means all objects, without a namespace all namespaces.
+/// The objects that a path names. An empty name means all objects, an empty namespace means all namespaces.
 pub(super) fn objects(parts: &[&str]) -> Option<ObjectRef> {
     let (group, version, rest) = match *parts {
         ["api", version, ref rest @ ..] => ("", version, rest),

@@ -14,13 +14,13 @@ use crate::faults::corruption::{self, Corruption};
 use crate::protobuf;
 use crate::status::Status;
 
-/// The deprecation warning for Endpoints, as of a real server since 1.33.
+/// The deprecation warning that a real server sends for Endpoints since version 1.33.
 const ENDPOINTS_WARNING: HeaderValue = HeaderValue::from_static(
     "299 - \"v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice\"",
 );
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-/// Size in octets from which a response is compressed, as by a real server.
+/// Size in octets from which a list is compressed, as on a real server.
 const COMPRESSED: usize = 128 * 1024;
 
 /// The answer to a request.
@@ -67,7 +67,7 @@ impl Answer {
         Self { content_type, ..Self::json(404, "404 page not found\n") }
     }
 
-    /// An answer with a list, compressed if it is large and the client accepts that.
+    /// An answer with a list. A large list is compressed if the client accepts `gzip`.
     pub(super) fn list(format: Format, body: Bytes, gzip: bool) -> Self {
         let content_type = match format {
             Format::Protobuf => HeaderValue::from_static(protobuf::MEDIA_TYPE),
@@ -97,7 +97,7 @@ impl Answer {
         self.header("warning", ENDPOINTS_WARNING)
     }
 
-    /// Converts to a response, whose body a fault may corrupt.
+    /// Converts the answer to a response, and applies the corruption of a fault to the body.
     pub(super) fn into_response(self, corruption: Option<&Corruption>) -> Response {
         let mut response = match (self.body, corruption) {
             (Body::Whole(body), None) => warp::http::Response::new(body).into_response(),

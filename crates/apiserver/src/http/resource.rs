@@ -25,12 +25,12 @@ pub(super) struct Call<'a> {
     pub(super) api: &'a Api,
     pub(super) request: &'a Request,
     pub(super) at: ObjectRef,
-    /// Whether a fault corrupts the response. It is then in JSON, so that the corruption is readable.
+    /// Whether a fault corrupts the response. Such a response is never protobuf, because the corruption edits JSON.
     pub(super) corrupted: bool,
 }
 
 impl Call<'_> {
-    /// Its verb; 405 for a method that is not allowed.
+    /// The verb of the request, or a 405 for a method that is not allowed.
     pub(super) fn verb(&self) -> Result<Verb, Status> {
         let named = !self.at.name.is_empty();
         let everywhere = self.at.kind().namespaced && self.at.namespace.is_empty();
@@ -129,7 +129,7 @@ impl Call<'_> {
 
     fn object(&self, code: u16, object: &Arc<Object>) -> Result<Answer, Status> {
         let format = match format(&self.request.headers)? {
-            // Every client accepts JSON.
+            // A single object is sent as JSON, which every client accepts.
             Format::Protobuf => Format::Json,
             other => other,
         };
@@ -150,7 +150,7 @@ impl Call<'_> {
         Ok(if strict { Unknown::Reject } else { Unknown::Drop })
     }
 
-    /// Rejects dry runs, which must not write. `kubectl delete` requests them in the body.
+    /// Rejects dry runs, which this server does not support. `kubectl delete` requests a dry run in the body.
     fn reject_dry_run(&self) -> Result<(), Status> {
         let options: DeleteOptions = serde_json::from_slice(&self.request.body).unwrap_or_default();
         if self.request.query.text("dryRun").is_empty() && options.dry_run.is_none() {

@@ -21,7 +21,7 @@ fn endpoints(subsets: &Value) -> Value {
             "subsets": subsets })
 }
 
-/// Name, IP family, addresses with readiness, and ports of each slice of the namespace.
+/// Name, IP family, addresses with readiness, and ports of each slice in the namespace `apps`.
 fn slices(registry: &Registry) -> Vec<(String, Value, Value, Value)> {
     let all = registry.store.list(Resource::EndpointSlices).objects;
     all.iter()

@@ -1,6 +1,5 @@
-//! Strategic merge patch, as sent by `kubectl apply`, `edit` and `patch`. It differs from JSON merge patch in lists
-//! whose elements have a key: they are merged element by element, `$patch` deletes elements, and `$setElementOrder`
-//! sorts them.
+//! Strategic merge patch, which `kubectl apply`, `edit` and `patch` send. Unlike in a JSON merge patch, a list with a
+//! merge key is merged element by element. `$patch` deletes elements, and `$setElementOrder` sorts elements.
 
 use serde_json::{Map, Value};
 
@@ -8,8 +7,8 @@ use crate::status::Status;
 
 const ORDER: &str = "$setElementOrder/";
 
-/// The merge key of each list that has one; all other lists are replaced as a whole. The key of a Service port is
-/// only its number, as in kube-apiserver.
+/// The lists with a merge key, each with that key. All other lists are replaced as a whole. The merge key of a
+/// Service port is only the port number, as in kube-apiserver.
 const MERGE_KEYS: [(&str, &str); 4] = [
     ("spec.ports", "port"),
     ("metadata.ownerReferences", "uid"),
@@ -17,7 +16,7 @@ const MERGE_KEYS: [(&str, &str); 4] = [
     ("status.conditions", "type"),
 ];
 
-/// Merges `patch` into the field at the path `at`.
+/// Merges `patch` into `target`, the field at the path `at`.
 pub(super) fn merge(at: &str, target: &mut Value, patch: Value) -> Result<(), Status> {
     match (patch, merge_key(at)) {
         (Value::Object(patch), _) => {

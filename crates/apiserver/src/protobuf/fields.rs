@@ -1,5 +1,5 @@
-//! Fields with their protobuf numbers, from `generated.proto` of each group of the Kubernetes API. Fields that
-//! neither `kubectl create` sets nor a client in the cluster reads are omitted.
+//! Fields with their protobuf numbers, from `generated.proto` of each group of the Kubernetes API. The tables have
+//! only fields that `kubectl create` sets or that a client in the cluster reads.
 
 /// The fields of a message.
 pub(super) type Message = [Field];
@@ -20,7 +20,7 @@ pub(super) enum Type {
     Number,
     Flag,
     NumberOrText,
-    /// RFC 3339 in JSON, seconds since 1970 here.
+    /// A time: RFC 3339 text in JSON, seconds since 1970 in protobuf.
     Time,
     Message(&'static Message),
     List(&'static Type),
@@ -159,7 +159,7 @@ pub(super) fn of(kind: &str) -> Option<&'static Message> {
     }
 }
 
-/// The fields of an entry of a map with values of this type.
+/// The fields of a map entry with a value of the type `values`.
 pub(super) fn entry(values: &Type) -> [Field; 2] {
     [field(1, "key", Text), field(2, "value", *values)]
 }

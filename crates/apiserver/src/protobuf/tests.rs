@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A field of octets.
+/// The encoding of a field with octets.
 fn octets(number: u8, content: &[u8]) -> Vec<u8> {
     let mut text = vec![number << 3 | 2, u8::try_from(content.len()).unwrap()];
     text.extend_from_slice(content);

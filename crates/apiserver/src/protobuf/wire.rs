@@ -5,7 +5,7 @@
 pub(super) enum Wire<'a> {
     Number(u64),
     Octets(&'a [u8]),
-    /// A value of fixed width, which no known field has.
+    /// A value with a fixed width of 32 or 64 bits. No known field has such a value.
     Fixed,
 }
 

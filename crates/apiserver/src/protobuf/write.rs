@@ -38,7 +38,7 @@ pub(crate) fn list<'o>(version: u64, token: &str, objects: impl Iterator<Item = 
     text
 }
 
-/// A watch event with an enveloped object, as a frame of a stream.
+/// A watch event with an enveloped object. The first four octets are the length of the event.
 pub(crate) fn event(event_type: &str, object: &[u8]) -> Vec<u8> {
     let (mut extension, mut event) = (Vec::new(), Vec::new());
     octets(&mut extension, 1, object);
@@ -57,7 +57,7 @@ fn of_fields(schema: &Message, object: &Value) -> Vec<u8> {
     text
 }
 
-/// Writes the value of a field; a value of another type is omitted.
+/// Writes the value of a field. A value that does not fit the type of the field is omitted.
 fn write(text: &mut Vec<u8>, field: &Field, value: &Value) {
     let number = field.number;
     match (field.kind, value) {

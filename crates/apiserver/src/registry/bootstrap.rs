@@ -19,7 +19,7 @@ pub(super) fn fill(registry: &Registry) {
     make(registry, Resource::Services, "default", service());
     make(registry, Resource::Endpoints, "default", endpoints());
     make(registry, Resource::EndpointSlices, "default", slice());
-    // The watch cache of a server that has just started has no earlier version.
+    // A watch from an earlier version gets a 410, as on a real server that has just started.
     registry.store.expire_watches();
 }
 

@@ -15,10 +15,10 @@ use crate::status::invalid;
 
 const V4: u32 = u32::from_be_bytes([10, 96, 0, 0]);
 const V6: u128 = 0xfd00_0010_0096 << 80;
-/// The last allocatable address of each range; the next is the broadcast address of IPv4.
+/// The number of the last allocatable address in each range. The next number is the broadcast address of IPv4.
 const LAST: u32 = 0xfffe;
-/// Size of the lower part of a range. As on a real server, its addresses are reserved for clients that set
-/// `clusterIP` themselves, until the rest of the range is allocated.
+/// Size of the lower part of each range. As on a real server, this part is allocated last, so that clients can choose
+/// addresses there.
 const STATIC_BAND: u32 = 256;
 
 /// Sets `clusterIPs` from `clusterIP` if only `clusterIP` was set or changed.

@@ -1,4 +1,4 @@
-//! Validation of a Service's spec: those rules of kube-apiserver that matter to a DNS server.
+//! Validation of a Service's spec, with the rules of kube-apiserver that matter to a DNS server.
 
 use k8s_openapi::api::core::v1::ServiceSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::StatusCause;
@@ -10,7 +10,7 @@ use crate::status::{invalid, not_supported, required};
 
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 
-/// The mistakes in a spec whose defaults are filled in; `before` is the spec that it replaces.
+/// The invalid fields of a spec, whose defaults are already set. `before` is the stored spec of the Service.
 pub(super) fn spec(spec: &ServiceSpec, before: Option<&ServiceSpec>) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     if let Some(other) = spec.type_.as_deref().filter(|name| !TYPES.contains(name)) {
@@ -36,7 +36,7 @@ fn external_name(spec: &ServiceSpec, causes: &mut Vec<StatusCause>) {
     }
 }
 
-/// Checks that the addresses stay, unless the type changes from or to one without addresses.
+/// Checks that an update changes no cluster IP. An ExternalName Service has no cluster IP to compare.
 fn cluster_ips(spec: &ServiceSpec, before: Option<&ServiceSpec>, causes: &mut Vec<StatusCause>) {
     let now = spec.cluster_ips.as_deref().unwrap_or_default();
     let old = before.and_then(|before| before.cluster_ips.as_deref()).unwrap_or_default();

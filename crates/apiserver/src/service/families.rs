@@ -4,8 +4,8 @@ use k8s_openapi::api::core::v1::ServiceSpec;
 
 use super::is_headless;
 
-/// Sets both fields of a Service whose type has cluster IPs, even if it is headless. With `SingleStack` the second
-/// address and family are removed.
+/// Sets both fields of a Service that is not of the type `ExternalName`. With `SingleStack`, the second cluster IP
+/// and family are removed.
 pub(super) fn settle(spec: &mut ServiceSpec, before: Option<&ServiceSpec>) {
     let anything_goes = is_headless(spec) && spec.selector.is_none();
     let policy = spec.ip_family_policy.take();
@@ -27,7 +27,7 @@ pub(super) fn settle(spec: &mut ServiceSpec, before: Option<&ServiceSpec>) {
     spec.ip_families = Some(families);
 }
 
-/// The given families, then the families of the further addresses.
+/// The families in `ipFamilies`, then the family of each further cluster IP.
 fn infer(spec: &ServiceSpec) -> Vec<String> {
     let given = spec.ip_families.iter().flatten().cloned();
     let addresses = spec.cluster_ips.iter().flatten().filter(|address| *address != "None");

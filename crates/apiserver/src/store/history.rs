@@ -12,19 +12,19 @@ use crate::object::Object;
 #[derive(Debug)]
 pub(crate) struct Event {
     pub(crate) change: EventType,
-    /// The object after the change. If it was deleted, its last state with the version of the deletion.
+    /// The object after the change. For a deletion, the last state of the object, with the version of the deletion.
     pub(crate) object: Arc<Object>,
     /// The object before the change.
     pub(crate) previous: Option<Arc<Object>>,
     line: OnceLock<Bytes>,
 }
 
-/// Events in the order of their versions. Beyond the bound, the oldest is evicted.
+/// Events in the order of their versions. Beyond the limit, the oldest event is evicted.
 #[derive(Debug)]
 pub(crate) struct History {
     events: VecDeque<Arc<Event>>,
     limit: usize,
-    /// Version of the newest evicted event.
+    /// Version of the newest evicted event, or the version at which the history began.
     evicted: u64,
     /// The earliest version from which a new watch may start.
     floor: u64,
@@ -75,7 +75,7 @@ impl History {
         version >= self.floor
     }
 
-    /// Version of the newest event, evicted or not.
+    /// Version of the newest event, even if evicted.
     pub(crate) fn newest(&self) -> u64 {
         self.events.back().map_or(self.evicted, |event| event.object.version())
     }

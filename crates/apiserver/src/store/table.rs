@@ -7,7 +7,7 @@ use super::history::{Event, History};
 use crate::encode::EventType;
 use crate::object::{Object, Objects};
 
-/// Bound of the earlier states that are kept for paging.
+/// Maximum number of earlier states kept for paging. The oldest is dropped first.
 const KEPT_STATES: usize = 16;
 
 /// The objects of one resource.
@@ -38,7 +38,7 @@ impl Table {
         self.history.push(Event::new(event_type, object, previous));
     }
 
-    /// Removes an object; watches see `last` as its final state.
+    /// Removes an object. Watches send `last` as the final state.
     pub(crate) fn remove(&mut self, last: Object) {
         if let Some(previous) = self.objects.remove(last.key()) {
             self.latest = None;

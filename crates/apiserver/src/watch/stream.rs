@@ -1,4 +1,4 @@
-//! The stream of a watch: initial objects, then events and bookmarks, until its timeout or a fault.
+//! The stream of a watch: initial objects, then events and bookmarks, until the timeout or a fault.
 
 use std::io;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use crate::object::Objects;
 use crate::status::Status;
 use crate::store::{Batch, Event};
 
-/// Bound of the events that are read at once.
+/// Maximum number of events read from the history at once.
 const BATCH: usize = 256;
-/// Approximate bound of the octets that are sent at once.
+/// Approximate maximum size of a chunk in octets.
 const CHUNK: usize = 64 * 1024;
-/// Time from the last bookmark of a watch to its end, as on a real server.
+/// Time between the last bookmark and the end of a watch, as on a real server.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 
-/// The lines of a watch until it ends.
+/// The body of a watch, in chunks.
 pub(crate) fn stream(watch: Watch) -> impl Stream<Item = Result<Bytes, io::Error>> + Send + Sync + 'static {
     futures::stream::unfold(Session::new(watch), |mut session| async move {
         let chunk = session.next().await?;
@@ -33,7 +33,7 @@ pub(crate) fn stream(watch: Watch) -> impl Stream<Item = Result<Bytes, io::Error
 struct Session {
     watch: Watch,
     changed: Receiver<u64>,
-    /// The value of `Signals::dropped` when the watch started. The watch is cut once that value changes.
+    /// The value of `Signals::dropped` when the watch started. The watch ends once that value changes.
     generation: u64,
     phase: Phase,
     /// The version of the last event.
@@ -154,7 +154,7 @@ impl Session {
         Ok(())
     }
 
-    /// A chunk of the initial objects. After the last object the watch goes live.
+    /// A chunk of the initial objects. After the last object, the phase becomes [`Phase::Live`].
     fn initial(&mut self) -> Bytes {
         let mut chunk = BytesMut::new();
         if let Phase::Initial { objects, next } = &mut self.phase {
@@ -173,7 +173,7 @@ impl Session {
         chunk.freeze()
     }
 
-    /// The next events, or a bookmark if it is due.
+    /// The next events, or a due bookmark.
     fn live(&mut self) -> Option<Bytes> {
         loop {
             match self.watch.store.after(self.watch.resource, self.cursor, BATCH) {
@@ -200,8 +200,8 @@ impl Session {
         }
     }
 
-    /// The line of an event for this watch, if the selection is affected. An object that enters the selection is
-    /// added, an object that leaves it is deleted.
+    /// The event as sent to this watch; `None` if the object is outside the selection before and after the change. An
+    /// object that enters the selection is sent as added, an object that leaves the selection as deleted.
     fn line(&self, event: &Event) -> Option<Bytes> {
         let selection = &self.watch.selection;
         let before = event.previous.as_deref().is_some_and(|previous| selection.matches(previous));
@@ -218,7 +218,7 @@ impl Session {
         Some(encode::event(self.watch.format, event_type, &event.object))
     }
 
-    /// The last line of a watch whose next events were evicted.
+    /// The error event that ends a watch whose version has expired or whose next events were evicted.
     fn too_old(&mut self, version: u64, current: u64) -> Bytes {
         self.phase = Phase::Over;
         let status = Status::expired(format!("too old resource version: {version} ({current})"));
@@ -231,8 +231,8 @@ impl Session {
             return None;
         }
         self.schedule_bookmark(now);
-        // As in kube-apiserver, there is no bookmark without a change of the resource, nor while the start version is
-        // still in the future.
+        // As in kube-apiserver, a bookmark is sent only if the resource changed after the last bookmark or the start
+        // version.
         if version <= self.bookmarked {
             return None;
         }
@@ -240,7 +240,7 @@ impl Session {
         Some(encode::bookmark(self.watch.format, self.watch.resource, version))
     }
 
-    /// Schedules the next bookmark: after the period, or shortly before the end.
+    /// Schedules the next bookmark after the period, but at the latest [`LAST_BOOKMARK`] before the end of the watch.
     fn schedule_bookmark(&mut self, now: Instant) {
         let last = self.deadline.checked_sub(LAST_BOOKMARK).filter(|last| *last > now);
         self.next_bookmark = last

@@ -1,4 +1,4 @@
-//! A running server, and requests to it, each on a separate connection.
+//! A running server, and a client that sends each request on a separate connection.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -106,7 +106,7 @@ impl Server {
         Ok(Stream { code, headers, body, received: Vec::new(), _connection: task })
     }
 
-    /// Stops the server, and checks that it ends within a bounded time.
+    /// Stops the server, and checks that the server ends within [`PATIENCE`].
     pub(crate) async fn stop(mut self) {
         self.stop.cancel();
         timeout(PATIENCE, self.task.join_next()).await.expect("it stops in time");
@@ -129,13 +129,13 @@ impl Response {
 }
 
 impl Stream {
-    /// The next event; `None` after a proper end of the watch.
+    /// The next event; `None` at the end of a complete response.
     pub(crate) async fn event(&mut self) -> Option<Value> {
         let line = self.line().await.expect("an event in time, or a proper end");
         line.map(|line| serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}")))
     }
 
-    /// The next line; `None` at the end, an error if the connection closes early or the timeout expires.
+    /// The next line; `None` at the end. Returns an error if the connection closes early or the timeout expires.
     pub(crate) async fn line(&mut self) -> Result<Option<String>, Box<dyn Error>> {
         timeout(PATIENCE, self.read_line()).await?
     }
@@ -153,7 +153,7 @@ impl Stream {
         }
     }
 
-    /// Receives the next piece of the body, if there is one.
+    /// Receives the next piece of the body. Returns `false` at the end of the body.
     async fn receive(&mut self) -> Result<bool, hyper::Error> {
         let Some(frame) = self.body.frame().await else { return Ok(false) };
         self.received.extend(frame?.data_ref().into_iter().flatten());

@@ -1,5 +1,5 @@
-//! Recorded responses of a real server, compared with ours: status, headers and bodies, except values that always
-//! differ.
+//! Comparison of responses with recorded responses of a real server: status, headers and bodies, except values that
+//! always differ.
 
 use serde_json::{Value, json};
 
@@ -77,7 +77,8 @@ async fn cluster() -> Server {
     server
 }
 
-/// Blanks values that always differ: versions, uids, times, tokens. Removes `managedFields`, which we do not have.
+/// Blanks values that always differ: versions, uids, times, tokens. Removes `managedFields`, which this server does
+/// not write.
 fn blank(value: &mut Value) {
     match value {
         Value::Object(map) => {
