@@ -7,14 +7,14 @@ use apiserver::{ApiServer, Options, Running};
 
 use crate::cluster::Cluster;
 
-/// Serves the objects of `cluster` on `address` until the result is dropped.
+/// Serves the objects of `cluster` on `address` until the returned value is dropped.
 pub fn start(address: SocketAddr, cluster: &Cluster) -> anyhow::Result<Running> {
     let server = ApiServer::bind(address, Options::default()).context("cannot start the API server")?;
     server.store().load(cluster.objects()).context("cannot load the cluster")?;
     Ok(server.spawn())
 }
 
-/// Serves the objects of `cluster` on any free port of loopback until the result is dropped.
+/// Serves the objects of `cluster` on a free port of loopback until the returned value is dropped.
 pub fn anywhere(cluster: &Cluster) -> anyhow::Result<Running> {
     start((Ipv4Addr::LOCALHOST, 0).into(), cluster)
 }

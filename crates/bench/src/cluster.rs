@@ -1,4 +1,4 @@
-//! A generated cluster: Services with three endpoints each; every tenth is headless with hostnames.
+//! A generated cluster: Services with three endpoints each. Every tenth Service is headless, with hostnames.
 //!
 //! The same seed and size always make the same names and addresses, so that servers started by hand can serve the same
 //! cluster.
@@ -14,13 +14,13 @@ use serde_json::Value;
 pub const DOMAIN: &str = "cluster.local";
 /// Endpoints of each Service.
 pub const ENDPOINTS: u32 = 3;
-/// One in this many Services is headless.
+/// One in `HEADLESS_EACH` Services is headless.
 const HEADLESS_EACH: u32 = 10;
 /// Mean number of Services in a namespace.
 const SERVICES_EACH: u32 = 100;
-/// The first cluster IP; 10.96.0.0/12 has a million.
+/// The first cluster IP. The range 10.96.0.0/12 has a million addresses.
 const CLUSTER_IPS: u32 = u32::from_be_bytes([10, 96, 1, 0]);
-/// The first pod IP; 10.128.0.0/9 has eight million.
+/// The first pod IP. The range 10.128.0.0/9 has eight million addresses.
 const POD_IPS: u32 = u32::from_be_bytes([10, 128, 0, 1]);
 /// Words for the names of Services.
 const WORDS: [&str; 16] = [
@@ -45,29 +45,29 @@ const WORDS: [&str; 16] = [
 /// A Service with its pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Service {
-    /// Its namespace.
+    /// Namespace of the Service.
     pub namespace: String,
-    /// Its name.
+    /// Name of the Service.
     pub name: String,
     /// The cluster IP; `None` for a headless Service.
     pub cluster_ip: Option<Ipv4Addr>,
-    /// Its pods.
+    /// Pods of the Service.
     pub pods: Vec<Pod>,
 }
 
 /// A pod of a Service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pod {
-    /// Its address.
+    /// Address of the pod.
     pub ip: Ipv4Addr,
-    /// The hostname in the Service, if that is headless.
+    /// The hostname of the pod, if the Service is headless.
     pub hostname: Option<String>,
 }
 
 /// All Services.
 #[derive(Debug)]
 pub struct Cluster {
-    /// In no particular order.
+    /// The Services, in no particular order.
     pub services: Vec<Service>,
 }
 
@@ -95,7 +95,7 @@ impl Cluster {
         self.services.iter().map(|service| service.pods.len()).sum()
     }
 
-    /// The objects of the cluster in the API.
+    /// The API objects of the cluster: a Service, an Endpoints object and an EndpointSlice for each [`Service`].
     pub fn objects(&self) -> impl Iterator<Item = Value> {
         self.services
             .iter()
@@ -126,12 +126,12 @@ impl Service {
         format!("{}.{}.svc.{DOMAIN}", self.name, self.namespace)
     }
 
-    /// The name of its SRV records.
+    /// The owner name of the SRV records of the Service.
     pub fn port_name(&self) -> String {
         format!("_http._tcp.{}", self.domain_name())
     }
 
-    /// The addresses of its domain name.
+    /// The addresses of the domain name.
     pub fn addresses(&self) -> Vec<Ipv4Addr> {
         match self.cluster_ip {
             Some(ip) => vec![ip],

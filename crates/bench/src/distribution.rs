@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 pub struct Distribution {
     /// Number of durations.
     pub count: usize,
-    /// Half of the durations are at most this.
+    /// The median.
     pub p50: f64,
-    /// 99 % of the durations are at most this.
+    /// The 99th percentile.
     pub p99: f64,
     /// The longest duration.
     pub max: f64,

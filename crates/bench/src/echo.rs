@@ -1,4 +1,4 @@
-//! A server that echoes every datagram: the cost of the operating system alone.
+//! A UDP server that echoes every datagram. It shows the cost of the operating system alone.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
@@ -8,14 +8,14 @@ use anyhow::Context as _;
 use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg, sendmmsg};
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Datagrams per system call in batches.
+/// Maximum number of datagrams per system call with `--batched`.
 const BATCH: usize = 32;
-/// Octets of a datagram.
+/// Maximum size of a datagram in octets.
 const SIZE: usize = 512;
-/// The bit that makes a query a response.
+/// The bit QR in the third octet of a message, which marks a response (RFC 1035 section 4.1.1).
 const QR: u8 = 0x80;
 
-/// Serves until the process ends: `sockets` sockets on one port, a thread for each.
+/// Serves on `sockets` sockets of one port, with a thread for each socket, until the process ends.
 pub fn serve(address: SocketAddr, sockets: u32, batched: bool) -> anyhow::Result<()> {
     let sockets: Vec<UdpSocket> =
         (0..sockets).map(|_| bind(address)).collect::<Result<_, _>>().context("cannot bind")?;
@@ -38,7 +38,7 @@ fn bind(address: SocketAddr) -> std::io::Result<UdpSocket> {
     Ok(socket.into())
 }
 
-/// Echoes with one system call to receive and one to send: the baseline.
+/// Echoes each datagram with one system call to receive and one to send.
 fn one_by_one(socket: &UdpSocket) -> std::io::Result<()> {
     let mut buffer = [0; SIZE];
     loop {
@@ -49,7 +49,7 @@ fn one_by_one(socket: &UdpSocket) -> std::io::Result<()> {
     }
 }
 
-/// Echoes with one system call each for up to `BATCH` datagrams.
+/// Receives up to `BATCH` datagrams with one system call, and echoes them with another.
 fn in_batches(socket: &UdpSocket) -> std::io::Result<()> {
     let mut receiving = MultiHeaders::<SockaddrStorage>::preallocate(BATCH, None);
     let mut sending = MultiHeaders::<SockaddrStorage>::preallocate(BATCH, None);

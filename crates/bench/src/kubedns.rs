@@ -1,4 +1,4 @@
-//! The server under measurement.
+//! The kubedns process that is measured.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -13,13 +13,13 @@ use crate::probe;
 use crate::setup::Bench;
 use apiserver::Running;
 
-/// Timeout of a start.
+/// Timeout of the first correct answer after a start.
 const PATIENCE: Duration = Duration::from_mins(2);
 /// Timeout of one answer during the start.
 const ANSWER: Duration = Duration::from_millis(20);
 /// The pause between two queries during the start.
 const PAUSE: Duration = Duration::from_millis(1);
-/// Memory has settled when this many readings are equal.
+/// The number of equal readings in a row after which memory has settled.
 const LOOKS: usize = 5;
 /// The pause between two readings.
 const LOOK: Duration = Duration::from_millis(300);
@@ -46,8 +46,8 @@ impl Kubedns {
         Self::start_with(bench, &[access], &service.domain_name(), &service.addresses(), upstreams).await
     }
 
-    /// Starts kubedns with the arguments `access` for an API server and with `upstreams`, and waits until `name` has
-    /// these `addresses`.
+    /// Starts kubedns with the arguments `access` for an API server and with `upstreams`. Waits until `name` has
+    /// exactly these `addresses`.
     pub async fn start_with(
         bench: &Bench,
         access: &[String],
@@ -74,7 +74,7 @@ impl Kubedns {
         Ok(kubedns)
     }
 
-    /// The address it listens on.
+    /// The address that kubedns listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -84,7 +84,7 @@ impl Kubedns {
         self.process.id()
     }
 
-    /// Its resources now.
+    /// The resources that kubedns uses now.
     pub fn usage(&self) -> anyhow::Result<Usage> {
         Usage::of(self.pid()).context("kubedns has ended")
     }
@@ -100,7 +100,7 @@ impl Kubedns {
         Ok(())
     }
 
-    /// Its resources once its memory has settled.
+    /// The resources that kubedns uses once its memory has settled, or after 50 readings.
     pub async fn settled_usage(&self) -> anyhow::Result<Usage> {
         let mut usage = self.usage()?;
         let mut same = 0;

@@ -1,12 +1,12 @@
 //! The macro benchmark: the real `kubedns` binary on a generated cluster, measured from outside.
 //!
-//! The embedded API server in this process ([`api`]) serves the cluster ([`cluster`]). kubedns and the servers it is
-//! compared with are separate processes ([`kubedns`], [`peers`]); their CPU time and memory come from the operating
+//! The embedded API server in this process ([`api`]) serves the cluster ([`cluster`]). kubedns ([`kubedns`]) and the
+//! servers for comparison ([`peers`]) are separate processes. Their CPU time and memory come from the operating
 //! system, and dnsperf is the client ([`load`]). Each [`scenario`] answers one question; [`report`] shows and stores
-//! the results. A real API server is measured as well if one is given ([`real`]).
+//! the results. If `BENCH_KUBECONFIG` names a real API server ([`real`]), the cost for that server is measured, too.
 //!
-//! Absolute times depend on the machine and its load. The results that count are the ratios to a plain UDP echo
-//! server ([`echo`]), which is measured in the same rounds as the other servers.
+//! Absolute times depend on the machine and its load. The important results are the ratios to a plain UDP echo server
+//! ([`echo`]), which is measured in the same rounds as the other servers.
 
 pub mod api;
 pub mod cluster;

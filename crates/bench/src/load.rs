@@ -10,9 +10,9 @@ use anyhow::{Context as _, bail};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// Number of sockets that send queries, so that a server with several sockets has work for all of them.
+/// Number of sockets of dnsperf. The kernel spreads queries from several sockets over all sockets of the server.
 const CLIENTS: &str = "8";
-/// The time dnsperf may run beyond its span.
+/// The time that dnsperf may run longer than `span`.
 const GRACE: Duration = Duration::from_secs(15);
 
 /// Settings of dnsperf.
@@ -20,14 +20,14 @@ const GRACE: Duration = Duration::from_secs(15);
 pub struct Load {
     /// The dnsperf binary.
     pub dnsperf: PathBuf,
-    /// Limit of outstanding queries. High enough that the server always finds a waiting query and its cost is work,
-    /// not wake-ups; low enough that none is dropped.
+    /// Maximum number of outstanding queries. With too few outstanding queries, the server spends CPU time on
+    /// wake-ups. With too many, queries are dropped.
     pub outstanding: u32,
-    /// Duration.
+    /// Duration of the load.
     pub span: Duration,
 }
 
-/// The result.
+/// The result of a run of dnsperf.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
     /// Queries answered.
@@ -39,7 +39,7 @@ pub struct Outcome {
 }
 
 impl Load {
-    /// Sends `server` the queries of `file`.
+    /// Sends the queries of `file` to `server`.
     pub async fn run(&self, server: SocketAddr, file: &Path) -> anyhow::Result<Outcome> {
         let mut command = Command::new(&self.dnsperf);
         command.arg("-s").arg(server.ip().to_string()).arg("-p").arg(server.port().to_string());
@@ -66,7 +66,7 @@ fn read(text: &str) -> Option<Outcome> {
     };
     let number = |name: &str| value(name)?.split_whitespace().next()?.parse().ok();
     let mut rcodes = BTreeMap::new();
-    // NOERROR 10 (50.00%), NXDOMAIN 10 (50.00%)
+    // Example: NOERROR 10 (50.00%), NXDOMAIN 10 (50.00%)
     for part in value("Response codes").unwrap_or_default().split(", ") {
         let mut words = part.split_whitespace();
         if let (Some(rcode), Some(count)) = (words.next(), words.next()) {

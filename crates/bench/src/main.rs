@@ -10,7 +10,7 @@ fn main() -> ExitCode {
     match bench::run(Options::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Nothing can be done without stderr.
+            // A failed write to stderr cannot be reported.
             drop(writeln!(std::io::stderr(), "bench: {error:#}"));
             ExitCode::FAILURE
         }

@@ -18,24 +18,24 @@ use crate::zone::Server;
 
 /// The environment variable that names further servers.
 pub const VARIABLE: &str = "BENCH_PEERS";
-/// Timeout of the start of one of our own servers.
+/// Timeout of the first answer of a server that the benchmark starts.
 const PATIENCE: Duration = Duration::from_mins(1);
 const ANSWER: Duration = Duration::from_millis(50);
 
 /// A server to be measured.
 #[derive(Debug)]
 pub struct Peer {
-    /// Its name in the results.
+    /// Name of the server in the results.
     pub name: String,
-    /// The address it listens on.
+    /// The address that the server listens on.
     pub address: SocketAddr,
     /// The process ID.
     pub pid: Pid,
-    /// Its responses are real answers; those of an echo server are not.
+    /// Whether the server sends real answers. An echo server does not.
     pub answers: bool,
-    /// The kinds of queries that it can answer.
+    /// The kinds of queries that the server can answer.
     pub kinds: Vec<Kind>,
-    /// The process, if we started it.
+    /// The process, if the benchmark started the server.
     _process: Option<Process>,
 }
 
@@ -60,7 +60,7 @@ impl Peer {
         Ok(Self { kinds, ..Self::start("hickory-server", args).await? })
     }
 
-    /// A name server for zone files with `threads` threads, if it is installed.
+    /// A name server for zone files with `threads` threads; `None` if not installed.
     pub(crate) async fn of_zone(
         server: Server,
         directory: &Path,
@@ -82,7 +82,7 @@ impl Peer {
         Self::answering(name, address, program.args([format!("--listen={address}")]).start()).await
     }
 
-    /// The server of `process`, once it answers.
+    /// Waits until the server of `process` answers.
     async fn answering(name: &str, address: SocketAddr, mut process: Process) -> anyhow::Result<Self> {
         let query = Query::new("cluster.local.", "SOA").wire();
         let answer = || client::udp(address, &query, ANSWER);
@@ -91,7 +91,7 @@ impl Peer {
         Ok(Self { _process: Some(process), ..peer })
     }
 
-    /// CPU time of the process and its children so far.
+    /// CPU time of the process and its descendants so far.
     pub fn cpu(&self) -> anyhow::Result<Duration> {
         let own = cpu_time(self.pid).with_context(|| format!("{} has no process {}", self.name, self.pid))?;
         Ok(own + descendants(self.pid).into_iter().skip(1).filter_map(cpu_time).sum::<Duration>())

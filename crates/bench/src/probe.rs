@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The pause between two queries.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Returns whether `name` has exactly these addresses now.
+/// Returns whether `server` answers exactly these addresses for `name`.
 pub async fn leads_to(server: SocketAddr, name: &str, addresses: &[Ipv4Addr], patience: Duration) -> bool {
     let Ok(answer) = client::try_ask(server, &Query::new(name, "A"), patience).await else { return false };
     let mut found = answer.answer_data("A");
@@ -36,7 +36,7 @@ pub struct Pulse {
     pub lost: usize,
 }
 
-/// Queries the addresses of `names`, in turn, a thousand times a second for `span`.
+/// Queries the addresses of `names` in turn, with a thousand queries a second for `span`.
 pub async fn pulse(server: SocketAddr, names: &[String], span: Duration) -> anyhow::Result<Pulse> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.context("cannot bind")?;
     socket.connect(server).await.context("cannot connect")?;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cluster::{Cluster, Service};
 
-/// Lines of a file; dnsperf starts again at its end.
+/// Number of lines in a file. At the end of the file, dnsperf starts again.
 const LINES: usize = 20_000;
 
 /// A kind of query.
@@ -24,9 +24,9 @@ pub enum Kind {
     HeadlessA,
     /// The named port of a headless Service: three targets and their addresses.
     HeadlessSrv,
-    /// An external name with the search list of a pod appended: most queries of a cluster.
+    /// An external name with a search domain of a pod appended. Most queries in a cluster are of this kind.
     Nxdomain,
-    /// The IPv6 address of a Service that has none.
+    /// The IPv6 address of a Service without IPv6.
     Nodata,
 }
 
@@ -35,8 +35,7 @@ impl Kind {
     pub const ALL: [Self; 6] =
         [Self::A, Self::Srv, Self::HeadlessA, Self::HeadlessSrv, Self::Nxdomain, Self::Nodata];
 
-    /// Heading, QTYPE, RCODE of the correct answer, and the limit of CPU time per query as a multiple of that of a
-    /// UDP echo server.
+    /// Heading, QTYPE, RCODE of the correct answer, and the value of [`Kind::goal`].
     fn traits(self) -> (&'static str, &'static str, &'static str, Option<f64>) {
         match self {
             Self::A => ("A", "A", "NOERROR", Some(1.25)),
@@ -63,7 +62,7 @@ impl Kind {
         self.traits().2
     }
 
-    /// The limit of CPU time per query as a multiple of that of a UDP echo server; `None` for no limit.
+    /// The limit of CPU time per query, as a multiple of the CPU time of a UDP echo server; `None` for no limit.
     pub fn goal(self) -> Option<f64> {
         self.traits().3
     }
@@ -84,7 +83,7 @@ impl Kind {
         }
     }
 
-    /// Names to query, from random Services of the kind.
+    /// `count` names to query, of random Services.
     pub fn names(self, cluster: &Cluster, count: usize, seed: u64) -> Vec<String> {
         let services = self.services(cluster);
         let mut rng = Rng::with_seed(seed);

@@ -1,7 +1,7 @@
-//! A real API server, named by `BENCH_KUBECONFIG`, with the generated cluster in it.
+//! A real API server that stores the generated cluster. `BENCH_KUBECONFIG` names its kubeconfig.
 //!
-//! It should serve only measurements: a kube-apiserver with etcd and nothing else. Controllers would remove the
-//! endpoints, as there are no pods. Missing objects of the cluster are created, none is deleted.
+//! Use a separate kube-apiserver with etcd and without controllers: controllers would remove the endpoints, because
+//! there are no pods. Missing objects of the cluster are created, and no object is deleted.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -24,24 +24,24 @@ use crate::setup::say;
 
 /// The environment variable that names the kubeconfig.
 pub const VARIABLE: &str = "BENCH_KUBECONFIG";
-/// Objects created concurrently.
+/// Maximum number of Services created concurrently.
 const AT_A_TIME: usize = 8;
-/// The API server's counter of its CPU time.
+/// The metric of the API server for its CPU time in seconds.
 const CPU_SECONDS: &str = "process_cpu_seconds_total";
 /// The HTTP status for creating an object that exists.
 const CONFLICT: u16 = 409;
 
-/// The API server, and a relay in front of it that counts the octets that the API server sends.
+/// The API server, and a relay that counts the octets from the API server to kubedns.
 #[allow(missing_debug_implementations, reason = "kube's client has none")]
 pub struct Real {
     client: Client,
     relay: Relay,
-    /// The path of the kubeconfig for the relay.
+    /// The path of the kubeconfig that connects through the relay.
     kubeconfig: PathBuf,
 }
 
 impl Real {
-    /// The API server of the kubeconfig at `path`. The kubeconfig for the relay goes into `directory`.
+    /// Opens the API server of the kubeconfig at `path`. Writes a kubeconfig for the relay into `directory`.
     pub async fn open(path: &Path, directory: &Path) -> anyhow::Result<Self> {
         let mut kubeconfig = Kubeconfig::read_from(path).context(VARIABLE)?;
         let options = KubeConfigOptions::default();
@@ -73,7 +73,7 @@ impl Real {
         Ok(self.client.apiserver_version().await.context("cannot ask for the version")?.git_version)
     }
 
-    /// CPU time so far, in steps of a hundredth of a second.
+    /// CPU time of the API server so far, in steps of 10 ms.
     pub async fn cpu(&self) -> anyhow::Result<Duration> {
         let request = http::Request::get("/metrics").body(Vec::new())?;
         let metrics = self.client.request_text(request).await.context("cannot read its metrics")?;
@@ -149,7 +149,7 @@ impl Real {
     }
 }
 
-/// Accepts an object that exists already.
+/// Turns the error that the object exists already into success.
 fn created<K>(result: kube::Result<K>) -> anyhow::Result<()> {
     match result {
         Err(kube::Error::Api(status)) if status.code == CONFLICT => Ok(()),

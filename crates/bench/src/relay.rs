@@ -9,10 +9,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-/// Octets copied at a time.
+/// Size of the copy buffer in octets.
 const PIECE: usize = 64 << 10;
 
-/// A relay on loopback. It ends when this is dropped.
+/// A relay on loopback. The relay stops when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Relay {
     address: SocketAddr,
@@ -21,7 +21,7 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
-    /// Connects its clients with `host` and `port`.
+    /// Starts a relay that connects each client to `port` of `host`.
     pub(crate) async fn start(host: String, port: u16) -> anyhow::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("cannot start a relay")?;
         let (address, sent) = (listener.local_addr()?, Arc::new(AtomicU64::new(0)));
@@ -30,7 +30,7 @@ impl Relay {
             let mut connections = JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
                 let (host, counter) = (host.clone(), Arc::clone(&counter));
-                // The other end notices a broken connection.
+                // An error closes both connections, which the client notices.
                 connections.spawn(async move { drop(relay(client, &host, port, &counter).await) });
                 while connections.try_join_next().is_some() {}
             }

@@ -26,7 +26,7 @@ pub struct Report {
     pub change: Option<Change>,
     /// Cost and latency during many changes.
     pub churn: Option<Vec<Churn>>,
-    /// Queries for cluster names while others hang.
+    /// Latency of cluster names while queries for external names hang.
     pub outside: Option<Outside>,
     /// First answer and memory of the large cluster.
     pub large: Option<Start>,
@@ -38,11 +38,11 @@ pub struct Report {
 /// The machine and the date.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// The day.
+    /// The day of the run, such as `2026-01-31`.
     pub date: String,
     /// Name of the processor.
     pub processor: String,
-    /// Cores.
+    /// Number of cores.
     pub cores: usize,
     /// The kernel's release.
     pub kernel: String,
@@ -53,21 +53,21 @@ pub struct Machine {
 /// First answer and memory (in KiB).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Start {
-    /// Services of the cluster.
+    /// Number of Services.
     pub services: usize,
-    /// Addresses of their endpoints.
+    /// Number of endpoint addresses.
     pub addresses: usize,
     /// Seconds from the start of the process to the first correct answer, median of five starts.
     pub first_answer: f64,
     /// Resident memory after the first lists.
     pub resident: u32,
-    /// The peak until then.
+    /// Peak memory up to the reading of `resident`.
     pub peak_first_lists: u32,
     /// Resident memory after three relists of everything.
     pub resident_after_relists: u32,
-    /// The peak during the relists.
+    /// Peak memory during the relists.
     pub peak_relists: u32,
-    /// The peak under a load of as many queries as can be answered.
+    /// Peak memory under the load of dnsperf.
     pub peak_load: u32,
 }
 
@@ -89,14 +89,14 @@ pub struct Price {
     pub kind: Kind,
     /// CPU time per query in microseconds, median of the rounds.
     pub microseconds: f64,
-    /// CPU time per query as a multiple of that of a UDP echo server in the same round, median of the rounds.
+    /// CPU time per query as a multiple of the CPU time of a UDP echo server in the same round, median of the rounds.
     pub ratio: f64,
 }
 
 /// Time from a change to the answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Change {
-    /// The distribution of that time.
+    /// The time from a change to the answer.
     pub latency: Distribution,
     /// CPU time of the server as a fraction of one core.
     pub cpu_share: f64,
@@ -109,7 +109,7 @@ pub struct Churn {
     pub title: String,
     /// CPU time of the server as a fraction of one core.
     pub cpu_share: f64,
-    /// Latency of cluster names meanwhile.
+    /// Latency of cluster names during the changes.
     pub latency: Distribution,
     /// Queries without an answer.
     pub lost: usize,
@@ -120,9 +120,9 @@ pub struct Churn {
 /// Cluster names while queries for external names hang.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outside {
-    /// Latency of cluster names.
+    /// Latency of cluster names without queries for external names.
     pub without: Distribution,
-    /// Their latency while the other queries hang.
+    /// Latency of cluster names while queries for external names hang.
     pub with: Distribution,
     /// Queries for cluster names without an answer.
     pub lost: usize,
@@ -141,9 +141,9 @@ pub struct Outside {
 pub struct Real {
     /// The version as the API server reports it.
     pub version: String,
-    /// Services of the cluster.
+    /// Number of Services.
     pub services: usize,
-    /// Addresses of their endpoints.
+    /// Number of endpoint addresses.
     pub addresses: usize,
     /// One row per source of endpoints.
     pub rows: Vec<RealRow>,
@@ -158,9 +158,9 @@ pub struct RealRow {
     pub first_answer: f64,
     /// Seconds of CPU time of kubedns from its start until two seconds after the first answer.
     pub own_cpu: f64,
-    /// Seconds of CPU time that this start costs the API server in the same time.
+    /// Seconds of CPU time that the start costs the API server in the same period.
     pub api_cpu: f64,
-    /// Octets that kubedns received in the same time, including TLS.
+    /// Octets that kubedns received in the same period, including TLS.
     pub octets: f64,
     /// Octets received for each change of a slice and its Endpoints.
     pub octets_each: f64,
@@ -168,7 +168,7 @@ pub struct RealRow {
     pub cpu_each: f64,
     /// Resident memory after the first lists, in KiB.
     pub resident: u32,
-    /// Seconds until fifty instances started at once have all answered.
+    /// Seconds until all of fifty instances, started at once, have answered.
     pub storm: f64,
 }
 
@@ -187,7 +187,7 @@ impl Report {
         }
     }
 
-    /// Takes missing results from an earlier report.
+    /// Fills in missing results from an earlier report.
     #[must_use]
     pub fn or(self, earlier: Self) -> Self {
         Self {
@@ -204,7 +204,7 @@ impl Report {
 }
 
 impl Machine {
-    /// This machine, now.
+    /// Reads the properties and the load of this machine.
     pub fn here() -> Self {
         let processor = read("/proc/cpuinfo")
             .lines()
@@ -224,7 +224,7 @@ impl Machine {
     }
 }
 
-/// Reads a file; an unreadable value is empty.
+/// Reads a file. An unreadable file gives an empty text.
 fn read(path: &str) -> String {
     std::fs::read_to_string(Path::new(path)).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! From the command line to the report.
+//! Runs the command and writes the report.
 
 use std::io::Write as _;
 
@@ -22,7 +22,8 @@ pub fn run(options: Options) -> anyhow::Result<()> {
         return echo::serve(listen, sockets, batched);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    // This future starts the processes, so it runs on the main thread: see `daemon::exec`.
+    // The kernel kills child processes when the thread that started them ends, so this future runs on the main
+    // thread.
     runtime.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;

@@ -1,4 +1,4 @@
-//! The measurement as a whole: its options, the binary under measurement, and a directory for its files.
+//! The context of all scenarios: the options, the kubedns binary, and a directory for temporary files.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Finds the binary: the option's, else that in `BENCH_KUBEDNS`, else the file beside this program.
+    /// Finds the kubedns binary: the option `--kubedns`, else `BENCH_KUBEDNS`, else the file beside this program.
     pub(crate) fn new(options: Measuring) -> anyhow::Result<Self> {
         let kubedns =
             match options.kubedns.clone().or_else(|| std::env::var_os("BENCH_KUBEDNS").map(Into::into)) {
@@ -41,6 +41,6 @@ impl Bench {
 
 /// Reports progress on stderr.
 pub(crate) fn say(what: &str) {
-    // Progress that nobody reads is no failure.
+    // A failed write of progress does not stop the measurement.
     drop(writeln!(std::io::stderr(), "{what}"));
 }

@@ -1,4 +1,4 @@
-//! The cluster as a static zone for the fastest authoritative servers, NSD and Knot DNS, if they are installed.
+//! The cluster as a static zone for the authoritative servers NSD and Knot DNS, if installed.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ impl Server {
     /// All servers.
     pub(crate) const ALL: [Self; 2] = [Self::Nsd, Self::Knot];
 
-    /// Its name in the results.
+    /// Name of the server in the results.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Nsd => "nsd",
@@ -29,15 +29,15 @@ impl Server {
         }
     }
 
-    /// The program, if it is installed.
+    /// The path of the program, if installed.
     pub(crate) fn program(self) -> Option<PathBuf> {
         let name = if self == Self::Nsd { "nsd" } else { "knotd" };
         let installed = ["/usr/sbin", "/usr/local/sbin", "/usr/bin", "/usr/local/bin"];
         installed.iter().map(|directory| Path::new(directory).join(name)).find(|program| program.is_file())
     }
 
-    /// Writes its configuration into `directory`: `cluster` on `address`, with `threads` threads. Returns the
-    /// arguments for a run in the foreground.
+    /// Writes the zone of `cluster` and a configuration for `address` and `threads` threads into `directory`. Returns
+    /// the arguments for a run in the foreground.
     pub(crate) fn configure(
         self,
         directory: &Path,
@@ -101,7 +101,7 @@ mod tests {
     fn the_zone_has_what_is_asked_for() {
         let zone = zone(&Cluster::generate(11, 1)).unwrap();
         let records = |rtype: &str| zone.lines().filter(|line| line.contains(&format!(" {rtype} "))).count();
-        // Two headless Services with three named pods each, and nine others.
+        // Two headless Services with three named pods each, and nine Services with a cluster IP.
         assert_eq!((records("A"), records("SRV")), (1 + 9 + 2 * 6, 9 + 2 * 3), "{zone}");
     }
 }

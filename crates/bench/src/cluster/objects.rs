@@ -1,5 +1,5 @@
-//! The objects of the cluster in the form of an API server: with labels, owners and managed fields, since skipping
-//! those is part of the work.
+//! The objects of the cluster in the form of an API server, with labels, owners and managed fields. Skipping these
+//! fields is part of the measured work.
 
 use std::net::Ipv4Addr;
 
@@ -97,7 +97,7 @@ impl Service {
         })
     }
 
-    /// One of its EndpointSlices, with these pods.
+    /// An EndpointSlice of the Service with `pods`. `number` distinguishes the slices of a Service.
     pub fn slice(&self, number: u32, pods: &[Pod]) -> Value {
         let endpoint = |pod: &Pod| {
             let mut endpoint = json!({
@@ -175,7 +175,7 @@ fn managed(manager: &str, api_version: &str, fields: &Value) -> Value {
     })
 }
 
-/// A string in the form of a UID, the same for the same parts.
+/// A string in the form of a UID. Equal parts give equal strings.
 fn uid(parts: &[&str]) -> String {
     let octets = parts.iter().flat_map(|part| part.bytes().chain([0]));
     let hash = octets.fold(0xcbf2_9ce4_8422_2325_u64, |hash, octet| {

@@ -9,14 +9,14 @@ use super::Report;
 const BEGIN: &str = "<!-- measured: begin -->";
 const END: &str = "<!-- measured: end -->";
 
-/// Merges `report` into the documents of `directory`; results that it lacks stay from an earlier run. Returns the
+/// Merges `report` into the documents of `directory`. Results that `report` lacks stay in the documents. Returns the
 /// merged report.
 pub fn write(directory: &Path, report: Report) -> anyhow::Result<Report> {
     let data = directory.join("performance.json");
     let report = match std::fs::read_to_string(&data) {
         Ok(text) => match serde_json::from_str(&text) {
             Ok(earlier) => report.or(earlier),
-            // Written by another version of this program.
+            // Another version of this program wrote the file, so the earlier results are dropped.
             Err(_) => report,
         },
         Err(_) => report,

@@ -1,21 +1,21 @@
-//! Goals, and the results that miss them. Wall-clock goals are shown but not enforced: they depend on the load of the
-//! machine.
+//! Goals, and the results that miss a goal. Goals for wall-clock time are shown but not enforced, because such times
+//! depend on the load of the machine.
 
 use super::{Cost, Report, Start};
 
 /// Limit of resident memory with ten thousand Services, in MB.
 pub(super) const RESIDENT: f64 = 20.0;
-/// Limit with a hundred thousand Services, in MB.
+/// Limit of resident memory with a hundred thousand Services, in MB.
 pub(super) const LARGE_RESIDENT: f64 = 100.0;
 /// Limit of peak memory, as a multiple of resident memory.
 pub(super) const PEAK: f64 = 1.3;
 /// Limit of the time to the first answer, in seconds.
 pub(super) const FIRST_ANSWER: f64 = 0.3;
-/// Limit with a hundred thousand Services, in seconds.
+/// Limit of the time to the first answer with a hundred thousand Services, in seconds.
 pub(super) const LARGE_FIRST_ANSWER: f64 = 3.0;
 /// Limit of the p99 from a change to the answer, in milliseconds.
 pub(super) const CHANGE: f64 = 50.0;
-/// The server that the goals are for.
+/// Name of the server that must meet the goals.
 const OURS: &str = "kubedns";
 
 impl Report {

@@ -1,4 +1,4 @@
-//! From a change at the API server to the first answer that shows it.
+//! Time from a change at the API server to the first answer that shows the change.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -17,9 +17,9 @@ use crate::setup::{Bench, say};
 
 /// The pause between two changes: 100 a second.
 const PERIOD: Duration = Duration::from_millis(10);
-/// Changes in all.
+/// Total number of changes.
 const CHANGES: u32 = 1000;
-/// The first address of changed Services.
+/// The first of the addresses that changed Services get.
 const NEW_IPS: u32 = u32::from_be_bytes([10, 112, 0, 1]);
 /// Timeout of a correct answer after a change.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -32,7 +32,7 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
     say("change: 100 changes a second");
     let api = api::anywhere(cluster)?;
     let kubedns = Kubedns::start(bench, &api, cluster, &[]).await?;
-    // Each Service changes once at most: a second change would replace the addresses that are waited for.
+    // Each Service changes once at most. A second change would replace the addresses that `shown` waits for.
     let services = cluster.with_cluster_ip().zip(cluster.headless()).flat_map(|(one, other)| [one, other]);
     let mut tick = interval(PERIOD);
     tick.set_missed_tick_behavior(MissedTickBehavior::Burst);
@@ -53,7 +53,7 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
     Ok(Change { latency, cpu_share: used.as_secs_f64() / span.as_secs_f64() })
 }
 
-/// The Service with another address.
+/// The Service with `ip` as its cluster IP, or as the address of its first pod if headless.
 pub(super) fn moved(service: &Service, ip: Ipv4Addr) -> Service {
     let mut changed = service.clone();
     if changed.cluster_ip.is_some() {
@@ -64,7 +64,7 @@ pub(super) fn moved(service: &Service, ip: Ipv4Addr) -> Service {
     changed
 }
 
-/// Waits for the answer of `changed`; returns the time from `since`.
+/// Waits until the server answers with the addresses of `changed`. Returns the time from `since` to that answer.
 async fn shown(server: SocketAddr, changed: Service, since: Instant) -> anyhow::Result<Duration> {
     let (name, addresses) = (changed.domain_name(), changed.addresses());
     while !probe::leads_to(server, &name, &addresses, ANSWER).await {

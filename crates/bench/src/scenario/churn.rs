@@ -20,7 +20,7 @@ use apiserver::Running;
 const SPAN: Duration = Duration::from_secs(10);
 /// Pods of the large Service.
 const LARGE: u32 = 5000;
-/// Endpoints in a slice, as the control plane fills it.
+/// Number of endpoints in a slice: the default maximum of the control plane.
 const SLICE: u32 = 100;
 /// The first address of the pods of the large Service.
 const LARGE_IPS: u32 = u32::from_be_bytes([10, 240, 0, 1]);
@@ -28,9 +28,9 @@ const LARGE_IPS: u32 = u32::from_be_bytes([10, 240, 0, 1]);
 const NEW_IPS: u32 = u32::from_be_bytes([10, 250, 0, 1]);
 /// Deployments that roll concurrently.
 const ROLLING: usize = 1000;
-/// Slice changes of a rolling Deployment: each of three pods is removed and replaced.
+/// Number of slice changes of a rolling Deployment: each of three pods is removed and replaced.
 const STEPS: u32 = 6;
-/// Names that are queried meanwhile.
+/// Number of names that are queried during the changes.
 const NAMES: usize = 1000;
 
 /// Measures a quiet period, a large Service that changes every second, and a thousand rolling Deployments.

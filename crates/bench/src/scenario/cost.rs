@@ -1,7 +1,7 @@
 //! Cost of a query, in CPU time of the server's process.
 //!
 //! Each round sends every kind of query to every server for a moment, so that other load on the machine affects all
-//! servers alike. Each result is divided by that of a UDP echo server in the same round, and the median of these
+//! servers alike. Each result is divided by the result of a UDP echo server in the same round. The median of these
 //! ratios counts.
 
 use std::collections::BTreeMap;
@@ -20,14 +20,14 @@ use crate::report::{Cost, Price};
 use crate::setup::{Bench, say};
 use crate::zone::Server;
 
-/// The name of the baseline.
+/// Name of the echo server that is the baseline.
 const ECHO: &str = "echo";
 /// kubedns uses one socket per core, up to this number.
 const MAX_SOCKETS: usize = 4;
 /// The tolerated fraction of lost queries.
 const MAX_LOST: f64 = 0.01;
 
-/// Microseconds of CPU time per query, by kind and server, one value per round.
+/// Microseconds of CPU time per query, by kind and by index of the server; one value per round.
 type Samples = BTreeMap<(Kind, usize), Vec<f64>>;
 
 /// Measures kubedns, the echo server with and without batches, hickory-server, NSD and Knot DNS if they are installed,
@@ -45,7 +45,7 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
         say(&format!("cost: round {round} of {}", bench.options.rounds));
         for (kind, file) in &files {
             let mut order: Vec<usize> = (0..servers.len()).collect();
-            // The order alternates, so that drift of the machine favours no server.
+            // The order alternates between rounds, so that a gradual change of the machine's speed favours no server.
             if round % 2 == 0 {
                 order.reverse();
             }

@@ -20,19 +20,19 @@ use crate::setup::{Bench, say};
 const SPAN: Duration = Duration::from_secs(5);
 /// Time until ten thousand queries hang.
 const LEAD: Duration = Duration::from_secs(2);
-/// Queries for external names are sent in portions: 5,000 a second, since each of them hangs for two seconds.
+/// Period of the portions of queries for external names: 5,000 queries a second. Each query hangs for two seconds.
 const PERIOD: Duration = Duration::from_millis(10);
 const PORTION: u32 = 50;
-/// Timeout of the last answer.
+/// Timeout of each further answer after the last query.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Cluster names that are queried while external names hang.
 const NAMES: usize = 1000;
 
-/// Queries cluster names without and with hanging queries.
+/// Measures queries for cluster names, first alone and then with hanging queries.
 pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<Outside> {
     say("outside: cluster names, then the same with 10,000 questions hanging");
     let api = api::anywhere(cluster)?;
-    // A bound socket that is never read: no ICMP error reports an unreachable port.
+    // The socket is bound but never read, so that no ICMP error reports an unreachable port.
     let dead = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.context("cannot bind")?;
     let kubedns = Kubedns::start(bench, &api, cluster, &[dead.local_addr()?]).await?;
     let names = Kind::A.names(cluster, NAMES, bench.options.seed);
@@ -62,7 +62,7 @@ struct Hung {
     longest: Duration,
 }
 
-/// Queries ever new external names, at the rate that keeps ten thousand of them hanging; counts the answers.
+/// Sends queries for new external names at the rate that keeps ten thousand hanging, and counts the answers.
 async fn hang(server: SocketAddr, span: Duration) -> anyhow::Result<Hung> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.context("cannot bind")?;
     socket.connect(server).await.context("cannot connect")?;

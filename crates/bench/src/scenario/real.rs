@@ -18,7 +18,7 @@ use crate::setup::{Bench, say};
 const SOURCES: [&str; 2] = ["endpoints", "endpointslices"];
 /// Starts per source.
 const STARTS: usize = 5;
-/// The time until the API server has finished a start; also the length of the measurement at rest before it.
+/// The time in which the API server finishes the work of a start. The load at rest is measured for the same time.
 const SETTLING: Duration = Duration::from_secs(2);
 /// Changes of a slice and its Endpoints.
 const CHANGES: u32 = 10_000;
@@ -27,12 +27,12 @@ const NEW_IPS: u32 = u32::from_be_bytes([10, 112, 0, 1]);
 /// Instances started at once.
 const STORM: usize = 50;
 
-/// Measures on the API server that `BENCH_KUBECONFIG` names; `None` without it.
+/// Measures with the API server of `BENCH_KUBECONFIG`; `None` if the variable is not set.
 pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<Option<report::Real>> {
     let Some(path) = std::env::var_os(VARIABLE) else { return Ok(None) };
     let real = Real::open(path.as_ref(), bench.directory()).await?;
     real.load(cluster).await?;
-    // A headless Service is answered only after both lists: that of Services and that of endpoints.
+    // kubedns answers for a headless Service only after the lists of both Services and endpoints.
     let probe = cluster.headless().last().context("no headless Service")?;
     let stage = Stage { bench, real: &real, cluster, probe };
     let mut found = report::Real {
@@ -104,8 +104,8 @@ impl Stage<'_> {
         })
     }
 
-    /// Per change, the octets that the API server sends and the microseconds of CPU time that kubedns uses; and the
-    /// memory of kubedns before the first change.
+    /// Measures, per change, the octets that the API server sends and the microseconds of CPU time that kubedns uses.
+    /// The third value is the resident memory of kubedns before the first change, in KiB.
     async fn changes(&self, source: &str) -> anyhow::Result<(f64, f64, u32)> {
         say(&format!("real: {CHANGES} changes with {source}"));
         let kubedns = self.start(source).await?;
@@ -127,7 +127,7 @@ impl Stage<'_> {
         Ok((each(number(self.real.sent() - sent)), each(1e6 * used), resident))
     }
 
-    /// Seconds until all of many instances started at once have answered.
+    /// Seconds until all of [`STORM`] instances, started at once, have answered.
     async fn storm(&self, source: &str) -> anyhow::Result<f64> {
         say(&format!("real: {STORM} instances at once with {source}"));
         let begun = Instant::now();
@@ -146,7 +146,6 @@ struct Start {
     octets: f64,
 }
 
-/// Counts are far below what a float holds exactly.
 #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
 fn number(count: u64) -> f64 {
     count as f64

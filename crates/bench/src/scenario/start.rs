@@ -1,4 +1,4 @@
-//! Time to the first answer, and memory of the records.
+//! Time to the first answer, and memory.
 
 use std::time::{Duration, Instant};
 
@@ -15,16 +15,16 @@ use crate::questions::Kind;
 use crate::report::Start;
 use crate::setup::{Bench, say};
 
-/// Starts measured.
+/// Number of measured starts.
 const STARTS: usize = 5;
-/// Relists in a row.
+/// Number of relists, one after the other.
 const RELISTS: usize = 3;
 /// Timeout of a relist.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// Duration of the load.
 const LOAD: Duration = Duration::from_secs(3);
 
-/// Starts kubedns on `cluster` several times and follows the memory of the last one.
+/// Starts kubedns on `cluster` several times, and measures the memory of the last process.
 pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<Start> {
     let services = cluster.services.len();
     say(&format!("start: {services} services"));
@@ -59,7 +59,7 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
     })
 }
 
-/// Makes kubedns list everything again, and waits until that is done.
+/// Makes kubedns list everything again, and waits until the new lists are sent and the watches are open.
 async fn relist(api: &Running) -> anyhow::Result<()> {
     let watched = [Resource::Services, Resource::EndpointSlices];
     api.faults.clear_requests();
