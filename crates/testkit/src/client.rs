@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use crate::message::Message;
 use crate::query::Query;
 
-/// Timeout of [`ask`] and [`ask_tcp`]: longer than any server of ours may take for an answer.
+/// Timeout of [`ask`] and [`ask_tcp`]. Every server of this project must answer sooner.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The reason why there is no answer.
@@ -20,15 +20,15 @@ pub enum AskError {
     /// No answer came in time.
     #[error("no answer within {0:?}")]
     Timeout(Duration),
-    /// The server closed the connection first.
+    /// The server closed the connection before an answer.
     #[error("connection closed without an answer")]
     Closed,
-    /// Nothing listens there, or the network failed.
+    /// No server listens at the address, or the network failed.
     #[error("cannot ask")]
     Io(#[from] std::io::Error),
 }
 
-/// Sends `packet` from a socket of its own and returns the first packet received.
+/// Sends `packet` from a new socket and returns the first packet received.
 pub async fn udp(server: SocketAddr, packet: &[u8], patience: Duration) -> Result<Vec<u8>, AskError> {
     let local: IpAddr = match server.ip() {
         IpAddr::V4(ip) if ip.is_loopback() => Ipv4Addr::LOCALHOST.into(),
@@ -45,7 +45,7 @@ pub async fn udp(server: SocketAddr, packet: &[u8], patience: Duration) -> Resul
     Ok(buffer)
 }
 
-/// Sends `packet` over a TCP connection of its own and returns the first message received.
+/// Sends `packet` over a new TCP connection and returns the first message received.
 pub async fn tcp(server: SocketAddr, packet: &[u8], patience: Duration) -> Result<Vec<u8>, AskError> {
     let exchange = async {
         let mut connection = TcpConnection::open(server).await?;
@@ -55,22 +55,22 @@ pub async fn tcp(server: SocketAddr, packet: &[u8], patience: Duration) -> Resul
     timeout(patience, exchange).await.map_err(|_| AskError::Timeout(patience))?
 }
 
-/// Sends a query over UDP and parses the answer; panics without one.
+/// Sends a query over UDP and parses the answer. Panics without an answer.
 pub async fn ask(server: SocketAddr, query: &Query) -> Message {
     try_ask(server, query, PATIENCE).await.unwrap_or_else(|error| panic!("{query:?}: {error}"))
 }
 
-/// Sends a query over TCP and parses the answer; panics without one.
+/// Sends a query over TCP and parses the answer. Panics without an answer.
 pub async fn ask_tcp(server: SocketAddr, query: &Query) -> Message {
     try_ask_tcp(server, query, PATIENCE).await.unwrap_or_else(|error| panic!("{query:?}: {error}"))
 }
 
-/// Sends a query over UDP; returns the parsed answer, or why there is none.
+/// Sends a query over UDP. Returns the parsed answer, or the text of the error.
 pub async fn try_ask(server: SocketAddr, query: &Query, patience: Duration) -> Result<Message, String> {
     read(udp(server, &query.wire(), patience).await)
 }
 
-/// Sends a query over TCP; returns the parsed answer, or why there is none.
+/// Sends a query over TCP. Returns the parsed answer, or the text of the error.
 pub async fn try_ask_tcp(server: SocketAddr, query: &Query, patience: Duration) -> Result<Message, String> {
     read(tcp(server, &query.wire(), patience).await)
 }
@@ -94,7 +94,7 @@ impl TcpConnection {
         Ok(Self { stream })
     }
 
-    /// Connects from another address of this machine, such as 127.0.0.2, to be another client.
+    /// Connects from `client`, an address of this machine such as 127.0.0.2. The server sees a separate client.
     pub async fn open_from(client: Ipv4Addr, server: SocketAddr) -> Result<Self, AskError> {
         let socket = TcpSocket::new_v4()?;
         socket.bind((client, 0).into())?;
@@ -112,13 +112,13 @@ impl TcpConnection {
         self.send_raw(&framed).await
     }
 
-    /// Sends octets unchanged: half a message, a wrong length.
+    /// Sends octets unchanged, such as half a message or a wrong length.
     pub async fn send_raw(&mut self, octets: &[u8]) -> Result<(), AskError> {
         self.stream.write_all(octets).await?;
         Ok(())
     }
 
-    /// Closes the connection for sending; it can still receive.
+    /// Closes the connection for sending. Messages can still be received.
     pub async fn finish_sending(&mut self) -> Result<(), AskError> {
         self.stream.shutdown().await?;
         Ok(())

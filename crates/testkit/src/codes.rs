@@ -1,4 +1,4 @@
-//! Mnemonics of types, classes, opcodes and RCODEs, in both directions.
+//! Conversion between numbers and mnemonics of types, classes, opcodes and RCODEs.
 
 const TYPES: &[(u16, &str)] = &[
     (1, "A"),
@@ -92,8 +92,8 @@ pub fn opcode_code(name: &str) -> Option<u8> {
     code_of(OPCODES, "OPCODE", name).and_then(|code| u8::try_from(code).ok())
 }
 
-/// `NOERROR`, `NXDOMAIN`, ...; `RCODE11` for an RCODE without a mnemonic. The upper eight bits come from the OPT
-/// record.
+/// `NOERROR`, `NXDOMAIN`, ...; `RCODE11` for an RCODE without a mnemonic. `code` includes the upper eight bits from
+/// the OPT record.
 pub fn rcode_name(code: u16) -> String {
     name_of(RCODES, "RCODE", code)
 }

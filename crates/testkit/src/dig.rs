@@ -1,4 +1,4 @@
-//! A message as text in the format of `dig`, for comparing whole answers and for test failures.
+//! A message as text similar to the output of `dig`, for comparing whole answers and for test failures.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ pub fn show(wire: &[u8]) -> String {
     render(wire, |records| records.iter().map(ToString::to_string).collect())
 }
 
-/// The message with each section sorted and SOA serials blanked: equal for equal answers.
+/// The message with each section sorted and SOA serials blanked, so that equal answers give equal texts.
 pub fn show_sorted(wire: &[u8]) -> String {
     render(wire, |records| {
         let mut lines: Vec<String> = records.iter().map(crate::record::Record::normalised).collect();
@@ -57,7 +57,7 @@ fn header(message: &Message) -> String {
     text
 }
 
-/// `EDNS version 0, udp 1232, do, option 10 0102`.
+/// The OPT record as text: `EDNS version 0, udp 1232, do, option 10 0102`.
 pub fn opt(edns: &Edns) -> String {
     let mut text = format!("EDNS version {}, udp {}", edns.version, edns.udp);
     if edns.dnssec_ok {

@@ -14,10 +14,10 @@ use tokio::time::timeout;
 use crate::ports::free_port;
 use crate::process::{Process, Program};
 
-/// Long enough for a busy machine.
+/// Timeout of a start and of a request. Long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A running etcd with its own data. It ends with this process.
+/// A running etcd with its own data. It is killed when this value is dropped.
 #[derive(Debug)]
 pub struct Etcd {
     /// The address for clients.
@@ -29,7 +29,7 @@ pub struct Etcd {
     process: Option<Process>,
 }
 
-/// The path of etcd. If it is not installed, prints `untested` on standard error, which the runner shows.
+/// The path of etcd. If etcd is not installed, prints on standard error that `untested` is not tested.
 #[allow(clippy::print_stderr, reason = "a skipped test must not look like a passed one")]
 pub fn installed(untested: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -61,12 +61,12 @@ impl Etcd {
         Some(etcd)
     }
 
-    /// The URL without TLS.
+    /// The URL for clients without TLS.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Starts it again after [`Etcd::stop`], with its data.
+    /// Starts etcd again after [`Etcd::stop`], with the same data.
     pub async fn begin(&mut self) {
         let peer = format!("http://127.0.0.1:{}", free_port());
         let (url, data) = (self.url(), self.data.path().join("data"));
@@ -87,12 +87,12 @@ impl Etcd {
         self.process = Some(process);
     }
 
-    /// Kills it; its data remain.
+    /// Kills etcd. The data stay.
     pub fn stop(&mut self) {
         self.process = None;
     }
 
-    /// Deletes its data; it must be stopped.
+    /// Deletes the data. etcd must be stopped before.
     pub fn forget(&mut self) {
         std::fs::remove_dir_all(self.data.path().join("data")).expect("its data");
     }
@@ -124,8 +124,8 @@ impl Etcd {
         self.call("/v3/kv/compaction", json!({ "revision": revision, "physical": true })).await;
     }
 
-    /// Enables authentication, with the user root (password `root`), and with `user` and `password` for reading the keys
-    /// with this `prefix`.
+    /// Enables authentication. The user `root` has the password `root`. The user `user` may read the keys that start
+    /// with `prefix`.
     pub async fn ask_for_users(&mut self, user: &str, password: &str, prefix: &str) {
         let end = format!("{}0", prefix.trim_end_matches('/'));
         let permission = json!({ "permType": "READ", "key": encoded(prefix), "range_end": encoded(&end) });
@@ -146,7 +146,7 @@ impl Etcd {
         self.token = response.get("token").and_then(Value::as_str).map(str::to_owned);
     }
 
-    /// Posts a request to the JSON gateway; panics if it fails.
+    /// Posts a request to the JSON gateway. Panics if the request fails.
     pub async fn call(&self, path: &str, request: Value) -> Value {
         let called = self.try_call(path, request).await;
         called.unwrap_or_else(|error| panic!("etcd {path}: {error}"))

@@ -1,4 +1,4 @@
-//! Waits for a condition: probes repeatedly until it holds or the timeout passes.
+//! Waiting for a condition: [`eventually`] calls a probe until the condition holds or the timeout passes.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -15,7 +15,7 @@ pub trait Settled {
     /// The value that [`eventually`] returns once the condition holds.
     type Value;
 
-    /// The value, or why the condition does not hold yet.
+    /// Returns the value, or the reason why the condition does not hold yet.
     fn settled(self) -> Result<Self::Value, String>;
 }
 
@@ -45,7 +45,7 @@ impl<T, E: Debug> Settled for Result<T, E> {
 
 /// Calls `probe` until it settles and returns its value. The pauses between calls grow from 2 ms to 100 ms.
 ///
-/// Panics, naming the caller and the last outcome, when `timeout` passes first.
+/// Panics when `timeout` passes first. The message has the place of the call and the last outcome.
 #[track_caller]
 pub fn eventually<P, F>(
     timeout: Duration,

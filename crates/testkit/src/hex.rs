@@ -10,7 +10,7 @@ pub fn hex(octets: &[u8]) -> String {
     })
 }
 
-/// Parses hex digits; `None` if the text has anything else.
+/// Parses pairs of hex digits; `None` for any other text.
 pub fn unhex(text: &str) -> Option<Vec<u8>> {
     if !text.len().is_multiple_of(2) || !text.is_ascii() {
         return None;

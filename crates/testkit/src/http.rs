@@ -1,4 +1,4 @@
-//! The minimal HTTP client for tests: one request on a connection of its own.
+//! A minimal HTTP client for tests. Each request uses a new connection.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,20 +8,21 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// Long enough for a busy machine.
+/// Timeout of a request. Long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The response.
+/// An HTTP response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
     /// The status code.
     pub status: u16,
-    /// Everything after the head.
+    /// The text after the head.
     pub body: String,
 }
 
 impl Response {
-    /// The value of a series in the exposition; `series` includes its labels as written there.
+    /// The value of a series in a body in Prometheus text format. `series` is the metric name, with labels as in the
+    /// body.
     pub fn metric(&self, series: &str) -> Option<f64> {
         self.body.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
     }
@@ -31,7 +32,7 @@ impl Response {
 ///
 /// # Errors
 ///
-/// If no response comes in time, or it is not HTTP.
+/// If no response comes in time, or if the response is not HTTP.
 pub async fn get(address: SocketAddr, path: &str) -> io::Result<Response> {
     let text = request(address, "GET", path).await?;
     let status = text.split(' ').nth(1).and_then(|status| status.parse().ok());
@@ -40,11 +41,11 @@ pub async fn get(address: SocketAddr, path: &str) -> io::Result<Response> {
     Ok(Response { status, body: body.to_owned() })
 }
 
-/// Sends any request and returns the response as text.
+/// Sends a request without a body, and returns the whole response as text.
 ///
 /// # Errors
 ///
-/// If no response comes in time, or it is not UTF-8.
+/// If no response comes in time, or if the response is not UTF-8.
 pub async fn request(address: SocketAddr, method: &str, path: &str) -> io::Result<String> {
     let exchange = async {
         let mut stream = TcpStream::connect(address).await?;

@@ -1,4 +1,4 @@
-//! The real `kubectl`, used as from a terminal.
+//! The real `kubectl`, run with the command lines that a user types.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -9,17 +9,17 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// Long enough for a busy machine.
+/// Timeout of a run. Long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// `kubectl` on an API server without TLS.
+/// `kubectl` for an API server without TLS.
 #[derive(Debug, Clone)]
 pub struct Kubectl {
     server: String,
     home: PathBuf,
 }
 
-/// Returns whether `kubectl` cannot be run, and then prints `untested` on standard error, which the runner shows.
+/// Returns whether `kubectl` is missing, and then prints on standard error that `untested` is not tested.
 #[allow(clippy::print_stderr, reason = "a skipped test must not look like a passed one")]
 pub fn is_missing(untested: &str) -> bool {
     let output = std::process::Command::new("kubectl").args(["version", "--client"]).output();
@@ -31,17 +31,17 @@ pub fn is_missing(untested: &str) -> bool {
 }
 
 impl Kubectl {
-    /// A `kubectl` for the API server at this address; it keeps its caches in `home`.
+    /// A `kubectl` for the API server at this address, with its caches in `home`.
     pub fn on(server: SocketAddr, home: &Path) -> Self {
         Self { server: format!("--server=http://{server}"), home: home.to_owned() }
     }
 
-    /// Runs it and returns its standard output; panics with its output if it fails.
+    /// Runs `kubectl` and returns its standard output. Panics with its standard error if `kubectl` fails.
     pub async fn run(&self, arguments: &str) -> String {
         self.with_input(arguments, "").await
     }
 
-    /// Runs it with this standard input and returns its standard output; panics with its output if it fails.
+    /// Runs `kubectl` with `input` on standard input. Returns and panics like [`run`](Self::run).
     pub async fn with_input(&self, arguments: &str, input: &str) -> String {
         self.succeed(arguments, input, "true").await
     }
@@ -51,7 +51,7 @@ impl Kubectl {
         self.succeed(&format!("edit {what}"), "", &format!("sed -i -e '{sed}'")).await
     }
 
-    /// Runs it and returns its standard error; panics if it succeeds.
+    /// Runs `kubectl` and returns its standard error. Panics if `kubectl` succeeds.
     pub async fn refused(&self, arguments: &str, input: &str) -> String {
         let output = self.output(arguments, input, "true").await;
         assert!(!output.status.success(), "kubectl {arguments}: {output:?}");
@@ -71,7 +71,7 @@ impl Kubectl {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().unwrap_or_else(|error| panic!("cannot run kubectl: {error}"));
         if let Some(mut stdin) = child.stdin.take() {
-            // kubectl may exit without reading everything.
+            // kubectl may exit before it has read the whole input.
             let _ = stdin.write_all(input.as_bytes()).await;
         }
         let ended = timeout(PATIENCE, child.wait_with_output()).await;

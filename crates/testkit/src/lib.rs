@@ -1,19 +1,20 @@
 //! Tools for the tests of all crates; no part of a shipped binary.
 //!
-//! * [`upstream`]: a scripted DNS server on loopback that answers, misbehaves, counts and remembers.
-//! * [`tls`]: TLS in front of it, with good certificates and bad ones.
+//! * [`upstream`]: a scripted DNS server on loopback that answers or misbehaves, and records queries.
+//! * [`tls`]: a TLS proxy in front of the scripted server, with valid and invalid certificates.
 //! * [`client`], [`query`]: build queries and send them over UDP, TCP or pipelined TCP.
-//! * [`message`], [`dig`]: parse any answer, even a malformed one, and show it as text that can be compared.
+//! * [`message`], [`dig`]: parse answers, even malformed ones, and show them as text for comparison.
 //! * [`reply`], [`record`]: build answers from records in presentation format.
 //! * [`objects`]: Kubernetes objects as JSON.
 //! * [`config_map`]: edits of a mounted `ConfigMap`, as a kubelet makes them.
-//! * [`process`], [`ports`]: start one of our binaries, read its log, end it.
+//! * [`process`]: start a binary of this project, read its log, stop the process.
+//! * [`ports`]: free ports.
 //! * [`processes`]: running processes and their resources.
 //! * [`http`]: one request and its response.
 //! * [`kubectl`], [`etcd`]: the real programs.
 //! * [`eventually`]: wait for a condition without a guessed sleep.
 //!
-//! A failing set-up panics with the reason, which ends the test.
+//! A set-up that fails panics with the reason, so that the test ends.
 
 #![allow(
     clippy::panic,

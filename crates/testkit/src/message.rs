@@ -1,4 +1,4 @@
-//! A lenient parser of DNS messages: it reads as much as it can, and reports the first defect.
+//! A lenient parser of DNS messages. The parser reads up to the first defect, and reports that defect.
 
 use thiserror::Error;
 
@@ -9,7 +9,7 @@ use crate::{codes, name};
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("octet {at}: {what}")]
 pub struct Malformed {
-    /// Offset of the malformed part.
+    /// Offset of the malformed part in octets.
     pub at: usize,
     /// The malformed part.
     pub what: &'static str,
@@ -18,7 +18,7 @@ pub struct Malformed {
 /// A question in a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// Presentation format, case as on the wire.
+    /// The name in presentation format, with upper and lower case as on the wire.
     pub name: String,
     /// Type number.
     pub rtype: u16,
@@ -37,7 +37,7 @@ impl std::fmt::Display for Question {
 pub struct Edns {
     /// The sender's UDP payload size.
     pub udp: u16,
-    /// DNSSEC OK.
+    /// The DO bit (DNSSEC OK).
     pub dnssec_ok: bool,
     /// EDNS version.
     pub version: u8,
@@ -64,9 +64,9 @@ pub struct Message {
     pub additional: Vec<Record>,
     /// The OPT record.
     pub edns: Option<Edns>,
-    /// Octets after the last record.
+    /// Number of octets after the last record.
     pub trailing: usize,
-    /// Octets of the whole message.
+    /// Number of octets of the whole message.
     pub size: usize,
 }
 
@@ -82,7 +82,7 @@ const FLAGS: &[(u16, &str)] = &[
 ];
 
 impl Message {
-    /// Parses a whole message.
+    /// Parses a whole message. Returns the first defect as an error.
     pub fn parse(wire: &[u8]) -> Result<Self, Malformed> {
         match Self::read(wire) {
             (message, None) => Ok(message),
@@ -90,7 +90,7 @@ impl Message {
         }
     }
 
-    /// Parses as much of a message as possible; returns the first defect, too.
+    /// Parses a message up to the first defect. Returns the parsed part, and the defect if any.
     pub fn read(wire: &[u8]) -> (Self, Option<Malformed>) {
         let mut message = Self { size: wire.len(), ..Self::default() };
         let mut reader = Reader { wire, at: 0 };

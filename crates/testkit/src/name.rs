@@ -1,15 +1,15 @@
-//! Domain names between presentation format (`web\.1.apps.`) and wire format.
+//! Conversion of domain names between presentation format (`web\.1.apps.`) and wire format.
 
 use std::fmt::Write as _;
 
 /// The wire format of `name`, uncompressed. A missing final dot is added; `.` and the empty name are the root.
 ///
-/// The limit of 255 octets for a whole name is not checked: tests send longer ones.
+/// The limit of 255 octets for a whole name is not checked, because tests send longer names.
 ///
 /// # Errors
 ///
-/// If a label is empty or has more than 63 octets, or a backslash is followed neither by a character nor by three
-/// digits up to 255.
+/// If a label is empty or has more than 63 octets, or if an escape is malformed. An escape is a backslash with either
+/// a character or three digits up to 255 (RFC 1035 section 5.1).
 pub fn to_wire(name: &str) -> Result<Vec<u8>, String> {
     let mut wire = Vec::with_capacity(name.len() + 2);
     let mut label = Vec::new();
@@ -47,9 +47,11 @@ fn escaped(rest: &mut std::str::Bytes<'_>) -> Option<u8> {
     std::str::from_utf8(&digits).ok()?.parse().ok()
 }
 
-/// Parses the name at `at` of `message`, following compression pointers, and moves `at` behind it.
+/// Parses the name at offset `at` of `message`, and follows compression pointers. Moves `at` to the first octet after
+/// the name.
 ///
-/// `None` if it runs past the end, uses an unknown label type, loops, or is longer than 255 octets.
+/// `None` if the name runs past the end, has an unknown label type, or is longer than 255 octets. `None` also if a
+/// compression pointer does not point backwards.
 pub fn from_wire(message: &[u8], at: &mut usize) -> Option<String> {
     let mut text = String::new();
     let mut position = *at;

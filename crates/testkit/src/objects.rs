@@ -14,8 +14,7 @@ pub fn mk_service(namespace: &str, name: &str, spec: Value) -> Value {
     service
 }
 
-/// A Service with one cluster IP for each family in `ips`, and TCP ports written `name:port`; `:80` is a port without
-/// a name.
+/// A Service with the cluster IPs `ips`, one for each IP family, and with `ports` in the form of [`mk_ports`].
 pub fn mk_cluster_ip(namespace: &str, name: &str, ips: &[&str], ports: &[&str]) -> Value {
     let families: Vec<&str> = ips.iter().map(|ip| if ip.contains(':') { "IPv6" } else { "IPv4" }).collect();
     let spec = json!({
@@ -40,7 +39,7 @@ pub fn mk_external_name(namespace: &str, name: &str, target: &str) -> Value {
     mk_service(namespace, name, json!({"type": "ExternalName", "externalName": target}))
 }
 
-/// Ports written `name:port`, over TCP, or `name:port/UDP`.
+/// Ports written `name:port` for TCP, or `name:port/UDP`. `:80` is a port without a name.
 pub fn mk_ports(ports: &[&str]) -> Value {
     ports.iter().map(|text| mk_port(text)).collect()
 }
@@ -56,7 +55,7 @@ fn mk_port(text: &str) -> Value {
     }
 }
 
-/// Endpoints with one subset: ready addresses written `ip` or `ip hostname`, ports in the form of [`mk_cluster_ip`].
+/// Endpoints with one subset: ready addresses written `ip` or `ip hostname`, ports in the form of [`mk_ports`].
 pub fn mk_endpoints(namespace: &str, name: &str, addresses: &[&str], ports: &[&str]) -> Value {
     mk_endpoints_of(
         namespace,
@@ -81,7 +80,7 @@ pub fn mk_addresses(addresses: &[&str]) -> Value {
     addresses.iter().map(address).collect()
 }
 
-/// An `EndpointSlice` of a Service: ready endpoints written `ip` or `ip hostname`. Its name is `service-suffix`.
+/// An `EndpointSlice` of a Service: ready endpoints written `ip` or `ip hostname`. The name is `service-suffix`.
 pub fn mk_endpoint_slice(
     namespace: &str,
     service: &str,
@@ -105,15 +104,15 @@ pub fn mk_endpoint_slice(
     with_labels(slice, &[("kubernetes.io/service-name", service)])
 }
 
-/// A `ServiceImport` of type `ClusterSetIP` or `Headless`, with ports in the form of [`mk_cluster_ip`].
+/// A `ServiceImport` of type `ClusterSetIP` or `Headless`, with ports in the form of [`mk_ports`].
 pub fn mk_service_import(namespace: &str, name: &str, kind: &str, ips: &[&str], ports: &[&str]) -> Value {
     let mut import = mk_object("multicluster.x-k8s.io/v1alpha1", "ServiceImport", namespace, name);
     set(&mut import, "spec", json!({"type": kind, "ips": ips, "ports": mk_ports(ports)}));
     import
 }
 
-/// An `EndpointSlice` of a `ServiceImport`: endpoints in one cluster, in the form of [`mk_endpoint_slice`]. Its name
-/// is `service-cluster`.
+/// An `EndpointSlice` of a `ServiceImport`, with the endpoints of one cluster in the form of [`mk_endpoint_slice`].
+/// The name is `service-cluster`.
 pub fn mk_imported_slice(
     namespace: &str,
     service: &str,
@@ -146,7 +145,7 @@ pub fn mk_node(name: &str, labels: &[(&str, &str)]) -> Value {
     with_labels(node, labels)
 }
 
-/// A kubeconfig with one cluster and one user, with these fields: `server`, `token`, ...
+/// A kubeconfig with one cluster and one user. `cluster` and `user` hold the fields, such as `server` and `token`.
 pub fn mk_kubeconfig(cluster: &Value, user: &Value) -> Value {
     json!({
         "apiVersion": "v1",

@@ -1,9 +1,9 @@
-//! Free ports for processes that cannot bind port 0, and the available address families.
+//! Free ports for processes that cannot bind port 0, and a check for IPv6.
 
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Below the range that Linux uses for outgoing connections, so that no client socket occupies them.
+/// The first port of the range. The whole range lies below the ports that Linux uses for outgoing connections.
 const FIRST: u32 = 15_000;
 const COUNT: u32 = 16_000;
 
@@ -30,7 +30,7 @@ fn is_free(port: u16) -> bool {
     TcpListener::bind(address).is_ok() && UdpSocket::bind(address).is_ok()
 }
 
-/// Returns whether this machine has IPv6; prints a line on standard error if not.
+/// Returns whether this machine has IPv6. If not, prints a line on standard error.
 #[allow(clippy::print_stderr, reason = "what could not be tested is said loudly")]
 pub fn ipv6_is_here() -> bool {
     let is_here = UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_ok();

@@ -23,11 +23,11 @@ const KEPT_LINES: usize = 50_000;
 /// The first and the longest pause between two probes of a process.
 const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(20)];
 
-/// The path of one of our binaries.
+/// The path of a binary of this project.
 ///
-/// It is searched in the directory `KUBE_DNS_RS_BIN_DIR`, in the variable `CARGO_BIN_EXE_<name>`, and beside the
-/// running test executable (`target/debug`). Panics with a hint if it is missing: cargo builds the binaries of other
-/// crates only on request.
+/// Candidates are the directory `KUBE_DNS_RS_BIN_DIR`, the path in the variable `CARGO_BIN_EXE_<name>`, and the
+/// directory of the running test executable (`target/debug`), in this order. Panics with a hint if the binary is
+/// missing, because cargo builds the binaries of other crates only on request.
 pub fn binary(name: &str) -> PathBuf {
     let from_directory =
         std::env::var_os("KUBE_DNS_RS_BIN_DIR").map(|directory| Path::new(&directory).join(name));
@@ -37,7 +37,7 @@ pub fn binary(name: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("no binary {name}: run `cargo build --workspace --bins` first"))
 }
 
-/// The address in a log line, in klog's format or in JSON. Loopback replaces the unspecified address. Panics if the
+/// The address in a log line, in klog's format or in JSON. 127.0.0.1 replaces an unspecified address. Panics if the
 /// line has no address.
 pub fn address(line: &str) -> SocketAddr {
     let told =
@@ -61,7 +61,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// One of our binaries, found by [`binary`].
+    /// A binary of this project, found by [`binary`].
     pub fn named(name: &str) -> Self {
         Self::at(&binary(name))
     }
@@ -71,7 +71,8 @@ impl Program {
         Self { name: path.into(), command: Command::new(path) }
     }
 
-    /// An executable that cannot outlive this process: the kernel kills it at the end of the thread that starts it.
+    /// An executable that cannot outlive this process. The kernel kills the executable when the thread that called
+    /// [`Program::start`] ends.
     pub fn tied(path: &Path) -> Self {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL"]).arg(path);
@@ -92,7 +93,8 @@ impl Program {
         self
     }
 
-    /// Starts the program without input and captures both outputs. Panics if it cannot be started.
+    /// Starts the program without input, and captures standard output and standard error. Panics if the program
+    /// cannot be started.
     pub fn start(self) -> Process {
         let Self { name, mut command } = self;
         let spawned = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
@@ -133,7 +135,7 @@ impl Lines {
     }
 }
 
-/// A running (or ended) program; dropping it kills it.
+/// A started program. The process is killed when this value is dropped.
 #[derive(Debug)]
 pub struct Process {
     name: OsString,
@@ -161,16 +163,16 @@ impl Process {
 
     /// Waits for the first line on standard error that contains `text`.
     ///
-    /// Panics with the whole log if the line does not come in time or the process ends first.
+    /// Panics with the log if `patience` passes or the process ends first.
     pub async fn line_with(&mut self, text: &str, patience: Duration) -> String {
         let stderr = self.stderr.clone();
         let found = || std::future::ready(stderr.all().into_iter().find(|line| line.contains(text)));
         self.until(&format!("logged {text:?}"), patience, found).await
     }
 
-    /// Calls the probe until it settles, and returns its value.
+    /// Calls `probe` until the outcome is settled, and returns the value.
     ///
-    /// Panics with the whole log if that takes too long or the process ends first.
+    /// Panics with the log if `patience` passes or the process ends first.
     pub async fn until<P, F>(
         &mut self,
         what: &str,
@@ -188,7 +190,7 @@ impl Process {
     ///
     /// # Errors
     ///
-    /// If that takes too long or the process ends first. The error contains the whole log.
+    /// If `patience` passes or the process ends first. The error contains the log.
     pub async fn try_until<P, F>(
         &mut self,
         what: &str,
@@ -202,7 +204,7 @@ impl Process {
         let deadline = Instant::now() + patience;
         let [mut pause, longest] = PAUSES;
         loop {
-            // After the end of the process, the last probe sees all of its output.
+            // After the end of the process, the probe is called once more and sees the complete output.
             let ended = self.exited().inspect(|_| self.drain());
             let last = match probe().await.settled() {
                 Ok(value) => return Ok(value),
@@ -221,14 +223,14 @@ impl Process {
     ///
     /// # Errors
     ///
-    /// If it has ended. The error contains the whole log.
+    /// If the process has ended. The error contains the log.
     pub fn check(&mut self) -> Result<(), String> {
         let Some(status) = self.exited() else { return Ok(()) };
         self.drain();
         Err(format!("{} has ended ({status}); it logged:\n{}", self.name.display(), self.stderr().join("\n")))
     }
 
-    /// The exit status, if it has ended.
+    /// The exit status, if the process has ended.
     pub fn exited(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("a child can be waited for")
     }
@@ -238,7 +240,7 @@ impl Process {
         send(self.id(), signal);
     }
 
-    /// Waits for the end, and for the rest of the output.
+    /// Waits for the end of the process, and for the rest of the output.
     pub async fn wait(&mut self, patience: Duration) -> ExitStatus {
         let child = &mut self.child;
         let status = eventually(patience, || {
@@ -250,7 +252,7 @@ impl Process {
         status
     }
 
-    /// Sends SIGTERM and waits for the end.
+    /// Sends SIGTERM and waits for the end of the process.
     pub async fn terminate(&mut self, patience: Duration) -> ExitStatus {
         self.signal(Signal::SIGTERM);
         self.wait(patience).await
@@ -265,7 +267,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! Processes and their resources, from the operating system.
+//! Processes and their resources, read from the operating system.
 
 use std::fs;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use nix::time::ClockId;
 /// A process ID.
 pub type Pid = u32;
 
-/// Returns whether the process runs. A zombie, which ended but was not waited for, does not.
+/// Returns whether the process runs. A zombie (ended, but not yet waited for) does not run.
 pub fn is_running(pid: Pid) -> bool {
     stat(pid).is_some_and(|(_, state)| !matches!(state, 'Z' | 'X'))
 }
@@ -43,18 +43,18 @@ pub struct Usage {
     pub resident: u32,
     /// The peak of resident memory since the start or [`forget_peak`], in KiB.
     pub peak: u32,
-    /// Resident memory that is not shared (anonymous), in KiB.
+    /// Resident anonymous memory in KiB: memory that no file backs.
     pub anonymous: u32,
-    /// Open file descriptors.
+    /// Number of open file descriptors.
     pub descriptors: u32,
-    /// Threads.
+    /// Number of threads.
     pub threads: u32,
     /// CPU time of all threads so far, in user and kernel mode.
     pub cpu: Duration,
 }
 
 impl Usage {
-    /// The resources of a process; `None` if it has ended.
+    /// The resources of a process; `None` if the process has ended.
     pub fn of(pid: Pid) -> Option<Self> {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
         let field = |name: &str| {
@@ -73,7 +73,7 @@ impl Usage {
     }
 }
 
-/// CPU time of all threads of a process so far; `None` if it has ended.
+/// CPU time of all threads of a process so far; `None` if the process has ended.
 pub fn cpu_time(pid: Pid) -> Option<Duration> {
     Some(ClockId::pid_cpu_clock_id(raw(pid)).ok()?.now().ok()?.into())
 }
@@ -87,7 +87,7 @@ pub fn forget_peak(pid: Pid) -> std::io::Result<()> {
     fs::write(format!("/proc/{pid}/clear_refs"), "5")
 }
 
-/// Datagrams that the kernel dropped because the socket of this port was full.
+/// Number of datagrams that the kernel dropped because the IPv4 socket of this port was full.
 pub fn udp_drops(port: u16) -> u64 {
     let table = fs::read_to_string("/proc/net/udp").expect("/proc is there");
     let sockets = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
@@ -103,7 +103,7 @@ fn all() -> Vec<Pid> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Parent and state, from `/proc/<pid>/stat`; the name in parentheses may contain anything.
+/// Parent and state, from `/proc/<pid>/stat`. The process name in parentheses may contain any character.
 fn stat(pid: Pid) -> Option<(Pid, char)> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut fields = text.rsplit_once(") ")?.1.split(' ');

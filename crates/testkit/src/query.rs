@@ -1,4 +1,4 @@
-//! Builds queries, well-formed and malformed ones.
+//! Builds queries.
 
 use std::sync::atomic::{AtomicU16, Ordering};
 
@@ -51,7 +51,7 @@ impl Query {
         self
     }
 
-    /// Sets exactly these of the flags `rd`, `ad` and `cd`, separated by blanks.
+    /// Replaces the flags with `flags`: any of `rd`, `ad` and `cd`, separated by blanks.
     #[track_caller]
     #[must_use]
     pub fn flags(mut self, flags: &str) -> Self {
@@ -72,14 +72,14 @@ impl Query {
         self.opt(Edns { udp, ..Edns::default() })
     }
 
-    /// Adds any OPT record.
+    /// Adds this OPT record.
     #[must_use]
     pub fn opt(mut self, edns: Edns) -> Self {
         self.edns = Some(edns);
         self
     }
 
-    /// The packet.
+    /// The query in wire format.
     #[track_caller]
     pub fn wire(&self) -> Vec<u8> {
         let bits = u16::from(self.opcode) << 11 | self.bits;

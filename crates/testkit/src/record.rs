@@ -1,4 +1,4 @@
-//! Resource records between presentation format and wire format.
+//! Conversion of resource records between presentation format and wire format.
 
 use std::fmt::{self, Write as _};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -8,7 +8,7 @@ use crate::{codes, name};
 /// A resource record in a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Owner name in presentation format, case as on the wire.
+    /// Owner name in presentation format, with upper and lower case as on the wire.
     pub name: String,
     /// TTL in seconds.
     pub ttl: u32,
@@ -16,7 +16,7 @@ pub struct Record {
     pub class: u16,
     /// Type number.
     pub rtype: u16,
-    /// The data in presentation format (RFC 3597 format for types unknown here).
+    /// The data in presentation format. Types unknown here use the format of RFC 3597.
     pub data: String,
 }
 
@@ -28,7 +28,7 @@ impl fmt::Display for Record {
 }
 
 impl Record {
-    /// The record as text, with `<serial>` in place of an SOA serial (which is a time).
+    /// The record as text, with `<serial>` in place of an SOA serial, which depends on the time.
     pub fn normalised(&self) -> String {
         if codes::type_code("SOA") != Some(self.rtype) {
             return self.to_string();
@@ -53,7 +53,7 @@ enum Field {
     Strings,
 }
 
-/// The fields of a type's data; `None` for types that are not made of such fields.
+/// The fields of the data of a type; `None` for types that this table does not have.
 fn fields(rtype: &str) -> Option<&'static [Field]> {
     use Field::{Name, Strings, U16, U32, V4, V6};
     Some(match rtype {
@@ -68,7 +68,7 @@ fn fields(rtype: &str) -> Option<&'static [Field]> {
     })
 }
 
-/// Presentation format of the record data at `from..to` of `message`; `None` if it does not fit its type.
+/// The presentation format of the record data at `from..to` of `message`; `None` if the data are malformed.
 pub(crate) fn data_text(message: &[u8], from: usize, to: usize, rtype: &str) -> Option<String> {
     let raw = message.get(from..to)?;
     let Some(fields) = fields(rtype) else {
@@ -80,7 +80,7 @@ pub(crate) fn data_text(message: &[u8], from: usize, to: usize, rtype: &str) -> 
 }
 
 impl Field {
-    /// Parses the field at `at` of `message` and moves `at` behind it; a name may be compressed.
+    /// Parses the field at offset `at` of `message`, and moves `at` past the field. A name may be compressed.
     fn text(self, message: &[u8], at: &mut usize, end: usize) -> Option<String> {
         Some(match self {
             Self::V4 => Ipv4Addr::from(octets(message, at)?).to_string(),
@@ -92,7 +92,7 @@ impl Field {
         })
     }
 
-    /// Appends the first field of `text`; returns the rest of the text.
+    /// Appends the first field of `text` to `wire`. Returns the rest of the text.
     fn append<'t>(self, text: &'t str, wire: &mut Vec<u8>) -> Option<&'t str> {
         let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
         match self {
@@ -150,9 +150,9 @@ fn quoted(string: &[u8]) -> String {
     text
 }
 
-/// Wire format of a record such as `www.outside.test. 120 IN A 198.51.100.10`, names uncompressed.
+/// The wire format of a record such as `www.outside.test. 120 IN A 198.51.100.10`, without name compression.
 ///
-/// Knows A, AAAA, CNAME, NS, PTR, MX, SRV, TXT (strings without blanks, or quoted), SOA, and any type as
+/// Accepts A, AAAA, CNAME, NS, PTR, MX, SRV, SOA, TXT and SPF (strings without blanks, or quoted), and any type as
 /// `\# length hex` (RFC 3597). Panics on anything else.
 #[track_caller]
 pub fn to_wire(text: &str) -> Vec<u8> {

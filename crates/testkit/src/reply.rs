@@ -1,10 +1,11 @@
-//! Builds answers to a query, correct ones and wrong ones.
+//! Builds correct and wrong answers to a query.
 
 use crate::message::{Edns, Message};
 use crate::query::opt_to_wire;
 use crate::{codes, name, record};
 
-/// An answer under construction: NOERROR and RA, with the ID, the question and RD of the query.
+/// An answer under construction. It begins as NOERROR with RA, and with the ID, opcode, RD, CD and question of the
+/// query.
 #[derive(Clone, Debug)]
 pub struct Reply {
     id: u16,
@@ -93,21 +94,21 @@ impl Reply {
         self.opt(Edns { udp, ..Edns::default() })
     }
 
-    /// Adds any OPT record.
+    /// Adds this OPT record.
     #[must_use]
     pub fn opt(mut self, edns: Edns) -> Self {
         self.edns = Some(edns);
         self
     }
 
-    /// Changes the ID to another than the query's.
+    /// Sets an ID that differs from the ID of the query.
     #[must_use]
     pub fn wrong_id(mut self) -> Self {
         self.id ^= 0x5555;
         self
     }
 
-    /// Changes the question to another than the query's.
+    /// Replaces the question with a wrong question.
     #[track_caller]
     #[must_use]
     pub fn wrong_question(mut self, name: &str, rtype: &str) -> Self {
@@ -118,7 +119,7 @@ impl Reply {
         self
     }
 
-    /// The packet.
+    /// The answer in wire format.
     pub fn wire(&self) -> Vec<u8> {
         let count = |section: &Vec<Vec<u8>>| u16::try_from(section.len()).expect("fewer than 65536 records");
         let [answer, authority, additional] = &self.sections;

@@ -14,10 +14,10 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 pub use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_rustls::rustls::{ServerConfig, SupportedProtocolVersion};
 
-/// Terminates TLS and forwards the data to another server, with a new connection to it for each connection of a
-/// client.
+/// A TLS proxy. It terminates TLS and forwards the data over a new connection to the server for each client
+/// connection.
 pub struct Gate {
-    /// The address it listens on.
+    /// The address that the proxy listens on.
     pub address: SocketAddr,
     _tasks: JoinSet<()>,
 }
@@ -59,7 +59,7 @@ impl Gate {
                 connections.spawn(async move {
                     let Ok(mut stream) = acceptor.accept(stream).await else { return };
                     let Ok(mut server) = TcpStream::connect(to).await else { return };
-                    // Either side may close at any time.
+                    // An error is ignored: either side may close at any time.
                     let _ = copy_bidirectional(&mut stream, &mut server).await;
                 });
                 while connections.try_join_next().is_some() {}
@@ -68,14 +68,14 @@ impl Gate {
         Self { address, _tasks: tasks }
     }
 
-    /// The proxy as an upstream; its certificate should have this name.
+    /// The proxy as an upstream whose certificate must have this name, if any.
     pub fn upstream(&self, name: Option<&str>) -> dnsconfig::Upstream {
         let name = name.map(|name| format!("#{name}")).unwrap_or_default();
         format!("tls://{}{name}", self.address).parse().expect("a gate")
     }
 }
 
-/// A file of the test data.
+/// The path of a file in `testdata/tls`.
 pub fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/tls").join(name)
 }

@@ -1,9 +1,9 @@
 //! A scripted DNS server on loopback, over UDP and TCP: the upstream in tests.
 //!
 //! A handler decides the reaction to each packet: an answer (right or wrong), silence, a delay, garbage, a closed
-//! connection. Packets are remembered, with one exception: kubedns probes for forwarding loops now and then, with a
-//! query below a label `forward-loop`. Such a query gets NXDOMAIN and is not counted, so that tests see only their
-//! own queries.
+//! connection. Packets are recorded, except the loop probes of kubedns: from time to time, kubedns sends a TXT query
+//! for a name with the label `forward-loop`. A loop probe gets NXDOMAIN and is not counted, so that tests see only
+//! their own queries.
 //!
 //! ```no_run
 //! # async fn example() {
@@ -40,7 +40,7 @@ pub use reaction::{Act, Reaction};
 pub use replay::{Exchange, Replay, repeat};
 pub use zone::Zone;
 
-/// Limit of packets remembered; later ones are only counted.
+/// Maximum number of recorded packets. Later packets are only counted.
 const REMEMBERED: usize = 100_000;
 
 /// A packet that arrived at the upstream.
@@ -48,7 +48,7 @@ const REMEMBERED: usize = 100_000;
 pub struct Asked {
     /// The transport.
     pub transport: Transport,
-    /// The sender.
+    /// The address of the sender.
     pub from: SocketAddr,
     /// The whole packet.
     pub packet: Vec<u8>,
@@ -105,7 +105,7 @@ impl Shared {
     }
 }
 
-/// Answers A queries with `address`, except for names that end in `missing.test`; other types have no records.
+/// Answers A queries with `address`, and other types with NODATA. Names that end in `missing.test` get NXDOMAIN.
 pub fn answering(address: &'static str) -> impl Handler {
     move |asked: &Asked| {
         let (name, reply) = (asked.name(), Reply::to(&asked.packet));
@@ -117,7 +117,7 @@ pub fn answering(address: &'static str) -> impl Handler {
     }
 }
 
-/// A running server; dropping it closes its sockets.
+/// A running server. Its sockets close when this value is dropped.
 pub struct Upstream {
     addr: SocketAddr,
     shared: Arc<Shared>,
@@ -166,12 +166,12 @@ impl Upstream {
         Self { addr, shared, _tasks: tasks }
     }
 
-    /// The address it listens on.
+    /// The address that the server listens on.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// The packets so far, in order of arrival.
+    /// The recorded packets, in order of arrival.
     pub fn asked(&self) -> Vec<Asked> {
         self.shared.log.lock().packets.clone()
     }
@@ -181,13 +181,13 @@ impl Upstream {
         self.shared.log.lock().count
     }
 
-    /// The number of packets with this name (in any case) and type.
+    /// The number of recorded packets with this name (in any case) and type.
     pub fn count_of(&self, name: &str, rtype: &str) -> usize {
         let wanted = |asked: &&Asked| asked.name().eq_ignore_ascii_case(name) && asked.rtype() == rtype;
         self.shared.log.lock().packets.iter().filter(wanted).count()
     }
 
-    /// Forgets the packets so far.
+    /// Deletes the recorded packets, and resets the count.
     pub fn forget(&self) {
         *self.shared.log.lock() = Log::default();
     }

@@ -1,4 +1,4 @@
-//! The scripted upstream, queried over real sockets with the kit's own client.
+//! The scripted upstream, queried over real sockets with the client of this crate.
 
 use std::time::Duration;
 

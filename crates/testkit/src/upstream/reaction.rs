@@ -9,9 +9,9 @@ use crate::reply::Reply;
 pub enum Act {
     /// Waits before the next action.
     Wait(Duration),
-    /// Sends a packet; over TCP with its length in front.
+    /// Sends a packet. Over TCP, the length precedes the packet.
     Send(Vec<u8>),
-    /// Sends octets unchanged: over TCP without a length in front, over UDP like `Send`.
+    /// Sends octets unchanged: over TCP without a length, over UDP like `Send`.
     Raw(Vec<u8>),
     /// Closes the TCP connection; no effect over UDP.
     Close,
@@ -46,7 +46,7 @@ impl Reaction {
         self
     }
 
-    /// Adds a delay in front.
+    /// Adds a delay before the first action.
     #[must_use]
     pub fn after(mut self, delay: Duration) -> Self {
         self.acts.insert(0, Act::Wait(delay));

@@ -7,14 +7,14 @@ use parking_lot::Mutex;
 use super::{Act, Asked, Reaction, Transport};
 use crate::message::Message;
 
-/// A recorded exchange: the question, and every packet received (none for silence).
+/// A recorded exchange: the question, and all packets that the server sent.
 ///
-/// The recorded IDs are zero; a response that starts with `ffff` had another ID than the query.
+/// The recorded IDs are zero. An ID of `ffff` stands for a response whose ID differs from the ID of the query.
 #[derive(Clone, Debug)]
 pub struct Exchange {
     /// Transport of the question.
     pub transport: Transport,
-    /// `name class type`.
+    /// The question as `name class type`.
     pub question: String,
     /// The packets received.
     pub responses: Vec<Vec<u8>>,
@@ -26,10 +26,11 @@ struct Entry {
     played: bool,
 }
 
-/// Replays exchanges: a repeated question gets its recorded responses in order, the last one repeatedly.
+/// Replays recorded exchanges. A repeated question gets the recorded exchanges in order, then the last exchange
+/// repeatedly.
 ///
-/// A query that was recorded only over the other transport gets that response, unless it is truncated. Questions
-/// without an exchange go to the fallback.
+/// A query that was recorded only over the other transport gets that exchange, unless a response in it is truncated.
+/// Questions without an exchange go to the fallback.
 #[derive(Clone)]
 pub struct Replay {
     script: Arc<Mutex<Vec<Entry>>>,

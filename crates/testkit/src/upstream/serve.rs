@@ -10,7 +10,8 @@ use tokio::task::JoinSet;
 use super::{Act, Asked, Reaction, Shared, Transport};
 use crate::message::Message;
 
-/// Limit of reactions and connections under way; at the limit, waits for one to finish.
+/// Maximum number of concurrent reactions over UDP, and of open TCP connections. At the limit, the server waits until
+/// one ends.
 const UNDER_WAY: usize = 20_000;
 
 pub(super) async fn udp(socket: UdpSocket, shared: Arc<Shared>) {
@@ -18,7 +19,7 @@ pub(super) async fn udp(socket: UdpSocket, shared: Arc<Shared>) {
     let mut reactions = JoinSet::new();
     let mut buffer = vec![0; 65_535];
     loop {
-        // The error is a late "port unreachable" of a client that is gone.
+        // The error reports "port unreachable" for an earlier response to a client that is gone.
         let Ok((length, from)) = socket.recv_from(&mut buffer).await else { continue };
         let packet = buffer.get(..length).unwrap_or_default();
         let reaction = shared.react(asked(Transport::Udp, from, packet));
@@ -47,7 +48,7 @@ pub(super) async fn tcp(listener: TcpListener, shared: Arc<Shared>) {
         make_room(&mut connections).await;
         let shared = Arc::clone(&shared);
         connections.spawn(async move {
-            // A client that closes ends the connection, as does an error.
+            // The connection ends when the client closes, or with an error.
             let _ = serve_connection(stream, from, &shared).await;
         });
     }
