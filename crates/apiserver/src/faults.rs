@@ -176,7 +176,7 @@ impl Faults {
         self.shared.state.lock().rules.add(rule)
     }
 
-    /// Removes a rule. Returns whether it existed.
+    /// Removes a rule. Returns whether the rule existed.
     pub fn remove(&self, id: RuleId) -> bool {
         self.shared.state.lock().rules.remove(id)
     }

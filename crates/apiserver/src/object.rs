@@ -1,5 +1,5 @@
-//! Stored objects. An object keeps its JSON text, so that lists and watches need not serialize the object again. It
-//! also keeps the fields that selectors and the allocation of cluster IPs read.
+//! Stored objects. An object keeps its JSON text, so that lists and watches need not serialize the object again. An
+//! object also keeps the fields that selectors and the allocation of cluster IPs read.
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};

@@ -149,7 +149,7 @@ fn update(
     store(state, at, value, Some(&before), unknown)
 }
 
-/// Completes an object and stores it. An unchanged object gets no new version.
+/// Completes and stores an object. An unchanged object gets no new version.
 fn store(
     state: &mut State,
     at: &ObjectRef,

@@ -24,7 +24,7 @@ use self::table::Table;
 use crate::kinds::Resource;
 use crate::object::{self, Object, ObjectError, Objects};
 
-/// Default bound of the events kept for each resource.
+/// Default maximum number of events kept for each resource.
 pub(crate) const DEFAULT_HISTORY: usize = 20_000;
 
 /// The objects of all resources. Clones share the store.
@@ -46,7 +46,7 @@ pub(crate) struct State {
     tables: Vec<Table>,
 }
 
-/// All objects of a resource, and the version of the store at which they were read.
+/// All objects of a resource, and the version of the store at the time of the read.
 #[derive(Debug, Clone)]
 pub(crate) struct Listing {
     pub(crate) version: u64,
@@ -163,7 +163,7 @@ impl Store {
         Some(Listing { version, objects })
     }
 
-    /// Keeps a listing for its next pages.
+    /// Keeps a listing for the next pages of the list.
     pub(crate) fn keep(&self, resource: Resource, listing: &Listing) {
         self.shared.state.lock().table_mut(resource).keep(listing.version, &listing.objects);
     }

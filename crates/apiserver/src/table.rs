@@ -24,7 +24,7 @@ pub(crate) struct Columns {
 /// A function that returns the cells of an object.
 type Cells = fn(&Value) -> Vec<String>;
 
-/// The columns of a resource, if it has a table.
+/// The columns of a resource; `None` if the resource has no table.
 pub(crate) fn columns(resource: Resource) -> Option<Columns> {
     let (names, cells): (&'static [&'static str], Cells) = match resource {
         Resource::Services => (&["Type", "Cluster-IP", "External-IP", "Port(s)"], service),

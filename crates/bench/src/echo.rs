@@ -1,4 +1,4 @@
-//! A UDP server that echoes every datagram. It shows the cost of the operating system alone.
+//! A UDP server that echoes every datagram. The echo server shows the cost of the operating system alone.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};

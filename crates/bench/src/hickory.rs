@@ -1,4 +1,4 @@
-//! hickory-server with a static map of the cluster's addresses. It shows the cost of a DNS library alone.
+//! hickory-server with a static map of the cluster's addresses. This server shows the cost of a DNS library alone.
 
 use std::collections::HashMap;
 use std::iter::empty;

@@ -1,4 +1,4 @@
-//! The macro benchmark: the real `kubedns` binary on a generated cluster, measured from outside.
+//! The macro benchmark: the real `kubedns` binary, measured as a separate process on a generated cluster.
 //!
 //! The embedded API server in this process ([`api`]) serves the cluster ([`cluster`]). kubedns ([`kubedns`]) and the
 //! servers for comparison ([`peers`]) are separate processes. Their CPU time and memory come from the operating

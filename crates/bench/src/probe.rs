@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The pause between two queries.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Returns whether `server` answers exactly these addresses for `name`.
+/// Returns whether `server` answers `name` with exactly these addresses.
 pub async fn leads_to(server: SocketAddr, name: &str, addresses: &[Ipv4Addr], patience: Duration) -> bool {
     let Ok(answer) = client::try_ask(server, &Query::new(name, "A"), patience).await else { return false };
     let mut found = answer.answer_data("A");

@@ -1,7 +1,7 @@
 //! A real API server that stores the generated cluster. `BENCH_KUBECONFIG` names its kubeconfig.
 //!
-//! Use a separate kube-apiserver with etcd and without controllers: controllers would remove the endpoints, because
-//! there are no pods. Missing objects of the cluster are created, and no object is deleted.
+//! Use a separate kube-apiserver with etcd and without controllers: controllers remove the endpoints, because there
+//! are no pods. Missing objects of the cluster are created, and no object is deleted.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

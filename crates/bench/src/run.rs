@@ -12,7 +12,7 @@ use crate::report::Report;
 use crate::setup::Bench;
 use crate::{echo, hickory, report, scenario};
 
-/// Runs the command of the command line.
+/// Runs the command that `options` select.
 ///
 /// # Errors
 ///

@@ -87,7 +87,7 @@ pub struct TcpConnection {
 }
 
 impl TcpConnection {
-    /// Connects.
+    /// Connects to `server`.
     pub async fn open(server: SocketAddr) -> Result<Self, AskError> {
         let stream = TcpStream::connect(server).await?;
         stream.set_nodelay(true)?;
@@ -103,7 +103,7 @@ impl TcpConnection {
         Ok(Self { stream })
     }
 
-    /// Sends one message with its length in front.
+    /// Sends one message, preceded by its length (RFC 1035 section 4.2.2).
     pub async fn send(&mut self, packet: &[u8]) -> Result<(), AskError> {
         let mut framed = Vec::with_capacity(packet.len() + 2);
         let length = u16::try_from(packet.len()).expect("a message below 64 KiB");

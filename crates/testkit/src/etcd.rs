@@ -17,7 +17,7 @@ use crate::process::{Process, Program};
 /// Timeout of a start and of a request. Long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A running etcd with its own data. It is killed when this value is dropped.
+/// A running etcd with its own data. etcd is killed when this value is dropped.
 #[derive(Debug)]
 pub struct Etcd {
     /// The address for clients.
@@ -41,12 +41,12 @@ pub fn installed(untested: &str) -> Option<PathBuf> {
 }
 
 impl Etcd {
-    /// Starts etcd, if it is installed, and waits until it answers.
+    /// Starts etcd and waits until etcd answers; `None` if etcd is not installed.
     pub async fn start(untested: &str) -> Option<Self> {
         Self::with(untested, &[]).await
     }
 
-    /// Starts etcd with further arguments, if it is installed, and waits until it answers.
+    /// Starts etcd with further arguments, like [`start`](Self::start).
     pub async fn with(untested: &str, arguments: &[&str]) -> Option<Self> {
         let program = installed(untested)?;
         let mut etcd = Self {

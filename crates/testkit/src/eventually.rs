@@ -43,7 +43,8 @@ impl<T, E: Debug> Settled for Result<T, E> {
     }
 }
 
-/// Calls `probe` until it settles and returns its value. The pauses between calls grow from 2 ms to 100 ms.
+/// Calls `probe` until the outcome is settled, and returns the value. The pauses between calls grow from 2 ms to 100
+/// ms.
 ///
 /// Panics when `timeout` passes first. The message has the place of the call and the last outcome.
 #[track_caller]

@@ -4,7 +4,7 @@ use crate::message::{Edns, Message};
 use crate::query::opt_to_wire;
 use crate::{codes, name, record};
 
-/// An answer under construction. It begins as NOERROR with RA, and with the ID, opcode, RD, CD and question of the
+/// An answer under construction. A new answer has NOERROR and RA, and the ID, opcode, RD, CD and question of the
 /// query.
 #[derive(Clone, Debug)]
 pub struct Reply {

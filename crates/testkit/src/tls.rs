@@ -14,8 +14,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 pub use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_rustls::rustls::{ServerConfig, SupportedProtocolVersion};
 
-/// A TLS proxy. It terminates TLS and forwards the data over a new connection to the server for each client
-/// connection.
+/// A TLS proxy. The proxy terminates TLS, and opens a connection to the server for each client connection.
 pub struct Gate {
     /// The address that the proxy listens on.
     pub address: SocketAddr,

@@ -125,7 +125,7 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// Starts on a free port of 127.0.0.1, the same for UDP and TCP.
+    /// Starts a server on a free port of 127.0.0.1, the same port for UDP and TCP.
     pub async fn start(handler: impl Handler) -> Self {
         for _ in 0..100 {
             let udp = bind_udp((Ipv4Addr::LOCALHOST, 0).into()).await;
@@ -142,7 +142,7 @@ impl Upstream {
         Self::start(answering(address)).await
     }
 
-    /// Starts on a given address.
+    /// Starts a server on a given address.
     pub async fn start_on(addr: SocketAddr, handler: impl Handler) -> Self {
         let udp = bind_udp(addr).await;
         let addr = udp.local_addr().expect("a bound socket has an address");

@@ -1,4 +1,4 @@
-//! Rules: faults and the requests they apply to.
+//! Rules. A rule has a fault and selects the requests that get the fault.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub enum Verb {
     Delete,
 }
 
-/// A fault, and the requests that get the fault: all requests for objects, unless restricted.
+/// A fault, and the requests that get the fault. A new rule selects all requests for objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     action: Action,

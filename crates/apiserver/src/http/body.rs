@@ -11,7 +11,7 @@ use warp::http::HeaderMap;
 use crate::protobuf;
 use crate::status::Status;
 
-/// Bound of a body in octets.
+/// Maximum size of a body in octets.
 const LIMIT: usize = 3 * 1024 * 1024;
 
 /// Timeout of reading the body.

@@ -145,7 +145,7 @@ static SLICE_PORT: [Field; 4] = [
 static STATUS: [Field; 4] =
     [field(2, "status", Text), field(3, "message", Text), field(4, "reason", Text), field(6, "code", Number)];
 
-/// The fields of a kind, if they are known.
+/// The fields of a kind; `None` for an unknown kind.
 pub(super) fn of(kind: &str) -> Option<&'static Message> {
     match kind {
         "ConfigMap" => Some(&CONFIG_MAP),

@@ -63,7 +63,7 @@ impl<'a> Wire<'a> {
         if let Self::Octets(octets) = self { Some(octets) } else { None }
     }
 
-    /// A number, in two's complement if it is negative.
+    /// A number. Negative numbers are in two's complement.
     pub(super) fn number(&self) -> Option<i64> {
         if let Self::Number(number) = self { Some(number.cast_signed()) } else { None }
     }

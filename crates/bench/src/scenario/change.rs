@@ -32,7 +32,7 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
     say("change: 100 changes a second");
     let api = api::anywhere(cluster)?;
     let kubedns = Kubedns::start(bench, &api, cluster, &[]).await?;
-    // Each Service changes once at most. A second change would replace the addresses that `shown` waits for.
+    // Each Service changes once at most: after a second change, `shown` waits in vain for the addresses of the first.
     let services = cluster.with_cluster_ip().zip(cluster.headless()).flat_map(|(one, other)| [one, other]);
     let mut tick = interval(PERIOD);
     tick.set_missed_tick_behavior(MissedTickBehavior::Burst);

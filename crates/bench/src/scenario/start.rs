@@ -59,7 +59,7 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
     })
 }
 
-/// Makes kubedns list everything again, and waits until the new lists are sent and the watches are open.
+/// Makes kubedns list everything again. Waits until kubedns has requested the lists and the watches are open.
 async fn relist(api: &Running) -> anyhow::Result<()> {
     let watched = [Resource::Services, Resource::EndpointSlices];
     api.faults.clear_requests();

@@ -85,7 +85,7 @@ fn positions(script: &[Entry], wanted: impl Fn(&Entry) -> bool) -> Vec<usize> {
 }
 
 impl Exchange {
-    /// Returns whether a response has TC.
+    /// Returns whether a response has the flag TC.
     pub fn is_truncated(&self) -> bool {
         self.responses.iter().any(|packet| Message::read(packet).0.has("tc"))
     }
