@@ -2,8 +2,9 @@
 //!
 //! The records follow kube-dns:
 //! - A ClusterIP Service has an entry for each cluster IP, and SRV entries for its named ports.
-//! - A headless Service has an entry for each address of its endpoints, under the address's hostname or a hash.
-//! - An ExternalName Service is an entry of its namespace's tree node, without a tree node of its own.
+//! - A headless Service has an entry for each address of its endpoints. The label is the hostname or a hash of the
+//!   address.
+//! - An ExternalName Service has no tree node of its own. It is an entry of the node of its namespace.
 
 mod external;
 mod label;
@@ -30,11 +31,11 @@ pub use node::{Labelled, PortRecords, ServiceNode};
 /// The records of one Service.
 #[derive(Debug, Default)]
 pub struct ServiceRecords {
-    /// Records at the Service's name and below.
+    /// Records at the Service's name and at the names below.
     pub node: Option<ServiceNode>,
     /// Target of an ExternalName Service.
     pub alias: Option<ExternalName>,
-    /// Records at the Service's name in the external zone and below.
+    /// Records in the external zone, at the Service's name and at the names below.
     pub external: Option<ExternalNode>,
     /// The reverse records, sorted and unique.
     pub pointers: Vec<(IpAddr, Pointer)>,
@@ -52,7 +53,7 @@ pub struct ExternalName {
 /// The endpoints of a Service, from either source.
 #[derive(Debug, Clone)]
 pub enum ServiceEndpoints {
-    /// No objects.
+    /// No endpoints are known.
     None,
     /// An Endpoints object.
     Endpoints(Endpoints),
@@ -64,20 +65,20 @@ pub enum ServiceEndpoints {
 pub struct Group<'o> {
     /// The addresses.
     pub members: Vec<Member<'o>>,
-    /// Their ports.
+    /// The ports of all these addresses.
     pub ports: &'o [EndpointPort],
 }
 
-/// An endpoint address of a Service. Ready addresses are ordered last.
+/// An endpoint address of a Service. Ready addresses are sorted last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Member<'o> {
-    /// Whether it accepts traffic.
+    /// Whether the address is ready.
     pub ready: bool,
     /// The address.
     pub ip: IpAddr,
     /// The hostname, if it has one.
     pub hostname: Option<&'o SmolStr>,
-    /// The zones whose clients it serves, if zones are read.
+    /// The zones whose clients the endpoint serves. Empty if zones are not read (`--prefer-zone`).
     pub zones: &'o [SmolStr],
 }
 
@@ -152,8 +153,8 @@ pub struct RecordOptions {
     pub endpoint_names: EndpointNames,
     /// Whether a ClusterIP Service without ready endpoints has no records at its name.
     pub ignore_empty_services: bool,
-    /// The preferred zone: a headless Service answers with the addresses of that zone, if they are enough
-    /// (`--prefer-zone`).
+    /// The preferred zone (`--prefer-zone`). A headless Service answers only with the addresses of this zone, if there
+    /// are enough.
     pub preferred_zone: Option<SmolStr>,
     /// The content of the external zone.
     pub external: ExternalRecords,
@@ -167,7 +168,8 @@ pub enum ExternalRecords {
     Off,
     /// Services with external addresses (`--external-zone`).
     Exposed,
-    /// Also headless Services, with the addresses of their endpoints (`--external-headless`).
+    /// Services with external addresses, and headless Services with the addresses of their endpoints
+    /// (`--external-headless`).
     AndHeadless,
 }
 
@@ -188,7 +190,8 @@ impl RecordOptions {
         records
     }
 
-    /// Whether `service` is left out because it has no ready endpoints. Its reverse records stay, as in CoreDNS.
+    /// Whether the records at the name of `service` are left out because no endpoint is ready. The reverse records
+    /// stay, as in CoreDNS.
     fn is_empty(&self, service: &Service, endpoints: &ServiceEndpoints) -> bool {
         let by_ip = matches!(service.kind, ServiceKind::ClusterIp(_));
         self.ignore_empty_services && by_ip && !endpoints.has_ready_addresses()
@@ -228,7 +231,7 @@ fn sort(pointers: &mut Vec<(IpAddr, Pointer)>) {
     pointers.dedup();
 }
 
-/// The name of a Service's node below the zone, in wire format.
+/// The name of a Service below the zone, in wire format.
 fn base(key: &ObjectKey) -> Option<Arc<[u8]>> {
     name::relative(&format!("{}.{}.svc", key.name, key.namespace)).ok().map(Into::into)
 }
@@ -272,7 +275,7 @@ fn cluster_ip(service: &Service, addresses: &[IpAddr]) -> ServiceRecords {
 /// The addresses and ports of one label.
 #[derive(Default)]
 struct Collected {
-    /// Whether the addresses are answered at the name of the Service.
+    /// Whether the addresses are also answered at the name of the Service.
     near: bool,
     addresses: Vec<IpAddr>,
     ports: Vec<([SmolStr; 2], u16)>,
@@ -319,8 +322,8 @@ impl EndpointNames {
 }
 
 impl Member<'_> {
-    /// Its label and its reverse record; `None` if the hostname is not a valid label. The API server rejects
-    /// hostnames with dots.
+    /// The label and the reverse record of the address; `None` if the hostname is not a valid label. The API server
+    /// rejects hostnames with dots.
     fn labelled(&self, service: &Service, base: &[u8], mode: EndpointNames) -> Option<(SmolStr, Pointer)> {
         let label = self.hostname.cloned().unwrap_or_else(|| mode.of_address(self.ip));
         let name = name::child(&label, base)?.into();
@@ -357,7 +360,7 @@ fn headless_node(labels: BTreeMap<SmolStr, Collected>, base: Arc<[u8]>) -> Servi
 fn external_name(service: &Service, target: &str) -> ServiceRecords {
     let mut records = ServiceRecords::default();
     let Ok(base) = name::relative(&format!("{}.svc", service.key.namespace)) else { return records };
-    // An address in place of a name is answered as an address.
+    // If `spec.externalName` is an address, the answer is that address.
     let host = match target.parse() {
         Ok(ip) => Host::Address(ip),
         Err(_) => match Name::parse(target) {

@@ -1,4 +1,4 @@
-//! Detection of deleted objects by a new list: known objects that it does not contain are gone.
+//! Detection of deletions by a new list: known objects that the list does not contain are gone.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -8,7 +8,7 @@ use foldhash::quality::RandomState;
 /// The progress of the lists of one kind, by object key.
 #[derive(Debug)]
 pub(crate) struct RelistTracker<K> {
-    /// The known objects that the current list has not contained yet.
+    /// The known objects that the current list has not contained yet; `None` between lists.
     unseen: Option<HashSet<K, RandomState>>,
     begun: bool,
     complete: bool,
@@ -21,7 +21,7 @@ impl<K> Default for RelistTracker<K> {
 }
 
 impl<K: Hash + Eq> RelistTracker<K> {
-    /// Begins a list; `known` are the objects that may be gone.
+    /// Begins a list. `known` holds the objects that may have been deleted.
     pub(crate) fn begin(&mut self, known: impl IntoIterator<Item = K>) {
         self.unseen = Some(known.into_iter().collect());
         self.begun = true;
@@ -34,19 +34,19 @@ impl<K: Hash + Eq> RelistTracker<K> {
         }
     }
 
-    /// Ends a list and returns the known objects that it did not contain.
+    /// Ends a list and returns the known objects that the list did not contain.
     pub(crate) fn finish(&mut self) -> Vec<K> {
         self.complete = true;
         self.unseen.take().unwrap_or_default().into_iter().collect()
     }
 
-    /// Whether a list ever began, so that a feed keeps these objects up to date. No feed updates those of a snapshot
-    /// file.
+    /// Whether a list has ever begun. From then on, a feed keeps the objects up to date. Objects of a snapshot file
+    /// have no feed.
     pub(crate) fn is_followed(&self) -> bool {
         self.begun
     }
 
-    /// Whether a list ever completed.
+    /// Whether a list has ever completed.
     pub(crate) fn is_complete(&self) -> bool {
         self.complete
     }

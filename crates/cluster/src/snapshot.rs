@@ -1,4 +1,4 @@
-//! The published records: an immutable snapshot, and the cell from which readers load the current snapshot.
+//! The published records: an immutable [`Snapshot`], and [`Published`], from which readers load the current snapshot.
 
 mod external;
 mod label;
@@ -22,8 +22,8 @@ use crate::records::{ExternalName, ServiceNode, dashed};
 pub use external::ExternalZone;
 pub use pod::address as pod_address;
 
-/// Steps that each Service matched by a wildcard costs: Services are scattered in memory, unlike the entries of one
-/// Service.
+/// Cost in steps of each Service that a wildcard matches. A Service costs more than an entry, because Services are
+/// scattered in memory.
 const SERVICE: usize = 32;
 
 /// All records at one point in time. `clone` only increments reference counts.
@@ -33,7 +33,7 @@ pub struct Snapshot {
     pub zone: Zone,
     /// The zones beside the cluster's.
     pub zones: Zones,
-    /// The domain of the external zone among them, if there is one.
+    /// The domain of the external zone; `None` if there is no external zone.
     pub external: Option<Name>,
     /// Whether the first lists are complete or a snapshot file was loaded.
     pub synced: bool,
@@ -41,7 +41,7 @@ pub struct Snapshot {
     pub services: TreeCache<Arc<ServiceNode>>,
     /// The entries of ExternalName Services, by namespace and name.
     pub aliases: TreeCache<Arc<ExternalName>>,
-    /// The PTR names of each address, those of the oldest owner first.
+    /// The PTR names of each address. The name of the oldest Service comes first.
     pub reverse: Map<IpAddr, OneOrMany<Pointer>>,
     /// The answers to pod names.
     pub pods: PodNames,
@@ -57,13 +57,13 @@ pub struct Snapshot {
 /// The answers to pod names.
 #[derive(Debug, Clone, Default)]
 pub enum PodNames {
-    /// Answers with the address in the name, without checking that a pod has it.
+    /// Answers with the address in the name, without checking that a pod has the address.
     #[default]
     Insecure,
     /// Pod names do not exist.
     Disabled,
-    /// Answers with the address in the name if a pod of the namespace has it. Maps each address to the namespaces
-    /// of its pods, sorted. An address has several only if its pods are in the host network or, briefly, when it
+    /// Answers with the address in the name if a pod of the namespace has the address. Maps each address to the sorted
+    /// namespaces of its pods. An address has several namespaces only in the host network, or briefly while the address
     /// moves to another pod.
     Verified(Map<IpAddr, Arc<[SmolStr]>>),
 }
@@ -104,7 +104,8 @@ impl Snapshot {
         }
     }
 
-    /// The answer to a federated name: the local Service if it has endpoints, else the name in the federation.
+    /// The record of a federated name. The target is the local Service if that has ready endpoints, otherwise the name
+    /// in the federation.
     fn federated(&self, domain: &str, federation: &str, key: &ObjectKey) -> Option<ServiceRecord<'static>> {
         let ObjectKey { namespace, name } = key;
         let target = if self.backed.get(key).is_some() {
@@ -138,13 +139,14 @@ impl Snapshot {
         self.served.as_ref().is_none_or(|served| served.get(namespace).is_some())
     }
 
-    /// The selected namespaces, unless all are served. Their names exist even without a Service.
+    /// The selected namespaces; empty if all namespaces are served. The name of a selected namespace exists even
+    /// without a Service.
     fn chosen(&self) -> impl Iterator<Item = &SmolStr> {
         self.served.iter().flat_map(Map::iter).map(|(name, ())| name)
     }
 
-    /// The namespace of the pod with this address. Known with `PodNames::Verified` unless pods of several namespaces
-    /// share the address, as in the host network.
+    /// The namespace of the pod with this address. `None` unless pod names are verified. `None` also if pods of several
+    /// namespaces share the address, as in the host network.
     pub fn namespace_of_pod(&self, address: IpAddr) -> Option<&SmolStr> {
         match &self.pods {
             PodNames::Verified(pods) => match &**pods.get(&address)? {
@@ -155,7 +157,7 @@ impl Snapshot {
         }
     }
 
-    /// Whether a pod of the namespace has the address; not checked with `PodNames::Insecure`.
+    /// Whether a pod of the namespace has the address. Always true with `PodNames::Insecure`.
     fn has_pod(&self, namespace: &str, address: IpAddr) -> bool {
         match &self.pods {
             PodNames::Insecure => true,
@@ -183,7 +185,7 @@ impl Snapshot {
                 visit(Entry { label: "", record, synthesized: true });
                 Lookup::Exists
             }
-            // kube-dns answers NODATA to any label in place of an address.
+            // kube-dns answers NODATA to any label that is not an address.
             None if self.zone.strict || !matches!(self.pods, PodNames::Insecure) => Lookup::Missing,
             None => Lookup::Exists,
         }
@@ -191,7 +193,7 @@ impl Snapshot {
 }
 
 impl ExternalName {
-    /// Its record.
+    /// The record with the target of the Service.
     pub fn record(&self) -> ServiceRecord<'_> {
         let host = match &self.host {
             Host::Name(name) => Host::Name(Cow::Borrowed(name)),
@@ -243,7 +245,7 @@ impl Snapshot {
             });
         }
         match path {
-            // A wildcard in place of the Service name matches ExternalName Services alone: they are entries of their
+            // A wildcard in place of the Service name matches only ExternalName Services, which are entries of the
             // namespace's node. Other Services have their entries one level deeper.
             [_, ANY] => found,
             [namespace, name, below @ ..] => {
@@ -253,7 +255,7 @@ impl Snapshot {
         }
     }
 
-    /// Visits the entries at `below` of the Services that match namespace and name.
+    /// Visits the entries at the labels `below` of each Service that matches namespace and name.
     fn find_service<'v>(
         &'v self,
         [namespace, name]: [&str; 2],
@@ -296,8 +298,7 @@ impl Records for Snapshot {
         {
             return self.pod(namespace, label, visit);
         }
-        // ExternalName Services are entries of their namespace, but the namespace's own name has no records in strict
-        // mode.
+        // ExternalName Services are entries at the namespace's own name. In strict mode, that name has no records.
         if self.zone.strict && matches!(path, ["svc", _]) {
             return Lookup::Missing;
         }
@@ -329,10 +330,10 @@ impl Records for Snapshot {
 
     fn has_descendants(&self, path: &[&str]) -> bool {
         match path {
-            // `pod` always exists: unless pod names are restricted, every namespace and every address exists below
-            // it. `dns` has the name of the name server, `ns.dns`.
+            // `pod` always exists: by default, names below exist for every address in every namespace. `dns` exists
+            // because of the name server `ns.dns`.
             [] | ["pod" | "dns"] => true,
-            // There are no names below a namespace without pods (RFC 8020).
+            // The name of a namespace without pod names does not exist (RFC 8020).
             ["pod", namespace] => self.has_pod_names(namespace),
             ["svc"] => self.namespaces().next().is_some() || self.chosen().next().is_some(),
             ["svc", namespace] => {
@@ -389,7 +390,7 @@ impl View for Snapshot {
 
 /// Names for zone transfers.
 impl Snapshot {
-    /// Whether equal records make equal answers in both snapshots.
+    /// Whether both snapshots have the same configuration, so that equal records give equal answers.
     fn answers_alike(&self, other: &Self) -> bool {
         let (ours, theirs) = (&self.zone, &other.zone);
         ours.delegates_like(theirs)

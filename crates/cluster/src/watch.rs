@@ -1,15 +1,15 @@
 //! Watches of the API server: each kind of objects is listed and then watched, forever.
 //!
 //! Invariants, whatever the API server does:
-//! - An interrupted watch is resumed at its last version, an interrupted list at its last page.
-//! - Everything is listed again only if the API server no longer knows our version, or has another history because its
+//! - An interrupted watch is resumed at its last resource version, an interrupted list at its last page.
+//! - All objects are listed again only if the API server no longer knows the resource version, or if the API server's
 //!   database was wiped or restored (see `history`). No object is removed before that list is complete.
-//! - A silent watch is reopened, as a dead connection is silent too.
+//! - A silent watch is reopened, because its connection may be dead.
 //! - A malformed object is ignored and never affects other objects.
 //! - Failures are retried forever, with growing pauses.
 //!
-//! [`Feed`] follows one collection, [`ScopedFeed`] a kind in some namespaces; [`endpoints`] chooses between Endpoints
-//! and `EndpointSlice`s. This module knows nothing of the meaning of the objects.
+//! [`Feed`] follows one collection, and [`ScopedFeed`] follows a kind in some namespaces. [`endpoints`] chooses between
+//! Endpoints and `EndpointSlice`s. This module does not interpret the objects.
 
 mod collection;
 mod convert;
@@ -50,6 +50,6 @@ pub use timing::WatchTiming;
 pub struct Received<E> {
     /// The event.
     pub event: E,
-    /// The time when its octets had arrived.
+    /// The time when the whole event had been received.
     pub at: Instant,
 }

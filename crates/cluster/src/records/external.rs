@@ -1,5 +1,5 @@
-//! The records of one Service in the external zone: its external addresses at `name.namespace`, and SRV records of
-//! its ports there and below. There are no wildcards.
+//! The records of one Service in the external zone. The external addresses are at `name.namespace`, and SRV records are
+//! at that name and at the names of the ports. There are no wildcards.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -11,18 +11,19 @@ use super::{ExternalRecords, Labelled, PortRecords, ServiceNode, label_of, port_
 use crate::objects::{ExternalAddress, ObjectKey, Service, ServiceKind};
 use crate::one_or_many::OneOrMany;
 
-/// The records at the name of a Service in the external zone and below. It has at least one address or name.
+/// The records of a Service in the external zone, at the Service's name and at the names below. There is at least one
+/// address or host name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExternalNode {
-    /// Its members are the external addresses of the Service, labelled with the Service's name, or the endpoints of a
-    /// headless Service.
+    /// The members are the external addresses of the Service, labelled with the Service's name. For a headless Service
+    /// without external addresses, the members are the endpoints.
     node: ServiceNode,
     /// The host names of load balancers.
     names: OneOrMany<Name>,
 }
 
 impl ExternalRecords {
-    /// The records of `service`; `node` has its records in the cluster's zone.
+    /// Builds the records of `service`. `node` holds the Service's records in the cluster's zone.
     pub(super) fn node(self, service: &Service, node: Option<&ServiceNode>) -> Option<ExternalNode> {
         if self == Self::Off {
             return None;
@@ -60,7 +61,7 @@ fn exposed(service: &Service) -> Option<ExternalNode> {
     Some(ExternalNode { node, names: names.into() })
 }
 
-/// All ports. A port without a name only has records at the name of the Service.
+/// The ports of the Service. A port without a name has SRV records only at the name of the Service.
 fn ports(service: &Service) -> std::sync::Arc<[PortRecords]> {
     let path = |port: &crate::objects::ServicePort| {
         port_path(&port.protocol, &port.name)
@@ -90,7 +91,7 @@ fn headless(key: &ObjectKey, node: &ServiceNode) -> Option<ExternalNode> {
 }
 
 impl ExternalNode {
-    /// Visits every name that may have records, as labels below the Service's name, see [`ServiceNode::owner_names`].
+    /// Visits every owner name, as labels below the Service's name, see [`ServiceNode::owner_names`].
     pub fn owner_names<'v>(&'v self, visit: &mut dyn FnMut(&[&'v str])) {
         self.node.owner_names(visit);
     }

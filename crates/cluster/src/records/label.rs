@@ -5,10 +5,11 @@ use std::net::IpAddr;
 
 use smol_str::SmolStr;
 
-/// The label of an address in kube-dns: FNV-1a-32 of the record's text in Go's `%v` format, in hexadecimal without
-/// leading zeros, whose characters are then encoded in hexadecimal again. `10.233.0.1` becomes `3766346139356635`.
+/// The label of an address in kube-dns: `10.233.0.1` becomes `3766346139356635`. The record's text in Go's `%v` format
+/// is hashed with FNV-1a-32. The hash is written in hexadecimal without leading zeros, and these characters are encoded
+/// in hexadecimal again.
 ///
-/// Clients keep such names in caches and configurations, so they must not change when this image replaces kube-dns.
+/// Clients keep such labels in caches and configurations, so the labels must stay the same as in kube-dns.
 pub(super) fn hash(ip: IpAddr) -> SmolStr {
     let mut hash = Fnv1a(0x811c_9dc5);
     // Hashing does not fail.
@@ -18,8 +19,8 @@ pub(super) fn hash(ip: IpAddr) -> SmolStr {
     text.flat_map(|character| [digit(character >> 4), digit(character)]).collect()
 }
 
-/// The label of an address in CoreDNS: dashes replace dots or colons, and a zero is appended to a trailing dash, as a
-/// label must not end with a dash. `10.0.0.1` becomes `10-0-0-1`, `fd00::` becomes `fd00--0`.
+/// The label of an address in CoreDNS: `10.0.0.1` becomes `10-0-0-1`, `fd00::` becomes `fd00--0`. Dashes replace dots
+/// or colons. A zero is appended to a trailing dash, because a label must not end with a dash.
 pub(crate) fn dashed(ip: IpAddr) -> SmolStr {
     let text = smol_str::format_smolstr!("{ip}");
     let dashes = text.chars().map(|character| if matches!(character, '.' | ':') { '-' } else { character });
@@ -31,7 +32,7 @@ fn digit(number: u32) -> char {
     char::from_digit(number & 0xf, 16).unwrap_or_default()
 }
 
-/// A writer that hashes the text without storing it, since the addresses of every event are hashed.
+/// A writer that hashes text without storing the text, because the addresses of every event are hashed.
 struct Fnv1a(u32);
 
 impl fmt::Write for Fnv1a {

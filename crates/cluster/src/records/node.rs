@@ -1,7 +1,7 @@
 //! The records at a Service's name and below: addresses under their labels, and the SRV records of its ports.
 //!
-//! Records are built while they are visited. Only the data that differ between Services are stored: most Services
-//! share one of a few port lists, and have a single address.
+//! Records are built while a query visits them. Only data that differ between Services are stored: many Services have
+//! equal port lists, and most Services have a single address.
 
 use std::cmp::Ordering;
 use std::net::IpAddr;
@@ -15,14 +15,14 @@ use treecache::ANY;
 use super::zone;
 use crate::one_or_many::OneOrMany;
 
-/// The records at the name of a Service and below. It has at least one member.
+/// The records at the name of a Service and at the names below. There is at least one member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceNode {
     /// See [`ServiceRecord::base`].
     pub base: Arc<[u8]>,
-    /// Whether the targets of SRV records are the members, not the Service's own name.
+    /// Whether the targets of SRV records are the names of the members, instead of the Service's own name.
     pub headless: bool,
-    /// The number of members, from the first, that are answered at the Service's own name. The others are only
+    /// The number of members, from the first, that are answered at the Service's own name. Other members are only
     /// answered at their own names.
     pub near: u32,
     /// Members with unique labels. The `near` members come first; both parts are sorted by label.
@@ -34,7 +34,7 @@ pub struct ServiceNode {
 /// Addresses under one label.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Labelled {
-    /// The hostname, or the label of the address.
+    /// The hostname, or a label generated from the address.
     pub label: SmolStr,
     /// The addresses.
     pub addresses: OneOrMany<IpAddr>,
@@ -64,10 +64,11 @@ impl PortRecords {
 }
 
 impl ServiceNode {
-    /// Visits the records at `path`, the labels below the Service's name. False if there are none.
+    /// Visits the records at `path`, which holds the labels below the Service's name. Returns whether there are
+    /// records.
     ///
-    /// A wildcard at the end matches every member. With `exact` it does not, and the last label must name a
-    /// member. For `steps` see [`skydns::Records::records`].
+    /// A wildcard in place of a member's label matches every member. With `exact` there are no wildcards, and the last
+    /// label must be that of a member. For `steps` see [`skydns::Records::records`].
     pub fn visit<'v>(
         &'v self,
         path: &[&str],
@@ -97,8 +98,8 @@ impl ServiceNode {
         found
     }
 
-    /// The positions of the members that are answered at the Service's name or at a port's name: the `near` members,
-    /// or all members if too few of the `near` ones have that port.
+    /// The positions of the members that are answered at the Service's name or at a port's name. These are the `near`
+    /// members, or all members if too few `near` members have the port.
     fn positions_near(&self, port: Option<&PortRecords>) -> Range<usize> {
         let some = port.and_then(|port| port.members.as_deref()).unwrap_or_default();
         let with_port = some.partition_point(|position| *position < self.near);
@@ -106,8 +107,8 @@ impl ServiceNode {
         if all { 0..self.members.len() } else { 0..self.near as usize }
     }
 
-    /// Visits the entries of the members at `positions`: their entries of one port, or of their addresses without a
-    /// port. False if there are none.
+    /// Visits one entry for each member at `positions`: the SRV entry of `port`, if the member has the port, or the
+    /// addresses if `port` is `None`. Returns whether there are entries, even if no step is left.
     fn visit_entries<'v>(
         &'v self,
         positions: Range<usize>,
@@ -133,7 +134,7 @@ impl ServiceNode {
         }
     }
 
-    /// The position of the member with that label, or an empty range.
+    /// The position of the member with that label, as a range. The range is empty if there is no such member.
     pub(super) fn positions_of(&self, label: &str) -> Range<usize> {
         let (near, others) = self.members.split_at(self.members.len().min(self.near as usize));
         let find = |members: &[Labelled]| members.binary_search_by(|member| member.label.as_str().cmp(label));
@@ -156,7 +157,7 @@ impl ServiceNode {
         }
     }
 
-    /// Visits every owner name, as labels below the Service's name, starting with that name.
+    /// Visits every owner name, as labels below the Service's name. The first owner name is the Service's name itself.
     pub fn owner_names<'v>(&'v self, visit: &mut dyn FnMut(&[&'v str])) {
         visit(&[]);
         self.members.iter().for_each(|member| visit(&[&member.label]));
@@ -174,7 +175,7 @@ impl ServiceNode {
         }
     }
 
-    /// Whether `port` is the member's first port with these labels.
+    /// Whether `port` is the first port with its labels that the member has.
     fn is_first_with(&self, port: &PortRecords, position: usize) -> bool {
         let [protocol, name] = &port.path;
         let first = self.ports_of([protocol, name]).iter().find(|port| port.is_of(position));

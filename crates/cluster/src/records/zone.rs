@@ -1,20 +1,21 @@
-//! The preferred zone: if it has enough addresses, answers contain no others.
+//! The preferred zone. If the zone has enough addresses, answers contain only these addresses.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::Group;
 
-/// Smallest number of addresses in the preferred zone with which answers leave out the addresses of other zones. With
-/// fewer, a single failure has too much effect.
+/// Smallest number of addresses of the preferred zone that are answered without the addresses of other zones. With
+/// fewer addresses, a single failure has too much effect.
 pub(super) const SAFE: usize = 3;
 
-/// Whether answers may leave out all but `near` out of `all` addresses.
+/// Whether `near` of `all` addresses are enough for an answer: at least [`SAFE`], or all.
 pub(super) fn is_safe(near: usize, all: usize) -> bool {
     near >= SAFE.min(all)
 }
 
-/// Whether answers may leave out the ready addresses outside `zone`, in each IP family with addresses.
+/// Whether answers may leave out the addresses outside `zone`. In each IP family, the ready addresses of the zone must
+/// be enough.
 pub(super) fn suffices(zone: &str, groups: &[Group<'_>]) -> bool {
     [IpAddr::is_ipv4, IpAddr::is_ipv6].iter().all(|is_of_family| {
         let (mut near, mut all) = (BTreeSet::new(), BTreeSet::new());

@@ -35,12 +35,12 @@ impl Records for ExternalZone {
         visit: &mut dyn FnMut(Entry<'v>),
     ) -> Lookup {
         let service = match path {
-            // The name server is the DNS Service. If that has no external address, `ns.dns` still exists, see
-            // `has_descendants`.
+            // The name server is the DNS Service. `has_descendants` returns true for `ns.dns` even if that Service has
+            // no external address.
             ["dns", "ns"] => {
                 self.services.entry(&["kube-system"], "kube-dns").map(|service| (service, &[][..]))
             }
-            // A port's name is not an alias: its SRV records have other names as targets.
+            // A port's name has SRV records and is never an alias.
             [_, _, _, _] if exact => None,
             [namespace, name, below @ ..] => {
                 self.services.entry(&[namespace], name).map(|service| (service, below))

@@ -8,7 +8,7 @@ pub(super) fn is_service_name(label: &str) -> bool {
     is_dns_label(label) && label.starts_with(|first: char| first.is_ascii_lowercase())
 }
 
-/// The name of a namespace (RFC 1123): lower-case letters, digits, and hyphens within.
+/// The name of a namespace (RFC 1123): lower-case letters and digits, with hyphens only in between.
 pub(super) fn is_dns_label(label: &str) -> bool {
     let may_end = |octet: u8| octet.is_ascii_lowercase() || octet.is_ascii_digit();
     label.len() <= MAX

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Whether a label is valid as the namespace or the address of a pod name. A wildcard is not: pod names cannot be
-/// enumerated. A label that contains a dot is not either: kube-dns splits names at every dot.
+/// Whether a label is valid as the namespace or the address of a pod name. Wildcards are invalid, because pod names
+/// cannot be enumerated. Labels with a dot are invalid, because kube-dns splits names at every dot.
 pub(super) fn may_be_pod(label: &str) -> bool {
     label != treecache::ANY && !label.contains('.')
 }

@@ -1,4 +1,4 @@
-//! Queries through the engine for names with rules of kube-dns.
+//! Queries through the engine for names with special rules in kube-dns.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ fn cluster(strict: bool) -> Arc<Published> {
     published
 }
 
-/// RCODE and aliases of the answer, or the external name that it needs.
+/// RCODE and CNAME targets of the response, or the external name that must be resolved first.
 fn said(published: &Published, name: &str, rtype: &str) -> String {
     let (query, mut out) = (Query::new(name, rtype).wire(), Vec::new());
     let identity = Identity { version: String::new() };
@@ -100,7 +100,7 @@ fn federated_names_are_names_of_services() {
     assert_eq!(local, "NOERROR out.apps.svc.cluster.local.");
 }
 
-/// The sorted labels of the entries at a path, and the steps left of a thousand.
+/// The sorted labels of the entries at a path, and the number of steps that are left of 1000.
 fn entries(published: &Published, path: &[&str]) -> (Vec<String>, usize) {
     let (view, mut steps, mut labels) = (published.get(), 1000, Vec::new());
     let lookup = view.records(path, false, &mut steps, &mut |entry| labels.push(entry.label.to_owned()));
@@ -144,7 +144,7 @@ fn wildcards_stand_for_services_and_aliases() {
     ] {
         assert_eq!(entries(&published, path).0, expected, "{path:?}");
     }
-    // Each Service that a wildcard matches costs more steps than the entries of one Service.
+    // A Service that a wildcard matches costs more steps than an entry of one Service.
     assert!(entries(&published, &["svc", "apps", "*", "*"]).1 < 1000 - 2 * 32);
     assert!(entries(&published, &["svc", "apps", "web"]).1 > 1000 - 4);
 }

@@ -13,7 +13,7 @@ use crate::scope::{Namespaces, Scope};
 pub(super) enum Extent {
     /// All objects from the API server's watch cache, not older than this version; "0" is any version.
     Cached(String),
-    /// At most `limit` objects of the most recent version, or the page that `token` continues with.
+    /// At most `limit` objects of the most recent version, or the next page of that list, which `token` identifies.
     Page { limit: u32, token: Option<String> },
 }
 
@@ -58,8 +58,8 @@ impl Collection {
             .collect()
     }
 
-    /// The pods in the scope that have not ended and have `address` as their first (`status.podIP`). Kubernetes has no
-    /// selector for further addresses.
+    /// The pods in the scope that have not ended and whose first address (`status.podIP`) is `address`. Kubernetes has
+    /// no selector for the other addresses of a pod.
     pub fn pods_at(address: IpAddr, scope: &Scope) -> Vec<Self> {
         let fields = Some(format!("status.podIP={address},{RUNNING}"));
         let pods = Self::in_scope(Kind::Pod, scope).into_iter();
@@ -76,7 +76,7 @@ impl Collection {
         self.kind
     }
 
-    /// The namespace, empty for all.
+    /// The namespace, empty for all namespaces.
     pub(super) fn namespace(&self) -> &str {
         &self.namespace
     }

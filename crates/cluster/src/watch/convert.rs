@@ -1,7 +1,7 @@
 //! Conversion of API objects to the events of a feed.
 //!
-//! A feed works with any kind of objects through this trait, so that its code exists once for each type of events,
-//! not once for each kind: eleven copies of it were a twentieth of the program.
+//! A feed works with any kind of objects through this trait. So the program contains the code of a feed once for each
+//! event type, not once for each kind. Copies for eleven kinds were a twentieth of the program.
 
 use std::convert::Infallible;
 

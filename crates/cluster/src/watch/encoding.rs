@@ -106,15 +106,15 @@ pub(super) fn read_list(body: &Bytes) -> Result<(ListMeta, Vec<Encoded>), Failur
     Ok((list.metadata, list.items.unwrap_or_default().into_iter().map(encoded).collect()))
 }
 
-/// A streaming reader of a list in protobuf: an envelope around a list, whose fields are the metadata and the
-/// objects.
+/// A streaming reader of a list in protobuf. An envelope contains the list, and the fields of the list are the metadata
+/// and the objects.
 #[derive(Debug, Default)]
 pub(super) struct ListMessage {
     within: Within,
     meta: ListMeta,
 }
 
-/// The next element of a [`ListMessage`].
+/// The element that a [`ListMessage`] expects next.
 #[derive(Debug, Default, Clone, Copy)]
 enum Within {
     /// The magic number.
@@ -122,7 +122,7 @@ enum Within {
     Start,
     /// Fields of the envelope.
     Envelope,
-    /// Fields of the list, in this number of octets.
+    /// Fields of the list, of which this number of octets is left.
     List(usize),
 }
 
@@ -170,7 +170,7 @@ impl ListMessage {
         Ok(true)
     }
 
-    /// Takes a field of the envelope, or the head of the list in it. False if it is incomplete.
+    /// Takes a field of the envelope; of the list in it, only the head. Returns false if the field is incomplete.
     fn field_of_envelope(&mut self, received: &mut BytesMut) -> Result<bool, Failure> {
         let Some(field) = Field::at_front(received)? else { return Ok(false) };
         if field.number == 2 {
@@ -185,7 +185,8 @@ impl ListMessage {
         Ok(true)
     }
 
-    /// Takes a field of the list, of which `left` octets remain: its number and content; `None` if it is incomplete.
+    /// Takes a field of the list and returns its number and content; `None` if the field is incomplete. `left` is the
+    /// number of octets that are left of the list.
     fn field_of_list(
         &mut self,
         left: usize,
@@ -258,7 +259,7 @@ impl Field {
     }
 }
 
-/// A number of up to ten octets, and its length; `None` if it is incomplete.
+/// A varint of up to ten octets, and its length; `None` if the varint is incomplete.
 fn varint(octets: &[u8]) -> Result<Option<(u64, usize)>, Failure> {
     let mut number = 0;
     for (index, octet) in octets.iter().enumerate().take(10) {

@@ -1,10 +1,11 @@
-//! The source of endpoints: Endpoints, or `EndpointSlice`s, which have no limit of 1000 addresses and have both IP
+//! The source of endpoints: Endpoints or `EndpointSlice`s. Slices have no limit of 1000 addresses and have both IP
 //! families.
 //!
-//! With [`Choice::Auto`] slices are used if the API server has them and permits reading them. This is tried again
-//! periodically, so that permissions may change later. The source in use changes only when the other source is
-//! complete. Slices are given up only if their refusal lasts, as a starting API server briefly refuses everything,
-//! and only if Endpoints lack none of their addresses.
+//! With [`Choice::Auto`], slices are used if the API server has slices and permits reading them. Reading is retried
+//! periodically, because permissions may change later. The source changes only when the other source is complete.
+//!
+//! Two conditions must hold before Endpoints replace slices. The refusal of slices must last, because a starting API
+//! server briefly refuses everything. And Endpoints must not lack addresses of the slices.
 
 mod selection;
 
@@ -40,7 +41,7 @@ pub enum Choice {
     EndpointSlices,
 }
 
-/// A feed of the endpoints of Services that also reports the source in use.
+/// Follows the endpoints of Services, and reports the source in use.
 pub struct EndpointsFeed {
     /// The kinds to follow.
     pub choice: Choice,
@@ -74,14 +75,14 @@ impl Running {
         *self.state.borrow_and_update()
     }
 
-    /// Returns whether the watch is open; if so, its objects are kept.
+    /// Returns whether the watch is open. If the watch is open, its objects are kept from now on.
     fn follow(&mut self, spare: &watch::Sender<bool>) -> bool {
         let follows = |state: FeedState| state.phase == Phase::Following;
         if !follows(self.now()) {
             return false;
         }
         spare.send_replace(false);
-        // The watch may have been refused and its objects forgotten meanwhile; from now on they are kept.
+        // The watch may have been refused, and its objects removed, before `spare` was set to false.
         follows(self.now())
     }
 
@@ -116,7 +117,7 @@ impl EndpointsFeed {
     }
 
     async fn choose(&mut self, stop: &CancellationToken) -> Result<(), Closed> {
-        // True while slices need not be kept.
+        // True while Endpoints are in use, so that slices need not be kept.
         let spare = watch::Sender::new(false);
         let mut slices = self.start(EndpointsSource::EndpointSlices, &spare, stop);
         let mut endpoints: Option<Running> = None;
@@ -157,7 +158,7 @@ impl EndpointsFeed {
         Ok(())
     }
 
-    /// Uses slices, stops the feed of Endpoints and forgets its objects.
+    /// Uses slices and stops the feed of Endpoints. The index then drops the Endpoints.
     async fn put_slices_in_force(
         &mut self,
         endpoints: Option<Running>,
@@ -174,8 +175,8 @@ impl EndpointsFeed {
         Ok(())
     }
 
-    /// Uses Endpoints: at once if no source is in use, or in place of slices if Endpoints lack none of their
-    /// addresses.
+    /// Uses Endpoints at once if no source is in use. If slices are in use, the index decides: it keeps the slices if
+    /// Endpoints lack addresses.
     async fn put_endpoints_in_force(&mut self, selection: &mut SourceSelection) -> Result<(), Closed> {
         if selection.source == Some(EndpointsSource::EndpointSlices) {
             selection.propose();
@@ -264,7 +265,7 @@ fn spawn(feed: ScopedFeed<Event>, stop: &CancellationToken) -> Running {
     Running { state, stop, task }
 }
 
-/// Waits for a change of a feed's state; forever if the feed is not running.
+/// Waits for a change of a feed's state. Waits forever if the feed is not running.
 async fn next_state(running: &mut Option<Running>) -> Result<(), Closed> {
     match running {
         Some(running) => running.state.changed().await.map_err(|_| Closed),

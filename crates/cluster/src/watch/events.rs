@@ -9,8 +9,8 @@ use super::encoding::{MAX_OBJECT, WatchEvent};
 use super::failure::Failure;
 use super::pieces::Pieces;
 
-/// Pause of the thread after an event: all events that arrive in this time cost a single wake-up. An event that
-/// arrives later is read at once.
+/// Pause of the thread after it has received events. All events that arrive during the pause cost a single wake-up.
+/// Later events are read at once.
 const TOGETHER: Duration = Duration::from_millis(20);
 
 /// The response to a watch request.
@@ -25,7 +25,7 @@ impl EventReader {
     }
 
     /// The next event; `None` at the end. The timeout `patience` applies to each piece. An incomplete last event is
-    /// dropped: it is sent again when the watch is resumed.
+    /// dropped: the API server sends the event again when the watch is resumed.
     pub(super) async fn next(&mut self, patience: Duration) -> Result<Option<WatchEvent>, Failure> {
         loop {
             if let Some(event) = self.buffer.take(self.pieces.protobuf)? {

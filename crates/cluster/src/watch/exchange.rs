@@ -33,7 +33,7 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    /// The response to a request for a list or for a page of it.
+    /// Requests a list, or a page of a list.
     pub(super) async fn list(&self, extent: &Extent) -> Result<ListReader, Failure> {
         let parameters = self.collection.list(extent);
         let mut request = self.collection.request().list(&parameters).map_err(|error| unaskable(&error))?;
@@ -41,7 +41,7 @@ impl Exchange {
         Ok(ListReader::new(self.ask(request).await?, self.patience))
     }
 
-    /// The response to a watch from `version` for `seconds`.
+    /// Requests a watch from `version` that lasts `seconds`.
     pub(super) async fn watch(&self, version: &str, seconds: u32) -> Result<EventReader, Failure> {
         let parameters = self.collection.watch(seconds);
         let request = self.collection.request().watch(&parameters, version);
@@ -51,7 +51,7 @@ impl Exchange {
 
     async fn ask(&self, mut request: Request<Vec<u8>>) -> Result<Pieces, Failure> {
         request.headers_mut().insert(ACCEPT, HeaderValue::from_static(encoding::ACCEPT));
-        // Boxed, as it would enlarge futures that live as long as a watch.
+        // The future is boxed, because it would otherwise enlarge futures that live as long as a watch.
         Box::pin(send(&self.connection, request, self.patience)).await
     }
 }
@@ -120,7 +120,7 @@ async fn send(
         return Ok(pieces);
     }
     let mut text = Vec::new();
-    // A partial error message is good enough.
+    // If reading fails, the error message received so far is used.
     while let Ok(Some(piece)) = pieces.next(patience).await {
         text.extend_from_slice(&piece);
         if text.len() > MAX_ERROR {
@@ -144,7 +144,7 @@ fn unreachable(error: &kube::Error) -> Failure {
     })
 }
 
-/// The failure of a request that cannot be built: a flag makes its path invalid.
+/// The failure of a request that cannot be built, because the value of a flag makes the path invalid.
 fn unaskable(error: &kube::core::request::Error) -> Failure {
     Failure::Unreachable(format!("cannot ask: {}", brief(error)))
 }

@@ -13,10 +13,10 @@ pub enum Failure {
     /// There was no response.
     #[error("no response: {0}")]
     Unreachable(String),
-    /// The API server rejects our credentials (401).
+    /// The API server rejects the credentials (401).
     #[error("not authenticated: {0}")]
     Unauthorized(String),
-    /// Reading the collection is forbidden, or it does not exist (403, 404).
+    /// Reading the collection is forbidden, or the collection does not exist (403, 404, 405).
     #[error("{0}")]
     Refused(String),
     /// The resource version or the token of the next page has expired (410).
@@ -38,33 +38,33 @@ pub enum Failure {
     /// No data arrived for this long.
     #[error("no data received for {0:?}")]
     Silent(Duration),
-    /// The watch ended at once.
+    /// The watch ended less than a second after its start.
     #[error("the watch ended after {0:?}")]
     Brief(Duration),
     /// The response is neither the requested protobuf nor JSON.
     #[error("not a response of an API server: {0}")]
     Garbage(String),
-    /// A message exceeds the bound in octets.
+    /// A message exceeds this bound, in octets.
     #[error("a message is larger than {0} bytes")]
     TooLarge(usize),
-    /// The API server's database was wiped or restored, so our resource version has no meaning there.
+    /// The API server's database was wiped or restored, so that the last resource version is invalid.
     #[error("the API server has another history: {0}")]
     OtherHistory(String),
 }
 
-/// Circumstances of a refusal, which decide how it is handled.
+/// Properties of a refusal, which determine its log level and the pause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Refusal {
-    /// It has lasted too long for an API server that is starting, which briefly refuses everything.
+    /// The refusal has lasted longer than that of a starting API server, which briefly refuses everything.
     pub(super) lasting: bool,
-    /// The collection is optional, and no object of it has to be kept up to date.
+    /// The collection is optional, and none of its objects has to be kept up to date.
     pub(super) dispensable: bool,
     /// The collection was read before.
     pub(super) known: bool,
 }
 
 impl Failure {
-    /// The reason in metrics; it also distinguishes repeated failures from new failures.
+    /// The reason, as in metrics. In the log, a failure with the same reason counts as a repeated failure.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Unreachable(_) => "unreachable",
@@ -96,7 +96,7 @@ impl Failure {
         "other_history",
     ];
 
-    /// Whether reading our certificates and credentials again may help.
+    /// Whether reading certificates and credentials again may help.
     pub(super) fn concerns_credentials(&self) -> bool {
         match self {
             Self::Unauthorized(_) => true,
@@ -111,12 +111,13 @@ impl Failure {
         }
     }
 
-    /// Whether the API server no longer knows our version, so that everything must be listed again.
+    /// Whether the API server no longer knows the resource version, so that everything must be listed again.
     pub(super) fn ends_history(&self) -> bool {
         matches!(self, Self::Expired(_) | Self::OtherHistory(_))
     }
 
-    /// Whether the content of a watch caused it, so that it may recur whenever the watch is resumed.
+    /// Whether the content of a watch may have caused the failure. The failure may then recur whenever the watch is
+    /// resumed.
     pub(super) fn is_unreadable(&self) -> bool {
         matches!(self, Self::Server { .. } | Self::Garbage(_) | Self::TooLarge(_) | Self::Brief(_))
     }
@@ -145,7 +146,7 @@ impl Failure {
             401 => Self::Unauthorized(message),
             403..=405 => Self::Refused(message),
             410 => Self::Expired(message),
-            // Our version is in the future, as after a restore of the API server's database.
+            // The resource version is in the future, as after a restore of the API server's database.
             _ if message.contains("Too large resource version") => Self::OtherHistory(message),
             _ => Self::Server { code, message, retry_after },
         }

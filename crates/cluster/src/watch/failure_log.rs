@@ -1,5 +1,5 @@
-//! Failures in the log: the first failure, another reason, occasional reminders and the recovery, not a line for each
-//! attempt.
+//! Logging of failures. A failure is logged when it begins, when its reason changes, every five minutes, and when it
+//! ends. Other attempts are logged at debug level.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const REMINDER: Duration = Duration::from_mins(5);
 #[derive(Debug)]
 pub(super) struct FailureLog {
     kind: Kind,
-    /// The API server.
+    /// The URL of the API server.
     url: String,
     /// The feature that requires this collection.
     pub(super) needed_for: Option<&'static str>,

@@ -27,7 +27,7 @@ use super::watch_end::WatchEnd;
 use crate::connect::Connection;
 use crate::objects::{Change, Encoded, FromApi};
 
-/// Duration after which a watch counts as stable, so that a later failure is a new failure.
+/// Duration after which a watch counts as stable. A stable watch resets the pause before the next list.
 const LONG: Duration = Duration::from_secs(30);
 
 /// The receiver of the events is gone, which ends a feed.
@@ -46,14 +46,15 @@ impl From<Failure> for Stop {
     }
 }
 
-/// Follows one collection and sends its changes to `sink`, as `E`s.
+/// Follows one collection and sends its changes to `sink`, as events of type `E`.
 pub struct Feed<E> {
     exchange: Exchange,
     timing: WatchTiming,
     optional: bool,
-    /// Whether sent objects are to be forgotten when reading them is forbidden.
+    /// True while the receiver need not keep the objects. If reading is refused at that time, the sent objects are
+    /// removed.
     spare: watch::Receiver<bool>,
-    /// Whether objects were sent and not forgotten.
+    /// Whether objects were sent and not removed since.
     sent: bool,
     metrics: FeedMetrics,
     sink: mpsc::Sender<Received<E>>,
@@ -104,8 +105,8 @@ impl<E: Send + 'static> Feed<E> {
         }
     }
 
-    /// Makes the collection optional: if it is refused from the start, the log says so at a lower level, and it is
-    /// retried ever more rarely.
+    /// Makes the collection optional. If reading is refused from the start, the log level is lower and the pauses grow
+    /// longer.
     #[must_use]
     pub fn optional(mut self) -> Self {
         self.optional = true;
@@ -119,7 +120,7 @@ impl<E: Send + 'static> Feed<E> {
         self
     }
 
-    /// Replaces the sent objects with an empty list while the collection is refused and `spare` is true.
+    /// Removes the sent objects with an empty list while the collection is refused and `spare` is true.
     #[must_use]
     pub fn forgetting(mut self, spare: watch::Receiver<bool>) -> Self {
         self.spare = spare;
@@ -239,7 +240,7 @@ impl<E: Send + 'static> Feed<E> {
             let event = match events.next(left.min(self.timing.silence)).await {
                 Ok(Some(event)) => event,
                 Ok(None) => return WatchEnd::assess(begun.elapsed(), asked, mute).map_err(Stop::Failed),
-                // There are no events or the connection is dead. The next request finds out.
+                // Either there were no events, or the connection is dead. The next request shows which.
                 Err(Failure::Silent(_)) => return Ok(WatchEnd::Silent),
                 Err(failure) => return Err(failure.into()),
             };
@@ -266,16 +267,16 @@ impl<E: Send + 'static> Feed<E> {
                 history.advance(&object.version());
             }
             "ERROR" => return Err(Failure::of_event(object).into()),
-            // A type of a later API: its meaning is unknown, so it is ignored.
+            // An event type of a later API is unknown, so the event is ignored.
             other => self.malformed.object(None, &format!("a watch event of type {other:?}")),
         }
-        // A watch with events ends an outage.
+        // An event proves that the API server responds again.
         self.pauses.progress();
         Ok(())
     }
 
-    /// Forwards an object of a list or of a watch. A malformed object is ignored; in a watch it also deletes its
-    /// previous version.
+    /// Forwards an object of a list or of a watch. A malformed object is ignored. In a watch, the previous version of a
+    /// malformed object is deleted.
     async fn apply(
         &mut self,
         object: &Encoded,
@@ -319,7 +320,7 @@ impl<E: Send + 'static> Feed<E> {
         self.sink.send(Received { event, at: at.into_std() }).await.map_err(|_| Stop::Closed)
     }
 
-    /// Lists one object to check that the API server still has the same history.
+    /// Lists one object to check that the API server's database was not wiped or restored.
     async fn same_history(&self, history: &History) -> Result<(), Failure> {
         let mut page = self.exchange.list(&Extent::Page { limit: 1, token: None }).await?;
         let mut first = None;
@@ -373,7 +374,7 @@ impl<E: Send + 'static> Feed<E> {
         Ok(())
     }
 
-    /// The circumstances of a refusal now.
+    /// The current properties of a refusal.
     fn refusal(&self) -> Refusal {
         let state = *self.state.borrow();
         Refusal {
@@ -383,7 +384,7 @@ impl<E: Send + 'static> Feed<E> {
         }
     }
 
-    /// Waits until the sent objects may be forgotten, but not longer than until `end`. Returns whether they may.
+    /// Waits until the sent objects need not be kept, at most until `end`. Returns whether that was the case.
     async fn becomes_spare(&mut self, end: Instant) -> bool {
         tokio::select! {
             () = sleep_until(end) => false,

@@ -1,10 +1,10 @@
-//! Detection of another history of the API server.
+//! Detection of a wiped or restored database of the API server.
 //!
-//! A resource version only has a meaning within its history. An API server whose database was wiped or restored
-//! starts another history; a watch from an old version would then wait forever or miss changes. The API has no
-//! identity of a history, but two signs reveal another history: a version lower than ours, and another UID of the
-//! collection's first object. A restored history is not detected once it has passed our version; this is a problem
-//! only if we were disconnected until then.
+//! A resource version only has a meaning within one history of the database. After the database was wiped or restored,
+//! another history starts. A watch from an old version would then wait forever or miss changes. The API does not
+//! identify a history, but two signs reveal a new history. Either the current version is lower than the last known
+//! version, or the collection's first object has another UID. A new history is not detected once its versions have
+//! passed the last known version. Changes are then missed only if the feed was disconnected during all that time.
 
 use smol_str::SmolStr;
 
@@ -14,18 +14,18 @@ use crate::objects::ObjectKey;
 /// Key and UID of an object.
 pub(super) type Identity = (ObjectKey, SmolStr);
 
-/// The progress of a list or a watch within a history.
+/// The progress of a list or a watch within one history of the database.
 #[derive(Debug, Clone, Default)]
 pub(super) struct History {
-    /// The version to resume from.
+    /// The resource version to resume from.
     pub(super) version: String,
     /// The first object of the list.
     first: Option<Identity>,
 }
 
 impl History {
-    /// Notes an object of the list. Lists are in the order of paths in the database, but lists from the watch cache
-    /// need not be.
+    /// Notes an object of the list. Paths are compared, because lists from the watch cache need not be in the order of
+    /// paths in the database.
     pub(super) fn saw(&mut self, key: &ObjectKey, uid: &SmolStr) {
         if self.first.as_ref().is_none_or(|(first, _)| path(key).lt(path(first))) {
             self.first = Some((key.clone(), uid.clone()));
@@ -39,7 +39,7 @@ impl History {
         }
     }
 
-    /// Compares with version and first object of a new list.
+    /// Compares this history with the version and the first object of a new list.
     pub(super) fn check(&self, version: &str, first: Option<&Identity>) -> Result<(), Failure> {
         if let (Ok(now), Ok(known)) = (version.parse::<u64>(), self.version.parse::<u64>())
             && now < known

@@ -10,11 +10,11 @@ use super::failure::Failure;
 use super::pieces::Pieces;
 use crate::objects::Encoded;
 
-/// Bound of a page of a list in JSON, in octets: the page is read as a whole. A larger page is requested again with fewer
-/// objects.
+/// Bound of a page of a list in JSON, in octets, because such a page is read as a whole. A larger page is requested
+/// again with fewer objects.
 const MAX_JSON: usize = 32 << 20;
 
-/// Bound of the pieces of a response after the end of the list.
+/// Bound of the number of pieces of a response after the end of the list.
 const MAX_REST: usize = 64;
 
 /// The response to a list request.
@@ -65,8 +65,8 @@ impl ListReader {
         }
     }
 
-    /// Receives the rest of the response after the list, which is a few octets. Otherwise the connection cannot be
-    /// reused, and a truncated compressed body would not be noticed.
+    /// Receives the rest of the response after the list, which is a few octets. Without the rest, the connection cannot
+    /// be reused, and a truncated compressed body is not detected.
     async fn drain(&mut self) -> Result<(), Failure> {
         for _ in 0..MAX_REST {
             if self.pieces.next(self.patience).await?.is_none() {
@@ -76,7 +76,7 @@ impl ListReader {
         Err(Failure::Garbage("a list that does not end".to_owned()))
     }
 
-    /// Receives a piece. False at the end of the response.
+    /// Receives a piece. Returns false at the end of the response. `most` bounds the octets that are not parsed yet.
     async fn receive(&mut self, most: usize) -> Result<bool, Failure> {
         let Some(piece) = self.pieces.next(self.patience).await? else { return Ok(false) };
         if self.received.len() > most {

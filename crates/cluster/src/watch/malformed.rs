@@ -16,7 +16,7 @@ const MAX_REMEMBERED: usize = 1000;
 pub(super) struct Malformed {
     kind: Kind,
     counter: IntCounter,
-    /// Hashes of object and problem.
+    /// Hashes of the logged pairs of object and problem.
     known: HashSet<u64>,
     hasher: RandomState,
 }
@@ -26,7 +26,7 @@ impl Malformed {
         Self { kind, counter, known: HashSet::new(), hasher: RandomState::new() }
     }
 
-    /// Notes an object that is ignored.
+    /// Counts and logs an object that is ignored.
     pub(super) fn object(&mut self, key: Option<&ObjectKey>, problem: &dyn Display) {
         if self.is_new(key, problem) {
             let object = key.map(ToString::to_string).unwrap_or_default();
@@ -34,14 +34,14 @@ impl Malformed {
         }
     }
 
-    /// Notes an object of which a part is ignored.
+    /// Counts and logs an object of which a part is ignored.
     pub(super) fn part(&mut self, key: &ObjectKey, problem: &dyn Display) {
         if self.is_new(Some(key), problem) {
             tracing::warn!(kind = %self.kind, object = %key, %problem, "malformed part of an object ignored");
         }
     }
 
-    /// Counts the problem. Returns whether it is to be logged.
+    /// Counts the problem. Returns whether the problem must be logged.
     fn is_new(&mut self, key: Option<&ObjectKey>, problem: &dyn Display) -> bool {
         self.counter.inc();
         let full = self.known.len() >= MAX_REMEMBERED;

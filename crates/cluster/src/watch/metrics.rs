@@ -69,7 +69,7 @@ impl WatchMetrics {
         })
     }
 
-    /// The metrics of the feed of `kind`, initially zero.
+    /// The metrics of the feed of `kind`. Creates the missing series with the value zero.
     pub fn feed(&self, kind: Kind) -> FeedMetrics {
         let label = [kind.label()];
         for reason in Failure::REASONS.into_iter().chain(["timeout"]) {
@@ -92,7 +92,7 @@ impl WatchMetrics {
         self.restarts.with_label_values(&[kind.label(), reason]).get()
     }
 
-    /// Whether a watch of `kind` is open. Does not create a series for a kind without a feed.
+    /// Whether a watch of `kind` is open. For a kind without a feed, no series is created.
     pub fn is_connected(&self, kind: Kind) -> bool {
         let families = self.connected.collect();
         let mut series = families.iter().flat_map(MetricFamily::get_metric);
@@ -126,8 +126,8 @@ impl FeedMetrics {
         self.bookmarks.get()
     }
 
-    /// The metrics of one of several feeds of a kind. It does not set the gauge of the connection, which belongs to
-    /// all of them.
+    /// The metrics for one of several feeds of a kind, without the gauge of the connection. That gauge covers all the
+    /// feeds together.
     pub(super) fn of_part(&self) -> Self {
         Self { connected: None, ..self.clone() }
     }

@@ -1,5 +1,5 @@
-//! Nodes, for zone and region of the cluster: watched only while federations are configured, and only if permitted.
-//! [`own_node`] watches the Node of this process, for its zone.
+//! Watches of Nodes. For zone and region of the cluster, all Nodes are watched, but only while federations are
+//! configured and if permitted. For the preferred zone, [`own_node`] watches the Node that this process runs on.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use super::{Closed, Received};
 use crate::connect::Connection;
 use crate::objects::{Change, Event, Kind};
 
-/// A feed of the Node that this process runs on, whose zone the flag `option` prefers. If the Node cannot be read, the
-/// log names the flag.
+/// A feed of the Node that this process runs on. The flag `option` prefers the zone of this Node. If the Node cannot be
+/// read, the log names the flag.
 pub fn own_node(
     connection: &Arc<Connection>,
     metrics: &WatchMetrics,
@@ -41,7 +41,7 @@ pub struct NodesFeed<S> {
     pub sink: mpsc::Sender<Received<Event>>,
     /// The settings in force.
     pub settings: watch::Receiver<S>,
-    /// Whether these settings need Nodes.
+    /// Whether the settings need Nodes.
     pub wanted: fn(&S) -> bool,
 }
 
@@ -68,7 +68,7 @@ impl<S> NodesFeed<S> {
                 () = &mut following => return Err(Closed),
                 ended = self.until(false) => ended?,
             }
-            // Waiting for its end ensures that no event follows.
+            // Waiting for the end of the feed ensures that no event follows.
             feed_stop.cancel();
             following.await;
             self.forget().await?;
@@ -81,7 +81,7 @@ impl<S> NodesFeed<S> {
         self.settings.wait_for(|settings| is_wanted(settings) == wanted).await.map(drop).map_err(|_| Closed)
     }
 
-    /// Removes all Nodes by means of an empty list, as they are no longer kept up to date.
+    /// Removes all Nodes with an empty list, because no feed keeps the Nodes up to date any more.
     async fn forget(&self) -> Result<(), Closed> {
         for change in [Change::RelistStarted, Change::RelistDone] {
             let received = Received { event: Event::Node(change), at: std::time::Instant::now() };

@@ -18,7 +18,7 @@ pub(super) struct Pauses {
     refused: Backoff,
     /// During any other failure.
     failing: Backoff,
-    /// Between lists whose watch fails at once.
+    /// Between lists, if the watch after the previous list failed.
     relist: Backoff,
 }
 
@@ -45,7 +45,8 @@ impl Pauses {
                 Refusal { dispensable: true, .. } => self.timing.max_pause_refused,
                 Refusal { .. } => longest,
             }),
-            // An overloaded server requests a pause, and refusing costs it little.
+            // An overloaded API server requests a pause. Refusing costs such a server little, so the
+            // backoff stays short.
             Failure::Server { retry_after: Some(wanted), .. } => {
                 let spread = jittered(&(Duration::ZERO..=*self.timing.backoff.start()));
                 self.failing.pause(self.timing.max_pause).max(*wanted.min(&MAX_RETRY_AFTER) + spread)
@@ -65,7 +66,8 @@ impl Pauses {
         self.failing.reset();
     }
 
-    /// Notes that a watch was opened. A list without a watch is no progress: listing may be permitted while watching is not.
+    /// Notes that a watch was opened, which ends a refusal. A list is not enough: listing may be permitted while
+    /// watching is not.
     pub(super) fn opened(&mut self) {
         self.refused.reset();
     }
@@ -76,12 +78,12 @@ impl Pauses {
     }
 }
 
-/// Pauses that double. Each is shortened at random by up to half.
+/// Pauses that double. Each pause is shortened at random by up to half.
 #[derive(Debug)]
 struct Backoff {
-    /// The length after a reset.
+    /// The length of the first pause after a reset.
     first: Duration,
-    /// The shortest length above zero.
+    /// The length of the pause after a pause of length zero.
     least: Duration,
     next: Duration,
 }
@@ -91,7 +93,7 @@ impl Backoff {
         Self { first, least: first, next: first }
     }
 
-    /// A backoff whose first pause is zero and whose second pause has this length.
+    /// A backoff whose first pause is zero and whose second pause is `second`.
     fn after_none(second: Duration) -> Self {
         Self { first: Duration::ZERO, least: second, next: Duration::ZERO }
     }

@@ -15,13 +15,13 @@ use warp::http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 
 use super::failure::Failure;
 
-/// Compressed octets that are decompressed at a time: the result may be a thousand times as large.
+/// Number of compressed octets that are decompressed at a time, because the result may be a thousand times as large.
 const PORTION: usize = 4 << 10;
 
 /// The incoming body of a response.
 pub(super) struct Pieces {
     body: Body,
-    /// Whether it is protobuf rather than JSON.
+    /// Whether the body is protobuf rather than JSON.
     pub(super) protobuf: bool,
     /// The decoder; boxed, as it is large and only lists are compressed.
     gzip: Option<Box<Gzip>>,
@@ -75,7 +75,7 @@ impl Gzip {
         Ok(self.unpacked())
     }
 
-    /// The rest, after the last received octet.
+    /// The rest of the decompressed octets, after the end of the body.
     fn finish(&mut self) -> Result<Bytes, Failure> {
         self.decoder.try_finish().map_err(|error| Failure::Broken(brief(&error)))?;
         Ok(self.unpacked())

@@ -9,11 +9,11 @@ use super::encoding::ListMeta;
 use super::failure::Failure;
 use super::history::History;
 
-/// Number of objects of a page.
+/// Number of objects per page.
 const PAGE: u32 = 500;
 /// Bound of the pages of a list.
 const MAX_PAGES: usize = 100_000;
-/// Time for which a failed page is requested again. API servers forget its token after five minutes.
+/// Time for which a failed page is requested again. API servers forget the token of a page after five minutes.
 const TOKEN_LIFE: Duration = Duration::from_mins(4);
 /// Bound of consecutive unreadable events of a watch.
 const MAX_UNREADABLE: u32 = 5;
@@ -34,11 +34,11 @@ impl Default for Position {
 }
 
 impl Position {
-    /// Notes a failure. If the position is lost, a new list begins. Returns whether that is the case.
+    /// Notes a failure. Returns whether the position is lost, so that a new list begins.
     pub(super) fn fail(&mut self, failure: &Failure) -> bool {
         let next = match self {
             Self::Listing(listing) => listing.is_lost(failure).then(ListPosition::most_recent),
-            // The watch cache may still have the version whose events are gone.
+            // A list from the watch cache is enough, if it is not older than the expired version.
             Self::Watching(watching) if matches!(failure, Failure::Expired(_)) => {
                 Some(ListPosition::new(Extent::Cached(std::mem::take(&mut watching.history.version))))
             }
@@ -63,12 +63,12 @@ pub(super) struct ListPosition {
     /// The history of the pages so far.
     history: Option<History>,
     pages: usize,
-    /// The time since which the next page has been failing.
+    /// The time since which requests of the next page have failed.
     failing: Option<Instant>,
 }
 
 impl Default for ListPosition {
-    /// The request of kube-dns: any version, from the API server's watch cache.
+    /// Begins with the request of kube-dns: any version, from the API server's watch cache.
     fn default() -> Self {
         Self::new(Extent::Cached("0".to_owned()))
     }
@@ -79,7 +79,7 @@ impl ListPosition {
         Self { extent, history: None, pages: 0, failing: None }
     }
 
-    /// A list of the most recent version, never from an API server that lags behind.
+    /// A list of the most recent version, even if the responding API server lags behind.
     fn most_recent() -> Self {
         Self::new(Extent::Page { limit: PAGE, token: None })
     }
@@ -89,7 +89,7 @@ impl ListPosition {
         self.history.is_none()
     }
 
-    /// Requests fewer objects at once. False if that is impossible.
+    /// Requests fewer objects at once. Returns false if a page already has a single object.
     pub(super) fn shrink(&mut self) -> bool {
         match &mut self.extent {
             Extent::Page { limit: 1, .. } => return false,
@@ -99,7 +99,7 @@ impl ListPosition {
         true
     }
 
-    /// Continues after a page, with the `history` so far. Returns the history after the last page.
+    /// Notes the end of a page. `history` includes the objects of the page. Returns the history after the last page.
     pub(super) fn advance(&mut self, meta: ListMeta, mut history: History) -> Option<History> {
         history.advance(&meta.resource_version);
         self.pages += 1;
@@ -123,9 +123,9 @@ impl ListPosition {
         self.pages >= MAX_PAGES
     }
 
-    /// Whether the pages so far are lost. A failed page is requested again with its token while the API server may
-    /// still know it. No longer: after a change of the server's history, a token may fail forever without a distinct
-    /// error.
+    /// Whether the pages so far are lost. A failed page is requested again with its token, as long as the API server
+    /// may know the token. The time is bounded, because a token from before a restore of the database may fail forever
+    /// without a distinct error.
     fn is_lost(&mut self, failure: &Failure) -> bool {
         let since = *self.failing.get_or_insert_with(Instant::now);
         match &self.extent {
@@ -143,10 +143,11 @@ impl ListPosition {
 #[derive(Debug)]
 pub(super) struct Watching {
     pub(super) history: History,
-    /// Whether the last watch ended early or silently. Then the API server's database may have been wiped or restored,
-    /// so that its [`History`] is another one.
+    /// Whether the last watch ended early or silently. The API server's database may then have been wiped or restored,
+    /// so that the [`History`] must be checked.
     pub(super) doubtful: bool,
-    /// Number of consecutive unreadable watches. A watch resumed forever would be stuck at the same event.
+    /// Number of consecutive unreadable watches. After [`MAX_UNREADABLE`], a new list avoids the event that cannot be
+    /// read.
     pub(super) unreadable: u32,
 }
 

@@ -1,9 +1,9 @@
 //! A feed of a kind in the whole cluster, or in several namespaces. Each namespace has its own feed; together they
 //! behave like one feed.
 //!
-//! A list of one namespace says nothing about other namespaces. So an account for each namespace remembers the
-//! reported objects and deletes those that a later list does not contain. `RelistStarted` and `RelistDone` are sent
-//! once, around the first lists of all namespaces.
+//! A list of one namespace does not contain the objects of other namespaces. So an `Account` for each namespace
+//! remembers the reported objects, and deletes objects that a later list does not contain. `RelistStarted` and
+//! `RelistDone` are sent once, around the first lists of all namespaces.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -33,7 +33,7 @@ use crate::relist::RelistTracker;
 /// Bound of the queued changes of a namespace.
 const QUEUE: usize = 64;
 
-/// Follows the collections of a kind and sends their changes to `sink`, as `E`s.
+/// Follows the collections of a kind and sends their changes to `sink`, as events of type `E`.
 pub enum ScopedFeed<E> {
     /// One collection.
     One(Box<Feed<E>>),
@@ -62,7 +62,7 @@ struct Named<E> {
     event: E,
 }
 
-/// Converts to the changes of a [`NamespaceFeed`].
+/// Converts objects to the changes of a [`NamespaceFeed`].
 struct NamedBy<E>(Arc<dyn Convert<E>>);
 
 impl<E> Convert<Change<Named<E>>> for NamedBy<E> {
@@ -141,7 +141,7 @@ impl<E: Send + 'static> ScopedFeed<E> {
         }
     }
 
-    /// The state of the feed; of several feeds the worst state.
+    /// The state of the feed. For several feeds, the worst of their states.
     pub fn state(&self) -> watch::Receiver<FeedState> {
         match self {
             Self::One(feed) => feed.state(),
@@ -183,7 +183,7 @@ impl<E: Send + 'static> Several<E> {
     }
 }
 
-/// The feeds of all namespaces as one.
+/// The common state of the feeds of all namespaces.
 struct Joint {
     states: Mutex<Vec<FeedState>>,
     state: watch::Sender<FeedState>,
@@ -223,7 +223,7 @@ impl Joint {
         });
     }
 
-    /// Notes that the first list of a namespace is complete. True for the last namespace.
+    /// Notes that the first list of a namespace is complete. Returns true for the last namespace.
     fn note_listed(&self) -> bool {
         self.unlisted.fetch_sub(1, Ordering::AcqRel) == 1
     }
@@ -251,7 +251,7 @@ impl<E: Send + 'static> Account<E> {
         let mut state = feed.state();
         let mut running = pin!(feed.run(stop));
         loop {
-            // A list is complete only after all its changes have been forwarded.
+            // Queued changes come first: a list counts as complete only after all its changes have been forwarded.
             tokio::select! {
                 biased;
                 Some(received) = changes.recv() => {
@@ -286,7 +286,7 @@ impl<E: Send + 'static> Account<E> {
         Ok(())
     }
 
-    /// Ends a list and deletes the objects that it did not contain.
+    /// Ends a list and deletes the objects that the list did not contain.
     async fn finish(&mut self, at: std::time::Instant) -> Result<(), Closed> {
         let first = !self.listing.is_complete();
         for name in self.listing.finish() {

@@ -5,18 +5,18 @@ use tokio::time::Instant;
 /// State of a feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FeedState {
-    /// Whether a whole list has been sent and not forgotten.
+    /// Whether a complete list has been sent, and its objects were not removed since.
     pub listed: bool,
-    /// Its current phase.
+    /// The current phase.
     pub phase: Phase,
-    /// The start of this phase.
+    /// The start of the current phase.
     pub since: Instant,
 }
 
 /// Phase of a feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// It is not watching: it has just started, or requests fail.
+    /// No watch is open: the feed has just started, or requests fail.
     Away,
     /// The watch is open.
     Following,

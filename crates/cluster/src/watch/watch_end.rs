@@ -1,4 +1,4 @@
-//! Assessment of the end of a watch. `history` explains histories of the API server.
+//! Assessment of the end of a watch. The module `history` explains the histories of the API server's database.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use super::failure::Failure;
 /// Shortest duration of a watch. A shorter watch counts as a failure, so that reopening it is delayed.
 const BRIEF: Duration = Duration::from_secs(1);
 
-/// The end of a watch with a complete response.
+/// The end of a watch without a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WatchEnd {
-    /// It ended after the requested time, with events or bookmarks.
+    /// The watch ended after the requested time, with events or bookmarks.
     OnTime,
-    /// It ended early: the API server is shutting down, and may return with another history.
+    /// The watch ended early. The API server is shutting down, and may return with a wiped or restored database.
     Early,
-    /// It was silent, as is a watch from a version of another history.
+    /// The watch had no event. A watch from a version of a wiped or restored database is silent, too.
     Silent,
 }
 

@@ -12,7 +12,7 @@ fn recorded(file: &str) -> Vec<u8> {
     std::fs::read(format!("{}/tests/recorded/{file}", env!("CARGO_MANIFEST_DIR"))).unwrap()
 }
 
-/// The parts of a list in protobuf that arrives in pieces of this size.
+/// The parts of a list in protobuf that arrives in pieces of `size` octets.
 fn parts(list: &[u8], size: usize) -> Result<(ListMeta, Vec<Encoded>), Failure> {
     let (mut message, mut received, mut objects) = (ListMessage::default(), BytesMut::new(), Vec::new());
     for piece in list.chunks(size) {

@@ -8,12 +8,12 @@ use crate::objects::EndpointsSource;
 use crate::watch::state::{FeedState, Phase};
 use crate::watch::timing::WatchTiming;
 
-/// Wait for slices at the start before Endpoints are listed as well, and again before listed Endpoints are used. It
-/// is longer than the pause between attempts at an unreachable API server: otherwise Endpoints would win half the
-/// time when the API server returns.
+/// Time that slices get at the start before Endpoints are listed as well, and again before listed Endpoints are used.
+/// The time is longer than the pause between attempts at an unreachable API server. With a shorter time, Endpoints
+/// might be used only because they were listed first when the API server returned.
 const HEAD_START: Duration = Duration::from_secs(5);
 
-/// The source in use, and the time from which the other may be used.
+/// The source in use, and the time from which the other source may be used.
 #[derive(Debug)]
 pub(super) struct SourceSelection {
     pub(super) source: Option<EndpointsSource>,
@@ -24,7 +24,7 @@ pub(super) struct SourceSelection {
     patience: Duration,
     /// Time for which slices must be refused before Endpoints replace them.
     refusal: Duration,
-    /// Whether Endpoints were proposed in place of slices.
+    /// Whether Endpoints were proposed to the index in place of slices.
     pub(super) proposed: bool,
     /// The time from which Endpoints may be proposed again.
     next_proposal: Instant,
@@ -50,7 +50,7 @@ impl SourceSelection {
         (self.source, self.proposed) = (Some(source), false);
     }
 
-    /// Notes that Endpoints have been listed. Slices have a head start once more.
+    /// Notes that Endpoints have been listed. Slices get [`HEAD_START`] once more from then on.
     pub(super) fn endpoints_listed(&mut self) {
         self.endpoints_in.get_or_insert_with(Instant::now);
     }
@@ -60,8 +60,8 @@ impl SourceSelection {
         self.next_proposal = Instant::now() + self.refusal;
     }
 
-    /// The time from which Endpoints may be listed, or replace slices if they are listed; `None` while there is no
-    /// reason for it.
+    /// The time from which Endpoints may be listed and, if already listed, used in place of slices. `None` while
+    /// Endpoints are not needed.
     pub(super) fn endpoints_due(&self, slices: FeedState) -> Option<Instant> {
         let refused = slices.phase == Phase::Refused;
         match self.source {
