@@ -17,7 +17,7 @@ impl Answer {
     pub(crate) fn new(view: &impl View, name: &Name, qtype: u16) -> Self {
         let response = skydns::ask(view, name, qtype);
         let mut records: Vec<Record> = response.records.into_iter().map(record).collect();
-        // The engine shuffles records. Sorting keeps alias chains in order, then lists addresses in numerical order.
+        // Sort the records, because the engine shuffles them: first the alias chain, then addresses in numerical order.
         records.sort_by_cached_key(|record| {
             (record.rtype != "CNAME").then(|| (record.data.parse::<IpAddr>().ok(), record.clone()))
         });
@@ -59,8 +59,8 @@ impl Answer {
 }
 
 /// The outcome of the answers of kubedns for all queried types. A record of any type counts as an answer, with two
-/// exceptions: SERVFAIL for addresses, and an alias without addresses. An alias always has an SRV record, which programs that
-/// query addresses do not use.
+/// exceptions: SERVFAIL for addresses, and an alias without addresses. Such an alias still has an SRV record, but programs
+/// query addresses.
 pub(crate) fn outcome(answers: &[Answer]) -> Outcome {
     let addresses = || answers.iter().filter(|answer| answer.is_of_addresses());
     if addresses().any(|answer| answer.has_rcode("SERVFAIL")) && !addresses().any(Answer::has_records) {
@@ -83,7 +83,7 @@ pub(crate) fn outcome(answers: &[Answer]) -> Outcome {
     }
 }
 
-/// The end of the alias chain, if the address answers have alias records alone.
+/// The end of the alias chain, if the address answers have only CNAME records.
 pub(crate) fn bare_alias(answers: &[Answer]) -> Option<&str> {
     let addresses = || answers.iter().filter(|answer| answer.is_of_addresses());
     let is_bare = |answer: &Answer| {

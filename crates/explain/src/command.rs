@@ -61,7 +61,7 @@ enum CommandError {
 }
 
 /// Runs the command; `words` are the arguments after `explain`. The exit code is 0 if kubedns explained the name, even a name
-/// that does not resolve. It is 1 without an explanation, and 2 for an invalid command line.
+/// that does not resolve. The exit code is 1 without an explanation, and 2 for an invalid command line.
 pub fn command(words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let exit = match read(words) {
         Err(exit) => exit,

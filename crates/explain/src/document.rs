@@ -21,7 +21,7 @@ pub(crate) struct Explanation {
     pub(crate) warnings: Vec<Note>,
     /// The names that a resolver queries for the given name, in order.
     pub(crate) tried: Vec<Tried>,
-    /// The first name with an answer. Without an answer, the name that is closest to one.
+    /// The first name with an answer. If no name has an answer, the name that was most probably meant.
     pub(crate) detail: Detail,
     /// Similar names that exist, the most similar first; eight at most.
     pub(crate) near: Vec<NearMiss>,
@@ -50,7 +50,7 @@ pub(crate) struct Question {
 pub(crate) struct Verdict {
     /// The outcome of the resolver's search.
     pub(crate) outcome: Outcome,
-    /// The outcome as text that continues a sentence whose subject is the name.
+    /// The outcome as the rest of a sentence that begins with the name.
     pub(crate) text: String,
 }
 
@@ -99,7 +99,7 @@ pub(crate) struct Detail {
     pub(crate) answers: Vec<Answer>,
     /// Reasons for a missing answer, or remarks on an answer that may be unexpected.
     pub(crate) reasons: Vec<Note>,
-    /// The Services and endpoints of the records; for a missing name, those that would have the records.
+    /// The Services and endpoints that the records come from. For a missing name, the Service that the name denotes.
     pub(crate) objects: Vec<Object>,
     /// The number of objects left out; a wildcard can match thousands.
     pub(crate) more_objects: usize,
@@ -120,7 +120,7 @@ pub(crate) enum Route {
     OwnName,
 }
 
-/// The meaning of a name's labels. Namespace and name of a Service may be the wildcard `*`.
+/// The kind of a name. Namespace and name of a Service may be the wildcard `*`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum NameKind {
@@ -142,7 +142,7 @@ pub(crate) enum NameKind {
         key: ObjectKey,
         label: String,
     },
-    /// `svc` or `NAMESPACE.svc`, which contain the names of Services.
+    /// `svc` or `NAMESPACE.svc`: a domain above the names of Services.
     Namespace {
         namespace: Option<String>,
     },
@@ -182,7 +182,7 @@ pub(crate) enum NameKind {
     External,
 }
 
-/// The answer of kubedns to one question.
+/// The answer of kubedns to one query.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Answer {
     #[serde(rename = "type")]
@@ -333,7 +333,7 @@ pub(crate) struct Server {
 }
 
 impl Outcome {
-    /// The outcome as one word; an RCODE in its DNS notation.
+    /// The outcome as one word. RCODEs are in DNS notation, such as NXDOMAIN.
     pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Answered => "answers",

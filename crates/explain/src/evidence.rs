@@ -44,8 +44,8 @@ impl<'e> Evidence<'e> {
             && found.is_some_and(|found| found.object.service.is_some() && found.member.is_none())
     }
 
-    /// Whether the namespace of `key` has a Service, or Service `key` was deleted recently. Both make it likely that the name
-    /// was meant as a name of this cluster.
+    /// Whether the namespace of `key` has a Service, or Service `key` was deleted recently. In both cases the name was probably
+    /// meant as a name of this cluster.
     pub(crate) fn has_had_namespace(self, key: &ObjectKey) -> bool {
         let is_deleted = || self.object(key).is_some_and(|found| found.deleted.is_some());
         self.has_namespace(&key.namespace) == Some(true) || is_deleted()

@@ -1,8 +1,8 @@
-//! `kube-dns explain NAME [TYPE]`: explains how a name resolves, or why it does not and which name may be meant.
+//! `kube-dns explain NAME [TYPE]`: explains how a name resolves, or why the name does not resolve. Suggests similar names.
 //!
-//! [`Explainer`] reports everything that kubedns knows of a name: the names that a pod's search list makes of it, the
-//! responsible servers, the records, and the Services and endpoints of the records. The report adds the path through dnsmasq,
-//! similar names, and warnings about the records. `GET /explain` on the status port returns the report as JSON (`document`);
+//! [`Explainer`] reports everything that kubedns knows of a name: the names that a pod's search list produces, the responsible
+//! servers, the records, and the Services and endpoints of the records. The report adds the path through dnsmasq, similar
+//! names, and warnings about the records. `GET /explain` on the status port returns the report as JSON (`document`);
 //! [`command`] requests the JSON and prints it as text.
 //!
 //! ```text
@@ -79,7 +79,7 @@ pub enum Topology {
 }
 
 impl Topology {
-    /// Whether clients query dnsmasq, and kubedns is behind it.
+    /// Whether clients query dnsmasq, which forwards to kubedns.
     pub fn is_behind_dnsmasq(self) -> bool {
         matches!(self, Self::DropIn | Self::Cache)
     }
@@ -122,7 +122,7 @@ impl Explainer {
         let snapshot = self.published.get();
         let (config, hosts) = ((self.server)().config.config, PathBuf::from("/etc/hosts"));
         let front = Front { config, topology: self.topology, hosts };
-        // For a wildcard this visits all Services, which would delay other connections on this thread.
+        // A wildcard name visits all Services, which would delay other connections on this thread.
         let survey = tokio::task::spawn_blocking(move || Survey::new(snapshot, &front, request));
         let survey = survey.await.map_err(|_| Unexplained::Ending)?;
         let reply = objects::ask(&self.index, survey.wanted()).await;

@@ -19,7 +19,7 @@ const MAX_CHECKED: usize = 64;
 const MAX_COMPARED: usize = 50_000;
 /// Bound of the readings.
 const MAX_READINGS: usize = 4;
-/// Bounds of the namespaces: compared, and suggested.
+/// Bounds: namespaces that are compared, and namespaces that are suggested.
 const MAX_NAMESPACES: (usize, usize) = (50_000, 3);
 
 /// An interpretation of a missing name as a Service, with possible labels before it.
@@ -125,7 +125,7 @@ pub(crate) fn similar_namespaces(snapshot: &Snapshot, wanted: &str) -> Vec<Strin
 }
 
 /// Suggests existing names, the most similar first. `explained` is the candidate in the detail of the explanation. If its
-/// Service exists, only a missing member leads to suggestions, and the reading of the name as that Service is skipped.
+/// Service exists, there are suggestions only for a missing member. Readings with that Service are skipped.
 pub(crate) fn find(
     evidence: Evidence<'_>,
     readings: &[Reading],
@@ -189,15 +189,15 @@ fn letters(count: usize) -> String {
     if count == 1 { "one letter".to_owned() } else { format!("{count} letters") }
 }
 
-/// Whether one name is the beginning or the end of the other up to a '-', such as `redis` and `redis-master`.
+/// Whether the longer name begins or ends with the shorter name, separated by '-': `redis` and `redis-master`.
 fn is_part(a: &str, b: &str) -> bool {
     let (short, long) = if a.len() < b.len() { (a, b) } else { (b, a) };
     let ends = long.strip_prefix(short).is_some_and(|rest| rest.starts_with('-'));
     ends || long.strip_suffix(short).is_some_and(|rest| rest.ends_with('-'))
 }
 
-/// A suggestion of `service` whose name is answered, preferably with the prefix of the reading; `None` without an answer. A
-/// Service without ready endpoints is suggested, too.
+/// Suggests `service`, with the prefix of the reading if the longer name has an answer. The Service may lack ready endpoints.
+/// `None` if the name has no answer for another reason.
 fn existing(
     snapshot: &Snapshot,
     service: &ObjectKey,

@@ -1,4 +1,4 @@
-//! Looks up the objects of records in the index. The look-ups pass through a short queue to the index task, and change nothing
+//! Looks up Services and endpoints in the index. The look-ups pass through a short queue to the index task, and change nothing
 //! in the index.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +30,7 @@ const MAX_SHOWN: usize = 8;
 pub(crate) struct IndexRequest {
     /// The Services to describe, each with a hostname to find among its addresses.
     pub(crate) objects: Vec<(ObjectKey, Option<String>)>,
-    /// Services with possible misspellings. The reply lists all Services that share the name or the namespace of one of them.
+    /// Services whose names may be misspelled. The reply lists all Services that share the name or the namespace of one of them.
     pub(crate) near: Vec<ObjectKey>,
     /// An address without a PTR record. The reply lists the Services that have the address among their endpoints.
     pub(crate) address: Option<IpAddr>,
@@ -39,7 +39,7 @@ pub(crate) struct IndexRequest {
 /// The result of a look-up.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct IndexReply {
-    /// The kind of objects that the index takes endpoints from, once it is selected.
+    /// The kind of objects that the index takes endpoints from; `None` before the selection.
     pub(crate) source: Option<EndpointsSource>,
     /// The objects, in the order of the request.
     pub(crate) objects: Vec<FoundObject>,

@@ -36,7 +36,7 @@ pub(crate) struct Request {
     /// The record types in the order of the queries.
     pub(crate) types: Vec<u16>,
     pub(crate) search: Search,
-    /// The resolver applies the search list first to names with fewer dots.
+    /// For names with fewer dots, the resolver tries the search list first.
     pub(crate) ndots: u8,
 }
 

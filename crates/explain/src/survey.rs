@@ -30,7 +30,7 @@ pub(crate) struct Survey {
 }
 
 impl Survey {
-    /// Queries all names of the search in the records.
+    /// Queries the records for all names of the search.
     pub(crate) fn new(snapshot: Arc<Snapshot>, front: &Front, request: Request) -> Self {
         let search = search::list(&request, &snapshot.zone.domain);
         let candidates: Vec<Candidate> = search::names(&request, &search, &snapshot.zone)
@@ -44,7 +44,7 @@ impl Survey {
         Self { snapshot, request, search, candidates, readings }
     }
 
-    /// The look-up of the objects, which the records do not contain.
+    /// The look-up of Services and endpoints, which the records do not show.
     pub(crate) fn wanted(&self) -> IndexRequest {
         let mut objects = Vec::new();
         for candidate in &self.candidates {

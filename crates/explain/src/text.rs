@@ -18,7 +18,7 @@ pub(crate) fn render(explanation: &Explanation) -> String {
         page.section("typed", &question.name);
     }
     page.notes("WARNING", warnings);
-    // The reasons of a name that resolves are notes.
+    // For a name that resolves, the reasons are printed as notes.
     page.notes(if verdict.outcome == Outcome::Answered { "note" } else { "why" }, &detail.reasons);
     let near: Vec<_> = near.iter().map(|miss| [miss.name.clone(), miss.why.text.clone()]).collect();
     page.table("try", &near);

@@ -16,7 +16,7 @@ pub(crate) fn first_answer(candidates: &[Candidate]) -> Option<usize> {
     candidates.iter().position(|candidate| candidate.outcome() == Outcome::Answered)
 }
 
-/// The index of the candidate to explain: the first with an answer, or else the one closest to an answer.
+/// The index of the candidate to explain: the first with an answer, or else the name that was most probably meant.
 pub(crate) fn most_telling(evidence: Evidence<'_>, candidates: &[Candidate], typed: &Name) -> usize {
     let ranks: Vec<u8> = candidates.iter().map(|candidate| rank(evidence, candidate, typed)).collect();
     let best = ranks.iter().max();
@@ -37,7 +37,7 @@ fn rank(evidence: Evidence<'_>, candidate: &Candidate, typed: &Name) -> u8 {
     }
 }
 
-/// The rank of a name that does not exist. The rank is higher the more of its Service exists.
+/// The rank of a name that does not exist: highest if its Service exists, lower if only its namespace has Services.
 fn rank_of_missing(evidence: Evidence<'_>, candidate: &Candidate) -> u8 {
     let has_namespace = candidate.kind.service().is_some_and(|key| evidence.has_had_namespace(key));
     match (evidence.service(candidate).map(|service| service.kind), &candidate.kind) {
@@ -74,7 +74,7 @@ pub(crate) fn of(candidates: &[Candidate], at: usize) -> Verdict {
     Verdict { outcome, text }
 }
 
-/// Adds to an answer that forwarded names precede it, whose responses are unknown here.
+/// Appends the forwarded names that the resolver queries before the answered name. Their responses are unknown here.
 fn unless(answer: String, before: &[&Candidate]) -> String {
     match before {
         [] => answer,
@@ -83,7 +83,7 @@ fn unless(answer: String, before: &[&Candidate]) -> String {
     }
 }
 
-/// Describes a name without an answer. With `here`, the text speaks of this cluster alone, because names are also forwarded.
+/// Describes a name without an answer. `here` limits the text to this cluster, because other names of the search are forwarded.
 fn nothing(candidate: &Candidate, here: bool) -> String {
     let text = match candidate.outcome() {
         Outcome::NoData => match leads_nowhere(candidate) {

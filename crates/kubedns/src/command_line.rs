@@ -1,4 +1,4 @@
-//! The complete command line as a clap `Command`, for manual pages and completions. `main.rs` does not parse with it.
+//! The complete command line as a clap `Command`, for manual pages and completions. `main.rs` parses the actual arguments.
 
 use clap::{Command, CommandFactory as _};
 

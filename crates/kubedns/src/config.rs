@@ -30,8 +30,8 @@ pub use own_names::OwnConfig;
 
 /// The time after which a refused `ConfigMap` counts as unreadable. A starting API server refuses all requests for a moment.
 const REFUSAL_DELAY: Duration = Duration::from_secs(5);
-/// The longest time at the start in which external names are SERVFAIL, for topologies without other forwarders than kubedns.
-/// Before the `ConfigMap` is read, its stub domains are unknown, and their names would leak to other servers.
+/// The longest time at the start in which external names are SERVFAIL, in topologies where only kubedns forwards. Before the
+/// `ConfigMap` is read, its stub domains are unknown, and their names would leak to other servers.
 const WITHHOLD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Settings of the DNS server, made from the configuration.

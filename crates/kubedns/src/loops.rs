@@ -1,4 +1,4 @@
-//! Detects upstreams that forward queries back to this server, and excludes them until they stop.
+//! Detects upstreams that forward queries back to this server, and excludes them until the loop ends.
 //!
 //! [`Forwarder::find_loops`] detects a loop. The task probes all upstreams when the settings change, and periodically: a loop may
 //! begin or end later, for example when a Service selects this pod only once the pod is ready. Queries do not wait for probes, so

@@ -51,8 +51,8 @@ use explain::{Explainer, LostZone, ServerState};
 const QUEUE: usize = 1024;
 /// Bound of the threads that answer over UDP.
 const MAX_UDP_THREADS: usize = 4;
-/// Timeout of the snapshot file. Until then the sockets are bound, but clients get no response. Ten thousand Services take
-/// a tenth of a second.
+/// The longest wait for the snapshot file at the start. During the wait the sockets are bound, but clients get no response.
+/// Ten thousand Services take a tenth of a second.
 const LOADING: Duration = Duration::from_millis(500);
 /// Timeout of the tasks at shutdown.
 const ENDING: Duration = Duration::from_secs(5);
@@ -428,7 +428,7 @@ fn udp_threads() -> NonZeroUsize {
     NonZeroUsize::new(cores.min(MAX_UDP_THREADS)).unwrap_or(NonZeroUsize::MIN)
 }
 
-/// The HTTP servers of the status port and of the metrics port; the latter only if its port is set.
+/// The HTTP server of the status port, and the HTTP server of the metrics if their port is set.
 struct HttpServers {
     status: daemon::http::Server,
     metrics: Option<daemon::http::Server>,

@@ -109,7 +109,7 @@ pub struct Sync {
     pub saving: Option<Saving>,
     /// The snapshot file; `None` once it has been read.
     pub loading: Option<Loading>,
-    /// Whether the index has received objects. A snapshot file is older, and then ignored.
+    /// Whether the index has received objects. A snapshot file, which is older, is then ignored.
     pub has_objects: bool,
     /// `--initial-sync-timeout`.
     pub timeout: Duration,
@@ -277,8 +277,8 @@ impl Sync {
         cause.filter(|_| cause != known)
     }
 
-    /// Publishes the zone with the current settings. The caller calls it once before the first query; [`run`](Self::run) calls it after
-    /// each change.
+    /// Publishes the zone with the current settings. Must be called once before the first query; [`run`](Self::run) repeats the call
+    /// after each change.
     pub fn configure(&mut self) {
         let settings = Arc::clone(&self.settings.borrow_and_update());
         let loops = Arc::clone(&self.loops.borrow_and_update());
@@ -366,7 +366,7 @@ fn is_of_snapshot_file(event: &Event) -> bool {
     !matches!(event, Node(_) | OwnNode(_) | ServiceImport(_) | ImportedSlice(_))
 }
 
-/// Whether `CONFIG_PATIENCE` has passed without a configuration after all else was ready. Sets `since` to that time.
+/// Whether `CONFIG_PATIENCE` has passed without a configuration. `since` holds the time when all else was ready.
 fn config_is_overdue(status: &Status, since: &mut Option<Instant>, now: Instant) -> bool {
     let else_ready = matches!(status.progress(), Progress::Synced | Progress::StaleOverdue);
     if status.is_configured() || !else_ready {

@@ -46,7 +46,7 @@ impl UdpQueues {
             .into_iter()
             .map(|(name, help)| Desc::new(name.to_owned(), help.to_owned(), Vec::new(), HashMap::new()))
             .collect::<prometheus::Result<_>>()?;
-        // The server's sockets have the same options as this one, so its buffer size is theirs.
+        // The server's sockets have the same options as this extra socket, and so the same buffer size.
         let buffer = UdpSocket::bind((address.ip(), 0).into(), Arc::default())
             .ok()
             .map(|socket| socket.receive_buffer());

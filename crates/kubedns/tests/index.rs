@@ -209,7 +209,7 @@ fn endpoints() -> impl Strategy<Value = Endpoints> {
     })
 }
 
-/// Names of slices; some begin with the name of a Service, which may be another Service than their own.
+/// Names of slices. Some begin with the name of a Service, which need not be the Service of the slice.
 fn slice_name() -> &'static str {
     "(p|x-1|x-2|y-1)"
 }

@@ -5,8 +5,7 @@ use testkit::objects::mk_headless;
 
 use super::cluster::{Cluster, mk_unready};
 
-/// A headless Service with IPv4 addresses: nine without a hostname, ten with a hostname, and one with a hostname that is not
-/// ready.
+/// A headless Service with IPv4 addresses. Nine without a hostname and ten with a hostname are ready; one with a hostname is not.
 fn cluster(publish_not_ready: bool) -> Cluster {
     let mut cluster = Cluster::with_everything();
     let mut service = mk_headless("apps", "mixed", &["http:80"]);

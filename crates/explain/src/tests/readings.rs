@@ -33,7 +33,7 @@ fn a_service_with_the_name_of_its_namespace_takes_no_other_names() {
         // Member kafka-1 of kafka/kafka exists and is not ready. No Service has that name.
         ("kafka-1.kafka A --search kafka", "kafka-1.kafka.kafka", "member_not_ready", ""),
         // Neither a member nor a Service of this name exists. The explanation is about the first completed name; the suggestion is
-        // similar to the second.
+        // similar to the second completed name.
         ("zookeper.kafka A --search kafka", "zookeper.kafka.kafka", "no_such_member", "zookeeper.kafka"),
         // A complete name: the search list does not apply.
         ("x.redis.redis.svc.cluster.local. A", "x.redis.redis", "member_of_cluster_ip", ""),
@@ -48,7 +48,7 @@ fn a_service_with_the_name_of_its_namespace_takes_no_other_names() {
 #[test]
 fn a_namespace_is_called_empty_only_when_it_is() {
     let mut cluster = namesakes();
-    // The only Service of namespace `idle` is headless without endpoints. It has no DNS name, but the namespace is not empty.
+    // The only Service of namespace `idle` is headless without endpoints. The Service has no DNS name, but the namespace exists.
     cluster.service(&mk_headless("idle", "queue", &["amqp:5672"]));
     cluster.sync();
     for (namespace, summary) in [

@@ -114,7 +114,7 @@ fn without_dnsmasq_kubedns_asks_for_all_names_outside() {
     cluster.expect(["/verdict/outcome"], &[("web.apps A", ["answered"])]);
 }
 
-/// A cluster whose zone is the result of `change`. `has_upstreams` is the state of the server.
+/// A cluster whose zone is the result of `change`. `has_upstreams` is whether upstream servers are configured.
 fn with_zone(change: impl FnOnce(Zone) -> Zone, has_upstreams: bool) -> Cluster {
     let mut cluster = Cluster::with_everything();
     cluster.index.set_zone(change(cluster.published.get().zone.clone()));

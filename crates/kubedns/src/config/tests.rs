@@ -155,7 +155,7 @@ async fn in_the_direct_topology_dnsmasq_stands_for_all_servers() {
     }
 }
 
-/// dnsmasq does not support TCP or TLS upstreams. kubedns must not give their names to dnsmasq, which would send them back.
+/// kubedns itself forwards to TCP and TLS upstreams. dnsmasq does not support them, and would forward such names back to kubedns.
 #[tokio::test]
 async fn in_the_direct_topology_kubedns_itself_asks_what_dnsmasq_cannot() {
     let directory = tempfile::tempdir().unwrap();

@@ -116,7 +116,7 @@ pub enum SearchError {
     Many(usize),
 }
 
-/// The labels below the cluster domain under which cluster names exist.
+/// Labels directly below the cluster domain that contain cluster names.
 const TAKEN: [&str; 4] = ["svc", "pod", "dns", "dns-version"];
 
 impl Options {

@@ -1,7 +1,7 @@
 //! The records in the JSON format of `/cache`. Nodes, entries and fields have the names and the order of kube-dns.
 //!
-//! The serializer writes directly from the records: a copy as JSON values would take several times their memory. Further zones
-//! (etcd, external, cluster set) and names of the ConfigMap have keys of their own, which are omitted if empty.
+//! The serializer writes directly from the records: a copy as JSON values would take several times the memory of the records.
+//! Further zones (etcd, external, cluster set) and names of the ConfigMap have keys of their own, which are omitted if empty.
 
 mod beside;
 

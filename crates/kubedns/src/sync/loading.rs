@@ -60,7 +60,7 @@ impl Loading {
     }
 }
 
-/// Returns the content once it is read. Never returns without a read. Cancel safe.
+/// Returns the content once it is read. If no read is in progress, never returns. Cancel safe.
 pub(super) async fn loaded(loading: &mut Option<Loading>) -> Loaded {
     match loading {
         // The thread always sends a reply before it ends.
@@ -69,7 +69,7 @@ pub(super) async fn loaded(loading: &mut Option<Loading>) -> Loaded {
     }
 }
 
-/// Returns the content if it is read within `patience`. Returns `None` at once without a read.
+/// Returns the content if it is read within `patience`. If no read is in progress, returns `None` at once.
 pub(super) async fn within(loading: &mut Option<Loading>, patience: Duration) -> Option<Loaded> {
     loading.as_ref()?;
     tokio::time::timeout(patience, loaded(loading)).await.ok()

@@ -14,7 +14,7 @@ use cluster::persist;
 
 /// Time between a change and its write; the write includes later changes.
 const PAUSE: Duration = Duration::from_secs(10);
-/// Time after which a write is reported as hanging. A write cannot be cancelled, and the next one starts after its end.
+/// Time after which a write is reported as hanging. A write cannot be cancelled, and the next write waits for its end.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Timeout of the last write, including its encoding.
 const LAST_WRITE_TIMEOUT: Duration = Duration::from_secs(3);

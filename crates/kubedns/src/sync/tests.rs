@@ -259,7 +259,7 @@ async fn a_write_that_hangs_is_a_failure_that_is_told_once() {
         saving.tick(&index, EndpointsSource::Endpoints, false).await;
         assert_eq!(failed(), failures, "{after} seconds later");
     }
-    // A reader ends the hanging open.
+    // A reader lets the hanging open call return.
     let reader = std::fs::OpenOptions::new().read(true).open(&pipe).unwrap();
     saving.tick(&index, EndpointsSource::Endpoints, true).await;
     drop(reader);

@@ -13,7 +13,7 @@ use testkit::process::Program;
 use super::cluster::{Cluster, PATIENCE};
 use super::process::Kubedns;
 
-/// An API server with a few Services, whose role does not allow slices.
+/// An API server with a few Services. The role does not allow reading slices.
 fn cluster() -> Cluster {
     let cluster = Cluster::start();
     cluster.faults.kube_dns_role();

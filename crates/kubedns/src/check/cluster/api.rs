@@ -19,7 +19,7 @@ const GROUP: &str = "API server";
 const CONFIGURATION: &str = "configuration";
 /// Timeout of a response, and of each part of its body.
 const TIME: Duration = Duration::from_secs(5);
-/// Bound of the listed Services, among which headless ones and `default/kubernetes` are found.
+/// Bound of the listed Services. The checks look among them for headless Services and `default/kubernetes`.
 const LOOKED_THROUGH: usize = 500;
 /// Advice for a missing permission.
 const GRANT: &str = "Give the ServiceAccount a role that may list and watch it.";

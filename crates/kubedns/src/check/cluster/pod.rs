@@ -46,7 +46,7 @@ pub(super) async fn readiness(server: &str) -> Check {
         .with_advice("Read the log of kubedns: it says why the API server gives no lists.", "not-synced")
 }
 
-/// The checks that the sidecar's status allows; a single check if the status is missing.
+/// The checks of the sidecar's status. A missing status leads to a single check.
 pub(super) async fn of_status(options: &Options, status: &Result<Status, String>) -> Vec<Check> {
     if options.sidecar.is_empty() {
         return vec![Check::skipped(

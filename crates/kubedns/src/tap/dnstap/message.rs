@@ -70,7 +70,7 @@ impl Sender {
         Self { identity: name.trim().as_bytes().to_vec(), version: version.into_bytes() }
     }
 
-    /// Encodes a query and its response; `None` if the record was made without copies of them.
+    /// Encodes a query and its response; `None` if the record has no copies of these messages.
     pub(super) fn messages(&self, record: &Record) -> Option<[Vec<u8>; 2]> {
         let messages = record.messages.as_ref()?;
         let (family, address) = match record.client.ip().to_canonical() {
