@@ -1,7 +1,7 @@
 //! `kube-dns explain NAME [TYPE]`: explains how a name resolves, or why the name does not resolve. Suggests similar names.
 //!
-//! [`Explainer`] reports everything that kubedns knows of a name: the names that a pod's search list produces, the responsible
-//! servers, the records, and the Services and endpoints of the records. The report adds the path through dnsmasq, similar
+//! [`Explainer`] reports everything that kubedns knows of a name. The report has the names that a pod's search list produces,
+//! the responsible servers, the records, and their Services and endpoints. It also has the path through dnsmasq, similar
 //! names, and warnings about the records. `GET /explain` on the status port returns the report as JSON (`document`);
 //! [`command`] requests the JSON and prints it as text.
 //!

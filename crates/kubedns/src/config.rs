@@ -289,8 +289,8 @@ fn request_addresses(wanted: &watch::Sender<BTreeSet<String>>, config: &Config, 
     resolve::want(wanted, &Config { stub_domains, ..Config::default() });
 }
 
-/// Whether kubedns forwards to these servers itself. In the topology `direct`, dnsmasq has the same configuration and forwards to
-/// them, but only if all of them are `plain` DNS over UDP: dnsmasq supports no TCP or TLS upstreams.
+/// Whether kubedns forwards to these servers itself. In the topology `direct`, dnsmasq forwards to them if all of them are
+/// `plain` DNS over UDP. dnsmasq does not support TCP or TLS upstreams.
 fn is_asked_here(topology: Topology, plain: impl IntoIterator<Item = bool>) -> bool {
     topology != Topology::Direct || plain.into_iter().any(|plain| !plain)
 }

@@ -1,7 +1,7 @@
 //! Detects upstreams that forward queries back to this server, and excludes them until the loop ends.
 //!
-//! [`Forwarder::find_loops`] detects a loop. The task probes all upstreams when the settings change, and periodically: a loop may
-//! begin or end later, for example when a Service selects this pod only once the pod is ready. Queries do not wait for probes, so
+//! [`Forwarder::find_loops`] detects a loop. The task probes all upstreams when the settings change, and periodically. A loop may
+//! begin or end later: for example, a Service selects this pod only once the pod is ready. Queries do not wait for probes, so
 //! an upstream is used until a loop is found. The index task receives the loops, and publishes a zone without those upstreams.
 
 use std::collections::BTreeSet;
