@@ -1,50 +1,50 @@
 //! Forwards queries to upstream DNS servers on behalf of clients.
 //!
-//! [`Forwarder::exchange`] takes one query and an ordered list of upstreams and returns, within [`Limits::budget`],
-//! an upstream's whole reply or an error, whatever the upstreams do. It neither follows aliases nor chooses the
-//! zone of a name; the caller does. Replies are cached if there is a [`Cache`].
+//! [`Forwarder::exchange`] takes one query and an ordered list of upstreams. Within [`Limits::budget`] the result is
+//! an upstream's whole reply or an error. The caller follows aliases and chooses the upstreams for a name. Replies
+//! are cached if there is a [`Cache`].
 //!
 //! # Choice of the reply
 //!
 //! As in kube-dns:
 //! * Upstreams are queried in the configured order.
-//! * Any reply of a reachable upstream is the answer: NXDOMAIN, FORMERR and NOTIMP do not make the forwarder try
-//!   the next upstream. After SERVFAIL the same upstream is queried once more.
-//! * The next upstream is tried when the current one is unreachable, is silent, or sends something other than a DNS
+//! * Any reply of a reachable upstream is the answer. After NXDOMAIN, FORMERR or NOTIMP no other upstream is tried.
+//!   After SERVFAIL the same upstream is queried once more.
+//! * The next upstream is tried when the current one is unreachable, is silent, or sends data that is not a DNS
 //!   message.
 //! * The client's flags RD, AD, CD and its OPT record are forwarded, except for hop-by-hop options.
 //!
 //! Beyond kube-dns, for speed and safety:
-//! * An upstream counts as silent after [`Limits::patience`], or an equal part of the budget, not after two
-//!   seconds. Its late reply is still accepted while the next upstream is queried (`attempts`).
-//! * After a second SERVFAIL, or REFUSED, the next upstream is tried; if none has a better answer, that reply is
-//!   the answer.
-//! * Upstreams that failed are tried last until they answer a probe (`health`).
-//! * Plain DNS upstreams are queried over UDP first, whatever the client used. A truncated reply is retried over
-//!   TCP; if that fails, or time is short, a client over UDP gets the truncated reply, with TC. Over TCP, a
-//!   truncated reply without records counts as no reply.
-//! * Upstreams over TCP and TLS are queried over persistent connections (`pool`). An upstream with a wrong
-//!   certificate fails; it is never queried in plain text (`tls`).
+//! * An upstream counts as silent after [`Limits::patience`] or an equal part of the budget; in kube-dns, after two
+//!   seconds. A late reply is still accepted while the next upstream is queried (`attempts`).
+//! * After a second SERVFAIL, or after REFUSED, the next upstream is tried. If no upstream has a better reply, the
+//!   SERVFAIL or REFUSED is the answer.
+//! * Dead upstreams are tried last until they answer a probe or a query (`health`).
+//! * Plain DNS upstreams are queried over UDP first, even for a client over TCP. A truncated reply is retried over
+//!   TCP. If the retry fails or time is short, a client over UDP gets the truncated reply, with TC. A truncated reply
+//!   over TCP without records counts as a failure.
+//! * Upstreams over TCP and TLS are queried over persistent connections (`pool`). An upstream with an untrusted
+//!   certificate fails and is never queried in plain text (`tls`).
 //! * A reply counts only if it comes from the upstream's address to the random port of the query, with the same
 //!   random ID and question (RFC 5452). Other packets are counted and ignored.
 //! * Identical queries in flight to the same upstreams are sent once (`inflight`).
-//! * Upstreams that forward to this server are detected (`loops`), so that they can be left out.
+//! * Upstreams that forward to this server are detected (`loops`), so that the caller can leave them out.
 //!
 //! # Bounds
 //!
-//! At most [`Limits::max_in_flight`] distinct queries are in flight, at most [`Limits::max_in_flight_per_route`] of
-//! them to one list of upstreams, so that a dead stub domain does not block the others. One client may use a share
-//! of both limits (`shares`); a query beyond it fails at once with [`ForwardError::Overloaded`]. Each query holds
-//! one task and at most [`Limits::max_open`] sockets. At most [`Limits::max_joined`] callers wait for another's
-//! identical query.
+//! At most [`Limits::max_in_flight`] distinct queries are in flight. At most [`Limits::max_in_flight_per_route`] of
+//! these go to one list of upstreams, so that a dead stub domain does not block other queries. One client may use a
+//! share of both limits (`shares`). A query beyond the client's share fails at once with
+//! [`ForwardError::Overloaded`]. Each query holds one task and at most [`Limits::max_open`] sockets. At most
+//! [`Limits::max_joined`] callers wait for an identical query of another caller.
 //!
-//! There are at most [`Limits::max_connections`] persistent connections, and a bounded number to each upstream with
-//! a bounded number of queries in flight.
+//! There are at most [`Limits::max_connections`] persistent connections. The number of connections to each upstream,
+//! and the number of queries in flight on each connection, are bounded.
 //!
-//! Queries and replies are held in their own size, at most 64 KiB each, and the buffer of a reply over TCP grows
-//! only as octets arrive; EDNS options above 4 KiB are not forwarded. [`Limits::within_descriptors`] lowers all
-//! limits where file descriptors are few. Every task ends when the budget of its query ends, whether or not a
-//! caller still waits for it.
+//! A query or reply takes at most 64 KiB, and no more memory than its own size. The buffer of a reply over TCP grows
+//! only as octets arrive. EDNS options above 4 KiB are not forwarded. [`Limits::within_descriptors`] lowers all
+//! limits if few file descriptors are available. Every task ends at the end of its query's budget, even if no caller
+//! waits any more.
 
 mod attempts;
 mod cache;
@@ -106,7 +106,7 @@ pub enum ForwardError {
     /// Too many queries are in flight already.
     #[error("too many queries in flight")]
     Overloaded,
-    /// The query is our own loop probe, which came back through an upstream; see [`Forwarder::find_loops`].
+    /// The query is our own loop probe and came back through an upstream; see [`Forwarder::find_loops`].
     #[error("an upstream forwarded our own query back to us")]
     Loop,
     /// The forwarder is shutting down.
@@ -130,14 +130,14 @@ struct Shared {
     in_flight: InFlight,
     loops: Loops,
     cache: Option<Cache>,
-    /// Time of the last log line that named a rejected client.
+    /// Time of the last log line that named a client whose query was rejected.
     warned: Mutex<Option<Instant>>,
     /// Owns every task; see [`Forwarder::shutdown`].
     tasks: TaskTracker,
     stop: CancellationToken,
 }
 
-/// Forwards queries to upstreams. One serves the whole process, shared behind an `Arc`.
+/// Forwards queries to upstreams. The process has one forwarder, shared behind an `Arc`.
 #[derive(Debug)]
 pub struct Forwarder {
     shared: Arc<Shared>,
@@ -145,12 +145,12 @@ pub struct Forwarder {
 }
 
 impl Forwarder {
-    /// A forwarder that counts in `metrics` and trusts the CAs of the system.
+    /// Creates a forwarder that counts in `metrics`, trusts the CAs of the system and has no cache.
     pub fn new(limits: Limits, metrics: ForwardMetrics) -> Self {
         Self::with(limits, metrics, TlsTrust::default(), None)
     }
 
-    /// A forwarder that trusts TLS upstreams as `trust` specifies, and caches replies in `cache`.
+    /// Creates a forwarder that trusts TLS upstreams according to `trust`, and caches replies in `cache`.
     pub fn with(limits: Limits, metrics: ForwardMetrics, trust: TlsTrust, cache: Option<Cache>) -> Self {
         let limits = limits.clamped();
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
@@ -169,11 +169,11 @@ impl Forwarder {
         Self { shared: Arc::new(shared), _stop_on_drop: stop.drop_guard() }
     }
 
-    /// Sends `query` to `upstreams`, the first preferred, on behalf of `client`, and returns the reply of one of
-    /// them.
+    /// Sends `query` to `upstreams`, the most preferred first, on behalf of `client`. Returns the reply of one
+    /// upstream.
     ///
-    /// The answer or the error comes within [`Limits::budget`]. Dropping the future is safe at any time: others who
-    /// wait for the same query still get their reply.
+    /// The result comes within [`Limits::budget`]. The future may be dropped at any time: other callers of an
+    /// identical query still get their reply.
     pub async fn exchange(
         &self,
         mut query: Query,
@@ -181,7 +181,7 @@ impl Forwarder {
         client: IpAddr,
     ) -> Result<Arc<Reply>, ForwardError> {
         let shared = &self.shared;
-        // Probes count even if no upstream is left: otherwise the end of a loop would go unnoticed.
+        // Loop probes are recognized first: a loop must be noticed even if no upstream is left.
         if shared.loops.notice(&query.name) {
             return Err(ForwardError::Loop);
         }
@@ -206,8 +206,8 @@ impl Forwarder {
         cache.instead_of(outcome, &key)
     }
 
-    /// The cached reply, fresh or stale, for a caller that cannot wait for [`exchange`](Self::exchange) any longer.
-    /// `query` must be without EDNS.
+    /// Returns the cached reply, fresh or stale, if the caller cannot wait for [`exchange`](Self::exchange). `query`
+    /// must have no EDNS.
     pub(crate) fn kept(&self, query: Query, upstreams: Arc<[Upstream]>) -> Outcome {
         let late = Err(ForwardError::AllFailed([].into()));
         match &self.shared.cache {
@@ -216,16 +216,16 @@ impl Forwarder {
         }
     }
 
-    /// Empties the cache, for a change after which upstreams may reply differently. Replies in flight are still
-    /// cached.
+    /// Empties the cache. Call this after a change that may change the replies of upstreams. Replies to queries in
+    /// flight are still cached.
     pub fn forget(&self) {
         if let Some(cache) = &self.shared.cache {
             cache.clear();
         }
     }
 
-    /// Sends a query to the upstreams, or joins an identical query in flight. It runs to its end, whether or not a
-    /// caller still waits.
+    /// Sends a query to the upstreams, or joins an identical query in flight. The query continues even if no caller
+    /// waits any more.
     fn ask(&self, key: &Arc<Key>, client: IpAddr) -> Result<Waiter, ForwardError> {
         match self.shared.in_flight.join(key, client) {
             Role::Overloaded => {
@@ -241,7 +241,6 @@ impl Forwarder {
         }
     }
 
-    /// The cache, if there is one.
     pub(crate) fn cache(&self) -> Option<&Cache> {
         self.shared.cache.as_ref()
     }
@@ -251,8 +250,8 @@ impl Forwarder {
         &self.shared.limits
     }
 
-    /// Counts a query of `client` that was rejected because too many are in flight. A loop may be the cause:
-    /// `question`, which begins with the query name, is checked for a loop probe all the same.
+    /// Counts a query of `client` that was rejected because too many queries are in flight. A forwarding loop may be
+    /// the cause, so `question` is still checked for a loop probe. `question` begins with the query name.
     pub(crate) fn count_rejected(&self, question: &[u8], client: IpAddr) {
         self.shared.loops.notice(question);
         self.overloaded(client);
@@ -267,10 +266,10 @@ impl Forwarder {
         }
     }
 
-    /// Whether each upstream forwards queries below its domain to this server; `None` if no query came back and the
-    /// upstream did not reply. Takes no longer than [`Limits::budget`], queries all upstreams at once, and is not
-    /// counted in the metrics. The caller's server must be listening, and pass queries that come back to
-    /// [`Forwarder::exchange`] like any other.
+    /// Checks whether upstreams forward queries below their domains to this server. The result for an upstream is
+    /// `None` if neither a reply nor the query itself came back. All upstreams are queried at once, within
+    /// [`Limits::budget`] and without counting in the metrics. The caller's server must be listening, and must pass
+    /// queries that come back to [`Forwarder::exchange`].
     ///
     /// The probe queries `<16 hexadecimal digits>.forward-loop.<domain>`, type TXT.
     pub async fn find_loops(&self, ways: &[(Upstream, Name)]) -> Vec<Option<bool>> {
@@ -290,26 +289,26 @@ impl Forwarder {
             pool: &shared.pool,
             metrics: &metrics,
         };
-        // The reply itself does not matter: a loop shows in the queries that reached us meanwhile.
+        // Only queries that came back to this server prove a loop; the content of the reply does not matter.
         let replied =
             timeout_at(exchange.deadline, exchange.run_once()).await.is_ok_and(|reply| reply.is_ok());
         let came_back = probe.came_back();
         (came_back || replied).then_some(came_back)
     }
 
-    /// Whether an upstream is failing: it is dead, or failed several times in a row. Failures older than a minute do
-    /// not count.
+    /// Whether an upstream is failing: dead, or failed several times in a row. Failures older than a minute do not
+    /// count.
     pub fn is_down(&self, upstream: &Upstream) -> bool {
         self.shared.health.is_down(upstream, Instant::now())
     }
 
-    /// Closes the connections to upstreams that are not in `in_use`, and drops the state of their certificates.
+    /// Closes the connections to upstreams that are not in `in_use`, and removes their certificate metrics.
     pub fn keep_only(&self, in_use: &BTreeSet<&Upstream>) {
         self.shared.pool.keep_only(in_use);
         self.shared.metrics.keep_only(in_use);
     }
 
-    /// Aborts all queries in flight, whose callers get [`ForwardError::Stopped`], and waits for their tasks to end.
+    /// Aborts all queries in flight and waits for their tasks to end. The callers get [`ForwardError::Stopped`].
     pub async fn shutdown(&self) {
         self.shared.stop.cancel();
         self.shared.tasks.close();
@@ -317,7 +316,7 @@ impl Forwarder {
     }
 }
 
-/// Queries the upstreams, and hands the outcome to all waiting callers.
+/// Queries the upstreams, and passes the outcome to all waiting callers.
 async fn run_query(shared: Arc<Shared>, key: Arc<Key>, owner: QueryOwner) {
     let deadline = Instant::now() + shared.limits.budget;
     let asking = Attempts::new(Arc::clone(&shared), Arc::clone(&key), deadline).run();

@@ -1,8 +1,8 @@
 //! One query to a list of upstreams, in order.
 //!
-//! The next upstream is tried when one fails (network error, garbage, SERVFAIL, REFUSED), or has been silent for
-//! its part of the budget. Replies of earlier upstreams are still accepted: the first reply counts, whoever sends
-//! it. If all fail, the error response of the most preferred upstream is the answer.
+//! The next upstream is tried when one fails (network error, no DNS message, SERVFAIL, REFUSED), or is silent for its
+//! part of the budget. Replies of earlier upstreams are still accepted: the first good reply is the answer. If all
+//! upstreams fail, the error response of the most preferred upstream is the answer.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -19,17 +19,17 @@ use super::inflight::Key;
 use super::{ForwardError, Reply, Shared};
 use crate::wire::rcode;
 
-/// Minimum time before the next upstream is tried, however many upstreams there are.
+/// Minimum time before the next upstream is tried, for any number of upstreams.
 const LEAST_PATIENCE: Duration = Duration::from_millis(300);
 
 /// The attempt to get a reply from one upstream.
 #[derive(Clone)]
 struct Attempt {
-    /// Its place in the order of preference.
+    /// Position in the order in which upstreams were tried.
     index: usize,
     upstream: Upstream,
     asked: Instant,
-    /// Time from which it counts as silent.
+    /// Time from which the upstream counts as silent.
     silent_from: Instant,
 }
 
@@ -40,19 +40,19 @@ pub(super) struct Attempts {
     shared: Arc<Shared>,
     key: Arc<Key>,
     deadline: Instant,
-    /// Upstreams still to be tried, those believed alive first.
+    /// Upstreams still to try, those believed alive first.
     plan: VecDeque<Upstream>,
-    /// Number of them that are believed alive.
+    /// Number of upstreams in `plan` that are believed alive.
     alive: usize,
-    /// Whether there are more upstreams than may have outstanding queries at once.
+    /// Whether there are more upstreams than may be queried at the same time.
     crowded: bool,
-    /// Whether to try all upstreams once more if all of them fail at once.
+    /// Whether to try all upstreams once more after all of them failed.
     retry_all: bool,
     next_attempt: Instant,
     asking: FuturesUnordered<Asking>,
     pending: Vec<Attempt>,
     asked: usize,
-    /// SERVFAIL or REFUSED of the most preferred upstream that sent one, with its place.
+    /// SERVFAIL or REFUSED of the most preferred upstream that sent such a reply, with the position of the upstream.
     refusal: Option<(usize, Reply)>,
     failures: Vec<(Upstream, Failure)>,
 }
@@ -81,7 +81,7 @@ impl Attempts {
         }
     }
 
-    /// Queries upstreams until there is an answer or no upstream left to wait for.
+    /// Queries upstreams until a reply is the answer, or no upstream is left to wait for.
     pub(super) async fn run(mut self) -> Result<Reply, ForwardError> {
         self.start_next();
         loop {
@@ -125,14 +125,15 @@ impl Attempts {
         }));
     }
 
-    /// Time at which to stop waiting for an upstream queried now, so that later ones are tried.
+    /// Time at which to stop waiting for an upstream that is queried now. Later upstreams need the place among the
+    /// [`Limits::max_open`](crate::forward::Limits::max_open) open queries.
     fn give_up_at(&self, now: Instant, patience: Duration) -> Instant {
         let attempts = u32::try_from(self.shared.limits.max_open).unwrap_or(u32::MAX);
         self.deadline.min(now + patience.saturating_mul(attempts))
     }
 
-    /// Time for which the next upstream may be silent: an equal part of the remaining time, within limits.
-    /// Upstreams believed dead get no part.
+    /// Time for which the next upstream may be silent: an equal part of the remaining time, within limits. Upstreams
+    /// believed dead get no part while others are left.
     fn patience(&self, now: Instant) -> Duration {
         let sharers = if self.alive > 0 { self.alive } else { self.plan.len() };
         let part = (self.deadline - now) / u32::try_from(sharers.max(1)).unwrap_or(u32::MAX);
@@ -140,11 +141,12 @@ impl Attempts {
     }
 
     /// Records the outcome of an attempt; returns the reply if it is the answer.
-    // Differs from kube-dns: it accepts SERVFAIL and REFUSED as the answer; dnsmasq and glibc try the next server.
+    // Differs from kube-dns, which returns SERVFAIL and REFUSED to the client. dnsmasq and glibc also try the next
+    // server.
     fn settle(&mut self, attempt: &Attempt, result: Result<Reply, Failure>) -> Option<Reply> {
         let now = Instant::now();
         self.pending.retain(|pending| pending.index != attempt.index);
-        // If the upstream was silent for too long, the next upstream was already tried.
+        // After a longer silence the next upstream was already tried.
         if attempt.silent_from > now {
             self.next_attempt = now;
         }
@@ -159,7 +161,7 @@ impl Attempts {
         None
     }
 
-    /// Keeps the error response of the most preferred upstream, and shortens the wait for the others.
+    /// Stores the error response of the most preferred upstream, and shortens the wait for the other upstreams.
     fn refused(&mut self, index: usize, reply: Reply, now: Instant) {
         if self.refusal.is_none() {
             self.deadline = self.deadline.min(now + self.shared.limits.patience);
@@ -169,7 +171,7 @@ impl Attempts {
         }
     }
 
-    /// Plans a second round after a pause: upstreams that all failed at once may be restarting.
+    /// Plans a second round after a pause. Upstreams that all failed at the same time may be restarting.
     fn plan_retry(&mut self, last: Failure) {
         let all_failed = self.plan.is_empty() && self.pending.is_empty() && self.refusal.is_none();
         if all_failed && self.retry_all && last != Failure::Timeout {
@@ -179,7 +181,7 @@ impl Attempts {
         }
     }
 
-    /// Records a timeout of every upstream that is still silent after its time.
+    /// Records a timeout of every upstream that is still silent after its part of the time.
     fn record_timeouts(&self) {
         let now = Instant::now();
         for attempt in self.pending.iter().filter(|attempt| attempt.silent_from <= now) {
@@ -231,14 +233,15 @@ fn failed(shared: &Arc<Shared>, key: &Arc<Key>, attempt: &Attempt, failure: Fail
     }
 }
 
-/// Records a failure of an upstream. A lack of local sockets does not count against it.
+/// Records a failure of an upstream. Without a local socket the upstream was not queried, so [`Failure::NoSocket`]
+/// does not count.
 fn note_failure(shared: &Shared, upstream: &Upstream, failure: Failure, now: Instant) {
     if failure != Failure::NoSocket {
         shared.health.failed(upstream, failure == Failure::Timeout, now);
     }
 }
 
-/// Probes an upstream with a query that it answered before, in a task of its own.
+/// Probes an upstream with the query `question`, in a separate task.
 fn probe(shared: &Arc<Shared>, upstream: &Upstream, question: Arc<Key>) {
     let (owned, upstream, asked) = (Arc::clone(shared), upstream.clone(), Instant::now());
     shared.tasks.spawn(async move {

@@ -1,26 +1,28 @@
-//! Cache of upstream replies: fresh within their TTLs, and stale while the upstreams fail (RFC 8767).
+//! Cache of upstream replies. Replies are fresh within their TTLs, and stale answers replace failures of the
+//! upstreams (RFC 8767).
 //!
 //! The cache is off unless [`Forwarder::with`](super::Forwarder::with) gets one. Cluster names are not forwarded,
 //! so they are never cached here.
 //!
 //! # Cached replies
 //!
-//! Whole replies with NOERROR or NXDOMAIN and a TTL above zero are cached; negative replies for as long as their
-//! SOA record says (RFC 2308). Truncated replies are not cached, nor are replies to queries with forwarded EDNS
-//! options such as a client subnet. The key includes the list of upstreams: after an edit of the list, older
-//! replies no longer match.
+//! Whole replies with NOERROR or NXDOMAIN and a TTL above zero are cached. The SOA record of a negative reply sets
+//! its lifetime (RFC 2308). Truncated replies are not cached, nor are replies to queries with forwarded EDNS options
+//! such as a client subnet. The key includes the list of upstreams: replies from before an edit of the list no longer
+//! match.
 //!
 //! # Stale replies
 //!
 //! A fresh reply is the answer, with its TTLs counted down. A stale reply is the answer only while the upstreams
-//! fail: SERVFAIL, REFUSED, or no usable reply within [`Limits::budget`](super::Limits::budget), the client
-//! response timer of RFC 8767, section 5. All its TTLs are 30. Once the upstreams have failed, the stale reply is
-//! the answer at once, and the upstreams are retried every [`CacheLimits::recheck`] without a client waiting.
+//! fail. Failures are SERVFAIL, REFUSED, and no usable reply within [`Limits::budget`](super::Limits::budget), which
+//! is the client response timer of RFC 8767, section 5. All TTLs of a stale answer are 30 seconds. After a failure of
+//! the upstreams, the next clients get the stale reply at once. The upstreams are then retried every
+//! [`CacheLimits::recheck`], and no client waits for the retry.
 //!
 //! # Bounds
 //!
-//! [`CacheLimits::entries`] bounds both the number of entries and their total size in KiB. Names with repeated queries
-//! outlast names with a single query. The table is split into shards, each with a read-write lock.
+//! [`CacheLimits::entries`] limits both the number of entries and their total size in KiB. Names with a single query
+//! are evicted before names with repeated queries. The table is split into shards, each with a read-write lock.
 
 mod entry;
 mod key;
@@ -43,9 +45,9 @@ use super::inflight::{Key, Outcome};
 use super::{FORWARDED_FLAGS, ForwardError, Query, Reply};
 use crate::wire::{self, rcode};
 
-/// Size that a smaller entry is counted with, in octets.
+/// Minimum size with which an entry counts, in octets.
 const SHARE: u64 = 1024;
-/// Minimum number of entries in a shard: the largest reply counts as much as half of them.
+/// Minimum number of entries in a shard. The largest reply takes the space of half of a shard's entries.
 const PART: usize = 128;
 /// Maximum number of shards.
 const MAX_PARTS: usize = 16;
@@ -53,16 +55,16 @@ const MAX_PARTS: usize = 16;
 /// Limits of a [`Cache`] in size and time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheLimits {
-    /// Maximum number of entries, and of KiB of all entries together.
+    /// Maximum number of entries, and maximum total size of the entries in KiB.
     pub entries: usize,
     /// Time for which a reply is kept beyond its TTL; zero disables stale answers.
     pub stale: Duration,
-    /// Interval of attempts to refresh a stale reply while it is the answer.
+    /// Interval between retries of the upstreams while a stale reply is the answer.
     pub recheck: Duration,
 }
 
 impl Default for CacheLimits {
-    /// No stale answers; 10,000 entries; the interval of refreshes that RFC 8767, section 5, recommends.
+    /// 10,000 entries, no stale answers, and the interval of retries that RFC 8767, section 5, recommends.
     fn default() -> Self {
         Self { entries: 10_000, stale: Duration::ZERO, recheck: Duration::from_secs(30) }
     }
@@ -77,7 +79,7 @@ pub struct Cache {
     outages: Outages,
 }
 
-/// A cached reply that is the answer.
+/// A cached reply that is used as the answer.
 #[derive(Debug)]
 pub(crate) struct Found {
     entry: Arc<Entry>,
@@ -85,13 +87,12 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Appends the reply to `out`, with ID 0, as the answer to a query for `name`, which has the case that the
-    /// client sent. If the query has an OPT record, so has the answer, with `dnssec_ok` as its DO bit.
+    /// Appends the reply to `out`, with ID 0. `name` is the query name in the case that the client sent. `dnssec_ok`
+    /// is the DO bit of the query; `None` if the query has no OPT record, and then the answer has none.
     pub(crate) fn append(&self, name: &[u8], dnssec_ok: Option<bool>, out: &mut Vec<u8>) {
         self.entry.append(self.state, name, dnssec_ok, out);
     }
 
-    /// The RCODE.
     pub(crate) fn rcode(&self) -> u16 {
         self.entry.header().rcode()
     }
@@ -106,7 +107,7 @@ impl Found {
 }
 
 impl Cache {
-    /// An empty cache that counts in `metrics`; `None` if it may hold no entries.
+    /// Creates an empty cache that counts in `metrics`; `None` for a limit of zero entries.
     pub fn new(limits: CacheLimits, metrics: CacheMetrics) -> Option<Self> {
         let octets = u64::try_from(limits.entries).ok()?.checked_mul(SHARE).filter(|octets| *octets > 0)?;
         let mut options = OptionsBuilder::new();
@@ -117,7 +118,7 @@ impl Cache {
         Some(Self { table, limits, metrics, outages: Outages::default() })
     }
 
-    /// The cached answer to a client's query, if no upstream has to be queried.
+    /// The cached answer to a client's query; `None` if an upstream must be queried.
     pub(crate) fn answer(&self, query: &wire::Query<'_>, upstreams: &Upstreams) -> Option<Found> {
         let flags = query.header.flags & FORWARDED_FLAGS;
         let kind = QueryKind::of(query.qtype, query.qclass, flags, query.edns.as_ref())?;
@@ -126,8 +127,8 @@ impl Cache {
         (state != State::Stale { due: true }).then(|| self.found(entry, state))
     }
 
-    /// The cached reply to a query that is about to be forwarded, and whether to forward it nevertheless, as a
-    /// refresh.
+    /// The cached reply to a query that would otherwise be forwarded. The second value tells whether the caller
+    /// should still forward the query, to refresh the reply.
     pub(super) fn reply(&self, key: &Key) -> Option<(Arc<Reply>, bool)> {
         let cache_key = CacheKey::of(key)?;
         let now = Instant::now();
@@ -143,7 +144,7 @@ impl Cache {
         Some((self.found(entry, state).reply(&key.query), refresh))
     }
 
-    /// Caches the upstreams' reply, or records that they failed.
+    /// Caches the upstreams' reply, or records that the upstreams failed.
     pub(super) fn settle(&self, key: &Key, outcome: &Result<Reply, ForwardError>) {
         let now = Instant::now();
         match outcome {
@@ -156,7 +157,7 @@ impl Cache {
         }
     }
 
-    /// The cached reply in place of a failed outcome, if there is one.
+    /// Replaces a failed outcome by the cached reply, if there is one.
     pub(super) fn instead_of(&self, outcome: Outcome, key: &Key) -> Outcome {
         if outcome.as_ref().is_ok_and(|reply| !is_failure(reply)) {
             return outcome;
@@ -173,8 +174,8 @@ impl Cache {
         self.table.clear();
     }
 
-    /// Replaces the entry, or removes it if the reply must not be cached: the upstreams' older reply is obsolete in
-    /// any case.
+    /// Replaces the entry, or removes the entry if the new reply must not be cached. In both cases the older reply is
+    /// obsolete.
     fn keep(&self, key: &Key, reply: &Reply, now: Instant) {
         self.outages.answered(&key.upstreams, 2 * self.limits.recheck, now);
         let Some(cache_key) = CacheKey::of(key) else { return };
@@ -201,13 +202,14 @@ impl Cache {
     }
 }
 
-/// Whether a reply counts as a failure (RFC 8767, section 4). RCODEs that blame the query, such as FORMERR, do not.
+/// Whether a reply counts as a failure (RFC 8767, section 4). RCODEs that reject the query itself, such as FORMERR,
+/// do not count.
 fn is_failure(reply: &Reply) -> bool {
     matches!(reply.rcode, rcode::SERVFAIL | rcode::REFUSED)
 }
 
-/// Weighs entries by size, at least [`SHARE`] octets, so that the limit on octets also limits the number of
-/// entries.
+/// The weight of an entry is its size, but at least [`SHARE`] octets. The limit on octets therefore also limits the
+/// number of entries.
 #[derive(Clone, Debug)]
 struct Sizes;
 
@@ -217,14 +219,13 @@ impl Weighter<CacheKey, Arc<Entry>> for Sizes {
     }
 }
 
-/// Counts evictions.
 #[derive(Clone, Debug)]
 struct Evictions(CacheMetrics);
 
 impl Lifecycle<CacheKey, Arc<Entry>> for Evictions {
     type RequestState = ();
 
-    // Unlike `on_evict`, it is not called for replaced entries.
+    // Only evictions call this hook; `on_evict` is also called for replaced entries.
     fn before_evict(&self, (): &mut (), _: &CacheKey, _: &mut Arc<Entry>) {
         self.0.evictions.inc();
     }

@@ -37,7 +37,7 @@ pub enum Failure {
     /// The upstream sent something other than a DNS message.
     #[error("reply is not a DNS message")]
     Garbage,
-    /// Many datagrams arrived with a wrong ID or question, which suggests that somebody guesses IDs.
+    /// Many datagrams arrived with a wrong ID or question. An attacker may be guessing IDs.
     #[error("too many replies with a wrong ID or question")]
     Flooded,
     /// The upstream closed the connection before the reply was complete.
@@ -55,7 +55,6 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The value of the metric label `cause`.
     pub(super) fn label(self) -> &'static str {
         match self {
             Self::Timeout => "timeout",
@@ -70,12 +69,13 @@ impl Failure {
         }
     }
 
-    /// Whether this failure of a probe means that the upstream is dead. An upstream that sends garbage is alive.
+    /// Whether this failure of a probe means that the upstream is dead. An upstream that sends invalid messages is
+    /// alive.
     pub(super) fn means_dead(self) -> bool {
         matches!(self, Self::Timeout | Self::Refused | Self::Unreachable | Self::Closed)
     }
 
-    /// The failure behind an error of connecting over TCP. A lack of local resources does not count against the
+    /// Converts an error of connecting over TCP. A lack of local sockets or ports must not count against the
     /// upstream.
     pub(super) fn from_connecting(error: &io::Error) -> Self {
         match error.raw_os_error().map(Errno::from_raw) {
@@ -86,7 +86,7 @@ impl Failure {
         }
     }
 
-    /// The failure behind an error on an open connection.
+    /// Converts an error on an open connection.
     pub(super) fn from_talking(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::ConnectionRefused => Self::Refused,
@@ -100,7 +100,7 @@ impl Failure {
     }
 }
 
-/// Time before the deadline at which an acceptable reply is returned if no better reply has come.
+/// Time before the deadline at which the reply at hand is returned, although a better reply may still come.
 const MARGIN: Duration = Duration::from_millis(10);
 
 /// A query to one upstream.
@@ -108,7 +108,6 @@ const MARGIN: Duration = Duration::from_millis(10);
 pub(super) struct Exchange<'a> {
     pub(super) query: &'a Query,
     pub(super) upstream: &'a Upstream,
-    /// Time at which the caller stops waiting.
     pub(super) deadline: Instant,
     pub(super) limits: &'a Limits,
     pub(super) health: &'a Health,
@@ -117,8 +116,8 @@ pub(super) struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    /// Queries the upstream until there is a usable reply or a failure. It returns an acceptable reply before the
-    /// deadline; without one, the caller has to limit the time.
+    /// Queries the upstream until there is a usable reply or a failure. After SERVFAIL or a truncated reply, the
+    /// retry ends before the deadline. The caller must limit the time of the first attempt.
     pub(super) async fn run(self) -> Result<Reply, Failure> {
         let asked = Instant::now();
         self.metrics.request(self.query.transport);
@@ -131,8 +130,8 @@ impl Exchange<'_> {
         Ok(reply)
     }
 
-    /// Retries after SERVFAIL, as kube-dns does. If the retry has no outcome in time, the SERVFAIL is returned; a
-    /// failure of the retry is returned as it is.
+    /// Retries after SERVFAIL, as kube-dns does. If the retry has no outcome in time, the SERVFAIL is returned. A
+    /// failure of the retry is returned as the failure of the query.
     async fn ask_again(self, servfail: Reply) -> Result<Reply, Failure> {
         let second = timeout_at(self.return_by(), self.ask_once()).await;
         second.unwrap_or_else(|_| {
@@ -141,12 +140,12 @@ impl Exchange<'_> {
         })
     }
 
-    /// Time at which an acceptable reply must be returned.
+    /// Time at which a reply at hand must be returned.
     fn return_by(self) -> Instant {
         self.deadline.checked_sub(MARGIN).unwrap_or(self.deadline)
     }
 
-    /// Returns the first usable reply, whatever its RCODE, without counting it in the metrics: for our own probes.
+    /// Queries for our own probes. Returns the first usable reply with any RCODE, and does not count in the metrics.
     pub(super) async fn run_once(self) -> Result<Reply, Failure> {
         match self.upstream.protocol {
             Protocol::Udp => udp::ask(self).await,
@@ -161,16 +160,16 @@ impl Exchange<'_> {
         }
     }
 
-    /// Queries over UDP, and over TCP if the reply is truncated or somebody guesses IDs, which is impossible over
-    /// TCP.
-    // Differs from kube-dns: it uses the client's transport.
+    /// Sends the query over UDP. After a truncated reply, or after too many wrong IDs, sends the query over TCP. Over
+    /// TCP an attacker gains nothing by guessing IDs.
+    // Differs from kube-dns, which queries over the client's transport.
     async fn query_udp_then_tcp(self) -> Result<Reply, Failure> {
         let over_udp = udp::ask(self).await;
         let retry = match &over_udp {
             Ok(reply) => reply.truncated,
             Err(failure) => *failure == Failure::Flooded,
         };
-        // The truncated reply is acceptable for a client over UDP: it retries over TCP. A client over TCP cannot.
+        // A client over UDP can use a truncated reply, because the client retries over TCP. A client over TCP cannot.
         let acceptable = self.query.transport == Transport::Udp;
         if !retry || acceptable && self.health.was_silent_over_tcp(self.upstream, Instant::now()) {
             return over_udp;
@@ -188,7 +187,7 @@ impl Exchange<'_> {
         if let Err(failure) = &result {
             self.metrics.failure(*failure);
         }
-        // After a late UDP reply TCP had little time: then its silence proves nothing.
+        // A late UDP reply leaves little time for TCP, so a timeout then does not prove that TCP fails.
         let now = Instant::now();
         let silent = matches!(result, Err(Failure::Timeout));
         if !silent || (now - asked) * 2 >= self.limits.tcp_retry {

@@ -1,10 +1,10 @@
 //! Detection of dead upstreams.
 //!
-//! One unanswered name proves nothing: some names are slow to resolve everywhere. An upstream that was silent to
-//! two different names, and answered nothing in between, is probed with a query that it answered before. If it does
-//! not answer the probe, it is dead: it is tried last, and probed every [`PROBE_EVERY`] while there are queries for
-//! it. Probes run in tasks of their own; no client's query waits for them. The first answer restores its place in
-//! the order.
+//! One unanswered name is no proof of failure: some names are slow to resolve everywhere. An upstream is probed after
+//! two different names without an answer, if no other answer came in between. The probe is a query that the upstream
+//! answered before, if there is one. An upstream that does not answer the probe is dead. Dead upstreams are tried
+//! last, and probed every [`PROBE_EVERY`] while there are queries for them. Probes run in separate tasks, so no
+//! client's query waits for a probe. The first answer makes the upstream alive again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,16 +17,16 @@ use tokio::time::Instant;
 use super::inflight::Key;
 use crate::wire::rcode;
 
-/// Maximum number of upstreams with a state; beyond it, the least recently used is removed.
+/// Maximum number of upstreams with a state. Beyond this, the least recently used state is removed.
 const MAX_REMEMBERED: usize = 256;
 
 /// Interval between probes of a dead upstream.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 
-/// After silence over TCP, the time for which truncated replies of the upstream are not retried over TCP.
+/// Time after a timeout over TCP during which truncated replies of the upstream are not retried over TCP.
 const TCP_PAUSE: Duration = Duration::from_secs(10);
 
-/// Age after which a failure says nothing about an upstream: it may not have been queried since.
+/// Age after which a failure no longer counts. The upstream may not have been queried since.
 const FAILURE_COUNTS: Duration = Duration::from_mins(1);
 
 /// Number of consecutive failures after which an upstream is down.
@@ -36,13 +36,14 @@ const IN_A_ROW: u32 = 3;
 struct State {
     last_used: Option<Instant>,
     last_answer: Option<Instant>,
-    /// A query that it answered.
+    /// The last query with an answer (NOERROR or NXDOMAIN).
     known: Option<Arc<Key>>,
-    /// A query that it did not answer, with no answer to another since.
+    /// The first query without an answer since the last answer.
     silent_to: Option<Arc<Key>>,
     probing: bool,
     dead: Option<Dead>,
-    /// Failures since its last answer, without those that may only mean that a name is slow to resolve.
+    /// Failures since the last answer. Timeouts of an upstream that answered before are left out: a name may be slow
+    /// to resolve.
     failures: u32,
     last_failure: Option<Instant>,
     tcp_silent: Option<Instant>,
@@ -54,22 +55,22 @@ struct Dead {
     next_probe: Instant,
 }
 
-/// The upstreams of a query in the order to try them.
+/// The upstreams of a query, in the order in which to try them.
 #[derive(Debug)]
 pub(super) struct Order {
     pub(super) upstreams: Vec<Upstream>,
-    /// Number of upstreams that are believed alive; they come first.
+    /// Number of upstreams believed alive, which come first.
     pub(super) alive: usize,
-    /// Dead upstreams that are due for a probe, with a query to probe with, if one is known.
+    /// Dead upstreams that are due for a probe, each with a query that it answered before, if there is one.
     pub(super) probes: Vec<(Upstream, Option<Arc<Key>>)>,
 }
 
-/// Health of all upstreams.
 #[derive(Debug, Default)]
 pub(super) struct Health(Mutex<HashMap<Upstream, State>>);
 
 impl Health {
-    /// The upstreams in the configured order, each once, dead upstreams last.
+    /// Orders upstreams: first those believed alive, then the dead, each in the configured order and without
+    /// repetition.
     pub(super) fn order(&self, upstreams: &[Upstream], now: Instant) -> Order {
         let mut states = self.0.lock();
         let (mut alive, mut dead) = (Vec::with_capacity(upstreams.len()), Vec::new());
@@ -94,7 +95,7 @@ impl Health {
         Order { upstreams: alive, alive: count, probes }
     }
 
-    /// Records that the upstream replied to a query with an RCODE.
+    /// Records the RCODE of a reply of the upstream to `question`.
     pub(super) fn answered(&self, upstream: &Upstream, question: &Arc<Key>, rcode: u16, now: Instant) {
         let mut states = self.0.lock();
         let state = remembered(&mut states, upstream, now);
@@ -110,18 +111,19 @@ impl Health {
         }
     }
 
-    /// Records that the upstream gave no reply; `silent` if it was queried and timed out.
+    /// Records that the upstream gave no reply. `silent` is true for a timeout.
     pub(super) fn failed(&self, upstream: &Upstream, silent: bool, now: Instant) {
         let mut states = self.0.lock();
         let state = remembered(&mut states, upstream, now);
         state.last_failure = Some(now);
-        // A timeout counts only if the upstream never answered: it may be slow for some names.
+        // A timeout counts only if the upstream has not answered before: the upstream may be slow for some names.
         if !silent || state.known.is_none() {
             state.failures = state.failures.saturating_add(1);
         }
     }
 
-    /// Whether the upstream is failing, judged by its last queries: it is dead, or failed several times in a row.
+    /// Whether the upstream is failing: dead, or failed several times in a row, with the last failure within a
+    /// minute.
     pub(super) fn is_down(&self, upstream: &Upstream, now: Instant) -> bool {
         let counts = |at: Instant| now.saturating_duration_since(at) < FAILURE_COUNTS;
         self.0.lock().get(upstream).is_some_and(|state| {
@@ -129,8 +131,8 @@ impl Health {
         })
     }
 
-    /// Records that the upstream did not answer a query sent at `asked`. Returns the query to probe it with, if a
-    /// probe is due; [`Health::answered`] or [`Health::probe_failed`] must follow.
+    /// Records that a query sent at `asked` timed out. If a probe is due, returns the query for the probe; the caller
+    /// must then call [`Health::answered`] or [`Health::probe_failed`].
     pub(super) fn silent(
         &self,
         upstream: &Upstream,
@@ -151,7 +153,7 @@ impl Health {
         Some(Arc::clone(state.known.as_ref().unwrap_or(question)))
     }
 
-    /// Records that a probe sent at `asked` failed; `dead` if the failure means that the upstream is dead.
+    /// Records that a probe sent at `asked` failed. `dead` is true if the failure means that the upstream is dead.
     pub(super) fn probe_failed(&self, upstream: &Upstream, asked: Instant, now: Instant, dead: bool) {
         let mut states = self.0.lock();
         let state = remembered(&mut states, upstream, now);
@@ -169,7 +171,7 @@ impl Health {
         state.dead = Some(Dead { since, next_probe: now + PROBE_EVERY });
     }
 
-    /// Whether the upstream was silent over TCP a short time ago.
+    /// Whether the upstream was silent over TCP within the last [`TCP_PAUSE`].
     pub(super) fn was_silent_over_tcp(&self, upstream: &Upstream, now: Instant) -> bool {
         let states = self.0.lock();
         let silent = states.get(upstream).and_then(|state| state.tcp_silent);

@@ -1,6 +1,7 @@
-//! Queries in flight: identical queries are sent once, and their number is limited, also for each client.
+//! Queries in flight. Identical queries are sent once. The number of queries is limited, in total and for each
+//! client.
 //!
-//! A task of its own sends the first caller's query, so that callers who joined it still get their reply when the
+//! A separate task sends the query of the first caller. Callers who joined that query still get their reply if the
 //! first caller goes away.
 
 use std::collections::HashMap;
@@ -25,7 +26,6 @@ pub(super) struct Key {
     pub(super) upstreams: Arc<[Upstream]>,
 }
 
-/// The queries in flight.
 #[derive(Debug)]
 pub(super) struct InFlight {
     table: Arc<Mutex<Table>>,
@@ -38,13 +38,13 @@ pub(super) struct InFlight {
 #[derive(Debug, Default)]
 struct Table {
     questions: HashMap<Arc<Key>, watch::Receiver<Option<Outcome>>>,
-    /// The shares of each list of upstreams.
+    /// The limits of each list of upstreams, shared among its clients.
     routes: HashMap<Arc<[Upstream]>, Arc<Shares>>,
 }
 
 /// Role of a caller in a query.
 pub(super) enum Role {
-    /// The query is new: send it, and pass the outcome to its owner; the waiter gets it, too.
+    /// The query is new: send the query, and pass the outcome to the owner. The waiter gets the outcome, too.
     QueryOwner(QueryOwner, Waiter),
     /// The query is already in flight.
     Waiter(Waiter),
@@ -53,7 +53,7 @@ pub(super) enum Role {
 }
 
 impl InFlight {
-    /// An empty table with the limits of `limits`.
+    /// Creates an empty table with the limits in `limits`.
     pub(super) fn new(limits: &Limits, metrics: ForwardMetrics) -> Self {
         Self {
             table: Arc::default(),
@@ -64,7 +64,7 @@ impl InFlight {
         }
     }
 
-    /// Joins the query `key` on behalf of `client`.
+    /// Joins the query `key` on behalf of `client`, or adds the query to the table.
     pub(super) fn join(&self, key: &Arc<Key>, client: IpAddr) -> Role {
         let mut table = self.table.lock();
         if let Some(outcome) = table.questions.get(key) {
@@ -91,14 +91,15 @@ impl InFlight {
     }
 }
 
-/// Owner of a query in the table; hands the outcome to all waiters. Dropped without an outcome, it makes them fail.
+/// Owner of a query in the table. The owner passes the outcome to all waiters. If the owner is dropped without an
+/// outcome, the query of the waiters fails.
 pub(super) struct QueryOwner {
     sender: watch::Sender<Option<Outcome>>,
     entry: Entry,
 }
 
 impl QueryOwner {
-    /// Ends the query. An identical query is sent anew from now on.
+    /// Passes the outcome to all waiters. An identical query is sent again from now on.
     pub(super) fn finish(self, outcome: Outcome) {
         drop(self.entry);
         self.sender.send_replace(Some(outcome));
@@ -109,7 +110,6 @@ struct Entry {
     table: Arc<Mutex<Table>>,
     key: Arc<Key>,
     places: Option<[Share; 2]>,
-    /// Counts the query while it is in the table.
     in_flight: IntGauge,
 }
 
@@ -132,7 +132,7 @@ pub(super) struct Waiter {
 }
 
 impl Waiter {
-    /// Waits for the outcome.
+    /// Waits for the outcome. Without an outcome from the owner, the result is [`ForwardError::Stopped`].
     pub(super) async fn outcome(mut self) -> Outcome {
         let outcome = self.outcome.wait_for(Option::is_some).await;
         outcome.ok().and_then(|outcome| outcome.clone()).unwrap_or(Err(ForwardError::Stopped))

@@ -1,34 +1,34 @@
-//! Limits of memory and time.
+//! Limits of forwarding: memory, sockets and time.
 
 use std::time::Duration;
 
-/// Maximum budget: clients must have an RCODE within two seconds.
+/// Maximum budget. Clients must get an RCODE within two seconds.
 const MAX_BUDGET: Duration = Duration::from_millis(1850);
 
-/// Limits of a [`Forwarder`](super::Forwarder) in number and time. The defaults are for production; tests shorten
-/// the times.
+/// Limits of a [`Forwarder`](super::Forwarder) in number and time. The defaults are for production; tests use shorter
+/// times.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Maximum number of distinct queries in flight.
     pub max_in_flight: usize,
     /// Maximum number of distinct queries in flight to the same list of upstreams.
     pub max_in_flight_per_route: usize,
-    /// Maximum number of callers that wait for another's identical query.
+    /// Maximum number of callers that wait for an identical query of another caller.
     pub max_joined: usize,
-    /// Maximum number of upstreams with an outstanding query, for one client's query.
+    /// Maximum number of upstreams that are queried at the same time for one client's query.
     pub max_open: usize,
     /// Maximum number of persistent connections to upstreams over TCP and TLS.
     pub max_connections: usize,
-    /// Time from query to reply or error, at most 1.85 s.
+    /// Time from the query to the reply or error, at most 1.85 s.
     pub budget: Duration,
-    /// Time for which an upstream believed alive may be silent before the next is tried. Shorter if an equal part
-    /// of the budget for each upstream is shorter.
+    /// Maximum time for which an upstream believed alive may be silent before the next upstream is tried. An equal
+    /// part of the budget for each upstream may be shorter.
     pub patience: Duration,
     /// Time after which a query over UDP is sent again to a silent upstream.
     pub resend_after: Duration,
-    /// Timeout of a retry over TCP after a truncated reply; then the truncated reply is the answer.
+    /// Timeout of the retry over TCP after a truncated reply. After the timeout the truncated reply is the answer.
     pub tcp_retry: Duration,
-    /// Pause before a second round, if all upstreams failed at once.
+    /// Pause before the second round, after all upstreams failed.
     pub retry_pause: Duration,
 }
 
@@ -50,8 +50,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Lowers the limits so that forwarding leaves almost half of `descriptors` (for example the soft limit of
-    /// `RLIMIT_NOFILE`) to others, whatever the upstreams do.
+    /// Lowers the limits, so that forwarding leaves almost half of `descriptors` for other uses. `descriptors` is,
+    /// for example, the soft limit of `RLIMIT_NOFILE`.
     #[must_use]
     pub fn within_descriptors(self, descriptors: usize) -> Self {
         let max_in_flight = self.max_in_flight.min(descriptors / 2 / self.max_open.max(1));
@@ -60,7 +60,7 @@ impl Limits {
         Self { max_in_flight, max_in_flight_per_route, max_connections, ..self }.clamped()
     }
 
-    /// Limits the budget to what the two seconds allow, and raises every number but `max_joined` to at least one.
+    /// Lowers the budget to at most 1.85 s, and raises every number except `max_joined` to at least one.
     pub(super) fn clamped(self) -> Self {
         Self {
             budget: self.budget.min(MAX_BUDGET),

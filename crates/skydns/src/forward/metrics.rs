@@ -17,13 +17,13 @@ use self::streams::{Connected, StreamMetrics};
 use super::Failure;
 use crate::wire::Transport;
 
-/// Maximum number of upstreams with their own labels; further ones share the label `other`, so that frequent
-/// configuration changes do not make the metrics grow without bound.
+/// Maximum number of upstreams with labels of their own. All other upstreams share the label `other`, so that
+/// frequent configuration changes do not make the metrics grow without bound.
 const MAX_LABELLED: usize = 64;
 
 const OTHER: &str = "other";
 
-/// Upper bounds of the histogram, in seconds.
+/// Upper bounds of the histogram buckets, in seconds.
 const BUCKETS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0];
 
 /// The metrics of a [`Forwarder`](super::Forwarder), all under `kubedns_forward_`. Clones share their values.
@@ -107,7 +107,7 @@ impl ForwardMetrics {
     }
 }
 
-/// The metrics of one upstream, with its labels resolved.
+/// The metrics of one upstream, with the label values already looked up.
 #[derive(Debug)]
 pub(super) struct UpstreamMetrics {
     label: String,
@@ -154,7 +154,6 @@ impl UpstreamMetrics {
         self.error("mismatch");
     }
 
-    /// Counts a SERVFAIL response.
     pub(super) fn servfail(&self) {
         self.error("servfail");
     }

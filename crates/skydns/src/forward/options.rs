@@ -1,34 +1,34 @@
 //! Hop-by-hop EDNS options.
 //!
-//! An OPT record holds between two neighbours only (RFC 6891, section 6.1.1). The RFCs of these options restrict the
-//! options in the same way. Options not known to be hop-by-hop are forwarded, as in kube-dns: client subnets (RFC 7871,
-//! which forwarders may pass on), extended errors (RFC 8914), understood algorithms (RFC 6975), and private options.
+//! An OPT record is valid for one hop only (RFC 6891, section 6.1.1). The RFCs of the options in [`HOP_BY_HOP`] say
+//! the same of these options. Options that are not known to be hop-by-hop are forwarded, as in kube-dns: client
+//! subnets (RFC 7871, which forwarders may pass on), extended errors (RFC 8914), understood algorithms (RFC 6975),
+//! and private options.
 
 use crate::wire::{Header, Message, Section, options, rtype};
 
-/// Maximum length of forwarded EDNS options, which keeps queries in flight small.
+/// Maximum length of forwarded EDNS options, in octets. The limit keeps queries in flight small.
 const MAX_OPTIONS: usize = 4096;
 
-/// Option codes (IANA): LLQ, UL, NSID, EXPIRE, COOKIE, edns-tcp-keepalive, Padding.
-// Differs from kube-dns: it passes on all options in both directions.
+/// Option codes of the hop-by-hop options (IANA): LLQ, UL, NSID, EXPIRE, COOKIE, edns-tcp-keepalive, Padding.
+// Differs from kube-dns, which passes on all options in both directions.
 const HOP_BY_HOP: [u16; 7] = [1, 2, 3, 9, 10, 11, 12];
 
-/// The options that are forwarded to an upstream.
+/// The options to forward to an upstream. Options above [`MAX_OPTIONS`] are all left out.
 pub(super) fn forwarded(octets: &[u8]) -> Vec<u8> {
     let kept = without_hop_by_hop(octets);
     if kept.len() > MAX_OPTIONS { Vec::new() } else { kept }
 }
 
-/// The options without hop-by-hop options, up to the first malformed option.
+/// Removes hop-by-hop options. The result ends before the first malformed option.
 fn without_hop_by_hop(octets: &[u8]) -> Vec<u8> {
     let whole = options(octets).map_while(|option| option);
     let kept = whole.filter(|(code, _)| !HOP_BY_HOP.contains(code));
     kept.flat_map(|(_, option)| option).copied().collect()
 }
 
-/// The octets of a message without hop-by-hop options, or without any OPT record unless `keeps_opt`. If the OPT
-/// record changes, additional records behind it are removed, too: their compressed names may point at octets that
-/// have moved.
+/// Removes the hop-by-hop options of a message; without `keeps_opt`, the whole OPT record. If the OPT record changes,
+/// the records after it are removed, too. Their compressed names may point at octets that have moved.
 pub(super) fn strip(message: &Message<'_>, bytes: &[u8], keeps_opt: bool) -> Vec<u8> {
     let whole = bytes.get(..message.end()).unwrap_or(bytes);
     let mut additional = message.section(Section::Additional).zip(1_u16..);
@@ -101,7 +101,7 @@ mod tests {
         };
         let plain = reply().opt(with(&[(15, &[0, 3])])).wire();
         let cookie = reply().opt(with(&[(10, &[7; 16]), (15, &[0, 3])])).wire();
-        // Two OPT records, the second with a cookie, and a record behind the first.
+        // Two OPT records, the second with a cookie, and another record between them.
         let second = with(&[(10, &[7; 16])]);
         let opt = reply().opt(second).wire().split_off(reply().wire().len());
         let behind = reply().wire().split_off(reply().wire().len() - 22);

@@ -1,8 +1,9 @@
 //! Pool of persistent connections to upstreams over TCP and TLS.
 //!
-//! A query uses a connection with few queries in flight, else a new connection, else the least busy one. If an
-//! upstream closes its connections after one reply, each query gets a connection. A task of its own opens a
-//! connection while queries already wait for it: a caller that stops waiting does not affect the others.
+//! A query uses a connection with few queries in flight. If there is none, a new connection is opened; at the limit,
+//! the least busy connection is used. If an upstream closes its connections after one reply, each query gets a
+//! connection of its own. A separate task opens a connection while queries already wait for the connection: a caller
+//! that stops waiting does not affect the others.
 
 mod connection;
 
@@ -26,13 +27,13 @@ use super::tls::Tls;
 
 /// Maximum number of queries in flight on one connection.
 const DEPTH: usize = 256;
-/// Number of queries in flight on each connection before another connection is opened.
+/// Number of queries in flight on each connection at which another connection is opened.
 const FEW: usize = 8;
 /// Maximum number of connections to one upstream.
 const MAX_CONNECTIONS: usize = 4;
-/// Maximum number of connections to an upstream that closes each after one reply.
+/// Maximum number of connections to an upstream that closes a connection after one reply.
 const MAX_SINGLE_QUERY_CONNECTIONS: usize = 16;
-/// Maximum number of upstreams with a state; beyond it, upstreams without a connection are removed.
+/// Maximum number of upstreams with a state. Beyond this, states without an open connection are removed.
 const MAX_REMEMBERED: usize = 256;
 /// Timeout for connecting, including the TLS handshake.
 const CONNECTING: Duration = Duration::from_secs(3);
@@ -44,14 +45,15 @@ const PAUSE: Duration = Duration::from_secs(2);
 struct Slot {
     connections: Vec<Connection>,
     one_at_a_time: bool,
-    /// Time until which no connection is opened, and the failure that caused this.
+    /// Time before which no connection is opened, and the failure that caused the pause.
     refused: Option<(Instant, Failure)>,
-    /// Reason of the TLS failure that was logged last.
+    /// Reason of the last TLS failure in the log; `None` after a success.
     complaint: Option<String>,
 }
 
 impl Slot {
-    /// The connection for a query; `None` if a new one should be opened.
+    /// Returns the connection for a query; `None` if a new connection should be opened. With `fresh`, a new
+    /// connection is preferred.
     fn choose(&mut self, fresh: bool) -> Option<&Connection> {
         self.connections.retain(Connection::is_open);
         let (few, most) =
@@ -70,19 +72,20 @@ pub(super) struct OpenError {
     pub(super) reason: String,
 }
 
-/// The connections to all upstreams. Clones share them.
+/// The connections to all upstreams. Clones share the connections.
 #[derive(Clone, Debug)]
 pub(super) struct Pool {
     slots: Arc<Mutex<HashMap<Upstream, Slot>>>,
     tls: Arc<Tls>,
-    /// One permit for each connection that may be open.
+    /// One permit for each further connection that may be opened.
     places: Arc<Semaphore>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
 
 impl Pool {
-    /// A pool of at most `max_connections` connections. Their tasks run in `tasks` and end with `stop`.
+    /// Creates a pool of at most `max_connections` connections. The tasks of the connections run in `tasks` and end
+    /// with `stop`.
     pub(super) fn new(
         max_connections: usize,
         tls: Tls,
@@ -94,7 +97,8 @@ impl Pool {
         Self { slots: Arc::default(), tls: Arc::new(tls), places, tasks, stop }
     }
 
-    /// Returns a connection for a query; with `fresh` it avoids connections that were used before.
+    /// Returns a connection for a query, perhaps one that is still opening. With `fresh`, a new connection is
+    /// preferred.
     pub(super) fn connection(
         &self,
         upstream: &Upstream,
@@ -128,12 +132,12 @@ impl Pool {
         Ok(connection)
     }
 
-    /// Closes the connections to upstreams that are not in `in_use`, once their queries in flight are answered.
+    /// Closes the connections to upstreams that are not in `in_use`, after the replies to their queries in flight.
     pub(super) fn keep_only(&self, in_use: &BTreeSet<&Upstream>) {
         self.slots.lock().retain(|upstream, _| in_use.contains(upstream));
     }
 
-    /// Opens a connection and serves it until it ends.
+    /// Opens a connection and serves queries over the connection until its end.
     async fn serve(
         &self,
         upstream: &Upstream,
@@ -184,7 +188,7 @@ impl Pool {
     }
 
     /// Records the outcome of opening a connection. After a certificate or handshake failure the upstream is not
-    /// retried for [`PAUSE`]; a log line reports each change of the reason.
+    /// retried for [`PAUSE`]. A log line reports each change of the reason.
     fn note(&self, upstream: &Upstream, error: Option<OpenError>) {
         let mut slots = self.slots.lock();
         let Some(slot) = slots.get_mut(upstream) else { return };

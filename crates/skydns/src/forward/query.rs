@@ -12,7 +12,7 @@ const PADDING: u16 = 12;
 /// Padded queries are a multiple of this length, in octets.
 const PADDED_TO: usize = 128;
 
-/// One query for upstreams. Equal queries may share one exchange.
+/// One query for upstreams. Callers with equal queries may share one reply.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Query {
     /// QNAME in uncompressed wire format, with the client's case.
@@ -23,15 +23,15 @@ pub struct Query {
     pub qclass: u16,
     /// RD, AD and CD, at their positions in the header.
     pub flags: u16,
-    /// The OPT record to send, if any. Hop-by-hop options are not forwarded, and no options at all if they are
-    /// longer than 4096 octets.
+    /// The OPT record to send, if any. Hop-by-hop options are left out. If the other options are longer than 4096
+    /// octets, all options are left out.
     pub edns: Option<Edns<Box<[u8]>>>,
-    /// Transport of the client; a truncated reply is acceptable for a client over UDP.
+    /// Transport of the client. A truncated reply is acceptable for a client over UDP.
     pub transport: Transport,
 }
 
 impl Query {
-    /// A query as an ordinary stub resolver sends it over UDP: class IN, RD, without EDNS.
+    /// Creates a query as a stub resolver sends it over UDP: class IN, with RD, without EDNS.
     pub fn new(name: impl Into<Box<[u8]>>, qtype: u16) -> Self {
         let (qclass, flags, transport) = (class::IN, flag::RD, Transport::Udp);
         Self { name: name.into(), qtype, qclass, flags, edns: None, transport }
@@ -42,7 +42,6 @@ impl Query {
         Question { name: &self.name, qtype: self.qtype, qclass: self.qclass }
     }
 
-    /// The query message with the given ID.
     pub(crate) fn encode(&self, id: u16) -> Vec<u8> {
         let counts = [1, 0, 0, u16::from(self.edns.is_some())];
         let mut out = Header { id, flags: self.flags, counts }.octets().to_vec();
@@ -53,8 +52,8 @@ impl Query {
         out
     }
 
-    /// The query message with ID 0 and an OPT record, padded to a multiple of 128 octets (RFC 8467, section 4.1),
-    /// so that its length does not reveal the name.
+    /// The query message with ID 0 and an OPT record, padded to a multiple of 128 octets (RFC 8467, section 4.1).
+    /// Padding hides the length of the name.
     pub(super) fn encode_padded(&self) -> Vec<u8> {
         let edns = self.edns.as_ref().map_or_else(|| Edns::ours(false), Edns::borrowed);
         let with = |options: Vec<u8>| Self { edns: Some(edns.map(|_| options.into())), ..self.clone() };
@@ -65,7 +64,7 @@ impl Query {
         with([edns.options, header(padding).as_flattened(), &vec![0; padding]].concat()).encode(0)
     }
 
-    /// A message with the header `reply` and the question, for upstreams that omit the question from an error.
+    /// The reply message to use if an upstream's error response has no question: the header `reply` and the question.
     pub(super) fn bare_reply(&self, reply: Header) -> Vec<u8> {
         let mut out = Header { counts: [1, 0, 0, 0], ..reply }.octets().to_vec();
         self.question().append(&mut out);
@@ -76,14 +75,14 @@ impl Query {
 /// Reply of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// The whole message: a well-formed response with the question of the query (perhaps in different case). Its ID
-    /// is not the client's.
+    /// The whole message: a well-formed response to the query. The question may differ in upper and lower case, and
+    /// the ID is not the client's.
     pub message: Vec<u8>,
     /// The upstream that replied.
     pub upstream: Upstream,
     /// RCODE of the header.
     pub rcode: u16,
-    /// TC: the message is incomplete, and a retry over TCP did not help.
+    /// Whether TC is set: the message is incomplete, and a retry over TCP did not help.
     pub truncated: bool,
     /// ANCOUNT.
     pub answers: u16,

@@ -1,7 +1,7 @@
 //! TLS with upstreams (RFC 7858): trust, sessions and certificates.
 //!
-//! A certificate must be valid now, chain to a trusted CA and name the upstream: its configured name, or else its
-//! address. Pins are checked in addition. Sessions are resumed.
+//! A certificate must be valid now and chain to a trusted CA. The certificate must be for the configured name of the
+//! upstream; without a name, for its address. Pins are checked in addition. Sessions are resumed.
 
 mod certificate;
 
@@ -27,38 +27,36 @@ use super::Failure;
 use super::metrics::UpstreamMetrics;
 use super::pool::OpenError;
 
-/// Age after which CA certificates are read again at the next handshake.
+/// Time after which the next handshake reads the CA certificates again.
 const FRESH: Duration = Duration::from_mins(1);
 /// Maximum number of sessions kept for resumption, for all upstreams together.
 const SESSIONS: usize = 64;
 
-/// Trusted CAs and pins. The default is the CAs of the system.
+/// Trusted CAs and pins. By default the CAs of the system are trusted, without pins.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TlsTrust {
-    /// A PEM file of CA certificates, instead of those of the system.
+    /// PEM file of CA certificates, used instead of the CAs of the system.
     pub ca_file: Option<PathBuf>,
-    /// Pinned keys, by name, or by address for upstreams without a name. The certificate must have one of the
-    /// upstream's pinned keys.
+    /// Pinned keys. If any key is pinned for an upstream, the certificate must have one of the keys pinned for that
+    /// upstream.
     pub pins: Vec<Pin>,
 }
 
 /// A pinned key of an upstream's certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pin {
-    /// The configured name of the upstream, or its address.
+    /// The configured name of the upstream; for an upstream without a name, its address.
     pub name: String,
     /// SHA-256 of the `SubjectPublicKeyInfo` (RFC 7858 section 4.2).
     pub sha256: [u8; 32],
 }
 
-/// TLS settings, created when first needed.
 #[derive(Debug)]
 pub(super) struct Tls {
     trust: TlsTrust,
     newest: Mutex<Option<Settings>>,
 }
 
-/// TLS settings for one set of CA certificates.
 #[derive(Clone)]
 struct Settings {
     connector: TlsConnector,
@@ -100,7 +98,7 @@ impl Tls {
         Ok(stream)
     }
 
-    /// Makes the checks that rustls does not: pins, and for a resumed session the expiry of the certificate.
+    /// Checks the pins, and for a resumed session the expiry of the certificate. rustls checks neither.
     fn check(&self, upstream: &Upstream, certificate: &Certificate<'_>) -> Result<(), OpenError> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
         if certificate.expires < i64::try_from(now).unwrap_or(i64::MAX) {
@@ -116,7 +114,7 @@ impl Tls {
         Ok(())
     }
 
-    /// The current settings. Unchanged CA certificates keep the sessions.
+    /// The current settings. If the CA certificates have not changed, the sessions are kept.
     async fn connector(&self) -> Result<TlsConnector, OpenError> {
         let mut newest = self.newest.lock().await;
         if let Some(settings) = newest.as_ref().filter(|settings| settings.read.elapsed() < FRESH) {
@@ -128,7 +126,7 @@ impl Tls {
             None => load_native_certs(),
         });
         let read = read.await.map_err(|error| wrong(error.to_string()))?;
-        // If the file cannot be read now, the certificates read before stay in use.
+        // If the CA certificates cannot be read now, those read before stay in use.
         let settings = match (read.certs.is_empty(), newest.take()) {
             (true, None) => return Err(wrong(no_authorities(&read))),
             (false, Some(before)) if before.authorities != hash(&read.certs) => Settings::new(&read)?,
@@ -167,7 +165,7 @@ fn no_authorities(read: &CertificateResult) -> String {
     format!("there are no CA certificates to check it with{reason}")
 }
 
-/// SHA-256, as the cipher suites provide it.
+/// SHA-256, from the provider of the cipher suites.
 fn sha256(octets: &[u8]) -> Option<Box<[u8]>> {
     let suite = ring::cipher_suite::TLS13_AES_128_GCM_SHA256.tls13()?;
     Some(suite.common.hash_provider.hash(octets).as_ref().into())
@@ -177,7 +175,7 @@ fn wrong(reason: String) -> OpenError {
     OpenError { failure: Failure::Certificate, reason }
 }
 
-/// The failure behind an error of the handshake.
+/// Converts an error of the TLS handshake.
 fn failed(error: &std::io::Error) -> OpenError {
     let reason = error.to_string();
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
@@ -195,7 +193,7 @@ fn failed(error: &std::io::Error) -> OpenError {
 mod tests {
     use super::*;
 
-    /// rustls does not check the certificate of a resumed session.
+    /// rustls does not check the expiry of the certificate when a session is resumed.
     #[test]
     fn a_certificate_that_expires_while_its_session_lasts_is_refused() {
         let (tls, upstream) = (Tls::new(TlsTrust::default()), "tls://192.0.2.1".parse().unwrap());

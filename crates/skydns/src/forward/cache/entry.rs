@@ -1,4 +1,4 @@
-//! One cached reply: its lifetime, and the answer made from it.
+//! One cached reply: its lifetime, and the answers made from the reply.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,29 +12,29 @@ use super::metrics::{CacheMetrics, Held};
 use crate::forward::{Query, Reply};
 use crate::wire::{Edns, HEADER, Header, Message, Record, Section, extended_error, flag, info, rcode, rtype};
 
-/// Upper limit of a TTL, so that a published mistake expires.
+/// Upper limit of a TTL in seconds, so that a mistake in a zone does not stay for more than a day.
 const MAX_TTL: u32 = 86_400;
-/// Upper limit of the TTL of a negative answer (RFC 2308, section 5).
+/// Upper limit of the TTL of a negative answer, in seconds (RFC 2308, section 5).
 const MAX_NEGATIVE_TTL: u32 = 10_800;
-/// TTL of all records of a stale answer (RFC 8767, section 4).
+/// TTL of all records of a stale answer, in seconds (RFC 8767, section 4).
 const STALE_TTL: u32 = 30;
-/// Memory that the table and the allocator take for an entry in addition to its octets: 10,000 replies with one
-/// address take 6 MB.
+/// Memory per entry for the table and the allocator, in octets, beyond the content. 10,000 replies with one address
+/// take 6 MB.
 const OVERHEAD: usize = 320;
 
-/// Current use of an entry.
+/// State of an entry, which decides how the entry is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Fresh; holds its age in seconds.
+    /// Fresh, with the age in seconds.
     Fresh(u32),
-    /// Stale, and the answer while the upstreams fail.
+    /// Stale: the answer only while the upstreams fail.
     Stale {
-        /// Whether the upstreams are due for a retry.
+        /// Whether the next retry of the upstreams is due.
         due: bool,
     },
 }
 
-/// A reply without its OPT record.
+/// A reply whose OPT record is stored apart.
 #[derive(Debug)]
 pub(super) struct Entry {
     /// Header, question and records.
@@ -44,20 +44,20 @@ pub(super) struct Entry {
     opt: Option<Edns<Box<[u8]>>>,
     upstream: Upstream,
     received: Instant,
-    /// Time for which the entry is fresh.
     lifetime: Duration,
-    /// Time of the next retry of the upstreams, in milliseconds since `received`; 0 if they have not failed since.
+    /// Time of the next retry of the upstreams, in milliseconds since `received`; 0 if they have not failed since
+    /// then.
     recheck: AtomicU64,
     held: Held,
 }
 
 impl Entry {
-    /// The entry for the reply to `query`; `None` if it must not be cached.
+    /// Creates the entry for the reply to `query`; `None` if the reply must not be cached.
     pub(super) fn new(query: &Query, reply: &Reply, metrics: &CacheMetrics, now: Instant) -> Option<Self> {
         let message = Message::parse(&reply.message).ok().filter(|_| !reply.truncated)?;
         message.question()?;
         let opt = message.records().find(is_opt);
-        // An extended RCODE has its upper bits here (RFC 6891, section 6.1.3).
+        // The OPT record holds the upper bits of an extended RCODE (RFC 6891, section 6.1.3).
         if opt.as_ref().is_some_and(|opt| opt.ttl >> 24 != 0) {
             return None;
         }
@@ -80,22 +80,21 @@ impl Entry {
         })
     }
 
-    /// Size in memory, in octets.
+    /// Size of the entry in memory, in octets.
     pub(super) fn size(&self) -> u32 {
         self.held.size()
     }
 
-    /// The upstream that replied.
     pub(super) fn upstream(&self) -> &Upstream {
         &self.upstream
     }
 
-    /// The header, with ID 0 and without the OPT record in its counts.
+    /// Header of the reply, with ID 0. The counts leave out the OPT record.
     pub(super) fn header(&self) -> Header {
         Header::parse(&self.body).unwrap_or(Header { id: 0, flags: 0, counts: [0; 4] })
     }
 
-    /// The current use of the entry; `None` if the upstreams have to be queried first.
+    /// Current state of the entry; `None` if the upstreams must be queried first.
     pub(super) fn state(&self, limits: &CacheLimits, now: Instant) -> Option<State> {
         let state = self.state_when_failing(limits, now)?;
         let recheck = self.recheck.load(Ordering::Relaxed);
@@ -106,7 +105,7 @@ impl Entry {
         }
     }
 
-    /// The use of the entry when the upstreams have just failed.
+    /// State of the entry if the upstreams have just failed; `None` if the entry is too old.
     pub(super) fn state_when_failing(&self, limits: &CacheLimits, now: Instant) -> Option<State> {
         let age = self.age(now);
         if age < self.lifetime {
@@ -115,13 +114,13 @@ impl Entry {
         (age < self.lifetime.saturating_add(limits.stale)).then_some(State::Stale { due: false })
     }
 
-    /// Records that the upstreams failed: from now on a stale entry is the answer at once, until a retry after
+    /// Records that the upstreams failed. From now on a stale entry is the answer at once; a retry follows after
     /// `recheck`.
     pub(super) fn failed(&self, recheck: Duration, now: Instant) {
         self.recheck.store(self.after(recheck, now), Ordering::Relaxed);
     }
 
-    /// Whether the caller should retry the upstreams: true for one caller in each interval.
+    /// Whether the caller should retry the upstreams. Only one caller gets true in each interval.
     pub(super) fn claim_retry(&self, recheck: Duration, now: Instant) -> bool {
         let due = self.recheck.load(Ordering::Relaxed);
         let next = self.after(recheck, now);
@@ -133,7 +132,7 @@ impl Entry {
         now.saturating_duration_since(self.received)
     }
 
-    /// The point `time` after `now`, as `recheck` holds it: in milliseconds since `received`.
+    /// Converts the time `time` after `now` to milliseconds since `received`, the unit of the field `recheck`.
     fn after(&self, time: Duration, now: Instant) -> u64 {
         milliseconds(self.age(now).saturating_add(time)).max(1)
     }
@@ -161,7 +160,7 @@ impl Entry {
             };
         }
         if matches!(state, State::Stale { .. }) {
-            // The signatures that the upstream verified may have expired.
+            // The upstream verified signatures that may have expired since.
             header.flags &= !flag::AD;
         }
         header.write_over(message);
@@ -189,8 +188,8 @@ fn is_opt(record: &Record<'_>) -> bool {
     record.section == Section::Additional && record.rtype == rtype::OPT
 }
 
-/// Copies the beginning of `message`, up to its OPT record, to `body`: adapts the header to the remaining records
-/// and to an answer from a cache, and limits TTLs to `cap`. Returns the offsets of the TTLs.
+/// Completes `body`, a copy of `message` up to the OPT record. The header gets the counts of the remaining records,
+/// ID 0 and no AA; TTLs are limited to `cap`. Returns the offsets of the TTLs.
 fn write_ttls(message: &Message<'_>, cap: u32, body: &mut [u8]) -> Box<[u16]> {
     let records = || message.records().take_while(|record| !is_opt(record));
     let additional = records().filter(|record| record.section == Section::Additional).count();
@@ -212,13 +211,13 @@ fn write_ttls(message: &Message<'_>, cap: u32, body: &mut [u8]) -> Box<[u16]> {
 /// The time for which a reply is fresh, and the limit of its TTLs.
 struct Lifetime {
     seconds: u32,
-    /// Upper limit of the TTLs of its records.
+    /// Upper limit of the TTLs of the records, in seconds.
     cap: u32,
 }
 
 impl Lifetime {
-    /// The smallest of all TTLs, for negative answers also the SOA record's MINIMUM (RFC 2308, section 5). `None`
-    /// if that is zero, and for negative answers without SOA record.
+    /// The lifetime is the smallest TTL; for a negative answer, at most MINIMUM of the SOA record (RFC 2308, section
+    /// 5). `None` for a lifetime of zero, and for a negative answer without SOA record.
     fn of(message: &Message<'_>, qtype: u16, code: u16) -> Option<Self> {
         let ttls = message.records().filter(|record| !is_opt(record)).map(|record| valid(record.ttl));
         let shortest = ttls.min()?;
@@ -234,12 +233,12 @@ impl Lifetime {
     }
 }
 
-/// RFC 2181, section 8: a TTL with the most significant bit set is zero.
+/// A TTL with the most significant bit set counts as zero (RFC 2181, section 8).
 fn valid(ttl: u32) -> u32 {
     if ttl > u32::MAX / 2 { 0 } else { ttl }
 }
 
-/// MINIMUM of the SOA record in the authority section: its last field.
+/// MINIMUM of the SOA record in the authority section, which is the last field of the record.
 fn minimum(message: &Message<'_>) -> Option<u32> {
     let soa = message.section(Section::Authority).find(|record| record.rtype == rtype::SOA)?;
     soa.data().last_chunk().map(|octets| valid(u32::from_be_bytes(*octets)))

@@ -1,4 +1,4 @@
-//! Keys of the cache: queries with the same key get the same reply.
+//! Keys of the cache. Queries with equal keys get the same reply.
 
 use std::hash::{Hash, Hasher};
 use std::ops::RangeInclusive;
@@ -11,13 +11,12 @@ use crate::forward::inflight::Key;
 use crate::forward::options;
 use crate::wire::Edns;
 
-/// The upstreams of a query, the most preferred first.
 pub(super) type Upstreams = Arc<[Upstream]>;
 
-/// Query types that are no record types (RFC 6895, section 3.1), for example transfers and ANY.
+/// Query types that are not record types (RFC 6895, section 3.1), for example transfers and ANY.
 const QUESTIONS_ONLY: RangeInclusive<u16> = 128..=255;
 
-/// Everything a reply depends on besides the name and the upstreams. The UDP size is not part of it: truncated
+/// Everything that a reply depends on, except the name and the upstreams. The UDP size is left out, because truncated
 /// replies are not cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct QueryKind {
@@ -29,8 +28,7 @@ pub(super) struct QueryKind {
 }
 
 impl QueryKind {
-    /// The kind of a query; `None` if the reply must not be cached because another client may get a different
-    /// one.
+    /// The kind of a query; `None` if the reply must not be cached, because another client may get a different reply.
     pub(super) fn of<O: AsRef<[u8]>>(
         qtype: u16,
         qclass: u16,
@@ -83,7 +81,7 @@ impl Equivalent<CacheKey> for BorrowedKey<'_> {
 }
 
 impl Hash for BorrowedKey<'_> {
-    // Few lists of upstreams are used for the same name, so the hash leaves them out.
+    // The hash leaves out the upstreams: few lists of upstreams are used for the same name.
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.name.hash(state);
         self.kind.hash(state);

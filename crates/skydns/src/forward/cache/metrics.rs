@@ -57,7 +57,7 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Octets that it was counted with.
+    /// Size of the entry, in octets.
     pub(super) fn size(&self) -> u32 {
         self.size
     }

@@ -1,4 +1,4 @@
-//! Log lines about stale answers: their beginning and end, for each list of upstreams.
+//! Log lines at the beginning and the end of stale answers, for each list of upstreams.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use tokio::time::Instant;
 
 use super::key::Upstreams;
 
-/// Maximum number of lists of upstreams whose failures are logged at a time.
+/// Maximum number of failing lists of upstreams that are logged at the same time.
 const MAX_LOGGED: usize = 64;
 
-/// The lists of upstreams that are failing, with stale answers served instead.
+/// The lists of upstreams that fail while stale answers are served.
 #[derive(Debug, Default)]
 pub(super) struct Outages(Mutex<HashMap<Upstreams, Outage>>);
 
@@ -23,7 +23,7 @@ struct Outage {
 }
 
 impl Outages {
-    /// Records that the upstreams failed to refresh a reply, which is served stale.
+    /// Records that the upstreams failed to refresh a stale reply.
     pub(super) fn failed(&self, upstreams: &Upstreams, now: Instant) {
         let mut outages = self.0.lock();
         if let Some(outage) = outages.get_mut(upstreams) {
@@ -34,8 +34,8 @@ impl Outages {
         }
     }
 
-    /// Records that the upstreams answered. The outage ends once they have not failed for `quiet`: some names may
-    /// fail while others are answered.
+    /// Records that the upstreams answered. The outage ends when nothing has failed for `quiet`: some names may fail
+    /// while other names are answered.
     pub(super) fn answered(&self, upstreams: &Upstreams, quiet: Duration, now: Instant) {
         let mut outages = self.0.lock();
         let Some(Outage { began, last_failure }) = outages.get(upstreams).copied() else { return };
@@ -67,7 +67,7 @@ mod tests {
         [SocketAddr::from(([192, 0, 2, 1], port)).into()].into()
     }
 
-    /// Some names may fail for a long time while others are answered: that is one outage, with one log line.
+    /// One outage with one log line, even if some names fail for a long time while other names are answered.
     #[test]
     fn an_outage_ends_when_nothing_has_failed_for_a_while() {
         let (outages, here, start) = (Outages::default(), upstreams(53), Instant::now());

@@ -20,7 +20,7 @@ fn upstreams(last: u8) -> Upstreams {
     [SocketAddr::from(([192, 0, 2, last], 53)).into()].into()
 }
 
-/// A client's query, as it is forwarded to `upstreams`.
+/// The query of a client as it is forwarded to `upstreams`.
 fn key(ask: &Ask, upstreams: &Upstreams) -> Key {
     let wire = ask.wire();
     let mut query = crate::resolve::forwarded(&wire::Query::parse(&wire, Transport::Udp).unwrap());
@@ -52,7 +52,6 @@ impl Subject {
         self.cache.settle(&key, &Ok(received(&key, reply)));
     }
 
-    /// Whether the cache answers the client at once.
     fn knows(&self, ask: &Ask, upstreams: &Upstreams) -> bool {
         let wire = ask.wire();
         let at_once =
@@ -98,7 +97,7 @@ fn a_reply_answers_the_questions_that_would_get_the_same() {
     for (what, ask, upstreams, known) in &cases {
         assert_eq!(subject.knows(ask, upstreams), *known, "{what}");
     }
-    // They are cached separately, too.
+    // The queries are also cached apart from each other.
     for (_, ask, upstreams, _) in cases.iter().filter(|case| !case.3 && case.0 != "another name") {
         let (ask, rtype) = (ask.clone().id(7), if ask.wire().contains(&28) { "AAAA" } else { "A" });
         let data = if rtype == "AAAA" { "fd00::1" } else { "192.0.2.2" };
@@ -175,7 +174,7 @@ async fn who_asks_again_is_one_and_the_others_need_not_wait() {
     assert_eq!(subject.cache.metrics.hits.get(), 2);
 }
 
-/// A TXT reply of about `octets` octets.
+/// A query, and a TXT reply of about `octets` octets.
 fn text(name: &str, octets: usize) -> (Ask, Answer) {
     let ask = Ask::new(name, "TXT").id(7);
     let strings = vec![format!("\"{}\"", "t".repeat(200)); octets / 200 + 1].join(" ");
@@ -204,7 +203,7 @@ fn names_asked_for_once_do_not_push_out_those_asked_for_often() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
 
-    /// For any number and size of replies.
+    /// The bounds hold for any number and size of replies.
     #[test]
     fn the_bounds_hold_and_the_metrics_tell_what_is_there(
         entries in prop_oneof![1..20_usize, 1..400_usize],

@@ -11,13 +11,13 @@ use crate::wire::{Header, Heading, Message, rcode};
 pub enum Verdict {
     /// The reply.
     Reply(Reply),
-    /// Another message, perhaps forged; the reply may still arrive.
+    /// Another message, perhaps forged. The reply may still arrive.
     NotOurs,
-    /// No DNS message, but with the ID of the query.
+    /// Octets that begin with the ID of the query, but are not a DNS message.
     Garbage,
 }
 
-/// Compares `bytes` from `upstream` with the query that was sent with `id` (RFC 5452 section 9.1): they must be a
+/// Compares `bytes` from `upstream` with the query that was sent with `id` (RFC 5452 section 9.1). A reply is a
 /// well-formed response to a standard query, with the same ID and question.
 pub fn judge(query: &Query, id: u16, upstream: &Upstream, bytes: &[u8]) -> Verdict {
     if !bytes.starts_with(&id.to_be_bytes()) {
@@ -39,12 +39,13 @@ fn with_question(query: &Query, upstream: &Upstream, bytes: &[u8], heading: &Hea
     let header = heading.header;
     match Message::parse(bytes) {
         Ok(message) => {
-            // Over TLS the query has an OPT record for padding, even if the client's query had none.
+            // For padding, a query over TLS has an OPT record even if the client's query has none.
             let keeps_opt = query.edns.is_some() || upstream.protocol != Protocol::Tls;
             let message = options::strip(&message, bytes, keeps_opt);
             Verdict::Reply(reply(header, header.counts[1], message, upstream))
         }
-        // Some servers truncate within a record. That is acceptable, because the whole reply is retried over TCP.
+        // Some servers truncate within a record. The incomplete reply is accepted, because the query is then retried
+        // over TCP.
         Err(_) if header.is_truncated() => {
             Verdict::Reply(reply(header, 0, query.bare_reply(header), upstream))
         }
@@ -52,7 +53,7 @@ fn with_question(query: &Query, upstream: &Upstream, bytes: &[u8], heading: &Hea
     }
 }
 
-/// Accepts an error without question, which a server may send if it did not understand the query.
+/// Accepts an error response without question. A server may send one if it did not understand the query.
 fn without_question(query: &Query, upstream: &Upstream, header: Header) -> Verdict {
     match header.rcode() {
         rcode::NOERROR | rcode::NXDOMAIN => Verdict::NotOurs,
@@ -65,8 +66,8 @@ fn reply(header: Header, answers: u16, message: Vec<u8>, upstream: &Upstream) ->
     Reply { message, upstream, rcode: header.rcode(), truncated: header.is_truncated(), answers }
 }
 
-/// Judges the message received over a connection for the query with this ID. No fallback is left: an unusable
-/// message is a failure.
+/// Checks the message received over a connection for the query `id`. An unusable message is a failure, because no
+/// other transport is left to try.
 pub(super) fn over_stream(exchange: Exchange<'_>, id: u16, message: &[u8]) -> Result<Reply, Failure> {
     match judge(exchange.query, id, exchange.upstream, message) {
         Verdict::Reply(reply) if reply.truncated && reply.rcode == rcode::NOERROR && reply.answers == 0 => {

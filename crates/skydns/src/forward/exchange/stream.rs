@@ -7,14 +7,14 @@ use crate::forward::Reply;
 use crate::forward::pool::AskError;
 use crate::wire::{framed, rcode};
 
-/// Maximum number of connections that may end before the query is sent; then no further one is tried.
+/// Maximum number of retries after a connection ended before the query was sent.
 const MAX_UNSENT: usize = 32;
 
 /// Queries over a connection of the pool, with padding if the connection is encrypted.
 pub(super) async fn ask(exchange: Exchange<'_>) -> Result<Reply, Failure> {
     if exchange.upstream.protocol == Protocol::Tls {
         let reply = send(exchange, &exchange.query.encode_padded()).await?;
-        // An old server may not support the OPT record that padding needs (RFC 6891, section 7).
+        // An old server may not support the OPT record that carries the padding (RFC 6891, section 7).
         if reply.rcode != rcode::FORMERR || exchange.query.edns.is_some() {
             return Ok(reply);
         }
@@ -22,7 +22,7 @@ pub(super) async fn ask(exchange: Exchange<'_>) -> Result<Reply, Failure> {
     send(exchange, &exchange.query.encode(0)).await
 }
 
-/// Sends this query. If an existing connection breaks, it is sent again over a new one.
+/// Sends this query. If the connection closes before the reply, the query is sent once more over another connection.
 async fn send(exchange: Exchange<'_>, query: &[u8]) -> Result<Reply, Failure> {
     let query = framed(query);
     let (mut unsent, mut broke) = (0, false);

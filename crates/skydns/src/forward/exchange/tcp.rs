@@ -1,4 +1,4 @@
-//! Queries over TCP, each with its own connection.
+//! Queries over TCP with a new connection for each query.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -19,7 +19,7 @@ pub(super) async fn ask(exchange: Exchange<'_>) -> Result<Reply, Failure> {
 async fn talk(exchange: Exchange<'_>, mut stream: TcpStream, id: u16) -> std::io::Result<Vec<u8>> {
     stream.write_all(&framed(&exchange.query.encode(id))).await?;
     let length = stream.read_u16().await?;
-    // Grows as octets arrive: a forged length alone reserves no memory.
+    // The buffer grows as octets arrive: a forged length alone reserves no memory.
     let mut message = Vec::new();
     stream.take(length.into()).read_to_end(&mut message).await?;
     if message.len() < usize::from(length) {

@@ -13,19 +13,20 @@ use super::judge::{Verdict, judge};
 use super::{Exchange, Failure};
 use crate::forward::Reply;
 
-/// Size of the largest datagram.
+/// Size of the largest datagram, in octets.
 const MAX_DATAGRAM: usize = 65_535;
 
-/// Maximum number of mismatching datagrams before UDP is given up for this query: an attacker who knows the port
-/// gets that many guesses out of 65,536.
+/// Maximum number of mismatching datagrams; beyond this, the query fails over UDP. An attacker who knows the port
+/// gets this number of guesses among 65,536 IDs.
 const MAX_MISMATCHES: usize = 64;
 
 thread_local! {
-    /// Receive buffer: one for each thread instead of one for each socket.
+    /// Receive buffer, shared by all sockets of a thread.
     static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; MAX_DATAGRAM]);
 }
 
-/// Queries from a new socket with a new ID, and sends the query once more if no reply arrives for a while.
+/// Queries from a new socket with a new ID. Sends the query once more after
+/// [`Limits::resend_after`](crate::forward::Limits::resend_after) without a reply.
 pub(super) async fn ask(exchange: Exchange<'_>) -> Result<Reply, Failure> {
     let socket = open(exchange.upstream.socket_addr()).await?;
     let id = rand::random();
@@ -58,7 +59,7 @@ pub(super) async fn ask(exchange: Exchange<'_>) -> Result<Reply, Failure> {
     }
 }
 
-/// A socket on a port that the kernel picks at random (RFC 6056). It is connected, so that the kernel drops
+/// Opens a socket on a port that the kernel picks at random (RFC 6056). On a connected socket the kernel drops
 /// datagrams from other addresses and reports ICMP errors.
 async fn open(upstream: SocketAddr) -> Result<UdpSocket, Failure> {
     let any: IpAddr = match upstream {
@@ -76,7 +77,7 @@ async fn send(socket: &UdpSocket, query: &[u8]) -> Result<(), Failure> {
 
 /// Waits for a datagram or an ICMP error, and judges the datagram.
 async fn receive(socket: &UdpSocket, judge: impl Fn(&[u8]) -> Verdict) -> Result<Verdict, Failure> {
-    // An ICMP error makes a UDP socket erroneous, not readable: the interest must include it.
+    // An ICMP error puts a UDP socket into the error state without making the socket readable.
     let interest = Interest::READABLE.add(Interest::ERROR);
     let receive = || {
         BUFFER.with_borrow_mut(|buffer| {

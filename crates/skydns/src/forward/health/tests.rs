@@ -20,7 +20,8 @@ fn name(question: &Arc<Key>) -> &[u8] {
     &question.query.name
 }
 
-/// The last octets of the upstreams in their order, the number that are alive, and the upstreams to probe.
+/// The last octets of the ordered upstreams, the number of upstreams alive, and the last octets of the upstreams to
+/// probe.
 fn ordered(health: &Health, upstreams: &[u8], now: Instant) -> (Vec<u8>, usize, Vec<u8>) {
     let upstreams: Vec<_> = upstreams.iter().map(|n| upstream(*n)).collect();
     let order = health.order(&upstreams, now);
@@ -58,7 +59,8 @@ fn dead_upstreams_come_last() {
     assert_eq!(ordered(&health, &[1, 2, 3], now), (vec![1, 2, 3], 0, vec![]), "all dead: as configured");
 }
 
-/// A probe needs two names with no answer in between; death also needs an unanswered probe.
+/// A probe needs two unanswered names without an answer in between. A dead upstream has also left the probe
+/// unanswered.
 #[test]
 fn silence_to_one_name_proves_nothing() {
     let (health, start) = (Health::default(), Instant::now());
@@ -116,7 +118,7 @@ fn dead_upstreams_are_probed_until_they_answer() {
         now += PROBE_EVERY;
         assert_eq!(ordered(&health, &[1, 2], now), (vec![2, 1], 1, vec![1]), "round {round}");
         assert_eq!(ordered(&health, &[1, 2], now), (vec![2, 1], 1, vec![]), "one probe at a time");
-        // A lack of local resources does not bring it back.
+        // A failed probe does not make a dead upstream alive, even if the cause is a lack of local sockets.
         health.probe_failed(&upstream(1), now, now, round % 2 == 0);
     }
     health.answered(&upstream(1), &question(b"\x01a\0"), NOERROR, now);
@@ -149,7 +151,7 @@ fn forgets_whom_nobody_asked_for_longest() {
     assert!(!health.was_silent_over_tcp(&numbered(1), start), "forgotten");
 }
 
-/// Outcome of a query, or the detection that the upstream is dead.
+/// Outcome of a query; `Died` stands for all steps that make an upstream dead.
 #[derive(Clone, Copy)]
 enum Past {
     Silent,

@@ -65,13 +65,12 @@ impl StreamMetrics {
     /// Removes the metrics of an upstream's certificate.
     pub(super) fn forget(&self, upstream: &str) {
         for certificates in [&self.expiries, &self.trusted] {
-            // Only upstreams over TLS have them.
+            // Only upstreams over TLS have certificate metrics; for others the removal fails.
             let _ = certificates.remove_label_values(&[upstream]);
         }
     }
 }
 
-/// Counts an open connection.
 pub(in crate::forward) struct Connected(IntGauge);
 
 impl Drop for Connected {

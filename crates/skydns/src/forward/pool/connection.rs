@@ -1,7 +1,7 @@
-//! One connection to an upstream: queries are pipelined, and replies are matched by ID in any order (RFC 7766
-//! section 6.2.1.1).
+//! One connection to an upstream. Queries are pipelined, and replies may arrive in any order: each is matched by ID
+//! (RFC 7766 section 6.2.1.1).
 //!
-//! It looks at nothing but the ID of a message: the caller checks whether a reply answers the query.
+//! The connection reads only the ID of a message. The caller checks whether a reply answers the query.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,22 +17,22 @@ use crate::wire::{Frames, HEADER};
 
 /// Time without queries after which a connection is closed (RFC 7766 section 6.2.3).
 const IDLE: Duration = Duration::from_secs(30);
-/// Time without replies, although some are due, after which further queries use another connection.
+/// Time without replies to the queries in flight, after which further queries use another connection.
 const SILENT: Duration = Duration::from_secs(1);
-/// Time to wait for the replies of a connection that takes no further queries.
+/// Time to wait for the remaining replies, once the connection takes no further queries.
 const ENDING: Duration = Duration::from_secs(2);
-/// Number of unsent octets above which no query is taken.
+/// Number of unsent octets at which no further query is taken.
 const MAX_UNSENT: usize = 16 * 1024;
 /// Size of the read buffer, in octets.
 const READ: usize = 4096;
-/// Maximum number of mismatching replies on one connection.
+/// Maximum number of replies on one connection with an ID of no query.
 const MAX_MISMATCHES: usize = 64;
-/// Number of waiting queries above which the connection looks for abandoned ones.
+/// Number of queries without a reply above which abandoned queries free their places.
 const MANY: usize = 16;
-/// Maximum number of IDs in use, including those of abandoned queries, above which no query is taken.
+/// Number of IDs in use above which the connection takes no further queries. IDs of abandoned queries count.
 const MAX_IDS: usize = 2048;
 
-/// A reply, with the ID that the query was sent with.
+/// A reply and the ID of the query, or the failure of the query.
 type Answer = Result<(u16, Vec<u8>), Failure>;
 
 /// A byte stream to an upstream.
@@ -40,18 +40,18 @@ pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// Reason why a connection gave no reply.
+/// Reason why a query got no reply over a connection.
 #[derive(Debug)]
 pub(in crate::forward) enum AskError {
-    /// The connection ended before the query was sent: retry on another connection.
+    /// The connection ended before the query was sent. The caller may retry on another connection.
     Unsent,
     /// The connection broke, or could not be opened.
     Failed(Failure),
 }
 
-/// A query in flight. It frees its place in the connection when the reply arrives or the caller has gone.
+/// A query in flight. The query frees its place in the connection when the reply arrives or the caller is gone.
 pub(super) struct PendingQuery {
-    /// The message, prefixed with its length.
+    /// The message after its length in two octets.
     framed: Vec<u8>,
     answer: oneshot::Sender<Answer>,
     place: Option<OwnedSemaphorePermit>,
@@ -65,7 +65,7 @@ impl PendingQuery {
     }
 }
 
-/// Handle for queries over a connection, which may still be opening. Clones share it.
+/// Handle for queries over a connection. The connection may still be opening. Clones share the connection.
 #[derive(Clone, Debug)]
 pub(in crate::forward) struct Connection {
     questions: mpsc::Sender<PendingQuery>,
@@ -74,7 +74,8 @@ pub(in crate::forward) struct Connection {
 }
 
 impl Connection {
-    /// A connection with at most `depth` queries in flight, and the queue that its task reads.
+    /// Creates the handle of a connection with at most `depth` queries in flight, and the queue for the connection's
+    /// task.
     pub(super) fn new(depth: usize) -> (Self, mpsc::Receiver<PendingQuery>) {
         let (questions, receiver) = mpsc::channel(depth);
         (Self { questions, places: Arc::new(Semaphore::new(depth)), depth }, receiver)
@@ -85,13 +86,13 @@ impl Connection {
         self.depth - self.places.available_permits()
     }
 
-    /// Whether it takes further queries.
+    /// Whether the connection takes further queries.
     pub(super) fn is_open(&self) -> bool {
         !self.questions.is_closed()
     }
 
-    /// Sends a query, whose ID the connection chooses, and waits for the reply. `framed` is the message prefixed
-    /// with its length.
+    /// Sends a query and waits for the reply. The connection chooses the ID, which is returned with the reply.
+    /// `framed` is the message after its length in two octets.
     pub(in crate::forward) async fn ask(&self, framed: Vec<u8>) -> Result<(u16, Vec<u8>), AskError> {
         let place = tokio::select! {
             place = Arc::clone(&self.places).acquire_owned() => place.map_err(|_| AskError::Unsent)?,
@@ -107,9 +108,9 @@ impl Connection {
 /// Outcome of a connection that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Closed {
-    /// The server closed it after one reply although more were due.
+    /// The server closed the connection after one reply, before the replies to the other queries.
     pub(super) one_at_a_time: bool,
-    /// It delivered two replies or more.
+    /// The connection delivered at least two replies.
     pub(super) pipelined: bool,
 }
 
@@ -123,9 +124,10 @@ pub(super) struct Worker<S> {
     frames: Frames,
     unsent: Vec<u8>,
     flushed: bool,
-    /// Begin of the present wait: the last reply, the first query after an idle period, or the end of taking queries.
+    /// Begin of the current wait: the last reply, the first query after an idle time, or the time at which `ending`
+    /// was set.
     since: Instant,
-    /// No further queries are taken.
+    /// Whether the connection takes no further queries.
     ending: bool,
     replies: usize,
     mismatches: usize,
@@ -154,8 +156,8 @@ impl<S: Stream> Worker<S> {
         }
     }
 
-    /// Works until the connection breaks, is closed or has been idle. `ended` is called before the waiting callers
-    /// get the failure.
+    /// Serves queries until the connection breaks, is closed or has been idle. `ended` is called before the waiting
+    /// callers get the failure.
     pub(super) async fn run(mut self, ended: impl FnOnce(Closed)) {
         let failure = self.work().await;
         self.questions.close();
@@ -168,7 +170,7 @@ impl<S: Stream> Worker<S> {
         }
     }
 
-    /// Returns the failure for the callers that still wait.
+    /// Serves queries until the connection ends. Returns the failure for the callers that still wait.
     async fn work(&mut self) -> Failure {
         let mut chunk = [0; READ];
         loop {
@@ -205,7 +207,7 @@ impl<S: Stream> Worker<S> {
         }
     }
 
-    /// Time at which to stop waiting.
+    /// Time at which the current wait times out.
     fn due(&self) -> Instant {
         let patience = match (self.ending, self.waiting.is_empty()) {
             (true, _) => ENDING,
@@ -238,7 +240,7 @@ impl<S: Stream> Worker<S> {
         self.flushed = false;
     }
 
-    /// Passes complete messages on.
+    /// Passes complete messages to their callers.
     fn take_octets(&mut self, octets: &[u8]) -> Result<(), Failure> {
         self.frames.push(octets);
         while let Some(message) = self.frames.next_message() {
@@ -248,8 +250,8 @@ impl<S: Stream> Worker<S> {
         Ok(())
     }
 
-    /// Frees the places of abandoned queries. Their IDs stay in use, so that a late reply is not taken for another
-    /// query's.
+    /// Frees the places of abandoned queries. The IDs of these queries stay in use: a late reply must not be taken
+    /// for the reply to another query.
     fn free_abandoned(&mut self) {
         if self.waiting.len() > MANY {
             let gone = self.waiting.values_mut().filter(|question| question.answer.is_closed());

@@ -18,7 +18,7 @@ pub(super) struct Certificate<'a> {
 }
 
 impl<'a> Certificate<'a> {
-    /// Parses DER; `None` if it is malformed.
+    /// Parses a certificate in DER; `None` if the certificate is malformed.
     pub(super) fn parse(der: &'a [u8]) -> Option<Self> {
         let (certificate, _) = Element::read(der)?;
         let (signed, _) = Element::read(certificate.within(SEQUENCE)?)?;
@@ -40,7 +40,6 @@ impl<'a> Certificate<'a> {
     }
 }
 
-/// A DER value with its tag.
 struct Element<'a> {
     tag: u8,
     value: &'a [u8],
@@ -48,13 +47,13 @@ struct Element<'a> {
 }
 
 impl<'a> Element<'a> {
-    /// The first element, and the octets after it.
+    /// Reads the first element. Returns the element and the octets after it.
     fn read(der: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (&[tag, short], long) = der.split_first_chunk()?;
         let octets = usize::from(short & 0x7f);
         let (length, begin) = match short {
             ..=0x7f => (octets, 2),
-            // Four octets of length suffice for any certificate.
+            // The length of any certificate fits into four octets.
             0x81..=0x84 => {
                 let length =
                     long.get(..octets)?.iter().fold(0, |length, octet| length << 8 | usize::from(*octet));
@@ -70,7 +69,7 @@ impl<'a> Element<'a> {
         (self.tag == tag).then_some(self.value)
     }
 
-    /// A time in seconds since 1970. Two-digit years start at 1950.
+    /// The time in seconds since 1970. Two-digit years are in the years 1950 to 2049.
     fn time(&self) -> Option<i64> {
         let text = str::from_utf8(self.value).ok()?;
         let text = match self.tag {
@@ -99,7 +98,7 @@ mod tests {
     fn expiry_and_key() {
         let der = der();
         let certificate = Certificate::parse(&der).unwrap();
-        // Values as reported by openssl x509 -enddate and -pubkey.
+        // Expected values are from openssl x509 -enddate and -pubkey.
         assert_eq!(certificate.expires, 4_733_510_400);
         assert_eq!(certificate.key.len(), 91);
     }

@@ -33,7 +33,7 @@ fn entry(query: &Query, wire: &[u8]) -> Option<Entry> {
     Entry::new(query, &reply, &metrics(), Instant::now())
 }
 
-/// The answer from an entry; `dnssec_ok` as in [`Entry::append`].
+/// The answer that an entry gives; `dnssec_ok` as in [`Entry::append`].
 fn answer(entry: &Entry, state: State, name: &str, dnssec_ok: Option<bool>) -> Read {
     let mut out = b"before".to_vec();
     entry.append(state, &testkit::name::to_wire(name).unwrap(), dnssec_ok, &mut out);
@@ -41,7 +41,7 @@ fn answer(entry: &Entry, state: State, name: &str, dnssec_ok: Option<bool>) -> R
     Read::parse(&out[6..]).unwrap()
 }
 
-/// Name of the case, query type, reply, and its lifetime in seconds.
+/// Name of the case, query type, reply, and the lifetime of its entry in seconds (`None`: not cached).
 type Lasting = (&'static str, &'static str, Vec<u8>, Option<u64>);
 
 fn check(cases: Vec<Lasting>) {
@@ -114,7 +114,7 @@ fn ttls_are_counted_down_and_no_longer_than_the_reply_is_kept() {
         ("later", alias.clone(), 19, &[281, 1]),
         ("expired, which is never answered", alias, 40, &[260, 0]),
         ("a week", week, 10, &[86_390]),
-        // The remaining TTL is below MINIMUM here: a cache downstream must not start again with all of MINIMUM.
+        // The age has used up a part of MINIMUM: a cache downstream must get only the rest.
         ("negative", nothing.clone(), 0, &[60]),
         ("negative, later", nothing, 59, &[1]),
     ];
@@ -129,7 +129,7 @@ fn ttls_are_counted_down_and_no_longer_than_the_reply_is_kept() {
     }
 }
 
-/// A reply with everything that must not be passed on from a cache.
+/// A reply with AA, AD, an EDNS option and an additional record.
 fn odd() -> Vec<u8> {
     let reply = to("X.test.", "A").authoritative().answer("X.test. 60 IN A 192.0.2.1");
     let opt = Opt { udp: 4096, options: vec![(65_001, b"x".to_vec())], ..Opt::default() };
@@ -216,8 +216,8 @@ fn what_an_entry_is_good_for_depends_on_its_age_and_on_the_upstreams() {
 }
 
 proptest! {
-    /// Whatever an upstream sends, the answers from its entry are valid messages, and larger than the reply by at
-    /// most an OPT record.
+    /// For any reply of an upstream, the answer from the entry is a valid message. The answer is longer than the
+    /// reply by at most an OPT record.
     #[test]
     fn answers_are_messages(
         flips in proptest::collection::vec((12..200_usize, any::<u8>()), 0..6),

@@ -30,7 +30,7 @@ fn the_right_reply_is_taken_whole() {
 }
 
 proptest! {
-    /// A single wrong octet in ID or question makes a reply invalid.
+    /// A single wrong octet in the ID or the question makes a reply invalid.
     #[test]
     fn every_octet_of_id_and_question_counts(at in prop_oneof![0..2_usize, 12..34_usize], octet in any::<u8>()) {
         let mut bytes = right();

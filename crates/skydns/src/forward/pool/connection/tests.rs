@@ -8,7 +8,7 @@ use super::*;
 use crate::forward::ForwardMetrics;
 use crate::wire::framed;
 
-/// A connection that holds this number of queries at once, the server's end of it, and the task that returns its
+/// A connection for `depth` queries in flight, the server's end of the connection, and the task that returns the
 /// outcome.
 fn connection(depth: usize) -> (Connection, DuplexStream, JoinHandle<Option<Closed>>) {
     let upstream: Upstream = "tcp://192.0.2.1".parse().unwrap();
@@ -46,7 +46,7 @@ async fn it_is_closed_when_nobody_asks_for_a_while() {
     assert!(matches!(connection.ask(query()).await, Err(AskError::Unsent)));
 }
 
-/// A connection that was silent for too long takes no further queries, but still waits for the replies to its
+/// A connection that was silent for too long takes no further queries, but still waits for the replies to earlier
 /// queries.
 #[tokio::test(start_paused = true)]
 async fn where_nothing_comes_no_more_is_asked() {
@@ -87,7 +87,7 @@ async fn places_are_free_again_when_replies_come_and_when_askers_are_gone() {
         let gone = tokio::time::timeout(Duration::from_millis(1), connection.ask(query()));
         assert!(gone.await.is_err());
     }
-    // A reply makes the connection look for abandoned queries.
+    // A reply makes the connection free the places of abandoned queries.
     let (answer, ()) = tokio::join!(connection.ask(query()), async {
         let mut questions = vec![0; query().len() * 2 * MANY];
         server.read_exact(&mut questions).await.unwrap();
@@ -110,7 +110,8 @@ async fn late_replies_are_no_foreign_ones() {
     let (first, rest) = questions.split_at_mut(query().len() * late);
     server.read_exact(first).await.unwrap();
     for _ in 0..2 {
-        // The first reply makes the connection look for abandoned queries, so the second pass knows them.
+        // The first reply frees the places of abandoned queries; in the second pass the connection knows them as
+        // abandoned.
         let (answer, ()) = tokio::join!(connection.ask(query()), async {
             server.read_exact(rest).await.unwrap();
             server.write_all(rest).await.unwrap();
@@ -123,7 +124,7 @@ async fn late_replies_are_no_foreign_ones() {
     answer.unwrap();
 }
 
-/// A server that closes after one reply is distinguished from one that closes for another reason.
+/// A connection that the server closes after one reply is told apart from other ends.
 #[tokio::test]
 async fn how_it_ended() {
     for (asked, answered, one_at_a_time, pipelined) in
