@@ -1,11 +1,12 @@
-//! Zone transfers: AXFR (RFC 5936), IXFR (RFC 1995) and NOTIFY (RFC 1996), with TSIG (RFC 8945) if there is a key.
+//! Zone transfers: AXFR (RFC 5936), IXFR (RFC 1995) and NOTIFY (RFC 1996). With a key, queries are signed by TSIG
+//! (RFC 8945).
 //!
-//! [`Transfers`] keeps the last versions of the records as the views that the engine answers from. A transfer
-//! consists of the engine's own answers for each name of a view, so that a secondary answers as this server does.
-//! The difference of two versions consists of the names whose records differ. Names that cannot be enumerated are
-//! in no transfer: docs/transfer.md lists them.
+//! [`Transfers`] keeps the last versions of the records. A version is a view, from which the engine answers. A
+//! transfer consists of the engine's own answers for each name of the view, so a secondary answers as this server
+//! does. The difference of two versions covers the names whose records differ. Names that cannot be enumerated are
+//! not transferred: docs/transfer.md lists them.
 //!
-//! All of this is off unless there are peers.
+//! Zone transfers are off unless there are peers.
 
 mod content;
 mod difference;
@@ -43,28 +44,27 @@ pub(crate) use serial::now;
 pub use stream::Stream;
 use tsig::{Refusal, Session};
 
-/// Maximum number of concurrent transfers. Each holds a version and a message.
+/// Maximum number of concurrent transfers. Each transfer holds a version and a message.
 const MAX_TRANSFERS: usize = 128;
 /// Maximum number of concurrent transfers of one host.
 const MAX_OF_HOST: usize = 8;
-/// Interval at which expired versions are dropped while nothing changes.
+/// Interval at which expired versions are dropped if nothing changes.
 const TIDYING: Duration = Duration::from_mins(1);
 
-/// Zone transfers, and the versions they are made from.
+/// Zone transfers, and the versions of the zones.
 pub struct Transfers<V> {
     peers: Peers,
     key: Option<Arc<Key>>,
     serial: Arc<Serial>,
     history: Mutex<History<V>>,
-    /// For each zone the serial of its last change.
+    /// Serial of the last change of each zone.
     changes: watch::Sender<Arc<[Change]>>,
     places: Arc<Shares>,
-    /// The turn: a permit for the one message being made.
+    /// A permit for the one message that is being made.
     turn: Arc<Semaphore>,
     metrics: TransferMetrics,
 }
 
-/// The last change of a zone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Change {
     zone: Name,
@@ -72,8 +72,7 @@ struct Change {
 }
 
 impl<V: View> Transfers<V> {
-    /// Transfers for `peers`, whose queries must be signed with `key` if there is one. `serial` counts
-    /// the versions of the views.
+    /// Creates transfers for `peers`. With `key`, queries must be signed. `serial` numbers the versions of the views.
     pub fn new(peers: Peers, key: Option<Key>, serial: Arc<Serial>, metrics: TransferMetrics) -> Arc<Self> {
         Arc::new(Self {
             peers,
@@ -92,10 +91,11 @@ impl<V: View> Transfers<V> {
         Arc::clone(&self.serial)
     }
 
-    /// Makes `view` the current version, if it differs from the last one. Returns whether it does.
+    /// Makes `view` the current version, if a zone may differ from the last version. Returns whether a zone may
+    /// differ.
     ///
-    /// `now` is the time in seconds since 1970. This does not wait for the next second; [`follow`](Self::follow)
-    /// does.
+    /// `now` is the time in seconds since 1970. The function does not wait for the next second;
+    /// [`follow`](Self::follow) does.
     pub fn take(&self, view: &Arc<V>, now: u64) -> bool {
         let changed: Vec<Name> = match self.version() {
             None => zones(&**view).cloned().collect(),
@@ -117,7 +117,8 @@ impl<V: View> Transfers<V> {
         true
     }
 
-    /// Takes a version of `current` after each of `changes`, at most one a second, until `stop` is cancelled.
+    /// Takes a version of `current` after each change in `changes`, until `stop` is cancelled. At most one version is
+    /// taken each second.
     pub async fn follow(
         self: Arc<Self>,
         mut changes: watch::Receiver<()>,
@@ -126,7 +127,7 @@ impl<V: View> Transfers<V> {
     ) where
         V: 'static,
     {
-        // A view published before counts as a change, too.
+        // A view that was published earlier also counts as a change.
         changes.mark_changed();
         loop {
             tokio::select! {
@@ -151,25 +152,24 @@ impl<V: View> Transfers<V> {
         }
     }
 
-    /// Checks the signature of a query other than a transfer query.
+    /// Checks the signature of a query that is not a transfer query.
     pub(crate) fn session(&self, message: &[u8], question_end: usize) -> Result<Option<Session>, Refusal> {
         tsig::check(message, question_end, self.key.as_ref(), serial::now())
     }
 
-    /// The current version; `None` before the first.
     fn version(&self) -> Option<Arc<Version<V>>> {
         self.history.lock().current().cloned()
     }
 
-    /// The version that a client claims to have, if this process made it and still keeps it.
+    /// The version that a client claims to have, if this process made the version and still keeps it.
     fn version_of(&self, since: Since) -> Option<Arc<Version<V>>> {
         let [.., expire] = self.serial.numbers(since.serial);
         let ours = since.expire == 0 || since.expire == expire;
         self.history.lock().find(since.serial).filter(|_| ours).cloned()
     }
 
-    /// Answers a transfer query over UDP with only the SOA record. The client sees from it whether it has to retry over
-    /// TCP (RFC 1995, section 2).
+    /// Answers a transfer query over UDP with only the SOA record. From the serial the client knows whether to retry
+    /// over TCP (RFC 1995, section 2).
     pub(crate) fn answer_over_udp(&self, message: &[u8], client: IpAddr, out: &mut Vec<u8>) -> Option<u16> {
         let (rcode, response, form, result) = match self.accept(message, client, Transport::Udp)? {
             Ok(mut request) => {
@@ -186,8 +186,8 @@ impl<V: View> Transfers<V> {
     }
 }
 
-/// The zones of a view that can be transferred. Zones of [pointers](crate::FurtherZone::pointers) are incomplete,
-/// so they cannot.
+/// The zones of a view that can be transferred. Zones of [pointers](crate::FurtherZone::pointers) are incomplete and
+/// cannot be transferred.
 fn zones<V: View>(view: &V) -> impl Iterator<Item = &Name> {
     let zone = view.zone();
     let is_whole = |zone: &&FurtherZone| !zone.pointers && zone.records.is_enumerable();

@@ -1,7 +1,7 @@
 //! DNS wire format: reads and writes names, questions, records and whole messages (RFC 1035, section 4; RFC 6891).
 //!
-//! The module knows neither zones nor upstreams. Parsing is safe for any octets: no panics, no loops, no
-//! allocations larger than the message. The fast path of a query ([`query`], [`writer`], [`reverse`]) does not
+//! The module knows neither zones nor upstreams. Parsing any octets is safe: it does not panic, it ends, and no
+//! allocation is larger than the message. The fast path of a query ([`query`], [`writer`], [`reverse`]) does not
 //! allocate.
 
 mod compression;
@@ -32,17 +32,17 @@ pub use question::Question;
 pub use record::{Record, Records, Section, class, rtype};
 pub(crate) use writer::{Full, Mark, Owner, Writer, refuse};
 
-/// Error of octets that are not a DNS message.
+/// Error of parsing octets that are not a DNS message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MessageError {
     /// The message ends in the middle of a field.
     #[error("message ends in the middle of a field, at octet {0}")]
     Short(usize),
-    /// A name is longer than 255 octets, has an unknown label type, or a pointer that does not point backwards.
+    /// A name is longer than 255 octets, has an unknown label type, or has an invalid compression pointer.
     #[error("malformed name at octet {0}")]
     BadName(usize),
-    /// The data of a record do not have the form of its type.
+    /// The data of a record do not match the record type.
     #[error("malformed data of a record of type {rtype} at octet {at}")]
     BadData {
         /// TYPE of the record.

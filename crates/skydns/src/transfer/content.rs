@@ -1,5 +1,4 @@
-//! The records of a zone in the form in which they are transferred: the engine's answers for each owner name and
-//! type.
+//! The records of a zone for a transfer: the engine's answers for each owner name and type.
 
 use super::authority;
 use crate::answer::{DNS_SERVICE, HOSTMASTER, NAME_SERVER};
@@ -11,19 +10,20 @@ use crate::wire::name::MAX_LABEL;
 use crate::wire::{Header, Message, Name, Query, Section, Transport, class, rtype};
 use crate::zones::SOA_TTL;
 
-/// Record types that a name may have, apart from CNAME.
+/// Types of the records that a name without CNAME may have.
 const TYPES: [u16; 6] = [rtype::A, rtype::AAAA, rtype::SRV, rtype::TXT, rtype::MX, rtype::PTR];
-/// Maximum size of an answer, in octets. Since a record takes at least sixteen octets, the 16-bit counts suffice.
+/// Maximum size of an answer, in octets. A record takes at least 16 octets, so the 16-bit counts of the header
+/// suffice.
 const MAX_ANSWER: usize = 16 * 65_535;
-/// Without a client no search list applies.
+/// Allows the full work for an answer. No search list applies, because there is no client.
 const ASKER: Asker = Asker { steps: MAX_STEPS, client: None };
 
-/// One record. Records are ordered by their octets, which is enough for comparing sets.
+/// One record. The order of records is the order of their octets, which is enough for comparing sets.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Record {
     /// Labels below the zone, in wire format without the root.
     pub(super) owner: Box<[u8]>,
-    /// Wire format from TYPE to RDATA, with uncompressed names.
+    /// The fields from TYPE to RDATA in wire format, with uncompressed names.
     pub(super) body: Box<[u8]>,
 }
 
@@ -39,18 +39,17 @@ impl Record {
     }
 }
 
-/// A zone of a view.
 pub(super) struct Content<'v, V> {
     view: &'v V,
     domain: &'v Name,
     identity: Identity,
-    /// Buffer for the engine's answer, reused to save allocations.
+    /// Buffer for the engine's answers, kept to save allocations.
     response: Vec<u8>,
 }
 
 impl<'v, V: View> Content<'v, V> {
     pub(super) fn new(view: &'v V, domain: &'v Name) -> Self {
-        // Only CHAOS queries return the identity.
+        // The identity is only used for CHAOS queries.
         let identity = Identity { version: String::new() };
         Self { view, domain, identity, response: Vec::new() }
     }
@@ -70,9 +69,9 @@ impl<'v, V: View> Content<'v, V> {
         Record::new(&[], rtype::SOA, ttl, &data)
     }
 
-    /// Adds the records of the zone's apex and of its name server, sorted, without the SOA. They are synthesized
-    /// where the engine does not answer them (in the cluster's zone without `--strict-dns`), because a zone without
-    /// them cannot be loaded.
+    /// Adds the records of the zone's apex and of its name server, sorted, without the SOA. A secondary cannot load a
+    /// zone without these records. In the cluster's zone without `--strict-dns` the engine does not answer all of
+    /// them; the missing records are added here.
     pub(super) fn append_apex(&mut self, records: &mut Vec<Record>) {
         let (start, zone) = (records.len(), self.view.zone());
         let ttl = authority(self.view, self.domain).map_or(TTL, |authority| authority.ttl_of(zone, TTL));
@@ -94,7 +93,7 @@ impl<'v, V: View> Content<'v, V> {
         sort_from(start, records);
     }
 
-    /// Adds the records of one owner name, sorted. `owner` holds its labels below the zone.
+    /// Adds the records of one owner name, sorted. `owner` holds the labels below the zone.
     pub(super) fn append_name(&mut self, owner: &[u8], records: &mut Vec<Record>) {
         let start = records.len();
         let name = [owner, self.domain.wire()].concat();
@@ -111,7 +110,7 @@ impl<'v, V: View> Content<'v, V> {
         sort_from(start, records);
     }
 
-    /// Adds the whole RRset of type `rtype` of `name` (wire format), with the owner `owner`.
+    /// Adds the whole RRset of type `rtype` of `name` (wire format). The records get the owner `owner`.
     fn append_answers(&mut self, name: &[u8], rtype: u16, owner: &[u8], records: &mut Vec<Record>) {
         static NOTHING: ExternalAnswers = ExternalAnswers::none();
         let mut message = Header { id: 0, flags: 0, counts: [1, 0, 0, 0] }.octets().to_vec();
@@ -134,7 +133,7 @@ impl<'v, V: View> Content<'v, V> {
     }
 }
 
-/// Sorts the records from `start` on and drops repeated ones.
+/// Sorts the records from `start` on and drops repeated records.
 fn sort_from(start: usize, records: &mut Vec<Record>) {
     let mut own = records.split_off(start);
     own.sort_unstable();
@@ -142,7 +141,7 @@ fn sort_from(start: usize, records: &mut Vec<Record>) {
     records.append(&mut own);
 }
 
-/// Owner names, each as its labels below the zone.
+/// Owner names, each as the labels below the zone.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     octets: Vec<u8>,
@@ -175,7 +174,8 @@ impl Names {
     }
 }
 
-/// Appends the owner name of `path`, unless it is no possible owner name or belongs to the apex.
+/// Appends the owner name of `path`. Nothing is appended if a label is impossible or a wildcard, or if
+/// [`Content::append_apex`] adds the name.
 pub(super) fn append_owner(path: &[&str], out: &mut Vec<u8>) {
     let is_label = |label: &&str| (1..=MAX_LABEL).contains(&label.len()) && *label != "*";
     if !path.iter().all(is_label) || matches!(path, [] | ["dns", "ns"]) {
@@ -187,7 +187,7 @@ pub(super) fn append_owner(path: &[&str], out: &mut Vec<u8>) {
     }
 }
 
-/// The owner name of `path`, if it can be transferred.
+/// The owner name of `path`; `None` if [`append_owner`] appends nothing.
 pub(super) fn owner(path: &[&str]) -> Option<Box<[u8]>> {
     let mut owner = Vec::new();
     append_owner(path, &mut owner);

@@ -8,13 +8,13 @@ use crate::backend::View;
 use crate::wire::Name;
 use crate::zones::Authority;
 
-/// Maximum number of names that may differ. Above it the whole zone is sent.
+/// Maximum number of names that may differ. Beyond this the whole zone is sent.
 const MAX_NAMES: usize = 10_000;
-/// Maximum number of deleted and added records.
+/// Maximum number of deleted and added records together.
 const MAX_RECORDS: usize = 50_000;
 
-/// Records to delete from the older version, and records to add after that. Both are sorted and have no record in
-/// common.
+/// Records to delete from the older version, and then records to add. Both lists are sorted, and no record is in
+/// both.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Difference {
     pub(super) deleted: Vec<Record>,
@@ -22,7 +22,7 @@ pub(super) struct Difference {
 }
 
 impl Difference {
-    /// The difference of zone `domain`; `None` if it is too large to be useful.
+    /// The difference of zone `domain` between two views; `None` if the whole zone should be sent.
     pub(super) fn between<V: View>(older: &V, newer: &V, domain: &Name) -> Option<Self> {
         let names = differing_names(older, newer, domain)?;
         let (mut old, mut new) = (Content::new(older, domain), Content::new(newer, domain));
@@ -42,7 +42,8 @@ impl Difference {
         Some(difference)
     }
 
-    /// Adds the sorted records of one name, before and after. Both are emptied.
+    /// Adds the difference of one name. `before` and `after` are the sorted records of the name in both views; both
+    /// are emptied.
     fn add(&mut self, before: &mut Vec<Record>, after: &mut Vec<Record>) {
         self.deleted.extend(before.iter().filter(|record| after.binary_search(record).is_err()).cloned());
         self.added.extend(after.iter().filter(|record| before.binary_search(record).is_err()).cloned());

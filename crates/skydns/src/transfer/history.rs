@@ -1,5 +1,5 @@
-//! The last versions of the records. A version shares its unchanged parts with the next, so it costs only the
-//! changes.
+//! The last versions of the records. A version shares its unchanged parts with the next version, so only changes take
+//! memory.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -13,14 +13,13 @@ use crate::wire::Name;
 
 /// Maximum number of versions, including the current one.
 const MAX_VERSIONS: usize = 64;
-/// Time for which a replaced version is kept.
+/// Time for which a version is kept after its replacement.
 const MAX_AGE: Duration = Duration::from_mins(10);
 
-/// The records at the time of their serial.
 pub(super) struct Version<V> {
     pub(super) serial: u32,
     pub(super) view: Arc<V>,
-    /// The names of each zone, shared by its transfers in progress.
+    /// The names of each zone. All current transfers of a zone share the names.
     names: Mutex<Vec<(Name, Weak<Names>)>>,
 }
 
@@ -42,10 +41,9 @@ impl<V: View> Version<V> {
     }
 }
 
-/// All kept versions.
 pub(super) struct History<V> {
     current: Option<Arc<Version<V>>>,
-    /// Replaced versions, the oldest first, and the time each was replaced.
+    /// Replaced versions, the oldest first, each with the time of its replacement.
     older: VecDeque<(Arc<Version<V>>, Instant)>,
 }
 
@@ -56,25 +54,24 @@ impl<V> Default for History<V> {
 }
 
 impl<V> History<V> {
-    /// The current version; `None` before the first.
     pub(super) fn current(&self) -> Option<&Arc<Version<V>>> {
         self.current.as_ref()
     }
 
-    /// The version with this serial, if it is kept.
+    /// The version with the serial `serial`, if it is kept.
     pub(super) fn find(&self, serial: u32) -> Option<&Arc<Version<V>>> {
         let older = self.older.iter().map(|(version, _)| version);
         older.chain(&self.current).find(|version| version.serial == serial)
     }
 
-    /// Makes `version` the current one at `now`.
+    /// Makes `version` the current version. `now` is the time of the replacement.
     pub(super) fn push(&mut self, version: Version<V>, now: Instant) {
         let replaced = self.current.replace(Arc::new(version));
         self.older.extend(replaced.map(|version| (version, now)));
         self.forget(now);
     }
 
-    /// Drops the versions that are expired at `now`, or in excess.
+    /// Drops expired versions, and the oldest versions beyond [`MAX_VERSIONS`].
     pub(super) fn forget(&mut self, now: Instant) {
         let too_old = |replaced: &Instant| now.duration_since(*replaced) > MAX_AGE;
         while self.older.len() >= MAX_VERSIONS

@@ -35,10 +35,10 @@ pub enum KeyError {
     Short(usize),
 }
 
-/// Minimum length of a secret, in octets: a guessable secret protects nothing.
+/// Minimum length of a secret, in octets. A shorter secret could be guessed.
 const MIN_SECRET: usize = 16;
 
-/// The accepted algorithms, as RFC 8945, section 6 recommends.
+/// The accepted algorithms, which RFC 8945, section 6, recommends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Algorithm {
     Sha256,
@@ -68,12 +68,12 @@ impl Algorithm {
 }
 
 impl Key {
-    /// Parses a file in the format of `tsig-keygen`, which `named`, `dig -k` and `nsupdate -k` read, too. It holds
-    /// one key.
+    /// Parses a file with one key in the format of `tsig-keygen`. `named`, `dig -k` and `nsupdate -k` read the same
+    /// format.
     ///
     /// # Errors
     ///
-    /// Fails if the text has another form, or a value that is not accepted.
+    /// Fails if the text has another form, or if a value is not accepted.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         let tokens = tokens(text);
         let tokens: Vec<&str> = tokens.iter().map(String::as_str).collect();
@@ -128,7 +128,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Words, quoted strings, braces and semicolons, without comments.
+/// Splits a text into words, quoted strings, braces and semicolons. Comments are removed.
 fn tokens(text: &str) -> Vec<String> {
     let mut tokens = Vec::new();
     for line in text.lines() {

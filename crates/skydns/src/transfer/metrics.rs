@@ -20,9 +20,9 @@ pub(super) enum Form {
     Whole,
     /// Only the changes.
     Incremental,
-    /// Only the SOA: nothing has changed, or the query came over UDP.
+    /// Only the SOA: the zone has not changed, or the query came over UDP.
     Soa,
-    /// An RCODE.
+    /// An error response.
     Error,
 }
 
@@ -47,7 +47,7 @@ impl TransferMetrics {
         let running = IntGauge::new("kubedns_transfers_running", "Zone transfers in progress.")?;
         let serial = IntGauge::new("kubedns_zone_serial", "Current serial of the transferred zones.")?;
         let metrics = Self { transfers, notifies, running, serial };
-        // Zeros from the start, so that the first event is visible as an increase.
+        // The series start at zero, so that the first event is visible as an increase.
         for form in [Form::Whole, Form::Incremental, Form::Soa] {
             metrics.transfer(form, "completed");
         }

@@ -1,4 +1,5 @@
-//! Notifications of changed zones to secondaries (RFC 1996): over UDP, with retries until acknowledged.
+//! Notifications of changed zones to secondaries (RFC 1996) over UDP. A notification is repeated until the secondary
+//! acknowledges it.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,9 +18,9 @@ use super::{Change, Transfers, serial};
 use crate::backend::View;
 use crate::wire::{HEADER, Header, Name, class, flag, rtype};
 
-/// Opcode NOTIFY in the flags of a header.
+/// The opcode NOTIFY, at its position in the flags of a header.
 const NOTIFY: u16 = 4 << 11;
-/// Time to wait for the acknowledgement of each attempt, in seconds.
+/// Time to wait for the acknowledgements in each attempt, in seconds.
 const WAITS: [u64; 5] = [1, 2, 4, 8, 16];
 /// Maximum size of an acknowledgement, in octets.
 const MAX_RESPONSE: usize = 1232;
@@ -28,15 +29,16 @@ const MAX_RESPONSE: usize = 1232;
 pub struct Notifier<V> {
     transfers: Arc<Transfers<V>>,
     target: SocketAddr,
-    /// Last serial of each zone that the secondary acknowledged. Only configured zones are in it.
+    /// Last serial of each zone that the secondary acknowledged. The map holds only configured zones, so it is
+    /// bounded.
     known: HashMap<Name, u32>,
-    /// Time of the last round, in seconds since 1970: there is at most one round a second, as there is at most one
-    /// version.
+    /// Time of the last round, in seconds since 1970. There is at most one round a second, because there is at most
+    /// one version a second.
     last: u64,
 }
 
 impl<V: View> Transfers<V> {
-    /// A notifier for each peer to be notified.
+    /// Creates a notifier for each peer to notify.
     pub fn notifiers(self: &Arc<Self>) -> Vec<Notifier<V>> {
         let notifier = |target: &SocketAddr| Notifier {
             transfers: Arc::clone(self),
@@ -67,8 +69,8 @@ impl<V: View> Notifier<V> {
         }
     }
 
-    /// Sends notifications until all are acknowledged, or all attempts have failed. A change meanwhile restarts the
-    /// attempts. Returns whether all were acknowledged.
+    /// Sends notifications until the secondary acknowledges all, or all attempts have failed. Another change restarts
+    /// the attempts. Returns whether all notifications were acknowledged.
     async fn notify(&mut self, changes: &mut watch::Receiver<Arc<[Change]>>) -> bool {
         let mut attempts = WAITS.into_iter();
         while let Some(wait) = attempts.next() {
@@ -100,7 +102,8 @@ impl<V: View> Notifier<V> {
             .collect()
     }
 
-    /// Sends a message for each zone and receives acknowledgements until `deadline`. Returns true if all arrived.
+    /// Sends a message for each zone and receives acknowledgements until `deadline`. Returns true if the secondary
+    /// acknowledged all.
     async fn round(&mut self, pending: Vec<Change>, deadline: Instant) -> bool {
         let result = self.exchange(pending, deadline).await;
         if let Err(error) = &result {
@@ -137,7 +140,8 @@ impl<V: View> Notifier<V> {
         Ok(true)
     }
 
-    /// The message for a zone, with its current SOA (RFC 1996, section 3.7); `None` if there is no version.
+    /// The message for a zone, with the current SOA of the zone (RFC 1996, section 3.7); `None` before the first
+    /// version.
     fn message(&self, id: u16, zone: &Name) -> Option<Vec<u8>> {
         let version = self.transfers.version()?;
         let soa = Content::new(&*version.view, zone).soa(self.transfers.serial.numbers(version.serial));
@@ -154,7 +158,7 @@ impl<V: View> Notifier<V> {
     }
 }
 
-/// Waits for a change without marking it as seen.
+/// Waits for a change without marking the change as seen in `changes`.
 async fn changed(changes: &watch::Receiver<Arc<[Change]>>) {
     let mut changes = changes.clone();
     if changes.changed().await.is_err() {

@@ -1,10 +1,10 @@
-//! Peers: clients that may transfer zones, and secondaries that are notified of changes.
+//! Peers: clients that may transfer zones, and secondaries to notify of changes.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
-/// Peers: networks, and single addresses, which are also notified.
+/// The peers: networks and single addresses. The single addresses are also notified.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Peers {
     networks: Vec<Network>,
@@ -37,7 +37,7 @@ impl Peers {
         self.networks.iter().any(|network| network.holds(client))
     }
 
-    /// The servers to notify: all peers given as a single address.
+    /// The servers to notify: all peers that are single addresses.
     pub fn targets(&self) -> &[SocketAddr] {
         &self.targets
     }
@@ -85,7 +85,7 @@ impl FromStr for Peers {
     }
 }
 
-/// A network: all addresses that begin with the same bits.
+/// A network: the addresses with the same first bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,
@@ -105,7 +105,7 @@ impl Network {
         Some(Self { address, bits })
     }
 
-    /// The same network with its host bits set to zero.
+    /// The same network with all host bits set to zero.
     fn masked(self) -> Self {
         let address = match self.address {
             IpAddr::V4(ip) => {

@@ -12,9 +12,9 @@ use crate::wire::{Edns, HEADER, Header, Name, Query, Records, Section, Transport
 pub(super) struct Request {
     /// The zone, in lower case.
     pub(super) zone: Name,
-    /// The client's version, if it asks for the changes since then.
+    /// The client's version, if the client queries for the changes since that version (IXFR).
     pub(super) since: Option<Since>,
-    /// The beginning of every message of the response: header and question.
+    /// Header and question, which begin every message of the response.
     head: Vec<u8>,
     dnssec_ok: Option<bool>,
     session: Option<Session>,
@@ -24,7 +24,7 @@ pub(super) struct Request {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Since {
     pub(super) serial: u32,
-    /// EXPIRE; 0 if the query does not include it.
+    /// EXPIRE of the client's SOA record; 0 if the record does not include EXPIRE.
     pub(super) expire: u32,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Rejection {
 }
 
 impl<V: View> Transfers<V> {
-    /// Accepts or rejects a transfer query; `None` if the message is no query.
+    /// Accepts or rejects a transfer query; `None` if the message is not a query.
     pub(super) fn accept(
         &self,
         message: &[u8],
@@ -117,7 +117,7 @@ impl Request {
         Self { zone, since, head, dnssec_ok, session }
     }
 
-    /// Rejects a query that was accepted before.
+    /// Rejects an accepted query after all.
     pub(super) fn reject(mut self, rcode: u16) -> Rejection {
         let mut response = Vec::new();
         if let Ok(header) = Header::parse(&self.head) {
@@ -127,8 +127,8 @@ impl Request {
         Rejection { rcode, response }
     }
 
-    /// Writes the next message of the response: takes records until it has at least `size` octets. Returns false if
-    /// a record is too large for any message.
+    /// Writes the next message of the response. Records are added until the message has at least `size` octets.
+    /// Returns false if the message is too large for TCP.
     pub(super) fn write(
         &mut self,
         size: usize,
@@ -158,7 +158,7 @@ impl Request {
         u16::try_from(out.len()).is_ok()
     }
 
-    /// The single-message response with only the SOA record.
+    /// The response with only the SOA record, in a single message.
     pub(super) fn soa_alone(&mut self, soa: Record) -> Vec<u8> {
         let (mut out, mut soa) = (Vec::new(), Some(soa));
         self.write(usize::MAX, || soa.take(), &mut out);
@@ -166,7 +166,7 @@ impl Request {
     }
 }
 
-/// Appends a record, with its owner compressed against the question, which is the zone.
+/// Appends a record. The owner name ends with a pointer to the question, which is the zone.
 fn append(record: &Record, out: &mut Vec<u8>) {
     out.extend_from_slice(&record.owner);
     out.extend_from_slice(&[0xc0, u8::try_from(HEADER).unwrap_or_default()]);

@@ -1,31 +1,32 @@
 //! The serial of transferred zones (RFC 1982), and the timers of their SOA.
 //!
-//! The serial of a version is the time at which it was taken, in seconds, and at most one version is taken a
-//! second. Therefore the serial is never ahead of the clock, and a restarted process or another replica continues
-//! with a higher one without any stored state.
+//! The serial of a version is the time of the version in seconds, and at most one version is taken each second.
+//! Therefore the serial is not ahead of the clock, unless the clock was set back. A restarted process, or another
+//! replica, continues with a higher serial without any stored state.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// REFRESH: seconds between a secondary's queries for the serial, if no NOTIFY arrives.
+/// REFRESH: seconds between two queries of a secondary for the serial, if no NOTIFY arrives.
 const REFRESH: u32 = 60;
 /// RETRY: seconds until a secondary repeats a failed query.
 const RETRY: u32 = 15;
-/// EXPIRE: seconds without contact after which a secondary drops the zone. [`Serial::mark`] is added to it.
+/// EXPIRE: seconds without contact after which a secondary drops the zone. [`Serial::mark`] is added.
 const EXPIRE: u32 = 604_800;
 
-/// The current serial. The engine reads it for each SOA.
+/// The current serial. The engine reads the serial for each SOA record.
 #[derive(Debug)]
 pub struct Serial {
     current: AtomicU32,
-    /// Random number that distinguishes this process's versions from those of others: two replicas may take
-    /// different records in the same second. It is added to EXPIRE, and an IXFR query returns it in its SOA.
+    /// Random number of this process, which is added to EXPIRE. An IXFR query returns EXPIRE in its SOA record. The
+    /// number shows whether this process made the client's version: two replicas may have different records with the
+    /// same serial.
     mark: u32,
 }
 
 impl Serial {
-    /// The serial of a process that starts now.
+    /// Creates the serial of a process that starts now.
     pub fn new() -> Arc<Self> {
         Self::starting(now(), rand::random::<u16>())
     }
@@ -38,17 +39,17 @@ impl Serial {
         self.current.load(Ordering::Relaxed)
     }
 
-    /// Whether the clock is past the current serial, so that a version taken at `now` has a serial that is not
-    /// ahead of it.
+    /// Whether the time `now` is later than the current serial. A version taken at `now` then has a serial that is
+    /// not ahead of the clock.
     pub(super) fn is_past(&self, now: u64) -> bool {
         follows(low(now), self.get())
     }
 
-    /// Advances the serial: to the time, or by one if the clock was set back.
+    /// Advances the serial to the time `now`; if the clock was set back, by one.
     pub(super) fn next(&self, now: u64) -> u32 {
         let last = self.get();
         let next = if follows(low(now), last) { low(now) } else { last.wrapping_add(1) };
-        // Some secondaries treat the serial 0 specially.
+        // Some secondaries treat the serial 0 in a special way.
         let next = next.max(1);
         self.current.store(next, Ordering::Relaxed);
         next
@@ -75,13 +76,13 @@ pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// The time that remains of this second.
+/// Time until the next second begins.
 pub(super) fn to_next_second() -> Duration {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Duration::from_secs(1).saturating_sub(Duration::from_nanos(now.subsec_nanos().into()))
 }
 
-/// The low 32 bits of a time: when they wrap, in 2106, serials do, too.
+/// The low 32 bits of a time. The time wraps in 2106, and so does the serial.
 fn low(seconds: u64) -> u32 {
     u32::try_from(seconds & u64::from(u32::MAX)).unwrap_or_default()
 }

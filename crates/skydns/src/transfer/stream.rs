@@ -1,7 +1,7 @@
-//! The response to a transfer query over TCP, message by message, no faster than the client reads.
+//! The response to a transfer query over TCP, message by message, at the speed at which the client reads.
 //!
-//! Messages are made one at a time, and transfers take turns. A transfer that waits for its client holds only a
-//! version and a place.
+//! One message is made at a time, and transfers take turns. A transfer that waits for its client holds only a version
+//! and a place.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -20,8 +20,8 @@ use crate::metrics::System;
 use crate::shares::Share;
 use crate::wire::{Query, Transport, rcode};
 
-/// Size at which a message takes no further record, in octets. Larger messages save little and occupy a thread for
-/// longer.
+/// Size in octets at which a message takes no further record. A larger message would save little and occupy a thread
+/// for longer.
 const FILLED: usize = 24 * 1024;
 
 /// A response in progress.
@@ -31,20 +31,19 @@ pub struct Stream<V: View + 'static> {
     form: Form,
     qtype: u16,
     rcode: u16,
-    /// Whether the transfer is not counted yet.
+    /// Whether the transfer is still to be counted in the metrics.
     open: bool,
-    /// Its place among the transfers. A rejection needs none.
+    /// Place among the concurrent transfers; `None` for a rejected query.
     place: Option<Share>,
 }
 
 enum State<V> {
-    /// A single message.
+    /// The error response to a rejected query.
     Last(Vec<u8>),
     Work(Box<Work<V>>),
     End,
 }
 
-/// Source of the next messages.
 struct Work<V> {
     request: Request,
     version: Arc<Version<V>>,
@@ -52,11 +51,11 @@ struct Work<V> {
     form: Form,
 }
 
-/// The remaining records of a response, in order.
+/// The remaining records of a response.
 struct Plan {
-    /// Records that come next.
+    /// Records to send next.
     ready: VecDeque<Record>,
-    /// For a whole zone, the names whose records follow, and the index of the next name.
+    /// For a whole zone, the names whose records follow `ready`, and the index of the next name.
     names: Option<(Arc<Names>, usize)>,
     /// The record that ends the response.
     last: Option<Record>,
@@ -92,7 +91,7 @@ impl<V: View + 'static> Stream<V> {
         Reply { system: System::Auth, qtype: self.qtype, rcode: self.rcode, truncated: false, zone: None }
     }
 
-    /// The next message; `None` after the last. A stream that is dropped before that counts as failed.
+    /// Returns the next message; `None` after the last message. A stream that is dropped earlier counts as failed.
     pub async fn next(&mut self) -> Option<Vec<u8>> {
         let mut work = match std::mem::replace(&mut self.state, State::End) {
             State::Work(work) => work,
@@ -112,7 +111,7 @@ impl<V: View + 'static> Stream<V> {
         let (work, message) = tokio::task::spawn_blocking(step).await.ok()?;
         self.form = work.form;
         if message.is_none() {
-            // A failed transfer is not counted as completed.
+            // Counted now, so that the transfer does not count as completed later.
             self.count("failed");
         } else if !work.is_done() {
             self.state = State::Work(work);
@@ -141,7 +140,7 @@ impl<V: View> Work<V> {
         self.plan.as_ref().is_some_and(Plan::is_done)
     }
 
-    /// The next message; `None` if it cannot be made.
+    /// Makes the next message; `None` if a message cannot be made.
     fn message(&mut self, transfers: &Transfers<V>) -> Option<Vec<u8>> {
         let Self { request, version, plan, form } = self;
         let plan = plan.get_or_insert_with(|| {
@@ -157,7 +156,7 @@ impl<V: View> Work<V> {
 }
 
 impl Plan {
-    /// The plan of the response, and its form.
+    /// Makes the plan of the response, and decides its form.
     fn new<V: View>(transfers: &Transfers<V>, request: &Request, version: &Arc<Version<V>>) -> (Self, Form) {
         let mut content = Content::new(&*version.view, &request.zone);
         let soa = |content: &Content<'_, V>, serial| content.soa(transfers.serial.numbers(serial));

@@ -1,4 +1,4 @@
-//! Transaction signatures (TSIG, RFC 8945): checks queries and signs responses, message by message.
+//! Transaction signatures (TSIG, RFC 8945): checks the signatures of queries, and signs each message of a response.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::wire::{Header, Name, Records, flag, rcode, rtype};
 
 /// CLASS of a TSIG record.
 const ANY: u16 = 255;
-/// Maximum difference between the clocks of both sides, in seconds (RFC 8945, section 10).
+/// Maximum difference between the clocks of client and server, in seconds (RFC 8945, section 10).
 const FUDGE: u16 = 300;
 /// TSIG errors (RFC 8945, section 3).
 const BADSIG: u16 = 16;
@@ -29,12 +29,12 @@ struct Tsig<'m> {
     other: &'m [u8],
 }
 
-/// Reason why a TSIG record is not accepted.
+/// Reason why a TSIG record is rejected.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// The record is malformed, or not the last record.
     Malformed,
-    /// The check failed; holds the TSIG record of the response.
+    /// The check failed. The value is the TSIG record of the response.
     Tsig(Vec<u8>),
 }
 
@@ -47,7 +47,7 @@ impl Refusal {
         }
     }
 
-    /// Appends the response to `message`, whose question ends at `question_end`.
+    /// Appends the error response to `message`, whose question ends at `question_end`.
     pub(crate) fn append(&self, message: &[u8], question_end: usize, out: &mut Vec<u8>) {
         let start = out.len();
         crate::wire::refuse(message, question_end, self.rcode(), None, out);
@@ -57,24 +57,23 @@ impl Refusal {
     }
 }
 
-/// An exchange with a peer that has the key.
+/// An exchange of messages with a peer that has the key.
 #[derive(Debug, Clone)]
 pub(crate) struct Session {
     key: Arc<Key>,
-    /// The MAC of the previous message: the query, or the last message of the response. None before a query of
-    /// ours.
+    /// The MAC of the previous message: the query, or the last message of the response. `None` before our own query.
     previous: Option<Vec<u8>>,
-    /// Whether no message of the response was signed yet.
+    /// Whether the next message is the first that we sign.
     first: bool,
     original_id: u16,
 }
 
-/// Whether the last record of a message is a TSIG record, well-formed or not.
+/// Whether the last record of a message is a TSIG record. The record may be malformed.
 pub(crate) fn is_signed(message: &[u8], question_end: usize) -> bool {
     last_record(message, question_end).is_some_and(|(rtype, ..)| rtype == rtype::TSIG)
 }
 
-/// TYPE of the last additional record, its start and the range of its data.
+/// TYPE of the last additional record, the start of the record and the range of its data.
 fn last_record(message: &[u8], question_end: usize) -> Option<(u16, usize, std::ops::Range<usize>)> {
     let [_, counts @ ..] = Header::parse(message).ok()?.counts;
     if counts[2] == 0 {
@@ -84,7 +83,8 @@ fn last_record(message: &[u8], question_end: usize) -> Option<(u16, usize, std::
     Some((last.rtype, last.range().start, last.data_range()))
 }
 
-/// Checks the signature of a query at `now`, in seconds since 1970. `None`: it is not signed.
+/// Checks the signature of a query. `now` is the time in seconds since 1970. The result is `None` if the query is not
+/// signed.
 pub(crate) fn check(
     message: &[u8],
     question_end: usize,
@@ -115,7 +115,7 @@ pub(crate) fn check(
     Ok(Some(session))
 }
 
-/// The message without its TSIG record, which begins at `start`.
+/// The message without its TSIG record, which begins at `start`. The header gets the original ID.
 fn unsigned(message: &[u8], start: usize, original_id: u16) -> Option<Vec<u8>> {
     let mut header = Header::parse(message).ok()?;
     header.id = original_id;
@@ -126,7 +126,7 @@ fn unsigned(message: &[u8], start: usize, original_id: u16) -> Option<Vec<u8>> {
 }
 
 impl<'m> Tsig<'m> {
-    /// Parses the TSIG record of a signed message. Returns it with its offset.
+    /// Parses the TSIG record of a signed message. Returns the record and its offset.
     fn read(message: &'m [u8], question_end: usize) -> Option<(Self, usize)> {
         let [_, counts @ ..] = Header::parse(message).ok()?.counts;
         let mut records = Records::new(message, question_end, counts);
@@ -152,7 +152,7 @@ impl<'m> Tsig<'m> {
         data.0.is_empty().then_some((tsig, start))
     }
 
-    /// Appends the signed fields of the record itself (RFC 8945, section 4.3.3).
+    /// Appends the fields of the TSIG record that are signed (RFC 8945, section 4.3.3).
     fn append_variables(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.key.wire());
         out.extend_from_slice(&ANY.to_be_bytes());
@@ -185,14 +185,14 @@ impl<'m> Tsig<'m> {
         record
     }
 
-    /// The refusal of this record, not signed (RFC 8945, section 5.2).
+    /// Rejects the query with `error`, in a response without signature (RFC 8945, section 5.2).
     fn refused(self, error: u16) -> Refusal {
         Refusal::Tsig(Self { mac: &[], error, other: &[], ..self }.record())
     }
 }
 
 impl Session {
-    /// An exchange that begins with a query of ours, with this ID.
+    /// Begins an exchange with our own query, which has the ID `id`.
     pub(super) fn of_request(key: &Arc<Key>, id: u16) -> Self {
         Self { key: Arc::clone(key), previous: None, first: true, original_id: id }
     }
@@ -206,13 +206,13 @@ impl Session {
         self.key.name().wire().len() + algorithm.wire().len() + FIXED + mac
     }
 
-    /// Signs the next message of the exchange, which begins at `start` of `out`.
+    /// Signs the next message of the exchange. The message begins at `start` of `out`.
     pub(crate) fn sign(&mut self, start: usize, now: u64, out: &mut Vec<u8>) {
         let record = self.signed(out.get(start..).unwrap_or_default(), (now, 0, &[]));
         append(&record, start, out);
     }
 
-    /// The TSIG record of a message with this time, error and other data.
+    /// Makes the TSIG record of a message with the given time, error and other data.
     fn signed(&mut self, message: &[u8], (time, error, other): (u64, u16, &[u8])) -> Vec<u8> {
         let tsig = Tsig {
             key: self.key.name().clone(),
@@ -240,7 +240,8 @@ impl Session {
         record
     }
 
-    /// The refusal of a query from another time: signed, with the time of this clock (RFC 8945, section 5.2.3).
+    /// Rejects a query whose time differs too much. The response is signed and holds the time of our clock (RFC 8945,
+    /// section 5.2.3).
     fn out_of_time(&mut self, tsig: &Tsig<'_>, request: Header, question: &[u8], now: u64) -> Refusal {
         let flags = flag::QR | request.flags & (flag::OPCODE | flag::RD | flag::CD) | rcode::NOTAUTH;
         let mut response = question.to_vec();
@@ -265,7 +266,6 @@ fn append_counted(octets: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(octets);
 }
 
-/// The remaining fields of a record.
 struct Fields<'m>(&'m [u8]);
 
 impl<'m> Fields<'m> {
@@ -284,7 +284,7 @@ impl<'m> Fields<'m> {
         self.take(octets.into())
     }
 
-    /// A name, which is never compressed here.
+    /// Takes a name. Names in a TSIG record are not compressed.
     fn name(&mut self) -> Option<Name> {
         let mut end = 0;
         while *self.0.get(end)? != 0 {

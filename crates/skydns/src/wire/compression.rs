@@ -1,31 +1,30 @@
-//! Compression of names against those of earlier records in a message (RFC 1035, section 4.1.4).
+//! Compression of names by pointers to earlier records of a message (RFC 1035, section 4.1.4).
 
 use indexmap::IndexMap;
 
 use super::{Full, Name, Owner, Section, Writer, rtype};
 
-/// The offset for a compression pointer; `None` if its 14 bits do not reach that far.
+/// The offset for a compression pointer; `None` if the offset needs more than 14 bits.
 pub(crate) fn pointer_to(offset: usize) -> Option<u16> {
     u16::try_from(offset).ok().filter(|offset| *offset < 0x4000)
 }
 
-/// Names in a message, with their offsets.
+/// Names that were written to a message, with their offsets.
 #[derive(Debug, Default)]
 pub(crate) struct NameOffsets(IndexMap<Name, u16>);
 
 impl NameOffsets {
-    /// Number of names.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Forgets all names but the first `len`, after the message was rolled back.
+    /// Removes all names except the first `len`. Call this when the message is rolled back.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.0.truncate(len);
     }
 
-    /// Writes a record, `owner` being `None` for the query name. An owner name that an earlier record has becomes a
-    /// pointer.
+    /// Writes a record; without `owner`, a record of the query name. If the owner name was written before, the record
+    /// has a pointer instead.
     pub(crate) fn record(
         &mut self,
         message: &mut Writer<'_, '_>,

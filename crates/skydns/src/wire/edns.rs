@@ -2,13 +2,14 @@
 
 use super::{Record, rtype};
 
-/// The UDP payload size that we advertise: it crosses any network without fragmentation (DNS flag day 2020).
+/// The UDP payload size that we advertise, in octets. Datagrams of this size pass any network without fragmentation
+/// (DNS flag day 2020).
 pub(crate) const OUR_UDP_SIZE: u16 = 1232;
-/// Octets of an OPT record without options.
+/// Length of an OPT record without options, in octets.
 pub(super) const OPT_LEN: usize = 11;
 /// Code of the option Extended DNS Error (RFC 8914).
 pub(crate) const EXTENDED_ERROR: u16 = 15;
-/// The flag DNSSEC OK, in the upper octet of the flags.
+/// The flag DNSSEC OK, in the upper octet of the OPT flags.
 const DO: u8 = 0x80;
 
 /// INFO-CODEs of Extended DNS Errors (RFC 8914, section 4).
@@ -23,7 +24,7 @@ pub(crate) mod info {
     pub(crate) const NETWORK_ERROR: u16 = 23;
 }
 
-/// EDNS of a query, its options kept as `O`.
+/// EDNS fields of a message; `O` is the type that holds the options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Edns<O> {
     /// The sender's UDP payload size, as sent.
@@ -50,7 +51,7 @@ impl<'a> Edns<&'a [u8]> {
 }
 
 impl<O> Edns<O> {
-    /// Converts the options with `keep`.
+    /// Converts the options with `keep`; the other fields stay the same.
     pub(crate) fn map<P>(self, keep: impl FnOnce(O) -> P) -> Edns<P> {
         let Self { udp_size, version, dnssec_ok, options } = self;
         Edns { udp_size, version, dnssec_ok, options: keep(options) }
@@ -78,15 +79,15 @@ impl<O: AsRef<[u8]>> Edns<O> {
     }
 }
 
-/// The option Extended DNS Error in wire format. `text` is EXTRA-TEXT, of a few hundred octets at most.
+/// The option Extended DNS Error in wire format. `text` is the EXTRA-TEXT, a few hundred octets at most.
 pub(crate) fn extended_error(info_code: u16, text: &str) -> Vec<u8> {
     let length = u16::try_from(2 + text.len()).unwrap_or(2);
     let head = [EXTENDED_ERROR, length, info_code].map(u16::to_be_bytes);
     [head.as_flattened(), text.as_bytes()].concat()
 }
 
-/// EDNS options one by one: the code, and the octets including code and length. `None` as the last item stands for
-/// an option that is cut off.
+/// Splits EDNS options. An item is the option code and the octets of the option, with code and length. The last item
+/// is `None` if the last option is cut off.
 pub(crate) fn options(octets: &[u8]) -> impl Iterator<Item = Option<(u16, &[u8])>> {
     let mut rest = octets;
     std::iter::from_fn(move || {
@@ -99,7 +100,7 @@ pub(crate) fn options(octets: &[u8]) -> impl Iterator<Item = Option<(u16, &[u8])
     })
 }
 
-/// The first option, and the octets after it.
+/// Splits off the first option. Returns the code, the octets of the option and the octets after it.
 fn split_option(octets: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     let &[c0, c1, l0, l1] = octets.first_chunk()?;
     let (option, rest) = octets.split_at_checked(4 + usize::from(u16::from_be_bytes([l0, l1])))?;

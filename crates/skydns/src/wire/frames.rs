@@ -1,32 +1,32 @@
-//! Messages in a byte stream, each prefixed with its length (RFC 1035 section 4.2.2).
+//! Messages in a byte stream, each after its length (RFC 1035 section 4.2.2).
 
-/// Octets of the length field before each message.
+/// Length of the length field, in octets.
 const LENGTH: usize = 2;
 
-/// Received octets, split into messages. It holds the octets that were pushed and not taken yet: if all messages
-/// are taken after each push, at most one message and the rest of one push.
+/// Received octets, split into messages. The buffer holds the octets that were pushed but not taken. If all messages
+/// are taken after each push, the buffer holds at most one message and the rest of one push.
 #[derive(Debug, Default)]
 pub struct Frames {
     buffer: Vec<u8>,
 }
 
 impl Frames {
-    /// Adds octets in order of arrival.
+    /// Adds received octets.
     pub fn push(&mut self, octets: &[u8]) {
         self.buffer.extend_from_slice(octets);
     }
 
-    /// Whether the buffer is empty.
+    /// Whether no octets are left.
     pub fn is_empty(&self) -> bool {
         self.buffer.is_empty()
     }
 
-    /// The announced length of the first message, in octets, once it is known.
+    /// The length of the first message in octets, from its length field; `None` before the length field is complete.
     pub fn announced(&self) -> Option<usize> {
         self.buffer.first_chunk().map(|length| u16::from_be_bytes(*length).into())
     }
 
-    /// The next complete message, without its length.
+    /// Takes the next complete message, without its length.
     pub fn next_message(&mut self) -> Option<Vec<u8>> {
         let end = LENGTH + self.announced()?;
         let message = self.buffer.get(LENGTH..end)?.to_vec();
@@ -40,14 +40,15 @@ impl Frames {
     }
 }
 
-/// A message prefixed with its length. Octets beyond 65,535 are cut, so that the stream stays in step.
+/// Puts the length before a message. Octets beyond 65,535 are cut, so that the length matches.
 pub fn framed(message: &[u8]) -> Vec<u8> {
     let mut frame = [&[0; LENGTH], message].concat();
     set_length(&mut frame, 0);
     frame
 }
 
-/// Sets the length field at `start` of the message that follows it and ends the buffer, which is cut as in [`framed`].
+/// Sets the length field at `start` of `buffer` to the length of the octets after the field. The buffer is cut as in
+/// [`framed`].
 pub(crate) fn set_length(buffer: &mut Vec<u8>, start: usize) {
     let begin = start + LENGTH;
     let length = u16::try_from(buffer.len().saturating_sub(begin)).unwrap_or(u16::MAX);

@@ -2,7 +2,7 @@
 
 use super::MessageError;
 
-/// Octets of a message's header.
+/// Length of a header, in octets.
 pub const HEADER: usize = 12;
 
 /// Named RCODEs (RFC 1035, section 4.1.1; RFC 2136, section 2.2; RFC 6891, section 9).
@@ -36,7 +36,7 @@ pub mod flag {
 pub struct Header {
     /// The message's ID.
     pub id: u16,
-    /// QR, opcode, AA, TC, RD, RA, Z, AD, CD and RCODE at their positions in wire format, see [`flag`].
+    /// QR, opcode, AA, TC, RD, RA, Z, AD, CD and RCODE in one word as in wire format, see [`flag`].
     pub flags: u16,
     /// QDCOUNT, ANCOUNT, NSCOUNT, ARCOUNT.
     pub counts: [u16; 4],
@@ -51,7 +51,7 @@ impl Header {
         Ok(Self { id, flags, counts })
     }
 
-    /// The wire format.
+    /// The header in wire format.
     pub fn octets(&self) -> [u8; HEADER] {
         let mut octets = [0; HEADER];
         let words = [self.id, self.flags].into_iter().chain(self.counts);
@@ -83,7 +83,7 @@ impl Header {
         self.flags & flag::TC != 0
     }
 
-    /// The four bits of RCODE in the header; an OPT record may hold eight more.
+    /// The RCODE in the header, which has four bits. An OPT record may hold eight more bits.
     pub fn rcode(&self) -> u16 {
         self.flags & 0x000f
     }

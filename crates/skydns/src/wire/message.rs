@@ -1,22 +1,22 @@
-//! Parses DNS messages of other implementations: header, question and records.
+//! Parses the DNS messages of other implementations: header, question and records.
 //!
-//! It interprets no data beyond the names in it, so records of unknown types pass unchanged.
+//! The parser interprets only the names in record data, so records of unknown types pass unchanged.
 
 use super::{HEADER, Header, MessageError, Question, Record, Records, Section};
 
-/// Header and question only: the readable part of a message whose records are cut off.
+/// Header and question of a message. They are readable even if the records are cut off.
 #[derive(Clone, Copy, Debug)]
 pub struct Heading<'a> {
     /// The header.
     pub header: Header,
-    /// The question, if QDCOUNT is 1.
+    /// The question; `None` if QDCOUNT is 0.
     pub question: Option<Question<'a>>,
     /// Offset of the first record.
     pub end: usize,
 }
 
 impl<'a> Heading<'a> {
-    /// Parses header and question; QDCOUNT must be 0 or 1.
+    /// Parses header and question. QDCOUNT must be 0 or 1.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, MessageError> {
         let header = Header::parse(bytes)?;
         let (question, end) = match header.counts[0] {
@@ -37,9 +37,9 @@ pub struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Parses a whole message. It is accepted if the header is complete, there is at most one question, every owner
-    /// name and every name within record data can be expanded, and the data of well-known types are well-formed.
-    /// Octets after the last record are tolerated; see [`Message::end`].
+    /// Parses a whole message with at most one question. Every owner name and every name in record data must be
+    /// valid, and the data of well-known types must be well-formed. Octets after the last record are allowed; see
+    /// [`Message::end`].
     pub fn parse(bytes: &'a [u8]) -> Result<Self, MessageError> {
         let heading = Heading::parse(bytes)?;
         let [_, counts @ ..] = heading.header.counts;
@@ -66,7 +66,7 @@ impl<'a> Message<'a> {
         self.heading.end
     }
 
-    /// Offset of the end of the last record; any octets after it are not part of the message.
+    /// Offset of the end of the last record. Octets after this offset are not part of the message.
     pub fn end(&self) -> usize {
         self.end
     }

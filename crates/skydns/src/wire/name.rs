@@ -1,5 +1,5 @@
-//! Domain names in wire format (RFC 1035, section 3.1): labels prefixed with their length, ending with the empty
-//! root label.
+//! Domain names in wire format (RFC 1035, section 3.1). Each label follows its length, and the empty root label ends
+//! the name.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ pub const MAX_NAME: usize = 255;
 /// Maximum length of a label, in octets.
 pub const MAX_LABEL: usize = 63;
 
-/// An absolute domain name in uncompressed wire format. `clone` only increments a reference count.
+/// An absolute domain name in uncompressed wire format. A clone shares the octets.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Arc<[u8]>);
 
-/// Error of a text that is no domain name.
+/// Error of parsing a text that is not a domain name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// A label is empty, as between two dots.
@@ -32,7 +32,7 @@ pub enum NameError {
 }
 
 impl Name {
-    /// Parses dotted text without escapes; a trailing dot makes no difference. Case is kept.
+    /// Parses dotted text without escapes. A trailing dot is optional. Upper and lower case are kept.
     pub fn parse(text: &str) -> Result<Self, NameError> {
         let mut wire = relative(text)?;
         wire.push(0);
@@ -58,17 +58,17 @@ impl Name {
         Self(self.0.to_ascii_lowercase().into())
     }
 
-    /// The labels as text, from the leftmost on, without the root.
+    /// The labels as text, from left to right, without the root.
     pub fn labels(&self) -> Vec<String> {
         labels(&self.0).map(|label| String::from_utf8_lossy(label).into_owned()).collect()
     }
 
-    /// Whether this name is `domain` or below it. Both in lower case.
+    /// Whether this name is `domain` or a name below `domain`. Both names must be in lower case.
     pub fn is_within(&self, domain: &Self) -> bool {
         is_within(&self.0, &domain.0)
     }
 
-    /// The labels of this name, placed in front of `domain`; `None` if the result is too long for a name.
+    /// The name made of the labels of this name and `domain`; `None` if the name is too long.
     pub fn below(&self, domain: &Self) -> Option<Self> {
         let (_, relative) = self.0.split_last()?;
         Self::from_wire(&[relative, &domain.0].concat())
@@ -99,7 +99,7 @@ impl fmt::Debug for Name {
     }
 }
 
-/// The labels of dotted text in wire format, without the trailing root label.
+/// Converts dotted text to labels in wire format, without the root label.
 pub fn relative(text: &str) -> Result<Vec<u8>, NameError> {
     let text = text.strip_suffix('.').unwrap_or(text);
     let mut wire = Vec::with_capacity(text.len() + 2);
@@ -120,13 +120,13 @@ pub fn relative(text: &str) -> Result<Vec<u8>, NameError> {
     Ok(wire)
 }
 
-/// Reads the name at `start` of a message, following compression pointers (RFC 1035, section 4.1.4): calls `visit`
-/// with each label including its length octet, the root last, and returns the offset after the name.
+/// Reads the name at `start` of a message and follows compression pointers (RFC 1035, section 4.1.4). `visit` is
+/// called with each label, including its length octet; the root comes last. Returns the offset after the name.
 ///
-/// The target of a pointer must end before the labels in front of the pointer begin. Therefore every chain of
-/// pointers ends, and a name never depends on later octets, which may be removed before the message reaches the
-/// client. The target must also lie after the header: no name is there, and a name read from ID and counts would
-/// change when these are replaced.
+/// The part of a name at a pointer's target must end before the part with the pointer begins. Therefore every chain
+/// of pointers ends. A name also does not depend on later octets, which may be removed before the message reaches the
+/// client. The target must be after the header: ID and counts are replaced later, and a name read from them would
+/// change.
 pub(super) fn walk(bytes: &[u8], start: usize, mut visit: impl FnMut(&[u8])) -> Result<usize, MessageError> {
     let bad = MessageError::BadName(start);
     let (mut at, mut part, mut limit) = (start, start, usize::MAX);
@@ -165,14 +165,14 @@ pub(super) fn walk(bytes: &[u8], start: usize, mut visit: impl FnMut(&[u8])) -> 
     }
 }
 
-/// The name at `start` of a message, uncompressed; see [`walk`].
+/// Reads the name at `start` of a message, without compression; see [`walk`].
 pub(super) fn expand(bytes: &[u8], start: usize) -> Result<Name, MessageError> {
     let mut wire = SmallVec::<[u8; MAX_NAME + 1]>::new();
     walk(bytes, start, |label| wire.extend_from_slice(label))?;
     Ok(Name(wire.as_slice().into()))
 }
 
-/// The offset after the name at `start`, without following pointers.
+/// The offset after the name at `start`. Pointers are not followed.
 pub(super) fn skip(bytes: &[u8], start: usize) -> Result<usize, MessageError> {
     let mut at = start;
     loop {
@@ -188,7 +188,7 @@ pub(super) fn skip(bytes: &[u8], start: usize) -> Result<usize, MessageError> {
     }
 }
 
-/// The labels of a name in wire format, from the leftmost on; stops at the root label or at the end.
+/// The labels of a name in wire format, from left to right. The labels end at the root label or at the end of `wire`.
 pub fn labels(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = wire;
     std::iter::from_fn(move || {
@@ -202,21 +202,22 @@ pub fn labels(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The relative name of `label` below the relative name `base`; `None` if `label` is no label, for example with a
-/// dot in it.
+/// The labels of `label` and `base` in wire format, without the root. `None` if `label` is not a single label, for
+/// example with a dot.
 pub fn child(label: &str, base: &[u8]) -> Option<Vec<u8>> {
     let mut wire = relative(label).ok().filter(|_| !label.contains('.'))?;
     wire.extend_from_slice(base);
     Some(wire)
 }
 
-/// Whether `name` is `domain` or below it. Both in wire format and of the same case.
+/// Whether `name` is `domain` or a name below `domain`. Both are in wire format. Upper and lower case count as
+/// different.
 pub(crate) fn is_within(name: &[u8], domain: &[u8]) -> bool {
     let Some(start) = name.len().checked_sub(domain.len()) else { return false };
     if !name.ends_with(domain) {
         return false;
     }
-    // The match has to begin at a label.
+    // The match must begin at the start of a label.
     let mut at = 0;
     while at < start {
         at += 1 + usize::from(name.get(at).copied().unwrap_or(0));
@@ -224,7 +225,7 @@ pub(crate) fn is_within(name: &[u8], domain: &[u8]) -> bool {
     at == start
 }
 
-/// Writes wire format in presentation format (RFC 1035), with special octets escaped and a trailing dot.
+/// Writes a name in presentation format (RFC 1035). Special octets are escaped, and the name ends with a dot.
 pub fn display(wire: &[u8], f: &mut impl fmt::Write) -> fmt::Result {
     let mut any = false;
     for label in labels(wire) {

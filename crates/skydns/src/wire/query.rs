@@ -1,4 +1,4 @@
-//! Parses a query: header, question, EDNS. Decides the reaction to malformed messages.
+//! Parses a query: header, question and EDNS. Chooses the reaction to a malformed message.
 
 use dnsconfig::Transport;
 
@@ -6,11 +6,11 @@ use super::edns::{Edns, options};
 use super::name::MAX_NAME;
 use super::{HEADER, Header, Question, Records, Section, rcode, rtype};
 
-/// Maximum size of a message in UDP over IPv4.
+/// Maximum size of a message in UDP over IPv4, in octets.
 pub const MAX_UDP: usize = 65_507;
-/// Maximum size of a message over UDP without EDNS (RFC 1035, section 4.2.1).
+/// Maximum size of a message over UDP without EDNS, in octets (RFC 1035, section 4.2.1).
 pub const PLAIN_UDP: usize = 512;
-/// Maximum size of a message over TCP.
+/// Maximum size of a message over TCP, in octets.
 const MAX_TCP: usize = 65_535;
 
 /// A well-formed query with one question.
@@ -31,27 +31,29 @@ pub struct Query<'q> {
     pub edns: Option<Edns<&'q [u8]>>,
     /// The transport.
     pub transport: Transport,
-    /// Whether a section is shorter than its count says, or an OPT record does not belong to the root. kube-dns
-    /// answers such queries; with `--strict-dns` they are malformed.
+    /// Whether a section has fewer records than its count, or an OPT record has an owner other than the root.
+    /// kube-dns answers such queries; with `--strict-dns` they are malformed.
     pub lax: bool,
-    /// Maximum size of a UDP answer, whatever size the query advertises.
+    /// Maximum size of a UDP answer in octets, even if the query advertises more.
     pub max_udp: usize,
-    /// Maximum size of a TCP answer: the largest message, and more only for answers that are sent in parts.
+    /// Maximum size of a TCP answer, in octets. Only an answer that is sent in parts may be larger than a message.
     pub max_tcp: usize,
 }
 
 /// Reaction to a message that is not a well-formed query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Malformed {
-    /// Not a query (no header, or a response): no response is sent, so that two servers cannot ping-pong.
+    /// Send no response: the message has no header, or is a response. To respond to responses could start an endless
+    /// exchange of two servers.
     Ignore,
-    /// Respond with an RCODE and the header, and with the question if the message is well-formed up to its end.
+    /// Respond with an RCODE and the header. If the question is well-formed, the response has the question, too.
     Refuse {
         /// The RCODE.
         rcode: u16,
-        /// End of the question, if it is part of the response.
+        /// End of the question, if the question is part of the response.
         question_end: usize,
-        /// The DO bit of the message's OPT record, if that was readable: then the response has an OPT record, too.
+        /// The DO bit of the message's OPT record, if that record was readable. The response then has an OPT record,
+        /// too.
         dnssec_ok: Option<bool>,
     },
 }
@@ -65,8 +67,8 @@ impl Malformed {
 impl<'q> Query<'q> {
     /// Parses a message.
     ///
-    /// The limits on the counts are the same as in kube-dns: one question, at most one record in answer and authority,
-    /// two in additional. Sections may be shorter than their counts say, but must not end within a record.
+    /// As in kube-dns, there must be one question and at most one record in answer, one in authority and two in
+    /// additional. Sections may have fewer records than their counts, but the message must not end within a record.
     pub fn parse(message: &'q [u8], transport: Transport) -> Result<Self, Malformed> {
         let header = Header::parse(message).map_err(|_| Malformed::Ignore)?;
         if header.is_response() {
@@ -102,7 +104,7 @@ impl<'q> Query<'q> {
         self.lower.get(..self.name.len()).unwrap_or_default()
     }
 
-    /// Maximum size of the response.
+    /// Maximum size of the response, in octets.
     pub fn limit(&self) -> usize {
         match (self.transport, &self.edns) {
             (Transport::Tcp, _) => self.max_tcp,
@@ -122,8 +124,8 @@ fn lower(name: &[u8]) -> [u8; MAX_NAME] {
 
 type EdnsOf<'q> = Option<Edns<&'q [u8]>>;
 
-/// The EDNS in the records after the question, and whether the records are [lax](Query::lax). The error holds the
-/// first OPT record, if it was readable.
+/// Returns the EDNS in the records after the question, and whether the records are [lax](Query::lax). The error holds
+/// the first OPT record, if that record was readable.
 fn edns_among(mut records: Records<'_>) -> Result<(EdnsOf<'_>, bool), EdnsOf<'_>> {
     let (mut edns, mut lax) = (None, false);
     while !records.ran_out()
@@ -138,7 +140,7 @@ fn edns_among(mut records: Records<'_>) -> Result<(EdnsOf<'_>, bool), EdnsOf<'_>
             continue;
         }
         let opt = Edns::of(&record);
-        // RFC 6891, section 6.1.1: more than one OPT is a FORMERR.
+        // More than one OPT record is a FORMERR (RFC 6891, section 6.1.1).
         if edns.is_some() || !options_are_well_formed(opt.options) {
             return Err(edns.or(Some(opt)));
         }
@@ -147,10 +149,11 @@ fn edns_among(mut records: Records<'_>) -> Result<(EdnsOf<'_>, bool), EdnsOf<'_>
     Ok((edns, lax || records.ran_out()))
 }
 
-/// Whether EDNS options fill the RDATA exactly, and each client subnet has its fixed part (RFC 7871, section 6).
+/// Whether EDNS options fill the RDATA exactly, and each client subnet option has all its fixed fields (RFC 7871,
+/// section 6).
 fn options_are_well_formed(octets: &[u8]) -> bool {
     const CLIENT_SUBNET: u16 = 8;
-    /// Option code, length, family and two prefix lengths.
+    /// Length of option code, option length, family and two prefix lengths, in octets.
     const FIXED: usize = 8;
     options(octets)
         .all(|option| option.is_some_and(|(code, option)| code != CLIENT_SUBNET || option.len() >= FIXED))

@@ -5,7 +5,7 @@ use super::{HEADER, MessageError, name, u16_at};
 /// A question, borrowed from its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Question<'a> {
-    /// QNAME in uncompressed wire format, in its original case.
+    /// QNAME in uncompressed wire format, in the case in which it was sent.
     pub name: &'a [u8],
     /// QTYPE.
     pub qtype: u16,
@@ -14,8 +14,8 @@ pub struct Question<'a> {
 }
 
 impl<'a> Question<'a> {
-    /// Reads the question after the header of `message`, and its end. The name is never compressed, since no
-    /// earlier name exists.
+    /// Reads the question after the header of `message`. Returns the question and its end. The name cannot be
+    /// compressed, because no name precedes it.
     pub(crate) fn read(message: &'a [u8]) -> Result<(Self, usize), MessageError> {
         let end = name::walk(message, HEADER, |_| ())?;
         let name = message.get(HEADER..end).unwrap_or_default();
@@ -23,7 +23,7 @@ impl<'a> Question<'a> {
         Ok((Self { name, qtype, qclass }, end + 4))
     }
 
-    /// Whether both questions are the same, ignoring the case of ASCII letters.
+    /// Whether both questions are the same, except for upper and lower case.
     pub fn matches(&self, other: Self) -> bool {
         // A length octet is at most 63, so it is never an ASCII letter.
         (self.qtype, self.qclass) == (other.qtype, other.qclass) && self.name.eq_ignore_ascii_case(other.name)

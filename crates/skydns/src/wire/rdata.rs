@@ -1,6 +1,6 @@
 //! Positions of names in record data.
 //!
-//! Only the types in RFC 3597 section 4 may have compressed names; the data of all other types are opaque.
+//! Only the types in RFC 3597 section 4 may have compressed names. The data of all other types are opaque.
 
 use std::ops::Range;
 
@@ -13,9 +13,9 @@ enum Part {
     Name,
     /// The given number of octets.
     Octets(usize),
-    /// A character-string: one length octet and as many octets as it says.
+    /// A character-string: one octet with the length, and that number of octets.
     Text,
-    /// All octets to the end, possibly none.
+    /// All octets up to the end of the data.
     Rest,
 }
 
@@ -37,8 +37,8 @@ fn layout(rtype: u16, of: u16) -> &'static [Part] {
     }
 }
 
-/// Calls `visit` with each part of the data in `place` of `bytes`, with names uncompressed label by label, and
-/// checks that the parts fill the data.
+/// Calls `visit` with each part of the data at `place` of `bytes`. A name is visited label by label, without
+/// compression. Fails if the parts do not fill the data exactly.
 pub(super) fn walk(
     bytes: &[u8],
     place: Range<usize>,

@@ -36,9 +36,9 @@ pub mod class {
 pub enum Section {
     /// Records that answer the question.
     Answer,
-    /// Records that point to an authority, and the SOA of negative answers.
+    /// Name servers of a zone, and the SOA of negative answers.
     Authority,
-    /// Additional records, such as addresses, and the OPT record.
+    /// Additional records: for example addresses, and the OPT record.
     Additional,
 }
 
@@ -52,9 +52,9 @@ pub struct Record<'a> {
     pub section: Section,
     /// TYPE.
     pub rtype: u16,
-    /// CLASS; the sender's UDP payload size for OPT.
+    /// CLASS. In an OPT record, the sender's UDP payload size.
     pub class: u16,
-    /// TTL in seconds; flags for OPT.
+    /// TTL in seconds. In an OPT record, the extended RCODE, the version and the flags.
     pub ttl: u32,
 }
 
@@ -71,12 +71,12 @@ impl<'a> Record<'a> {
         Ok(Self { bytes, start, data, section, rtype, class, ttl })
     }
 
-    /// The owner name, uncompressed, in its original case.
+    /// The owner name without compression, in the case in which it was sent.
     pub fn owner(&self) -> Result<Name, MessageError> {
         name::expand(self.bytes, self.start)
     }
 
-    /// Whether the owner is the root, as required for an OPT record.
+    /// Whether the owner is the root, as an OPT record requires.
     pub(super) fn is_of_root(&self) -> bool {
         self.bytes.get(self.start) == Some(&0)
     }
@@ -96,13 +96,13 @@ impl<'a> Record<'a> {
         self.data.clone()
     }
 
-    /// The record's data as in the message, with names possibly compressed. See [`Record::append_data`].
+    /// The record's data as in the message, perhaps with compressed names. See [`Record::append_data`].
     pub fn data(&self) -> &'a [u8] {
         self.bytes.get(self.data.clone()).unwrap_or_default()
     }
 
-    /// Appends the record's data to `out` with all names uncompressed, valid in any message. After an error `out`
-    /// may hold a part of the data.
+    /// Appends the record's data to `out` without compression, so that the data are valid in any message. After an
+    /// error `out` may hold a part of the data.
     pub fn append_data(&self, out: &mut Vec<u8>) -> Result<(), MessageError> {
         self.walk_data(|part| out.extend_from_slice(part))
     }
@@ -117,7 +117,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Iterates over the records of a message; ends early at a malformed record.
+/// Iterator over the records of a message. The iterator ends at a malformed record.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
     bytes: &'a [u8],
@@ -126,7 +126,7 @@ pub struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// The records from `at` on, with the given number in each section.
+    /// The records from the offset `at` on. `counts` is the number of records in each section.
     pub(crate) fn new(bytes: &'a [u8], at: usize, counts: [u16; 3]) -> Self {
         Self { bytes, at, left: counts }
     }
@@ -141,12 +141,12 @@ impl<'a> Records<'a> {
         self.left != [0; 3] && self.at >= self.bytes.len()
     }
 
-    /// The next record; checks its owner name, following pointers.
+    /// The next record. Checks the owner name and follows its pointers.
     pub(super) fn follow(&mut self) -> Option<Result<Record<'a>, MessageError>> {
         self.step(|bytes, at| name::walk(bytes, at, |_| ()))
     }
 
-    /// The next record, without following the pointers of its owner name.
+    /// The next record. The pointers of the owner name are not followed.
     pub(super) fn skim(&mut self) -> Option<Result<Record<'a>, MessageError>> {
         self.step(name::skip)
     }

@@ -35,7 +35,7 @@ fn v4(name: &[u8]) -> Option<Ipv4Addr> {
     (labels.next()? == b"in-addr" && labels.count() == 1).then_some(octets.into())
 }
 
-/// An octet in decimal without leading zeros, as in reverse names.
+/// Parses an octet in decimal without leading zeros, as in reverse names.
 fn decimal(label: &[u8]) -> Option<u8> {
     match label {
         [b'0'] => Some(0),
@@ -45,7 +45,7 @@ fn decimal(label: &[u8]) -> Option<u8> {
 }
 
 fn v6(name: &[u8]) -> Option<Ipv6Addr> {
-    // 32 labels of one hex digit each, followed by ip6.arpa.
+    // 32 labels of one hexadecimal digit each, and then `ip6.arpa`.
     let (digits, rest) = name.split_at_checked(64)?;
     if rest != b"\x03ip6\x04arpa\x00" {
         return None;

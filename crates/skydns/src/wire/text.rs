@@ -6,7 +6,8 @@ use super::{name, rtype};
 
 pub use dnsconfig::mnemonic::{UnknownType, parse_type, rcode_name, type_name};
 
-/// Record data with uncompressed names; in the generic form of RFC 3597 for unknown types and malformed data.
+/// Record data in presentation format, with uncompressed names. Unknown types and malformed data have the generic
+/// form of RFC 3597.
 pub fn rdata(rtype: u16, data: &[u8]) -> String {
     let known = match rtype {
         rtype::A => <[u8; 4]>::try_from(data).ok().map(|octets| Ipv4Addr::from(octets).to_string()),
@@ -62,7 +63,7 @@ mod tests {
             (rtype::SOA, &soa.concat(), "ns. host. 1 2 3 4 5"),
             (rtype::TXT, b"\x03a\"b\x011", "\"a\\\"b\" \"1\""),
             (65_280, &[1, 255], "\\# 2 01ff"),
-            // Malformed data are shown in the generic form.
+            // Malformed data have the generic form.
             (rtype::A, &[1], "\\# 1 01"),
             (rtype::SRV, &[1], "\\# 1 01"),
             (rtype::SOA, &[1], "\\# 1 01"),

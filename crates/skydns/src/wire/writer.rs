@@ -1,4 +1,4 @@
-//! Writes a response directly into the transport's buffer.
+//! Writes a response directly into the buffer of the transport.
 
 use smallvec::SmallVec;
 
@@ -6,11 +6,11 @@ use super::edns::{Edns, OPT_LEN};
 use super::name::is_within;
 use super::{HEADER, Header, Query, Records, Section, class, flag};
 
-/// The record did not fit; none of it was written.
+/// The record did not fit. No part of the record was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Full;
 
-/// A position in the message to roll back to.
+/// A position in the message to which the writer can roll back.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mark {
     len: usize,
@@ -19,7 +19,7 @@ pub(crate) struct Mark {
     max_ttl: u32,
 }
 
-/// A response in progress. It never exceeds the size limit of the query.
+/// A response in progress. The response stays within the size limit of the query.
 pub(crate) struct Writer<'q, 'b> {
     query: &'q Query<'q>,
     out: &'b mut Vec<u8>,
@@ -30,19 +30,20 @@ pub(crate) struct Writer<'q, 'b> {
     max_ttl: u32,
 }
 
-/// An owner name to be written.
+/// An owner name to write.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Owner<'n> {
     /// The query name.
     Question,
-    /// Labels below a domain, and the domain, in wire format.
+    /// The name in wire format, in parts that follow each other.
     Parts(&'n [&'n [u8]]),
     /// A compression pointer to a name at this offset.
     At(u16),
 }
 
 impl<'q, 'b> Writer<'q, 'b> {
-    /// Starts a response after the octets in `out`: header (completed by [`Writer::finish`]) and question.
+    /// Starts a response after the octets in `out`, with header and question. [`Writer::finish`] completes the
+    /// header.
     pub(crate) fn new(query: &'q Query<'q>, out: &'b mut Vec<u8>) -> Self {
         let start = out.len();
         let reserved = if query.edns.is_some() { OPT_LEN } else { 0 };
@@ -144,9 +145,9 @@ impl<'q, 'b> Writer<'q, 'b> {
         }
     }
 
-    /// Writes a name, compressed against the question (RFC 1035, section 4.1.4).
+    /// Writes a name. A suffix that the query name also ends with becomes a pointer (RFC 1035, section 4.1.4).
     ///
-    /// Only a suffix of the same case is compressed: records have our case, not the client's.
+    /// The suffix must have the same upper and lower case: our names keep their case, and the client may use another.
     pub(crate) fn name(&mut self, owner: Owner<'_>) {
         match owner {
             Owner::Question => self.pointer(HEADER),
@@ -175,7 +176,7 @@ impl<'q, 'b> Writer<'q, 'b> {
         self.bytes(&whole);
     }
 
-    /// Sets the TTL of all answer records: an RRset has one TTL, and SkyDNS uses the lowest of the whole section.
+    /// Sets the TTL of all answer records. An RRset has one TTL, and SkyDNS uses the lowest TTL of the whole section.
     pub(crate) fn set_answer_ttls(&mut self, ttl: u32) {
         let mut at = self.query.question_end();
         for _ in 0..self.count(Section::Answer) {
@@ -202,13 +203,13 @@ impl<'q, 'b> Writer<'q, 'b> {
     }
 }
 
-/// The offset of `suffix` in `name`, if `name` ends with it. Both in wire format.
+/// The offset of `suffix` in `name`, if `name` ends with `suffix`. Both are in wire format.
 fn suffix_offset(name: &[u8], suffix: &[u8]) -> Option<usize> {
     is_within(name, suffix).then(|| name.len() - suffix.len())
 }
 
-/// The response to a malformed message: its header with the RCODE, the question if `question_end` is given, and an
-/// OPT record if the message has a readable one (RFC 6891, section 6.1.1).
+/// Appends an error response to `message`: the header with the RCODE, and the question up to `question_end`. With
+/// `dnssec_ok` the response has an OPT record (RFC 6891, section 6.1.1).
 pub(crate) fn refuse(
     message: &[u8],
     question_end: usize,

@@ -1,4 +1,4 @@
-//! Here the code under test plays both sides of an exchange; in `tests/server/transfer.rs` dig is the client.
+//! The code under test is both client and server of an exchange. In `tests/server/transfer.rs` dig is the client.
 
 use super::*;
 
@@ -32,7 +32,7 @@ fn checked(message: &[u8], now: u64) -> Result<Option<Session>, Refusal> {
     check(message, QUESTION_END, Some(&ours()), now)
 }
 
-/// RCODE and TSIG error of the response to a refused query, and whether the response is signed.
+/// RCODE and TSIG error of the response to a rejected query, and whether the response is signed.
 fn refused(message: &[u8], now: u64) -> (u16, Option<u16>, bool) {
     let refusal = checked(message, now).expect_err("it is refused");
     let mut response = vec![0xff; 3];
@@ -105,7 +105,7 @@ fn a_response_of_several_messages_is_one_chain() {
 }
 
 proptest::proptest! {
-    /// No octets cause a panic, and none are accepted without the key.
+    /// No message causes a panic, and no message without the key is accepted.
     #[test]
     fn any_octets_may_come(
         mut octets in proptest::collection::vec(proptest::num::u8::ANY, 0..120),

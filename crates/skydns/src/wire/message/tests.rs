@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::wire::rcode::NOERROR;
 
-/// Header with the given counts, question `a.test. A IN` if QDCOUNT is 1, then `rest`.
+/// A message with these counts: header, the question `a.test. A IN` if QDCOUNT is 1, and `rest`.
 fn message(counts: [u16; 4], rest: &[u8]) -> Vec<u8> {
     let mut out = vec![0x12, 0x34, 0x85, 0x80];
     out.extend(counts.iter().flat_map(|count| count.to_be_bytes()));
@@ -17,7 +17,7 @@ fn message(counts: [u16; 4], rest: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Offset of the records of [`message`] when it has a question.
+/// Offset of the first record in a [`message`] with a question.
 const RECORDS: usize = 24;
 
 /// One record with the owner `a.test.` (a pointer), a TTL of 60 and class IN.
@@ -107,8 +107,8 @@ fn refuses_what_is_no_message() {
             message([1, 2, 0, 0], &[record(5, &[2]), a.clone()].concat()),
             bad_data(5),
         ),
-        // Data of an unknown type that look like the beginning of a name, which would continue into the record that
-        // points to it.
+        // The data of an unknown type look like the start of a name. Such a name would continue into the record whose
+        // pointer leads to the data.
         ("name that would continue with a label", into_pointer(&[5]), MessageError::BadName(RECORDS + 13)),
         (
             "name that would continue after a label",
@@ -166,7 +166,7 @@ fn whole_message() -> impl Strategy<Value = Hickory> {
 }
 
 proptest! {
-    /// A compressed message of another implementation stays the same when it is parsed and written uncompressed.
+    /// A compressed message stays the same when it is parsed and written without compression.
     #[test]
     fn messages_survive_being_taken_apart(original in whole_message()) {
         let wire = original.to_vec().unwrap();
