@@ -1,7 +1,7 @@
 //! Writes the records of an answer into its message.
 //!
-//! Common queries (addresses, SRV of a Service, NXDOMAIN, NODATA) are answered without allocating. Aliases take the
-//! longer way through [`chase`], which may ask the engine's caller for external names.
+//! Common queries (addresses, SRV of a Service, NXDOMAIN, NODATA) are answered without allocating. [`chase`] follows
+//! aliases. An alias with an external target needs the answer of an upstream, which the engine's caller queries.
 
 mod chase;
 mod lookup;
@@ -25,14 +25,14 @@ use lookup::{Alias, Families, Found};
 use sample::Sample;
 use srv::Kind;
 
-/// TTL of records from upstreams, in seconds.
+/// TTL of an upstream's records in our answers, in seconds.
 const EXTERNAL_TTL: u32 = 60;
-/// Steps charged for each lookup of a name, for example of a CNAME target.
+/// Steps of work charged for each lookup of a name, in addition to the steps for the entries.
 const LOOKUP: usize = 32;
 /// The implemented version of the DNS-based service discovery specification.
 const SPECIFICATION: &str = "1.1.0";
 
-/// Result of the lookup of the query name.
+/// Result of writing the records for the query name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answered {
     /// The name does not exist.
@@ -43,7 +43,7 @@ pub(crate) enum Answered {
     Written,
     /// An alias could not be resolved.
     Failed,
-    /// The backend does not know the target yet, see [`Lookup::TargetUnknown`].
+    /// The target of a federated name is not known yet, see [`Lookup::TargetUnknown`].
     Unknown,
 }
 
@@ -54,19 +54,19 @@ pub(crate) struct Answer<'q, 'b, V> {
     view: &'q V,
     query: &'q Query<'q>,
     external: &'q ExternalAnswers,
-    /// The zone that holds the query name; the cluster's for names in no zone.
+    /// The zone that holds the query name. For a name in no zone, the cluster's zone.
     authority: Authority<'q>,
     /// The name whose records are looked up, in lower case: the query name, or the target of its own-name alias.
     name: &'q [u8],
-    /// The query is for an own name, which is in none of our zones.
+    /// Whether the query is for an own name. Own names are in none of our zones.
     own: bool,
     pub(crate) message: Writer<'q, 'b>,
-    /// External queries whose answers are needed first.
+    /// Queries that upstreams must answer before this answer is complete.
     pub(crate) needs: Vec<ExternalQuery>,
     truncated: bool,
-    /// An upstream failed, or a zone is not loaded.
+    /// Whether an upstream failed, or the records of a zone are not loaded.
     unanswered: bool,
-    /// Steps of work that remain.
+    /// Steps of work that are left.
     steps: Cell<usize>,
 }
 
@@ -95,7 +95,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         }
     }
 
-    /// Whether the step limit was reached. The message is then incomplete.
+    /// Whether no step of work is left. The message is then incomplete.
     pub(crate) fn exhausted(&self) -> bool {
         self.steps.get() == 0
     }
@@ -117,7 +117,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         self.steps.set(before);
         let mut left = before;
         let lookup = authority.records.records(path, exact, &mut left, visit);
-        // A visitor may look names up, too, which charges its own steps.
+        // `visit` may look up other names and charge the steps of those lookups itself.
         self.steps.set(self.steps.get().saturating_sub(before - left));
         lookup
     }
@@ -149,7 +149,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
             rtype::NS if !self.is_whole_zone() => Answered::Empty,
             _ => self.nothing_of_the_type(path),
         };
-        // kube-dns answers NXDOMAIN for empty non-terminals, and some search lists depend on it.
+        // kube-dns answers NXDOMAIN for empty non-terminals, and some search lists depend on these answers.
         if found == Answered::Missing && self.is_whole_zone() && self.authority.records.has_descendants(path)
         {
             return Answered::Empty;
@@ -157,7 +157,6 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         found
     }
 
-    /// Whether the query is for an own name.
     pub(crate) fn is_own(&self) -> bool {
         self.own
     }
@@ -206,7 +205,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         }
     }
 
-    /// Answers for the apex of a further zone. In SkyDNS style it has the addresses of `apex.dns`, if any.
+    /// Answers for the apex of a further zone. In SkyDNS style the apex has the addresses of `apex.dns`, if any.
     fn further_apex(&mut self) -> Answered {
         let path: &[&str] = match self.query.qtype {
             rtype::A | rtype::AAAA if self.authority.is_skydns() => &["dns", "apex"],
@@ -218,7 +217,8 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         }
     }
 
-    /// Writes the name servers of the zone: in SkyDNS style those at `ns.dns`, otherwise this server.
+    /// Writes the NS records of the zone. In SkyDNS style the name servers are the entries of `ns.dns`; by default,
+    /// this server.
     fn name_servers(&mut self) -> Answered {
         let own = self.authority.is_skydns().then(|| self.services(&["dns", "ns"], Kind::NameServer));
         match own {
@@ -227,7 +227,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         }
     }
 
-    /// Writes the zone's NS record, and the addresses of the DNS Service as glue.
+    /// Writes the zone's NS record with this server as target, and the addresses of the name server as glue.
     fn name_server(&mut self) -> Answered {
         let (domain, ttl) = (self.authority.domain, self.authority.ttl_of(self.view.zone(), TTL));
         let mut target = 0;
@@ -247,7 +247,8 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         written
     }
 
-    /// The addresses of the name server: from the records of its name, else from the DNS Service.
+    /// Returns the addresses of the name server: those of `ns.dns` in a further zone, otherwise those of the DNS
+    /// Service.
     fn name_server_addresses(&self) -> impl IntoIterator<Item = IpAddr> + use<V> {
         let addresses = |authority, path: &[&str]| {
             self.look_up(authority, path, Families::BOTH).addresses.into_shuffled().0
@@ -257,7 +258,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
             .unwrap_or_else(|| addresses(Authority::cluster(self.view), &DNS_SERVICE))
     }
 
-    /// Calls `write`, and notes that the answer is truncated if a record did not fit.
+    /// Calls `write`, and marks the answer as truncated if a record did not fit.
     fn wrote(&mut self, write: impl FnOnce(&mut Writer<'q, 'b>) -> Result<(), Full>) -> Answered {
         self.truncated |= write(&mut self.message).is_err();
         Answered::Written
@@ -268,7 +269,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         let Found { lookup, ttl, addresses, aliases } = self.look_up(self.authority, path, families);
         match lookup {
             Lookup::Missing => return Answered::Missing,
-            // kube-dns reports this failure for SRV queries only.
+            // kube-dns reports an unknown target for SRV queries only.
             Lookup::TargetUnknown => return Answered::Empty,
             Lookup::Exists => {}
         }
@@ -296,8 +297,8 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         }
     }
 
-    /// Writes the CNAME of a name if the query asks for it. With `--strict-dns` the CNAME also answers every type
-    /// but addresses, for which it is followed (RFC 1034, section 3.6.2).
+    /// Writes the CNAME of a name if the query asks for CNAME. With `--strict-dns` a query for any other type except
+    /// A and AAAA also gets the CNAME (RFC 1034, section 3.6.2).
     fn alias(&mut self, path: &[&str]) -> Option<Answered> {
         match self.query.qtype {
             rtype::CNAME => {}
@@ -315,7 +316,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         Some(self.wrote(|m| m.cname(Owner::Question, name.wire(), ttl)))
     }
 
-    /// Answers for an existing name without records of the type.
+    /// Answers NODATA for an existing name without records of the query type, otherwise NXDOMAIN.
     // Differs from kube-dns: an existing name is never NXDOMAIN, whatever the query type.
     fn nothing_of_the_type(&mut self, path: &[&str]) -> Answered {
         match self.records(path, false, &mut |_| {}) {
@@ -324,7 +325,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         }
     }
 
-    /// Writes the records of an own-name alias's target, with the alias as owner.
+    /// Answers for an own-name alias with the records of its target. The alias is the owner of the records.
     pub(crate) fn target(&mut self, target: &'q Name) -> Answered {
         (self.name, self.own) = (target.wire(), true);
         self.authoritative()
@@ -349,7 +350,8 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         if chosen.is_empty() { Answered::Empty } else { Answered::Written }
     }
 
-    /// Writes an own-name alias with an external target, and the target's addresses if the query asks for them.
+    /// Writes the CNAME of an own-name alias with an external target. A query for addresses also gets the target's
+    /// addresses.
     pub(crate) fn external_alias(&mut self, target: &Name) -> Answered {
         self.own = true;
         let ttl = self.view.zone().ttl();
@@ -373,18 +375,18 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         }
     }
 
-    /// Writes the SOA of a negative answer (RFC 2308, section 3). Own names are in no zone, so they have none.
+    /// Writes the SOA of a negative answer (RFC 2308, section 3). Own names are in no zone and get no SOA.
     pub(crate) fn negative(&mut self) {
         if self.own {
             return;
         }
         let (authority, ttl) = (self.authority, self.authority.negative_ttl(self.view.zone()));
-        // The answer is complete without the SOA: leave it out if it does not fit.
+        // The SOA is left out if it does not fit: the answer is complete without it.
         let numbers = soa_numbers(self.view.zone().serial.as_deref());
         let _ = self.message.soa(Section::Authority, authority.domain.wire(), numbers, (ttl, ttl));
     }
 
-    /// Writes the PTR records of an address.
+    /// Writes the PTR records of an address: those of the cluster, otherwise those of further zones.
     pub(crate) fn pointers(&mut self, address: IpAddr) -> Answered {
         let zone = self.view.zone();
         let mut records = Answered::Missing;
@@ -434,7 +436,7 @@ pub(crate) const NAME_SERVER: &[u8] = b"\x02ns\x03dns";
 /// The mailbox in the SOA (RNAME), below the zone.
 pub(crate) const HOSTMASTER: &[u8] = b"\x0ahostmaster";
 
-/// Labels in wire format as a path from the zone downwards; `None` for a label that is not UTF-8.
+/// Converts labels in wire format to a path from the zone downwards; `None` if a label is not UTF-8.
 fn path(relative: &[u8]) -> Option<Path<'_>> {
     let mut path: Path<'_> =
         labels(relative).map(|label| std::str::from_utf8(label).ok()).collect::<Option<_>>()?;
@@ -442,7 +444,7 @@ fn path(relative: &[u8]) -> Option<Path<'_>> {
     Some(path)
 }
 
-/// SERIAL, REFRESH, RETRY and EXPIRE of the SOA. Without transfers there are no secondaries, and the serial is the
+/// SERIAL, REFRESH, RETRY and EXPIRE of the SOA. A zone without transfers has no secondaries; its serial is the
 /// current hour, which never decreases.
 pub(crate) fn soa_numbers(serial: Option<&Serial>) -> [u32; 4] {
     if let Some(serial) = serial {
@@ -452,7 +454,7 @@ pub(crate) fn soa_numbers(serial: Option<&Serial>) -> [u32; 4] {
     [u32::try_from(now - now % 3600).unwrap_or(u32::MAX), 28_800, 7_200, 604_800]
 }
 
-/// Records that this server synthesizes.
+/// Records that this server builds itself.
 impl Writer<'_, '_> {
     fn address(&mut self, section: Section, owner: Owner<'_>, address: IpAddr, ttl: u32) -> Result<(), Full> {
         match address {
@@ -471,7 +473,7 @@ impl Writer<'_, '_> {
 
     fn text(&mut self, owner: Owner<'_>, class: u16, ttl: u32, text: &str) -> Result<(), Full> {
         self.record_of_class(Section::Answer, owner, (rtype::TXT, class), ttl, |m| {
-            // One character-string; longer texts are cut.
+            // The text is cut to one character-string of at most 255 octets.
             let text = text.as_bytes();
             let len = u8::try_from(text.len()).unwrap_or(u8::MAX);
             m.bytes(&[len]);

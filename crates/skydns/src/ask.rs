@@ -1,7 +1,7 @@
-//! One query answered in process: the answer that a client would get, as records instead of octets.
+//! Answers one query in process, as a client would receive it, in the form of records.
 //!
-//! For tools that show the engine's answers. No upstream is queried: external names count as having no records, so
-//! that an alias with an external target is shown without addresses.
+//! The tools that show the engine's answers call [`ask`]. No upstream is queried: each external name counts as a name
+//! without records. An alias with an external target is therefore shown without addresses.
 
 use crate::backend::View;
 use crate::engine::{self, Identity, Outcome};
@@ -12,13 +12,13 @@ use crate::wire::{self, Message, Name, PLAIN_UDP, Section, Transport, rcode, tex
 /// The answer to one query.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Response {
-    /// The RCODE; `None` when the query is forwarded to an upstream.
+    /// The RCODE; `None` without a response of this server, for example if the query is forwarded to an upstream.
     pub rcode: Option<u16>,
-    /// The answer section, shuffled as for any client.
+    /// The answer section, in the random order that any client gets.
     pub records: Vec<Record>,
     /// Whether the answer is truncated over UDP without EDNS.
     pub truncated: bool,
-    /// External queries that the answer needs.
+    /// External queries that a full answer needs.
     pub external: Vec<ExternalQuery>,
 }
 
@@ -57,7 +57,8 @@ pub fn ask(view: &impl View, name: &Name, qtype: u16) -> Response {
                     response.external.push(question);
                 }
             }
-            // Such a name exists but has no records of its own; the tools show the names of the search list.
+            // A name that the search list completes exists, but has no records of its own. The tools show the names
+            // of the list.
             Outcome::Search(_) => return Response { rcode: Some(rcode::NOERROR), ..response },
             Outcome::Forward(_) | Outcome::Transfer | Outcome::Ignore | Outcome::Expensive => {
                 return response;
@@ -74,7 +75,7 @@ fn answer(
     external: &ExternalAnswers,
     out: &mut Vec<u8>,
 ) -> Outcome {
-    // Only CHAOS queries return the identity.
+    // The identity is only used for CHAOS queries.
     let identity = Identity { version: String::new() };
     engine::answer(view, &identity, query, transport, external, out)
 }

@@ -1,4 +1,5 @@
-//! The interface between the engine and the store of records: SkyDNS's backend interface, with immutable views.
+//! Interface between the query engine and the store of records. Like SkyDNS's backend interface, but with immutable
+//! views.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,31 +14,31 @@ use crate::wire::name::{MAX_NAME, Name, is_within, labels};
 use crate::wire::{MAX_UDP, OUR_UDP_SIZE};
 use crate::zones::Zones;
 
-/// Source of the current records. A query takes one view and keeps it until it is answered.
+/// Source of the current records. A query takes one view and keeps the view until the answer is complete.
 pub trait Backend: Send + Sync + 'static {
     /// The records at one point in time.
     type View: View + 'static;
-    /// The guard that holds a view while it is in use.
+    /// Guard that keeps a view alive while a query uses the view.
     type Guard: std::ops::Deref<Target = Self::View>;
 
-    /// The current view. Cheap: one atomic load.
+    /// Returns the current view, with one atomic load.
     fn view(&self) -> Self::Guard;
 }
 
-/// The content of one zone at one point in time. All calls are synchronous and allocate nothing for plain names.
+/// Content of one zone at one point in time. No call blocks; a call for a plain name does not allocate.
 pub trait Records: Send + Sync {
-    /// False until the first complete list. Until then names of the cluster are REFUSED, names of further zones
-    /// SERVFAIL.
+    /// Whether the first list of records is complete. Before that, queries for cluster names get REFUSED, and queries
+    /// for names of further zones SERVFAIL.
     fn has_synced(&self) -> bool;
 
     /// Visits the entries at `path` and returns whether the name exists.
     ///
-    /// `path` holds the labels below the zone in lower case, from the zone downwards (`["svc", "apps", "web"]`).
-    /// With `exact` the last label has to equal the entry's own label, and `*` is no wildcard (SkyDNS's lookup for
-    /// CNAME).
+    /// `path` holds the labels below the zone in lower case, from the zone downwards (`["svc", "apps", "web"]`). With
+    /// `exact` the last label has to equal the label of the entry, and `*` is not a wildcard. SkyDNS looks up CNAME
+    /// records in this way.
     ///
-    /// `steps` limits the work. An entry takes one step, a name that matches a wildcard some dozens. The visit ends
-    /// when no step is left; it is then incomplete.
+    /// `steps` limits the work. An entry takes one step, a name that matches a wildcard some dozens. At zero the
+    /// visit ends and is incomplete.
     fn records<'v>(
         &'v self,
         path: &[&str],
@@ -46,25 +47,25 @@ pub trait Records: Send + Sync {
         visit: &mut dyn FnMut(Entry<'v>),
     ) -> Lookup;
 
-    /// Whether [`owner_names`](Self::owner_names) visits all names. Only such a zone is transferred.
+    /// Whether [`owner_names`](Self::owner_names) visits all names. Other zones are not transferred.
     fn is_enumerable(&self) -> bool {
         false
     }
 
-    /// Visits the owner name of every record that can be enumerated, each once, as a path: see
-    /// [`Records::records`]. Wildcards, and names made up for any address, are not among them.
+    /// Visits the owner name of every stored record once, as a path: see [`Records::records`]. Wildcards, and pod
+    /// names synthesized from addresses, are left out.
     fn owner_names(&self, _visit: &mut dyn FnMut(&[&str])) {}
 
     /// Whether `path` has records or descendants (RFC 8020: such a name exists, even without records).
     fn has_descendants(&self, path: &[&str]) -> bool;
 }
 
-/// All data that answers are made of, at one point in time: the records of the cluster, and the configuration.
+/// All data of an answer at one point in time: the cluster's records and the configuration.
 pub trait View: Records + Sized {
-    /// Visits the names of `address`, the oldest owner first.
+    /// Visits the names of `address`. The name with the oldest owner comes first.
     fn reverse_record<'v>(&'v self, address: IpAddr, visit: &mut dyn FnMut(&'v Pointer));
 
-    /// The namespace of the pod with the client's address, if exactly one is known.
+    /// The namespace of the pod with the address `client`; `None` unless exactly one namespace is known.
     fn namespace_of(&self, _client: IpAddr) -> Option<&str> {
         None
     }
@@ -75,8 +76,8 @@ pub trait View: Records + Sized {
     /// The further zones.
     fn zones(&self) -> &Zones;
 
-    /// Visits the owner names of the cluster whose records may differ from those of `older`, some perhaps twice. By
-    /// default these are all names of both.
+    /// Visits the owner names of the cluster whose records may differ from those of `older`. A name may be visited
+    /// twice. By default these are all names of both views.
     fn names_changed_since(&self, older: &Self, visit: &mut dyn FnMut(&[&str])) {
         older.owner_names(visit);
         self.owner_names(visit);
@@ -88,9 +89,9 @@ pub trait View: Records + Sized {
 pub enum Lookup {
     /// It does not exist.
     Missing,
-    /// It exists, with or without entries: a malformed pod name has none.
+    /// The name exists, with or without entries: for example, a malformed pod name has none.
     Exists,
-    /// The target is unknown: a federated name needs the zone and region of a node.
+    /// The target of a federated name is not known: it needs the zone and region of a node.
     TargetUnknown,
 }
 
@@ -101,19 +102,19 @@ pub struct Entry<'v> {
     pub label: &'v str,
     /// The record.
     pub record: ServiceRecord<'v>,
-    /// Whether the entry was synthesized for the query: the address in a pod's name, or the target of a federated name.
-    /// It is not in the tree.
+    /// Whether the entry was synthesized for the query and is not in the tree: the address in a pod's name, or the
+    /// target of a federated name.
     pub synthesized: bool,
 }
 
-/// One owner of an address, as PTR answers need it. The smallest is answered first.
+/// One owner of an address, for PTR answers. Pointers are sorted by age: the oldest owner is answered first.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pointer {
-    /// Creation time of the owner, in seconds since 1970: the oldest owner is answered first.
+    /// Creation time of the owner, in seconds since 1970.
     pub created: u32,
     /// Labels below the zone in wire format, without the root.
     pub name: Arc<[u8]>,
-    /// False for addresses without a hostname of their own. They have PTR records only with `--strict-dns`.
+    /// Whether the address has a hostname of its own. Other addresses have PTR records only with `--strict-dns`.
     pub named: bool,
 }
 
@@ -124,30 +125,31 @@ pub struct Zone {
     pub domain: Name,
     /// Further domains of the same cluster, in lower case. PTR records name the first domain.
     pub other_domains: Arc<[Name]>,
-    /// Follow the RFCs where kube-dns does not, see docs/differences.md.
+    /// Whether to follow the RFCs where kube-dns does not, see docs/differences.md.
     pub strict: bool,
-    /// Add the reason of an error, for clients that sent EDNS (RFC 8914).
+    /// Whether error responses carry the reason (RFC 8914), for clients that sent EDNS.
     pub extended_errors: bool,
-    /// Forward also the queries that kube-dns refuses: single-label external names, and type ANY.
+    /// Whether to forward also the queries that kube-dns refuses: single-label external names, and type ANY.
     pub forwards_all: bool,
     /// TTL of the zone's answers, in seconds; `None` for the defaults.
     pub ttl: Option<u32>,
     /// TTL of negative answers of the zone, in seconds (RFC 2308).
     pub negative_ttl: u32,
-    /// Zones whose nonexistent names are forwarded, in lower case.
+    /// Zones, in lower case, whose nonexistent names are forwarded.
     pub fallthrough: Arc<[Name]>,
-    /// TXT records of CHAOS `routes.kubedns.`: the settings behind `upstreams` and `stub_domains`. Empty: REFUSED.
+    /// TXT records of the CHAOS name `routes.kubedns.`: the settings behind `upstreams` and `stub_domains`. Without
+    /// records the answer is REFUSED.
     pub routes: Arc<[String]>,
     /// Upstreams for all other names, in order of preference.
     pub upstreams: Arc<[Upstream]>,
     /// Domains with upstreams of their own, see [`Zone::with_stub_domains`].
     pub stub_domains: StubDomains,
-    /// The search list that the server completes names with, if it does.
+    /// Search list with which the server completes names; `None` if the server does not.
     pub search: Option<Arc<Search>>,
     /// Hosts and aliases from the configuration, if any. They override all domains.
     pub own_names: Option<Arc<OwnNames>>,
-    /// Serial of the SOA, if the zone is transferred. Otherwise the serial is the current hour, and AXFR and IXFR
-    /// are ordinary query types.
+    /// Serial of the SOA, if the zone is transferred. Without transfers the serial is the current hour, and AXFR and
+    /// IXFR are ordinary query types.
     pub serial: Option<Arc<Serial>>,
 }
 
@@ -156,12 +158,12 @@ pub struct Zone {
 pub struct StubDomains {
     /// All stub domains in lower case, the longest first.
     all: Arc<[StubDomain]>,
-    /// Stub domains below the cluster domain: their names are not in the cluster's zone.
+    /// Stub domains below the cluster domain. Names in these domains are not in the cluster's zone.
     delegated: Arc<[Name]>,
 }
 
-/// A stub domain and its upstreams. Without upstreams its names are SERVFAIL: they must not be forwarded to other
-/// upstreams.
+/// A stub domain and its upstreams. Without upstreams the answer for its names is SERVFAIL: the names must not be
+/// forwarded to other upstreams.
 pub type StubDomain = (Name, Arc<[Upstream]>);
 
 impl Zone {
@@ -185,7 +187,7 @@ impl Zone {
         }
     }
 
-    /// The same zone with these stub domains. A stub domain equal to the cluster domain has no effect.
+    /// Sets the stub domains of the zone. A stub domain equal to the cluster domain has no effect.
     #[must_use]
     pub fn with_stub_domains(self, domains: impl IntoIterator<Item = StubDomain>) -> Self {
         let lower = |(name, servers): StubDomain| (name.to_lowercase(), servers);
@@ -203,7 +205,7 @@ impl Zone {
         &self.stub_domains.all
     }
 
-    /// The cluster domain that holds a name (wire format, lower case).
+    /// Returns the cluster domain that holds a name (wire format, lower case).
     pub fn domain_of(&self, name: &[u8]) -> Option<&Name> {
         if is_within(name, self.domain.wire()) {
             return Some(&self.domain);
@@ -211,8 +213,8 @@ impl Zone {
         self.other_domains.iter().find(|domain| is_within(name, domain.wire()))
     }
 
-    /// Whether a name (wire format, lower case) is in the cluster's zone: in a cluster domain, and in no stub
-    /// domain below it. dnsmasq prefers the longest domain, too.
+    /// Whether a name (wire format, lower case) is in the cluster's zone: in a cluster domain, and not in a stub
+    /// domain below that domain. dnsmasq also prefers the longest domain.
     pub fn owns(&self, name: &[u8]) -> bool {
         self.domain_of(name).is_some()
             && !self.stub_domains.delegated.iter().any(|stub| is_within(name, stub.wire()))
@@ -230,7 +232,7 @@ impl Zone {
         self.fallthrough.iter().any(|zone| is_within(name, zone.wire()))
     }
 
-    /// The upstreams for a name (wire format, lower case), and the stub domain they belong to, if any. The longest
+    /// The upstreams for a name (wire format, lower case), and the stub domain of the upstreams, if any. The longest
     /// stub domain that holds the name wins.
     pub fn servers_for(&self, name: &[u8]) -> (&Arc<[Upstream]>, Option<&Name>) {
         self.stub_domains()
@@ -239,9 +241,9 @@ impl Zone {
             .map_or((&self.upstreams, None), |(domain, servers)| (servers, Some(domain)))
     }
 
-    /// Whether an external name (wire format, lower case) must not be forwarded. That holds for names with fewer
-    /// than two labels (SkyDNS's ndots rule), which a search list would leak. Where dnsmasq in front leaves all
-    /// names to this server they are forwarded, because dnsmasq would do so itself.
+    /// Whether an external name (wire format, lower case) must not be forwarded. True for a single-label name outside
+    /// all stub domains (SkyDNS's ndots rule): such a name would leak from a search list. With `forwards_all` all
+    /// names are forwarded, as dnsmasq forwards them.
     pub(crate) fn must_not_forward(&self, name: &[u8]) -> bool {
         labels(name).take(2).count() < 2
             && !self.forwards_all
@@ -254,12 +256,11 @@ impl Zone {
         self.own_names.as_ref()?.find(name)
     }
 
-    /// TTL of the zone's records, in seconds.
     pub(crate) fn ttl(&self) -> u32 {
         self.ttl.unwrap_or(TTL)
     }
 
-    /// TTL of a record that is stored with the TTL `stored`. A stored TTL of 0 stays 0.
+    /// TTL of a record with the stored TTL `stored`, in seconds. A stored TTL of 0 stays 0.
     pub fn ttl_of(&self, stored: u32) -> u32 {
         if stored == 0 { 0 } else { self.ttl.unwrap_or(stored) }
     }
@@ -270,8 +271,8 @@ impl Zone {
     }
 }
 
-/// Whether `octets` octets of labels fit into a name below `domain` (RFC 1035, section 3.1). Below a long domain
-/// the longest labels do not, and then no query can name them either.
+/// Whether labels of `octets` octets fit into a name below `domain` (RFC 1035, section 3.1). Names that do not fit
+/// cannot be queried either.
 pub(crate) fn has_room_for(octets: usize, domain: &Name) -> bool {
     octets + domain.wire().len() <= MAX_NAME
 }

@@ -1,7 +1,7 @@
-//! Extended DNS Errors (RFC 8914): the reason why a query is not answered.
+//! Extended DNS Errors (RFC 8914): reasons for error responses.
 //!
-//! A cause is appended to a finished response. Therefore a response without a cause does not depend on whether
-//! causes are enabled. docs/extended-errors.md lists them.
+//! A cause is appended to a finished response. A response without a cause is therefore the same, whether causes are
+//! enabled or not. docs/extended-errors.md lists the causes.
 
 use std::borrow::Cow;
 
@@ -11,10 +11,10 @@ use crate::engine::Outcome;
 use crate::forward::{Failure, ForwardError};
 use crate::wire::{EXTENDED_ERROR, Message, Section, extended_error, info, options, rcode, rtype};
 
-/// The longest text, in octets.
+/// Maximum length of the EXTRA-TEXT, in octets.
 const MAX_TEXT: usize = 160;
 
-/// Reason why a query is not answered.
+/// Reason for an error response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// The first lists from the API server are not complete yet.
@@ -35,26 +35,26 @@ pub(crate) enum Cause {
     OneLabel,
     /// The name has no upstreams.
     NoUpstreams,
-    /// No upstream gave a usable reply; this is the failure of the most preferred upstream.
+    /// No upstream gave a usable reply. The failure is that of the most preferred upstream.
     Upstream(Upstream, Failure),
-    /// The reply of an upstream is SERVFAIL or REFUSED.
+    /// The reply of the upstream is SERVFAIL or REFUSED.
     Reply(Upstream, u16),
     /// No upstream replied before the deadline.
     Late,
-    /// An upstream forwards to us.
+    /// An upstream forwards our queries back to us.
     Loop,
-    /// Too many queries of the client are waiting.
+    /// Too many queries of the client are waiting for upstreams.
     Overloaded,
-    /// The answer takes too much work, or too many such answers are waiting.
+    /// The answer takes too much work, or too many such queries are waiting.
     Expensive,
-    /// An alias is part of a loop, of a chain that is too long, or has no target.
+    /// An alias is in a loop or in a chain that is too long, or has no target.
     Alias,
-    /// A name of the search list cannot be looked up.
+    /// A name completed with the search list cannot be looked up.
     Completion,
 }
 
 impl Cause {
-    /// Reason why a query with the outcome `outcome` is not admitted.
+    /// Reason for rejecting a query with the outcome `outcome`.
     pub(crate) fn of_refusal(outcome: &Outcome) -> Self {
         if *outcome == Outcome::Expensive { Self::Expensive } else { Self::Overloaded }
     }
@@ -85,15 +85,16 @@ impl Cause {
         (code, text.into())
     }
 
-    /// The option in wire format.
+    /// The EDNS option in wire format.
     fn option(&self, with_text: bool) -> Vec<u8> {
         let (code, text) = self.parts();
         let end = if with_text { text.floor_char_boundary(MAX_TEXT) } else { 0 };
         extended_error(code, text.get(..end).unwrap_or_default())
     }
 
-    /// Adds the cause to the OPT record of the response that begins at `start` and ends `out`, if that keeps the
-    /// response within `limit` octets. A response without OPT record, or with a cause already, stays unchanged.
+    /// Adds the cause to the OPT record of a response, if the response stays within `limit` octets. The response
+    /// begins at `start` and ends with `out`. A response without OPT record, or with an extended error already, stays
+    /// unchanged.
     pub(crate) fn append(&self, start: usize, limit: usize, out: &mut Vec<u8>) {
         let message = out.get(start..).unwrap_or_default();
         let size = message.len();
@@ -110,7 +111,8 @@ impl Cause {
     }
 }
 
-/// The length of the message's trailing options, if it ends with an OPT record that has no extended error.
+/// The length of the options in the message's last record; `None` unless that record is an OPT record without an
+/// extended error.
 fn options_at_end(message: &[u8]) -> Option<usize> {
     let parsed = Message::parse(message).ok()?;
     let last = parsed.section(Section::Additional).last()?;
@@ -124,7 +126,7 @@ fn options_at_end(message: &[u8]) -> Option<usize> {
 /// INFO-CODE and EXTRA-TEXT for an upstream's error response.
 fn reply(upstream: &Upstream, rcode: u16) -> (u16, Cow<'static, str>) {
     match rcode {
-        // Section 4.23: "or they potentially refused to reply".
+        // RFC 8914, section 4.23, includes servers that "potentially refused to reply".
         rcode::REFUSED => (info::NO_REACHABLE_AUTHORITY, format!("{upstream}: REFUSED").into()),
         rcode::SERVFAIL => (info::OTHER, format!("{upstream}: SERVFAIL").into()),
         rcode => (info::OTHER, format!("{upstream}: no usable reply, RCODE {rcode}").into()),

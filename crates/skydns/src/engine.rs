@@ -1,8 +1,9 @@
-//! The query engine: a pure, synchronous function from a view and the bytes of a query to the bytes of its answer.
+//! The query engine: a pure, synchronous function that answers one query from one view. Query and answer are in wire
+//! format.
 //!
-//! It routes a query (authoritative, reverse, CHAOS or forward) and sets the RCODE and flags of the answer;
-//! [`crate::answer`] writes the records. The conformance vectors pin odd behaviour that is identical to kube-dns;
-//! docs/differences.md lists the differences.
+//! The engine routes a query (authoritative, reverse, CHAOS or forward) and sets the RCODE and flags of the answer;
+//! [`crate::answer`] writes the records. The conformance vectors pin the unusual behaviour that is kept from
+//! kube-dns. docs/differences.md lists the differences.
 
 use std::net::IpAddr;
 
@@ -17,23 +18,23 @@ use crate::search::SearchList;
 use crate::wire::{self, Malformed, Name, Query, Transport, Writer, class, flag, rcode, reverse, rtype};
 use crate::zones::{Authority, is_ours};
 
-/// Outcome of a message.
+/// Outcome of one query message.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The answer was appended to the buffer.
     Reply(Reply),
-    /// The query is not ours: forward it to an upstream unchanged. Nothing was written.
+    /// The query is not for our names: forward it to an upstream unchanged. Nothing was written.
     Forward(System),
-    /// The answer needs external names: call the engine again with the answers to these queries. Nothing was
-    /// written.
+    /// The answer needs external names. The caller gets the answers to these queries and calls the engine again.
+    /// Nothing was written.
     NeedsExternal(Vec<ExternalQuery>),
-    /// The name is to be completed with a search list, see [`crate::search`]. Nothing was written.
+    /// The name must be completed with a search list, see [`crate::search`]. Nothing was written.
     Search(SearchList),
     /// The query asks for a zone transfer, see [`crate::transfer`]. Nothing was written.
     Transfer,
     /// The answer takes more steps than allowed. Nothing was written.
     Expensive,
-    /// No response is sent.
+    /// The message gets no response.
     Ignore,
 }
 
@@ -50,27 +51,27 @@ impl Outcome {
     }
 }
 
-/// Identity of a server in class CHAOS.
+/// Identity of a server, for queries in class CHAOS.
 #[derive(Debug, Clone)]
 pub struct Identity {
     /// Answer to `version.bind` and `version.server`.
     pub version: String,
 }
 
-/// Flags of our own answers, in addition to flags copied from the query.
+/// Flags of our own answers. Other flags are copied from the query.
 pub(crate) const AUTHORITATIVE: u16 = flag::AA | flag::RA;
 
 /// The CHAOS name of [`Zone::routes`](crate::backend::Zone::routes) in wire format.
 const ROUTES: &[u8] = b"\x06routes\x07kubedns\x00";
 
-/// Maximum work for one answer, in steps (see [`Records::records`](crate::Records::records)): about 0.2 s. A
-/// wildcard in a cluster of 100,000 Services takes a third of it.
+/// Maximum work for one answer, in steps (see [`Records::records`](crate::Records::records)): about 0.2 s. A wildcard
+/// in a cluster of 100,000 Services takes a third of this.
 pub const MAX_STEPS: usize = 10_000_000;
 
-/// Answers `message` from `view`, appending to `out`. `external` holds the answers to the external queries of an
-/// earlier call.
+/// Answers `message` from `view` and appends the answer to `out`. `external` holds the answers to the external
+/// queries that an earlier call returned.
 ///
-/// Any answer takes at most [`MAX_STEPS`]; beyond them the outcome is [`Outcome::Expensive`].
+/// An answer takes at most [`MAX_STEPS`]. An answer that needs more has the outcome [`Outcome::Expensive`].
 pub fn answer<V: View>(
     view: &V,
     identity: &Identity,
@@ -85,9 +86,9 @@ pub fn answer<V: View>(
 /// The client of a query, and the work that its answer may take.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asker {
-    /// Steps, see [`View::records`].
+    /// Maximum work in steps, see [`View::records`].
     pub(crate) steps: usize,
-    /// The client whose search list completes the name; `None` to answer the name as it is.
+    /// The client whose search list completes the name; `None` to answer without a search list.
     pub(crate) client: Option<IpAddr>,
 }
 
@@ -142,7 +143,7 @@ struct Engine<'a, V> {
     query: &'a Query<'a>,
     external: &'a ExternalAnswers,
     asker: Asker,
-    /// Offset of the answer in the output.
+    /// Offset in the output at which the answer starts.
     start: usize,
 }
 
@@ -189,7 +190,7 @@ impl<V: View> Engine<'_, V> {
         self.named(authority, out)
     }
 
-    /// Answers from the zone that has the name, or forwards the query.
+    /// Answers from the zone that holds the name, or forwards the query.
     fn named(&self, authority: Option<Authority<'_>>, out: &mut Vec<u8>) -> Outcome {
         let outcome = match authority {
             None => self.forward(out),
@@ -209,26 +210,26 @@ impl<V: View> Engine<'_, V> {
         Answer::new((self.view, authority), self.query, self.external, self.asker.steps, out)
     }
 
-    /// SERVFAIL for a name in our zones whose records are unknown.
+    /// Answers SERVFAIL, with the cause if extended errors are enabled.
     fn servfail(&self, cause: &Cause, out: &mut Vec<u8>) -> Outcome {
         Writer::new(self.query, out).finish(self.copied_flags() | flag::RA, rcode::SERVFAIL);
         self.because(cause, rcode::SERVFAIL, System::Auth, out)
     }
 
-    /// An answer without records. `copied` are the flags taken from the query; CD is always copied.
+    /// Answers without records. `copied` are the flags to copy from the query; CD is always copied.
     fn bare(&self, rcode: u16, copied: u16, out: &mut Vec<u8>) -> Outcome {
         let flags = self.query.header.flags & (copied | flag::CD);
         Writer::new(self.query, out).finish(flags, rcode);
         self.reply(System::Auth, rcode, false)
     }
 
-    /// REFUSED. kube-dns does not copy RD here, against RFC 1035, section 4.1.1.
+    /// Answers REFUSED. kube-dns does not copy RD here, against RFC 1035, section 4.1.1.
     fn refused(&self, cause: &Cause, out: &mut Vec<u8>) -> Outcome {
         self.bare(rcode::REFUSED, if self.view.zone().strict { flag::RD } else { 0 }, out);
         self.because(cause, rcode::REFUSED, System::Auth, out)
     }
 
-    /// Adds the cause to the answer that was written, if extended errors are enabled.
+    /// Adds the cause to the written answer, if extended errors are enabled.
     fn because(&self, cause: &Cause, rcode: u16, system: System, out: &mut Vec<u8>) -> Outcome {
         if self.view.zone().extended_errors {
             cause.append(self.start, self.query.limit(), out);
@@ -240,7 +241,8 @@ impl<V: View> Engine<'_, V> {
         self.query.header.flags & (flag::RD | flag::CD)
     }
 
-    /// Forwards the query, unless it [must not be](crate::backend::Zone::must_not_forward).
+    /// Forwards the query. A query that [must not be forwarded](crate::backend::Zone::must_not_forward) gets
+    /// SERVFAIL.
     fn forward(&self, out: &mut Vec<u8>) -> Outcome {
         let zone = self.view.zone();
         let (_, stub) = zone.servers_for(self.query.lower());
@@ -254,7 +256,8 @@ impl<V: View> Engine<'_, V> {
 
     fn other_class(&self, out: &mut Vec<u8>) -> Outcome {
         let texts = self.chaos_texts();
-        // The routes are served before the cluster's records are complete: the nanny must not wait for them.
+        // The routes are answered even before the cluster's records are complete: the nanny must not wait for the
+        // records.
         if !self.view.has_synced() && self.query.lower() != ROUTES {
             return self.refused(&Cause::NotSynced, out);
         }
@@ -289,7 +292,7 @@ impl<V: View> Engine<'_, V> {
 
     fn reverse(&self, address: IpAddr, authority: Option<Authority<'_>>, out: &mut Vec<u8>) -> Outcome {
         if !self.view.has_synced() {
-            // The address may belong to the cluster: an upstream must not answer for it.
+            // The address may belong to the cluster, so an upstream must not answer the query.
             return self.refused(&Cause::NotSynced, out);
         }
         let start = out.len();
@@ -317,7 +320,7 @@ impl<V: View> Engine<'_, V> {
         self.settle(authority, out, |answer| answer.authoritative())
     }
 
-    /// Answers for an own name, or for its address.
+    /// Answers for an own name, or for the address of an own name.
     fn own(&self, own: &OwnNames, out: &mut Vec<u8>) -> Option<Outcome> {
         let name = self.query.lower();
         if self.query.qtype == rtype::PTR
@@ -343,7 +346,7 @@ impl<V: View> Engine<'_, V> {
         self.reply(System::Reverse, rcode::NOERROR, truncated)
     }
 
-    /// Answers for an own-name alias with the records of its target, under the alias's name.
+    /// Answers for an own-name alias with the records of its target. The alias is the owner of the records.
     fn alias(&self, target: &Name, out: &mut Vec<u8>) -> Outcome {
         match Authority::of(self.view, target.wire()) {
             None => self.settle(Authority::cluster(self.view), out, |answer| answer.external_alias(target)),
@@ -402,7 +405,7 @@ impl<V: View> Engine<'_, V> {
         }
     }
 
-    /// The search list of the client, if the name is in its first domain.
+    /// The client's search list, if the name is in the first domain of the list.
     fn list_of_client(&self) -> Option<SearchList> {
         let zone = self.view.zone();
         let search = zone.search.as_ref().filter(|search| search.is_autopath())?;
@@ -415,7 +418,7 @@ impl<V: View> Engine<'_, V> {
     }
 }
 
-/// The TC flag. It asks the client to retry over TCP, so it is never set over TCP.
+/// The TC flag of a truncated answer. TC asks the client to retry over TCP, so an answer over TCP never has TC.
 pub(crate) fn truncation(truncated: bool, query: &Query<'_>) -> u16 {
     if truncated && query.transport == Transport::Udp { flag::TC } else { 0 }
 }

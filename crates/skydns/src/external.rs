@@ -1,44 +1,45 @@
-//! External queries and answers that the engine needs while it answers one query.
+//! External queries: names that only upstreams can resolve, needed to answer one query.
 
 use smallvec::SmallVec;
 
 use crate::cause::Cause;
 use crate::wire::Name;
 
-/// Maximum number of rounds of external queries for one answer; then [`ExternalAnswers::close`] ends them.
+/// Maximum number of rounds of external queries for one answer. After the last round the caller calls
+/// [`ExternalAnswers::close`].
 pub(crate) const MAX_ROUNDS: usize = 3;
 
-/// An external query, which only an upstream can answer.
+/// A query that only an upstream can answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExternalQuery {
-    /// The name, in the case that the alias has.
+    /// The name, with upper and lower case as in the alias.
     pub name: Name,
     /// A or AAAA.
     pub qtype: u16,
 }
 
-/// A record of an upstream's answer, names uncompressed.
+/// A record of an upstream's answer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ExternalRecord {
     /// Owner name.
     pub owner: Name,
     /// Record type: CNAME, A or AAAA.
     pub rtype: u16,
-    /// RDATA, uncompressed.
+    /// RDATA, with uncompressed names.
     pub rdata: SmallVec<[u8; 16]>,
 }
 
 /// Answer to an external query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExternalAnswer {
-    /// The aliases and addresses of the name; empty if it does not exist or has none of the type. A chain of
-    /// aliases ends at a name in our zones, without that name's records.
+    /// The aliases and addresses of the name; empty for NXDOMAIN and NODATA. A chain of aliases ends at the first
+    /// name in our zones. The records of that name are not included.
     Records(Vec<ExternalRecord>),
-    /// No usable answer.
+    /// No upstream gave a usable answer.
     Failed,
 }
 
-/// Answers to external queries, collected for one query.
+/// Answers to external queries, collected while one query is answered.
 #[derive(Debug, Default)]
 pub struct ExternalAnswers {
     answers: Vec<(ExternalQuery, ExternalAnswer)>,
@@ -47,28 +48,28 @@ pub struct ExternalAnswers {
 }
 
 impl ExternalAnswers {
-    /// No answers yet.
+    /// A collection without answers.
     pub const fn none() -> Self {
         Self { answers: Vec::new(), closed: false, failure: None }
     }
 
-    /// The answer to a query; `None` if it must still be sent.
+    /// The answer to a query; `None` if the query must still be sent.
     pub fn get(&self, question: &ExternalQuery) -> Option<&ExternalAnswer> {
         let known = self.answers.iter().find(|(known, _)| known == question).map(|(_, answer)| answer);
         known.or(self.closed.then_some(&ExternalAnswer::Failed))
     }
 
-    /// Ends the lookups: unanswered queries count as failed, and the answer is made without them.
+    /// Ends the lookups: queries without an answer count as failed.
     pub fn close(&mut self) {
         self.closed = true;
     }
 
-    /// Records why a query got no usable answer; the first cause stays.
+    /// Records why a query got no usable answer. Only the first cause is kept.
     pub(crate) fn fail(&mut self, cause: Cause) {
         self.failure.get_or_insert(cause);
     }
 
-    /// Cause of the first query without a usable answer.
+    /// Cause of the first failed query.
     pub(crate) fn failure(&self) -> Option<&Cause> {
         self.failure.as_ref()
     }

@@ -1,8 +1,8 @@
-//! The lane of expensive queries: they are answered one at a time, hosts in turn, with a part of one core.
+//! Queue of expensive queries. One query is answered at a time, with a part of one core, and hosts take turns.
 //!
-//! A wildcard over thousands of names, or long chains of aliases, take milliseconds. The threads that answer at
-//! once stop working on such a query after a bounded number of steps and leave it to this lane, so that no client
-//! can block them.
+//! A wildcard over thousands of names, or a long chain of aliases, takes milliseconds. The threads that answer
+//! immediately stop such a query after a bounded number of steps and pass it to this queue. No client can block these
+//! threads.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -14,20 +14,20 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::shares::{Host, Share, Shares};
 
-/// Maximum number of waiting queries. Each holds its message and a task: some 2 KiB.
+/// Maximum number of waiting queries. Each query holds its message and a task: about 2 KiB.
 const MAX_WAITING: usize = 2048;
 /// Maximum number of waiting queries of one host.
 const MAX_OF_HOST: usize = 256;
-/// Pause after a query, as a multiple of the time it took. With 3 the lane takes a quarter of one core at most.
+/// Pause after a query, as a multiple of the time for the query. With 3 the queue uses at most a quarter of one core.
 const PAUSE: u32 = 3;
 
 /// Queue of expensive queries.
 #[derive(Debug)]
 pub(crate) struct Lane {
     places: Arc<Shares>,
-    /// The turn: a permit for the one query being answered.
+    /// A permit for the one query that is being answered.
     turn: Arc<Semaphore>,
-    /// Turns within each waiting host: one of its queries at a time competes with the queries of other hosts.
+    /// One permit for each waiting host. Only one query of a host at a time competes with the queries of other hosts.
     hosts: Mutex<HashMap<Host, Weak<Semaphore>>>,
 }
 
@@ -37,7 +37,7 @@ impl Lane {
         Self { places, turn, hosts: Mutex::default() }
     }
 
-    /// Admits a query to the queue; `None` if the host of `client` has used its share.
+    /// Admits a query to the queue; `None` if the host of `client` has used its share, or the queue is full.
     pub(crate) fn admit(&self, client: IpAddr) -> Option<Share> {
         self.places.take(client)
     }
@@ -47,7 +47,7 @@ impl Lane {
         self.places.taken()
     }
 
-    /// Waits for a turn and does `work` on a blocking thread. `None` if `work` ends without a result.
+    /// Waits for a turn, then does `work` on a blocking thread. `None` if `work` ends without a result.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         client: IpAddr,
@@ -58,7 +58,7 @@ impl Lane {
         let (result, done) = oneshot::channel();
         tokio::task::spawn_blocking(move || {
             let began = Instant::now();
-            // The caller may have given up.
+            // The caller may have stopped waiting.
             let _ = result.send(work());
             std::thread::sleep(began.elapsed() * PAUSE);
             drop(turn);
@@ -104,7 +104,7 @@ mod tests {
         let turn = Arc::clone(&lane.turn).acquire_owned().await.unwrap();
         let greedy = join_all((0..50).map(|_| lane.run(host(1), count())));
         let other = lane.run(host(2), count());
-        // Nobody is served before all of them wait.
+        // No query is answered before all queries wait.
         let (_, place, ()) = tokio::join!(greedy, other, async { drop(turn) });
         assert_eq!(place, Some(1), "of 51");
         assert_eq!(done.load(Ordering::SeqCst), 51);

@@ -1,8 +1,8 @@
 //! The DNS server: records behind a [`Backend`], the query engine, transports and forwarding.
 //!
-//! Path of a query: a transport ([`udp`], [`tcp`]) receives its octets, the [`engine`] answers from one immutable
-//! [`View`] or returns the external queries that it needs, and [`resolve`] sends these to the upstreams and lets
-//! the engine answer again. The crate knows no Kubernetes types.
+//! A transport ([`udp`], [`tcp`]) receives the octets of a query. The [`engine`] answers the query from one immutable
+//! [`View`], or returns the external queries that the answer needs. [`resolve`] sends these to the upstreams and
+//! calls the engine again. The crate knows no Kubernetes types.
 
 mod answer;
 pub mod ask;

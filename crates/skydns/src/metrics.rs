@@ -1,7 +1,7 @@
 //! Metrics of queries and answers, with SkyDNS's names.
 //!
-//! Every thread that answers has its own [`Shard`], so that counting costs plain stores on a cache line that no
-//! other thread writes. A scrape adds the shards up.
+//! Every thread that answers has its own [`Shard`]. Counting then needs only plain stores, in memory that no other
+//! thread writes. A scrape adds up the shards.
 
 #![allow(clippy::cast_precision_loss, reason = "Prometheus counts in f64")]
 
@@ -30,10 +30,10 @@ const SIZES: [f64; 21] = [
     36864.0, 40960.0, 45056.0, 49152.0, 53248.0, 57344.0, 61440.0, 65536.0,
 ];
 
-/// The part of the server that answered a query; a label of most metrics.
+/// The part of the server that answered a query. Most metrics have the part as a label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum System {
-    /// Names of the zone, and refused queries.
+    /// Names in our zones, and refused queries.
     Auth,
     /// External names, forwarded to an upstream.
     Recursive,
@@ -46,7 +46,7 @@ pub enum System {
 impl System {
     const ALL: [Self; 4] = [Self::Auth, Self::Recursive, Self::Reverse, Self::Stub];
 
-    /// The label's value.
+    /// Value of the label `system`.
     pub fn label(self) -> &'static str {
         match self {
             Self::Auth => "auth",
@@ -72,16 +72,16 @@ pub struct Reply {
     pub zone: Option<u8>,
 }
 
-/// Latency of an answer, from the arrival of the query.
+/// Duration of an answer, from the arrival of the query.
 #[derive(Debug, Clone, Copy)]
 pub enum Took {
     /// The engine answered at once.
     AtOnce(Duration),
-    /// The query waited for an upstream, or for its turn as an expensive query.
+    /// The query waited for an upstream, or in the queue of expensive queries.
     Waited(Duration),
 }
 
-/// Values of the label `cause`: the reason why an answer counts as an error.
+/// Values of the label `cause`: the reasons why an answer counts as an error.
 const CAUSES: [&str; 6] = ["nxdomain", "refused", "servfail", "truncated", "formerr", "notimp"];
 /// Index of `refused` in [`CAUSES`].
 const REFUSED: usize = 1;
@@ -107,10 +107,10 @@ pub struct Shard {
     kinds: Kinds,
     zones: ZoneCounters,
     expensive: Expensive,
-    /// Completed names by [`Completion`], and the number of lookups that they took.
+    /// Number of completed names by [`Completion`]. `search_steps` is the number of lookups for these names.
     completions: [AtomicU64; Completion::ALL.len()],
     search_steps: AtomicU64,
-    /// Whether more than one thread writes.
+    /// Whether several threads write to the shard.
     many_writers: bool,
 }
 
@@ -130,32 +130,31 @@ struct Durations {
     sum_ns: AtomicU64,
 }
 
-/// Expensive queries, see `crate::lane`.
+/// Counters of expensive queries, see `crate::lane`.
 #[derive(Debug, Default)]
 struct Expensive {
     answered: AtomicU64,
     refused: AtomicU64,
 }
 
-/// Result of a search, see `crate::search`.
+/// Result of a walk through a search list, see `crate::search`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Completion {
     /// A name of the cluster exists.
     Cluster,
     /// An external name exists.
     External,
-    /// A name exists without records of the type.
+    /// A name exists, but no name has records of the type.
     NoData,
     /// None of the names exists.
     Missing,
-    /// A name could not be looked up.
+    /// The lookup of a name failed.
     Failed,
 }
 
 impl Completion {
     const ALL: [Self; 5] = [Self::Cluster, Self::External, Self::NoData, Self::Missing, Self::Failed];
 
-    /// The label's value.
     fn label(self) -> &'static str {
         match self {
             Self::Cluster => "cluster",
@@ -168,7 +167,7 @@ impl Completion {
 }
 
 impl Shard {
-    /// Counts a completed name that took `steps` lookups.
+    /// Counts a completed name; `steps` is the number of lookups.
     pub(crate) fn completed(&self, completion: Completion, steps: u64) {
         if let Some(counter) = self.completions.get(completion as usize) {
             self.add(counter, 1);
@@ -176,13 +175,13 @@ impl Shard {
         self.add(&self.search_steps, steps);
     }
 
-    /// Counts an expensive query; `answered` if it got its turn in time.
+    /// Counts an expensive query. `answered` is false for a query that was rejected, timed out or took too much work.
     pub(crate) fn expensive(&self, answered: bool) {
         self.add(if answered { &self.expensive.answered } else { &self.expensive.refused }, 1);
     }
 
-    /// Adds to a counter. A single writer needs plain loads and stores only. A thread that sees the new value also
-    /// sees what the writer counted before.
+    /// Adds to a counter. A single writer needs no atomic addition. Release order: a thread that sees the new value
+    /// also sees everything that the writer counted before.
     fn add(&self, counter: &AtomicU64, value: u64) {
         if self.many_writers {
             counter.fetch_add(value, Release);
@@ -191,7 +190,7 @@ impl Shard {
         }
     }
 
-    /// Counts one answered query: first the request, then its properties. See [`Sums::of`].
+    /// Counts one answered query. The request is counted before the error, see [`Sums::of`].
     pub fn record(&self, reply: Reply, transport: Transport, took: Took, size: usize) {
         let Some(counters) = self.systems.get(reply.system as usize) else { return };
         self.add(&counters.requests, 1);
@@ -227,7 +226,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Metrics named `<namespace>_<subsystem>_dns_...`; empty parts are omitted.
+    /// Creates metrics named `<namespace>_<subsystem>_dns_...`; empty parts are omitted.
     pub fn new(namespace: &str, subsystem: &str) -> Self {
         let prefix = [namespace, subsystem, "dns"]
             .into_iter()
@@ -253,23 +252,22 @@ impl Metrics {
             describe_as(COMPLETIONS.to_owned(), HELP_COMPLETIONS, &["result"]),
             describe_as(STEPS.to_owned(), HELP_STEPS, &[]),
         ];
-        // With a name that Prometheus does not allow, the server starts nevertheless, without that metric's
-        // description.
+        // Prometheus may reject the name of a metric. The server then starts without the description of that metric.
         let descs = descs.into_iter().flatten().collect();
         Self { shards: Arc::default(), unsent: Arc::default(), prefix, descs }
     }
 
-    /// A shard for one more thread, the only one that may write it.
+    /// Adds a shard for one thread. No other thread may write to the shard.
     pub fn shard(&self) -> Arc<Shard> {
         self.add_shard(false)
     }
 
-    /// A shard that any thread may write.
+    /// Adds a shard that any thread may write to.
     pub fn shared_shard(&self) -> Arc<Shard> {
         self.add_shard(true)
     }
 
-    /// Counter of UDP answers that could not be sent. Any socket may add to it.
+    /// Number of UDP answers that could not be sent. Any socket may add to the counter.
     pub(crate) fn unsent(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.unsent)
     }
@@ -298,17 +296,16 @@ fn family(name: String, help: &str, kind: MetricType, metrics: Vec<Metric>) -> M
     family
 }
 
-/// SkyDNS has no such metric, so its name has no namespace and subsystem.
+/// SkyDNS has no such metric, so the name has no namespace and subsystem.
 const UNSENT: &str = "kubedns_udp_unsent_total";
-/// SkyDNS does not have this metric, either.
+/// SkyDNS has no such metric.
 const EXPENSIVE: &str = "kubedns_expensive_queries_total";
-/// SkyDNS does not have this metric, either.
+/// SkyDNS has no such metric.
 const COMPLETIONS: &str = "kubedns_search_queries_total";
 const STEPS: &str = "kubedns_search_steps_total";
 
-/// Duration in the engine, without upstreams.
+/// Durations of answers without waiting.
 const ENGINE: &str = "kubedns_engine_duration_seconds";
-/// All queries by type, protocol and RCODE.
 const QUERIES: &str = "kubedns_queries_total";
 
 const HELP_MISSES: &str = "Counter of DNS requests that result in a cache miss.";
@@ -347,7 +344,7 @@ fn counter(pairs: &[(&str, &str)], value: u64) -> Metric {
     metric
 }
 
-/// A histogram from the counts of its buckets; the last count is above all bounds.
+/// Builds a histogram from the counts of its buckets. The last count is for values above all bounds.
 fn histogram(pairs: &[(&str, &str)], bounds: &[f64], counts: &[u64], sum: f64) -> Metric {
     let mut total = 0;
     let mut buckets = Vec::with_capacity(bounds.len());
@@ -441,7 +438,7 @@ impl Times {
     }
 }
 
-/// Durations of the queries answered at once, of all systems.
+/// Durations of the answers without waiting, for all systems together.
 fn engine(sums: &[Sums]) -> Metric {
     sums.iter().map(|sums| sums.at_once).fold(Times::default(), std::ops::Add::add).histogram(&[])
 }
@@ -458,14 +455,14 @@ struct Sums {
 }
 
 impl Sums {
-    /// Adds up the shards while their threads continue counting.
+    /// Adds up the shards while other threads continue to count.
     fn of(shards: &[Arc<Shard>], system: System) -> Self {
         let sum = |counter: &dyn Fn(&Counters) -> &AtomicU64| -> u64 {
             let counters = shards.iter().filter_map(|shard| shard.systems.get(system as usize));
             counters.map(|counters| counter(counters).load(Acquire)).sum()
         };
-        // Read errors before requests: threads count them in the opposite order, so every error seen here has its
-        // request seen, too.
+        // Errors are read before requests, because threads count in the opposite order. For every error seen here,
+        // the request is seen, too.
         let errors = std::array::from_fn(|cause| sum(&|c| &c.errors[cause]));
         let times = |of: &dyn Fn(&Counters) -> &Durations| Times {
             buckets: std::array::from_fn(|bucket| sum(&|c| &of(c).buckets[bucket])),
@@ -482,7 +479,7 @@ impl Sums {
         }
     }
 
-    /// SkyDNS looks up every query that it does not refuse in its response cache, which is empty in kube-dns.
+    /// Cache misses as SkyDNS counts them: every query that is not refused. The response cache of kube-dns is empty.
     fn misses(&self) -> u64 {
         if self.system == System::Auth { self.requests.saturating_sub(self.errors[REFUSED]) } else { 0 }
     }

@@ -1,7 +1,8 @@
-//! Own names: hosts with their addresses, and aliases of Services or of any other name.
+//! Own names: hosts with addresses, and aliases of Services or of other names, from the configuration.
 //!
-//! An own name is no zone: the names below it and next to it are not affected. An alias is answered with the
-//! records of its target under the alias's name, so that a client sees no CNAME if the target is in our zones.
+//! An own name does not make a zone: other names, even below the own name, are not affected. Only `_port._protocol`
+//! below an alias is answered, too. If the target of an alias is in our zones, the answer has the records of the
+//! target, with the alias as owner and without CNAME.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -11,13 +12,13 @@ use foldhash::fast::RandomState;
 
 use crate::wire::name::{Name, labels};
 
-/// Maximum length of a chain of aliases in our zones.
+/// Maximum length of a chain of aliases.
 pub(crate) const MAX_CHAIN: usize = 8;
 
-/// Hosts and aliases by name.
+/// Hosts and aliases, by name.
 #[derive(Debug, Clone, Default)]
 pub struct OwnNames {
-    /// By name in wire format and lower case.
+    /// Hosts and aliases, by name in wire format and lower case.
     names: HashMap<Box<[u8]>, OwnName, RandomState>,
     addresses: HashMap<IpAddr, Vec<Name>, RandomState>,
 }
@@ -33,14 +34,14 @@ enum OwnName {
 pub enum OwnTarget<'v> {
     /// Addresses.
     Addresses(&'v [IpAddr]),
-    /// A name that is no own name, in lower case.
+    /// Another name, in lower case. [`OwnNames::find`] returns only names that are not own names.
     Name(Cow<'v, Name>),
-    /// No target: a loop, or a chain that is too long.
+    /// No target, because of a loop or a chain that is too long.
     Unresolvable,
 }
 
 impl OwnNames {
-    /// An empty set.
+    /// Creates an empty set.
     pub fn new() -> Self {
         Self::default()
     }
@@ -55,7 +56,7 @@ impl OwnNames {
         self.names.insert(name.to_lowercase().wire().into(), OwnName::Alias(target.to_lowercase()));
     }
 
-    /// Adds the PTR records of an address: its names.
+    /// Adds names of an address, for its PTR records.
     pub fn add_address(&mut self, address: IpAddr, names: impl IntoIterator<Item = Name>) {
         self.addresses.entry(address).or_default().extend(names);
     }
@@ -70,7 +71,7 @@ impl OwnNames {
         self.names.is_empty()
     }
 
-    /// All names in wire format, in any order, each with its direct target, which may be another alias.
+    /// All own names in wire format, in any order. Each has its direct target, which may be another alias.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], OwnTarget<'_>)> {
         self.names.iter().map(|(name, own)| (&**name, own.target()))
     }
@@ -80,12 +81,12 @@ impl OwnNames {
         self.look_up(name).is_some()
     }
 
-    /// The names of an address.
+    /// The names of an address, for its PTR records.
     pub fn names_of(&self, address: IpAddr) -> Option<&[Name]> {
         self.addresses.get(&address).map(Vec::as_slice)
     }
 
-    /// Final target of a name (wire format, lower case); `None` if it is no own name.
+    /// Final target of a name (wire format, lower case); `None` if the name is not an own name.
     pub fn find(&self, name: &[u8]) -> Option<OwnTarget<'_>> {
         let mut found = self.look_up(name)?;
         for _ in 0..MAX_CHAIN {
@@ -107,7 +108,7 @@ impl OwnNames {
         }
     }
 
-    /// The target of `_port._protocol` below an alias: the same labels below the alias's target (RFC 2782).
+    /// The target of `_port._protocol` below an alias: the same two labels below the target of the alias (RFC 2782).
     fn port_of_alias(&self, name: &[u8]) -> Option<OwnTarget<'_>> {
         let mut first = labels(name).take(2).filter(|label| label.starts_with(b"_"));
         let (port, alias) = name.split_at_checked(2 + first.next()?.len() + first.next()?.len())?;

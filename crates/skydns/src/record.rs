@@ -1,31 +1,31 @@
-//! The record stored under a name: SkyDNS's service record, reduced to the parts that answers need.
+//! The record of a name: SkyDNS's service record, reduced to the parts that answers need.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
 
 use crate::wire::Name;
 
-/// TTL of answers, in seconds.
+/// Default TTL of answers, in seconds.
 pub const TTL: u32 = 30;
-/// TTL of negative answers, in seconds.
+/// Default TTL of negative answers, in seconds.
 pub const NEGATIVE_TTL: u32 = 60;
-/// Priority of SRV records.
+/// Default priority of SRV records.
 pub const PRIORITY: u16 = 10;
-/// Weight of a record, before the weights of one answer are scaled to a sum of 100.
+/// Default weight of a record. The weights of one answer are scaled to a sum of 100.
 pub const WEIGHT: u16 = 10;
 
-/// One entry of the tree (SkyDNS calls it a Service, which here means the Kubernetes kind). It is created for each
-/// visit and borrows the stored data.
+/// One entry of the tree, created for each visit, which borrows the stored data. SkyDNS calls this a Service; here
+/// Service is the Kubernetes kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceRecord<'v> {
     /// Target of the record.
     pub host: Host<'v>,
-    /// Name of the tree node that holds this record's addresses, relative to the zone, in wire format without the
-    /// root: `3web 4apps 3svc`.
+    /// Name of the tree node with the addresses of this record, relative to the zone. The name is in wire format
+    /// without the root: `3web 4apps 3svc`.
     pub base: &'v [u8],
     /// Port of SRV answers; 0 if unknown.
     pub port: u16,
-    /// TTL, in seconds.
+    /// TTL in seconds.
     pub ttl: u32,
     /// Priority of SRV answers.
     pub priority: u16,
@@ -35,12 +35,12 @@ pub struct ServiceRecord<'v> {
     pub extras: Option<&'v Extras>,
 }
 
-/// Data of a record besides addresses and ports.
+/// Data of a record for TXT and MX answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Extras {
     /// Text of TXT answers; empty for none.
     pub text: Box<str>,
-    /// Whether it is a mail exchange, whose preference is the priority.
+    /// Whether the record is a mail exchange. The preference of the MX answer is the priority.
     pub mail: bool,
 }
 
@@ -51,23 +51,23 @@ pub enum Host<'v> {
     Address(IpAddr),
     /// Several addresses under one label.
     Several(&'v [IpAddr]),
-    /// The name made of [`ServiceRecord::base`].
+    /// The name [`ServiceRecord::base`] in the zone.
     Base,
-    /// The name made of the entry's own label and [`ServiceRecord::base`].
+    /// The label of the entry, followed by [`ServiceRecord::base`], in the zone.
     Member,
-    /// Any other name, in a zone of ours or external.
+    /// Any other name, in one of our zones or external.
     Name(Cow<'v, Name>),
-    /// None: the record is a text only.
+    /// No target: the record has only a text.
     Nothing,
 }
 
 impl<'v> ServiceRecord<'v> {
-    /// A record with the default TTL, priority and weight, and no port.
+    /// Creates a record with the default TTL, priority and weight, and without port.
     pub fn new(host: Host<'v>, base: &'v [u8]) -> Self {
         Self { host, base, port: 0, ttl: TTL, priority: PRIORITY, weight: WEIGHT, extras: None }
     }
 
-    /// A record with `addresses`.
+    /// Creates a record for `addresses`.
     pub fn for_addresses(addresses: &'v [IpAddr], base: &'v [u8]) -> Self {
         let host = match addresses {
             [ip] => Host::Address(*ip),
@@ -76,7 +76,7 @@ impl<'v> ServiceRecord<'v> {
         Self::new(host, base)
     }
 
-    /// The same record with a port.
+    /// Sets the port of the record.
     #[must_use]
     pub fn with_port(self, port: u16) -> Self {
         Self { port, ..self }

@@ -1,5 +1,4 @@
-//! Answers queries that the engine cannot answer at once: forwarded queries, answers that need external names, and
-//! expensive queries.
+//! Answers to queries that wait: forwarded queries, queries that need external names, and expensive queries.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -31,44 +30,43 @@ mod signed;
 
 pub use fit::fit;
 
-/// Maximum number of queries that wait for upstreams. Each holds its message and a task: some 2 KiB.
+/// Maximum number of queries that wait for upstreams. Each query holds its message and a task: about 2 KiB.
 const MAX_WAITING: usize = 16_384;
-/// Maximum number of waiting queries of one client. The number of distinct queries is lower: the forwarder has its
-/// own limits.
+/// Maximum number of waiting queries of one client. The forwarder's limits on distinct queries are lower.
 const MAX_WAITING_OF_CLIENT: usize = 2048;
-/// Maximum work for an immediate answer over UDP, in steps (see [`Records::records`](crate::Records::records)):
-/// some 0.2 ms of a thread. The addresses of a headless Service with thousands of pods, or a wildcard over 200
-/// names, take less.
+/// Maximum work for an immediate answer over UDP, in steps (see [`Records::records`](crate::Records::records)): about
+/// 0.2 ms. The addresses of a headless Service with thousands of pods take less, and so does a wildcard over 200
+/// names.
 const STEPS_OVER_UDP: usize = 8192;
-/// Maximum work for an immediate answer over TCP. Answers are larger there, and the threads have other work as well.
+/// Maximum work for an immediate answer over TCP, in steps. The threads for TCP have other work as well.
 const STEPS_OVER_TCP: usize = 4096;
-/// Maximum number of aliases that are followed within an upstream's answer.
+/// Maximum number of aliases to follow within an upstream's answer.
 const MAX_CHAIN: usize = 16;
-/// Time after which a query is answered with SERVFAIL: clients retry after two seconds or more.
+/// Time after which a query is answered with SERVFAIL. Clients retry after two seconds or later.
 pub(crate) const BUDGET: Duration = Duration::from_millis(1950);
 
-/// Answers queries from a backend and, if that is not enough, through upstreams. One resolver serves all transports.
+/// Answers queries from a backend, and from upstreams if needed. All transports share one resolver.
 pub struct Resolver<B: Backend> {
     backend: Arc<B>,
     identity: Identity,
     forwarder: Arc<Forwarder>,
-    /// Counts the answers given by async tasks, on whichever thread they run.
+    /// Counts the answers of async tasks on all threads.
     shard: Arc<Shard>,
     waiting: Arc<Shares>,
     lane: Lane,
-    /// Zone transfers, if there are peers.
+    /// Zone transfers; `None` without peers.
     transfers: Option<Arc<Transfers<B::View>>>,
     tasks: TaskTracker,
     runtime: Handle,
     tap: Arc<Tap>,
     top: Arc<Top>,
-    /// Samples the answers given by async tasks.
+    /// Samples the answers of async tasks.
     sampler: Mutex<Sampler>,
 }
 
 impl<B: Backend> Resolver<B> {
-    /// A resolver whose tasks run on `runtime`. `shard` must be one that any thread may write
-    /// ([`shared_shard`](crate::metrics::Metrics::shared_shard)).
+    /// Creates a resolver whose tasks run on `runtime`. Any thread must be allowed to write to `shard`: use a
+    /// [`shared_shard`](crate::metrics::Metrics::shared_shard).
     pub fn new(
         backend: Arc<B>,
         identity: Identity,
@@ -97,7 +95,7 @@ impl<B: Backend> Resolver<B> {
         }
     }
 
-    /// The tap of answered queries.
+    /// The tap, which copies answered queries to readers.
     pub fn tap(&self) -> &Arc<Tap> {
         &self.tap
     }
@@ -107,8 +105,8 @@ impl<B: Backend> Resolver<B> {
         &self.top
     }
 
-    /// Answers `client` at once, if that takes little work; see [`engine::answer`]. External names are answered
-    /// from the forwarder's cache.
+    /// Answers `client` at once if the answer takes little work; see [`engine::answer`]. Forwarded queries are
+    /// answered from the forwarder's cache if possible.
     pub fn answer(&self, message: &[u8], client: IpAddr, transport: Transport, out: &mut Vec<u8>) -> Outcome {
         match &self.transfers {
             Some(transfers) => self.answer_signed(transfers, message, client, transport, out),
@@ -116,7 +114,7 @@ impl<B: Backend> Resolver<B> {
         }
     }
 
-    /// Answers a query at once, ignoring its signature, if any.
+    /// Answers a query at once, without regard to a signature.
     fn answer_unsigned(
         &self,
         message: &[u8],
@@ -130,8 +128,8 @@ impl<B: Backend> Resolver<B> {
         }
     }
 
-    /// Answers at once. A name that has to be completed for `client` is not looked up: the outcome is its search
-    /// list. Without a client, every name is looked up as it is.
+    /// Answers at once. If a search list completes the name for `client`, nothing is looked up and the outcome is the
+    /// list. Without `client`, names are not completed.
     fn answer_one(
         &self,
         message: &[u8],
@@ -173,7 +171,7 @@ impl<B: Backend> Resolver<B> {
         Some(Reply { system, qtype: query.qtype, rcode: found.rcode(), truncated, zone: None })
     }
 
-    /// Walks a search list, unless a lookup needs an upstream or much work.
+    /// Walks a search list. If a lookup needs an upstream or much work, the outcome is the list.
     fn search_at_once(
         &self,
         message: &[u8],
@@ -193,7 +191,7 @@ impl<B: Backend> Resolver<B> {
         Outcome::Reply(self.end_walk(walk, &query, out))
     }
 
-    /// A walk through `list` for `message`; `None` if the message is no query.
+    /// Starts a walk through `list` for `message`; `None` if the message is not a query.
     fn walk<'m>(
         &self,
         message: &'m [u8],
@@ -233,8 +231,8 @@ impl<B: Backend> Resolver<B> {
         engine::answer_for(asker, &*self.backend.view(), &self.identity, message, transport, external, out)
     }
 
-    /// Admits `message` to the queries that wait for upstreams, or to the lane if it is expensive; `None` if
-    /// `client` has used its share.
+    /// Admits `message` to the queries that wait for upstreams, or to the queue of expensive queries. `None` if
+    /// `client` has used its share, or no place is free.
     pub(crate) fn admit(&self, client: IpAddr, message: &[u8], outcome: &Outcome) -> Option<Share> {
         if *outcome == Outcome::Expensive {
             let share = self.lane.admit(client);
@@ -250,7 +248,7 @@ impl<B: Backend> Resolver<B> {
         share
     }
 
-    /// Answers, waiting for upstreams if `outcome` needs them. `None` if no response is sent.
+    /// Answers a query, and waits for upstreams if `outcome` requires that. `None` if no response is sent.
     pub(crate) async fn resolve(
         self: &Arc<Self>,
         message: &[u8],
@@ -270,7 +268,7 @@ impl<B: Backend> Resolver<B> {
         Some(out)
     }
 
-    /// Answers a query that is not completed with a search list.
+    /// Answers a query without a search list.
     async fn settle(
         self: &Arc<Self>,
         message: &[u8],
@@ -289,7 +287,7 @@ impl<B: Backend> Resolver<B> {
         }
     }
 
-    /// Walks the search list, one name after the other: usually an early name exists, or none but the last.
+    /// Walks the search list, one name after the other. Usually an early name exists, or no name except the last.
     async fn search(
         self: &Arc<Self>,
         message: &[u8],
@@ -312,11 +310,12 @@ impl<B: Backend> Resolver<B> {
         Some(self.end_walk(walk, &query, out))
     }
 
-    /// Counts an answer given by an async task, and passes it to tap and top.
+    /// Counts an answer of an async task. Passes the answer to the [`Tap`], and to the ranking [`Top`] if the answer
+    /// is sampled.
     pub(crate) fn record(&self, answered: &Answered<'_>) {
         let Answered { transport, response, reply, took, .. } = *answered;
         self.shard.record(reply, transport, took, response.len());
-        // One sample is not worth waiting for a lock.
+        // If another task holds the lock, the answer is not sampled.
         if let Some(mut sampler) = self.sampler.try_lock()
             && sampler.is_due()
         {
@@ -358,7 +357,7 @@ impl<B: Backend> Resolver<B> {
         Some(reply)
     }
 
-    /// Adds the cause to the response that begins at `start`, if extended errors are enabled.
+    /// Adds the cause to the response that begins at `start` of `out`, if extended errors are enabled.
     fn explain(&self, message: &[u8], transport: Transport, cause: &Cause, start: usize, out: &mut Vec<u8>) {
         let view = self.backend.view();
         if view.zone().extended_errors
@@ -371,8 +370,7 @@ impl<B: Backend> Resolver<B> {
         }
     }
 
-    /// Resolves in a new task and passes the answer to `send`. Returns true if `client` has too many waiting
-    /// queries.
+    /// Resolves the query in a new task and passes the answer to `send`. Returns true if the query was not admitted.
     pub(crate) fn resolve_later(
         self: &Arc<Self>,
         message: &[u8],
@@ -392,7 +390,7 @@ impl<B: Backend> Resolver<B> {
         false
     }
 
-    /// Number of queries that wait for upstreams or for their turn.
+    /// Number of queries that wait for upstreams, and of expensive queries that wait or run.
     pub fn waiting(&self) -> usize {
         self.waiting.taken() + self.lane.waiting()
     }
@@ -431,7 +429,7 @@ impl<B: Backend> Resolver<B> {
         }
     }
 
-    /// Answers a query that takes more work than an immediate answer may, or needs external names.
+    /// Answers a query that needs external names or takes too much work for an immediate answer.
     async fn resolve_rounds(
         self: &Arc<Self>,
         message: &[u8],
@@ -458,7 +456,7 @@ impl<B: Backend> Resolver<B> {
                     let done = tokio::time::timeout_at(deadline, self.lane.run(client, work)).await;
                     let done = done.ok().flatten().filter(|(outcome, ..)| *outcome != Outcome::Expensive);
                     self.shard.expensive(done.is_some());
-                    // Differs from kube-dns: it does any amount of work for an answer, and serves no other client
+                    // Differs from kube-dns, which does any amount of work for an answer and serves no other client
                     // meanwhile.
                     let Some(done) = done else {
                         return self.fail(message, transport, System::Auth, &Cause::Expensive, out);
@@ -475,7 +473,7 @@ impl<B: Backend> Resolver<B> {
         }
     }
 
-    /// The work of one answer with the full limit, [`engine::MAX_STEPS`]. Returns `external`, too.
+    /// Prepares one answer with the full limit of [`engine::MAX_STEPS`]. The result includes `external`.
     fn expensive_work(
         self: &Arc<Self>,
         message: &[u8],
@@ -520,7 +518,7 @@ impl<B: Backend> Resolver<B> {
         let servers = Arc::clone(self.backend.view().zone().servers_for(lower.wire()).0);
         let query = forward::Query::new(question.name.wire(), question.qtype);
         let asked = self.forwarder.exchange(query.clone(), Arc::clone(&servers), client);
-        // In a later round there may be too little time left for the forwarder's own timeout.
+        // In a later round less time may be left than the forwarder's own budget.
         let asked = tokio::time::timeout_at(deadline, asked).await;
         let reply = asked.unwrap_or_else(|_| self.forwarder.kept(query, servers));
         let reply = reply.map_err(|error| Cause::from(&error))?;
@@ -528,7 +526,7 @@ impl<B: Backend> Resolver<B> {
         let is_ours = |name: &[u8]| is_ours(&*view, name);
         match external_answer(question, is_ours, &reply.message, reply.rcode) {
             ExternalAnswer::Failed => Err(Cause::Reply(reply.upstream.clone(), reply.rcode)),
-            // A truncated reply may lack all of the addresses.
+            // A truncated reply may lack all addresses.
             answer @ ExternalAnswer::Records(_) if reply.truncated && !has_addresses(&answer) => {
                 Ok(ExternalAnswer::Failed)
             }
@@ -537,7 +535,7 @@ impl<B: Backend> Resolver<B> {
     }
 }
 
-/// The query in the form that is forwarded to upstreams.
+/// Converts a query to the form that is forwarded to upstreams.
 pub fn forwarded(query: &Query<'_>) -> forward::Query {
     forward::Query {
         name: query.name.into(),
@@ -562,10 +560,10 @@ pub(crate) fn servfail(
     Some(Reply { system, qtype: query.qtype, rcode: rcode::SERVFAIL, truncated: false, zone: None })
 }
 
-/// The answer to `question` in the upstream's `message` with RCODE `code`: the chain of aliases from its name, up
-/// to a name (wire format, lower case) that `is_ours`, and the addresses of these names. Records of other names do
-/// not belong to the answer and must not be passed on.
-// Differs from kube-dns: it passes on the whole answer section.
+/// Extracts the answer to `question` from the upstream's `message` with RCODE `code`. The answer is the chain of
+/// aliases from the name in `question`, and the addresses of the names in the chain. The chain ends before a name
+/// (wire format, lower case) that `is_ours`. Records of other names must not be passed on.
+// Differs from kube-dns, which passes on the whole answer section.
 pub fn external_answer(
     question: &ExternalQuery,
     is_ours: impl Fn(&[u8]) -> bool,
@@ -597,11 +595,11 @@ fn has_addresses(answer: &ExternalAnswer) -> bool {
     }
 }
 
-/// `start`, and the names that the aliases among `records` point to from there, up to one of our own names.
+/// `start`, and the names that its aliases among `records` lead to. The chain ends before one of our own names.
 fn chain(start: &[u8], is_ours: impl Fn(&[u8]) -> bool, records: &[ExternalRecord]) -> Vec<Vec<u8>> {
     let alias = |name: &[u8]| {
         let mut aliases = records.iter().filter(|record| record.rtype == rtype::CNAME);
-        // A length octet is no letter, so this compares labels without case.
+        // A length octet is never a letter, so the comparison may ignore case.
         let found = aliases.find(|record| record.owner.wire().eq_ignore_ascii_case(name))?;
         Some(found.rdata.to_vec())
     };

@@ -1,10 +1,10 @@
-//! A pod's search list, walked by this server instead of the pod's resolver.
+//! A pod's search list, which this server walks instead of the pod's resolver.
 //!
-//! Search completion is for pods whose only search domain is `<namespace>.<suffix>`: their resolvers query
-//! `www.example.com.apps.<suffix>` instead of each name of the list in turn. It needs neither state nor client
-//! addresses. Autopath is for pods with the usual list: their resolvers begin with
-//! `www.example.com.apps.svc.<domain>`. If that name does not exist, and the client's address belongs to a pod of
-//! this namespace, the server walks the rest of the list.
+//! Search completion is for pods whose only search domain is `<namespace>.<suffix>`. Such a pod queries
+//! `www.example.com.apps.<suffix>`, instead of each name of the usual list in turn. The server needs neither state
+//! nor client addresses. Autopath is for pods with the usual list, whose first query is
+//! `www.example.com.apps.svc.<domain>`. If that name does not exist, and the client's address belongs to a pod of the
+//! namespace, the server walks the rest of the list.
 //!
 //! [`Search`] builds the list of names for a query; [`walk`] walks it.
 
@@ -16,13 +16,13 @@ use crate::backend::Zone;
 use crate::wire::Name;
 use crate::wire::name::{MAX_NAME, is_within, labels};
 
-/// Maximum number of search domains after those of the cluster. Each may cost a query to an upstream.
+/// Maximum number of search domains after those of the cluster. Each domain may cost a query to an upstream.
 pub const MAX_DOMAINS: usize = 8;
 
 /// The label between a namespace and the cluster domain, in wire format.
 const SVC: &[u8] = b"\x03svc";
 
-/// The search list, and the clients that it is walked for.
+/// The settings of the search: its domains, and the queries for which the server walks the list.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Search {
     suffix: Option<Name>,
@@ -33,27 +33,27 @@ pub struct Search {
 /// The names to look up for a query, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchList {
-    /// The names. Names that are too long are left out, as resolvers do, and so is a bare name that is not
-    /// forwarded or would be completed again.
+    /// The names. Names that are too long are left out, as in resolvers. The bare name is left out if it must not be
+    /// forwarded or is itself below the suffix.
     pub names: Vec<Name>,
     /// Whether the first name is the query name.
     pub(crate) starts_with_query_name: bool,
 }
 
 impl Search {
-    /// The search domains of the cluster, followed by the first [`MAX_DOMAINS`] of `domains`; for names below
-    /// `suffix`, and with `autopath` for names in the first search domain of the client.
+    /// Creates the settings for names below `suffix`, and with `autopath` for names in the client's first search
+    /// domain. The search domains are those of the cluster and the first [`MAX_DOMAINS`] of `domains`.
     pub fn new(suffix: Option<&Name>, autopath: bool, domains: impl IntoIterator<Item = Name>) -> Self {
         let domains = domains.into_iter().take(MAX_DOMAINS).collect();
         Self { suffix: suffix.map(Name::to_lowercase), autopath, domains }
     }
 
-    /// The suffix, in lower case, if names below one are completed.
+    /// The suffix in lower case; `None` without search completion.
     pub fn suffix(&self) -> Option<&Name> {
         self.suffix.as_ref()
     }
 
-    /// Whether clients are recognized by their addresses.
+    /// Whether autopath is on.
     pub fn is_autopath(&self) -> bool {
         self.autopath
     }
@@ -68,9 +68,9 @@ impl Search {
         self.suffix.as_ref().is_some_and(|suffix| is_within(name, suffix.wire()))
     }
 
-    /// The names that a resolver would look up instead of `name` (wire format), in order: below the namespace,
-    /// `svc`, the cluster domain and the further domains, and the bare name. `None` for names that are not below
-    /// the suffix; empty for the suffix itself and for a namespace below it.
+    /// The names that a resolver would query instead of `name` (wire format), in order. The search domains are the
+    /// namespace, `svc`, the cluster domain and the further domains; the bare name comes last. `None` for names that
+    /// are not below the suffix; empty for the suffix itself and for a namespace below it.
     pub fn candidates(&self, name: &[u8], zone: &Zone) -> Option<SearchList> {
         let suffix = self.suffix.as_ref()?.wire();
         if !is_within(&name.to_ascii_lowercase(), suffix) {
@@ -83,8 +83,8 @@ impl Search {
         Some(SearchList { names, starts_with_query_name: false })
     }
 
-    /// The names to look up for `name` (wire format) of a client in `namespace`, beginning with `name` itself;
-    /// `None` if it is not in the client's first search domain.
+    /// The names to look up for `name` (wire format) of a client in `namespace`, beginning with `name` itself. `None`
+    /// if `name` is not in the client's first search domain.
     pub fn of_client(&self, name: &[u8], namespace: &str, zone: &Zone) -> Option<SearchList> {
         if !self.autopath {
             return None;
@@ -106,7 +106,7 @@ impl Search {
         Some(SearchList { names, starts_with_query_name: true })
     }
 
-    /// The list for the labels `bare` and a namespace, both in wire format without the root.
+    /// The list for the labels `bare` and a namespace. Both are in wire format without the root.
     fn list(&self, bare: &[u8], namespace: &[u8], domain: &Name, zone: &Zone) -> Vec<Name> {
         let domain = domain.wire();
         let cluster = [[namespace, SVC, domain].concat(), [SVC, domain].concat(), domain.to_vec()];

@@ -1,4 +1,4 @@
-//! The whole server: binds the sockets together, and runs and stops threads and tasks together.
+//! The whole server: binds the sockets, runs the threads and tasks, and stops them together.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,12 +20,12 @@ use crate::top::Top;
 use crate::transfer::Transfers;
 use crate::udp::{self, UdpSocket};
 
-/// Maximum number of attempts to find a port that is free for both UDP and TCP, if none is given.
+/// Maximum number of attempts to find a port that is free for both UDP and TCP, if the port is 0.
 const PORT_ATTEMPTS: usize = 32;
 
-/// Configuration of a server, besides its records.
+/// Configuration of a server, without the records.
 pub struct Config {
-    /// Address for UDP and TCP. Port 0 chooses a free port.
+    /// Address for UDP and TCP. Port 0 selects a free port.
     pub address: SocketAddr,
     /// Number of UDP sockets, each with its own thread.
     pub udp_sockets: NonZeroUsize,
@@ -66,12 +66,12 @@ impl<B: Backend> Server<B> {
         Ok(Self { sockets, listener, resolver, metrics: config.metrics, address })
     }
 
-    /// The bound address; the same for UDP and TCP.
+    /// The bound address, which is the same for UDP and TCP.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// The tap of answered queries.
+    /// The tap, which copies answered queries to readers.
     pub fn tap(&self) -> Arc<Tap> {
         Arc::clone(self.resolver.tap())
     }
@@ -81,9 +81,9 @@ impl<B: Backend> Server<B> {
         Arc::clone(self.resolver.top())
     }
 
-    /// Answers queries until `stop` is cancelled, then the queries still waiting for upstreams, and queries that
-    /// arrive meanwhile. Ends within about four seconds after that: connections whose clients have not read their
-    /// answers by then are closed.
+    /// Answers queries until `stop` is cancelled. Queries that then wait for upstreams, or arrive meanwhile, are
+    /// still answered. The shutdown takes about four seconds at most. Connections are then closed, even if the client
+    /// has not read all answers.
     pub async fn run(self, stop: CancellationToken) -> io::Result<()> {
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
         let stopped = Arc::new(AtomicBool::new(false));
@@ -104,7 +104,7 @@ impl<B: Backend> Server<B> {
         let joined =
             tokio::task::spawn_blocking(move || threads.into_iter().all(|thread| thread.join().is_ok()))
                 .await;
-        // The threads hand over queries until they end, so drain only now.
+        // The threads pass queries to tasks until the threads end, so the tasks are awaited last.
         self.resolver.drain().await;
         match joined {
             Ok(true) => Ok(()),
@@ -113,8 +113,8 @@ impl<B: Backend> Server<B> {
     }
 }
 
-/// Stops the threads when [`Server::run`] is dropped, too: otherwise they would continue to answer, and share their
-/// port with the next server on it.
+/// Also stops the threads if the future of [`Server::run`] is dropped. Otherwise the threads would continue to
+/// answer, and share the port with the next server.
 struct StopOnDrop(Arc<AtomicBool>);
 
 impl Drop for StopOnDrop {
@@ -128,7 +128,7 @@ type Bound = (std::net::TcpListener, Vec<Arc<UdpSocket>>);
 fn bind(address: SocketAddr, udp_sockets: usize, unsent: &Arc<AtomicU64>) -> io::Result<Bound> {
     let mut attempt = 0;
     loop {
-        // TCP first: a second server on the port fails there.
+        // TCP is bound first, because TCP fails if another server uses the port.
         let listener = tcp::bind(address)?;
         match udp::bind_all(listener.local_addr()?, udp_sockets, unsent) {
             Ok(sockets) => return Ok((listener, sockets)),

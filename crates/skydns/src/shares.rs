@@ -1,9 +1,9 @@
-//! Fair shares of a limited number of places, so that clients that flood the server leave places to others.
+//! Fair shares of a limited number of places. Clients that flood the server leave places to others.
 //!
-//! A client may take another place while it holds fewer places than are free. A single client gets half of them;
-//! each of n greedy clients gets one in n + 1, and one in n + 1 stays free for modest clients.
+//! A client may take another place while it holds fewer places than are free. A single greedy client gets half of the
+//! places. Of n greedy clients, each gets one part in n + 1, and one part stays free for other clients.
 //!
-//! Clients are counted by host: one IPv4 address, or one IPv6 /64 network, since a host can use any address of its
+//! Clients are counted by host: one IPv4 address, or one IPv6 /64 network, because a host can use any address of its
 //! network.
 
 use std::collections::HashMap;
@@ -23,11 +23,11 @@ pub(crate) struct Shares {
 #[derive(Debug, Default)]
 struct Table {
     taken: usize,
-    /// Number of places that each host holds.
+    /// Number of places taken by each host.
     hosts: HashMap<Host, usize>,
 }
 
-/// The host that a client is counted as.
+/// The host of a client, for which places are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Host(IpAddr);
 
@@ -40,7 +40,7 @@ impl From<IpAddr> for Host {
     }
 }
 
-/// One place, which is free again when this is dropped.
+/// One place. Dropping the share frees the place.
 #[derive(Debug)]
 pub(crate) struct Share {
     shares: Arc<Shares>,
@@ -48,12 +48,13 @@ pub(crate) struct Share {
 }
 
 impl Shares {
-    /// `total` places. A client may hold at most `each` of them, and never more than are left free.
+    /// Creates `total` places. A client may hold at most `each` places, and takes no place unless it holds fewer than
+    /// are free.
     pub(crate) fn new(total: usize, each: usize) -> Arc<Self> {
         Arc::new(Self { table: Mutex::default(), total, each: each.clamp(1, total) })
     }
 
-    /// Takes a place for `client`; `None` if it has used its share or no place is free.
+    /// Takes a place for `client`; `None` if the client has used its share or no place is free.
     pub(crate) fn take(self: &Arc<Self>, client: IpAddr) -> Option<Share> {
         let host = Host::from(client);
         let mut table = self.table.lock();
@@ -66,14 +67,13 @@ impl Shares {
         Some(Share { shares: Arc::clone(self), host })
     }
 
-    /// Number of places taken.
     pub(crate) fn taken(&self) -> usize {
         self.table.lock().taken
     }
 }
 
 impl Share {
-    /// The host that holds the place, as the address that it is counted by.
+    /// The address by which the host that holds the place is counted.
     pub(crate) fn client(&self) -> IpAddr {
         self.host.0
     }
@@ -128,7 +128,7 @@ mod tests {
         }
     }
 
-    /// However many clients want everything, modest clients get their place.
+    /// For any number of greedy clients, a modest client still gets a place.
     #[test]
     fn heavy_clients_leave_as_much_as_they_take() {
         for (heavy, each, left) in [(1, 500, 500), (3, 250, 250), (10, 91, 90), (99, 10, 10), (400, 3, 1)] {

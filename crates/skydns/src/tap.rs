@@ -1,8 +1,8 @@
-//! Copies of answered queries, for readers that follow them.
+//! Copies of answered queries, for readers that watch them.
 //!
-//! Without readers, a query costs one relaxed load. Each [`Watch`] has a filter, which is applied before anything
-//! is copied, a maximum number of records a second, and a bounded queue; records that do not fit are dropped and
-//! counted. A slow reader therefore loses records and never delays an answer.
+//! Without readers, a query costs one relaxed load. Each [`Watch`] has a filter, a maximum number of records a
+//! second, and a bounded queue. The filter is applied before anything is copied. Records beyond the limits are
+//! dropped and counted, so a slow reader never delays an answer.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,10 +23,10 @@ use crate::wire::{Question, Transport, name::MAX_NAME, rcode};
 const MAX_WATCHES: usize = 8;
 /// Maximum number of records that wait for a reader.
 const QUEUE: usize = 4096;
-/// Maximum size of their names and messages, in octets.
+/// Maximum size of the names and messages in a queue, in octets.
 const QUEUE_OCTETS: usize = 2 << 20;
-/// Interval at which a reader looks for new records. Waking it for each record would cost the answering thread a
-/// system call.
+/// Interval at which a reader looks for new records. To wake the reader for each record would cost the answering
+/// thread a system call.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// A query and its answer.
@@ -40,7 +40,7 @@ pub struct Answered<'a> {
     pub query: &'a [u8],
     /// The answer.
     pub response: &'a [u8],
-    /// The properties that metrics count.
+    /// The properties of the answer that metrics count.
     pub reply: Reply,
     /// The latency.
     pub took: Took,
@@ -76,7 +76,7 @@ pub struct Record {
     pub truncated: bool,
     /// `auth`, `reverse`, `stub`, `recursive` or `cache`.
     pub by: &'static str,
-    /// Both messages, if the reader chose them.
+    /// Both messages, if the reader requested them.
     pub messages: Option<Messages>,
 }
 
@@ -115,8 +115,8 @@ impl Record {
     }
 }
 
-/// The part of the server that answered. External names answered at once come from the cache, except SERVFAIL: that
-/// is our own response for a name that must not be forwarded.
+/// The part of the server that answered, or `cache`. Immediate answers for external names are from the cache. Only an
+/// immediate SERVFAIL is our own response, for a name that must not be forwarded.
 fn by(reply: Reply, took: Took) -> &'static str {
     match (reply.system, took) {
         (System::Recursive | System::Stub, Took::AtOnce(_)) if reply.rcode != rcode::SERVFAIL => "cache",
@@ -128,12 +128,12 @@ fn by(reply: Reply, took: Took) -> &'static str {
 #[derive(Debug)]
 struct Rate {
     limit: u32,
-    /// The current second in the upper half; in the lower half the number of records in this second.
+    /// The current second in the upper half, and the number of records in this second in the lower half.
     taken: AtomicU64,
 }
 
 impl Rate {
-    /// Whether another record fits into this second; if so, counts it.
+    /// Whether another record is within the limit for `second`; if so, counts the record.
     fn admits(&self, second: u64) -> bool {
         let second = second << 32;
         let next = |taken: u64| {
@@ -144,7 +144,6 @@ impl Rate {
     }
 }
 
-/// Counters of records.
 #[derive(Debug, Default)]
 struct Counters {
     taken: AtomicU64,
@@ -155,17 +154,17 @@ struct Counters {
 /// Number of records of all watches since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counts {
-    /// Records passed to readers.
+    /// Records queued for readers.
     pub taken: u64,
     /// Records dropped because of the limit per second.
     pub over_rate: u64,
-    /// Records dropped because the reader was slow.
+    /// Records dropped because the queue of a slow reader was full.
     pub dropped: u64,
     /// Open watches.
     pub watches: usize,
 }
 
-/// The records that a reader follows.
+/// A reader's choice of queries and records.
 #[derive(Debug, Clone)]
 pub struct Choice {
     /// Queries to follow.
@@ -209,7 +208,7 @@ impl Sink {
         if admitted { &counters.dropped } else { &counters.over_rate }.fetch_add(1, Relaxed);
     }
 
-    /// Queues a record; false if there is no room.
+    /// Queues a record. Returns false if the queue is full.
     fn push(&self, record: Record) -> bool {
         let octets = record.octets();
         let has_room = self.octets.fetch_add(octets, Relaxed) + octets <= QUEUE_OCTETS;
@@ -221,9 +220,9 @@ impl Sink {
     }
 }
 
-/// A name in the form that filters match: in lower case, with dots between its labels.
+/// Converts a name to the form that filters match: lower case, with dots between the labels and without the last dot.
 fn text_of<'t>(wire: &[u8], text: &'t mut [u8; MAX_NAME]) -> &'t [u8] {
-    // The length octet of each label but the first becomes the dot before the label.
+    // The length octet of each label except the first becomes the dot before that label.
     let mut next = 0;
     let mut length = 0;
     for (at, octet) in wire.iter().enumerate().take(MAX_NAME) {
@@ -238,7 +237,7 @@ fn text_of<'t>(wire: &[u8], text: &'t mut [u8; MAX_NAME]) -> &'t [u8] {
             length = at;
         }
     }
-    // The root's dot is after the last label.
+    // The dot after the last label stands for the root and is removed.
     text.get(..length.saturating_sub(1)).unwrap_or_default()
 }
 
@@ -247,12 +246,12 @@ fn text_of<'t>(wire: &[u8], text: &'t mut [u8; MAX_NAME]) -> &'t [u8] {
 #[error("{MAX_WATCHES} others already follow the queries")]
 pub struct TooMany;
 
-/// Fan-out of answered queries to all watches. One tap serves all transports.
+/// Passes answered queries to all watches. All transports share one tap.
 #[derive(Debug, Default)]
 pub struct Tap {
     on: AtomicBool,
     sinks: ArcSwap<Vec<Arc<Sink>>>,
-    /// Serializes changes of the sinks.
+    /// Lock for changes of the watches.
     changing: Mutex<()>,
     counters: Counters,
 }
@@ -310,7 +309,7 @@ impl Tap {
     }
 }
 
-/// The records that one reader follows. The watch closes when this is dropped.
+/// The queue of one reader. Dropping the watch closes it.
 #[derive(Debug)]
 pub struct Watch {
     tap: Arc<Tap>,
@@ -319,7 +318,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// The next record, if any.
+    /// Takes the next record; `None` if the queue is empty.
     pub fn take(&mut self) -> Option<Record> {
         let record = self.records.try_recv().ok()?;
         self.sink.octets.fetch_sub(record.octets(), Relaxed);

@@ -1,4 +1,5 @@
-//! DNS over TCP (RFC 7766): pipelined queries, answers in the order of completion, a bound on every wait and queue.
+//! DNS over TCP (RFC 7766). Queries are pipelined and answered in the order of completion. Every wait and every queue
+//! has a bound.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,34 +19,34 @@ use crate::shares::Shares;
 use crate::tap::Answered;
 use crate::wire::{self, Transport, framed, set_length};
 
-/// Maximum number of connections. Each holds a buffer that grows with the received octets; an idle connection takes
-/// some 4 KiB.
+/// Maximum number of connections. The buffer of a connection grows with the received octets; an idle connection takes
+/// about 4 KiB.
 pub const MAX_CONNECTIONS: usize = 4096;
-/// Maximum number of connections of one host. [`Shares`] lowers it while others have many.
+/// Maximum number of connections of one host. [`Shares`] lowers this number while other hosts have many connections.
 const MAX_OF_HOST: usize = MAX_CONNECTIONS / 2;
-/// Maximum number of a connection's queries that wait for upstreams; further queries are not read until one is
+/// Maximum number of queries on one connection that wait for an answer. Further queries are not read until one is
 /// answered.
 const MAX_IN_FLIGHT: usize = 64;
-/// Maximum number of a connection's expensive queries; further queries are not read until one is answered.
+/// Maximum number of expensive queries on one connection. Further queries are not read until one is answered.
 const MAX_EXPENSIVE: usize = 2;
-/// Time for which a connection answers queries before it yields to others.
+/// Time for which a connection answers queries before it yields to other connections.
 const TURN: Duration = Duration::from_micros(200);
-/// Time without a query after which a connection is closed (RFC 7766, section 6.2.3: a few seconds).
+/// Time without a query after which a connection is closed. RFC 7766, section 6.2.3, suggests a few seconds.
 const IDLE: Duration = Duration::from_secs(10);
-/// Value of [`IDLE`] for connections that are accepted while more than half of all connections are in use.
+/// Replaces [`IDLE`] for connections that are accepted while more than half of all connections are in use.
 const IDLE_WHEN_BUSY: Duration = Duration::from_secs(1);
 /// Timeout for receiving a query, and for sending an answer.
 const STALLED: Duration = Duration::from_secs(4);
 /// Timeout for a whole transfer.
 const TRANSFER: Duration = Duration::from_mins(10);
-/// Time after a stop at which connections are closed, even if clients have not read their answers.
+/// Time after a stop at which all connections are closed, even if clients have not read their answers.
 const ENDING: Duration = Duration::from_secs(4);
-/// Pause after a failed `accept`, usually for want of file descriptors.
+/// Pause after a failed `accept`. The usual cause is a lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// Maximum length of a query, as over UDP: a query with all common options is far shorter. With the maximum number
-/// of connections, messages of 64 KiB would exceed the memory of a small pod.
+/// Maximum length of a query in octets, as over UDP. Queries with all common options are far shorter. With messages
+/// of 64 KiB, the maximum number of connections would exceed the memory of a small pod.
 const MAX_QUERY: usize = 4096;
-/// Octets read at once, and octets of answers gathered before they are sent.
+/// Number of octets read at once, and number of octets of answers above which answers are sent.
 const READ: usize = 2048;
 
 /// The TCP listener and the resolver that it serves.
@@ -55,7 +56,7 @@ pub(crate) struct Server<B: Backend> {
 }
 
 impl<B: Backend> Server<B> {
-    /// Serves until `stop` is cancelled, then finishes the queries in flight.
+    /// Serves connections until `stop` is cancelled. The queries in flight are still answered.
     pub(crate) async fn run(self, stop: CancellationToken) {
         let shares = Shares::new(MAX_CONNECTIONS, MAX_OF_HOST);
         let mut connections = JoinSet::new();
@@ -63,7 +64,7 @@ impl<B: Backend> Server<B> {
             tokio::select! {
                 () = stop.cancelled() => break,
                 Some(_) = connections.join_next(), if !connections.is_empty() => {}
-                // At the maximum, the next client waits until a connection ends.
+                // At the maximum, the next client waits until another connection ends.
                 accepted = accept(&self.listener), if shares.taken() < MAX_CONNECTIONS => {
                     let Some((stream, client)) = accepted else { continue };
                     let Some(share) = shares.take(client.ip()) else { continue };
@@ -77,7 +78,7 @@ impl<B: Backend> Server<B> {
                     let stop = stop.clone();
                     connections.spawn(async move {
                         let _held = share;
-                        // A client that disconnects or stalls does not matter to others.
+                        // An error of this connection does not affect other clients.
                         let _ = connection.run(stop).await;
                     });
                 }
@@ -95,7 +96,6 @@ impl<B: Backend> Server<B> {
     }
 }
 
-/// Accepts the next connection.
 async fn accept(listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
     match listener.accept().await {
         Ok(accepted) => Some(accepted),
@@ -114,13 +114,12 @@ struct Connection<B: Backend> {
     idle: Duration,
 }
 
-/// An answer given by an async task.
 struct LateAnswer {
     answer: Option<Vec<u8>>,
     expensive: bool,
 }
 
-/// A connection's queries that wait for their answers.
+/// The queries of a connection that wait for their answers.
 #[derive(Default)]
 struct InFlight {
     tasks: JoinSet<LateAnswer>,
@@ -142,7 +141,7 @@ impl InFlight {
         self.tasks.spawn(async move { LateAnswer { answer: answer.await, expensive } });
     }
 
-    /// Waits for the next answer.
+    /// Waits for the next answer; `None` if a query gets no response.
     async fn next(&mut self) -> Option<Vec<u8>> {
         let waited = self.tasks.join_next().await?.ok()?;
         self.expensive -= usize::from(waited.expensive);
@@ -158,7 +157,7 @@ impl<B: Backend> Connection<B> {
         let mut open = true;
         while open || !in_flight.is_empty() {
             let deadline = frames.since + if frames.is_empty() { self.idle } else { STALLED };
-            // A connection that waits for our answer is not idle.
+            // A connection that waits for one of our answers is not idle.
             let answering = frames.is_empty() && !in_flight.is_empty();
             tokio::select! {
                 answer = in_flight.next(), if !in_flight.is_empty() => {
@@ -229,7 +228,7 @@ impl<B: Backend> Connection<B> {
         self.send(&answers).await
     }
 
-    /// Sends a zone. Other queries of the connection wait meanwhile, which RFC 5936, section 4.1 allows.
+    /// Sends a zone. Other queries on the connection wait until the end, as RFC 5936, section 4.1 allows.
     async fn transfer(&mut self, query: &[u8], started: Instant) -> io::Result<()> {
         let deadline = tokio::time::Instant::now() + TRANSFER;
         let begun = self.resolver.transfers().and_then(|transfers| transfers.begin(query, self.client.ip()));
@@ -252,7 +251,7 @@ impl<B: Backend> Connection<B> {
         Ok(())
     }
 
-    /// Answers a query in a task, since it cannot be answered at once.
+    /// Answers a query in a task, because the query cannot be answered at once.
     fn answer_later(&self, query: Vec<u8>, outcome: Outcome, in_flight: &mut InFlight) {
         let resolver = Arc::clone(&self.resolver);
         let expensive = outcome == Outcome::Expensive;
@@ -263,7 +262,7 @@ impl<B: Backend> Connection<B> {
                 return resolver.resolve(&query, Transport::Tcp, outcome, client, share).await;
             }
             if expensive {
-                // Delay the refusal: an immediate one would make the client retry at once.
+                // The error response is delayed: after an immediate response the client would retry at once.
                 tokio::time::sleep(BUDGET).await;
             }
             resolver.refuse(&query, Transport::Tcp, &outcome, client)
@@ -281,7 +280,7 @@ impl<B: Backend> Connection<B> {
 /// Received octets, split into messages.
 struct TimedFrames {
     octets: wire::Frames,
-    /// Time at which the first incomplete message began to arrive, or the connection became idle.
+    /// Time at which the first incomplete message began to arrive, or at which the connection became idle.
     since: tokio::time::Instant,
 }
 
@@ -301,9 +300,9 @@ impl TimedFrames {
         self.octets.is_empty()
     }
 
-    /// Waits for more octets and reads them. Returns their number, 0 at the end of the stream.
+    /// Waits for more octets and reads them. Returns the number of octets; 0 means the end of the stream.
     async fn read(&mut self, stream: &TcpStream) -> io::Result<usize> {
-        // A client that never stops sending must yield to others.
+        // A client that sends without pause must not block other tasks.
         tokio::task::coop::consume_budget().await;
         loop {
             stream.readable().await?;
@@ -314,7 +313,7 @@ impl TimedFrames {
         }
     }
 
-    /// Reads through a buffer on the stack, so that a connection keeps no more memory than for the octets received.
+    /// Reads through a buffer on the stack. A connection then keeps memory only for the octets received.
     fn read_now(&mut self, stream: &TcpStream) -> io::Result<usize> {
         let mut chunk = [0; READ];
         let length = stream.try_read(&mut chunk)?;
@@ -328,21 +327,21 @@ impl TimedFrames {
         self.octets.announced().is_some_and(|length| length > MAX_QUERY)
     }
 
-    /// The next complete message. The buffer holds at most one message and the octets that follow it in one read.
+    /// Returns the next complete message.
     fn next_frame(&mut self) -> Option<Vec<u8>> {
         let message = self.octets.next_message()?;
-        // The octets that follow belong to the next message.
+        // The remaining octets belong to the next message, whose time begins now.
         self.since = tokio::time::Instant::now();
         Some(message)
     }
 }
 
-/// Binds the listener. Unlike the UDP sockets it does not share its port, so that a second server on the same
-/// address fails.
+/// Binds the listener. The port is not shared, unlike that of the UDP sockets, so a second server on the address
+/// fails.
 pub(crate) fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     use socket2::{Domain, Protocol, Socket, Type};
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.cloexec(), Some(Protocol::TCP))?;
-    // Lingering connections of the previous process must not prevent a restart.
+    // Connections of the previous process may still linger. They must not prevent a restart.
     socket.set_reuse_address(true)?;
     if address.is_ipv6() {
         socket.set_only_v6(false)?;

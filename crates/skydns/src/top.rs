@@ -1,13 +1,13 @@
 //! Clients and names with the most queries in the last minutes, from samples in bounded memory.
 //!
-//! Each thread keeps [space-saving](https://doi.org/10.1007/978-3-540-30570-5_27) sketches, which are added up for
-//! each ranking. A sketch has [`SLOTS`] slots, so that a share is underestimated by at most 0.2 % of all queries. A
-//! thread samples every answer up to about [`SAMPLES`] a second; beyond that it samples one of n answers at random,
-//! with the weight n. A share of 2 % over two minutes at full speed gives 2400 samples, hence an error below a
-//! tenth of the share.
+//! Each thread keeps [space-saving](https://doi.org/10.1007/978-3-540-30570-5_27) sketches. A ranking adds up the
+//! sketches of all threads. A sketch has [`SLOTS`] slots, so a share is underestimated by at most 0.2 % of all
+//! queries. A thread samples every answer up to about [`SAMPLES`] a second. Above that rate, the thread samples one
+//! of n answers at random, with the weight n. A share of 2 % over two minutes at full speed gives 2400 samples. The
+//! error of the share is then below one tenth.
 //!
-//! Two windows rotate. A thread's window takes at most 600 KiB, if all names have the maximum length, and usually a
-//! quarter of that.
+//! Each thread has two windows in turn. A window takes at most 600 KiB, if all names have the maximum length. A
+//! quarter of that is usual.
 
 mod sketch;
 
@@ -24,11 +24,11 @@ use crate::wire::{name, rcode};
 
 /// Maximum number of keys in a sketch.
 pub const SLOTS: usize = 512;
-/// Approximate maximum number of samples of one thread in a second.
+/// Approximate maximum number of samples that one thread takes in a second.
 pub const SAMPLES: u32 = 1000;
 /// Length of a window. A ranking covers the last complete window and the current one.
 const WINDOW: Duration = Duration::from_mins(2);
-/// Maximum weight of a sample.
+/// Maximum weight of a sample, in answers.
 const MAX_STRIDE: u32 = 1 << 16;
 
 /// The sketches of one window.
@@ -74,7 +74,7 @@ impl Tables {
     }
 }
 
-/// The windows of one thread: the current one and the one before.
+/// The windows of one thread: the current window and the window before.
 #[derive(Debug)]
 struct Windows {
     begun: Instant,
@@ -101,7 +101,7 @@ impl Windows {
     }
 }
 
-/// The samples of all threads.
+/// Samples of the answers of all threads.
 #[derive(Debug)]
 pub struct Top {
     started: Instant,
@@ -123,11 +123,11 @@ pub struct Row<T> {
     pub queries: u64,
 }
 
-/// The clients and names with the most queries in the last minutes, in descending order. Numbers are estimates,
-/// above the true number only by sampling error.
+/// The clients and names with the most queries in the last minutes, in descending order. All numbers are estimates.
+/// Apart from the sampling error, no number is too high.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ranking {
-    /// Length of the ranked period: two to four minutes, or since the start.
+    /// Length of the ranked period: two to four minutes, or the time since the start if that is shorter.
     pub time: Duration,
     /// Answers in that period, estimated.
     pub queries: u64,
@@ -148,20 +148,20 @@ pub struct Ranking {
 }
 
 impl Top {
-    /// A sampler for one more thread.
+    /// Adds a sampler for one thread.
     pub(crate) fn sampler(&self) -> Sampler {
         let windows = Arc::new(Mutex::new(Windows::new(self.started)));
         self.threads.lock().push(Arc::clone(&windows));
         Sampler { windows, skip: 0, stride: 1, taken: 0, since: Instant::now() }
     }
 
-    /// The ranking, with at most `rows` rows of each kind.
+    /// Returns the ranking, with at most `rows` rows of each kind.
     pub fn ranking(&self, rows: usize) -> Ranking {
         let (now, threads) = (Instant::now(), self.threads.lock().clone());
         let mut sum = Sum::default();
         let mut time = Duration::ZERO;
         for windows in &threads {
-            // The answering thread skips a sample while this lock is held.
+            // While this lock is held, the thread that answers drops its samples.
             let mut windows = windows.lock();
             windows.rotate(now);
             let before = if windows.begun == self.started { Duration::ZERO } else { WINDOW };
@@ -184,7 +184,6 @@ impl Top {
     }
 }
 
-/// The windows of all threads, added up.
 #[derive(Default)]
 struct Sum {
     queries: u64,
@@ -236,15 +235,15 @@ pub(crate) struct Sampler {
     windows: Arc<Mutex<Windows>>,
     /// Number of answers to skip before the next sample.
     skip: u32,
-    /// Weight of a sample: the number of answers that it represents.
+    /// Weight of a sample: the number of answers that the sample represents.
     stride: u32,
-    /// Number of samples since the stride was last adapted, and the time of that.
+    /// Number of samples since the stride was last adapted, at `since`.
     taken: u32,
     since: Instant,
 }
 
 impl Sampler {
-    /// Whether the next answer is sampled.
+    /// Whether the next answer is sampled. Must be called once for each answer.
     #[inline]
     pub(crate) fn is_due(&mut self) -> bool {
         self.skip = self.skip.wrapping_sub(1);
@@ -258,7 +257,7 @@ impl Sampler {
         }
         let weight = self.stride.into();
         self.pace(now);
-        // A reader holds the lock for moments only: skip the sample instead of waiting.
+        // A reader holds the lock for a short time only. The sample is dropped meanwhile.
         if let Some(mut windows) = self.windows.try_lock() {
             windows.rotate(now);
             let mut lower = [0; name::MAX_NAME];
@@ -268,7 +267,7 @@ impl Sampler {
         }
     }
 
-    /// Chooses the next answer to sample at random, so that periodic queries are not over-represented.
+    /// Selects the next answer to sample at random. Otherwise periodic queries could be over-represented.
     fn pace(&mut self, now: Instant) {
         self.taken += 1;
         let elapsed = now.saturating_duration_since(self.since);

@@ -1,8 +1,9 @@
-//! DNS over UDP: one thread for each socket, datagrams received and sent in batches, answers written in place.
+//! DNS over UDP with one thread for each socket. Datagrams are received and sent in batches, and answers are written
+//! directly into the send buffer.
 //!
-//! The threads are not part of the async runtime: most queries are answered within a microsecond or two, and a
-//! blocking receive is the cheapest way to wait for the next one. Queries that wait for an upstream are passed to
-//! [`crate::resolve`] and answered from there.
+//! The threads are not part of the async runtime. Most queries are answered within two microseconds, and a blocking
+//! receive is the cheapest wait for the next query. Queries that wait for an upstream are passed to
+//! [`crate::resolve`], which sends their answers.
 
 mod socket;
 
@@ -26,14 +27,14 @@ use crate::tap::Answered;
 use crate::top::Sampler;
 use crate::wire::Transport;
 
-/// Maximum number of datagrams received, answered and sent at once.
+/// Maximum number of datagrams that are received, answered and sent together.
 const BATCH: usize = 32;
-/// Size of a receive buffer. Longer queries are truncated and therefore answered with FORMERR.
+/// Size of a receive buffer, in octets. A longer query is cut and therefore answered with FORMERR.
 const MAX_QUERY: usize = 4096;
-/// Octets of the answer buffer that are kept between batches.
+/// Size of the answer buffer that is kept between batches, in octets.
 const KEPT: usize = 256 * 1024;
-/// Time after a stop for which queries are still forwarded while others wait for upstreams. Later queries get
-/// SERVFAIL, so that the shutdown ends.
+/// Time after a stop for which queries are still forwarded. Later queries that need an upstream get SERVFAIL, so that
+/// the shutdown ends.
 const ENDING: Duration = Duration::from_secs(2);
 
 /// A receiving thread.
@@ -43,11 +44,11 @@ pub(crate) struct Worker<B: Backend> {
     shard: Arc<Shard>,
     sampler: Sampler,
     stop: Arc<AtomicBool>,
-    /// Whether queries are no longer forwarded.
+    /// Whether queries are no longer forwarded, because the server is stopping.
     ending: bool,
 }
 
-/// An answer in the buffer, waiting to be sent.
+/// An answer in the buffer that is still to be sent.
 #[derive(Clone, Copy)]
 struct Pending {
     start: usize,
@@ -62,7 +63,7 @@ struct Received {
     peer: Peer,
 }
 
-/// Buffers of a thread for queries and answers, reused for each batch.
+/// Buffers of a thread, which each batch reuses.
 struct Buffers {
     queries: Vec<[u8; MAX_QUERY]>,
     answers: Vec<u8>,
@@ -71,7 +72,7 @@ struct Buffers {
 }
 
 impl<B: Backend> Worker<B> {
-    /// The worker of one thread; no other thread may write `shard`.
+    /// Creates the worker of one thread. No other thread may write to `shard`.
     pub(crate) fn new(
         socket: Arc<UdpSocket>,
         resolver: Arc<Resolver<B>>,
@@ -82,8 +83,8 @@ impl<B: Backend> Worker<B> {
         Self { socket, resolver, shard, sampler, stop, ending: false }
     }
 
-    /// Serves until `stop` is set, which is checked whenever the socket has been quiet for a moment, and then
-    /// finishes.
+    /// Serves until `stop` is set, and then answers the remaining queries. `stop` is checked between batches, and at
+    /// least once each [`QUIET`].
     pub(crate) fn run(mut self) {
         let mut buffers = Buffers {
             queries: vec![[0; MAX_QUERY]; BATCH],
@@ -97,16 +98,15 @@ impl<B: Backend> Worker<B> {
         self.end(&mut buffers);
     }
 
-    /// Continues to serve while queries wait for upstreams, and then empties the queue. The kernel queues datagrams
-    /// until the socket is closed, which happens after this and the last answer; an unread query would get no
-    /// answer.
+    /// Continues to serve while queries wait for upstreams, and then until the socket's queue is empty. The kernel
+    /// queues datagrams until the socket is closed, and a query that is never read would get no answer.
     fn end(&mut self, buffers: &mut Buffers) {
         let began = Instant::now();
         loop {
             let wait = if self.resolver.waiting() > 0 { Wait::Moment } else { Wait::Never };
             let served = self.serve(buffers, wait);
             let elapsed = began.elapsed();
-            // Under load the queue is never empty.
+            // Under load the queue is never empty, so a time limit applies, too.
             let done = self.resolver.waiting() == 0 && (!served || elapsed > QUIET);
             if done || elapsed > ENDING + BUDGET {
                 return;
@@ -115,7 +115,7 @@ impl<B: Backend> Worker<B> {
         }
     }
 
-    /// Receives a batch and answers it. Returns false if there was none.
+    /// Receives a batch of queries and answers them. Returns false if no query arrived.
     fn serve(&mut self, buffers: &mut Buffers, wait: Wait) -> bool {
         let Buffers { queries, answers, receiving, sending } = buffers;
         let mut received = [None; BATCH];
@@ -131,7 +131,7 @@ impl<B: Backend> Worker<B> {
         true
     }
 
-    /// Receives datagrams; `None` if none arrived in time.
+    /// Receives datagrams; `None` if no datagram arrived in time.
     fn receive(
         &self,
         headers: &mut MultiHeaders<SockaddrStorage>,
@@ -153,7 +153,7 @@ impl<B: Backend> Worker<B> {
         Some(count)
     }
 
-    /// Answers one datagram into `answers`, or passes it on to be answered later.
+    /// Appends the answer to one datagram to `answers`, or passes the query on to be answered later.
     fn answer(
         &mut self,
         buffer: &[u8; MAX_QUERY],
@@ -190,7 +190,7 @@ impl<B: Backend> Worker<B> {
         Some(Pending { start, end, peer: datagram.peer })
     }
 
-    /// Passes an answered query to tap, and to top if it is sampled.
+    /// Passes an answered query to the tap, and to the ranking if the query is sampled.
     #[cold]
     fn show(&mut self, answered: &Answered<'_>, now: Instant) {
         self.sampler.take(answered, now);
@@ -199,15 +199,15 @@ impl<B: Backend> Worker<B> {
         }
     }
 
-    /// Passes a query on to be answered later. Returns true if there is no room for it.
+    /// Passes a query on to be answered later. Returns true if the query was not admitted.
     fn resolve_later(&self, message: &[u8], outcome: Outcome, peer: Peer) -> bool {
         let socket = Arc::clone(&self.socket);
-        // If the send buffer is full the answer is lost, as it may be on the network.
+        // If the send buffer is full, the answer is lost, as it might be on the network.
         let send = move |answer: &[u8]| socket.send(answer, &peer);
         self.resolver.resolve_later(message, Transport::Udp, outcome, peer.socket_addr(), send)
     }
 
-    /// Sends a batch. Answers from the same local address are sent in one system call.
+    /// Sends a batch. Consecutive answers from the same local address are sent in one system call.
     fn send(&self, headers: &mut MultiHeaders<SockaddrStorage>, answers: &[u8], pending: &[Option<Pending>]) {
         let mut slices = [[IoSlice::new(&[])]; BATCH];
         let mut peers = [None; BATCH];
@@ -229,7 +229,7 @@ impl<B: Backend> Worker<B> {
     }
 }
 
-/// Opens `count` sockets on one address. With port 0 the first socket chooses the port. `unsent` counts the answers
+/// Opens `count` sockets on one address. With port 0 the first socket selects the port. `unsent` counts the answers
 /// that cannot be sent.
 pub(crate) fn bind_all(
     address: SocketAddr,

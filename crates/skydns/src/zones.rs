@@ -1,6 +1,6 @@
-//! The table of further zones: zones with records of their own, besides the cluster's zone.
+//! The table of further zones, which have records of their own besides the cluster's zone.
 //!
-//! Of all domains that hold a name (cluster domains, stub domains, further zones) the longest is responsible; see
+//! Cluster domains, stub domains and further zones may hold the same name. The longest domain is responsible; see
 //! [`Authority`].
 
 use std::sync::Arc;
@@ -8,40 +8,40 @@ use std::sync::Arc;
 use crate::backend::{Records, View, Zone};
 use crate::wire::name::{Name, is_within};
 
-/// TTL of the SOA record in the answer section, in seconds, unless the zone sets one TTL for all records.
+/// TTL of the SOA record in the answer section, in seconds. A zone with one TTL for all records uses that TTL.
 pub(crate) const SOA_TTL: u32 = 3600;
 
-/// The further zones. Empty unless some are configured; `clone` only increments a reference count.
+/// The further zones, if any are configured. Clones share the zones.
 #[derive(Clone, Default)]
 pub struct Zones {
-    /// Zones with the longest domain first; `None` for no zones.
+    /// Zones, the longest domain first; `None` without zones.
     all: Option<Arc<[FurtherZone]>>,
 }
 
-/// One further zone. `clone` only increments reference counts.
+/// One further zone. Clones share domain and records.
 #[derive(Clone)]
 pub struct FurtherZone {
-    /// Its domain, in lower case.
+    /// The domain of the zone, in lower case.
     pub domain: Name,
-    /// The records. Until they [have synced](Records::has_synced), names of the zone are SERVFAIL.
+    /// The records. Until they [have synced](Records::has_synced), the answer for names of the zone is SERVFAIL.
     pub records: Arc<dyn Records>,
-    /// TTL of the zone's answers, in seconds, overriding the TTL of each record.
+    /// TTL of the zone's answers in seconds, which overrides the TTL of each record.
     pub ttl: Option<u32>,
     /// TTL of negative answers, in seconds (RFC 2308).
     pub negative_ttl: u32,
-    /// Whether the zone answers in SkyDNS style: the apex has the addresses at `apex.dns`, the name servers are at
-    /// `ns.dns`, and an alias that cannot be resolved counts as no record.
+    /// Whether the zone answers in SkyDNS style. The apex then has the addresses at `apex.dns`, and the name servers
+    /// are at `ns.dns`. An alias that cannot be resolved counts as no record.
     pub skydns: bool,
-    /// Whether the zone holds PTR records only and is not authoritative for its domain: missing names are looked up
+    /// Whether the zone holds only PTR records and is not authoritative for its domain. Missing names are looked up
     /// elsewhere.
     pub pointers: bool,
-    /// Number of the zone in [metrics](crate::metrics::Reply::zone). [`Zones::with`] assigns it; adding or replacing
-    /// zones does not change it.
+    /// Number of the zone in [metrics](crate::metrics::Reply::zone). [`Zones::with`] assigns the number, which stays
+    /// the same when zones are added or replaced.
     pub number: u8,
 }
 
 impl FurtherZone {
-    /// A zone of `records`, with each record's own TTL.
+    /// Creates a zone of `records`. Each record keeps its own TTL.
     pub fn new(domain: &Name, records: Arc<dyn Records>) -> Self {
         Self {
             domain: domain.to_lowercase(),
@@ -54,7 +54,7 @@ impl FurtherZone {
         }
     }
 
-    /// TTL of a record that is stored with the TTL `stored`, in seconds. A stored TTL of 0 stays 0.
+    /// TTL of a record with the stored TTL `stored`, in seconds. A stored TTL of 0 stays 0.
     pub fn ttl_of(&self, stored: u32) -> u32 {
         self.ttl.filter(|_| stored != 0).unwrap_or(stored)
     }
@@ -88,7 +88,7 @@ impl Zones {
         self.all.iter().flat_map(|all| all.iter())
     }
 
-    /// Adds `zone`, or replaces the zone of its domain.
+    /// Adds `zone`, or replaces the zone with the same domain.
     #[must_use]
     pub fn with(&self, zone: FurtherZone) -> Self {
         let replaced = self.iter().find(|other| other.domain == zone.domain);
@@ -101,18 +101,18 @@ impl Zones {
         Self { all: Some(all.into()) }
     }
 
-    /// The longest zone that holds a name (wire format, lower case).
+    /// The zone with the longest domain that holds a name (wire format, lower case).
     pub fn find(&self, name: &[u8]) -> Option<&FurtherZone> {
         self.iter().find(|zone| !zone.pointers && is_within(name, zone.domain.wire()))
     }
 
-    /// The zones of [pointers](FurtherZone::pointers) that may hold a name (wire format, lower case).
+    /// The zones of [pointers](FurtherZone::pointers) whose domain holds a name (wire format, lower case).
     pub(crate) fn pointers<'z>(&'z self, name: &'z [u8]) -> impl Iterator<Item = &'z FurtherZone> {
         self.iter().filter(move |zone| zone.pointers && is_within(name, zone.domain.wire()))
     }
 }
 
-/// Whether a name (wire format, lower case) is in one of our zones.
+/// Whether a name (wire format, lower case) is an own name or in one of our zones.
 pub fn is_ours(view: &impl View, name: &[u8]) -> bool {
     view.zone().own(name).is_some() || Authority::of(view, name).is_some()
 }
@@ -129,9 +129,10 @@ pub struct Authority<'v> {
 }
 
 impl<'v> Authority<'v> {
-    /// The authority for a name (wire format, lower case); `None` for names that are forwarded.
+    /// The authority for a name (wire format, lower case); `None` if no zone of ours is responsible.
     ///
-    /// The longest domain wins, as in dnsmasq. Of equal domains the cluster's comes first, then a further zone's.
+    /// The longest domain wins, as in dnsmasq. Of equal domains, the cluster's comes first, then a further zone's,
+    /// then a stub domain's.
     pub fn of(view: &'v impl View, name: &[u8]) -> Option<Self> {
         let zone = view.zone();
         if !view.zones().is_empty()
@@ -149,7 +150,6 @@ impl<'v> Authority<'v> {
         Some(Self { domain, records: view, further: None })
     }
 
-    /// The cluster's zone.
     pub(crate) fn cluster(view: &'v impl View) -> Self {
         Self { domain: &view.zone().domain, records: view, further: None }
     }
@@ -159,7 +159,7 @@ impl<'v> Authority<'v> {
         self.further.is_some_and(|further| further.skydns)
     }
 
-    /// The labels of a name (wire format, lower case) below the domain.
+    /// The labels of a name (wire format, lower case) in front of the domain.
     pub fn relative<'n>(&self, name: &'n [u8]) -> &'n [u8] {
         name.len()
             .checked_sub(self.domain.wire().len())
@@ -167,7 +167,7 @@ impl<'v> Authority<'v> {
             .unwrap_or_default()
     }
 
-    /// TTL of a record that is stored with the TTL `stored`, in seconds; `zone` is the cluster's.
+    /// TTL of a record with the stored TTL `stored`, in seconds. `zone` is the cluster's zone.
     pub(crate) fn ttl_of(&self, zone: &Zone, stored: u32) -> u32 {
         match self.further {
             None => zone.ttl_of(stored),
@@ -175,7 +175,7 @@ impl<'v> Authority<'v> {
         }
     }
 
-    /// Maximum TTL of an answer of several records, in seconds; `zone` is the cluster's.
+    /// Maximum TTL of an answer with several records, in seconds. `zone` is the cluster's zone.
     pub(crate) fn max_ttl(&self, zone: &Zone) -> u32 {
         match self.further {
             None => zone.ttl(),
@@ -183,12 +183,12 @@ impl<'v> Authority<'v> {
         }
     }
 
-    /// TTL of the SOA record in the answer section, in seconds; `zone` is the cluster's.
+    /// TTL of the SOA record in the answer section, in seconds. `zone` is the cluster's zone.
     pub(crate) fn soa_ttl(&self, zone: &Zone) -> u32 {
         self.further.map_or(zone.ttl, |further| further.ttl).unwrap_or(SOA_TTL)
     }
 
-    /// TTL of negative answers, in seconds; `zone` is the cluster's.
+    /// TTL of negative answers, in seconds. `zone` is the cluster's zone.
     pub(crate) fn negative_ttl(&self, zone: &Zone) -> u32 {
         self.further.map_or(zone.negative_ttl, |further| further.negative_ttl)
     }

@@ -1,4 +1,4 @@
-//! Follows aliases (ExternalName, federation) to their addresses.
+//! Follows aliases (ExternalName, federated names, own-name aliases) to their addresses.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -15,17 +15,17 @@ use crate::own_names::{MAX_CHAIN, OwnTarget};
 use crate::wire::{Full, Mark, Name, NameOffsets, Section, class, rtype};
 use crate::zones::{Authority, is_ours};
 
-/// Maximum number of external queries for one answer: one query of a client must not cause hundreds.
+/// Maximum number of external queries for one answer. Without a limit, one client query could cause hundreds.
 const MAX_QUESTIONS: usize = 32;
 
-/// Result of following a name. Of several results the greatest counts: one alias that works is enough.
+/// Result of following a name. For a name with several aliases the greatest result counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum ChaseResult {
-    /// Failed: a loop, a chain that is too long, or no answer from an upstream.
+    /// A loop, a chain that is too long, or no answer from an upstream.
     Failed,
-    /// NXDOMAIN, or no address of the families in the query.
+    /// The target does not exist, or has no address of the query's families.
     NoData,
-    /// Addresses, which were written.
+    /// Addresses were written.
     Addresses,
 }
 
@@ -34,11 +34,11 @@ enum ChaseResult {
 enum CnameMode<'n> {
     /// Write a CNAME with this owner name; `None` is the query name.
     Owner(Option<&'n Name>),
-    /// Write none: the owner already has another CNAME.
+    /// Write no CNAME: the owner name already has one.
     Suppressed,
 }
 
-/// One walk over aliases, within one section of the answer.
+/// The state of following aliases, within one section of the answer.
 struct Walk<'o> {
     section: Section,
     families: Families,
@@ -46,16 +46,15 @@ struct Walk<'o> {
     chain: Vec<Name>,
     /// Names whose records are written, in lower case.
     done: IndexSet<Name>,
-    /// Upstream records that were written, so that records which two aliases share are written once. A hash set, as
-    /// an upstream decides how many there are.
+    /// Upstream records that were written. Two aliases may share records, which are written once. The set is hashed
+    /// because an upstream decides the number of records.
     written: IndexSet<&'o ExternalRecord>,
     names: NameOffsets,
-    /// Names that have no addresses, in lower case, with the chain length at which that was found. Each is searched
-    /// once, however many aliases point to it.
+    /// Names without addresses, in lower case, each with its result and the length of the chain at that time. Each
+    /// name is searched once, even if many aliases point to it.
     dead_ends: HashMap<Name, (ChaseResult, usize)>,
 }
 
-/// A point that a walk can be rolled back to.
 struct Step {
     mark: Mark,
     done: usize,
@@ -70,13 +69,13 @@ impl Walk<'_> {
         Self { section, families, chain, done, written, names, dead_ends: HashMap::new() }
     }
 
-    /// Whether visiting `name` neither closes a loop nor makes the chain too long.
+    /// Whether `name` may be visited: false for a loop, and for a chain at its limit.
     fn may_visit(&self, name: &Name) -> bool {
         !self.chain.contains(&name.to_lowercase()) && self.chain.len() <= MAX_CHAIN
     }
 
-    /// The known result of a name without addresses. It holds for longer chains, too: they only reach their limit
-    /// sooner.
+    /// The known result of a name without addresses. The result also holds for longer chains, which reach the limit
+    /// earlier.
     fn dead_end(&self, name: &Name) -> Option<ChaseResult> {
         let (reached, length) = self.dead_ends.get(&name.to_lowercase())?;
         (self.chain.len() >= *length).then_some(*reached)
@@ -106,7 +105,8 @@ impl<'q, V: View> Answer<'q, '_, V> {
         }
     }
 
-    /// Writes the addresses of an alias's target to the additional section, if they can be resolved.
+    /// Writes the addresses of an alias's target to the additional section. Nothing is written if the target cannot
+    /// be resolved.
     pub(super) fn additional_of_name(&mut self, target: &Name) -> Result<(), Full> {
         let mut walk = Walk::new(Section::Additional, Families::BOTH, None);
         let step = self.step(&walk);
@@ -118,7 +118,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
 
     /// Follows all aliases of one name; `owner` is that name, or `None` for the query name.
     ///
-    /// A name has at most one CNAME: one alias is written, with the addresses of all of them.
+    /// A name has at most one CNAME: the CNAME of one alias is written, with the addresses of all aliases.
     fn follow_all(
         &mut self,
         walk: &mut Walk<'q>,
@@ -152,9 +152,9 @@ impl<'q, V: View> Answer<'q, '_, V> {
         Ok(reached)
     }
 
-    /// Writes an alias without addresses. In the answer section it is the record the client asked for. The
-    /// additional section is for addresses (RFC 2782): as in kube-dns, it holds the alias only together with
-    /// upstream records of its target.
+    /// Writes an alias without addresses. In the answer section this is the CNAME of the query name. The additional
+    /// section is for addresses (RFC 2782): as in kube-dns, the CNAME is written there only if upstream records of
+    /// the target follow.
     fn write_bare_alias(
         &mut self,
         walk: &mut Walk<'q>,
@@ -170,7 +170,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         Ok(())
     }
 
-    /// Writes the alias, if it is to be shown under `owner`, and the records of its target.
+    /// Writes the CNAME of the alias if `cname` allows a CNAME, and then the records of the target.
     fn follow(
         &mut self,
         walk: &mut Walk<'q>,
@@ -186,7 +186,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         self.visit(walk, &alias.target)
     }
 
-    /// Writes the addresses of a name, wherever the name is defined.
+    /// Writes the addresses of a name: an own name, a name in one of our zones, or an external name.
     fn visit(&mut self, walk: &mut Walk<'q>, name: &Name) -> Result<ChaseResult, Full> {
         let lower = name.to_lowercase();
         if !walk.done.insert(lower.clone()) {
@@ -206,7 +206,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         reached
     }
 
-    /// Writes the addresses of an own name, which is a host or an alias of the configuration.
+    /// Writes the addresses of an own name: a host or an alias in the configuration.
     fn own(&mut self, walk: &mut Walk<'q>, name: &Name, target: &OwnTarget<'_>) -> Result<ChaseResult, Full> {
         let ttl = self.view.zone().ttl();
         match target {
@@ -242,7 +242,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         let Found { ttl, addresses, aliases, .. } = self.look_up(authority, &path, walk.families);
         let ((addresses, cut), (aliases, aliases_cut)) = (addresses.into_shuffled(), aliases.into_shuffled());
         if (cut || aliases_cut) && walk.section == Section::Additional {
-            // A part of the addresses would look like all of them.
+            // The section is left out: a client would take a part of the addresses for all of them.
             return Err(Full);
         }
         self.truncated |= cut || aliases_cut;
@@ -305,7 +305,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
             self.record_of(walk, Some(&record.owner), record.rtype, ttl, &record.rdata)?;
             walk.written.insert(record);
         }
-        // Names in our zones are resolved here, not by the upstream.
+        // A target in our zones is resolved here, not by the upstream.
         let ours = match ours {
             Some(name) if walk.may_visit(&name) => self.visit(walk, &name)?,
             Some(_) => ChaseResult::Failed,
@@ -314,8 +314,8 @@ impl<'q, V: View> Answer<'q, '_, V> {
         Ok(if reached == ChaseResult::Addresses { reached } else { ours })
     }
 
-    /// Whether an external name may be forwarded. Single-label names are forwarded only into a stub domain, see the
-    /// engine.
+    /// Whether an external name may be forwarded. Single-label names are forwarded only to the upstreams of a stub
+    /// domain.
     fn may_forward(&self, name: &Name) -> bool {
         name.label_count() >= 2 || self.view.zone().servers_for(name.to_lowercase().wire()).1.is_some()
     }
@@ -324,7 +324,6 @@ impl<'q, V: View> Answer<'q, '_, V> {
         is_ours(self.view, name.to_lowercase().wire())
     }
 
-    /// Writes an address of `owner`.
     fn address_of(
         &mut self,
         walk: &mut Walk<'q>,
@@ -338,7 +337,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         }
     }
 
-    /// Writes a record of `owner`, or of the query name.
+    /// Writes a record of `owner`; without `owner`, a record of the query name.
     fn record_of(
         &mut self,
         walk: &mut Walk<'q>,

@@ -9,7 +9,7 @@ use crate::record::Host;
 use crate::wire::{Name, Transport};
 use crate::zones::Authority;
 
-/// The address families that the query asks for.
+/// The address families to look up.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Families {
     pub(super) v4: bool,
@@ -34,8 +34,8 @@ impl Families {
 pub(super) struct Alias {
     pub(super) target: Name,
     pub(super) ttl: u32,
-    /// An ExternalName: it is shown even if it has no addresses. Federated names, and aliases in zones in SkyDNS
-    /// style, are not.
+    /// Whether the CNAME is shown even if the target has no addresses. True for an ExternalName; false for federated
+    /// names and for zones in SkyDNS style.
     pub(super) external: bool,
 }
 
@@ -58,13 +58,13 @@ impl Found {
 }
 
 impl<'q, V: View> Answer<'q, '_, V> {
-    /// One more than the maximum number of items of one kind in an answer: the smallest record is an address of 16
-    /// octets (owner pointer, fixed part, four octets).
+    /// One more than the number of items of one kind that fit into an answer. The smallest record takes 16 octets: an
+    /// A record with an owner pointer of 2, a fixed part of 10 and an address of 4 octets.
     pub(super) fn room(&self) -> usize {
         self.query.limit() / 16 + 1
     }
 
-    /// Looks up the addresses and aliases of a name in the zone `of`.
+    /// Looks up the addresses and aliases at `path` in the zone `of`.
     pub(super) fn look_up(&self, of: Authority<'q>, path: &[&str], families: Families) -> Found {
         let zone = self.view.zone();
         let (addresses, aliases) = (Sample::new(self.room()), Sample::new(self.room()));
@@ -84,9 +84,9 @@ impl<'q, V: View> Answer<'q, '_, V> {
         found
     }
 
-    /// Adds the addresses of the target of an SRV record. With `--strict-dns` an SRV name has no addresses.
-    // Differs from kube-dns: it answers a CNAME for the target. A cache in front takes that for an alias of the SRV
-    // name, and answers SRV queries for it with the records of the plain name, which have port 0.
+    /// Adds the addresses of an SRV record's target. With `--strict-dns` an SRV name has no addresses.
+    // Differs from kube-dns, which answers with a CNAME to the target. A cache would take that CNAME for an alias of
+    // the SRV name, and answer SRV queries with the records of the target, which have port 0.
     fn add_addresses_of_target(
         &self,
         found: &mut Found,
@@ -94,7 +94,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         entry: &Entry<'q>,
         families: Families,
     ) {
-        // More addresses do not fit over UDP: the client has to retry over TCP.
+        // More addresses do not fit over UDP: the client must retry over TCP.
         let enough = found.addresses.is_cut() && self.query.transport == Transport::Udp;
         if enough || self.view.zone().strict || self.exhausted() {
             return;

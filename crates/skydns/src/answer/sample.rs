@@ -1,4 +1,4 @@
-//! Random choice among more items than an answer has room for: all distinct items have the same chance.
+//! A random choice of items for an answer without room for all. All distinct items have the same chance.
 
 use std::hash::{BuildHasher, Hash};
 
@@ -7,14 +7,14 @@ use smallvec::SmallVec;
 
 /// At most `room` distinct items. The first `N` are stored without allocation.
 ///
-/// If there are more, those with the lowest hashes under a random seed are kept. Therefore repeated items count
-/// once, and dropped items need not be remembered.
+/// If there are more items, those with the lowest hashes are kept; the hash has a random seed. Equal items have equal
+/// hashes and count once, and dropped items need not be stored.
 pub(super) struct Sample<T, const N: usize> {
     room: usize,
-    /// May hold repeated items, up to twice the room.
+    /// At most twice `room` items, which may be repeated.
     items: SmallVec<[T; N]>,
     hasher: Option<RandomState>,
-    /// The highest hash that stays, once items were dropped.
+    /// The highest hash of a kept item; set when items are dropped for the first time.
     highest: Option<u64>,
 }
 
@@ -40,7 +40,7 @@ impl<T: Hash + Eq, const N: usize> Sample<T, N> {
         self.highest.is_some()
     }
 
-    /// Drops repeated items, and then the items in excess of the room.
+    /// Drops repeated items, and then the items beyond `room`.
     fn thin(&mut self) {
         let hasher = self.hasher.get_or_insert_default();
         self.items.sort_by_cached_key(|item| hasher.hash_one(item));
@@ -51,8 +51,8 @@ impl<T: Hash + Eq, const N: usize> Sample<T, N> {
         }
     }
 
-    /// The distinct items in random order, and whether others were dropped. The order spreads the load: clients use
-    /// the first item.
+    /// Returns the distinct items in random order, and whether other items were dropped. Random order spreads the
+    /// load, because clients use the first item.
     pub(super) fn into_shuffled(mut self) -> (SmallVec<[T; N]>, bool) {
         if self.items.len() > self.room {
             self.thin();
@@ -66,7 +66,8 @@ impl<T: Hash + Eq, const N: usize> Sample<T, N> {
     }
 }
 
-/// Drops repeated items and keeps the order. A few items are compared with each other, many through a set.
+/// Drops repeated items; the order stays random. A few items are compared with each other, many are sorted by a
+/// random hash.
 fn drop_repeated<T: Eq + Hash, const N: usize>(items: &mut SmallVec<[T; N]>) {
     const FEW: usize = 16;
     if items.len() <= FEW {
@@ -120,7 +121,7 @@ mod tests {
 
     #[test]
     fn every_item_has_the_same_chance() {
-        // The first one is added a thousand times as often as any other.
+        // Item 0 is added a thousand and one times, any other item once.
         let items: Vec<u16> = std::iter::repeat_n(0, 1000).chain(0..100).collect();
         let mut times = [0_u32; 100];
         for _ in 0..2000 {

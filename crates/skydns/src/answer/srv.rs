@@ -1,5 +1,5 @@
-//! SRV answers (RFC 2782), and MX and NS answers, which have the same shape: one record for each entry, and the
-//! addresses of the targets in the additional section.
+//! SRV answers (RFC 2782), and MX and NS answers. An answer holds one record for each entry, and the addresses of the
+//! targets in the additional section.
 
 use smallvec::SmallVec;
 
@@ -14,7 +14,7 @@ use crate::wire::{Full, Name, Owner, Section, pointer_to, rtype};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Service,
-    /// Entries that are marked as mail exchanges. Their priority is the preference.
+    /// Entries that are marked as mail exchanges. The priority of the entry is the preference of the MX record.
     MailExchange,
     /// Entries with addresses.
     NameServer,
@@ -39,7 +39,7 @@ impl Kind {
         }
     }
 
-    /// The fields that distinguish records with the same target.
+    /// The fields that make records with the same target different.
     fn numbers(self, record: &ServiceRecord<'_>) -> (u16, u16) {
         match self {
             Self::Service => (record.port, record.priority),
@@ -49,7 +49,7 @@ impl Kind {
     }
 }
 
-/// An entry to be written as a record: entries with the same target and numbers are one record.
+/// An entry to write as a record. Entries with the same target and the same numbers become one record.
 #[derive(Debug, Clone)]
 struct Service<'v>(Entry<'v>, Kind);
 
@@ -76,7 +76,7 @@ impl Service<'_> {
 /// The target of an SRV, MX or NS record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Target<'e> {
-    /// A label in front of labels in wire format below the zone.
+    /// A label, and the labels after it in wire format, below the zone.
     Member(&'e str, &'e [u8]),
     /// Labels in wire format below the zone.
     Base(&'e [u8]),
@@ -89,7 +89,7 @@ impl<'e> Target<'e> {
         match &entry.record.host {
             Host::Name(name) => Self::Name(name),
             Host::Base => Self::Base(entry.record.base),
-            // The apex of the zone.
+            // An entry without a label is the apex of the zone.
             _ if entry.label.is_empty() => Self::Base(entry.record.base),
             Host::Member | Host::Address(_) | Host::Several(_) | Host::Nothing => {
                 Self::Member(entry.label, entry.record.base)
@@ -97,7 +97,7 @@ impl<'e> Target<'e> {
         }
     }
 
-    /// Whether the target is short enough to be a name.
+    /// Whether the target is within the maximum length of a name.
     fn is_possible(self, domain: &Name) -> bool {
         match self {
             Self::Name(_) => true,
@@ -142,7 +142,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         }
         let mark = self.message.mark();
         if self.additional(&services, &targets).is_err() {
-            // All or nothing: a part of the addresses would look like all of them.
+            // The additional section is left out: a client would take a part of the addresses for all of them.
             self.message.rewind(mark);
         }
         Answered::Written
@@ -172,7 +172,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
                 }
             }
         })?;
-        // 0 stands for an offset beyond the range of compression pointers: the owner name is then written in full.
+        // Compression pointers cannot reach far offsets. The offset 0 means that the owner name is written in full.
         Ok(pointer_to(at).unwrap_or_default())
     }
 
@@ -181,8 +181,8 @@ impl<'q, V: View> Answer<'q, '_, V> {
         let mut node = Node { base: &[], path: path(&[]) };
         for (Service(entry, _), &offset) in services.iter().zip(targets) {
             let target = Target::of(entry);
-            // A target with several ports has its addresses written once. Few targets fit, so a scan is fast
-            // enough.
+            // The addresses of a target with several ports are written once. An answer holds few targets, so a linear
+            // search is fast enough.
             if seen.contains(&target) {
                 continue;
             }
@@ -190,7 +190,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
             match target {
                 Target::Name(name) => self.additional_of_name(name)?,
                 Target::Base(base) => self.additional_of_node(&mut node, None, base, offset)?,
-                // In SkyDNS style several entries may hold addresses of one target.
+                // In SkyDNS style several entries may hold addresses of the same target.
                 Target::Member(label, base) if entry.record.is_alias() || self.authority.is_skydns() => {
                     self.additional_of_node(&mut node, Some(label), base, offset)?;
                 }
@@ -205,7 +205,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         Ok(())
     }
 
-    /// Writes the addresses of a tree node, or of a single entry of it.
+    /// Writes the addresses of a tree node, or of the entry `label` of the node.
     fn additional_of_node<'n>(
         &mut self,
         node: &mut Node<'n>,
@@ -225,7 +225,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         Ok(())
     }
 
-    /// TTL of the address of a target. All targets in the cluster's zone have the same.
+    /// The TTL of a target's addresses, in seconds. All targets in the cluster's zone have the same TTL.
     fn target_ttl(&self, stored: u32) -> u32 {
         let zone = self.view.zone();
         if self.authority.further.is_some() { self.authority.ttl_of(zone, stored) } else { zone.ttl() }
@@ -251,7 +251,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
     }
 }
 
-/// The node looked up last: members of one Service share their node.
+/// The node of the last target. The members of one Service share a node, so its path is converted once.
 struct Node<'n> {
     base: &'n [u8],
     path: Option<Path<'n>>,
@@ -266,7 +266,7 @@ impl<'n> Node<'n> {
     }
 }
 
-/// Sums of the weights of an answer, by priority. Repeated entries count each time.
+/// Sums of the weights in an answer, by priority. A repeated entry counts each time.
 #[derive(Default)]
 struct Shares(SmallVec<[(u16, u64); 2]>);
 
@@ -279,7 +279,7 @@ impl Shares {
         }
     }
 
-    /// The weight of an entry, as its share of 100 within its priority.
+    /// The weight of an entry, as a percentage of the sum for its priority.
     fn weight_of(&self, entry: &Entry<'_>) -> u16 {
         let sum =
             self.0.iter().find(|(priority, _)| *priority == entry.record.priority).map_or(1, |(_, sum)| *sum);
@@ -294,7 +294,8 @@ fn raw_weight(entry: &Entry<'_>) -> u64 {
     }
 }
 
-/// Whether the entry is in the tree. Pod names are not: they exist, but offer no service.
+/// Whether the entry is stored in the tree, or is an alias. A synthesized pod name has no SRV record, because it
+/// offers no service.
 fn stands_in_tree(entry: &Entry<'_>) -> bool {
     !entry.synthesized || entry.record.is_alias()
 }

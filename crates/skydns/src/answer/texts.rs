@@ -1,4 +1,4 @@
-//! TXT answers: the texts of a name, or of its alias's target.
+//! TXT answers: the texts of a name, or of the target of its alias.
 
 use super::sample::Sample;
 use super::{Answer, Answered, path};
@@ -8,16 +8,16 @@ use crate::record::Host;
 use crate::wire::{Full, Name, Owner, Section, rtype};
 use crate::zones::Authority;
 
-/// Texts of a name, for a TXT answer.
 struct Texts<'q> {
     lookup: Lookup,
     all: Sample<(&'q str, u32), 4>,
-    /// The first alias in the order of names, with its TTL.
+    /// The alias with the lowest target in name order, with its TTL in seconds.
     alias: Option<(Name, u32)>,
 }
 
 impl<'q, V: View> Answer<'q, '_, V> {
-    /// Writes the texts of a name. An alias is followed within our zones; an alias without texts is not shown.
+    /// Writes the texts of a name. Aliases within our zones are followed; an alias whose target has no texts is not
+    /// written.
     pub(super) fn texts(&mut self, path: &[&str]) -> Answered {
         let found = self.texts_of(self.authority, path);
         match found.lookup {
@@ -42,7 +42,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         }
     }
 
-    /// Writes the texts, or the CNAMEs up to a name with texts. Returns whether there are texts.
+    /// Writes the CNAMEs that lead to a name with texts, and the texts. Returns whether there are texts.
     fn write_texts(&mut self, mut found: Texts<'q>) -> Result<bool, Full> {
         let mut owner: Option<Name> = None;
         for _ in 0..=MAX_CHAIN {
@@ -52,7 +52,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
             self.truncated |= cut;
             for (text, ttl) in &texts {
                 self.message.record(Section::Answer, place, rtype::TXT, *ttl, |m| {
-                    // As many character-strings as the text needs (RFC 1035, section 3.3.14).
+                    // A text may take several character-strings of 255 octets (RFC 1035, section 3.3.14).
                     for part in text.as_bytes().chunks(usize::from(u8::MAX)) {
                         m.bytes(&[u8::try_from(part.len()).unwrap_or(u8::MAX)]);
                         m.bytes(part);

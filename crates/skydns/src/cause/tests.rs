@@ -1,7 +1,7 @@
 use super::*;
 use crate::wire::{Query, Transport, Writer};
 
-/// A query for `a.` with an OPT record with the given options, if any.
+/// A query for `a.`. With `edns` the query has an OPT record with these options.
 fn query(edns: Option<&[u8]>) -> Vec<u8> {
     let mut message = vec![0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, u8::from(edns.is_some()), 1, b'a', 0, 0, 1, 0, 1];
     if let Some(options) = edns {
@@ -11,7 +11,7 @@ fn query(edns: Option<&[u8]>) -> Vec<u8> {
     message
 }
 
-/// The SERVFAIL response to that query, after one octet that does not belong to it.
+/// The SERVFAIL response to that query, after one octet of other data.
 fn response(edns: Option<&[u8]>) -> Vec<u8> {
     let message = query(edns);
     let query = Query::parse(&message, Transport::Udp).unwrap();
@@ -52,7 +52,7 @@ fn the_first_cause_stays() {
     let once = out.clone();
     Cause::Stopping.append(1, 512, &mut out);
     assert_eq!(out, once);
-    // Octets that are no message stay unchanged, too.
+    // Octets that are not a DNS message stay unchanged, too.
     let mut cut = once[..once.len() - 3].to_vec();
     let before = cut.clone();
     Cause::Stopping.append(1, 512, &mut cut);

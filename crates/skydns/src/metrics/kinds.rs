@@ -1,4 +1,5 @@
-//! Queries by type, protocol and RCODE. Values without a label are `other`, which bounds the number of series.
+//! Queries by type, protocol and RCODE. Types and RCODEs without a label of their own count as `other`, which bounds
+//! the number of series.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -9,7 +10,7 @@ use prometheus::proto::Metric;
 use super::{Reply, Shard, counter};
 use crate::wire::{Transport, rcode};
 
-/// Labels of common types, by QTYPE (MX is 15, SVCB 64, HTTPS 65).
+/// Labels of common types, by QTYPE.
 const TYPES: [(u16, &str); 13] = [
     (1, "A"),
     (28, "AAAA"),
@@ -26,7 +27,6 @@ const TYPES: [(u16, &str); 13] = [
     (0, OTHER),
 ];
 
-/// Labels of RCODEs.
 pub(super) const RCODES: [(u16, &str); 8] = [
     (rcode::NOERROR, "NOERROR"),
     (rcode::NXDOMAIN, "NXDOMAIN"),
@@ -45,7 +45,6 @@ pub(super) const OTHER: &str = "other";
 
 type Counts<T> = [[[T; RCODES.len()]; TYPES.len()]; PROTOCOLS.len()];
 
-/// One counter for each combination of labels.
 #[derive(Debug, Default)]
 pub(super) struct Kinds(Counts<AtomicU64>);
 
@@ -56,12 +55,12 @@ impl Kinds {
     }
 }
 
-/// The row of a value; the last row counts all unlisted values.
+/// The row of a value. The last row counts all values that are not listed.
 pub(super) fn row<const N: usize>(table: &[(u16, &str); N], value: u16) -> usize {
     table.iter().position(|(listed, _)| *listed == value).unwrap_or(N - 1)
 }
 
-/// The counts so far. Combinations that never occurred have no series.
+/// The series of all combinations that have occurred.
 pub(super) fn metrics(shards: &[Arc<Shard>]) -> Vec<Metric> {
     let mut metrics = Vec::new();
     for (at, protocol) in PROTOCOLS.into_iter().enumerate() {

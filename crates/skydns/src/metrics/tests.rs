@@ -1,8 +1,8 @@
-//! Scrapes while other threads count.
+//! Tests of scrapes while other threads count.
 
 use super::*;
 
-/// Number of queries that each thread counts during the scrapes.
+/// Number of queries that each thread counts.
 const COUNTS: usize = 200_000;
 
 const REFUSAL: Reply =
@@ -44,7 +44,7 @@ fn what_was_refused_was_no_miss() {
     assert!((value(&families, "dns_cachemiss_count_total") - 2.0).abs() < f64::EPSILON);
 }
 
-/// One line for each series of a family.
+/// One line for each series of the metric `name`.
 fn series(families: &[MetricFamily], name: &str) -> Vec<String> {
     let family = families.iter().find(|family| family.name() == name).unwrap();
     let show = |metric: &Metric| {
@@ -78,7 +78,7 @@ fn queries_are_told_apart_by_few_words() {
     assert_eq!(series(&metrics.collect(), QUERIES), expected);
 }
 
-/// The time of a slow upstream does not count as time of the engine; the histogram of kube-dns counts both.
+/// The time of a slow upstream does not count as time of the engine. The histogram of kube-dns counts both.
 #[test]
 fn what_waits_for_upstreams_is_no_time_of_the_engine() {
     let metrics = Metrics::new("", "");

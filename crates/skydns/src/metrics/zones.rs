@@ -1,4 +1,4 @@
-//! Queries by further zone and RCODE. Names of the cluster are not counted here.
+//! Queries by further zone and RCODE. Names of the cluster's zone are not counted here.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use super::kinds::{OTHER, RCODES, row};
 use super::{Metrics, counter, family};
 use crate::backend::{Backend, View};
 
-/// Maximum number of zones with their own labels; further ones share `other`.
+/// Maximum number of zones with labels of their own. All other zones share the label `other`.
 const MAX_ZONES: usize = 40;
 
 const NAME: &str = "kubedns_zone_queries_total";
 const HELP: &str = "Queries for names in further zones (not the cluster's), by zone and RCODE.";
 
-/// The counters of one thread, by the number of the zone. The last row counts all zones without a label.
+/// The counters of one thread, by the number of the zone. The last row counts all zones without a label of their own.
 #[derive(Debug)]
 pub(super) struct ZoneCounters([[AtomicU64; RCODES.len()]; MAX_ZONES + 1]);
 
@@ -34,7 +34,7 @@ impl ZoneCounters {
     }
 }
 
-/// Collects the counters of all threads, labelled with the names that the zones have in `backend`.
+/// Collects the counters of all threads. The labels are the names of the zones in `backend`.
 #[derive(Debug)]
 pub struct ZoneMetrics<B> {
     metrics: Metrics,
@@ -43,7 +43,7 @@ pub struct ZoneMetrics<B> {
 }
 
 impl<B: Backend> ZoneMetrics<B> {
-    /// A collector for the zones of `backend`, counted in `metrics`.
+    /// Creates a collector for the zones of `backend` that are counted in `metrics`.
     ///
     /// # Errors
     ///
@@ -54,7 +54,7 @@ impl<B: Backend> ZoneMetrics<B> {
         Ok(Self { metrics, backend, desc })
     }
 
-    /// The series of one row of the counters. RCODEs that never occurred have none.
+    /// The series of one row of the counters. RCODEs that have not occurred have no series.
     fn series(&self, row: usize, zone: &str) -> Vec<Metric> {
         let shards = self.metrics.shards();
         let count = |column: usize| shards.iter().map(|shard| shard.zones.0[row][column].load(Relaxed)).sum();

@@ -1,10 +1,10 @@
-//! Passes an upstream's message on: unchanged if it fits the client, otherwise truncated at a record.
+//! Passes an upstream's message to the client. A message that is too large is cut after a record.
 
 use std::ops::Range;
 
 use crate::wire::{Header, Message, Query, Record, Section, Transport, Writer, flag, rcode, rtype};
 
-/// Appends the upstream's `message` to `out` as the answer to `query`. Returns whether records were left out.
+/// Appends the upstream's `message` to `out` as the answer to `query`. Returns whether the answer is truncated.
 pub fn fit(message: &[u8], query: &Query<'_>, out: &mut Vec<u8>) -> bool {
     let start = out.len();
     let truncated = match Message::parse(message) {
@@ -13,17 +13,17 @@ pub fn fit(message: &[u8], query: &Query<'_>, out: &mut Vec<u8>) -> bool {
             out.extend_from_slice(message.get(..parsed.end()).unwrap_or(message));
             parsed.header().is_truncated()
         }
-        // The message is malformed, perhaps as it was truncated within a record: the client gets an empty answer.
+        // The message is malformed, perhaps truncated within a record: the client gets an empty answer.
         Err(_) => header_only(query, out),
     };
-    // Only the ID changes; the question stays as the upstream returned it.
+    // Only the ID changes. The question stays as the upstream returned it.
     if let Some(id) = out.get_mut(start..).and_then(<[u8]>::first_chunk_mut) {
         *id = query.header.id.to_be_bytes();
     }
     truncated
 }
 
-/// The part of a message that is kept: its first records, and its OPT record.
+/// The part of a message to keep: the first records, and the OPT record.
 struct Kept {
     end: usize,
     counts: [u16; 2],
@@ -33,7 +33,7 @@ struct Kept {
 fn cut(message: &[u8], parsed: &Message<'_>, query: &Query<'_>, out: &mut Vec<u8>) -> bool {
     let fits = |opt: &Range<usize>| parsed.question_end() + opt.len() <= query.limit();
     let opt = parsed.section(Section::Additional).find(|record| record.rtype == rtype::OPT);
-    // Options that leave no room for the question are removed with their record.
+    // Options that leave no room for the question are removed with the OPT record.
     let opt = opt.map(|opt| opt.range()).filter(fits);
     let room = query.limit().saturating_sub(opt.as_ref().map_or(0, Range::len));
     let kept = choose(parsed, room);
@@ -48,8 +48,8 @@ fn cut(message: &[u8], parsed: &Message<'_>, query: &Query<'_>, out: &mut Vec<u8
     kept.truncated || parsed.header().is_truncated()
 }
 
-/// Additional records are removed first, then authority records, then answers from the end. Compression pointers
-/// only point backwards, so the beginning of a message remains valid.
+/// Chooses the records to keep. Additional records are removed first, then authority records, then answers from the
+/// end. Compression pointers only point backwards, so the beginning of a message stays valid.
 fn choose(parsed: &Message<'_>, room: usize) -> Kept {
     let answers: Vec<Record<'_>> = parsed.section(Section::Answer).collect();
     let authority: Vec<Record<'_>> = parsed.section(Section::Authority).collect();
@@ -68,7 +68,7 @@ fn choose(parsed: &Message<'_>, room: usize) -> Kept {
     Kept { end: end(kept, parsed.question_end()), counts: [count(kept), 0], truncated }
 }
 
-/// An empty answer with TC: the client has to retry over TCP.
+/// Writes an empty answer with TC, which makes the client retry over TCP.
 fn header_only(query: &Query<'_>, out: &mut Vec<u8>) -> bool {
     let flags = query.header.flags & (flag::RD | flag::CD) | flag::RA | flag::TC;
     Writer::new(query, out).finish(flags, rcode::NOERROR);

@@ -1,4 +1,4 @@
-//! Queries of secondaries: signed queries, and transfers over UDP.
+//! Queries of secondaries: signed queries, and transfer queries over UDP.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ impl<B: Backend> Resolver<B> {
         Self { transfers, ..self }
     }
 
-    /// Zone transfers, if there are peers.
+    /// Zone transfers; `None` without peers.
     pub(crate) fn transfers(&self) -> Option<&Arc<Transfers<B::View>>> {
         self.transfers.as_ref()
     }
@@ -34,7 +34,7 @@ impl<B: Backend> Resolver<B> {
         Some(Reply { system: System::Auth, qtype: query.qtype, rcode, truncated: false, zone: None })
     }
 
-    /// Answers a query. If the query is signed, so is the answer: a secondary signs all its queries, such as those for
+    /// Answers a query. The answer to a signed query is signed: a secondary signs all its queries, for example for
     /// the SOA. Answers that wait for an upstream are not signed.
     pub(super) fn answer_signed(
         &self,

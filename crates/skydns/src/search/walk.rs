@@ -1,12 +1,11 @@
-//! A walk through a search list: the next name to look up, and the answer made from the responses.
+//! A walk through a search list: chooses the next name to look up, and makes the answer from the responses.
 //!
-//! Only answers to A and AAAA queries, which decide where the walk ends, begin with a CNAME: a cache applies a
-//! CNAME to every type, and records of another type may belong to another name.
+//! Only answers to A, AAAA and CNAME queries begin with a CNAME. A cache applies a CNAME to every type, but records
+//! of another type may belong to another name of the list.
 //!
-//! The walk ends at the same name as in glibc's resolver, which queries A and AAAA together: at the first name with
-//! records of either type, so that both queries of a client end at the same name. A name without either does not
-//! end it. Unlike glibc, and like musl, it ends at a name that cannot be looked up: later names could give the
-//! wrong answer.
+//! The walk ends at the first name with A or AAAA records, as in glibc's resolver. Both queries of a client then end
+//! at the same name. A name without such records does not end the walk. If the lookup of a name fails, the walk
+//! fails, as in musl but not in glibc: a later name could give the wrong answer.
 
 use super::SearchList;
 use crate::answer::soa_numbers;
@@ -22,19 +21,20 @@ use crate::wire::{
 #[derive(Debug)]
 pub struct Walk {
     list: SearchList,
-    /// Index of the name that is looked up.
+    /// Index of the current name.
     at: usize,
-    /// The type that is looked up.
+    /// The type to look up.
     qtype: u16,
-    /// The other address type, for A and AAAA: resolvers query both.
+    /// The other address type, for A, AAAA and CNAME queries. Resolvers query both types.
     pair: Option<u16>,
-    /// Whether the other type of the name is looked up.
+    /// Whether the current lookup is for the other type.
     other_type: bool,
-    /// Owner of the SOA record of an NXDOMAIN made here.
+    /// Owner of the SOA record in a negative answer of the walk.
     owner: Name,
-    /// The response for the query name, if that is the first name: it is the answer if no name exists.
+    /// The NXDOMAIN response for the query name, if that is the first name. This response is the answer if no name
+    /// exists.
     first_response: Option<Response>,
-    /// Lowest TTL of the negative responses for earlier names, in seconds.
+    /// Lowest TTL of the negative responses so far, in seconds.
     ttl: u32,
     /// TTL of the zone's records, in seconds.
     alias_ttl: u32,
@@ -45,9 +45,9 @@ pub struct Walk {
 /// Result of the walk.
 #[derive(Debug)]
 enum End {
-    /// No name so far exists.
+    /// No name exists so far.
     Missing,
-    /// A name exists without records of the type; the response is the latest such response.
+    /// A name exists without records of the type. The response is for the last such name.
     Empty(usize, Response),
     /// A name has records.
     Found(usize, Response),
@@ -66,7 +66,7 @@ impl Walk {
     /// A walk through `list` for `query`.
     pub fn new(query: &Query<'_>, list: SearchList, zone: &Zone) -> Self {
         let (qtype, pair) = match query.qtype {
-            // The walk for a CNAME query ends at the same name as the walk for an A query.
+            // A walk for CNAME ends at the same name as a walk for A.
             rtype::A | rtype::CNAME => (rtype::A, Some(rtype::AAAA)),
             rtype::AAAA => (rtype::AAAA, Some(rtype::A)),
             other => (other, None),
@@ -90,12 +90,11 @@ impl Walk {
         }
     }
 
-    /// The list of names.
     pub(crate) fn into_list(self) -> SearchList {
         self.list
     }
 
-    /// The message of the next lookup; `None` at the end of the walk.
+    /// The query message of the next lookup; `None` at the end of the walk.
     pub fn question(&mut self, query: &Query<'_>) -> Option<Vec<u8>> {
         if matches!(self.end, End::Found(..) | End::Failed) {
             return None;
@@ -115,7 +114,7 @@ impl Walk {
         Some(message)
     }
 
-    /// Takes the response to the last lookup, given by `system`.
+    /// Takes the response to the last lookup. `system` is the part of the server that answered.
     pub fn take(&mut self, message: &[u8], system: System) {
         let Ok(header) = Header::parse(message) else { return self.fail() };
         let found = header.counts[1] > 0 || header.is_truncated();
@@ -146,7 +145,7 @@ impl Walk {
         }
     }
 
-    /// Ends the walk because a name cannot be looked up.
+    /// Ends the walk because the lookup of a name failed.
     pub fn fail(&mut self) {
         self.end = End::Failed;
     }
@@ -156,7 +155,7 @@ impl Walk {
         self.other_type = false;
     }
 
-    /// Ends the walk at a name that has addresses of the other family only.
+    /// Ends the walk at a name that only has addresses of the other family.
     fn found_by_other_type(&mut self) {
         self.end = match std::mem::replace(&mut self.end, End::Failed) {
             End::Empty(at, response) => End::Found(at, response),
@@ -169,8 +168,8 @@ impl Walk {
         self.steps
     }
 
-    /// Appends the answer to `out`. For addresses it begins with a CNAME to the name that the walk ended at, so
-    /// that clients see the same canonical name as if they had walked the list themselves.
+    /// Appends the answer to `out`. For addresses the answer begins with a CNAME to the name at which the walk ended.
+    /// Clients then see the same canonical name as after a walk of their own.
     pub fn finish(self, query: &Query<'_>, out: &mut Vec<u8>) -> (Reply, Completion) {
         if let (End::Missing, Some(first_response)) = (&self.end, &self.first_response) {
             return (first_response.copy_nxdomain(query, out), Completion::Missing);
@@ -185,13 +184,13 @@ impl Walk {
             system = response.system;
             truncated = response.copy(query, name, self.ttl.min(self.alias_ttl), &mut writer);
         } else if matches!(self.end, End::Missing) {
-            // The answer is complete without the SOA: leave it out if it does not fit.
+            // The SOA is left out if it does not fit: the answer is complete without it.
             let _ =
                 writer.soa(Section::Authority, self.owner.wire(), soa_numbers(None), (self.ttl, self.ttl));
         }
         let (rcode, own, completion) = match self.end {
             End::Failed => (rcode::SERVFAIL, flag::RA, Completion::Failed),
-            // The suffix and the namespaces below it exist (RFC 8020).
+            // The suffix and the namespaces below it exist, but have no records (RFC 8020).
             End::Missing if self.list.names.is_empty() => (rcode::NOERROR, AUTHORITATIVE, Completion::NoData),
             End::Missing => (rcode::NXDOMAIN, AUTHORITATIVE, Completion::Missing),
             End::Empty(..) => (rcode::NOERROR, AUTHORITATIVE, Completion::NoData),
@@ -214,7 +213,7 @@ impl Response {
     fn copy_nxdomain(&self, query: &Query<'_>, out: &mut Vec<u8>) -> Reply {
         let (header, records) = self.message.split_at(HEADER.min(self.message.len()));
         let end = query.question_end();
-        // The response may be to another type: write the query's own question.
+        // The response may be for another type, so the question is copied from the query.
         out.extend_from_slice(header);
         out.extend_from_slice(query.message.get(HEADER..end).unwrap_or_default());
         out.extend_from_slice(records.get(end - HEADER..).unwrap_or_default());
@@ -222,8 +221,8 @@ impl Response {
         Reply { system: self.system, qtype: query.qtype, rcode: rcode::NXDOMAIN, truncated, zone: None }
     }
 
-    /// Writes the records of the response for `name`, with a TTL of `ttl` at most. Returns whether records were
-    /// left out.
+    /// Writes the records of the response for `name`. The TTL of records that the walk adds is at most `ttl`. Returns
+    /// whether records were left out.
     fn copy(&self, query: &Query<'_>, name: &Name, ttl: u32, writer: &mut Writer<'_, '_>) -> bool {
         let Ok(message) = Message::parse(&self.message) else { return true };
         let records = |section| message.section(section);
@@ -288,7 +287,7 @@ impl Copy<'_, '_, '_> {
         self.names.record(self.writer, section, Some(&owner), kind, record.ttl, &data)
     }
 
-    /// All or nothing: a part of the addresses would look like all of them.
+    /// Writes all records or none: a client would take a part of the addresses for all of them.
     fn additional<'r>(&mut self, mut records: impl Iterator<Item = Record<'r>>) {
         let mark = self.writer.mark();
         if !records.all(|record| self.record(&record, Section::Additional).is_ok()) {

@@ -92,7 +92,7 @@ fn what_is_too_much_is_left_out_and_counted() {
     assert_eq!(names(&mut slow).len(), QUEUE);
     assert_eq!(slow.sink.octets.load(Relaxed), 0);
 
-    // Large messages fill the queue before their number does.
+    // With large messages the limit on octets is reached before the limit on records.
     let mut large = tap.watch(Choice { messages: true, ..choice("", "", "") }).unwrap();
     let response = vec![0; 65_535];
     for _ in 0..100 {

@@ -1,4 +1,4 @@
-//! A space-saving sketch (Metwally, Agrawal, El Abbadi 2005): the most frequent keys, in bounded memory.
+//! A space-saving sketch (Metwally, Agrawal, El Abbadi 2005), which finds the most frequent keys in bounded memory.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher as _;
@@ -12,22 +12,21 @@ struct Slot {
     key: Vec<u8>,
     hash: u64,
     count: u64,
-    /// Maximum overestimate: the count of the key that had the slot before.
+    /// Maximum overestimate of `count`: the count of the previous key in this slot.
     error: u64,
 }
 
-/// Counts of the [`SLOTS`] most frequent keys.
 #[derive(Debug, Default)]
 pub(super) struct Sketch {
     slots: Vec<Slot>,
-    /// Slots by the hash of their keys, which has 64 bits and a random seed. A collision is too unlikely to compare
-    /// the keys.
+    /// Index of each slot by the hash of its key. The hash has 64 bits and a random seed. Collisions are so unlikely
+    /// that keys are not compared.
     index: HashMap<u64, usize, RandomState>,
     hasher: RandomState,
 }
 
 impl Sketch {
-    /// Counts a key. A new key costs a scan of all slots.
+    /// Counts a key. If all slots are in use, a new key costs a scan of the slots.
     pub(super) fn add(&mut self, key: &[u8], weight: u64) {
         let hash = self.hasher.hash_one(key);
         if let Some(slot) = self.index.get(&hash).and_then(|at| self.slots.get_mut(*at)) {
@@ -80,7 +79,7 @@ mod tests {
         assert_eq!(sketch.index.len(), SLOTS);
         let often = sketch.counts().find(|(key, _)| *key == b"often").map(|(_, count)| count).unwrap();
         assert!((29_000..=30_000).contains(&often), "{often}");
-        // No other key appears frequent.
+        // All other keys have a lower bound of one at most.
         assert!(sketch.counts().filter(|(_, count)| *count > 1).count() == 1);
         sketch.clear();
         assert_eq!(sketch.counts().count(), 0);

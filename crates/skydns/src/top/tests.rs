@@ -24,14 +24,14 @@ fn take(sampler: &mut Sampler, client: [u8; 4], label: &str, code: u16, now: Ins
     sampler.take(&answered, now);
 }
 
-/// A mix of names and clients, with their shares in thousandths. The rest are names and clients that occur once.
+/// The shares of eight names and of eight clients, in thousandths. All other names and clients occur once.
 const MIX: [u32; 8] = [200, 120, 80, 60, 40, 30, 25, 21];
 
 fn client(at: usize) -> [u8; 4] {
     [10, 0, 0, u8::try_from(at).unwrap()]
 }
 
-/// The ranking after two threads answered `per_second` queries a second for a minute.
+/// The ranking after two threads have answered `per_second` queries a second in total for a minute.
 fn ranking_of_mix(per_second: u32) -> Ranking {
     let top = Top::default();
     let samplers = [top.sampler(), top.sampler()];

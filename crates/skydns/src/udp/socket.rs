@@ -1,4 +1,4 @@
-//! A UDP socket with batches, whose replies leave from the address that the query was sent to.
+//! A UDP socket that receives and sends batches. A reply is sent from the address to which the client sent its query.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -15,47 +15,48 @@ use nix::sys::socket::{
 };
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Requested receive buffer: two seconds of queries to a busy server.
+/// Requested receive buffer in octets, enough for two seconds of queries to a busy server.
 const RECEIVE_BUFFER: usize = 8 * 1024 * 1024;
-/// Requested send buffer. Answers to an unused address on the local network wait there for three seconds, until ARP
-/// gives up: up to 208 KiB for each such address (`net.ipv4.neigh.default.unres_qlen_bytes`). The kernel grants
-/// twice the requested size, so there is room for 78 such addresses and for all other answers.
+/// Requested send buffer, in octets. Answers to an unused address on the local network wait in this buffer for three
+/// seconds, until ARP gives up. The kernel keeps up to 208 KiB for each such address
+/// (`net.ipv4.neigh.default.unres_qlen_bytes`). The kernel grants twice the requested size: room for 78 such
+/// addresses, and for all other answers.
 const SEND_BUFFER: usize = 8 * 1024 * 1024;
-/// Interval at which a waiting thread checks for a stop.
+/// Interval at which a waiting thread checks whether to stop.
 pub(super) const QUIET: Duration = Duration::from_millis(250);
 
-/// Whether to wait if no datagram is queued.
+/// Behaviour if no datagram is queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// Wait up to [`QUIET`] for one.
+    /// Wait up to [`QUIET`] for a datagram.
     Moment,
     /// Do not wait.
     Never,
 }
 
-/// A bound socket, shared between its thread and the tasks that answer later.
+/// A bound socket. The socket's thread shares the socket with the tasks that answer later.
 #[derive(Debug)]
 pub struct UdpSocket {
     socket: Socket,
     local: SocketAddr,
-    /// Bound to a wildcard address: each datagram reports the address that it was sent to.
+    /// Whether the socket is bound to a wildcard address. The kernel then reports the local address of each datagram.
     wildcard: bool,
     /// Counts answers that could not be sent.
     unsent: Arc<AtomicU64>,
 }
 
-/// The local address that a datagram was sent to, if the socket has several.
+/// The local address of a datagram, which a reply must use as its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LocalAddress {
-    /// The only address of the socket.
+    /// The address of the socket.
     Bound,
     /// An IPv4 address, in network byte order as in the kernel.
     V4(u32),
-    /// An IPv6 address, and the interface if it is link-local.
+    /// An IPv6 address, and the number of the interface.
     V6([u8; 16], u32),
 }
 
-/// The client's address, and the local address that it sent to.
+/// The client's address, and the local address to which the client sent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer {
     pub(crate) remote: SockaddrStorage,
@@ -67,14 +68,14 @@ impl Peer {
     pub(crate) fn socket_addr(&self) -> SocketAddr {
         let v4 = self.remote.as_sockaddr_in().map(|remote| SocketAddr::V4((*remote).into()));
         let v6 = || self.remote.as_sockaddr_in6().map(|remote| SocketAddr::V6((*remote).into()));
-        // A UDP socket has no peers of other families.
+        // Clients of a UDP socket always have an IPv4 or IPv6 address.
         v4.or_else(v6).unwrap_or((Ipv4Addr::UNSPECIFIED, 0).into())
     }
 }
 
 impl UdpSocket {
-    /// Binds a socket that shares its port with others of this process. `unsent` counts answers that cannot be
-    /// sent.
+    /// Binds a socket that shares its port with other sockets of this process. `unsent` counts the answers that
+    /// cannot be sent.
     pub fn bind(address: SocketAddr, unsent: Arc<AtomicU64>) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM.cloexec(), Some(Protocol::UDP))?;
         socket.set_reuse_port(true)?;
@@ -104,7 +105,7 @@ impl UdpSocket {
         self.socket.recv_buffer_size().unwrap_or(0)
     }
 
-    /// Headers for batches of `count` datagrams.
+    /// Creates headers for batches of `count` datagrams.
     pub(crate) fn headers(&self, count: usize) -> MultiHeaders<SockaddrStorage> {
         let control = match (self.wildcard, self.local.ip()) {
             (false, _) => None,
@@ -114,8 +115,8 @@ impl UdpSocket {
         MultiHeaders::preallocate(count, control)
     }
 
-    /// Receives queued datagrams; `None` if there are none, or for a harmless error, such as an ICMP error for an
-    /// earlier answer.
+    /// Receives queued datagrams. `None` if no datagram is queued, and after a harmless error such as an ICMP error
+    /// for an earlier answer.
     pub(crate) fn receive<'a, const N: usize>(
         &self,
         headers: &'a mut MultiHeaders<SockaddrStorage>,
@@ -129,7 +130,7 @@ impl UdpSocket {
         recvmmsg(self.socket.as_raw_fd(), headers, slices, flags, None).ok()
     }
 
-    /// The sender of a datagram, and the local address that it was sent to.
+    /// The sender of a datagram, and the local address of the datagram.
     pub(crate) fn peer_of(&self, message: &RecvMsg<'_, '_, SockaddrStorage>) -> Option<Peer> {
         let remote = message.address?;
         if !self.wildcard {
@@ -145,8 +146,8 @@ impl UdpSocket {
         Some(Peer { remote, local: local.unwrap_or(LocalAddress::Bound) })
     }
 
-    /// Sends a batch from one local address, without waiting. Datagrams that the kernel rejects are dropped:
-    /// neither a bad destination nor a full buffer may delay other answers or queries.
+    /// Sends a batch from one local address, without waiting. Datagrams that the kernel rejects are dropped: neither
+    /// a wrong destination nor a full buffer may delay other answers.
     pub(crate) fn send_batch(
         &self,
         headers: &mut MultiHeaders<SockaddrStorage>,
@@ -180,14 +181,14 @@ impl UdpSocket {
         let sent = with_control(peer.local, |control| {
             sendmsg(self.socket.as_raw_fd(), &slices, control, MsgFlags::MSG_DONTWAIT, Some(&peer.remote))
         });
-        // The datagram is lost, as on the network; the client retries.
+        // The datagram is lost, as it might be on the network. The client retries.
         if sent.is_err() {
             self.unsent.fetch_add(1, Relaxed);
         }
     }
 }
 
-/// Calls `send` with the control message that sets the source address.
+/// Calls `send` with the control message that sets the source address, if the socket needs one.
 fn with_control<R>(local: LocalAddress, send: impl FnOnce(&[ControlMessage<'_>]) -> R) -> R {
     match local {
         LocalAddress::Bound => send(&[]),
@@ -200,7 +201,8 @@ fn with_control<R>(local: LocalAddress, send: impl FnOnce(&[ControlMessage<'_>])
             send(&[ControlMessage::Ipv4PacketInfo(&info)])
         }
         LocalAddress::V6(address, interface) => {
-            // Only link-local addresses need their interface; for others it would override the routes.
+            // Only link-local addresses need the interface. For other addresses the interface would override the
+            // routes.
             let link_local = address[0] == 0xfe && address[1] & 0xc0 == 0x80;
             let info = in6_pktinfo {
                 ipi6_addr: nix::libc::in6_addr { s6_addr: address },
@@ -211,9 +213,10 @@ fn with_control<R>(local: LocalAddress, send: impl FnOnce(&[ControlMessage<'_>])
     }
 }
 
-/// Requests large buffers: beyond the system's limits if permitted, otherwise up to them.
+/// Requests large buffers. Without the permission to exceed the system's limits, the buffers stay within these
+/// limits.
 fn raise_buffers(socket: &Socket) {
-    // If that fails as well, the defaults stay in force.
+    // If both requests fail, the defaults stay in force.
     if setsockopt(socket, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
         let _ = socket.set_recv_buffer_size(RECEIVE_BUFFER);
     }
@@ -226,7 +229,7 @@ fn raise_buffers(socket: &Socket) {
 mod tests {
     use super::*;
 
-    /// A destination that `SO_BROADCAST` would be needed for.
+    /// A destination that the kernel rejects, because the socket lacks `SO_BROADCAST`.
     const FORBIDDEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::BROADCAST), 53);
 
     #[test]

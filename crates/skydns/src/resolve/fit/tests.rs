@@ -1,11 +1,11 @@
-//! Upstream messages that do not fit.
+//! Tests with upstream messages that are too large.
 
 use super::*;
 
 /// A query for `a.test. A` over UDP without EDNS.
 const QUERY: &[u8] = b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x01a\x04test\x00\x00\x01\x00\x01";
 
-/// An upstream's answer with these flags, one address and an OPT record with `options` octets of options.
+/// An upstream's answer with the flags `flags`, one address and an OPT record with `options` octets of options.
 fn upstream(flags: u16, options: u16) -> Vec<u8> {
     let [high, low] = flags.to_be_bytes();
     let mut message = vec![9, 9, high, low, 0, 1, 0, 1, 0, 0, 0, 1];
@@ -17,7 +17,8 @@ fn upstream(flags: u16, options: u16) -> Vec<u8> {
     message
 }
 
-/// Length, answer count, additional count and TC of the message passed on, and whether it counts as truncated.
+/// Length, answer count, additional count and TC of the message for the client, and whether [`fit`] reports
+/// truncation.
 fn passed_on(message: &[u8]) -> (usize, u16, u16, bool, bool) {
     let query = Query::parse(QUERY, Transport::Udp).unwrap();
     let mut out = Vec::new();
