@@ -4,10 +4,10 @@
 //! * [`Choice`]: the queries to follow, the maximum number of lines a second, and the time.
 //! * [`serve`]: `GET /tap`, over any [`Source`] of lines.
 //! * [`log`]: the query log, over any [`Source`] of lines.
-//! * [`command`]: the commands `tap` and `top`. All three binaries have them, so that they run in any container of
-//!   the pod.
+//! * [`command`]: the commands `tap` and `top`. All three binaries have both commands, so that the commands run in any
+//!   container of the pod.
 //!
-//! The crate does not know where the lines come from.
+//! The callers of this crate supply the source of lines.
 
 mod choice;
 mod command;

@@ -1,4 +1,4 @@
-//! An answered query, written on one line.
+//! An answered query as one line of text or JSON.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -33,8 +33,8 @@ pub struct Line {
     /// Whether the answer was truncated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
-    /// The part that answered: `auth`, `reverse`, `stub`, `recursive` or `cache`; for dnsmasq also the upstream it
-    /// queried.
+    /// The part of kubedns that answered: `auth`, `reverse`, `stub`, `recursive` or `cache`. For dnsmasq, may also be the
+    /// upstream that dnsmasq queried.
     pub by: String,
 }
 

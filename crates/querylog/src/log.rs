@@ -1,7 +1,7 @@
 //! The query log: the `queryLog` of the `ConfigMap` writes queries into the log of the process.
 //!
-//! The caller supplies the source of lines, as for [`serve`](crate::serve). kubedns and the nanny both read the key;
-//! only the process that clients query has a source.
+//! The caller supplies the source of lines, as for [`serve`](crate::serve). kubedns and the nanny both read `queryLog`.
+//! Only the process that clients query writes the log.
 
 use std::time::SystemTime;
 
@@ -14,16 +14,16 @@ use tokio_util::sync::CancellationToken;
 use crate::serve::{OMITTED_INTERVAL, PAUSE};
 use crate::{Line, Source};
 
-/// Bound of the lines written at once.
+/// Maximum number of lines that are written at once.
 const BATCH: usize = 4096;
 
 /// The reason why a query log is not written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotWritten {
-    /// Another process writes it: its name.
+    /// Another process, with this name, writes the query log.
     #[error("{0}")]
     Elsewhere(&'static str),
-    /// Its source cannot be opened.
+    /// The source of lines cannot be opened, for this reason.
     #[error("{0}")]
     Failed(String),
 }
@@ -33,7 +33,7 @@ pub enum NotWritten {
 pub enum Wanted {
     /// The `queryLog` of the `ConfigMap`.
     Configured,
-    /// All of them, whatever the `ConfigMap` says.
+    /// All queries; the `ConfigMap` is ignored.
     All,
 }
 
@@ -49,14 +49,14 @@ pub struct QueryLogger<S, O> {
 }
 
 impl<S: Source, O: Fn(&QueryLog) -> Result<S, NotWritten>> QueryLogger<S, O> {
-    /// Opens the log that is wanted now. `open` starts the collection of its lines.
+    /// Starts the query log that is configured at present. `open` opens a source of lines.
     pub fn new(open: O, state: watch::Receiver<State>, wanted: Wanted) -> Self {
         let mut this = Self { open, state, wanted, log: None, source: None, end: None };
         this.follow_edit();
         this
     }
 
-    /// Writes until `stop`.
+    /// Writes the query log until `stop` is cancelled.
     pub async fn run(mut self, stop: CancellationToken) {
         stop.run_until_cancelled(self.write()).await;
         self.close();
@@ -75,14 +75,14 @@ impl<S: Source, O: Fn(&QueryLog) -> Result<S, NotWritten>> QueryLogger<S, O> {
                     self.close();
                     tracing::info!("query log ended");
                 }
-                // No edit can come any more.
+                // The configuration can no longer change, and no log is open.
                 else => return std::future::pending().await,
             }
         }
     }
 
-    /// Replaces the log if another one is wanted. The new source is opened before the old one is closed, so that
-    /// what both depend on, such as the log of dnsmasq, does not stop in between.
+    /// Replaces the log if the configured log has changed. The new source is opened before the old source is closed.
+    /// Otherwise a resource that both use, such as the log of dnsmasq, would be stopped and started again.
     fn follow_edit(&mut self) {
         let log = match self.wanted {
             Wanted::All => Some(QueryLog::default()),
@@ -122,7 +122,7 @@ impl<S: Source, O: Fn(&QueryLog) -> Result<S, NotWritten>> QueryLogger<S, O> {
         }
     }
 
-    /// Writes the lines that have come. If nobody reads the process's log, the logger's queue drops them.
+    /// Writes the lines that have arrived. If nobody reads the log of this process, the logger's queue drops lines.
     fn write_lines(&mut self) {
         let Some(source) = &mut self.source else { return };
         for line in std::iter::from_fn(|| source.next()).take(BATCH) {
@@ -145,7 +145,7 @@ impl<S: Source, O: Fn(&QueryLog) -> Result<S, NotWritten>> QueryLogger<S, O> {
     }
 }
 
-/// Logs a query. The logger recognises these lines by their target: they have a rate limit of their own.
+/// Logs a query. The logger has a separate rate limit for this target.
 fn write(line: &Line) {
     tracing::info!(
         target: "querylog::queries",

@@ -1,4 +1,4 @@
-//! Clients and names with the most queries: the document behind `GET /top`, and its text.
+//! Clients and names with the most queries: the JSON document that `GET /top` returns, and the same as text.
 
 use std::fmt::{self, Write as _};
 
@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Ranking {
-    /// Length of the ranked period, in seconds: two to four minutes, or since the start.
+    /// Length of the ranked period, in seconds: two to four minutes, or less after a start.
     pub seconds: u64,
-    /// Answers in that period, estimated.
+    /// Estimated number of answers in the ranked period.
     pub queries: u64,
-    /// Answers that were sampled.
+    /// Number of answers that were sampled.
     pub samples: u64,
     /// A remark, for example when the clients shown are not the original clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -36,9 +36,9 @@ pub struct Row {
     /// Owner of the address, if it is a client.
     #[serde(flatten)]
     pub owner: Owner,
-    /// Number of answers, estimated.
+    /// Estimated number of answers.
     pub queries: u64,
-    /// Share of all answers of the table, between 0 and 1.
+    /// Share of all answers that the table counts, between 0 and 1.
     pub share: f64,
 }
 
@@ -52,7 +52,7 @@ pub struct Owner {
     /// The name of the pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
-    /// The node that the pod runs on. Without a pod, the node that has the address and shares it with pods.
+    /// The node that the pod runs on. Without a pod, the node with this address, which pods on the host network share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
 }

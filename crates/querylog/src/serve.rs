@@ -19,14 +19,14 @@ use crate::{Choice, Line};
 
 /// Maximum number of concurrent readers.
 pub const MAX_READERS: usize = 4;
-/// Interval of looking for new lines.
+/// Interval between checks for new lines.
 pub(crate) const PAUSE: Duration = Duration::from_millis(20);
-/// Approximate size of the chunks sent, in octets.
+/// Approximate maximum size of a chunk of the reply, in octets.
 const CHUNK: usize = 64 << 10;
-/// Interval of the reports of omitted lines.
+/// Interval between reports of omitted lines.
 pub(crate) const OMITTED_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Lines of queries, as they arrive.
+/// A source of lines, one for each answered query.
 pub trait Source: Send + Sync + 'static {
     /// Returns the next line, if any.
     fn next(&mut self) -> Option<Line>;
@@ -34,7 +34,7 @@ pub trait Source: Send + Sync + 'static {
     fn left_out(&mut self) -> u64;
 }
 
-/// The route. `open` starts collecting lines; a reader gets its error as 503.
+/// The route `/tap`. `open` starts the collection of lines. If `open` fails, the reply is the error with status 503.
 pub fn route<S: Source>(
     open: impl Fn(&Choice) -> Result<S, String> + Clone + Send + Sync + 'static,
     stop: CancellationToken,
@@ -69,7 +69,7 @@ fn refused(status: StatusCode, why: &dyn std::fmt::Display) -> Response {
     daemon::http::plain_error(status, format!("{why}\n"))
 }
 
-/// A reply with status 405, for pages that only support GET.
+/// A reply with status 405, for pages that support only GET.
 pub fn not_allowed() -> Response {
     let mut response = daemon::http::plain_error(StatusCode::METHOD_NOT_ALLOWED, "only GET\n");
     response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));
@@ -97,13 +97,13 @@ impl<S: Source> Following<S> {
         Self { source, end: now + choice.time, told: now, stop, _reader: reader }
     }
 
-    /// The body of the reply. It ends after the chosen time, when the process stops, or when the reader
+    /// The body of the reply. The body ends after the chosen time, when the process stops, or when the reader
     /// disconnects.
     fn chunks(self) -> impl Stream<Item = Result<String, std::convert::Infallible>> {
         stream::unfold(self, |mut this| async move { Some((Ok(this.chunk().await?), this)) })
     }
 
-    /// The next lines as soon as there are any; `None` at the end.
+    /// Waits for the next lines; returns `None` at the end.
     async fn chunk(&mut self) -> Option<String> {
         loop {
             let now = Instant::now();

@@ -1,4 +1,4 @@
-//! The engine over a few records: aliases, external names, and malformed messages.
+//! Answers of the engine from a few records: aliases, external names, and malformed messages.
 #![allow(dead_code, clippy::panic, clippy::unwrap_used, reason = "helpers of tests, shared with others")]
 
 #[path = "support/fixed.rs"]
@@ -31,7 +31,7 @@ fn address_of(text: &str) -> ExternalQuery {
     ExternalQuery { name: name(text), qtype: 1 }
 }
 
-/// An answer to the external query for `www.outside.test`.
+/// External answers with `answer` for the A query for `www.outside.test`.
 fn outside(answer: ExternalAnswer) -> ExternalAnswers {
     let mut outside = ExternalAnswers::none();
     outside.insert(address_of("www.outside.test"), answer);
@@ -60,7 +60,7 @@ fn an_alias_asks_outside_once_and_says_so_when_nobody_answers() {
     }
 }
 
-/// An answer in process ends where a client's does: after three rounds of 32 external queries.
+/// Queries of the process itself have the same limit as queries of clients: three rounds of 32 external queries.
 #[test]
 fn an_answer_in_process_takes_as_many_rounds_as_a_clients() {
     let targets = (0..200).map(|n| format!("n{n}.outside.test"));
@@ -78,7 +78,7 @@ fn answer_by_way_of_outside(target: &str) -> String {
     testkit::dig::show(&reply(&Fixed::new(&[]), &query, Transport::Udp, &known))
 }
 
-/// Names of the cluster are always resolved here, even if an upstream's alias points to them.
+/// If an upstream returns an alias of a cluster name, the engine resolves the cluster name itself.
 #[test]
 fn what_a_name_of_the_cluster_leads_to_is_never_told_from_outside() {
     for (name, expected) in [
@@ -140,7 +140,7 @@ fn a_zone_may_have_one_ttl_for_all_its_records_and_one_for_what_is_missing() {
         ("web.apps.svc", "AAAA", [&["SOA 60/60"], &["SOA 3/3"], &["SOA 0/0"], &["SOA 5/5"]]),
         ("no.apps.svc", "A", [&["SOA 60/60"], &["SOA 3/3"], &["SOA 0/0"], &["SOA 5/5"]]),
         ("out.apps.svc", "CNAME", [&["CNAME 30"], &["CNAME 5"], &["CNAME 3600"], &["CNAME 0"]]),
-        // The TTL of upstream records is limited to a minute.
+        // Addresses from an upstream have a TTL of at most a minute, and so have the aliases before them.
         (
             "out.apps.svc",
             "A",
@@ -219,7 +219,7 @@ fn missing_names_of_some_zones_are_forwarded() {
         ("no.OTHER.svc.cluster.local.", ["Forward(Recursive)", "Forward(Recursive)", "REFUSED"]),
         ("vm.cluster.local.", ["Forward(Recursive)", "Forward(Recursive)", "REFUSED"]),
         ("xvm.cluster.local.", ["Forward(Recursive)", "NXDOMAIN", "REFUSED"]),
-        // Existing names are answered, and names that cannot be resolved are SERVFAIL.
+        // An existing name is not forwarded, even if its alias cannot be resolved.
         ("web.apps.svc.cluster.local.", ["NOERROR", "NOERROR", "REFUSED"]),
         ("out.apps.svc.cluster.local.", ["SERVFAIL", "SERVFAIL", "REFUSED"]),
     ] {
@@ -256,7 +256,7 @@ fn the_longest_domain_that_holds_a_name_decides_who_answers() {
         ("xcorp.cluster.local.", ";; REFUSED, flags: qr", ";; NXDOMAIN, flags: qr rd"),
         ("web.apps.svc.cluster.local.", ";; REFUSED, flags: qr", ";; NOERROR, flags: qr aa rd ra"),
         ("into.apps.svc.cluster.local.", ";; REFUSED, flags: qr", "asks for host.corp.cluster.local."),
-        // Single-label names are forwarded only into stub domains.
+        // Names of a single label are forwarded only if they are a stub domain.
         ("short.apps.svc.cluster.local.", ";; REFUSED, flags: qr", "asks for intra."),
         ("bare.apps.svc.cluster.local.", ";; REFUSED, flags: qr", ";; SERVFAIL, flags: qr rd ra"),
     ] {
@@ -301,7 +301,7 @@ fn the_routes_are_told_before_the_first_sync_too() {
     assert_eq!(Message::parse(&nothing).unwrap().rcode_name(), "REFUSED");
 }
 
-/// A chain without addresses at its end, and the number of lookups that it takes.
+/// A chain of aliases that ends without an address takes a limited number of lookups.
 #[test]
 fn aliases_that_lead_to_nothing_are_not_walked_again_and_again() {
     const LINKS: [&str; 8] = ["c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8"];
@@ -321,7 +321,7 @@ fn aliases_that_lead_to_nothing_are_not_walked_again_and_again() {
     }
 }
 
-/// A label of 63 octets below three of the same length exceeds the limit of a name together with the domain.
+/// Four labels of 63 octets and the cluster domain exceed the maximum length of a name.
 #[test]
 fn names_that_would_be_too_long_are_left_out() {
     let label = "x".repeat(63);
@@ -357,7 +357,8 @@ fn each_record_from_outside_is_written_once_however_many_there_are() {
     assert!(owners.into_iter().all(|owner| owner == "real.outside.test."));
 }
 
-/// A query for web's address, with `octets` as additional section and `records` as its count.
+/// A query for the address of `web`, with `octets` as additional section, and with `records` as number of additional
+/// records in the header.
 fn with_additional(records: u8, octets: &[u8]) -> Vec<u8> {
     let mut message = Query::new("web.apps.svc.cluster.local.", "A").wire();
     message[11] = records;

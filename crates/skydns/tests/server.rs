@@ -45,7 +45,7 @@ async fn tcp(server: SocketAddr, query: &Query) -> String {
     show_sorted(&client::tcp(server, &query.wire(), PATIENCE).await.expect("an answer over TCP"))
 }
 
-/// Header and question of an answer in text.
+/// The header and question lines of an answer in text format.
 fn head(text: &str) -> String {
     text.lines().take_while(|line| !line.starts_with(";; A")).collect::<Vec<_>>().join("\n")
 }
@@ -110,7 +110,7 @@ async fn what_is_no_query_gets_no_answer_and_does_not_stop_the_server() {
     for odd in [&b""[..], b"\x00", &[0xff; 11], &response_bit] {
         socket.send_to(odd, server.address).await.expect("sent");
     }
-    // The next answer is that to a valid query: the others got none.
+    // The first answer belongs to the valid query, so the other packets got no answer.
     let query = Query::new("web.apps.svc.cluster.local.", "A").id(0x4242);
     socket.send_to(&query.wire(), server.address).await.expect("sent");
     let mut buffer = [0; 512];
@@ -143,7 +143,7 @@ async fn large_answers_are_cut_to_what_the_client_takes() {
     server.stop().await;
 }
 
-/// Each wildcard address of a server, with loopback addresses that it covers.
+/// Wildcard addresses for a server, each with loopback addresses at which clients reach this server.
 fn wildcards() -> Vec<(IpAddr, Vec<IpAddr>)> {
     let v4 = [[127, 0, 0, 1], [127, 0, 0, 2], [127, 0, 0, 77]].map(IpAddr::from);
     let mut all = vec![(Ipv4Addr::UNSPECIFIED.into(), v4.to_vec())];
@@ -165,7 +165,7 @@ async fn a_reply_leaves_from_the_address_that_was_asked() {
                 [("web.apps.svc.cluster.local.", "10.96.0.9"), ("www.outside.test.", "198.51.100.10")]
             {
                 let query = Query::new(name, "A");
-                // A connected socket receives datagrams from that address only.
+                // A connected socket receives datagrams only from the queried address.
                 for answer in [client::ask(asked, &query).await, client::ask_tcp(asked, &query).await] {
                     assert_eq!(answer.answer_data("A"), [address], "{name} of {asked}");
                 }
@@ -183,7 +183,7 @@ async fn a_port_in_use_is_noticed() {
     assert_eq!(second.err().map(|error| error.kind()), Some(std::io::ErrorKind::AddrInUse));
 }
 
-/// Otherwise its threads would continue to answer, on a port that another server may have by then.
+/// A dropped server releases its port. Otherwise its threads would take queries that are meant for the next server.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_dropped_leaves_its_port() {
     let server = start(Fixed::new(&[]));
@@ -193,7 +193,7 @@ async fn a_server_that_is_dropped_leaves_its_port() {
     eventually(PATIENCE, || async { std::net::UdpSocket::bind(address).map(drop) }).await;
 }
 
-/// A truncated reply does not show that the name has no address.
+/// A truncated reply without records does not prove that the name has no address.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_alias_whose_target_is_truncated_to_nothing_is_a_failure() {
     let upstream = Upstream::start(|asked: &Asked| match asked.transport {
@@ -207,7 +207,7 @@ async fn an_alias_whose_target_is_truncated_to_nothing_is_a_failure() {
     server.stop().await;
 }
 
-/// There are more aliases than one answer may look up: the answer holds those that were looked up.
+/// A name has more aliases than may be looked up for one answer. The answer contains the aliases that were looked up.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_aliases_that_lead_outside_are_answered_with_some_of_them() {
     let upstream = Upstream::start(|asked: &Asked| {
@@ -242,7 +242,7 @@ async fn errors_never_exceed_requests() {
     server.stop().await;
 }
 
-/// A rejected query counts for the part of the server that would have answered it.
+/// A rejected query is counted for the part of the server that is responsible for the name.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_turned_down_is_counted_where_it_belongs() {
     const FLOOD: usize = 1000;
@@ -297,7 +297,7 @@ fn who_asked(server: SocketAddr) -> std::net::UdpSocket {
     client
 }
 
-/// The socket stays open while an answer is pending, and further queries are answered, too.
+/// After the stop, the socket stays open while an answer is pending, and the server answers further queries.
 #[tokio::test(flavor = "multi_thread")]
 async fn queries_are_answered_until_the_last_answer_is_sent() {
     let upstream = upstream_after(Duration::from_millis(1500)).await;
@@ -311,7 +311,7 @@ async fn queries_are_answered_until_the_last_answer_is_sent() {
         match client::udp(server.address, &query, PATIENCE).await {
             Ok(answer) => assert!(show(&answer).contains("10.96.0.9"), "{}", show(&answer)),
             Err(client::AskError::Timeout(after)) => panic!("no answer within {after:?}"),
-            // On a busy machine the server may have stopped.
+            // On a busy machine the server may already have stopped.
             Err(_) => break,
         }
     }
@@ -323,7 +323,7 @@ async fn queries_are_answered_until_the_last_answer_is_sent() {
 async fn what_is_taken_in_after_the_stop_is_answered_before_the_end() {
     let upstream = upstream_after(Duration::from_millis(700)).await;
     let server = start(Fixed::new(&[upstream.addr()]));
-    // From now on the server waits for more queries.
+    // The answer shows that the server has started.
     udp(server.address, &Query::new("web.apps.svc.cluster.local.", "A")).await;
     server.tell_to_stop();
     eventually(PATIENCE, || async { TcpConnection::open(server.address).await.is_err() }).await;

@@ -1,11 +1,10 @@
 //! A generic, persistent label tree: cheap to copy, cheap to change.
 //!
-//! [`TreeCache`] maps paths of labels to values. Copying only increments reference counts, so a writer can publish
-//! a copy and continue to change its own tree: a change copies the nodes from the root to the changed node, or
-//! nothing if no copy exists.
+//! [`TreeCache`] maps paths of labels to values. Copying a tree only increments reference counts. A writer can therefore
+//! publish a copy and continue to change its own tree. A change copies the shared nodes from the root to the changed
+//! node. Nodes that no copy shares are changed in place.
 //!
-//! The tree knows nothing of DNS, Kubernetes or async. Its one concession to its purpose is the wildcard label
-//! [`ANY`], which is matched during the walk.
+//! This crate does not depend on DNS, Kubernetes or async code. A path may contain the wildcard label [`ANY`].
 
 mod map;
 mod tree;

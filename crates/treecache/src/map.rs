@@ -1,7 +1,7 @@
 //! A persistent hash map: a trie over 64-bit hashes with small buckets as leaves.
 //!
-//! A sorted vector would copy 10,000 entries for one insertion among 10,000 siblings. A general persistent map
-//! would cost more than one small allocation for one or two entries, which most maps here hold.
+//! Most maps of a tree hold one or two entries, and then take one small allocation. A general persistent map would take
+//! more. Some maps hold 10,000 entries. An insertion into such a map copies few entries; a sorted vector would copy all.
 
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
@@ -13,14 +13,14 @@ use foldhash::quality::SeedableRandomState;
 /// Number of children of an inner node; four bits of the hash choose one.
 const FANOUT: usize = 16;
 const BITS: u32 = FANOUT.trailing_zeros();
-/// A larger bucket is split, unless all bits of the hash are used.
+/// Maximum number of entries in a bucket. A larger bucket is split, unless all bits of the hash are used.
 const BUCKET: usize = 16;
 /// An inner node with at most this many entries becomes a bucket again. Half a bucket, so that alternating
 /// insertions and removals do not split and merge each time.
 const MERGE: usize = BUCKET / 2;
 
-/// A persistent hash map. `clone` only increments a reference count; a change copies `O(log n)` small nodes, or
-/// none if no other copy shares them.
+/// A persistent hash map. A clone only increments a reference count. A change copies the nodes on the path to an entry
+/// that other copies share: `O(log n)` small nodes.
 pub struct Map<K, V> {
     root: Trie<K, V>,
 }
@@ -53,7 +53,7 @@ impl<K, V> Default for Map<K, V> {
     }
 }
 
-/// Hash of a key, with a random seed for each process, so that chosen keys cannot be aimed at one bucket.
+/// Hash of a key. The seed is random for each process, so that nobody can choose keys that fall into one bucket.
 fn hash_of<Q: Hash + ?Sized>(key: &Q) -> u64 {
     SeedableRandomState::with_seed(0, SharedSeed::global_random()).hash_one(key)
 }
@@ -89,7 +89,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Map<K, V> {
     where
         K: Borrow<Q>,
     {
-        // Avoids hashing: many nodes have no children, and many clusters have no aliases.
+        // An empty map needs no hash. Many nodes have no children, and many clusters have no aliases.
         if self.is_empty() {
             return None;
         }
@@ -122,12 +122,12 @@ impl<K: Hash + Eq + Clone, V: Clone> Map<K, V> {
     where
         K: Borrow<Q>,
     {
-        // A lookup first, so that removing a missing key copies nothing.
+        // The lookup avoids copies if the key is missing.
         self.get(key)?;
         self.root.remove(hash_of(key), 0, key)
     }
 
-    /// The value of `key`, to be changed in place; shared parts of the map are copied first.
+    /// The value of `key`, for a change in place. Nodes that other copies share are copied first.
     pub fn get_mut<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
     where
         K: Borrow<Q>,
@@ -153,12 +153,12 @@ impl<K: Hash + Eq + Clone, V: Clone> Map<K, V> {
 }
 
 impl<K: Hash + Eq + Clone, V: Clone> Map<K, V> {
-    /// Whether both are unchanged copies of the same map. False proves nothing.
+    /// Whether both maps share all nodes. If false, the entries may still be equal.
     pub fn is_same(&self, other: &Self) -> bool {
         self.root.is_same(&other.root)
     }
 
-    /// Visits each key whose values here and in `other` differ, with both values. Shared parts are skipped: the
+    /// Visits each key whose values here and in `other` differ, with both values. Shared nodes are skipped, so that the
     /// work is proportional to the difference.
     pub fn differences<'a>(
         &'a self,
@@ -184,7 +184,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Map<K, V> {
     }
 }
 
-/// Pairs of unshared parts of two maps, each pair at the same position.
+/// Pairs of nodes of two maps that are at the same position and not shared.
 type Differing<'a, K, V> = Vec<(Iter<'a, K, V>, Iter<'a, K, V>)>;
 
 impl<K, V> Trie<K, V> {
@@ -216,7 +216,7 @@ impl<K, V> Trie<K, V> {
     }
 }
 
-/// Index of the child of an inner node for `hash`, whose first `used_bits` led to the node.
+/// Index of the child for `hash` in an inner node. The first `used_bits` of the hash led to the inner node.
 fn slot(hash: u64, used_bits: u32) -> usize {
     usize::try_from((hash >> used_bits) & (FANOUT as u64 - 1)).unwrap_or(0)
 }
@@ -290,7 +290,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Trie<K, V> {
         }
     }
 
-    /// The bucket that an inner node becomes when few entries are left.
+    /// The bucket that replaces an inner node with few entries; `None` if the inner node must stay.
     fn merged(children: &[Self; FANOUT]) -> Option<Self> {
         let mut entries = 0;
         for child in children {
@@ -317,10 +317,11 @@ impl<K: Hash + Eq + Clone, V: Clone> Trie<K, V> {
     }
 }
 
-/// Three bits of the hash of each entry of a bucket: bit `n` of each plane belongs to entry `n`.
+/// Tags of the entries of a bucket: three bits of the hash of each entry, in three planes. Bit `n` of each plane belongs
+/// to entry `n`.
 ///
-/// They fit beside the pointer to the entries, and avoid comparing most entries other than the wanted one. Such a
-/// comparison is a cache miss, the main cost of a lookup.
+/// A lookup compares only keys whose tag matches. Comparing a key is a cache miss, which is the main cost of a lookup.
+/// The tags are stored beside the pointer to the entries, and take no additional memory.
 #[derive(Clone, Copy, Default)]
 struct Tags([u16; 3]);
 
@@ -333,7 +334,7 @@ impl Tags {
         tags
     }
 
-    /// The bits of `hash` that make its tag: the last that the trie uses.
+    /// The tag: the three highest bits of `hash`, which the trie uses last.
     fn bits(hash: u64) -> [bool; 3] {
         [hash >> 63 & 1 == 1, hash >> 62 & 1 == 1, hash >> 61 & 1 == 1]
     }
@@ -364,7 +365,7 @@ impl Tags {
             .fold(u16::MAX, |candidates, (plane, bit)| candidates & if bit { *plane } else { !plane });
         while candidates != 0 {
             let at = usize::try_from(candidates.trailing_zeros()).ok()?;
-            // The planes of a small bucket end with zeros that belong to no entry.
+            // Bits beyond the last entry are zero, and may match as well.
             if entries.get(at)?.0.borrow() == key {
                 return Some(at);
             }

@@ -7,13 +7,13 @@ use crate::Map;
 /// The wildcard label of [`Node::visit`].
 pub const ANY: &str = "*";
 
-/// Steps charged for each child that a wildcard matches: a child is a separate allocation, while entries are
-/// contiguous.
+/// Number of steps for each child of a node in the walk of a wildcard. A child costs more than an entry, because a child
+/// is a separate allocation, while entries are contiguous.
 const CHILD: usize = 32;
 
 /// One node: its children and its own entries, both by label.
 ///
-/// A child and an entry may have the same label; they are independent.
+/// A child and an entry may have the same label, and are independent of each other.
 #[derive(Debug)]
 pub struct Node<V> {
     children: Map<SmolStr, Node<V>>,
@@ -84,14 +84,14 @@ impl<V: Clone> Node<V> {
         self.entries.remove(label)
     }
 
-    /// Visits the entries that the path matches and returns whether there are any.
+    /// Visits the entries that match the path; returns whether there are any.
     ///
-    /// All labels but the last choose children. The last label chooses the entry of that label if there is one, or
-    /// else all entries of the child of that label. [`ANY`] matches every child whose label does not begin with
-    /// `_`; at the end of the path it matches the node's own entries.
+    /// Each label except the last selects a child. The last label selects the entry with this label. If there is no
+    /// such entry, the last label selects all entries of the child with this label. [`ANY`] matches every child whose
+    /// label does not begin with `_`. As the last label, [`ANY`] matches all entries of the node.
     ///
-    /// `steps` limits the walk. Each entry takes one step; each child that a wildcard matches takes 32, as it costs
-    /// more to reach. The walk ends when no step is left.
+    /// `steps` limits the walk. A visit of all entries of a node takes one step for each entry. A wildcard takes 32
+    /// steps for each child of the node. The walk ends when no step is left.
     pub fn visit<'a>(
         &'a self,
         path: &[&str],
@@ -137,7 +137,7 @@ impl<V: Clone> Node<V> {
     }
 }
 
-/// A tree of [`Node`]s. `clone` only increments reference counts.
+/// A tree of [`Node`]s. A clone only increments reference counts.
 #[derive(Debug)]
 pub struct TreeCache<V> {
     root: Node<V>,
@@ -171,8 +171,8 @@ impl<V: Clone> TreeCache<V> {
         self.node(path)?.entry(label)
     }
 
-    /// Visits every entry that only one of the trees has or whose values differ, with the labels of its path and
-    /// its own label. Shared parts are skipped.
+    /// Visits every entry that is in only one of the trees, or whose values differ. `visit` receives the path of the
+    /// node and the label of the entry. Shared nodes are skipped.
     pub fn differences<'a>(
         &'a self,
         other: &'a Self,
@@ -187,14 +187,14 @@ impl<V: Clone> TreeCache<V> {
         path.iter().fold(&mut self.root, |node, label| node.child_mut(label)).set_entry(label, value)
     }
 
-    /// Removes an entry, and the nodes above it that become empty. Returns the entry.
+    /// Removes an entry, and the nodes on the path that become empty. Returns the value.
     pub fn remove_entry(&mut self, path: &[&str], label: &str) -> Option<V> {
-        // A lookup first, so that removing a missing entry copies nothing.
+        // The lookup avoids copies if the entry is missing.
         self.entry(path, label)?;
         prune(&mut self.root, path, label)
     }
 
-    /// See [`Node::visit`].
+    /// Visits the entries that match the path, see [`Node::visit`].
     pub fn visit<'a>(
         &'a self,
         path: &[&str],

@@ -1,4 +1,4 @@
-//! The tree compared with a flat map, and the guarantee that a published copy never changes.
+//! Compares the tree with a flat map, and checks that a published copy never changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,7 +53,7 @@ fn rebuilt(model: &Model) -> TreeCache<u32> {
     tree
 }
 
-/// The values that a path with wildcards matches in the model.
+/// The values in the model that match a path with wildcards.
 fn expected(model: &Model, pattern: &[&str]) -> Vec<u32> {
     let [above @ .., last] = pattern else { return Vec::new() };
     let fits = |labels: &[String], pattern: &[&str]| {
@@ -76,14 +76,14 @@ fn expected(model: &Model, pattern: &[&str]) -> Vec<u32> {
     values
 }
 
-/// The differences between two models.
+/// The keys whose values differ between two models.
 fn differences(first: &Model, second: &Model) -> BTreeSet<(Vec<String>, String)> {
     let keys = first.keys().chain(second.keys());
     keys.filter(|key| first.get(*key) != second.get(*key)).cloned().collect()
 }
 
 proptest! {
-    /// Enough keys for inner nodes to be created and removed.
+    /// The keys do not fit into one bucket, so that inner nodes are created and removed.
     #[test]
     fn the_differences_of_two_maps_are_those_of_their_models(
         before in proptest::collection::btree_map(0..300_u16, 0..3_u8, 0..120),

@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 
 use super::*;
 
-/// The logs that were opened and closed, in order: the rate of each opened log, and `-` for each closed one.
+/// The logs that were opened and closed, in order: the rate of each opened log, and `-` for each closed log.
 #[derive(Clone, Default)]
 struct Opened(Arc<Mutex<Vec<String>>>);
 
@@ -82,7 +82,7 @@ async fn an_edit_is_followed() {
         (None, ""),
         (Some("{}"), "1000"),
         (Some(r#"{ "rate": 1000 }"#), ""),
-        // The new log is opened before the old one is closed.
+        // The new log is opened before the old log is closed.
         (Some(r#"{"rate": 7}"#), "7 -"),
         (Some(r#"{"rate": 1}"#), "1 -"),
         (Some(r#"{"rate": 8}"#), "8"),

@@ -12,7 +12,7 @@ struct Lines {
     left_out: u64,
 }
 
-/// A source that a test fills; it records when the last reader is gone.
+/// A source whose lines the test sets.
 #[derive(Clone, Default)]
 struct Shared(Arc<Mutex<Lines>>);
 

@@ -1,4 +1,4 @@
-//! Own hosts and aliases, queried through the engine.
+//! Names of the `ConfigMap` keys `hosts` and `aliases`, queried through the engine.
 
 use skydns::external::{ExternalAnswer, ExternalAnswers, ExternalRecord};
 use skydns::{Name, OwnNames};
@@ -54,7 +54,7 @@ fn hosts_are_answered_and_the_names_around_them_are_not_ours() {
         ("v4.acme.example AAAA", "NOERROR, qr aa rd ra: "),
         ("db.acme.example ANY", "REFUSED, qr: "),
         ("printer A", "NOERROR, qr aa rd ra: printer. 30 IN A 192.0.2.2"),
-        // Own names override the stub domain that holds them.
+        // A name in `hosts` overrides the stub domain that contains the name.
         ("www.corp.example A", "NOERROR, qr aa rd ra: www.corp.example. 30 IN A 192.0.2.3"),
         ("x.www.corp.example A", "Forward(Stub)"),
         ("x.db.acme.example A", "Forward(Recursive)"),
@@ -105,7 +105,7 @@ fn aliases_are_answered_as_their_targets() {
         ("zone.acme.example A", "NOERROR, qr aa rd ra: zone.acme.example. 30 IN A 192.0.2.9".to_owned()),
         ("late.acme.example A", "SERVFAIL, qr rd ra: ".to_owned()),
         ("round.acme.example A", "SERVFAIL, qr rd ra: ".to_owned()),
-        // An ExternalName Service whose target is an own name.
+        // An ExternalName Service whose target is an alias of the `ConfigMap`.
         (
             "back.apps.svc.cluster.local A",
             "NOERROR, qr aa rd ra: back.apps.svc.cluster.local. 30 IN CNAME registry.acme.example.; \

@@ -1,4 +1,4 @@
-//! Further zones: the zone responsible for a name, answers for missing names, and aliases between zones.
+//! Zones other than the cluster domain: the zone responsible for a name, missing names, and aliases between zones.
 
 use skydns::engine::{Outcome, answer};
 use skydns::external::{ExternalAnswer, ExternalAnswers, ExternalRecord};
@@ -8,7 +8,7 @@ use testkit::query::Query;
 use super::fixed::Fixed;
 use super::{identity, name, outside};
 
-/// A name of 40 labels, as keys of etcd may have.
+/// A name of 40 labels. Names from etcd may have so many labels.
 const LONG: &str = "a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a";
 
 /// A zone with `address` at `www`, `deep.below` and [`LONG`], and aliases at other names.
@@ -24,8 +24,8 @@ fn zone(address: &str) -> Fixed {
         .with_aliases(&["round"], std::iter::once("round.acme.test".to_owned()))
 }
 
-/// The cluster with `acme.test`, a stub domain and a zone below it, zones above and below the cluster domain, and a
-/// zone that is not loaded.
+/// The cluster domain; zones above and below the cluster domain; the zone `acme.test` with a stub domain and zones
+/// below; a reverse zone; and a zone that is not loaded.
 fn view() -> Fixed {
     Fixed::new(&[])
         .stub("stub.acme.test", &[])
@@ -73,7 +73,7 @@ fn the_longest_domain_has_a_name() {
         ("www.zone.stub.acme.test A", "NOERROR, qr aa rd ra: www.zone.stub.acme.test. 30 IN A 192.0.2.3"),
         ("www.elsewhere.test A", "Forward(Stub)"),
         ("www.xacme.test A", "Forward(Stub)"),
-        // Of two equal domains the further zone wins over the stub domain.
+        // If a zone and a stub domain have the same name, the zone is used.
         ("www.equal.test A", "NOERROR, qr aa rd ra: www.equal.test. 30 IN A 192.0.2.6"),
         // Zones above and below the cluster domain.
         ("www.local A", "NOERROR, qr aa rd ra: www.local. 30 IN A 192.0.2.5"),
@@ -85,7 +85,7 @@ fn the_longest_domain_has_a_name() {
             "www.apps.svc.cluster.local A",
             "NOERROR, qr aa rd ra: www.apps.svc.cluster.local. 30 IN A 192.0.2.4",
         ),
-        // The cluster has no PTR record for the address.
+        // A reverse zone, with an address for which the cluster has no PTR record.
         ("www.2.0.192.in-addr.arpa A", "NOERROR, qr aa rd ra: www.2.0.192.in-addr.arpa. 30 IN A 192.0.2.7"),
         (
             "9.2.0.192.in-addr.arpa PTR",
@@ -107,7 +107,7 @@ fn a_missing_name_has_the_soa_record_of_its_zone() {
         ("no.acme.test A", format!("NXDOMAIN, qr aa rd ra: {soa}")),
         ("www.acme.test AAAA", format!("NOERROR, qr aa rd ra: {soa}")),
         ("www.acme.test TXT", format!("NOERROR, qr aa rd ra: {soa}")),
-        // Names exist below it (RFC 8020).
+        // An empty non-terminal: a name below `deep` exists (RFC 8020).
         ("deep.acme.test A", format!("NOERROR, qr aa rd ra: {soa}")),
         ("acme.test A", format!("NOERROR, qr aa rd ra: {soa}")),
         ("acme.test SOA", format!("NOERROR, qr aa rd ra: {}", soa.replace(" 60 ", " 3600 "))),
@@ -166,7 +166,7 @@ fn aliases_lead_from_zone_to_zone() {
     }
 }
 
-/// Records of our names in an upstream's answer are ignored.
+/// If an upstream returns an alias of a name in a zone, the engine resolves this name in the zone.
 #[test]
 fn an_alias_of_an_upstream_into_a_zone_is_followed_there() {
     let alias = |target: &str| ExternalRecord {

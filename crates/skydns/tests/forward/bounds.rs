@@ -1,4 +1,4 @@
-//! The number of queries in flight is limited, and they continue without their clients.
+//! Limits of queries in flight. A query in flight continues after its client has disconnected.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ async fn held_back() -> (Upstream, Arc<Semaphore>) {
     (upstream, gate)
 }
 
-/// Limits that resend quickly, so that unanswered queries are answered once the gate opens.
+/// Limits with quick resends, so that the upstream receives unanswered queries again after the gate has opened.
 fn insistent() -> Limits {
     Limits { resend_after: Duration::from_millis(700), ..Limits::default() }
 }
@@ -52,7 +52,7 @@ async fn identical_questions_are_asked_once() {
     let senders: HashSet<_> = upstream.asked().iter().map(|asked| asked.from).collect();
     assert_eq!(senders.len(), 1);
     assert!(is(subject.metric("in_flight", &[]), 0));
-    // Without a cache the upstream is queried again.
+    // Without a cache, a later query is sent to the upstream again.
     subject.ask(a("x.test."), &upstreams).await.unwrap();
     assert!(is(subject.metric("requests_total", &[]), 2));
 }
@@ -99,13 +99,13 @@ async fn joining_is_bounded() {
     let rejected = outcomes.iter().filter(|outcome| *outcome == OVERLOADED).count();
     assert_eq!(rejected, 30 - 10 - 1);
     assert!(is(subject.metric("overloaded_total", &[]), rejected));
-    // The places are free again.
+    // After the timeout, new queries may wait again.
     let outcomes = join_all((0..11).map(|_| subject.ask_a("y.test.", &upstreams))).await;
     assert!(outcomes.iter().all(|outcome| outcome == "failed: Timeout"), "{outcomes:?}");
 }
 
-/// 10,000 queries wait for a dead upstream: they use no more sockets than allowed, are rejected at once beyond the
-/// limit, and do not block queries to other upstreams.
+/// 10,000 queries to a dead upstream: the queries beyond the limit are rejected at once. The other queries use a limited
+/// number of sockets, and do not block queries to other upstreams.
 #[tokio::test]
 async fn a_dead_upstream_holds_no_more_than_its_share() {
     const QUESTIONS: usize = 10_000;
@@ -128,7 +128,7 @@ async fn a_dead_upstream_holds_no_more_than_its_share() {
             None => hanging.push(asking),
         }
     }
-    // None of them had time to end, unless starting 10,000 queries took a whole budget.
+    // If all queries were started within a second, no query has timed out yet.
     if started.elapsed() < Duration::from_secs(1) {
         assert_eq!((hanging.len(), rejected), (SHARE, QUESTIONS - SHARE));
     }
@@ -142,13 +142,13 @@ async fn a_dead_upstream_holds_no_more_than_its_share() {
     }
     assert!(started.elapsed() < Duration::from_secs(10));
     let sockets: HashSet<_> = dead.asked().iter().map(|asked| asked.from).collect();
-    // One more for the probe of the upstream.
+    // The probe of the upstream may use one more socket.
     assert!(sockets.len() <= QUESTIONS - rejected + 1, "{} sockets", sockets.len());
     assert!(is(subject.metric("in_flight", &[]), 0));
     assert_ne!(subject.ask_a("after.test.", &upstreams).await, OVERLOADED, "there is room again");
 }
 
-/// A burst is not an overload.
+/// A burst of 200 queries is below the limit.
 #[tokio::test]
 async fn a_burst_is_answered() {
     let upstream = Upstream::start(says(1)).await;
@@ -159,7 +159,7 @@ async fn a_burst_is_answered() {
     assert!(outcomes.iter().all(|outcome| outcome == "NOERROR 192.0.2.1"), "{outcomes:?}");
 }
 
-/// On each route, the number of places that stay free is the number that each greedy client holds.
+/// With `n` heavy clients, each of them may use `1/(n + 1)` of the places of a route. The same number stays free.
 #[tokio::test]
 async fn heavy_clients_leave_places_to_others() {
     for (heavy, each) in [(1, 60), (2, 40), (5, 20)] {

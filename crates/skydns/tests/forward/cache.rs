@@ -33,7 +33,7 @@ struct Fickle {
 }
 
 impl Fickle {
-    /// It reacts like the first of `does` until [`Fickle::goes_on`].
+    /// Starts the upstream with the first of the reactions `does`. [`Fickle::goes_on`] switches to the next reaction.
     async fn start(does: &'static [Does]) -> Self {
         let next = Arc::new(AtomicUsize::new(0));
         let now = Arc::clone(&next);
@@ -98,7 +98,7 @@ fn with_edns(name: &str) -> Query {
     Query { edns: Some(Edns { udp_size: 1232, version: 0, dnssec_ok: false, options: [].into() }), ..a(name) }
 }
 
-/// RCODE, the TTLs of all records, and the extended errors among the EDNS options.
+/// Sends a query; returns the RCODE, the TTLs of all records, and the extended errors among the EDNS options.
 async fn asked(
     subject: &Subject,
     query: Query,
@@ -133,7 +133,7 @@ async fn a_fresh_reply_is_answered_without_asking_anybody() {
     assert_eq!(upstream.count(), 2);
 }
 
-/// RFC 8767, section 4.
+/// If the upstreams fail, a stale reply is returned (RFC 8767, section 4).
 #[tokio::test]
 async fn a_stale_reply_is_better_than_none() {
     let failures: [(&str, &'static [Does]); 4] = [
@@ -152,13 +152,13 @@ async fn a_stale_reply_is_better_than_none() {
         let (rcode, ttls, errors) = asked(&subject, a("x.test."), &fickle.list()).await;
         assert_eq!(((rcode, ttls), errors), (stale.clone(), vec![]), "{what}");
         assert!(fickle.upstream.count() > 1, "{what}: they were asked first");
-        // Once the upstreams are known to fail, no query waits for them.
+        // While the upstreams are known to fail, the stale reply is returned at once.
         fickle.upstream.forget();
         let (rcode, ttls, errors) = asked(&subject, with_edns("X.test."), &fickle.list()).await;
         assert_eq!(((rcode, ttls), errors), (stale, vec![vec![0, 3]]), "{what}");
         assert_eq!(fickle.upstream.count(), 0, "{what}");
         assert!(is(subject.metric("stale_answers_total", &[]), 2), "{what}");
-        // No reply for another name is cached.
+        // Another name has no stale reply.
         let (rcode, ..) = asked(&subject, a("y.test."), &fickle.list()).await;
         assert!(["none", "SERVFAIL", "REFUSED"].contains(&rcode.as_str()), "{what}: {rcode}");
         pass(3600 * SECOND).await;
@@ -188,7 +188,7 @@ async fn once_the_upstreams_answer_again_so_do_we() {
     assert_eq!(subject.ask_a("x.test.", &fickle.list()).await, "NOERROR 192.0.2.1");
     fickle.goes_on();
     pass(31 * SECOND).await;
-    // The first query triggers a refresh, and does not wait for it.
+    // The first query starts a refresh, and does not wait for the result.
     assert_eq!(subject.ask_a("x.test.", &fickle.list()).await, "NOERROR 192.0.2.1");
     eventually(PATIENCE, || async { subject.ask_a("x.test.", &fickle.list()).await == "NOERROR 192.0.2.2" })
         .await;
@@ -196,7 +196,8 @@ async fn once_the_upstreams_answer_again_so_do_we() {
     assert!(ttls[0] > 30 && errors.is_empty(), "{ttls:?} {errors:?}");
 }
 
-/// The upstreams' last reply replaces the cached one, even if it cannot be cached itself.
+/// A newer reply replaces the cached reply, even if the newer reply cannot be cached. FORMERR does not replace the
+/// cached reply.
 #[tokio::test]
 async fn what_was_known_before_is_not_served_after_an_answer() {
     for (what, does, after) in [
@@ -228,7 +229,7 @@ async fn other_upstreams_are_asked_themselves() {
     assert_eq!(other.count(), 2);
 }
 
-/// A query that is rejected because too many are waiting gets the stale reply, too.
+/// A query beyond the limit of queries in flight is answered with the stale reply.
 #[tokio::test]
 async fn a_stale_reply_is_better_than_none_where_too_many_wait() {
     let fickle = Fickle::start(&[first, silent]).await;
@@ -260,7 +261,7 @@ async fn without_the_flag_nothing_is_kept() {
     }
     fickle.goes_on();
     assert_eq!(subject.ask_a("x.test.", &fickle.list()).await, "SERVFAIL");
-    // Nor are there stale replies with only a cache.
+    // A cache with the default limits returns no stale replies.
     let fickle = Fickle::start(&[first, servfail]).await;
     let subject = Subject::with_cache(short(), CacheLimits::default());
     subject.ask(a("x.test."), &fickle.list()).await.unwrap();
@@ -269,7 +270,7 @@ async fn without_the_flag_nothing_is_kept() {
     assert_eq!(subject.ask_a("x.test.", &fickle.list()).await, "SERVFAIL");
 }
 
-/// A reply of some 6 KiB to every query.
+/// A reply with 180 addresses, for every query.
 fn large(asked: &Asked) -> Reaction {
     let name = asked.name();
     let many = (0..180).map(|n| format!("{name} 60 IN A 198.51.100.{n}"));
@@ -329,8 +330,8 @@ async fn unknown_types_are_kept_and_dnssec_is_kept_apart() {
     server.stop().await;
 }
 
-/// A cluster name that is an alias of an external name: the target may be stale. The cluster's own names are not
-/// cached.
+/// A stale reply for an external name is returned to queries for the external name, and to queries for a cluster name
+/// that is its alias.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_whole_server_serves_stale_names_outside() {
     static DOWN: AtomicUsize = AtomicUsize::new(0);
@@ -357,8 +358,8 @@ async fn a_whole_server_serves_stale_names_outside() {
     server.stop().await;
 }
 
-/// The target of a cluster name is an alias of another cluster name, whose target is a second external name. No
-/// time is left for the second name after the wait for the first.
+/// A cluster name is an alias of an external name, which is an alias of a second cluster name. The second cluster name
+/// is an alias of a second external name. After the wait for the first external name, no time is left for the second.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_name_that_is_asked_for_too_late_is_stale_too() {
     static DOWN: AtomicUsize = AtomicUsize::new(0);
@@ -380,7 +381,7 @@ async fn a_second_name_that_is_asked_for_too_late_is_stale_too() {
     let answers = async || ask(server.address, &alias).await.answer_data("A").join(" ");
     assert_eq!((answers().await.as_str(), upstream.count()), ("192.0.2.1", 2));
     DOWN.store(1, Ordering::SeqCst);
-    // Let the TTL expire first: an earlier query would get a fresh answer.
+    // Wait until the TTL has expired. Before, the cached answer is fresh.
     tokio::time::sleep(SECOND).await;
     assert_eq!(answers().await, "192.0.2.1");
     server.stop().await;

@@ -1,4 +1,4 @@
-//! Whatever one upstream does, a reply or an error arrives in time.
+//! Faults of upstreams. With each fault, a reply or an error is returned in time.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ struct Fault {
     udp: &'static str,
     /// Result of a query over TCP if this is the only upstream.
     tcp: &'static str,
-    /// Result of a query over UDP to this upstream, followed by a good one.
+    /// Result of a query over UDP if a second upstream without faults follows.
     with_second: &'static str,
 }
 
@@ -42,7 +42,7 @@ fn truncated(asked: &Asked) -> Reply {
     address(asked, 5).truncated()
 }
 
-/// A reply whose header counts five more answers than there are.
+/// A reply whose header announces five answers, followed by octets that are not valid records.
 fn garbage(asked: &Asked) -> Vec<u8> {
     let mut packet = Reply::to(&asked.packet).wire();
     packet[7] = 5;
@@ -191,7 +191,7 @@ async fn check(what: &str, query: Query, upstreams: &[SocketAddr], expected: &st
     let asked = Instant::now();
     let outcome = told(&subject.ask(query, upstreams).await);
     assert_eq!(outcome, expected, "{what}");
-    // A much longer time would be an unbounded wait; a little more is a busy machine.
+    // The additional second allows for a busy machine.
     assert!(asked.elapsed() < limits.budget + Duration::from_secs(1), "{what} took {:?}", asked.elapsed());
 }
 
@@ -220,7 +220,7 @@ async fn truncated_and_no_tcp_at_all() {
     check("TCP refused", a("x.test."), &[upstream.addr()], "NOERROR tc 192.0.2.5").await;
 }
 
-/// If TCP never works, only an occasional truncated reply is retried over it.
+/// If TCP does not work, only some of the queries with a truncated reply are retried over TCP.
 #[tokio::test]
 async fn tcp_that_never_works_is_not_waited_for_every_time() {
     let silent_over_tcp = |asked: &Asked| over_udp(asked, truncated(asked), Reaction::silence());
@@ -232,13 +232,13 @@ async fn tcp_that_never_works_is_not_waited_for_every_time() {
     }
     let retries = subject.metric("tcp_retries_total", &[]);
     assert!((1.0..=3.0).contains(&retries), "{retries} retries");
-    // A client over TCP has no alternative to waiting.
+    // A query of a client over TCP is always retried over TCP.
     assert_eq!(told(&subject.ask(a_over_tcp("x.test."), &[upstream.addr()]).await), TIMEOUT);
     assert!(subject.metric("tcp_retries_total", &[]) > retries);
 }
 
-/// An acceptable reply is there and the better one never arrives: the acceptable reply is returned, and its
-/// upstream does not count as dead.
+/// Asserts that `reply`, which is truncated or SERVFAIL, is returned if no better reply arrives. The upstream must not
+/// count as dead.
 async fn is_handed_on_in_the_end(reply: &str, handler: impl Fn(&Asked) -> Reaction + Send + Sync + 'static) {
     let handler =
         move |asked: &Asked| if asked.name() == "quick.test." { says(1)(asked) } else { handler(asked) };
@@ -248,7 +248,7 @@ async fn is_handed_on_in_the_end(reply: &str, handler: impl Fn(&Asked) -> Reacti
     for n in 0..3 {
         assert_eq!(subject.ask_a(&format!("n{n}.test."), &[upstream.addr()]).await, reply, "question {n}");
     }
-    // An upstream that counts as dead is tried last.
+    // A dead upstream would be queried last.
     assert_eq!(subject.ask_a("quick.test.", &[upstream.addr(), other.addr()]).await, "NOERROR 192.0.2.1");
     assert!(is(subject.errors("timeout"), 3), "each time the wait was in vain");
 }
@@ -269,7 +269,7 @@ async fn servfail_is_not_lost_to_silence_afterwards() {
     is_handed_on_in_the_end("SERVFAIL", handler).await;
 }
 
-/// With the production limits, three silent upstreams take less than the two seconds that clients wait.
+/// With the default limits and three silent upstreams, an error is returned within the two seconds that clients wait.
 #[tokio::test]
 async fn an_error_comes_within_two_seconds() {
     let silent = |_: &Asked| Reaction::silence();

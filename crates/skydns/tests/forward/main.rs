@@ -1,4 +1,4 @@
-//! The forwarder against scripted upstreams on loopback.
+//! Tests of the forwarder with test upstreams on loopback.
 
 #![allow(
     clippy::unwrap_used,

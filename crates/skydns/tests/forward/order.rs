@@ -21,7 +21,7 @@ fn after(
     move |asked| handler(asked).after(delay)
 }
 
-/// A slow preferred resolver is waited for, and no other upstream sees its names.
+/// If the first upstream is slow, queries wait for its replies. The second upstream receives no query.
 #[tokio::test]
 async fn a_slow_preferred_upstream_is_the_only_one_asked() {
     for outsider in ["NXDOMAIN", "NOERROR", "REFUSED"] {
@@ -36,7 +36,7 @@ async fn a_slow_preferred_upstream_is_the_only_one_asked() {
     }
 }
 
-/// One unanswered name does not make a server dead, however often it is queried.
+/// An upstream that does not answer queries for one name does not count as dead.
 #[tokio::test]
 async fn one_lost_name_does_not_make_a_dead_upstream() {
     let forgetful = |asked: &Asked| {
@@ -55,7 +55,7 @@ async fn one_lost_name_does_not_make_a_dead_upstream() {
     assert_eq!(answered, "NOERROR 192.0.2.1", "the first stays the first");
 }
 
-/// With any number of silent upstreams, a live one is found within the budget of the first query.
+/// With one to four silent upstreams before a live upstream, the first query is answered within its budget.
 #[tokio::test]
 async fn three_silent_upstreams_do_not_hide_the_fourth() {
     let silent = [(); 4].map(|()| Upstream::start(silent));
@@ -70,7 +70,7 @@ async fn three_silent_upstreams_do_not_hide_the_fourth() {
     futures::future::join_all(asked).await;
 }
 
-/// One dead upstream of three, once known to be dead, costs p99 at most the round trip and 100 ms.
+/// If one of three upstreams is known to be dead, p99 is at most the round-trip time plus 100 ms.
 #[tokio::test]
 async fn a_dead_upstream_costs_little() {
     let dead = Upstream::start(silent).await;
@@ -91,7 +91,7 @@ async fn a_dead_upstream_costs_little() {
         let asked = Instant::now();
         assert_eq!(subject.ask_a(&format!("n{n}.test."), &upstreams).await, "NOERROR 192.0.2.2");
         times.push(asked.elapsed());
-        // Long enough for some probes.
+        // The pauses leave time for some probes of the dead upstream.
         tokio::time::sleep(5 * MS).await;
     }
     times.sort();
@@ -99,7 +99,7 @@ async fn a_dead_upstream_costs_little() {
     assert!(p99 <= round_trip + 100 * MS, "p99 {p99:?}, round trip {round_trip:?}");
 }
 
-/// Sends queries until they no longer wait for the dead upstream.
+/// Sends queries until a query does not wait for the dead upstream.
 async fn become_last(subject: &Subject, dead: &Upstream, upstreams: &[SocketAddr]) {
     let deadline = Instant::now() + PATIENCE;
     let mut n = 0;
@@ -132,7 +132,7 @@ async fn a_dead_upstream_is_found_again_by_its_first_answer() {
     dead.store(true, Ordering::Relaxed);
     become_last(&subject, &first, &upstreams).await;
 
-    // Probes run in the background, with a query that it answered before.
+    // Probes run in the background. They repeat a query that the upstream has answered before.
     first.forget();
     eventually(PATIENCE, || async {
         subject.ask_a("x.test.", &upstreams).await;
@@ -146,7 +146,7 @@ async fn a_dead_upstream_is_found_again_by_its_first_answer() {
         .await;
 }
 
-/// An absent upstream costs nothing, and is used again as soon as it is back.
+/// An upstream whose port is closed does not delay queries. Once the port is open, the upstream is used again.
 #[tokio::test]
 async fn one_that_refuses_packets_is_passed_over() {
     let good = Upstream::start(says(2)).await;
@@ -161,7 +161,7 @@ async fn one_that_refuses_packets_is_passed_over() {
     assert_eq!(subject.ask_a("back.test.", &upstreams).await, "NOERROR 192.0.2.1");
 }
 
-/// An upstream that was silent for too long may still answer: the first reply counts.
+/// An upstream may answer after `patience`. The first reply of any upstream is returned.
 #[tokio::test]
 async fn a_late_answer_counts_where_there_is_no_other() {
     let late = Upstream::start(after(600 * MS, says(1))).await;
@@ -176,7 +176,7 @@ async fn a_late_answer_counts_where_there_is_no_other() {
     assert!(quiet.count() >= 4, "both were asked");
 }
 
-/// A lost datagram does not cost the whole budget.
+/// After a lost datagram, the query is sent again before the budget ends.
 #[tokio::test]
 async fn a_silent_upstream_is_asked_again() {
     let upstream = Upstream::start(|asked: &Asked| {
@@ -192,8 +192,7 @@ async fn a_silent_upstream_is_asked_again() {
     assert_eq!(asked[0].from, asked[1].from, "from the same port: no more to guess for others");
 }
 
-/// A connection refused may mean that the upstream is being restarted, by its supervisor or by the kubelet: it may be
-/// back in a moment.
+/// If the port of the only upstream is closed, the upstream may be restarting. The query is sent again after a pause.
 #[tokio::test]
 async fn a_restarting_upstream_is_asked_again() {
     for transport in [Transport::Udp, Transport::Tcp] {
@@ -211,7 +210,7 @@ async fn a_restarting_upstream_is_asked_again() {
     }
 }
 
-/// The upstreams that are silent for longest make room for others.
+/// If the maximum number of upstreams is open, the upstream that has been silent for longest is replaced by the next.
 #[tokio::test]
 async fn no_more_than_so_many_upstreams_are_listened_to() {
     let silent = futures::future::join_all([(); 4].map(|()| Upstream::start(silent))).await;
@@ -222,7 +221,7 @@ async fn no_more_than_so_many_upstreams_are_listened_to() {
         let subject = Subject::new(Limits { max_open, ..Limits::default() });
         assert_eq!(subject.ask_a("x.test.", &upstreams).await, "NOERROR 192.0.2.5", "{max_open} at a time");
     }
-    // A failed upstream makes room for the next.
+    // A failed upstream no longer counts as open.
     let addresses = [nobody(), nobody(), nobody(), nobody(), good.addr()];
     let subject = Subject::new(Limits { max_open: 1, ..Limits::default() });
     assert_eq!(subject.ask_a("x.test.", &addresses).await, "NOERROR 192.0.2.5");

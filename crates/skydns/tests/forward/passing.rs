@@ -1,4 +1,4 @@
-//! Queries sent to upstreams, and the replies that count as the answer.
+//! Queries that are sent to upstreams, and replies that are accepted as the answer.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|octet| format!("{octet:02x}")).collect::<Vec<_>>().concat()
 }
 
-/// Packets that kube-dns sent for the same queries, with the ID zeroed and without the cookie.
+/// Expected packets are those that kube-dns sent for the same queries, with ID 0 and without the cookie.
 #[tokio::test]
 async fn queries_are_those_of_the_reference() {
     const QUESTION: &str = "03777777076f75747369646504746573740000010001";
@@ -99,7 +99,7 @@ async fn the_whole_reply_is_handed_on() {
     assert_eq!(reply.message, whole(&upstream.asked()[0]).wire());
 }
 
-/// Any reply of a reachable upstream is the answer, except SERVFAIL and REFUSED.
+/// After SERVFAIL and REFUSED, the next upstream is queried. All other replies are returned to the client.
 #[tokio::test]
 async fn only_servfail_and_refused_lead_to_the_next_upstream() {
     for transport in [Transport::Udp, Transport::Tcp] {
@@ -108,7 +108,7 @@ async fn only_servfail_and_refused_lead_to_the_next_upstream() {
             ("FORMERR", "FORMERR", (1, 0)),
             ("NOTIMP", "NOTIMP", (1, 0)),
             ("REFUSED", "NOERROR 192.0.2.2", (1, 1)),
-            // kube-dns retries after SERVFAIL, and so do we.
+            // As in kube-dns, a query is sent to the same upstream again after SERVFAIL.
             ("SERVFAIL", "NOERROR 192.0.2.2", (2, 1)),
         ] {
             let (first, second) = (Upstream::start(refuses(rcode)).await, Upstream::start(says(2)).await);
@@ -121,7 +121,8 @@ async fn only_servfail_and_refused_lead_to_the_next_upstream() {
     }
 }
 
-/// If no upstream has an answer, the error of the most preferred one is returned, without a long wait.
+/// If no upstream has an answer, the first upstream that replies SERVFAIL or REFUSED determines the RCODE. The reply does
+/// not wait for the whole budget.
 #[tokio::test]
 async fn servfail_and_refused_are_answers_where_there_is_no_other() {
     let quiet = Upstream::start(|_: &Asked| Reaction::silence()).await;

@@ -1,4 +1,4 @@
-//! Forwarding, as clients of the whole server see it.
+//! Forwarding by a whole server: queries and answers of clients.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -33,8 +33,8 @@ fn codes(edns: Option<Edns>) -> Vec<u16> {
     edns.expect("an OPT record").options.into_iter().map(|(code, _)| code).collect()
 }
 
-/// Resolvers with cookies (c-ares 1.33 and later) drop answers without a server cookie once they have seen one.
-/// Therefore an upstream's cookie must not appear in our answers.
+/// A resolver with cookies (c-ares 1.33 and later) that has received one server cookie drops all answers without a server
+/// cookie. Therefore the cookie of an upstream must not be forwarded to clients.
 #[tokio::test(flavor = "multi_thread")]
 async fn options_of_one_hop_end_here() {
     let upstream = Upstream::start(|asked: &Asked| {
@@ -71,8 +71,8 @@ async fn options_of_one_hop_end_here() {
     server.stop().await;
 }
 
-/// A query from a client over TCP is forwarded over UDP first: a dnsmasq as the upstream has only twenty processes for
-/// TCP, but room for a thousand queries over UDP.
+/// A query from a client over TCP is forwarded over UDP first. A dnsmasq as upstream handles only twenty TCP connections
+/// at a time, but more queries over UDP.
 #[tokio::test(flavor = "multi_thread")]
 async fn questions_over_tcp_go_on_over_udp_until_that_is_too_small() {
     let large = |asked: &Asked| {
@@ -99,7 +99,7 @@ async fn questions_over_tcp_go_on_over_udp_until_that_is_too_small() {
     server.stop().await;
 }
 
-/// A client with its own address.
+/// A client with the address 127.0.0.`host`.
 async fn client(host: u8, server: SocketAddr) -> UdpSocket {
     let socket = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, host), 0)).await.expect("a loopback address");
     socket.connect(server).await.expect("a route on loopback");
@@ -110,7 +110,8 @@ async fn send(socket: &UdpSocket, name: &str) {
     socket.send(&Query::new(name, "A").wire()).await.expect("room to send");
 }
 
-/// Clients that query silent names as fast as they can, and a client that sends a query now and then.
+/// Heavy clients send a query every millisecond for names without an answer. A light client waits for each answer, and
+/// receives all its answers.
 #[tokio::test(flavor = "multi_thread")]
 async fn heavy_clients_leave_room_for_light_ones() {
     for heavy in [1, 3, 20] {

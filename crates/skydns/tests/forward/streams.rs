@@ -1,4 +1,4 @@
-//! Upstreams over persistent connections: the same behaviour over TCP and TLS.
+//! Upstreams with persistent connections. Each test runs over TCP and over TLS, and expects the same behaviour.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use testkit::upstream::{Act, Asked, Reaction, Transport, Upstream};
 
 use crate::support::{PATIENCE, Subject, a, address, is, question, refuses, says, short, silent, told};
 
-/// A scripted upstream with persistent connections.
+/// A test upstream with persistent connections, and a forwarder to it.
 struct Kept {
     upstream: Upstream,
     gate: Option<Gate>,
@@ -23,7 +23,7 @@ struct Kept {
 }
 
 impl Kept {
-    /// An upstream over TCP and one over TLS, with a forwarder each.
+    /// An upstream over TCP and an upstream over TLS, each with its own forwarder.
     async fn both<H, R>(limits: Limits, handler: impl Fn() -> H) -> [Self; 2]
     where
         H: Fn(&Asked) -> R + Send + Sync + 'static,
@@ -54,7 +54,7 @@ impl Kept {
         told(&self.subject.ask_by(a(name), &[self.way()]).await)
     }
 
-    /// The connections that queries arrived on.
+    /// The client addresses of the connections on which queries arrived.
     fn connections(&self) -> HashSet<SocketAddr> {
         self.upstream.asked().iter().map(|asked| asked.from).collect()
     }
@@ -64,7 +64,7 @@ impl Kept {
     }
 }
 
-/// 192.0.2.`n` for names that begin with `n` and a dash.
+/// A reply with the address 192.0.2.`n`, for a name that begins with `n` and a dash.
 fn numbered(asked: &Asked) -> Reply {
     let name = asked.name();
     address(asked, name.split('-').next().and_then(|n| n.parse().ok()).unwrap_or_default())
@@ -124,7 +124,7 @@ async fn replies_that_come_octet_by_octet_are_whole() {
     }
 }
 
-/// One segment with two whole replies and the beginning of a third, whose rest arrives later.
+/// The first octets contain two whole replies and the start of a third reply. The rest of the third reply arrives later.
 #[tokio::test]
 async fn replies_in_one_segment_with_a_part_of_the_next_are_told_apart() {
     for kept in Kept::both(Limits::default(), || {
@@ -195,7 +195,7 @@ async fn a_question_on_a_connection_that_breaks_is_asked_once_more() {
         assert_eq!(kept.ask_a("once.test.").await, "NOERROR 192.0.2.1");
         assert_eq!(kept.connections().len(), 2);
         kept.upstream.forget();
-        // Two rounds: upstreams that all failed at once are tried a second time.
+        // The query is sent twice in each of two rounds. A second round follows if all upstreams fail quickly.
         assert_eq!(kept.ask_a("never.test.").await, "failed: Closed Closed");
         assert_eq!(kept.upstream.count(), 4);
     }
@@ -263,7 +263,7 @@ async fn servfail_is_asked_for_again_and_nothing_hidden_counts() {
     }
 }
 
-/// A connection without any reply, as behind a firewall that dropped its state, takes no new queries.
+/// No new queries are sent on a connection that receives no replies, for example after a firewall has dropped its state.
 #[tokio::test]
 async fn a_connection_that_died_silently_is_replaced() {
     for kept in Kept::both(short(), || {
@@ -291,7 +291,7 @@ async fn there_are_few_connections_however_many_questions() {
     for kept in Kept::both(short(), || silent).await {
         let answers = join_all((0..300).map(async |n| kept.ask_a(&format!("{n}-x.test.")).await)).await;
         assert!(answers.iter().all(|answer| answer == "failed: Timeout"), "{answers:?}");
-        // One more is the probe of the upstream.
+        // The probe of the upstream may add one query.
         assert!((300..=301).contains(&kept.upstream.count()));
         assert_eq!(kept.connections().len(), 4);
     }
@@ -315,7 +315,7 @@ async fn connections_to_upstreams_that_are_not_in_use_are_closed() {
             kept.subject.forwarder.keep_only(&in_use.into_iter().collect());
             eventually(PATIENCE, || async { is(kept.open(), left) }).await;
         }
-        // A query to it still gets its answer.
+        // A later query to the upstream is answered over a new connection.
         assert_eq!(kept.ask_a("y.test.").await, "NOERROR 192.0.2.1");
     }
 }

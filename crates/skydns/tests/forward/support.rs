@@ -111,7 +111,7 @@ impl Subject {
     }
 }
 
-/// Whether a metric has this value.
+/// Whether the value of a metric equals `expected`.
 pub(crate) fn is(value: f64, expected: usize) -> bool {
     (value - f64::from(u32::try_from(expected).unwrap())).abs() < 0.1
 }
@@ -129,7 +129,7 @@ pub(crate) fn short() -> Limits {
     }
 }
 
-/// A query as an ordinary stub resolver sends it.
+/// A query with the flags of an ordinary stub resolver, without EDNS.
 pub(crate) fn question(name: &str, qtype: u16, transport: Transport) -> Query {
     Query { transport, ..Query::new(name::to_wire(name).unwrap(), qtype) }
 }
@@ -142,7 +142,7 @@ pub(crate) fn a_over_tcp(name: &str) -> Query {
     question(name, 1, Transport::Tcp)
 }
 
-/// RCODE, `tc` if set, and the addresses; or the error.
+/// Formats an outcome: the RCODE, `tc` if set, and the addresses; or the error.
 pub(crate) fn told(outcome: &Result<Arc<Reply>, ForwardError>) -> String {
     match outcome {
         Ok(reply) => {
@@ -189,7 +189,7 @@ pub(crate) fn nobody() -> SocketAddr {
     ([127, 0, 0, 1], testkit::ports::free_port()).into()
 }
 
-/// The names are an interface; a misspelt name would read as zero in the tests.
+/// The names of the metrics are a public interface. In other tests, a metric with a misspelt name has the value zero.
 #[tokio::test]
 async fn metrics_have_their_names() {
     let subject = Subject::new(short());
@@ -213,7 +213,7 @@ async fn metrics_have_their_names() {
     for (name, count) in [("requests_total", 2), ("request_duration_seconds", 1), ("errors_total", 1)] {
         assert!(is(subject.metric(name, &[]), count), "{name}");
     }
-    // Labelled with the client's transport, although the query is forwarded over UDP.
+    // The label is the client's transport, although the query is forwarded over UDP.
     assert_eq!(told(&subject.ask(a_over_tcp("x.test."), &[good.addr()]).await), "NOERROR 192.0.2.1");
     for (transport, count) in [("udp", 2), ("tcp", 1)] {
         assert!(is(subject.metric("requests_total", &[("transport", transport)]), count), "{transport}");

@@ -1,4 +1,4 @@
-//! Certificates that are accepted for an upstream.
+//! Upstreams over TLS: accepted certificates, sessions, and padding.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ async fn certificates() {
         ("other-name", None, &[], wrong),
         ("expired", name, &[], wrong),
         ("stranger", name, &[], wrong),
-        // A pin does not replace the CA.
+        // A pin does not replace the check against the CA.
         ("stranger", name, &[("dns.test", KEY)], wrong),
     ] {
         let upstream = Upstream::start(says(1)).await;
@@ -97,7 +97,7 @@ async fn one_that_does_not_answer_the_handshake_is_silent() {
     }
 }
 
-/// The server closes after each answer, so that each query needs a handshake.
+/// The server closes the connection after each answer, so that each query needs a handshake.
 #[tokio::test]
 async fn sessions_are_resumed_and_the_expiry_is_shown() {
     for version in [&TLS12, &TLS13] {
@@ -125,7 +125,7 @@ async fn sessions_are_resumed_and_the_expiry_is_shown() {
     }
 }
 
-/// The CA file is read again, and an unreadable file changes nothing.
+/// A changed CA file is used without a restart. If the file is missing, the previous certificates stay in use.
 #[tokio::test]
 async fn another_ca_file_counts_without_a_restart() {
     let directory = tempfile::tempdir().unwrap();
@@ -153,7 +153,8 @@ async fn another_ca_file_counts_without_a_restart() {
     }
 }
 
-/// RFC 8467: the length of a padded query does not reveal the name. Without encryption, padding is useless.
+/// Queries over TLS are padded, so that their length does not reveal the name (RFC 8467). Queries over plain TCP are not
+/// padded.
 #[tokio::test]
 async fn queries_over_tls_are_padded_and_the_padding_of_replies_stays_here() {
     let padded = |asked: &Asked| {
@@ -202,7 +203,8 @@ async fn queries_over_tls_are_padded_and_the_padding_of_replies_stays_here() {
     }
 }
 
-/// RFC 6891, section 7.
+/// If an upstream replies FORMERR to EDNS that the forwarder added, the query is sent again without EDNS (RFC 6891,
+/// section 7).
 #[tokio::test]
 async fn a_server_older_than_padding_is_asked_without() {
     let old = |asked: &Asked| match Message::parse(&asked.packet).unwrap().edns {

@@ -1,4 +1,4 @@
-//! Replies count only if they come from the upstream that was queried, and guessing does not help.
+//! Forged replies and loops. Only replies from the queried upstream are accepted.
 
 use std::collections::HashSet;
 use std::net::{SocketAddr, UdpSocket};
@@ -35,7 +35,7 @@ async fn ids_and_ports_cannot_be_foretold() {
     }
 }
 
-/// A correct reply from another port does not count.
+/// A reply from another port is ignored, even if its content is correct.
 #[tokio::test]
 async fn replies_from_elsewhere_do_not_count() {
     let (asked_one, other) = (local_socket(), local_socket());
@@ -49,7 +49,7 @@ async fn replies_from_elsewhere_do_not_count() {
             testkit::reply::Reply::to(&asked.packet).answer(&format!("x.test. 1 IN A 192.0.2.{n}")).wire()
         };
         other.send_to(&reply(66), from).unwrap();
-        // The wrong reply has arrived, or is lost, before the correct one is sent.
+        // The correct reply is sent after the reply from the other port.
         asked_one.send_to(&reply(1), from).unwrap();
     });
     let subject = Subject::new(Limits::default());
@@ -76,7 +76,7 @@ async fn mismatches_are_counted() {
     assert!(is(subject.errors("mismatch"), 2));
 }
 
-/// After a flood of guesses the query is sent over TCP, where guessing does not help.
+/// After too many replies with a wrong ID, the query is sent over TCP, which is safe from guessed IDs.
 #[tokio::test]
 async fn guessing_ends_udp() {
     let flood = |asked: &Asked| match asked.transport {
@@ -123,7 +123,7 @@ fn upstreams_that_are_ourselves_are_not_used() {
     }
 }
 
-/// An upstream that forwards every query to the forwarder under test.
+/// An upstream that forwards every query back to the forwarder under test.
 async fn relay(subject: Subject) -> (SocketAddr, tokio::task::JoinSet<()>) {
     let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
@@ -160,7 +160,7 @@ async fn an_upstream_that_leads_back_is_found() {
         assert_eq!(leads_back(&subject, looping, domain).await, Some(true), "{domain}");
         assert_eq!(leads_back(&subject, good.addr(), domain).await, Some(false), "{domain}");
     }
-    // The domain leaves no room for a probe's name.
+    // The name of a probe below this domain would be too long.
     let long = vec!["d".repeat(56); 4].join(".");
     assert_eq!(leads_back(&subject, looping, &long).await, None);
     assert!(is(subject.metric("requests_total", &[]), 0), "questions of its own do not count");
@@ -169,7 +169,7 @@ async fn an_upstream_that_leads_back_is_found() {
 #[tokio::test]
 async fn names_like_those_that_find_loops_mean_nothing() {
     let subject = Subject::new(Limits::default());
-    // A server without loop detection, unlike the scripted upstream.
+    // A plain socket, because `Upstream` detects loop probes.
     let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
     let says_no = async {

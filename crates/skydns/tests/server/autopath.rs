@@ -1,4 +1,4 @@
-//! Clients that are pods, whose search lists the server walks.
+//! Autopath: the server looks names up in the whole search list of a client that is a pod.
 
 use skydns::forward::CacheLimits;
 
@@ -10,8 +10,9 @@ const POD: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// A client that is not a pod.
 const NODE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
-/// The answer that a pod gets, derived from the answer with search completion. The owner is the name in the first
-/// search domain. If that name itself exists, there is no CNAME; if no name exists, there is only our SOA.
+/// The expected answer for a pod, derived from the expected answer with search completion. The owner is the name in the
+/// first search domain. If the owner exists, the answer has no CNAME record. If no name of the search list exists, the
+/// answer has only the SOA record of the cluster.
 fn expected(name: &str, status: &str, completed: &[&str]) -> Vec<String> {
     let first = format!("{name}.apps.svc.cluster.local.");
     let records: Vec<String> = match completed {
@@ -51,7 +52,7 @@ async fn the_first_question_of_a_search_is_answered_for_the_whole_list() {
     caching.stop().await;
 }
 
-/// The answer over UDP to a client with this address.
+/// Sends a query over UDP from the address `client` and returns the answer.
 async fn udp_from(client: IpAddr, server: SocketAddr, query: &Query) -> Vec<u8> {
     let socket = UdpSocket::bind((client, 0)).await.expect("a socket");
     socket.send_to(&query.wire(), server).await.expect("sent");

@@ -1,4 +1,4 @@
-//! Expensive queries: they wait for their turn, and no other query waits for them.
+//! Expensive queries wait in a queue, and do not delay other queries.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use super::{PATIENCE, counted, udp};
 
 /// The source address of the flood.
 const FLOODER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
-/// Number of expensive queries in a flood: seconds of work.
+/// Number of expensive queries in a flood. Each query takes 20 ms.
 const FLOOD: u16 = 200;
-/// Maximum number of them that are answered before all other clients have their answers.
+/// Maximum number of expensive queries that may be answered before all other clients have their answers.
 const FEW: usize = 40;
 
-/// A server with an expensive name, and the number of times that it was looked up.
+/// A server with an expensive name, and the number of lookups of this name.
 fn server() -> (Running, Arc<AtomicUsize>) {
     let done = Arc::default();
     (start(Fixed::new(&[]).laborious(&["svc", "apps", "all"], &done)), done)
@@ -43,7 +43,7 @@ async fn others_are_answered(server: SocketAddr, done: &AtomicUsize) {
     assert!(done < FEW, "{done} of the flood were worked out first");
 }
 
-/// The connections of a flood, with the queries sent.
+/// Opens the connections of a flood and sends its queries.
 async fn flood_over_tcp(server: SocketAddr, connections: u16) -> Vec<TcpConnection> {
     let mut flood = Vec::new();
     for _ in 0..connections {
@@ -84,12 +84,12 @@ async fn a_flood_over_udp_keeps_nobody_waiting() {
     server.stop().await;
 }
 
-/// Every query gets an answer: SERVFAIL if there are too many.
+/// Every query of a flood is answered. Queries beyond the limit are SERVFAIL.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_is_answered_to_the_last() {
     let (server, _) = server();
     let flood = UdpSocket::bind((FLOODER, 0)).await.expect("bound");
-    // More queries than one host may have waiting, but not more answers than a client's receive buffer holds.
+    // More queries than may wait for one host. The answers still fit into the client's receive buffer.
     let sent = 280;
     for number in 0..sent {
         flood.send_to(&expensive(number), server.address).await.expect("sent");
@@ -115,7 +115,7 @@ async fn a_flood_is_answered_to_the_last() {
     server.stop().await;
 }
 
-/// A flood from one host leaves turns to other hosts.
+/// A flood from one host does not delay an expensive query of another host.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_expensive_query_of_another_host_has_its_turn() {
     let (server, done) = server();

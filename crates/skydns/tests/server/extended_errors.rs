@@ -1,4 +1,5 @@
-//! Extended DNS Errors: each cause is provoked, and answers are otherwise the same as without them.
+//! Extended DNS Errors (RFC 8914): a query for each error. Apart from the error, the answer is the same as without
+//! `--extended-errors`.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -11,7 +12,7 @@ use super::*;
 /// Code of the EDNS option Extended DNS Error.
 const OPTION: u16 = 15;
 
-/// A query that provokes a cause, and the cause.
+/// A query, and the expected Extended DNS Error.
 struct Case {
     what: &'static str,
     view: fn(Option<SocketAddr>) -> Fixed,
@@ -19,7 +20,7 @@ struct Case {
     upstream: Option<fn(&Asked) -> Reaction>,
     query: (&'static str, &'static str),
     code: u16,
-    /// Expected end of the text.
+    /// Expected end of EXTRA-TEXT.
     text: &'static str,
 }
 
@@ -54,7 +55,7 @@ impl Case {
     }
 }
 
-/// Causes without any upstream query.
+/// Errors without any query to an upstream.
 fn of_the_engine() -> Vec<Case> {
     vec![
         case(
@@ -127,7 +128,7 @@ fn of_upstreams() -> Vec<Case> {
     ]
 }
 
-/// Causes from names that have to be looked up for the answer.
+/// Errors in lookups of further names: targets of aliases, and names of the search list.
 fn of_other_names() -> Vec<Case> {
     vec![
         case("an alias to SERVFAIL", plain, ALIAS, 0, ": SERVFAIL").with(|asked| replying(asked, "SERVFAIL")),
@@ -161,7 +162,7 @@ fn parsed(wire: &[u8]) -> Message {
     Message::parse(wire).expect("well-formed")
 }
 
-/// INFO-CODE and EXTRA-TEXT of a message.
+/// INFO-CODE and EXTRA-TEXT of the Extended DNS Error in a message.
 fn cause(message: &Message) -> Option<(u16, String)> {
     let options = &message.edns.as_ref()?.options;
     let (_, data) = options.iter().find(|(code, _)| *code == OPTION)?;
@@ -169,7 +170,7 @@ fn cause(message: &Message) -> Option<(u16, String)> {
     Some((u16::from_be_bytes(*code), String::from_utf8_lossy(text).into_owned()))
 }
 
-/// The message without its cause.
+/// The message without its Extended DNS Error.
 fn rest(mut message: Message) -> Message {
     if let Some(edns) = &mut message.edns {
         for (_, data) in edns.options.extract_if(.., |(code, _)| *code == OPTION) {
@@ -227,7 +228,7 @@ async fn another_class_is_not_supported() {
 async fn a_malformed_query_is_told_so_where_that_is_not_tolerated() {
     let server = start(Fixed::new(&[]).strict().extended_errors());
     let mut query = Query::new("web.apps.svc.cluster.local.", "A").edns(1232).wire();
-    // The header counts two additional records, but only the OPT record is there.
+    // The header announces two additional records, but the message has only the OPT record.
     query[11] = 2;
     let wire = client::udp(server.address, &query, PATIENCE).await.expect("an answer");
     assert_eq!(cause(&parsed(&wire)), Some((0, "the query is malformed".to_owned())));
@@ -241,7 +242,7 @@ async fn who_asks_for_too_much_is_told_so() {
     let done = Arc::new(AtomicUsize::new(0));
     let view = Fixed::new(&[dead.addr()]).laborious(&["svc", "apps", "all"], &done).extended_errors();
     let server = start(view);
-    // The clients' sockets stay open until the server has sent its last answer.
+    // The sockets of the clients stay open until the server has stopped.
     let mut floods = Vec::new();
     for (name, text) in [
         (".outside.test.", "too many queries of this client are waiting"),

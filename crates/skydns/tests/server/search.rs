@@ -6,7 +6,7 @@ use super::*;
 
 const SOA: &str = "test. 20 IN SOA ns.test. hostmaster.test. 1 2 3 4 20";
 
-/// An upstream for a few names: some found after several steps, aliases, failures, and silence.
+/// An upstream for a few names: addresses, aliases, names without records of the queried type, and failures.
 pub(super) async fn upstream() -> Upstream {
     Upstream::start(|asked: &Asked| {
         let reply = Reply::to(&asked.packet);
@@ -47,8 +47,8 @@ pub(super) async fn upstream() -> Upstream {
     .await
 }
 
-/// Title, query, status and records of each case. `|` stands for `.apps.search.cluster.local.`, `OURS n` and
-/// `THEIRS n` for the SOA records of the cluster and of the upstream.
+/// Title, query, status and records of each case. `|` stands for `.apps.search.cluster.local.`. `OURS n` stands for the
+/// SOA record of the cluster with TTL `n`, `THEIRS n` for the SOA record of the upstream.
 pub(super) const CASES: &str = "
 # a Service of the namespace
 web A NOERROR
@@ -173,7 +173,7 @@ pub(super) fn said(wire: &[u8]) -> Vec<String> {
     std::iter::once(status).chain(records).collect()
 }
 
-/// Removes the TTLs, which count down in a cache.
+/// Removes the TTLs, since cached TTLs count down.
 pub(super) fn without_ttls(mut records: Vec<String>) -> Vec<String> {
     for record in records.iter_mut().skip(1) {
         *record = record.split(' ').enumerate().filter(|(at, _)| *at != 1).map(|(_, word)| word).collect();
@@ -247,7 +247,8 @@ async fn names_below_the_suffix_are_never_sent_out_as_they_are() {
     for (server, name, head, soa) in [
         (&below, "search.cluster.local.", ok, Some("cluster.local. 60")),
         (&below, "apps.search.cluster.local.", ok, Some("cluster.local. 60")),
-        // The bare name is below the suffix, too, so it is not looked up: it would be completed again.
+        // Without its search domain, this name is again below the suffix. Such a name is not looked up, since the
+        // lookup would complete the name again.
         (
             &below,
             "x.apps.search.cluster.local.apps.search.cluster.local.",
@@ -284,7 +285,7 @@ async fn completed_names_are_counted_by_where_they_led() {
         family.get_metric().iter().map(|metric| metric.get_counter().get_value()).collect()
     };
     assert_eq!(values("kubedns_search_queries_total"), [2.0, 1.0, 1.0, 1.0, 1.0]);
-    // `gone` is looked up for the other address type as well.
+    // `gone` takes one more lookup, for the other address type.
     assert_eq!(values("kubedns_search_steps_total"), [f64::from(1 + 1 + 5 + 6 + 5 + 4)]);
     server.stop().await;
 }

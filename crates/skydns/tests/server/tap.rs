@@ -1,4 +1,4 @@
-//! Answered queries, as readers of the tap see them.
+//! The tap: answered queries for readers.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ async fn every_answer_is_shown_whatever_its_way() {
     server.stop().await;
 }
 
-/// The maximum number of watches, none of them read.
+/// The maximum number of watches is open, and nobody reads their lines. All queries are answered.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tap_that_nobody_reads_costs_no_answer() {
     let server = start(Fixed::new(&[]));

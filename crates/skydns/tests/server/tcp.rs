@@ -1,4 +1,4 @@
-//! TCP connections: pipelining, pieces, and clients that are slow, greedy or silent.
+//! TCP connections: pipelining, queries in several segments, and clients that are slow, greedy or silent.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ async fn pipelined_queries_are_answered_as_they_get_ready() {
     connection.send(&fast).await.expect("sent");
     let first = connection.receive(PATIENCE).await.expect("an answer");
     assert_eq!(first.get(..2), Some(&[0, 2][..]), "the fast one does not wait for the slow one");
-    // Closing our sending side does not lose answers in transit.
+    // The client closes its sending side, and still receives pending answers.
     connection.finish_sending().await.expect("closed");
     let second = connection.receive(PATIENCE).await.expect("an answer");
     assert_eq!(second.get(..2), Some(&[0, 1][..]));
@@ -47,7 +47,8 @@ async fn a_query_may_arrive_in_pieces() {
     server.stop().await;
 }
 
-/// 64 KiB for each of thousands of connections would exceed the memory of a pod.
+/// Queries of more than 4096 octets are rejected. Buffers of 64 KiB for thousands of connections would exceed the memory
+/// of a pod.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_longer_than_any_query_ends_the_connection() {
     let server = start(Fixed::new(&[]));
@@ -72,7 +73,7 @@ async fn many_connections_do_not_keep_others_out() {
     let mut idle = Vec::new();
     for _ in 0..300 {
         let mut connection = TcpConnection::open(server.address).await.expect("connected");
-        // Half of a length field: a client that stalls.
+        // The client sends only the first octet of the length field.
         connection.send_raw(&[0]).await.expect("sent");
         idle.push(connection);
     }
@@ -86,7 +87,7 @@ async fn many_connections_do_not_keep_others_out() {
     server.stop().await;
 }
 
-/// A query has a deadline, even if its octets keep arriving.
+/// A query must arrive completely before a deadline, even if its octets keep arriving.
 #[tokio::test(start_paused = true)]
 async fn a_query_that_trickles_in_ends_the_connection() {
     let server = start(Fixed::new(&[]));
@@ -110,13 +111,13 @@ async fn a_query_that_trickles_in_ends_the_connection() {
     assert!(sent < 6, "it was let send {sent} octets in 3.5 s each");
 }
 
-/// A client that reads its answers so slowly that each still arrives in time.
+/// A client reads its answers slowly, but each answer before the timeout of the server.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_takes_its_answers_slowly_does_not_hold_the_stop() {
     /// Small kernel buffers make the server wait for the client.
     const KERNEL: u32 = 32 * 1024;
     const SEGMENT: u32 = 536;
-    // Shorter queries mean that more of them are read at once.
+    // With a short name, the server reads more queries at once.
     let server = start(Fixed::new(&[]).with_big_answer_at(&["b"]));
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.set_recv_buffer_size(KERNEL).expect("set");

@@ -1,4 +1,5 @@
-//! Transfers over real sockets: authorization, zones of many messages, and clients that are many, slow or gone.
+//! Zone transfers over real sockets: authorization, transfers of several messages, and clients that are numerous, slow or
+//! disconnected.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -19,7 +20,8 @@ use super::PATIENCE;
 use super::fixed::{Fixed, Running, start_with_transfers};
 
 const PEERS: &str = "127.0.0.0/8";
-/// The time of the first version, an hour ahead: later than the serial that the process started with.
+/// The time of the first version of the zone. The time is an hour ahead, so that the serial is later than the serial at
+/// the start of the process.
 static NOW: LazyLock<u64> = LazyLock::new(|| {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs() + 3600
 });
@@ -63,7 +65,7 @@ impl Primary {
     }
 }
 
-/// A query, with an SOA record in its authority section if `since` (serial and EXPIRE) is given.
+/// A query. If `since` (serial and EXPIRE) is given, the authority section has an SOA record with these values.
 fn query(name: &str, qtype: u16, since: Option<(u32, u32)>) -> Vec<u8> {
     let mut message = Query::new(name, &format!("TYPE{qtype}")).id(7).wire();
     if let Some((serial, expire)) = since {
@@ -80,7 +82,7 @@ fn outcome(message: &[u8]) -> (u16, Vec<u16>) {
     (message.header().rcode(), message.section(Section::Answer).map(|record| record.rtype).collect())
 }
 
-/// Serial and EXPIRE of the first record, an SOA record.
+/// Serial and EXPIRE of the first record of the answer, which is an SOA record.
 fn soa(message: &[u8]) -> (u32, u32) {
     let message = Message::parse(message).expect("a message");
     let record = message.section(Section::Answer).next().expect("a record");
@@ -145,19 +147,19 @@ async fn each_request_gets_its_answer() {
     others.server.stop().await;
 }
 
-/// A zone of some 600 KB.
+/// A zone of about 600 KB.
 fn large() -> Fixed {
     Fixed::new(&[]).small().with_names(LARGE)
 }
 
 const LARGE: usize = 2400;
 
-/// A connection from 127.0.0.`local` with a transfer query sent.
+/// Opens a connection from 127.0.0.`local` and sends a transfer query.
 async fn ask_from(local: u8, server: SocketAddr) -> TcpStream {
     ask_with_buffer(local, server, 1 << 18).await
 }
 
-/// A connection with a transfer query sent, and with a receive buffer of `size` octets.
+/// Opens a connection with a receive buffer of `size` octets and sends a transfer query.
 async fn ask_with_buffer(local: u8, server: SocketAddr, size: u32) -> TcpStream {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.set_recv_buffer_size(size).expect("a buffer");
@@ -175,8 +177,8 @@ async fn next(stream: &mut TcpStream) -> Vec<u8> {
     message
 }
 
-/// Number of records of the whole zone without the SOA: asserts that there are several messages and no repeated
-/// record.
+/// Receives a whole zone and returns the number of records without the SOA. Asserts that the transfer has several
+/// messages, and no record twice.
 async fn take_whole(mut stream: TcpStream) -> usize {
     let (mut records, mut soas, mut messages) = (BTreeSet::new(), 0, 0);
     while soas < 2 {
@@ -198,7 +200,7 @@ async fn take_whole(mut stream: TcpStream) -> usize {
 async fn a_name_may_have_more_records_than_a_message_holds() {
     let primary = Primary::start(Fixed::new(&[]), PEERS);
     let whole = take_whole(ask_from(1, primary.server.address).await).await;
-    // NS, the alias, A and SRV of the small name, and of the large one.
+    // The NS record, the CNAME record, A and SRV of the small name, and A and SRV of the large name.
     assert_eq!(whole, 1 + 1 + 2 + 2 * 5000);
     primary.server.stop().await;
 }
@@ -208,7 +210,7 @@ async fn a_slow_secondary_keeps_nobody_waiting_and_is_cut_off() {
     let primary = Primary::start(large(), PEERS);
     let slow = || async {
         let mut stream = ask_with_buffer(2, primary.server.address, 4096).await;
-        // Twenty times the zone, which is more than the socket buffers hold.
+        // Twenty transfers of the zone are larger than the socket buffers.
         let again = framed(&query("cluster.local.", rtype::AXFR, None)).repeat(19);
         stream.write_all(&again).await.expect("sent");
         stream

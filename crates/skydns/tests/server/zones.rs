@@ -1,4 +1,4 @@
-//! Counters of queries by further zone.
+//! Counters of queries for each zone other than the cluster domain.
 
 use std::sync::Arc;
 

@@ -30,24 +30,25 @@ pub(crate) struct Fixed {
     /// A name whose lookups return [`Lookup::TargetUnknown`].
     unknown: Option<&'static [&'static str]>,
     lookups: AtomicUsize,
-    /// A name that takes long to look up, and the number of its lookups.
+    /// A name with an expensive lookup, and the number of these lookups.
     laborious: Option<(&'static [&'static str], Arc<AtomicUsize>)>,
     /// The cache of upstream replies, if any.
     cache: Option<CacheLimits>,
-    /// The clients whose namespaces are known.
+    /// The namespace of each client that is a pod.
     pods: BTreeMap<IpAddr, &'static str>,
 }
 
-/// A name below the zone in wire format, leaked for the lifetime of the tests.
+/// The labels of a name below the zone, in wire format. The memory is leaked for the lifetime `'static`.
 fn base(text: &str) -> &'static [u8] {
     skydns::name::relative(text).unwrap_or_default().leak()
 }
 
-/// Steps and duration of a lookup of a laborious name.
+/// Steps and duration of an expensive lookup.
 const LABOUR: (usize, Duration) = (100_000, Duration::from_millis(20));
 
 impl Fixed {
-    /// `web.apps.svc` has one address, `big.apps.svc` 5,000, and `out.apps.svc` is an alias for `www.outside.test`.
+    /// Records of the cluster: `web.apps.svc` has one address, `big.apps.svc` has 5,000 addresses, and `out.apps.svc` is
+    /// an alias of `www.outside.test`.
     pub(crate) fn new(upstreams: &[SocketAddr]) -> Self {
         let mut zone = Zone::new(&Name::parse("cluster.local").unwrap_or_else(|e| unreachable!("{e}")));
         zone.upstreams = upstreams.iter().map(|upstream| (*upstream).into()).collect();
@@ -74,7 +75,7 @@ impl Fixed {
         }
     }
 
-    /// Adds aliases at a name, replacing its records.
+    /// Replaces the records of a name with aliases.
     pub(crate) fn with_aliases(
         mut self,
         path: &[&'static str],
@@ -88,14 +89,14 @@ impl Fixed {
         self
     }
 
-    /// Adds one address at the name `path`, in an entry with this label and base.
+    /// Replaces the records of the name `path` with one address, in an entry with this label and base.
     pub(crate) fn with_address(mut self, path: &[&'static str], label: &str, base: &str) -> Self {
         let record = ServiceRecord::new(Host::Address([10, 0, 0, 1].into()), self::base(base));
         self.records.insert(path.to_vec(), vec![(label.to_owned(), record)]);
         self
     }
 
-    /// Adds `address` at a name.
+    /// Replaces the records of a name with `address`.
     pub(crate) fn address_at(mut self, path: &[&'static str], address: &str) -> Self {
         let address = address.parse().unwrap_or_else(|e| unreachable!("{e}"));
         let record = ServiceRecord::new(Host::Address(address), &[]);
@@ -103,7 +104,7 @@ impl Fixed {
         self
     }
 
-    /// Adds a port of the name `base`, at `path`.
+    /// Replaces the records at `path` with a port of the name `base`.
     pub(crate) fn port_at(mut self, path: &[&'static str], base: &str, port: u16) -> Self {
         let record = ServiceRecord::new(Host::Base, self::base(base)).with_port(port);
         self.records.insert(path.to_vec(), vec![("p".to_owned(), record)]);
@@ -116,14 +117,14 @@ impl Fixed {
         self
     }
 
-    /// Adds addresses at `path`, the same number as at `big.apps.svc`.
+    /// Copies the records of `big.apps.svc` to `path`.
     pub(crate) fn with_big_answer_at(mut self, path: &[&'static str]) -> Self {
         let big = self.records.get(&vec!["svc", "apps", "big"]).cloned();
         self.records.extend(big.map(|records| (path.to_vec(), records)));
         self
     }
 
-    /// Adds a name that takes long to look up; `done` counts its lookups.
+    /// Adds a name with an expensive lookup. `done` counts these lookups.
     pub(crate) fn laborious(self, path: &'static [&'static str], done: &Arc<AtomicUsize>) -> Self {
         let view = self.with_address(path, "l", "apps.svc");
         Self { laborious: Some((path, Arc::clone(done))), ..view }
@@ -144,7 +145,7 @@ impl Fixed {
         Self { unknown: Some(path), ..self }
     }
 
-    /// Makes the first lists incomplete.
+    /// Marks the first lists from the API server as incomplete.
     pub(crate) fn unsynced(self) -> Self {
         Self { synced: false, ..self }
     }
@@ -159,7 +160,7 @@ impl Fixed {
         self
     }
 
-    /// Forwards all external names, as behind a dnsmasq that only caches.
+    /// Forwards all queries for external names, as kubedns does behind a dnsmasq that only caches.
     pub(crate) fn forwards_all(mut self) -> Self {
         self.zone.forwards_all = true;
         self
@@ -173,14 +174,15 @@ impl Fixed {
         self
     }
 
-    /// Turns on autopath for the pods with these addresses: the search domains of the cluster, then `domains`.
+    /// Turns on autopath for `pods` (addresses and namespaces). Their search list has the search domains of the cluster,
+    /// then `domains`.
     pub(crate) fn autopath(mut self, domains: &[&str], pods: &[(IpAddr, &'static str)]) -> Self {
         let name = |text: &&str| Name::parse(text).unwrap_or_else(|e| unreachable!("{e}"));
         self.zone.search = Some(Arc::new(Search::new(None, true, domains.iter().map(name))));
         Self { pods: pods.iter().copied().collect(), ..self }
     }
 
-    /// Forwards nonexistent names of these zones.
+    /// Forwards queries for nonexistent names in these zones.
     pub(crate) fn fallthrough(mut self, zones: &[&str]) -> Self {
         let name = |zone: &&str| Name::parse(zone).unwrap_or_else(|e| unreachable!("{e}"));
         self.zone.fallthrough = zones.iter().map(name).collect();
@@ -200,7 +202,7 @@ impl Fixed {
         self
     }
 
-    /// Adds a further zone that has the records of `content`.
+    /// Adds a zone with the records of `content`, in addition to the cluster domain.
     pub(crate) fn further(mut self, domain: &str, content: Self) -> Self {
         let domain = Name::parse(domain).unwrap_or_else(|e| unreachable!("{e}"));
         self.zones = self.zones.with(FurtherZone::new(&domain, Arc::new(content)));
@@ -230,7 +232,7 @@ impl Fixed {
         self
     }
 
-    /// Adds `count` names that are aliases of a long name.
+    /// Adds `count` names, each an alias of a long name.
     pub(crate) fn with_names(self, count: usize) -> Self {
         let label = |n: usize| -> &'static str { format!("n{n}").leak() };
         let target = format!("{0}.{0}.{0}.outside.test", "x".repeat(63));
@@ -327,7 +329,7 @@ impl Backend for Always {
     }
 }
 
-/// A running server; it stops when dropped.
+/// A running server. Dropping this value stops the server.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     pub(crate) metrics: Metrics,
