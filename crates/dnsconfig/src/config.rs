@@ -33,12 +33,12 @@ pub struct Config {
 }
 
 impl Config {
-    /// The own names: the names in `hosts`, and the aliases.
+    /// The names that the configuration defines: the names in `hosts`, and the aliases.
     pub fn own_names(&self) -> impl Iterator<Item = &String> {
         self.hosts.names().keys().chain(self.aliases.keys())
     }
 
-    /// Whether there are own names.
+    /// Whether `hosts` or `aliases` define any name.
     pub fn has_own_names(&self) -> bool {
         self.own_names().next().is_some()
     }

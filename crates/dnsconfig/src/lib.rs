@@ -1,6 +1,6 @@
 //! The kube-dns `ConfigMap`: its keys, their values, and the sources of its data.
 //!
-//! [`parse`] converts raw data (a map from key to octets) to a [`Config`], or rejects it as a whole with a
+//! [`parse`] converts raw data (a map from key to octets) to a [`Config`]. One invalid value rejects all data with a
 //! [`ConfigError`] that names key and value. A [`Source`] provides raw data (a mounted directory, the API server,
 //! fixed values). It updates a [`State`], which keeps the last valid configuration in force.
 //!

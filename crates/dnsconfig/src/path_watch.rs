@@ -48,7 +48,7 @@ impl PathWatch {
     }
 
     /// Waits until the path may have changed. Returns at once if the path or its parent directory is another file than
-    /// at the previous call, as a change may have been missed. The first call returns at once if one of them exists.
+    /// at the previous call. The first call returns at once if the path or its parent directory exists.
     ///
     /// Cancel safe: dropping the future misses no change.
     pub async fn changed(&mut self) {
@@ -77,7 +77,7 @@ impl PathWatch {
         }
     }
 
-    /// Watches the path and its parent directory. Returns true if one of them is another file than at the previous call.
+    /// Watches the path and its parent directory. Returns true if either is another file than at the previous call.
     fn arm(&mut self) -> bool {
         let targets = [self.path.clone(), parent(&self.path)];
         let mut fresh = false;

@@ -1,9 +1,9 @@
 //! Follows the keys of one zone: lists them, watches them, and publishes each new state as a whole.
 //!
 //! The first session lists the keys and watches for changes after the revision of the list. If a session fails, the
-//! next session continues the watch at the last revision. The keys are listed again if etcd has compacted that revision,
-//! if etcd was set up anew or restored from a backup, or if the zone was too large. Until the new list is complete, the
-//! last state stays published.
+//! next session continues the watch at the last revision. The keys are listed again if etcd has compacted the last
+//! revision, or if etcd was set up anew or restored from a backup. The keys are also listed again if the zone was too
+//! large. Until the new list is complete, the last state stays published.
 
 mod pause;
 

@@ -7,7 +7,7 @@
 //! * [`command`]: the commands `tap` and `top`. All three binaries have both commands, so that the commands run in any
 //!   container of the pod.
 //!
-//! The callers of this crate supply the source of lines.
+//! The callers of this crate supply the sources of lines.
 
 mod choice;
 mod command;

@@ -1,8 +1,8 @@
 //! Records of a cluster as kube2sky wrote them, and two records that were written by hand. kube2sky puts a hash (FNV-1a)
 //! as label in front of each name.
 //!
-//! The cluster has a Service `web` with a cluster IP and two named ports, a headless Service `db` with two pods, and
-//! names of the pods.
+//! The cluster has a Service `web` with a cluster IP and two named ports, and a headless Service `db` with two pods. The
+//! pods have names, too.
 
 use crate::table::Served;
 

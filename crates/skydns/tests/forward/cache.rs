@@ -330,8 +330,8 @@ async fn unknown_types_are_kept_and_dnssec_is_kept_apart() {
     server.stop().await;
 }
 
-/// A stale reply for an external name is returned to queries for the external name, and to queries for a cluster name
-/// that is its alias.
+/// A stale reply for an external name answers queries for the external name. The stale reply also answers queries for a
+/// cluster name that is an alias of the external name.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_whole_server_serves_stale_names_outside() {
     static DOWN: AtomicUsize = AtomicUsize::new(0);
