@@ -37,8 +37,8 @@ pub trait Records: Send + Sync {
     /// `exact` the last label has to equal the label of the entry, and `*` is not a wildcard. SkyDNS looks up CNAME
     /// records in this way.
     ///
-    /// `steps` limits the work. An entry takes one step, a name that matches a wildcard some dozens. At zero the
-    /// visit ends and is incomplete.
+    /// `steps` limits the work. An entry takes one step. A name that matches a wildcard takes some dozens of steps.
+    /// At zero the visit ends and is incomplete.
     fn records<'v>(
         &'v self,
         path: &[&str],
@@ -91,7 +91,7 @@ pub enum Lookup {
     Missing,
     /// The name exists, with or without entries: for example, a malformed pod name has none.
     Exists,
-    /// The target of a federated name is not known: it needs the zone and region of a node.
+    /// The target of a federated name is not known: the target needs the zone and region of a node.
     TargetUnknown,
 }
 

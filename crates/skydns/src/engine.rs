@@ -65,7 +65,7 @@ pub(crate) const AUTHORITATIVE: u16 = flag::AA | flag::RA;
 const ROUTES: &[u8] = b"\x06routes\x07kubedns\x00";
 
 /// Maximum work for one answer, in steps (see [`Records::records`](crate::Records::records)): about 0.2 s. A wildcard
-/// in a cluster of 100,000 Services takes a third of this.
+/// in a cluster of 100,000 Services takes a third of these steps.
 pub const MAX_STEPS: usize = 10_000_000;
 
 /// Answers `message` from `view` and appends the answer to `out`. `external` holds the answers to the external

@@ -25,8 +25,8 @@
 //!   over TCP without records counts as a failure.
 //! * Upstreams over TCP and TLS are queried over persistent connections (`pool`). An upstream with an untrusted
 //!   certificate fails and is never queried in plain text (`tls`).
-//! * A reply counts only if it comes from the upstream's address to the random port of the query, with the same
-//!   random ID and question (RFC 5452). Other packets are counted and ignored.
+//! * A reply counts only if address, port, ID and question match the query (RFC 5452). Source port and ID of a query
+//!   are random. Other packets are counted and ignored.
 //! * Identical queries in flight to the same upstreams are sent once (`inflight`).
 //! * Upstreams that forward to this server are detected (`loops`), so that the caller can leave them out.
 //!

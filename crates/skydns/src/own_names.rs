@@ -1,8 +1,8 @@
 //! Own names: hosts with addresses, and aliases of Services or of other names, from the configuration.
 //!
 //! An own name does not make a zone: other names, even below the own name, are not affected. Only `_port._protocol`
-//! below an alias is answered, too. If the target of an alias is in our zones, the answer has the records of the
-//! target, with the alias as owner and without CNAME.
+//! below an alias is answered, too. An alias with a target in our zones has no CNAME: the answer has the records of
+//! the target, with the alias as owner.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -6,7 +6,7 @@
 //! `www.example.com.apps.svc.<domain>`. If that name does not exist, and the client's address belongs to a pod of the
 //! namespace, the server walks the rest of the list.
 //!
-//! [`Search`] builds the list of names for a query; [`walk`] walks it.
+//! [`Search`] builds the list of names for a query; [`walk`] walks the list.
 
 pub mod walk;
 
@@ -63,7 +63,7 @@ impl Search {
         &self.domains
     }
 
-    /// Whether a name (wire format, lower case) is below the suffix.
+    /// Whether a name (wire format, lower case) is the suffix or below the suffix.
     pub(crate) fn holds(&self, name: &[u8]) -> bool {
         self.suffix.as_ref().is_some_and(|suffix| is_within(name, suffix.wire()))
     }

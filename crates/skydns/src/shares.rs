@@ -48,8 +48,8 @@ pub(crate) struct Share {
 }
 
 impl Shares {
-    /// Creates `total` places. A client may hold at most `each` places, and takes no place unless it holds fewer than
-    /// are free.
+    /// Creates `total` places. A client may take another place only while it holds fewer than `each` places, and
+    /// fewer places than are free.
     pub(crate) fn new(total: usize, each: usize) -> Arc<Self> {
         Arc::new(Self { table: Mutex::default(), total, each: each.clamp(1, total) })
     }

@@ -1,8 +1,8 @@
 //! DNS wire format: reads and writes names, questions, records and whole messages (RFC 1035, section 4; RFC 6891).
 //!
-//! The module knows neither zones nor upstreams. Parsing any octets is safe: it does not panic, it ends, and no
-//! allocation is larger than the message. The fast path of a query ([`query`], [`writer`], [`reverse`]) does not
-//! allocate.
+//! The module knows neither zones nor upstreams. Parsing is safe for any octets: the parser does not panic, always
+//! ends, and allocates no more than the size of the message. The fast path of a query ([`query`], [`writer`],
+//! [`reverse`]) does not allocate.
 
 mod compression;
 mod edns;

@@ -152,9 +152,9 @@ impl<'q, V: View> Answer<'q, '_, V> {
         Ok(reached)
     }
 
-    /// Writes an alias without addresses. In the answer section this is the CNAME of the query name. The additional
-    /// section is for addresses (RFC 2782): as in kube-dns, the CNAME is written there only if upstream records of
-    /// the target follow.
+    /// Writes an alias without addresses. In the answer section the CNAME is always written. The additional section
+    /// is for addresses (RFC 2782): as in kube-dns, the CNAME is written there only if upstream records of the target
+    /// follow.
     fn write_bare_alias(
         &mut self,
         walk: &mut Walk<'q>,

@@ -86,7 +86,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
 
     /// Adds the addresses of an SRV record's target. With `--strict-dns` an SRV name has no addresses.
     // Differs from kube-dns, which answers with a CNAME to the target. A cache would take that CNAME for an alias of
-    // the SRV name, and answer SRV queries with the records of the target, which have port 0.
+    // the SRV name. The cache would then answer SRV queries with the records of the target, which have port 0.
     fn add_addresses_of_target(
         &self,
         found: &mut Found,

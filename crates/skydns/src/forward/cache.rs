@@ -1,8 +1,8 @@
 //! Cache of upstream replies. Replies are fresh within their TTLs, and stale answers replace failures of the
 //! upstreams (RFC 8767).
 //!
-//! The cache is off unless [`Forwarder::with`](super::Forwarder::with) gets one. Cluster names are not forwarded,
-//! so they are never cached here.
+//! The cache is off unless [`Forwarder::with`](super::Forwarder::with) gets a cache. Cluster names are not forwarded
+//! and therefore not cached here.
 //!
 //! # Cached replies
 //!

@@ -4,7 +4,7 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{IntCounter, IntCounterVec, IntGauge, Opts};
 
-/// Metrics of zone transfers. They are exported only if there are peers.
+/// Metrics of zone transfers. The metrics are exported only if there are peers.
 #[derive(Debug, Clone)]
 pub struct TransferMetrics {
     transfers: IntCounterVec,
@@ -27,7 +27,7 @@ pub(super) enum Form {
 }
 
 impl TransferMetrics {
-    /// Creates the metrics; a registry accepts them as one collector.
+    /// Creates the metrics. A registry accepts [`TransferMetrics`] as one collector.
     ///
     /// # Errors
     ///

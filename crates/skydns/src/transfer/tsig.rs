@@ -199,7 +199,7 @@ impl Session {
 
     /// Number of octets that [`sign`](Self::sign) adds to a message.
     pub(crate) fn room(&self) -> usize {
-        /// Type, class, TTL and lengths, times and codes.
+        /// Octets of TYPE, CLASS, TTL, the lengths, time and fudge, the original ID and the error.
         const FIXED: usize = 2 + 2 + 4 + 2 + 8 + 2 + 2 + 2 + 2;
         let algorithm = self.key.algorithm();
         let mac = self.key.secret().algorithm().digest_algorithm().output_len();

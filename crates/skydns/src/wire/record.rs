@@ -107,7 +107,7 @@ impl<'a> Record<'a> {
         self.walk_data(|part| out.extend_from_slice(part))
     }
 
-    /// Whether the data are well-formed for the type.
+    /// Checks that the data are well-formed for the type.
     pub(super) fn check_data(&self) -> Result<(), MessageError> {
         self.walk_data(|_| ())
     }

@@ -45,8 +45,8 @@ pub(super) struct Entry {
     upstream: Upstream,
     received: Instant,
     lifetime: Duration,
-    /// Time of the next retry of the upstreams, in milliseconds since `received`; 0 if they have not failed since
-    /// then.
+    /// Time of the next retry of the upstreams, in milliseconds since `received`; 0 if the upstreams have not failed
+    /// since then.
     recheck: AtomicU64,
     held: Held,
 }
