@@ -15,12 +15,12 @@ use crate::config_map;
 use crate::pod::Access;
 use crate::upstream::APEX;
 
-/// Limit of objects fetched: enough to choose the guide's samples from.
+/// Limit of objects fetched per kind; the guide takes its samples from these.
 const SAMPLE: u32 = 500;
 
 /// Access to the API server.
 pub(crate) struct Cluster {
-    /// The access that kubedns gets.
+    /// kubedns' access to the API server.
     pub(crate) access: Access,
     /// localpod's own client.
     pub(crate) client: Client,
@@ -57,7 +57,7 @@ impl Cluster {
         Ok(Self { access: Access::Kubeconfig(file), client })
     }
 
-    /// Fetches some Services and Endpoints. Those that may not be read are left out: the guide is then shorter.
+    /// Fetches some Services and Endpoints. If a list fails, its kind is empty, and the guide is shorter.
     pub(crate) async fn samples(&self) -> Samples {
         let few = ListParams::default().limit(SAMPLE);
         let services = Api::all(self.client.clone()).list(&few).await;
@@ -68,8 +68,8 @@ impl Cluster {
         }
     }
 
-    /// Changes the example's stub domain from port `from` of its manifest to the port of the example upstream. A
-    /// `ConfigMap` other than the example's stays as it is. Returns whether the stub domain has a server at `port`.
+    /// Moves the server 127.0.0.1:`from` of the stub domain `acme.example` in the `ConfigMap` to `port`. Returns
+    /// false, without a change, if that stub domain has other servers or none.
     pub(crate) async fn point_stub_domain(&self, from: u16, port: u16) -> Result<bool> {
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), config_map::NAMESPACE);
         let found = api.get_opt(config_map::NAME).await.context("cannot read the ConfigMap kube-dns")?;
@@ -85,8 +85,8 @@ impl Cluster {
     }
 }
 
-/// The value of `stubDomains` with the example's server at `port`; `None` unless the example's stub domain has one
-/// server, at `from`.
+/// The value of `stubDomains` with the server of `acme.example` at `port`. `None` unless the server before was exactly
+/// 127.0.0.1 at port `from`.
 fn pointed(stub_domains: &str, from: u16, port: u16) -> Option<String> {
     let mut domains: Value = serde_json::from_str(stub_domains).ok()?;
     let servers = domains.get_mut(APEX)?;

@@ -46,12 +46,12 @@ impl Follower {
         follower
     }
 
-    /// Follows the `ConfigMap` until the stream ends, which it should not.
+    /// Writes each new state of the `ConfigMap` to the directory. Returns only if the watch ends.
     pub(crate) async fn run(mut self) {
         while self.step().await {}
     }
 
-    /// Handles the next state or error of the watch. Returns `false` at its end.
+    /// Handles the next state or error of the watch. Returns `false` at the end of the watch.
     async fn step(&mut self) -> bool {
         match self.states.next().await {
             None => return false,
@@ -78,7 +78,7 @@ impl Follower {
     }
 }
 
-/// The entries, text and binary, as files.
+/// The entries of `data` and `binaryData`, as files.
 fn payload(config_map: &ConfigMap) -> Payload {
     let text = config_map.data.iter().flatten().map(|(key, value)| (key.clone(), value.clone().into_bytes()));
     let binary = config_map.binary_data.iter().flatten().map(|(key, value)| (key.clone(), value.0.clone()));

@@ -33,7 +33,7 @@ pub struct ConfigVolume {
 }
 
 impl ConfigVolume {
-    /// Creates the directory, empty as for an optional `ConfigMap` that does not exist.
+    /// Creates an empty directory, as for an optional `ConfigMap` that does not exist.
     pub fn create(root: PathBuf) -> Result<Self> {
         at("create", &root, fs::create_dir_all(&root))?;
         let mut volume = Self { root, written: None };
@@ -107,7 +107,7 @@ impl ConfigVolume {
     }
 }
 
-/// Returns whether the key is one that the API server accepts, and not a name used by the volume itself.
+/// Returns whether the API server accepts the key. Names that begin with `..` belong to the volume itself.
 fn is_file_name(key: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     !key.is_empty() && key != "." && !key.starts_with("..") && key.chars().all(allowed)
@@ -131,7 +131,7 @@ mod tests {
         (outer, volume)
     }
 
-    /// The names that a process in the container sees, without the volume's own.
+    /// The names in the directory, except those that begin with `..`.
     fn visible(volume: &ConfigVolume) -> Vec<String> {
         let mut names: Vec<String> = fs::read_dir(volume.path())
             .unwrap()

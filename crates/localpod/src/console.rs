@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// Width of the widest name, so that the bars line up.
+/// Width of the column of process names; the longest name is `apiserver`.
 const NAME_WIDTH: usize = 9;
 
 /// A sink of lines. Cheap to clone; lines of concurrent writers never mix.
@@ -35,7 +35,7 @@ impl Console {
         self.line("localpod", text);
     }
 
-    /// Writes a line of the process `name`. A closed console is no reason to stop the pod, so errors are ignored.
+    /// Writes a line of the process `name`. Write errors are ignored: a closed terminal must not stop the pod.
     pub fn line(&self, name: &str, text: &str) {
         let line = if self.colour {
             format!("\x1b[{}m{name:<NAME_WIDTH$} |\x1b[0m {text}\n", colour_of(name))
@@ -69,7 +69,7 @@ fn colour_of(name: &str) -> u8 {
 mod tests {
     use super::*;
 
-    /// A writer that keeps its input.
+    /// A writer that collects its input in memory.
     #[derive(Clone, Default)]
     struct Kept(Arc<Mutex<Vec<u8>>>);
 
@@ -85,7 +85,7 @@ mod tests {
     }
 
     impl Console {
-        /// A console that keeps its text, and a function that returns the text so far.
+        /// A console that writes to memory, and a function that returns the text written so far.
         pub(crate) fn kept(colour: bool) -> (Self, impl Fn() -> String) {
             let kept = Kept::default();
             let text = kept.0.clone();

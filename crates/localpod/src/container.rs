@@ -1,5 +1,5 @@
-//! Keeps one container running, as a kubelet does: starts it, shows its log, restarts it when it ends, and kills all
-//! that it started.
+//! Keeps one container running, as a kubelet does: starts the process, shows its log, restarts the process when it
+//! ends, and kills its child processes.
 
 mod backoff;
 mod log;
@@ -26,9 +26,9 @@ use backoff::Backoff;
 /// The time to wait for the last log lines of an ended process.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// The exit status of a program for a command line that it does not understand.
+/// The exit status of a program that rejects its command line.
 const USAGE: i32 = 2;
-/// A container that ends sooner than this never worked.
+/// A first run that ends sooner than this with status [`USAGE`] is not restarted.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
 /// Keeps containers running.
@@ -43,7 +43,7 @@ pub(crate) struct Keeper<'a> {
     pub(crate) grace: Duration,
 }
 
-/// A started container. Dropping it kills it with all that it started.
+/// A started container. Dropping this value kills the process group of the container.
 struct Running {
     child: Child,
     pid: Pid,
@@ -52,11 +52,11 @@ struct Running {
 }
 
 impl Keeper<'_> {
-    /// Keeps `container` running until asked to stop, then ends it. Fails where no restart would help: the process
-    /// cannot be started, or does not understand its command line.
+    /// Keeps `container` running until a stop is requested, then ends it. Fails if the process cannot be started or
+    /// rejects its command line: a restart would not help.
     ///
-    /// Must be polled on the main thread: a process gets its parent-death signal when the thread that spawned it
-    /// ends.
+    /// Must be polled on the main thread: the kernel sends the parent-death signal to a process when the spawning
+    /// thread ends.
     pub(crate) async fn keep(&self, container: &Container) -> Result<()> {
         let mut backoff = Backoff::default();
         loop {

@@ -13,7 +13,7 @@ use crate::pod::Access;
 use crate::ports::Ports;
 use crate::upstream;
 
-/// The column of comments, unless the command is longer.
+/// The column where comments begin, unless the command is longer.
 const COMMENT_COLUMN: usize = 78;
 
 /// The input of the guide.
@@ -30,7 +30,7 @@ pub struct Guide<'a> {
     pub kubedns: &'a Path,
     /// The access to the API server.
     pub access: &'a Access,
-    /// localpod itself answers the example's stub domain.
+    /// localpod itself answers names of the stub domain `acme.example`.
     pub stub_domain: bool,
     /// The pod has no dnsmasq.
     pub is_alone: bool,
@@ -104,8 +104,7 @@ impl Guide<'_> {
         lines
     }
 
-    /// The command that explains a name. The name is misspelt: the explanation of a name that does not resolve shows
-    /// more.
+    /// The command that explains a name. The name is misspelt on purpose: a failing name has the longer explanation.
     fn explain_line(&self) -> Option<String> {
         let services = self.services_people_first();
         let (name, namespace) = named(&services.first()?.metadata);
@@ -140,7 +139,7 @@ impl Guide<'_> {
         [curl(sidecar, "/healthcheck/kubedns")].into_iter().chain(dnsmasq).chain(rest).collect()
     }
 
-    /// Commands of kubectl. For a real cluster they only read, so that a pasted line changes nothing.
+    /// kubectl commands. For a real cluster the commands only read, so that a pasted line changes nothing.
     fn kubectl_lines(&self) -> Vec<String> {
         let url = match self.access {
             Access::MasterUrl(url) => url,
@@ -160,7 +159,7 @@ impl Guide<'_> {
         ]
     }
 
-    /// The user's own Services, then those that every cluster has.
+    /// The Services: first the user's own, then the Services that every cluster has.
     fn services_people_first(&self) -> Vec<&Service> {
         let mut services: Vec<&Service> = self.services.iter().collect();
         services.sort_by_key(|service| {

@@ -124,12 +124,12 @@ impl Options {
         })
     }
 
-    /// The cluster domain, without the final dot that it may be given with.
+    /// The cluster domain, without a final dot.
     pub fn domain(&self) -> &str {
         self.domain.trim_end_matches('.')
     }
 
-    /// The directory of the binaries: `--bin-dir`, or that of localpod itself.
+    /// The directory of the binaries: `--bin-dir`, or the directory of the localpod binary.
     pub fn bin_dir(&self) -> io::Result<PathBuf> {
         if let Some(named) = &self.bin_dir {
             return Ok(named.clone());

@@ -1,6 +1,7 @@
 //! The containers of the pod, with the flags of the manifest for the chosen topology, moved to loopback ports.
 //!
-//! Pure: from options to command lines. Where a flag is not in the manifest, the comment says why a laptop needs it.
+//! Pure functions turn options into command lines. A comment gives the reason for each flag that is not in the
+//! manifest.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -23,14 +24,14 @@ pub struct Container {
     pub args: Vec<String>,
     /// Environment variables on top of localpod's own.
     pub env: Vec<(&'static str, OsString)>,
-    /// The signal that the kernel sends it if localpod is killed.
+    /// The signal that the kernel sends to the process if localpod is killed.
     pub on_death: Signal,
 }
 
 /// Not in the manifest: no clients need draining here, and Ctrl-C should be quick.
 const NO_LAMEDUCK: &str = "--lameduck=0s";
 
-/// The access of kubedns to the API server.
+/// kubedns' access to the API server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Access {
     /// The embedded server at this URL, without credentials.
@@ -62,7 +63,7 @@ pub struct Wiring<'a> {
     pub is_alone: bool,
     /// Verbosity.
     pub verbosity: u8,
-    /// Further arguments, behind the container's own, so that they override these.
+    /// The user's arguments, appended to the arguments of each container. Later arguments override earlier ones.
     pub extra: &'a ExtraArgs,
 }
 
@@ -78,8 +79,7 @@ impl Wiring<'_> {
         self.ports.dns == self.ports.kubedns && !self.is_alone
     }
 
-    /// The arguments for kubedns' stub domains and upstreams: from the `ConfigMap` and the machine, or the dnsmasq
-    /// behind it.
+    /// kubedns' arguments for the `ConfigMap`, the topology and the upstreams.
     fn kubedns_upstreams(&self) -> Vec<String> {
         let mut args = vec![format!("--config-dir={}", self.config_dir.display())];
         if self.is_direct() {
@@ -151,17 +151,17 @@ impl Wiring<'_> {
             program: self.programs.nanny.clone(),
             args,
             env: Vec::new(),
-            // The nanny ends its dnsmasq on SIGTERM; SIGKILL would leave it behind.
+            // On SIGTERM, the nanny ends dnsmasq as well.
             on_death: Signal::SIGTERM,
         }
     }
 
-    /// The arguments that the nanny passes on.
+    /// The arguments of dnsmasq, which the nanny passes on.
     fn dnsmasq_args(&self) -> Vec<String> {
         let mut args = vec!["-k".to_owned(), "--cache-size=1000".to_owned()];
         args.extend(self.dnsmasq_routes());
         args.extend([
-            // Not in the stock manifest: loopback only, next to whatever else the machine runs.
+            // Not in the manifest: unlike a pod, a laptop shares its addresses and ports.
             format!("--port={}", self.ports.dnsmasq),
             "--listen-address=127.0.0.1".to_owned(),
             "--bind-interfaces".to_owned(),
@@ -177,8 +177,8 @@ impl Wiring<'_> {
         args
     }
 
-    /// In front of kubedns, dnsmasq forwards the cluster's names there and does not cache negative answers. Behind
-    /// kubedns it gets external names only, and may forward more at a time.
+    /// In front of kubedns, dnsmasq forwards cluster names to kubedns and does not cache negative answers. Behind
+    /// kubedns, dnsmasq receives external names only, and may have 1000 queries in flight.
     fn dnsmasq_routes(&self) -> Vec<String> {
         let every = ["--dns-loop-detect".to_owned(), "--log-facility=-".to_owned()];
         if self.is_direct() {
@@ -190,14 +190,14 @@ impl Wiring<'_> {
         ["--no-negcache".to_owned()].into_iter().chain(every).chain(servers).collect()
     }
 
-    /// The arguments of the sidecar about dnsmasq. It probes `name`, unless kubedns is in front.
+    /// The sidecar's arguments for dnsmasq. The probe queries `name`, unless kubedns is in front.
     fn sidecar_of_dnsmasq(&self, name: &str) -> [String; 3] {
         // A name from /etc/hosts: the dnsmasq behind kubedns answers it without an upstream.
         let name = if self.is_direct() { "localhost,5,A" } else { name };
         [
             format!("--probe=dnsmasq,127.0.0.1:{},{name}", self.ports.dnsmasq),
             format!("--dnsmasq-port={}", self.ports.dnsmasq),
-            // Not in the manifest: the port there is the default.
+            // Not in the manifest, which uses the default port.
             format!("--nanny-status=http://127.0.0.1:{}/status", self.ports.nanny),
         ]
     }
@@ -216,7 +216,7 @@ impl Wiring<'_> {
             args.extend(self.sidecar_of_dnsmasq(&name));
         }
         args.extend([
-            // Not in the manifest: the addresses and ports there are the defaults.
+            // Not in the manifest, which uses the default addresses and ports.
             format!("--kubedns-metrics=http://127.0.0.1:{}/metrics", self.ports.kubedns_metrics),
             format!("--kubedns-explain=http://127.0.0.1:{}/explain", self.ports.readiness),
             format!("--kubedns-top=http://127.0.0.1:{}/top", self.ports.readiness),

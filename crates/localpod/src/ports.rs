@@ -11,16 +11,17 @@ use serde::{Deserialize, Serialize};
 /// The default of `--port-base`. The stub domain of the example ConfigMap names a port of the block that begins here.
 pub const DEFAULT_BASE: u16 = 5300;
 
-/// The range of free blocks. It is below the range from which Linux takes the source ports of connections, so that a
-/// free port stays free while a container restarts.
+/// The range in which `--port-base 0` looks for a free block. Linux takes the source ports of connections from a higher range. So a free port stays
+/// free while a container restarts.
 const FREE_RANGE: std::ops::Range<u16> = 5_400..15_000;
 /// Blocks tried before giving up.
 const FREE_ATTEMPTS: usize = 200;
 
-/// Every port of the pod.
+/// All ports of the pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ports {
-    /// The port of clients (53 in the cluster), UDP and TCP: dnsmasq's port, or kubedns' in the direct topology.
+    /// The port of clients (53 in the cluster), UDP and TCP: dnsmasq's port, or kubedns' port in the topologies direct
+    /// and alone.
     pub dns: u16,
     /// dnsmasq, UDP and TCP.
     pub dnsmasq: u16,
@@ -61,7 +62,7 @@ impl Ports {
         })
     }
 
-    /// The block that begins at `base`, after a check that all of it is free; for `base` 0 any free block.
+    /// The block that begins at `base`, or any free block for `base` 0. Fails if a port of the block is in use.
     pub fn choose(base: u16) -> Result<Self> {
         if base != 0 {
             let ports = Self::block(base)?;
@@ -97,7 +98,7 @@ impl Ports {
         for (port, purpose) in self.listed() {
             let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map(drop);
             let udp = || UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).map(drop);
-            // The text contains the reason already, so it is not added as the source of the error.
+            // The text contains the reason already, so the error gets no source.
             tcp.and_then(|()| udp()).map_err(|reason| {
                 anyhow!(
                     "port {port} ({purpose}) cannot be used: {reason}; choose other ports with --port-base N, or --port-base 0 for free ones"

@@ -16,18 +16,18 @@ use crate::ports::Ports;
 const EVERY: Duration = Duration::from_millis(100);
 /// Time that one check may take.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The delay before the first report of missing parts; it doubles with each report.
+/// The delay before the first report of missing parts; the delay doubles with each report.
 const PROGRESS: Duration = Duration::from_secs(3);
 /// The longest time between two reports.
 const LONGEST_SILENCE: Duration = Duration::from_secs(30);
-/// Limit of a response, larger than any page of a probe.
+/// Limit of an HTTP response, in bytes.
 const LARGEST_PAGE: usize = 64 << 10;
 
 /// A part that must answer.
 enum Check {
-    /// 200 for this path.
+    /// `GET path` must return status 200.
     Http { port: u16, path: &'static str },
-    /// NOERROR for the name of the API server, which every cluster has.
+    /// The name `kubernetes.default.svc`, which every cluster has, must return NOERROR.
     Dns { port: u16 },
 }
 
@@ -85,7 +85,7 @@ async fn http_ok(port: u16, path: &str) -> bool {
     page.is_ok_and(|page| page.status == 200)
 }
 
-/// Returns whether the API server's name is answered.
+/// Returns whether the name of the API server is answered with NOERROR.
 async fn dns_ok(port: u16, domain: &str) -> bool {
     let Ok(name) = Name::from_ascii(format!("kubernetes.default.svc.{domain}.")) else {
         return false;

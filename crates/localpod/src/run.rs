@@ -1,4 +1,4 @@
-//! Starts the pod, runs it until it is asked to stop, and removes it again.
+//! Starts the pod, runs it until a signal arrives, then stops it and removes its files.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ use crate::status::Status;
 use crate::stop::{self, Stop};
 use crate::upstream::Upstream;
 
-/// Tasks of this process beside the containers. Each ends early only by failing.
+/// Tasks of this process beside the containers. A task that ends before the pod stops the pod with an error.
 type Servers = JoinSet<Result<()>>;
 
 /// Runs the pod until a signal asks it to stop.
@@ -87,19 +87,19 @@ async fn pod(options: &Options, console: &Console, stop: &Stop) -> Result<()> {
     ended
 }
 
-/// The servers of this process that the pod uses.
+/// The servers inside this process: the embedded API server, the example upstream and the `ConfigMap` mirror.
 struct Setup<'a> {
     options: &'a Options,
     ports: Ports,
     console: &'a Console,
-    /// Cancelled to stop the servers.
+    /// Cancelling this token stops the servers.
     serving: CancellationToken,
     servers: Servers,
 }
 
 impl Setup<'_> {
-    /// Starts the servers and mounts the `ConfigMap`; waits for the API server. Also returns whether the example's
-    /// stub domain is answered here.
+    /// Starts the servers and mounts the `ConfigMap`; waits for the API server. Also returns whether the stub domain
+    /// `acme.example` points at the example upstream.
     async fn run(&mut self, volume: ConfigVolume) -> Result<(Cluster, bool)> {
         let upstream = Upstream::bind(self.ports.upstream, self.options.offline).await;
         let upstream = upstream.context("cannot bind the example upstream")?;
@@ -174,7 +174,7 @@ async fn announce(
     status.ready();
 }
 
-/// Runs the containers until asked to stop, or until a container or one of our own servers fails for good.
+/// Runs the containers until a stop is requested, or until a container or a server of this process fails for good.
 async fn until_stopped(
     keeper: &Keeper<'_>,
     containers: &[Container],
@@ -197,7 +197,7 @@ async fn until_stopped(
     keeping.await.and(Err(failure))
 }
 
-/// Keeps one container running. If that fails for good, the others stop as well.
+/// Keeps one container running. If the container fails for good, all other containers stop as well.
 async fn keep(keeper: &Keeper<'_>, container: &Container) -> Result<()> {
     keeper.keep(container).await.inspect_err(|_| keeper.stop.ask())
 }

@@ -33,7 +33,7 @@ struct State {
 
 #[derive(Default, Serialize)]
 struct ContainerState {
-    /// `None` while it waits for its restart.
+    /// `None` while the container waits for its restart.
     pid: Option<i32>,
     restarts: u32,
 }

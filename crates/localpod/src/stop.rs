@@ -1,11 +1,11 @@
-//! The request to stop: the first ends the pod gracefully, the second at once.
+//! Requests to stop: the first ends the pod gracefully, the second kills its containers.
 
 use std::io;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// Shared by everything that runs until the pod stops.
+/// The state of the requests. Clones share the state.
 #[derive(Debug, Clone, Default)]
 pub struct Stop {
     asked: CancellationToken,
@@ -23,7 +23,7 @@ impl Stop {
         self.forced.cancelled().await;
     }
 
-    /// Requests a stop; the second time, a stop at once.
+    /// Requests a graceful stop; the second call requests a kill.
     pub fn ask(&self) {
         if self.asked.is_cancelled() {
             self.forced.cancel();
@@ -32,8 +32,8 @@ impl Stop {
     }
 }
 
-/// Turns SIGINT, SIGTERM and SIGHUP (the terminal is closed) into [`Stop::ask`]. The signals are caught from the
-/// return of this function on; the future handles them and never ends.
+/// Calls [`Stop::ask`] on SIGINT, SIGTERM and SIGHUP (closed terminal). The handlers are in place when this function
+/// returns. The future calls [`Stop::ask`] and never ends.
 pub fn on_signals(stop: Stop) -> io::Result<impl Future<Output = ()>> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;

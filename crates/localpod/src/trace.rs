@@ -10,8 +10,8 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::console::Console;
 
-/// The filter, unless `RUST_LOG` sets one. The Kubernetes client also returns its errors to localpod, which reports
-/// them with their context.
+/// The filter, unless `RUST_LOG` sets another. The log of the Kubernetes client is off: localpod reports the client's
+/// errors itself.
 const DEFAULT_FILTER: &str =
     "warn,apiserver=info,localpod=info,kube_client=off,kube_runtime=off,hickory_server=error";
 
@@ -21,7 +21,7 @@ pub fn to_console(console: Console) {
     let filter = asked.or_else(|| DEFAULT_FILTER.parse().ok()).unwrap_or_default();
     let lines = fmt::layer().with_ansi(false).without_time().with_target(false);
     let events = tracing_subscriber::registry().with(lines.with_writer(Speakers { console })).with(filter);
-    // Fails only if another subscriber is set already, which then shows the events.
+    // Fails only if another subscriber is set already; that subscriber shows the events.
     let _ = events.try_init();
 }
 

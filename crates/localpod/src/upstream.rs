@@ -1,8 +1,8 @@
 //! The upstream of the example's stub domain: a DNS server on loopback with a few names of `acme.example`, so that
 //! stub domains and `ExternalName` targets work without a network.
 //!
-//! Other names are REFUSED. With `--offline` this server gets the queries for all external names, and other names are
-//! NXDOMAIN.
+//! Queries for other names are REFUSED. With `--offline`, this server receives the queries for all external names. It
+//! then answers NXDOMAIN for names outside its zone.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -21,10 +21,10 @@ use hickory_server::zone_handler::{AxfrPolicy, Catalog, MessageResponse, ZoneTyp
 use tokio::net::{TcpListener, UdpSocket};
 use tokio_util::sync::CancellationToken;
 
-/// The zone's name, and the stub domain of the example cluster.
+/// The name of the zone. The manifests of the example cluster configure a stub domain of this name.
 pub const APEX: &str = "acme.example";
 
-/// In seconds; short, so that an edit shows soon.
+/// TTL of all records, in seconds.
 const TTL: u32 = 10;
 /// Timeout of a TCP client for one query.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -39,8 +39,8 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// Binds `port` on 127.0.0.1 over UDP and TCP; 0 takes a free port. With `offline` it answers for all external
-    /// names: those that it does not know are NXDOMAIN.
+    /// Binds `port` on 127.0.0.1 over UDP and TCP; 0 takes a free port. Names outside the zone are REFUSED, or
+    /// NXDOMAIN with `offline`.
     pub async fn bind(port: u16, offline: bool) -> io::Result<Self> {
         let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
         let udp = UdpSocket::bind(tcp.local_addr()?).await?;

@@ -1,4 +1,4 @@
-//! localpod's containers have the flags of the manifest, with other ports.
+//! localpod's containers have the flags of the manifests, with other ports.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has to end there")]
 
@@ -12,7 +12,7 @@ use localpod::pod::{Access, Wiring};
 use localpod::ports::Ports;
 use localpod::programs::Programs;
 
-/// The ports of the manifest, so that localpod's arguments must equal the manifest's.
+/// The ports of the manifest. With them, localpod's arguments must equal the arguments in the manifest.
 fn manifest_ports() -> Ports {
     Ports {
         dns: 53,
@@ -27,7 +27,7 @@ fn manifest_ports() -> Ports {
     }
 }
 
-/// The containers of the base, with the arguments of another manifest.
+/// The containers of `manifests/base`. The file `arguments`, if any, replaces their arguments.
 fn manifest_containers(arguments: Option<&str>) -> BTreeMap<String, ManifestContainer> {
     let read = |file: &str| {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests").join(file);
@@ -57,7 +57,7 @@ fn with_dnsmasq_as_a_cache_alone_those_of_the_base_are_passed() {
     compare(Shape { is_cache: true, ..Shape::default() }, &manifest_containers(None));
 }
 
-/// The arguments of `manifests/alone`, except those without use on a laptop.
+/// localpod passes the arguments of `manifests/alone`, except those that have no use on a laptop.
 #[test]
 fn without_dnsmasq_those_of_that_topology_are_passed() {
     let mut manifest = manifest_containers(Some("components/alone/deployment.yaml"));
@@ -99,7 +99,7 @@ fn compare(Shape { is_cache, is_alone }: Shape, manifest: &BTreeMap<String, Mani
         let expected = &manifest[container.name];
         let mut passed = container.args.iter();
         for flag in expected.args.as_ref().unwrap() {
-            // Each volume mount is the same directory here.
+            // localpod has one configuration directory for all volume mounts.
             let flag =
                 flag.replace("/kube-dns-config", "/config").replace("/etc/k8s/dns/dnsmasq-nanny", "/config");
             assert!(passed.any(|arg| *arg == flag), "{}: {flag} is missing or out of order", container.name);

@@ -1,7 +1,7 @@
-//! Configuration: the settings, and the servers that follow from them.
+//! The configuration of dnsmasq: its settings, and the servers derived from them.
 //!
 //! dnsmasq's own arguments, the `ConfigMap`, resolv.conf and the addresses of stub servers given by name become
-//! [`routes`]. Delivering routes to dnsmasq is not done here.
+//! [`routes`]. [`crate::dnsmasq`] delivers the routes.
 
 pub mod arguments;
 pub mod loops;

@@ -1,8 +1,8 @@
 //! The routes in force in kubedns, as kubedns reports them: CHAOS TXT `routes.kubedns.`.
 //!
-//! dnsmasq caches the answers of kubedns, and must flush them when kubedns changes the servers it forwards to. The
-//! nanny cannot know that moment: kubedns applies an edit of the configuration earlier or later than the nanny, and
-//! also follows its own resolv.conf and the names of servers. So the nanny polls kubedns.
+//! dnsmasq caches the answers of kubedns, and must flush its cache when kubedns changes its upstreams. The nanny does
+//! not see this change: kubedns may apply an edit of the configuration earlier or later. kubedns also follows its own
+//! resolv.conf and the addresses of server names. So the nanny polls kubedns.
 
 use std::time::Duration;
 
@@ -20,16 +20,16 @@ const PERIOD: Duration = Duration::from_millis(250);
 /// The answer of kubedns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KubednsRoutes {
-    /// The version of its configuration in force.
+    /// The version of the configuration in force in kubedns.
     pub(crate) configuration: String,
-    /// A hash of its servers for external names.
+    /// A hash of kubedns' servers for external names.
     pub(crate) routes: String,
     /// The position of dnsmasq, according to kubedns' `--topology`.
     pub(crate) topology: String,
 }
 
 impl KubednsRoutes {
-    /// Parses the texts `configuration=...`, `routes=...` and `topology=...`; `None` unless all are there.
+    /// Parses the texts `configuration=...`, `routes=...` and `topology=...`; `None` unless the answer has all three.
     fn of(answer: &Answer) -> Option<Self> {
         let texts: Vec<String> = chaos::texts(answer).collect();
         let value = |name: &str| {
@@ -50,12 +50,12 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    /// A follower without an answer yet.
+    /// Creates a follower that has no answer yet.
     pub(crate) fn new(kubedns: Nameserver, wanted: watch::Receiver<bool>) -> Self {
         Self { kubedns, wanted, said: watch::Sender::default() }
     }
 
-    /// The last answer of kubedns, `None` before the first. It stays when kubedns does not answer.
+    /// The last answer of kubedns, `None` before the first answer. A failed poll keeps the last answer.
     pub(crate) fn subscribe(&self) -> watch::Receiver<Option<KubednsRoutes>> {
         self.said.subscribe()
     }

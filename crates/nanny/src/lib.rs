@@ -13,8 +13,8 @@
 //! * `queries`: the queries of dnsmasq's clients, for `tap` and the query log.
 //! * [`state_dir`]: the directory of the servers file and the status file.
 //!
-//! An edit costs dnsmasq nothing but its cache: it reads its servers again from a file (see [`dnsmasq::launch`]). A
-//! bad edit changes nothing.
+//! After an edit, dnsmasq reads its servers again from a file and empties its cache (see [`dnsmasq::launch`]). A
+//! rejected edit changes nothing.
 
 pub mod config;
 pub mod dnsmasq;

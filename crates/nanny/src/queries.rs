@@ -1,8 +1,8 @@
 //! The queries of dnsmasq's clients, for their followers (`tap` and `top`).
 //!
-//! dnsmasq logs queries from its start or not at all. The first follower therefore restarts it with
-//! `--log-queries=extra`, and the end of the last one restarts it again; each restart loses its cache. The lines are
-//! joined ([`query_lines`]) and sent to the matching followers, each with a bounded queue.
+//! dnsmasq cannot start to log queries while it runs. So the nanny restarts dnsmasq with `--log-queries=extra` when
+//! the first follower arrives, and without when the last follower leaves. Each restart empties the cache.
+//! [`query_lines`] joins the log lines of a query. Each follower has a filter and a bounded queue.
 //!
 //! [`query_lines`]: crate::dnsmasq::query_lines
 
@@ -112,7 +112,7 @@ impl Queries {
         Ok(Self(Arc::new(Shared { state: Mutex::default(), wanted: watch::Sender::default(), counters })))
     }
 
-    /// Becomes true while dnsmasq has to log queries.
+    /// A value that is true while there are followers, so that dnsmasq has to log queries.
     pub(crate) fn wanted(&self) -> watch::Receiver<bool> {
         self.0.wanted.subscribe()
     }

@@ -30,7 +30,7 @@ const AGAIN: Duration = Duration::from_secs(3);
 const KUBEDNS_DIFFERS: &str =
     "1 while the configuration of kubedns, which dnsmasq forwards to, differs from that of the nanny.";
 
-/// The reason of a restart of dnsmasq.
+/// The reason for a restart of dnsmasq.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Restart {
     Died,
@@ -51,9 +51,9 @@ impl Restart {
 /// The step that delivers the newest routes to dnsmasq.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pending {
-    /// Another try, because the last one failed.
+    /// Another try, because the last try failed.
     Failed,
-    /// A restart, which is not allowed.
+    /// A restart, which -restartDnsmasq=false forbids.
     Restart,
 }
 
@@ -194,7 +194,7 @@ impl Report {
         Ok(Self { status: Arc::new(Mutex::new(status)), changed: Arc::default(), counters, metrics })
     }
 
-    /// Records the dnsmasq in use, and how edits reach it.
+    /// Records the dnsmasq in use, and whether an edit reloads or restarts dnsmasq.
     pub(crate) fn uses(
         &self,
         version: &str,
@@ -299,7 +299,7 @@ impl Report {
         self.edit().routes.kubedns_configuration = configuration;
     }
 
-    /// Records why dnsmasq does not have the newest routes; `None` when it has them.
+    /// Records why dnsmasq does not have the newest routes. `None` means that the newest routes are in force.
     pub(crate) fn pending(&self, why: Option<(Pending, &str)>) {
         let is = |pending| i64::from(why.is_some_and(|(kind, _)| kind == pending));
         self.counters.routes_pending.set(is(Pending::Failed));
@@ -327,7 +327,7 @@ impl Report {
         self.counters.loops.set(count(status.routes.loops.len()));
     }
 
-    /// Locks the status for a change; wakes its watchers.
+    /// Locks the status for a change, and wakes the writer of the status file.
     fn edit(&self) -> MutexGuard<'_, Status> {
         self.changed.notify_one();
         self.status.lock()
@@ -354,7 +354,7 @@ impl Report {
         let _ = timeout(patience, self.changed.notified()).await;
     }
 
-    /// Writes the file; logs the first of consecutive failures. Returns whether it failed.
+    /// Writes the file. Logs a failure unless `told`. Returns whether the write failed.
     fn write(&self, directory: &StateDir, told: bool) -> bool {
         match directory.write(STATUS_FILE, self.json().as_bytes()) {
             Ok(()) => false,

@@ -18,7 +18,7 @@ use crate::kubedns::KubednsRoutes;
 use crate::or_never::or_never;
 use crate::report::Report;
 
-/// The longest time kubedns takes for an answer.
+/// The longest time that kubedns takes for an answer.
 const LATEST_ANSWER: Duration = Duration::from_secs(2);
 /// The time for which the configurations of kubedns and the nanny may differ. An edit reaches a mounted ConfigMap up
 /// to a minute and a half later than a watched one.
@@ -38,7 +38,7 @@ pub(crate) struct Inputs {
 pub(crate) struct Wanted {
     /// The names to resolve.
     pub(crate) names: watch::Sender<BTreeSet<String>>,
-    /// The routes of kubedns are wanted.
+    /// True while the routes of kubedns have to be polled.
     pub(crate) kubedns: watch::Sender<bool>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Fixed {
     pub(crate) servfail_server: Nameserver,
     pub(crate) kubedns: Nameserver,
     pub(crate) forward: Forward,
-    /// Edits of the configuration are followed.
+    /// The nanny follows edits of the configuration.
     pub(crate) follows: bool,
 }
 
@@ -79,7 +79,7 @@ impl Router {
         self.routes.subscribe()
     }
 
-    /// Returns whether a stub server is a name without an address (yet).
+    /// Returns whether the name of a stub server has no address yet.
     pub(crate) fn has_unresolved_names(&self) -> bool {
         self.omissions.iter().any(|omission| matches!(omission, Omission::Unresolved { .. }))
     }
@@ -132,13 +132,14 @@ impl Router {
         self.compare();
     }
 
-    /// Compares the configuration of kubedns with ours.
+    /// Compares the configuration of kubedns with the nanny's.
     fn compare(&mut self) {
         let said = self.inputs.kubedns.borrow().clone().filter(|_| *self.wanted.kubedns.borrow());
         let (own, tells) = {
             let state = self.inputs.config.borrow();
-            // A kubedns that follows no configuration reports the version of an empty one. So an equal version proves
-            // only for these settings, which an empty configuration lacks, that kubedns follows ours.
+            // A kubedns that follows no configuration reports the version of the empty configuration. So equal
+            // versions are a proof only if the configuration has one of these settings, which the empty configuration
+            // lacks.
             let tells = needs_kubedns(&state.config) || state.config.has_own_names();
             (state.version.to_string(), tells)
         };
@@ -172,7 +173,7 @@ impl Router {
         });
     }
 
-    /// Logs loops once, when they appear and when they are gone; the resolver logs unresolved names.
+    /// Logs each loop once when it appears, and once when it is gone. The resolver logs unresolved names.
     fn tell(&mut self, omissions: BTreeSet<Omission>) {
         for omission in omissions.difference(&self.omissions) {
             let all = "all other names";
@@ -196,10 +197,10 @@ impl Router {
     }
 }
 
-/// The known state of the kubedns behind dnsmasq.
+/// The last known state of kubedns.
 #[derive(Debug, Default)]
 struct Behind {
-    /// The hash of its routes.
+    /// The hash of kubedns' routes.
     routes: Option<String>,
     /// The position of dnsmasq, according to kubedns' `--topology`.
     topology: Option<String>,
@@ -207,15 +208,15 @@ struct Behind {
     follows: bool,
     /// See [`Routes::forgotten`].
     forgotten: u64,
-    /// The time of a second flush: answers that were in flight when the routes changed must be flushed, too.
+    /// The time of a second flush: dnsmasq may have cached answers that were in flight when the routes changed.
     late: Option<Instant>,
-    /// The time of the warning about a configuration that differs from ours; `None` once it was logged.
+    /// The time of the warning about different configurations; `None` if no warning is due.
     complaint: Option<Instant>,
     differs: bool,
 }
 
 impl Behind {
-    /// Returns whether kubedns is behind dnsmasq, and not also in front of it.
+    /// Returns whether kubedns has reported a topology in which it is not in front of dnsmasq.
     fn is_behind(&self) -> bool {
         self.topology.as_ref().is_some_and(|topology| topology != "direct")
     }
@@ -235,7 +236,7 @@ impl Behind {
         }
     }
 
-    /// The time of the next step.
+    /// The time of the next [`Self::tick`], if any.
     fn next(&self) -> Option<Instant> {
         self.late.into_iter().chain(self.complaint).min()
     }

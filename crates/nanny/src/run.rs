@@ -1,4 +1,4 @@
-//! Wiring of the nanny's parts.
+//! Starts and connects the nanny's parts.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,11 +40,12 @@ use crate::state_dir::{StateDir, StateDirError};
 const SERVERS_FILE: &str = "servers.conf";
 /// The cluster domain if neither flags nor arguments give one.
 const CLUSTER_DOMAIN: &str = "cluster.local";
-/// The time for which the first start waits for names of stub servers, where adding them later would take a restart.
+/// Limit of the wait for the addresses of stub servers before the first start of dnsmasq. The wait applies only
+/// without a servers file: adding servers later then takes a restart.
 const FIRST_NAMES: Duration = Duration::from_secs(3);
-/// The reason why queries cannot be followed.
+/// The error for followers of queries with -restartDnsmasq=false.
 const NO_RESTART: &str = "dnsmasq would have to be restarted, and -restartDnsmasq is false";
-/// The writer of the query log if kubedns is not behind dnsmasq.
+/// The writer of the query log if dnsmasq does not forward to kubedns.
 const KUBEDNS: &str = "kubedns, to which dnsmasq forwards no names";
 /// The time limit for the end of the tasks beside dnsmasq.
 const ENDING: Duration = Duration::from_secs(2);
@@ -61,7 +62,7 @@ struct Nanny {
     beside: CancellationToken,
     supervisor: Supervisor,
     directory: Option<Arc<StateDir>>,
-    /// The routes, if the first start has to wait for names in them.
+    /// The routes, if the first start has to wait for addresses of stub servers.
     incomplete: Option<watch::Receiver<Routes>>,
 }
 
@@ -86,7 +87,7 @@ impl Nanny {
             tasks.lasting("write status", report.clone().write_file(Arc::clone(directory), beside.clone()));
         }
         let queries = Queries::new(report.metrics())?;
-        // The query log is opened before dnsmasq starts, so that dnsmasq need not be restarted to log queries.
+        // The query log is opened before dnsmasq starts, so that a configured query log needs no restart of dnsmasq.
         let logger = QueryLogger::new(query_log(&queries, asks_kubedns), states, Logged::Configured);
         tasks.lasting("write the query log", logger.run(beside.clone()));
         let follow_queries = follow_queries(&arguments, &queries);
@@ -113,10 +114,10 @@ impl Nanny {
         Ok(Self { tasks, beside, supervisor, directory, incomplete })
     }
 
-    /// dnsmasq and the tasks beside it end together: the end of either stops the other.
+    /// Runs dnsmasq and the other tasks. The end of dnsmasq stops the tasks, and the end of a task stops dnsmasq.
     async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
         if let Some(mut routes) = self.incomplete {
-            // The first start waits: adding the names later would take a restart.
+            // Servers with addresses that arrive later would need a restart.
             let _ = timeout(FIRST_NAMES, routes.changed()).await;
         }
         let stop = stop.child_token();
@@ -165,7 +166,8 @@ fn tell_version(dnsmasq: &Dnsmasq) {
     }
 }
 
-/// Opens the given directory, which must be usable, or one of our own; `None` if edits have to restart dnsmasq.
+/// Opens the directory `given`, or a directory of the nanny's own. `None` if no directory is writable: edits then
+/// restart dnsmasq.
 fn state_directory(given: &str) -> anyhow::Result<Option<Arc<StateDir>>> {
     let given = Some(given).filter(|path| !path.is_empty());
     match StateDir::open(given.map(Path::new)) {
@@ -227,7 +229,7 @@ async fn routing(
     let upstreams = resolv_conf::Follower::open(plan.resolv_files.clone(), Emptied::Unfinished, period);
     let upstream_servers = upstreams.subscribe();
     let system = if plan.resolv_files.is_empty() {
-        // dnsmasq uses no resolv.conf; the nanny still resolves server names as the system would.
+        // dnsmasq uses no resolv.conf, but the nanny resolves server names with the servers of /etc/resolv.conf.
         let system =
             resolv_conf::Follower::open(vec![PathBuf::from("/etc/resolv.conf")], Emptied::Unfinished, period);
         let servers = system.subscribe();
@@ -268,7 +270,7 @@ async fn routing(
     Ok(routing)
 }
 
-/// Opens the query log if dnsmasq is in front of kubedns. Otherwise kubedns writes it.
+/// Opens the query log if dnsmasq forwards to kubedns. Otherwise kubedns is in front and writes the query log.
 fn query_log(
     queries: &Queries,
     asks_kubedns: bool,
@@ -285,7 +287,8 @@ fn logs_queries(arguments: &Arguments) -> bool {
     arguments.all("log-queries").last().is_some_and(|form| form.starts_with("extra"))
 }
 
-/// Becomes true while dnsmasq has to log queries for followers; always false if it logs them anyway.
+/// A value that is true while followers need dnsmasq to log queries. Always false if the user's arguments contain
+/// `--log-queries=extra`.
 fn follow_queries(arguments: &Arguments, queries: &Queries) -> watch::Receiver<bool> {
     if logs_queries(arguments) { watch::Sender::new(false).subscribe() } else { queries.wanted() }
 }

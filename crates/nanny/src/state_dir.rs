@@ -10,19 +10,20 @@ use nix::sys::signal::kill;
 use nix::unistd::Pid;
 use parking_lot::Mutex;
 
-/// Parents of our own directory, unless one is given. `/dev/shm` exists and is writable in every container, even with
-/// a read-only root.
+/// Parents of the nanny's own directory, in the order in which they are tried. `/dev/shm` exists and is writable in
+/// every container, even with a read-only root.
 const PLACES: [&str; 3] = ["/run", "/tmp", "/dev/shm"];
 
-/// Prefix of the names of our own directories; the process ID follows.
+/// Prefix of the name of the nanny's own directory; the process ID follows.
 const PREFIX: &str = "dnsmasq-nanny-";
-/// The lock file of our own directory, held while its nanny lives, whichever PID namespace it is in.
+/// The lock file in the nanny's own directory. The lock is held while the nanny lives, and works across PID
+/// namespaces.
 const LOCK: &str = ".lock";
 
-/// The file written to test a directory.
+/// The file written to test whether a directory is usable.
 const PROBE: &str = ".probe";
-/// The space that a directory needs, in octets: a servers file with some hundred stub domains and the status file,
-/// each beside its next version.
+/// The space that a directory needs, in octets: a servers file with some hundred stub domains and the status file, in
+/// two versions each.
 const ROOM: usize = 64 << 10;
 
 /// Limit of directory entries searched for leftovers.
@@ -32,7 +33,7 @@ const MAX_LOOKED_AT: usize = 10_000;
 #[derive(Debug)]
 pub(crate) struct StateDir {
     path: PathBuf,
-    /// The lock of a directory that we created, and therefore remove.
+    /// The lock of a directory that the nanny created and will remove.
     ours: Option<Mutex<File>>,
 }
 
@@ -45,10 +46,11 @@ pub(crate) enum StateDirError {
 }
 
 impl StateDir {
-    /// Opens `given`. Without it, removes the directories of killed nannies from the usual places, and creates a
-    /// directory in the first of these places that is writable and has space.
+    /// Opens `given`. Without `given`, removes the directories of killed nannies from [`PLACES`], and creates a
+    /// directory in the first place that is writable and has space.
     ///
-    /// A full `given` may have space tomorrow, so that is no error: a usual place is used instead.
+    /// If the file system of `given` is full, a directory in [`PLACES`] is used instead. Other faults of `given` are
+    /// errors.
     pub(crate) fn open(given: Option<&Path>) -> Result<Self, StateDirError> {
         if let Some(path) = given {
             match usable(path) {
@@ -96,13 +98,13 @@ impl StateDir {
 
     pub(crate) fn remove(self) {
         if self.ours.is_some() {
-            // Leftovers do no harm.
+            // If the directory cannot be removed, it only takes space.
             let _ = fs::remove_dir_all(&self.path);
         }
     }
 }
 
-/// Creates a directory of our own, or takes over the directory of an earlier process with our ID, and locks it.
+/// Creates and locks the nanny's own directory. A directory left by an earlier process with the same ID is reused.
 fn claim(path: &Path) -> io::Result<File> {
     usable(path)?;
     owned(path)?;
@@ -111,9 +113,10 @@ fn claim(path: &Path) -> io::Result<File> {
     Ok(lock)
 }
 
-/// Removes the directories of killed nannies. Such a directory is ours, has a lock file that nobody holds, and
-/// belongs to no running process. The ID alone is no proof where containers share a directory, and an unlocked file
-/// is no proof either: its owner may be about to lock it.
+/// Removes the directories of killed nannies. The user of the nanny must own the directory, no running process may
+/// have its ID, and its lock file must be unlocked. The ID alone proves nothing, because containers may share the
+/// parent directory. The lock alone proves nothing, because a starting nanny creates the file before it takes the
+/// lock.
 fn remove_leftovers(place: &Path) {
     let Ok(entries) = fs::read_dir(place) else { return };
     for path in entries.flatten().take(MAX_LOOKED_AT).map(|entry| entry.path()) {
@@ -134,14 +137,14 @@ fn is_leftover(path: &Path) -> bool {
         return false;
     };
     let gone = kill(Pid::from_raw(pid), None) == Err(Errno::ESRCH);
-    // Opened without creating it: a directory without a lock is not ours, or is just being created.
+    // The lock file is not created here: a directory without a lock file is foreign, or is just being created.
     let unlocked = || File::open(path.join(LOCK)).is_ok_and(|lock| lock.try_lock().is_ok());
     pid > 0 && gone && owned(path).is_ok() && unlocked()
 }
 
 fn usable(path: &Path) -> io::Result<()> {
     if let Err(error) = DirBuilder::new().recursive(true).mode(0o755).create(path) {
-        // mkdir(2) returns this error for anything that exists.
+        // mkdir(2) returns this error for every path that exists.
         if error.kind() != io::ErrorKind::AlreadyExists {
             return Err(error);
         }
@@ -155,7 +158,8 @@ fn has_no_room(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Checks that we own it: in a directory where everybody may write, somebody else may have created it.
+/// Checks that the nanny's user owns the directory. In a place such as /tmp, another user may have created the
+/// directory.
 fn owned(path: &Path) -> io::Result<()> {
     let metadata = fs::symlink_metadata(path)?;
     if metadata.is_dir() && metadata.uid() == nix::unistd::geteuid().as_raw() {
@@ -172,7 +176,7 @@ fn write(directory: &Path, name: &str, content: &[u8]) -> io::Result<()> {
     });
     let written = written.and_then(|()| fs::rename(&new, directory.join(name)));
     if written.is_err() {
-        // A partial file only takes space.
+        // A partial file would only take space.
         let _ = fs::remove_file(new);
     }
     written
@@ -205,7 +209,7 @@ mod tests {
         assert!(!path.exists());
     }
 
-    /// A process ID without a process: that of a child that has been waited for.
+    /// The process ID of a child that has been waited for, so no process has this ID.
     fn dead_pid() -> u32 {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         child.wait().unwrap();

@@ -1,4 +1,4 @@
-//! The nanny with a real dnsmasq, end to end.
+//! End-to-end tests of the nanny with a real dnsmasq.
 
 #![allow(
     clippy::unwrap_used,

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-/// The wait before the second restart in a row; the first one comes at once.
+/// Delay before the second restart in a row; the first restart has no delay.
 const FIRST: Duration = Duration::from_secs(1);
-/// The longest wait. A kubelet waits 10 s to 5 min; at a laptop that would be too long.
+/// The longest delay. A kubelet waits 10 s to 5 min, too long for a laptop.
 const LONGEST: Duration = Duration::from_secs(30);
-/// A container that ran this long counts as healthy: its next restart comes at once again.
+/// A container that ran this long counts as healthy: its next restart has no delay.
 const HEALTHY: Duration = Duration::from_mins(1);
 
 /// Counts restarts.
@@ -17,7 +17,7 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
-    /// Returns whether there was no restart yet.
+    /// Returns whether the container has not been restarted yet.
     pub(super) fn is_first(&self) -> bool {
         self.restarts == 0
     }

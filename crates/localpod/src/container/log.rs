@@ -4,7 +4,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
 
 use crate::console::Console;
 
-/// Longer lines are split, so that a process that never ends a line takes no memory.
+/// The longest line, in bytes. Longer lines are split, so that the memory per container is bounded.
 const LONGEST_LINE: u64 = 8 * 1024;
 
 /// Copies until the stream ends. Octets that are not UTF-8 are replaced.

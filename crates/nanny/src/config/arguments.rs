@@ -1,8 +1,8 @@
 //! The user's dnsmasq arguments, parsed.
 //!
-//! The nanny passes the words after `--` to dnsmasq unchanged. It also needs some of them itself: the listen
-//! addresses, whether dnsmasq reads resolv.conf, the servers given there. This module parses them as dnsmasq's getopt
-//! does, together with the configuration files they name. It validates nothing and changes nothing.
+//! The nanny passes the words after `--` to dnsmasq unchanged. The nanny itself needs the listen addresses, the
+//! servers, and whether dnsmasq reads resolv.conf. This module parses the words as dnsmasq's getopt does, and the
+//! configuration files named in them. It validates nothing and changes nothing.
 
 mod conf_file;
 mod table;
@@ -18,7 +18,7 @@ use dnsconfig::{DNS_PORT, Nameserver};
 struct Given {
     name: String,
     value: Option<String>,
-    /// Given on the command line, not in a file.
+    /// The option is from the command line, not from a file.
     on_command_line: bool,
 }
 
@@ -27,7 +27,7 @@ struct Given {
 pub struct Arguments {
     words: Vec<OsString>,
     given: Vec<Given>,
-    /// A script or an unreadable file that is part of the configuration: the options in it are unknown.
+    /// The reason why some options are unknown: a script, an unreadable file, or too many files.
     pub unknown: Option<String>,
 }
 
@@ -50,7 +50,7 @@ impl Arguments {
         Self { words, given, unknown: None }
     }
 
-    /// The words as they were typed.
+    /// The words, unchanged.
     pub fn words(&self) -> &[OsString] {
         &self.words
     }
@@ -80,13 +80,15 @@ impl Arguments {
         self.last("port").and_then(|port| port.trim().parse().ok()).unwrap_or(DNS_PORT)
     }
 
-    /// The addresses dnsmasq listens on, from `--listen-address`; empty for all, or for those of `--interface`.
+    /// The addresses of `--listen-address`. Without that option the list is empty, and dnsmasq listens on the
+    /// interfaces of `--interface`, or on all.
     pub fn listen_addresses(&self) -> Vec<IpAddr> {
         let lists = self.all("listen-address");
         lists.iter().flat_map(|list| list.split(',')).filter_map(|ip| ip.trim().parse().ok()).collect()
     }
 
-    /// An address to probe dnsmasq at: one it listens on, loopback if possible.
+    /// The address for probes of dnsmasq: an address that dnsmasq listens on, loopback if possible. `None` if dnsmasq
+    /// does not serve DNS.
     pub fn probe_address(&self) -> Option<Nameserver> {
         let port = self.port();
         if port == 0 {
@@ -134,13 +136,13 @@ impl Arguments {
         })
     }
 
-    /// The servers given for all names (not those for certain domains), as written.
+    /// The servers for all names, as written. Servers for certain domains are left out.
     pub fn servers_for_all_names(&self) -> Vec<String> {
         let given = self.given.iter().filter(|given| matches!(given.name.as_str(), "server" | "local"));
         given.filter_map(|given| given.value.clone()).filter(|value| !value.starts_with('/')).collect()
     }
 
-    /// The command line without some options: those that we pass in another form, and harmful ones.
+    /// The words without the options `names` and their values.
     pub fn words_without(&self, names: &[&str]) -> Vec<OsString> {
         let items = items(&self.words).into_iter();
         let kept = items.filter(|item| !item.given.iter().any(|given| names.contains(&given.name.as_str())));

@@ -1,8 +1,8 @@
 //! Upstream servers that are dnsmasq itself.
 //!
-//! A node's resolv.conf may name 127.0.0.53 (systemd-resolved). Inside the pod that is dnsmasq's own port: every
-//! query would loop until dnsmasq has no room for another. The listen addresses of dnsmasq identify such servers.
-//! Loops through other servers are found by dnsmasq's own `--dns-loop-detect`, which we switch on.
+//! A node's resolv.conf may name 127.0.0.53 (systemd-resolved). Inside the pod that is dnsmasq's own port: every query
+//! would loop until dnsmasq reaches its limit of concurrent queries. The listen addresses of dnsmasq identify such
+//! servers. `--dns-loop-detect`, which the nanny adds, finds loops through other servers.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -16,13 +16,14 @@ use crate::config::arguments::Arguments;
 pub struct Listening {
     port: u16,
     addresses: BTreeSet<IpAddr>,
-    /// It listens on the unspecified address, and therefore on every loopback address.
+    /// dnsmasq listens on the unspecified address, and therefore on every loopback address.
     everywhere: bool,
 }
 
 impl Listening {
-    /// Reads the addresses from dnsmasq's arguments. Those of the machine's interfaces are added if the arguments name
-    /// interfaces, no address, or the unspecified address.
+    /// Reads the addresses from dnsmasq's arguments. With `--interface`, the addresses of these interfaces and
+    /// loopback are added. Without `--interface`, all addresses of the machine are added if no address or the
+    /// unspecified address is given.
     pub fn of(arguments: &Arguments) -> Self {
         let mut addresses: BTreeSet<IpAddr> = arguments.listen_addresses().into_iter().collect();
         let interfaces = arguments.all("interface");
@@ -45,7 +46,7 @@ impl Listening {
             return false;
         }
         let ip = server.ip.to_canonical();
-        // A query to the unspecified address reaches this machine, as one to loopback does.
+        // A query to the unspecified address reaches this machine, like a query to loopback.
         self.addresses.contains(&ip) || (self.everywhere && (ip.is_loopback() || ip.is_unspecified()))
     }
 }

@@ -1,6 +1,6 @@
 //! The servers for each name: the configuration with every server name resolved to addresses.
 //!
-//! Pure: configuration, resolv.conf and resolved names in, routes out.
+//! Pure functions compute the routes from the configuration, resolv.conf and the resolved names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,23 +15,25 @@ pub use dnsclient::resolve::Resolutions;
 pub struct Routes {
     /// Domain -> servers; no list is empty.
     pub stub_domains: BTreeMap<String, Vec<Nameserver>>,
-    /// The stub domains that fail, because none of their servers has a usable address (yet).
+    /// The stub domains whose queries get SERVFAIL, because none of their servers has a usable address.
     pub failing: BTreeSet<String>,
     /// The servers for all other names; may be empty.
     pub upstreams: Vec<Nameserver>,
     /// The source of `upstreams`.
     pub upstreams_from: Origin,
-    /// Names of your own, and the reverse names of their addresses; kubedns answers for them.
+    /// The names in `hosts` and `aliases`, and the reverse names of the addresses in `hosts`. dnsmasq forwards these
+    /// names to kubedns.
     pub own_names: BTreeMap<String, Nameserver>,
-    /// Counts how often dnsmasq must flush its cache although its servers stay the same: kubedns, which gave the
-    /// cached answers, forwards to other servers now.
+    /// Number of cache flushes that dnsmasq needs although its own servers stay the same. The reason is that kubedns,
+    /// the source of the cached answers, forwards to other servers now.
     pub forgotten: u64,
 }
 
 /// The forwarder of queries to the upstream servers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Forward {
-    /// dnsmasq, as with kube-dns; kubedns for servers that need another transport than plain DNS over UDP.
+    /// dnsmasq, as with kube-dns. For servers that dnsmasq cannot query, such as DNS over TLS, dnsmasq forwards to
+    /// The address of kubedns.
     #[default]
     Dnsmasq,
     /// kubedns: dnsmasq in front of it is a cache, and forwards all queries to it.
@@ -61,7 +63,7 @@ impl Origin {
     }
 }
 
-/// A configured server that is not used, or not yet.
+/// A configured server that is not used.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Omission {
     /// A server that is dnsmasq itself: its queries would loop.
@@ -71,7 +73,7 @@ pub enum Omission {
         /// The server.
         server: Nameserver,
     },
-    /// The name of a stub server that has no address (yet).
+    /// The name of a stub server that has no address yet.
     Unresolved {
         /// The stub domain.
         domain: String,
@@ -91,23 +93,23 @@ pub struct Ingredients<'a> {
     pub names: &'a Resolutions,
     /// The addresses that dnsmasq listens on.
     pub listening: &'a Listening,
-    /// The server for stub domains without a usable server address; it answers SERVFAIL. Their names must neither
-    /// leak to the upstream servers nor get NXDOMAIN.
+    /// The server for stub domains without a usable server address; it answers SERVFAIL. Queries for these stub
+    /// domains must not leak to the upstream servers, and must not get NXDOMAIN.
     pub servfail_server: Nameserver,
     /// The forwarder of queries to the upstream servers.
     pub forward: Forward,
-    /// kubedns, which answers what dnsmasq must not forward itself.
+    /// The address of kubedns.
     pub kubedns: Nameserver,
-    /// kubedns is known to be behind dnsmasq. A kubedns in front of dnsmasq would get back the queries that it has
-    /// just sent to dnsmasq.
+    /// kubedns is known to be behind dnsmasq. Otherwise kubedns could be in front of dnsmasq, and a query forwarded to
+    /// kubedns would loop.
     pub kubedns_is_behind: bool,
-    /// kubedns is known to follow the same configuration. Otherwise it might forward to other servers than the
-    /// configured ones, and in plain text.
+    /// kubedns is known to follow the same configuration. Otherwise kubedns might forward to servers that are not
+    /// configured, and in plain text.
     pub kubedns_follows: bool,
 }
 
 impl Routes {
-    /// Computes the routes and the omissions.
+    /// Computes the routes, and the servers left out.
     pub fn compute(from: &Ingredients<'_>) -> (Self, BTreeSet<Omission>) {
         if from.forward == Forward::Kubedns {
             let upstreams = vec![from.by_way_of_kubedns(!needs_kubedns(from.config))];
@@ -118,8 +120,8 @@ impl Routes {
             routes.own_names = own_names(from.config).map(|name| (name, from.kubedns)).collect();
         }
         for (domain, servers) in &from.config.stub_domains {
-            // Without servers the domain is not routed specially, as in kube-dns. A domain that is also a name of
-            // your own goes to kubedns, which knows both.
+            // As in kube-dns, a stub domain without servers has no route. A stub domain that is also a name in `hosts`
+            // or `aliases` goes to kubedns, which serves both.
             if servers.is_empty() || routes.own_names.contains_key(domain) {
                 continue;
             }
@@ -136,7 +138,7 @@ impl Routes {
         (routes, omissions)
     }
 
-    /// Returns whether a domain that failed in `before` has servers here.
+    /// Returns whether a stub domain that failed in `before` has servers in `self`.
     pub fn mend_some_of(&self, before: &Self) -> bool {
         let mut mended = before.failing.difference(&self.failing);
         mended.any(|domain| self.stub_domains.contains_key(domain))
@@ -147,7 +149,7 @@ impl Routes {
         Self { forgotten: before.forgotten, ..self.clone() } == *before
     }
 
-    /// Returns whether a server of `before` is missing here, for its domain.
+    /// Returns whether a server of `before` is missing in `self`, for its stub domain or for all other names.
     pub fn lack_some_of(&self, before: &Self) -> bool {
         let lacks = |now: Option<&Vec<Nameserver>>, before: &[Nameserver]| {
             before.iter().any(|server| !now.is_some_and(|now| now.contains(server)))
@@ -159,13 +161,14 @@ impl Routes {
 }
 
 impl Ingredients<'_> {
-    /// kubedns, or the SERVFAIL server while kubedns may forward to other servers than the configured ones.
+    /// kubedns, or the SERVFAIL server until kubedns follows the same configuration. With `strangers_will_do`, any
+    /// servers behind kubedns are acceptable.
     fn by_way_of_kubedns(&self, strangers_will_do: bool) -> Nameserver {
         if strangers_will_do || self.kubedns_follows { self.kubedns } else { self.servfail_server }
     }
 }
 
-/// Names of your own, and the reverse names of their addresses.
+/// The names in `hosts` and `aliases`, and the reverse names of the addresses in `hosts`.
 pub fn own_names(config: &Config) -> impl Iterator<Item = String> {
     let reverse = config.hosts.addresses().keys().map(|address| {
         let name = hickory_proto::rr::Name::from(*address).to_ascii();
@@ -174,7 +177,7 @@ pub fn own_names(config: &Config) -> impl Iterator<Item = String> {
     config.own_names().cloned().chain(reverse)
 }
 
-/// Returns whether some of the servers can only be queried by kubedns.
+/// Returns whether dnsmasq cannot query some of the servers, so that it has to forward to kubedns.
 pub fn needs_kubedns(config: &Config) -> bool {
     let stub_domains = config.stub_domains.values().flatten();
     config.upstream_nameservers.iter().any(|server| server.plain().is_none())

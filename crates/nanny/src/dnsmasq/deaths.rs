@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Deaths within [`WINDOW`] at which the nanny exits, so that the kubelet notices.
+/// After this many deaths within [`WINDOW`] the nanny exits, so that the kubelet restarts the container.
 const LIMIT: usize = 6;
 const WINDOW: Duration = Duration::from_mins(1);
-/// The pause after the second death within the window; after the first there is none. It doubles with each death.
+/// The pause after the second death within the window; the first death has no pause. The pause doubles with each
+/// death.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Default)]
@@ -19,7 +20,7 @@ pub(crate) struct Deaths(VecDeque<Instant>);
 pub(crate) enum Verdict {
     /// Restart dnsmasq after this pause.
     Restart(Duration),
-    /// Exit: dnsmasq died this often within a minute.
+    /// Exit: dnsmasq died this many times within a minute.
     GiveUp(usize),
 }
 
@@ -36,7 +37,7 @@ impl Deaths {
         let Some(doublings) = count.checked_sub(2) else {
             return Verdict::Restart(Duration::ZERO);
         };
-        // Half of the pause is random, so that the pods of a cluster do not restart in step.
+        // Half of the pause is random, so that the pods of a cluster do not restart at the same time.
         let pause = FIRST_PAUSE * (1 << doublings);
         Verdict::Restart(pause.mul_f64(0.5 + 0.5 * fastrand::f64()))
     }

@@ -1,7 +1,7 @@
 //! Delivery of routes to dnsmasq: the routes in force, and newer ones that are pending.
 //!
-//! Routes that could not be delivered stay pending. The delivery is repeated until it succeeds, until newer routes
-//! arrive, or until the newest routes equal those in force. Each reason is logged once, and shown in the status.
+//! Routes stay pending until dnsmasq uses them. A failed delivery is repeated until it succeeds, until newer routes
+//! arrive, or until the newest routes equal the routes in force. Each reason is logged once, and shown in the status.
 
 use std::io;
 use std::path::PathBuf;
@@ -39,7 +39,7 @@ pub(crate) struct Delivery {
     in_force: Routes,
     /// The time of the next try.
     again: Option<Instant>,
-    /// The reason for the pending delivery, as last logged.
+    /// The last logged reason for the failed delivery.
     reason: Option<String>,
     report: Report,
 }
@@ -58,8 +58,8 @@ impl Delivery {
         self.newest.borrow_and_update().clone()
     }
 
-    /// Waits until there are routes to deliver. The same routes are returned again unless they were marked as in
-    /// force. Cancel safe.
+    /// Waits until there are routes to deliver. Returns the same routes again every [`AGAIN`] until [`Self::done`]
+    /// marks them as in force. Cancel safe.
     pub(crate) async fn due(&mut self) -> Routes {
         loop {
             tokio::select! {
@@ -96,7 +96,7 @@ impl Delivery {
             return;
         }
         match pending {
-            // The user chose this, so it is no error.
+            // -restartDnsmasq=false is the user's choice, so this is no error.
             Pending::Restart => info!(reason, "dnsmasq keeps the previous servers until it is restarted"),
             Pending::Failed => {
                 error!(reason, "dnsmasq does not have the newest servers, the previous ones stay in force");
@@ -106,7 +106,7 @@ impl Delivery {
         self.reason = Some(reason);
     }
 
-    /// Records that nothing is pending any more.
+    /// Records that the newest routes are in force.
     fn settle(&mut self) {
         self.again = None;
         if self.reason.take().is_some() {
@@ -157,7 +157,7 @@ mod tests {
         lines.collect::<Vec<_>>().join(", ")
     }
 
-    /// The routes that become due within this time.
+    /// The routes that become due within this time, if any.
     async fn due(delivery: &mut Delivery, within: Duration) -> Option<Routes> {
         timeout(within, delivery.due()).await.ok()
     }

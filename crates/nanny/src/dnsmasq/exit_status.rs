@@ -1,4 +1,4 @@
-//! The exit status of dnsmasq in words.
+//! Text for the exit status of dnsmasq.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;

@@ -1,17 +1,18 @@
-//! Probes of dnsmasq: does the running process answer?
+//! Probes of the running dnsmasq process.
 //!
-//! A probe asks for the cache size (CHAOS TXT `cachesize.bind`, which dnsmasq answers from memory) every three
-//! seconds, and again at once after a missed probe. Probes are not more frequent because dnsmasq counts their answers
-//! as cache hits.
+//! Every three seconds, a probe queries the cache size: CHAOS TXT `cachesize.bind`, which dnsmasq answers from memory.
+//! The next probe follows a missed probe without a pause. Probes are not more frequent because dnsmasq counts their
+//! answers as cache hits.
 //!
-//! A dnsmasq that does not answer and uses no processor time hangs: it was stopped by a signal, or is blocked. A
-//! dnsmasq that does not answer but works is busy, and gets more time: a flood is no reason to lose its cache.
+//! A dnsmasq that does not answer and uses no processor time hangs: a signal stopped the process, or a system call
+//! blocks. A dnsmasq that does not answer but uses processor time is busy, and gets more time: a restart would empty
+//! its cache.
 //!
-//! Each missed probe adds the time since the one before to the silence, but at most the duration of a probe: a nanny
-//! that was stopped, frozen with its pod or short of processor time sent no probes meanwhile.
+//! Each missed probe adds the time since the previous missed probe to the silence, but at most one second. The limit
+//! matters when the nanny itself was stopped, frozen or short of processor time, and sent no probes.
 //!
-//! A process counts as hanging only after it has answered once: if the nanny cannot reach it at all, silence
-//! proves nothing. A process that the kernel shows as stopped hangs in any case.
+//! A process counts as hanging only after it has answered once: without any answer, a blocked path between nanny and
+//! dnsmasq is equally likely. A process that the kernel shows as stopped hangs in any case.
 
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ use tracing::{debug, warn};
 
 /// The pause between probes while dnsmasq answers.
 const INTERVAL: Duration = Duration::from_secs(3);
-/// Timeout of a probe, and so the time from one missed probe to the next.
+/// Timeout of a probe. The next probe begins when a probe times out.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// A dnsmasq that is silent and idle for this long after the first missed probe hangs.
 const HANGS_AFTER: Duration = Duration::from_secs(3);
@@ -40,7 +41,7 @@ pub(crate) struct Health {
     pid: Pid,
     has_answered: bool,
     due: Instant,
-    /// The silence since the last answer.
+    /// The missed probes since the last answer, if any.
     silence: Option<Silence>,
 }
 
@@ -66,7 +67,7 @@ impl Health {
         Self { server, pid, has_answered: false, due: Instant::now() + FIRST_INTERVAL, silence: None }
     }
 
-    /// The stream of findings. Cancel safe: a probe that is under way or not yet due stays so.
+    /// The stream of findings. Cancel safe: dropping the future of the next finding does not cancel a probe.
     pub(crate) fn findings(self) -> BoxStream<'static, Finding> {
         let next = |mut health: Self| async { Some((health.next().await, health)) };
         stream::unfold(self, next).boxed()
@@ -87,7 +88,7 @@ impl Health {
         }
     }
 
-    /// The time of the next probe after one that lasted from `asked` until `now`.
+    /// The time of the next probe. The last probe lasted from `asked` until `now`.
     fn next_probe(&self, asked: Instant, now: Instant) -> Instant {
         if !self.has_answered {
             return now + FIRST_INTERVAL;
@@ -129,7 +130,7 @@ struct Silence {
     lasts: Duration,
     /// The time since the process last used the processor.
     idle: Duration,
-    /// The time since it was stopped by a signal.
+    /// The time since a signal stopped the process.
     stopped: Duration,
 }
 
@@ -151,15 +152,15 @@ impl Silence {
         }
     }
 
-    /// Returns whether dnsmasq hangs. Silence proves that only if `has_answered`; a stopped process hangs in any
-    /// case.
+    /// Returns whether dnsmasq hangs. Missed probes prove a hang only if `has_answered`. A stopped process hangs in
+    /// any case.
     fn is_a_hang(&self, has_answered: bool) -> bool {
         let silent = self.idle >= HANGS_AFTER || self.lasts >= BUSY_TOO_LONG;
         self.stopped >= HANGS_AFTER || (has_answered && silent)
     }
 }
 
-/// Returns whether dnsmasq itself answers: a forwarded query would not return a cache size.
+/// Returns whether dnsmasq answers with a cache size.
 async fn answers(server: Nameserver) -> bool {
     let question = chaos::question("cachesize.bind.");
     match ask_with_retry(&ServerAddr::from(server), &question, PATIENCE).await {
@@ -174,7 +175,7 @@ async fn answers(server: Nameserver) -> bool {
 /// Reads the state and the processor time of a process (fields 3, 14 and 15 of its `stat`, see proc(5)).
 pub(super) fn look(pid: Pid) -> Option<Look> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may contain anything; the format of the rest is fixed.
+    // The process name in parentheses may contain any character; the fields after it have a fixed format.
     let (_, fields) = stat.rsplit_once(") ")?;
     let mut fields = fields.split(' ');
     let stopped = fields.next()? == "T";
@@ -226,7 +227,7 @@ mod tests {
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut health = health();
         health.judge(true, at(0), busy(10));
-        // Probes far apart, as after the nanny itself was stopped.
+        // The probes are far apart, as for a nanny that was stopped.
         for second in [100, 200, 300] {
             assert_eq!(health.judge(false, at(second), busy(10)), Some(Finding::Silent));
         }

@@ -16,27 +16,27 @@ use crate::dnsmasq::process::Process;
 use crate::dnsmasq::quiet::{Quiet, Sent};
 use crate::report::Restart;
 
-/// The longest time for which a restart, or a reload that removes servers, waits for a moment without queries in flight:
-/// an edit should be in force within a second.
+/// Limit of the wait for a moment without queries in flight, before a restart or a reload that removes servers. The
+/// limit is short because an edit should be in force within a second.
 const QUIET: Duration = Duration::from_millis(400);
 
 pub(super) struct Instance {
     pub(super) process: Process,
     pub(super) events: mpsc::Receiver<Event>,
-    /// Findings of the probes; an empty stream if dnsmasq cannot be probed.
+    /// Findings of the probes; a stream that stays pending if dnsmasq cannot be probed.
     pub(super) findings: BoxStream<'static, Finding>,
     pub(super) quiet: Quiet,
     pub(super) up: bool,
-    /// dnsmasq reads its servers from our file, and so needs no restart for other servers.
+    /// dnsmasq reads its servers from the nanny's file, so other servers need no restart.
     pub(super) reads_file: bool,
-    /// dnsmasq logs queries for their followers.
+    /// dnsmasq logs queries because somebody follows them.
     pub(super) logs_queries: bool,
     pub(super) trial: Option<Trial>,
 }
 
 impl Instance {
-    /// Sends a signal at a moment without waiting queries, or anyway if no such moment comes in time. `None` on
-    /// failure.
+    /// Sends a signal at a moment without queries in flight. After [`QUIET`] without such a moment, the signal is sent
+    /// anyway. `None` on failure.
     pub(super) async fn signal_quietly(&mut self, signal: Signal) -> Option<Sent> {
         let mut quiet = self.quiet.clone();
         let sent = tokio::task::spawn_blocking(move || (quiet.send(signal, QUIET), quiet)).await;
@@ -48,7 +48,7 @@ impl Instance {
     }
 }
 
-/// A trial of the arguments for some routes; returns these routes.
+/// A trial of dnsmasq's arguments for new routes. The output contains these routes.
 pub(super) type Trial = BoxFuture<'static, (Result<(), String>, Routes)>;
 
 /// The end of an instance.

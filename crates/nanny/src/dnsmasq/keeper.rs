@@ -1,12 +1,13 @@
 //! A helper process beside dnsmasq, with rights that the nanny lacks.
 //!
-//! * It signals a dnsmasq that runs as another user. For that it changes to this user, with the capability SETUID,
-//!   which dnsmasq needed as well. The nanny keeps its own user and needs no capability KILL.
-//! * When the nanny is gone, for whatever reason, it kills dnsmasq and the children that answer over TCP. The kernel
-//!   would kill only dnsmasq itself (see [`daemon::exec`]), and not if dnsmasq has changed its user or group.
+//! * The helper signals a dnsmasq that runs as another user. To do so, the helper changes to this user with the
+//!   capability SETUID, which dnsmasq needed as well. The nanny keeps its own user and does not need the capability
+//!   KILL.
+//! * When the nanny has ended, the helper kills dnsmasq and its child processes, which answer over TCP. The kernel
+//!   kills only dnsmasq itself (see [`daemon::exec`]), and only if dnsmasq has not changed its user or group.
 //!
-//! It reads requests from standard input, one octet each: the number of a signal, [`GROUP`] or [`GONE`]. The response
-//! is one octet: the error number, or zero. The end of its input means that the nanny is gone.
+//! The helper reads requests of one octet from standard input: the number of a signal, [`GROUP`] or [`GONE`]. The
+//! response is one octet: the error number, or zero for success. The end of the input means that the nanny has ended.
 
 use std::ffi::OsString;
 use std::io::{self, Read as _, Write as _};
@@ -20,16 +21,16 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
-/// The first argument that selects this process.
+/// The first argument of the helper's command line.
 pub const WORD: &str = "__keep-dnsmasq";
-/// SIGKILL for dnsmasq and all its children.
+/// Request: SIGKILL for dnsmasq and all its children.
 const GROUP: u8 = u8::MAX;
-/// dnsmasq has ended; from now on its process ID may belong to another process.
+/// Request: end without a signal. dnsmasq has ended, and its process ID may belong to another process.
 const GONE: u8 = 0;
 /// Timeout of a response.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The nanny's handle to the process.
+/// The nanny's handle to the helper process.
 #[derive(Debug)]
 pub struct Keeper {
     child: Child,
@@ -38,11 +39,11 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Starts a keeper for the process `dnsmasq`, which leads a process group.
+    /// Starts the helper for the process `dnsmasq`, which must lead a process group.
     pub fn start(dnsmasq: Pid) -> io::Result<Self> {
         let mut command = Command::new("/proc/self/exe");
         command.args([WORD, &dnsmasq.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        // A signal from the terminal must not reach it.
+        // A signal from the terminal must not reach the helper.
         let mut child = command.process_group(0).spawn()?;
         match (child.stdin.take(), child.stdout.take()) {
             (Some(requests), Some(answers)) => Ok(Self { child, requests, answers }),
@@ -68,22 +69,22 @@ impl Keeper {
         match timeout(PATIENCE, asking).await {
             Ok(Ok(0)) => Ok(()),
             Ok(Ok(errno)) => Err(Errno::from_raw(errno.into())),
-            // The keeper is gone or stopped.
+            // The helper has ended or is stopped.
             Ok(Err(_)) | Err(_) => Err(Errno::EPERM),
         }
     }
 
-    /// Ends the keeper after dnsmasq has been waited for.
+    /// Ends the helper. Call this after dnsmasq has been waited for.
     pub async fn dismiss(mut self) {
         let _ = self.requests.write_all(&[GONE]).await;
         let _ = timeout(PATIENCE, self.child.wait()).await;
     }
 }
 
-/// Runs the keeper process; `arguments` are those behind [`WORD`].
+/// Runs the helper process; `arguments` are the arguments after [`WORD`].
 pub fn keep(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let id = arguments.next().and_then(|id| id.to_string_lossy().parse().ok());
-    // kill(2) gives zero, one and negative numbers other meanings.
+    // For kill(2), zero and negative numbers mean groups of processes; 1 is the first process of the container.
     let Some(dnsmasq) = id.filter(|id| *id > 1).map(Pid::from_raw) else {
         return ExitCode::FAILURE;
     };
@@ -107,7 +108,7 @@ pub fn keep(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Runs `act` as the user of a process.
+/// Runs `act`. If that fails with EPERM, changes to the user of `process` and runs `act` again.
 fn as_owner(process: Pid, act: impl Fn() -> nix::Result<()>) -> nix::Result<()> {
     match act() {
         Err(Errno::EPERM) => {

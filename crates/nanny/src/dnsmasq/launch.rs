@@ -1,4 +1,4 @@
-//! The command line of dnsmasq: the user's arguments and ours, and whether edits need a restart.
+//! The command line of dnsmasq: the user's arguments, the nanny's additions, and whether edits need a restart.
 //!
 //! | kube-dns passes | we pass | and write into the servers file |
 //! | --- | --- | --- |
@@ -7,14 +7,14 @@
 //! | `--server ip#port` per upstream server | | `server=ip#port` |
 //! | `--no-resolv` with upstream servers | `--no-resolv`, always | the servers of resolv.conf, without upstream servers |
 //!
-//! With [`Forward::Kubedns`], the file has a single server: kubedns, or the nanny's SERVFAIL server while kubedns has
-//! not applied a configuration that only it can serve.
+//! With [`Forward::Kubedns`], the file has a single server: kubedns. While kubedns has not applied a configuration
+//! that only kubedns can serve, the single server is the nanny's SERVFAIL server.
 //!
 //! dnsmasq treats a `server=` line of its servers file like a `--server` argument behind those on the command line,
-//! and reads the file again on SIGHUP. With a servers file, dnsmasq never reads resolv.conf itself, because
-//! configured servers could not replace the servers of resolv.conf without a restart. Where a servers file is not
-//! possible (see [`Mode::Restart`]) the servers are arguments, as with kube-dns: an edit restarts dnsmasq, and
-//! without upstream servers dnsmasq reads resolv.conf itself.
+//! and reads the file again on SIGHUP. With a servers file, dnsmasq never reads resolv.conf itself, because configured
+//! servers could not replace the servers of resolv.conf without a restart. If a servers file is not possible (see
+//! [`Mode::Restart`]), the servers are arguments, as with kube-dns. Then an edit restarts dnsmasq, and dnsmasq reads
+//! resolv.conf itself unless upstream servers are configured.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -38,35 +38,36 @@ pub(crate) enum Mode {
 pub(crate) struct Plan {
     /// The way an edit reaches dnsmasq.
     pub(crate) mode: Mode,
-    /// The user's own file with `server=` lines; its content goes into ours.
+    /// The user's own servers file; its lines are copied into the nanny's servers file.
     pub(crate) extra_servers: Option<PathBuf>,
-    /// The resolv.conf files whose servers go into ours; empty when dnsmasq reads them itself or must not use them.
+    /// The resolv.conf files whose servers go into the nanny's servers file. Empty if dnsmasq reads resolv.conf itself
+    /// or does not use it.
     pub(crate) resolv_files: Vec<PathBuf>,
-    /// Reads resolv.conf again when it changes.
+    /// The nanny reads changed resolv.conf files again.
     pub(crate) follow_resolv: bool,
     /// The reason why edits need a restart, if they do.
     pub(crate) obstacle: Option<String>,
-    /// Notes on the user's arguments that conflict with ours.
+    /// Log lines about user arguments that conflict with the nanny's arguments.
     pub(crate) notes: Vec<String>,
     words: Vec<OsString>,
-    /// The words without the options that our file replaces.
+    /// The words without the options that the nanny's servers file replaces.
     words_beside_file: Vec<OsString>,
     ours: Vec<OsString>,
 }
 
 const SERVERS_FILE: &str = "--servers-file=";
 const LOOP_DETECTION: &str = "dns-loop-detect";
-/// Limit of queries that wait for kubedns at a time (`--dns-forward-max`). It is above kubedns' own limit of 512, so
-/// that kubedns rejects the excess. It is close to that limit because dnsmasq searches that many sockets before each
-/// answer: with 4096 a cached answer takes twice the time.
+/// Limit of queries that wait for kubedns at a time (`--dns-forward-max`). The limit is above kubedns' own limit of
+/// 512, so that kubedns rejects the excess. A higher limit costs time, because dnsmasq searches all these sockets
+/// before each answer: with 4096, a cached answer takes twice the time.
 const MAX_FORWARDED: usize = 600;
-/// Milliseconds until the first and the last retry to kubedns (`--fast-dns-retry`): a query that finds kubedns
-/// restarting is answered before the client retries after five seconds. kubedns does not send a retried query to the
-/// upstreams again.
+/// Milliseconds until the first and the last retry to kubedns (`--fast-dns-retry`): a query sent while kubedns
+/// restarts is answered before the client retries after five seconds. kubedns forwards a retried query only once.
 const RETRIES: &str = "500,4000";
 
 impl Plan {
-    /// Plans the command line. `servers_file` is the path for our file, or the reason why there is none.
+    /// Plans the command line. `servers_file` is the path of the nanny's servers file, or the reason why there is
+    /// none.
     pub(crate) fn new(
         arguments: &Arguments,
         servers_file: Result<PathBuf, String>,
@@ -100,7 +101,7 @@ impl Plan {
         plan
     }
 
-    /// dnsmasq's arguments. With the servers in a file they do not depend on the routes.
+    /// dnsmasq's arguments. In [`Mode::Reload`] the arguments do not depend on the routes.
     pub(crate) fn argv(&self, routes: &Routes) -> Vec<OsString> {
         match self.mode {
             Mode::Reload { .. } => self.words_beside_file.iter().chain(&self.ours).cloned().collect(),
@@ -108,7 +109,7 @@ impl Plan {
         }
     }
 
-    /// The arguments without our servers file, for the case that the file cannot be written.
+    /// The arguments with the servers themselves instead of the servers file.
     pub(crate) fn argv_without_file(&self, routes: &Routes) -> Vec<OsString> {
         let mut argv = self.words.clone();
         for value in servers_file::values(routes) {
@@ -173,14 +174,14 @@ impl Plan {
             add(!arguments.has("no-resolv"), "--no-resolv".into());
             add(true, format!("{SERVERS_FILE}{}", file.display()));
         }
-        // With loop detection, dnsmasq would blame kubedns for a loop through one of kubedns' upstreams.
+        // With loop detection, dnsmasq would stop using kubedns after a loop through one of kubedns' upstreams.
         add(
             dnsmasq.loop_detection && !is_cache && !arguments.has(LOOP_DETECTION),
             format!("--{LOOP_DETECTION}"),
         );
         add(is_cache && !arguments.has("dns-forward-max"), format!("--dns-forward-max={MAX_FORWARDED}"));
-        // Without either option dnsmasq would ask kubedns a second time after SERVFAIL, and the client would wait
-        // twice as long.
+        // Without `--all-servers` or `--strict-order`, dnsmasq repeats a query to kubedns after SERVFAIL, and the
+        // client waits twice as long.
         let asks_once = arguments.has("all-servers") || arguments.has("strict-order");
         add(is_cache && !asks_once, "--all-servers".into());
         let may_retry = dnsmasq.has_retries() && !arguments.has("fast-dns-retry");

@@ -8,7 +8,7 @@ use tracing::{debug, error, info, warn};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Event {
     Started,
-    /// dnsmasq sent a query to this upstream server and got it back.
+    /// A query that dnsmasq sent to this upstream server came back to dnsmasq.
     Loop(Nameserver),
     /// dnsmasq will not use this upstream server: the address is its own.
     OwnAddress(IpAddr),
@@ -19,13 +19,13 @@ pub(crate) enum Event {
 /// Severity of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Weight {
-    /// Someone must act.
+    /// An operator must act.
     Error,
-    /// Degraded, but serving.
+    /// dnsmasq is degraded, but serves.
     Warning,
     /// Start, stop, statistics.
     Information,
-    /// The servers, files and options of dnsmasq, which our own lines report as well.
+    /// The servers, files and options of dnsmasq; the nanny logs these itself.
     Detail,
     /// A line of `--log-queries`.
     Query,
@@ -62,13 +62,13 @@ impl<'a> LogLine<'a> {
         Some(Event::OwnAddress(ip.parse().ok()?))
     }
 
-    /// The number of lines that dnsmasq dropped before this one, if it says so.
+    /// The number of dropped lines, if this line reports lines that dnsmasq dropped.
     pub(crate) fn lost_lines(&self) -> Option<u64> {
         self.text.strip_prefix("overflow: ")?.strip_suffix(" log entries lost")?.parse().ok()
     }
 
-    /// Writes the line into our log. Lines about single queries (`--log-queries`) are copied unchanged while the log
-    /// is read: formatting each as a log line of ours would cost too much.
+    /// Writes the line into the nanny's log. Lines of `--log-queries` bypass the log formatter: formatting each line
+    /// would cost too much.
     pub(crate) fn log(&self, json: bool) {
         match self.weight {
             Weight::Error => error!("dnsmasq: {}", self.text),
@@ -90,7 +90,7 @@ impl<'a> LogLine<'a> {
     }
 }
 
-/// Cuts `dnsmasq: `, `dnsmasq[17]: ` and `dnsmasq-dhcp[17]: `.
+/// Removes the prefix `dnsmasq: `, `dnsmasq[17]: ` or `dnsmasq-dhcp[17]: `.
 fn without_prefix(line: &str) -> &str {
     match line.split_once(": ") {
         Some((prefix, text)) if prefix.starts_with("dnsmasq") && !prefix.contains(' ') => text,

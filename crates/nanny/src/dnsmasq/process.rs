@@ -34,12 +34,12 @@ const LONGEST_LINE: usize = 4096;
 const READ: usize = 64 << 10;
 /// Size of the pipe in octets, about 10,000 lines: the largest pipe that needs no capability.
 const PIPE: i32 = 1 << 20;
-/// Limit of events in the queue; further ones are dropped, they only repeat earlier ones.
+/// Limit of events in the queue. Further events are dropped: they only repeat earlier events.
 const WAITING_EVENTS: usize = 64;
-/// The time to wait for the last lines of a process that ended: its TCP children may hold the pipe open.
+/// The time to wait for the last lines of a process that ended: the TCP children of dnsmasq may hold the pipe open.
 const LAST_LINES: Duration = Duration::from_millis(500);
 
-/// A dnsmasq process. Dropping it kills it.
+/// A dnsmasq process. Dropping this value kills the process.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
@@ -51,8 +51,8 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts `program`. Its log lines are copied into our log, lines about single queries as `queries` says; the
-    /// receiver gets the events in them.
+    /// Starts `program`. Log lines are copied into the nanny's log; `queries` has the destinations of `--log-queries`
+    /// lines. The receiver gets the events in the log lines.
     pub(crate) fn start(
         program: &Path,
         argv: &[OsString],
@@ -64,7 +64,7 @@ impl Process {
             .stdin(Stdio::null())
             .stdout(out)
             .stderr(err)
-            // A process group of its own: a signal from the terminal must reach us, not dnsmasq.
+            // A process group of its own: a signal from the terminal must reach the nanny, not dnsmasq.
             .process_group(0)
             .kill_on_drop(true);
         let child = command.spawn()?;
@@ -86,7 +86,7 @@ impl Process {
         self.pid
     }
 
-    /// Sends a signal while the process runs; a process that was waited for is not signalled.
+    /// Sends a signal. Does nothing if the process has been waited for.
     pub(crate) async fn signal(&mut self, signal: Signal) -> Result<(), Errno> {
         if self.child.id().is_none() {
             return Ok(());
@@ -102,9 +102,9 @@ impl Process {
         self.child.wait().await
     }
 
-    /// After the end: kills the remaining children and returns the last log line.
+    /// Kills the remaining children of a dnsmasq that ended, and returns the last log line.
     pub(crate) async fn last_words(mut self) -> String {
-        // Children that answer TCP queries outlive their parent and would serve beside the next dnsmasq.
+        // Children that answer TCP queries outlive dnsmasq and would serve beside the next dnsmasq.
         let killed = killpg(self.pid, Signal::SIGKILL);
         if let Some(mut keeper) = self.keeper.take() {
             if killed == Err(Errno::EPERM) {
@@ -117,8 +117,8 @@ impl Process {
         self.last_words.lock().clone()
     }
 
-    /// Stops the process: SIGTERM, then SIGKILL after `patience`. Returns once it is gone, or an error if it cannot
-    /// be stopped.
+    /// Stops the process: SIGTERM, then SIGKILL after `patience`. Returns the exit status, or an error if the process
+    /// cannot be stopped.
     pub(crate) async fn stop(mut self, patience: Duration) -> io::Result<ExitStatus> {
         let _ = self.signal(Signal::SIGTERM).await;
         // A process stopped by a signal would not handle SIGTERM.
@@ -135,8 +135,9 @@ impl Process {
     }
 }
 
-/// Makes a pipe for dnsmasq's log. dnsmasq answers nobody while it waits for a full pipe, and its `--log-async` does not
-/// help with `--log-facility=-`. Writes to this pipe never wait: if it is full, dnsmasq drops lines, and logs how many.
+/// Makes a pipe for dnsmasq's log. dnsmasq does not answer queries while a write to a full pipe blocks; `--log-async`
+/// has no effect with `--log-facility=-`. Writes to this pipe never block: if the pipe is full, dnsmasq drops lines,
+/// and logs their number.
 fn output() -> io::Result<(pipe::Receiver, OwnedFd)> {
     let (writer, reader) = pipe::pipe()?;
     if let Err(error) = fcntl(&writer, FcntlArg::F_SETPIPE_SZ(PIPE)) {
@@ -145,7 +146,7 @@ fn output() -> io::Result<(pipe::Receiver, OwnedFd)> {
     Ok((reader, writer.into_nonblocking_fd()?))
 }
 
-/// Reaps the children of a dnsmasq that ended, which we inherit as the first process of a container.
+/// Reaps the children of a dnsmasq that ended. The nanny inherits them as the first process of the container.
 fn reap_group(group: Pid) {
     let anyone = Pid::from_raw(-group.as_raw());
     while let Ok(status) = waitpid(anyone, Some(WaitPidFlag::WNOHANG)) {
@@ -155,12 +156,12 @@ fn reap_group(group: Pid) {
     }
 }
 
-/// The time within which dnsmasq repeats lines after a start or a reload.
+/// The time after a start or a reload in which dnsmasq repeats lines.
 const ECHO: Duration = Duration::from_secs(1);
-/// Limit of the different lines remembered for that time.
+/// Limit of the lines remembered for [`ECHO`].
 const MOST_ECHOES: usize = 1024;
 
-/// Recent lines of dnsmasq about its servers. dnsmasq reads them several times and logs all of them each time.
+/// Recent lines of dnsmasq about its servers. dnsmasq reads its servers several times and logs all servers each time.
 #[derive(Debug, Default)]
 struct Echo {
     since: Option<Instant>,
@@ -187,18 +188,18 @@ impl Echo {
     }
 }
 
-/// The destinations of the lines of single queries.
+/// The destinations of `--log-queries` lines.
 #[derive(Clone, Debug)]
 pub(crate) struct QueryLines {
     /// The followers of queries.
     pub(crate) followers: Queries,
-    /// Our log, if dnsmasq's own arguments contain `--log-queries`.
+    /// The lines go to the nanny's log: dnsmasq's own arguments contain `--log-queries`.
     pub(crate) logged: bool,
-    /// JSON in our log.
+    /// The nanny's log is JSON.
     pub(crate) json: bool,
 }
 
-/// Copies lines from a pipe to our log.
+/// Copies lines from a pipe to the nanny's log.
 #[derive(Debug, Clone)]
 struct Pump {
     events: mpsc::Sender<Event>,
@@ -220,7 +221,7 @@ impl Pump {
                     return;
                 }
             }
-            // A pipe that always has lines must not keep the followers of queries from reading theirs.
+            // Lets the followers of queries run even if the pipe is never empty.
             if reader.buffer().is_empty() {
                 yield_now().await;
             }

@@ -1,6 +1,6 @@
 //! The lines that dnsmasq logs about one query with `--log-queries=extra`, joined into one event.
 //!
-//! Each begins with the query's number and the client's address and port:
+//! Each line begins with the query's number and the client's address and port:
 //!
 //! ```text
 //! 12 10.244.0.7/4711 query[A] www.example.test from 10.244.0.7
@@ -9,10 +9,11 @@
 //! ```
 //!
 //! No line marks the end of a query, so a query is reported with the first line that answers it. A query without an
-//! answer is reported without an RCODE after [`LATE`], or when too many others wait.
+//! answer is reported without an RCODE after [`LATE`], or when more than [`MAX_WAITING`] queries wait.
 //!
-//! dnsmasq forwards identical queries of several clients once. After the lines of the response, each further query has a
-//! line `reply query is duplicate`. If a client repeats a query from the same port, only the last one is answered.
+//! dnsmasq forwards identical queries of several clients once. After the lines of the response, each further query has
+//! a line `reply query is duplicate`. If a client repeats a query from the same port, dnsmasq answers only the last
+//! repetition.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -26,14 +27,14 @@ const MAX_WAITING: usize = 1024;
 /// A query without an answer is reported after this time.
 const LATE: Duration = Duration::from_secs(6);
 
-/// The line of a query that shares the response to another query.
+/// The line of a query that shares the response to another client's query.
 const DUPLICATE: (&str, &str) = ("reply", "query is duplicate");
 
-/// A query with its answer, or without one.
+/// A query with its answer, if there was one.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Answered {
     pub(crate) client: IpAddr,
-    /// In lower case without a trailing dot, as filters expect.
+    /// The name in lower case, without a trailing dot, as filters expect.
     pub(crate) name: String,
     pub(crate) qtype: u16,
     /// `None` without an answer.
@@ -70,8 +71,8 @@ struct Waiting {
     qtype: u16,
     server: Option<String>,
     since: Instant,
-    /// The answer may be in other lines: in those of the same query that the client repeated, or in lines that were
-    /// lost.
+    /// The answer may be in other lines: in the lines of a repetition of this query, or in lost lines. Such a query is
+    /// not reported as unanswered.
     may_be_answered: bool,
 }
 
@@ -85,7 +86,7 @@ pub(crate) struct Joiner {
 }
 
 impl Joiner {
-    /// Reads a line; returns the queries that it completes, and the queries that are late.
+    /// Reads a line. Returns the query that this line completes, and the queries that are older than [`LATE`].
     pub(crate) fn take(&mut self, line: &str, now: Instant) -> Vec<Answered> {
         let mut over = self.late(now);
         let Some((id, rest)) = split(line) else { return over };
@@ -108,7 +109,7 @@ impl Joiner {
         over
     }
 
-    /// Records that lines were lost: the queries that wait may have been answered in them.
+    /// Records that lines were lost. The lost lines may contain the answers to the waiting queries.
     pub(crate) fn lost(&mut self) {
         self.waiting.iter_mut().for_each(|waiting| waiting.may_be_answered = true);
     }
@@ -158,7 +159,7 @@ impl Waiting {
         self.id.split_once(' ').map_or("", |(_, port)| port)
     }
 
-    /// Completes the query with the answer of `last`, if that was the same query.
+    /// Completes the query with the answer of `last`, if both have the same name and type.
     fn end_as(self, last: Option<&Answered>, now: Instant) -> Answered {
         let last = last.filter(|last| (last.qtype, &last.name) == (self.qtype, &self.name));
         let (rcode, by) = last.map(|last| (last.rcode, last.by.as_str())).unzip();
@@ -173,7 +174,7 @@ impl Waiting {
     }
 }
 
-/// Splits a line into its number with the address, and the rest.
+/// Splits a line after its number and address.
 fn split(line: &str) -> Option<(&str, &str)> {
     let (number, rest) = line.split_once(' ')?;
     let (address, _) = rest.split_once(' ')?;
@@ -183,13 +184,14 @@ fn split(line: &str) -> Option<(&str, &str)> {
     line.split_at_checked(number.len() + 1 + address.len()).map(|(id, rest)| (id, rest.trim_start()))
 }
 
-/// The RCODE and the source in a line that answers: `reply NAME is VALUE`. A CNAME is not the answer yet.
+/// The RCODE and the source of the answer in a line such as `reply NAME is VALUE`. `None` for a CNAME, because the
+/// answer follows.
 fn answer<'l>(word: &'l str, rest: &str) -> Option<(u16, Option<&'l str>)> {
     let (_, value) = rest.rsplit_once(" is ")?;
     if value == "<CNAME>" {
         return None;
     }
-    // An address is an answer with records, NODATA is one without.
+    // An address or NODATA means NOERROR.
     let rcode = value.split_whitespace().next().and_then(|word| parse_rcode(word).ok()).unwrap_or_default();
     let by = match word {
         "reply" => None,

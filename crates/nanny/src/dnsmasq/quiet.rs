@@ -1,17 +1,15 @@
-//! A quiet moment, in which dnsmasq can remove servers, or end, without dropping queries.
+//! Finds a moment in which dnsmasq can remove servers, or end, without dropping queries.
 //!
 //! When dnsmasq reads its servers again, it drops the queries that wait for a removed server: their clients get no
-//! response. A reload that removes a server is therefore sent at a moment in which no query waits for any server and
-//! none is being handled. To keep that moment from passing, dnsmasq is stopped (SIGSTOP) for the fraction of a
-//! millisecond that the check takes, and gets the SIGHUP before it continues. A dnsmasq that is replaced by another
-//! one gets its SIGTERM in the same way.
+//! response. So a reload that removes a server is sent at a quiet moment: no query waits for a server, and dnsmasq
+//! handles no query. During the check, which takes less than a millisecond, dnsmasq is stopped (SIGSTOP). dnsmasq gets
+//! the SIGHUP before it continues. The SIGTERM before a restart is sent in the same way.
 //!
-//! Such moments are frequent even under load. If none comes in time (upstream servers that do not answer, or many
-//! slow queries), the signal is sent anyway.
+//! Such moments are frequent even under load. If no quiet moment comes in time (upstream servers that do not answer,
+//! or many slow queries), the signal is sent anyway.
 //!
-//! The signs are all in `/proc`: dnsmasq has no sockets beyond those of an idle dnsmasq (it opens one per forwarded
-//! query; a socket that has been open for long belongs to a query nobody waits for any more), it waits in poll(2),
-//! and no packets wait at its port.
+//! `/proc` shows a quiet moment. dnsmasq waits in poll(2), no packets wait at its port, and it has no more sockets
+//! than an idle dnsmasq. A forwarded query has a socket of its own; sockets older than [`FORGOTTEN`] do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -26,7 +24,7 @@ use nix::unistd::Pid;
 
 use crate::dnsmasq::health::look;
 
-/// Timeout for a stopped process to appear as stopped.
+/// Limit of the wait until `/proc` shows the process as stopped.
 const STOPPING: Duration = Duration::from_millis(5);
 /// After this time the client of a waiting query has retried or given up.
 const FORGOTTEN: Duration = Duration::from_secs(5);
@@ -60,7 +58,7 @@ impl Quiet {
         Self { pid, port, idle: None, since: BTreeMap::new() }
     }
 
-    /// Learns the descriptors of an idle dnsmasq; call it now and then.
+    /// Learns the descriptors of an idle dnsmasq. Call this function about once a second.
     pub(crate) fn observe(&mut self) {
         let Some(now) = descriptors(self.pid) else {
             return;
@@ -74,9 +72,10 @@ impl Quiet {
         }
     }
 
-    /// Sends `signal` in the first quiet moment within `patience`, or at its end. Blocks until then.
+    /// Sends `signal` in the first quiet moment within `patience`, or at the end of `patience`. Blocks the thread
+    /// until then.
     ///
-    /// Nothing may wait for the process meanwhile (waitpid), so that its ID stays valid.
+    /// The caller must not reap the process (waitpid) meanwhile, so that its ID stays valid.
     pub(crate) fn send(&mut self, signal: Signal, patience: Duration) -> Result<Sent, Errno> {
         let deadline = Instant::now() + if can_look(self.pid) { patience } else { Duration::ZERO };
         loop {
@@ -91,7 +90,7 @@ impl Quiet {
         }
     }
 
-    /// Stops the process and checks; sends the signal if all is quiet. The process continues in any case.
+    /// Stops the process, checks for a quiet moment, sends the signal if there is one, and continues the process.
     fn send_now(&self, signal: Signal) -> bool {
         let Some(stopped) = Stopped::new(self.pid) else {
             return false;
@@ -112,7 +111,7 @@ impl Quiet {
     }
 }
 
-/// A stopped process; dropping this continues it.
+/// A stopped process. Dropping this value continues the process.
 struct Stopped(Pid);
 
 impl Stopped {
@@ -136,12 +135,12 @@ impl Drop for Stopped {
     }
 }
 
-/// Returns whether `/proc` shows what the checks need.
+/// Returns whether the files in `/proc` that the checks read are readable.
 fn can_look(pid: Pid) -> bool {
     ["syscall", "net/udp", "stat"].iter().all(|name| fs::read(format!("/proc/{pid}/{name}")).is_ok())
 }
 
-/// The open descriptors; `None` if we may not see them.
+/// The open descriptors; `None` without permission to read them.
 fn descriptors(pid: Pid) -> Option<Descriptors> {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
     // A descriptor that is closed before its link is read is skipped.
@@ -161,7 +160,7 @@ const POLLS: [libc::c_long; 2] = [libc::SYS_poll, libc::SYS_ppoll];
 #[cfg(not(target_arch = "x86_64"))]
 const POLLS: [libc::c_long; 1] = [libc::SYS_ppoll];
 
-/// Returns whether packets wait at the port; also true if the table does not tell their number.
+/// Returns whether packets wait at the port. An unreadable number of packets also returns true.
 fn has_packets_waiting(pid: Pid, port: u16) -> bool {
     ["udp", "udp6"].iter().any(|table| {
         let table = fs::read_to_string(format!("/proc/{pid}/net/{table}"));
@@ -169,8 +168,8 @@ fn has_packets_waiting(pid: Pid, port: u16) -> bool {
     })
 }
 
-/// Parses one line of the table: the local address is the second word, `sent:received` in octets the fifth, all
-/// hexadecimal.
+/// Parses one line of the table. The second word is the local address, the fifth is `sent:received` in octets; all
+/// numbers are hexadecimal.
 fn waits_at(line: &str, port: u16) -> bool {
     let mut words = line.split_ascii_whitespace().skip(1);
     let local = words.next().and_then(|address| address.rsplit_once(':'));

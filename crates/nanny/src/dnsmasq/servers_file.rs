@@ -8,8 +8,7 @@ use crate::config::routes::Routes;
 
 /// Renders the text of the file: `extra` (the lines of the user's own servers file) first, then one line per server.
 ///
-/// Every value was validated before it became part of [`Routes`], so none can add a line or an option. `extra` is
-/// copied unchanged.
+/// Every value in [`Routes`] has been validated, so no value can add a line or an option. `extra` is copied unchanged.
 pub fn render(routes: &Routes, extra: &str) -> String {
     let mut text = String::from("# Written by the nanny; edits are overwritten.\n");
     text.push_str(extra);
@@ -22,7 +21,7 @@ pub fn render(routes: &Routes, extra: &str) -> String {
     text
 }
 
-/// The values of `server=`, or of `--server` on a command line: first own names (`hosts` and `aliases`), then stub
+/// The values of `server=`, or of `--server` on a command line: first the names in `hosts` and `aliases`, then stub
 /// domains, then the upstream servers.
 pub fn values(routes: &Routes) -> Vec<String> {
     let own = routes.own_names.iter();
@@ -34,8 +33,8 @@ pub fn values(routes: &Routes) -> Vec<String> {
     values
 }
 
-/// `ip`, followed by `%interface` if it has one, and by `#port` unless that is 53.
-// Differs from kube-dns, which writes `[IPv6]#port`: dnsmasq rejects that.
+/// `ip`, then `%interface` if the server has an interface, then `#port` unless the port is 53.
+// Differs from kube-dns, which writes `[IPv6]#port`: dnsmasq rejects the brackets.
 fn address(server: Nameserver) -> String {
     let interface = server.interface().map(|name| format!("%{name}")).unwrap_or_default();
     match server.port {

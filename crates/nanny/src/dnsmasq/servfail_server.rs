@@ -1,10 +1,10 @@
 //! A server that answers every query with SERVFAIL, for stub domains whose servers have no address.
 //!
-//! Forwarding their names to the upstream servers would leak them, and an NXDOMAIN of dnsmasq would be wrong and
-//! cached by clients. SERVFAIL is right, and caches keep it for a short time only.
+//! Forwarding queries for these stub domains to the upstream servers would leak internal names. NXDOMAIN from dnsmasq
+//! would be wrong, and clients would cache it. SERVFAIL is right, and caches keep it for a short time only.
 //!
-//! It serves UDP and TCP, because dnsmasq forwards over the transport of the client. dnsmasq is the only client, so
-//! connections are few and short.
+//! The server has a UDP and a TCP socket, because dnsmasq forwards over the transport of its client. dnsmasq is the
+//! only client, so connections are few and short.
 
 use std::io;
 use std::iter::repeat_n;
@@ -21,13 +21,14 @@ use tokio_util::sync::CancellationToken;
 
 /// The largest query read, in octets.
 const LARGEST: usize = 4096;
-/// Limit of connections at a time; further ones wait. dnsmasq has at most twenty processes that answer over TCP.
+/// Limit of connections at a time; further connections wait. dnsmasq has at most twenty processes that answer over
+/// TCP.
 const MAX_CONNECTIONS: usize = 64;
 /// Longest life of a connection.
 const LONGEST: Duration = Duration::from_secs(5);
-/// The pause after accept(2) failed, mostly for want of file descriptors.
+/// The pause after accept(2) failed, usually because no file descriptor is free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// Attempts to find a port that is free for both transports.
+/// Number of attempts to find a port that is free for UDP and TCP.
 const PORTS: usize = 32;
 
 /// The server, on a loopback port of its own.
@@ -43,7 +44,7 @@ impl ServfailServer {
         Self::bind_one_of(repeat_n(0, PORTS)).await
     }
 
-    /// Binds the first of `ports` that is free for both transports; 0 means any port that is free for UDP.
+    /// Binds the first of `ports` that is free for UDP and TCP. For 0, the kernel chooses a port that is free for UDP.
     async fn bind_one_of(ports: impl Iterator<Item = u16>) -> io::Result<Self> {
         let mut outcome = Err(io::ErrorKind::AddrInUse.into());
         for port in ports {
@@ -75,7 +76,8 @@ impl ServfailServer {
         let mut buffer = vec![0; LARGEST];
         loop {
             let Ok((length, from)) = self.datagrams.recv_from(&mut buffer).await else {
-                // A late ICMP error for an earlier response: dnsmasq has closed the socket of that query.
+                // The error is usually an ICMP error for an earlier response: dnsmasq had closed the socket of that
+                // query.
                 tokio::task::yield_now().await;
                 continue;
             };
@@ -117,7 +119,7 @@ async fn converse(mut stream: TcpStream) -> io::Result<()> {
     }
 }
 
-/// SERVFAIL for a query with one question, never longer than the query; `None` for anything else.
+/// The SERVFAIL response to a query with one question, never longer than the query. `None` for other messages.
 fn refuse(octets: &[u8]) -> Option<Vec<u8>> {
     let query = Message::from_vec(octets).ok()?;
     let asked = &query.metadata;

@@ -44,7 +44,7 @@ const LARGEST_EXTRA: u64 = 1 << 20;
 pub(crate) struct Supervisor {
     pub(crate) program: PathBuf,
     pub(crate) plan: Plan,
-    /// The directory of the servers file; `None` if there is none.
+    /// The directory of the servers file; `None` if no directory is writable.
     pub(crate) directory: Option<Arc<StateDir>>,
     pub(crate) delivery: Delivery,
     pub(crate) port: u16,
@@ -56,7 +56,8 @@ pub(crate) struct Supervisor {
     pub(crate) may_restart: bool,
     /// The destinations of the log lines of single queries.
     pub(crate) query_lines: QueryLines,
-    /// dnsmasq has to log queries for their followers; always false if its arguments request that already.
+    /// True while followers need dnsmasq to log queries. Always false if the user's arguments contain
+    /// `--log-queries=extra`.
     pub(crate) follow_queries: watch::Receiver<bool>,
     pub(crate) report: Report,
 }
@@ -114,14 +115,14 @@ impl Supervisor {
         Ok(Instance { process, events, findings, quiet, up: false, reads_file, logs_queries, trial: None })
     }
 
-    /// Supervises a running dnsmasq until something ends it.
+    /// Supervises a running dnsmasq until it ends, hangs, has to be replaced, or `stop` is cancelled.
     async fn supervise(&mut self, instance: &mut Instance, stop: &CancellationToken) -> Outcome {
         let surely_up = sleep(SURELY_UP);
         tokio::pin!(surely_up);
         let mut statistics = every(self.log_interval);
         let mut observation = every(OBSERVATION);
         loop {
-            // Every branch must be cancel safe: the others are dropped when one completes.
+            // Every branch must be cancel safe: when one branch completes, the other branches are dropped.
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return Outcome::Stop,
@@ -166,11 +167,11 @@ impl Supervisor {
             return Ok((how, last_words));
         }
         if matches!(outcome, Outcome::Hangs) {
-            // `stop` returns an error if that does not work.
+            // If the signal fails, `stop` below returns an error.
             let _ = instance.process.signal(Signal::SIGKILL).await;
         }
         if matches!(outcome, Outcome::Replace) {
-            // If this fails, `stop` below ends dnsmasq.
+            // If the signal fails, `stop` below ends dnsmasq.
             let sent = instance.signal_quietly(Signal::SIGTERM).await;
             debug!(?sent, "dnsmasq ends for another one");
         }
@@ -178,7 +179,7 @@ impl Supervisor {
         let how = exit_status::describe(status);
         self.report.ended(&how);
         info!(%how, "dnsmasq stopped");
-        // The caller uses these words only for a hang: no other of these outcomes counts as a death.
+        // The caller uses this text only for `Outcome::Hangs`: `Stop` and `Replace` do not count as deaths.
         Ok(("a hang".to_owned(), "killed by the nanny".to_owned()))
     }
 
@@ -191,7 +192,8 @@ impl Supervisor {
         }
     }
 
-    /// Records that dnsmasq is up. It handles signals from now on; earlier, SIGHUP would be lost or kill it.
+    /// Records that dnsmasq is up. From now on dnsmasq handles signals. An earlier SIGHUP would be lost or kill
+    /// dnsmasq.
     fn is_up(&self, instance: &mut Instance) {
         if !std::mem::replace(&mut instance.up, true) {
             instance.quiet.observe();
@@ -206,7 +208,7 @@ impl Supervisor {
         } else if routes.have_servers_of(self.delivery.in_force()) {
             self.hang_up(instance).await
         } else if self.may_restart || routes.mend_some_of(self.delivery.in_force()) {
-            // Even with restarts off, dnsmasq is restarted for a domain that had no server and has one now.
+            // Even with -restartDnsmasq=false, dnsmasq is restarted when a stub domain without servers gets servers.
             instance.trial = Some(self.trial(routes));
             return;
         } else {
@@ -218,7 +220,7 @@ impl Supervisor {
         }
     }
 
-    /// Makes dnsmasq replace the routes in force.
+    /// Writes the servers file and makes dnsmasq read it.
     async fn replace_servers(&self, instance: &mut Instance, routes: &Routes) -> Result<(), Obstacle> {
         self.write_servers(routes)?;
         // Queries that wait for a removed server must not be dropped.
@@ -257,13 +259,12 @@ impl Supervisor {
         Box::pin(async move { (trial::test(&program, &argv).await, routes) })
     }
 
-    /// Selects the routes that dnsmasq starts with: the newest, if possible. Returns its arguments, and whether it
-    /// reads its servers from our file. dnsmasq never starts without servers: those that are not in the file become
-    /// arguments.
+    /// Selects the routes that dnsmasq starts with: the newest routes, if possible. Returns dnsmasq's arguments, and
+    /// whether dnsmasq reads the servers file. If the file cannot be written, the servers become arguments.
     fn arguments(&mut self, first: bool) -> (Vec<OsString>, bool) {
         let newest = self.delivery.newest();
         if self.plan.mode == Mode::Restart {
-            // Newer arguments need a trial first.
+            // New arguments need a trial, except at the first start.
             if first {
                 self.delivery.done(newest);
             }
@@ -286,7 +287,7 @@ impl Supervisor {
         (argv, reads_file)
     }
 
-    /// Returns whether the servers file exists with the routes in force.
+    /// Returns whether the servers file contains the routes in force.
     fn has_servers_in_force(&self) -> bool {
         let Mode::Reload { file } = &self.plan.mode else {
             return false;
@@ -320,14 +321,14 @@ impl Supervisor {
     }
 }
 
-/// Ends when the first follower of queries arrives or the last one leaves.
+/// Returns when the first follower of queries arrives or the last follower leaves.
 async fn turned(follow: &mut watch::Receiver<bool>, follows: bool) {
     if follow.wait_for(|wanted| *wanted != follows).await.is_err() {
         std::future::pending::<()>().await;
     }
 }
 
-/// Ticks after each period; never if it is zero or too long.
+/// A timer that ticks after each period. `None` if the period is zero or too long for the clock.
 fn every(period: Duration) -> Option<Interval> {
     let first = Instant::now().checked_add(period).filter(|_| !period.is_zero())?;
     let mut interval = interval_at(first, period);

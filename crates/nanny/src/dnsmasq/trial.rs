@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Tests the arguments; the error is dnsmasq's own text.
 pub(crate) async fn test(program: &Path, argv: &[OsString]) -> Result<(), String> {
     let mut command = Command::new(program);
-    // In front of the others: behind a `--` among the user's arguments it would not be an option.
+    // `--test` comes first: after a `--` in the user's arguments, `--test` would not be an option.
     command.arg("--test").args(argv).stdin(Stdio::null()).kill_on_drop(true);
     let output = timeout(PATIENCE, command.output())
         .await

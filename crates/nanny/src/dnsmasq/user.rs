@@ -1,17 +1,18 @@
 //! The user that dnsmasq runs as.
 //!
-//! Started by root, dnsmasq changes to `nobody` (and a group of its choice). In a pod that seldom works or helps. The
-//! stock manifest gives root no capability to change its user. With another user we could signal dnsmasq only through
-//! [`crate::dnsmasq::keeper`], and after a change of user or group the kernel no longer kills dnsmasq when we die.
-//! So, as in kube-dns' own image, dnsmasq keeps the nanny's user unless its arguments name another. To run dnsmasq as
-//! another user than root, run the nanny as that user.
+//! By default, a dnsmasq started by root changes to the user `nobody` and to another group. The stock manifest gives
+//! root no capability to change its user. The nanny can signal a dnsmasq with another user only through
+//! [`crate::dnsmasq::keeper`]. After a change of user or group, the kernel does not kill dnsmasq when the nanny dies.
+//! So, as in the image of kube-dns, dnsmasq keeps the nanny's user unless the arguments name another user. To run
+//! dnsmasq without root, run the nanny as another user.
 
 use nix::unistd::{Gid, Group, Uid, User};
 
 /// The nanny's user: the properties that matter to dnsmasq.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Identity {
-    /// Root, with the names of its user and group; without arguments dnsmasq would change to others.
+    /// Root, with the names of its user and group. The nanny passes both to dnsmasq, which would otherwise change
+    /// them.
     Root { user: String, group: String },
     /// Not root (or root without a name): dnsmasq keeps its user and group.
     Other,

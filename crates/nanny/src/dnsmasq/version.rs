@@ -13,7 +13,7 @@ use tokio::time::timeout;
 /// Timeout of `dnsmasq --version`.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Releases with security fixes, for DNS and for the other services.
+/// Releases with security fixes, and the numbers of these fixes.
 const FIXES: [(Release, &str); 5] = [
     (
         Release(2, 83, 0),
@@ -28,7 +28,8 @@ const FIXES: [(Release, &str); 5] = [
     ),
 ];
 
-/// The package series of Debian 12. From its second revision on it has all [`FIXES`], under the version 2.90.
+/// The package version of Debian 12, and the first revision that contains all [`FIXES`]. `dnsmasq --version` still
+/// prints 2.90.
 const DEBIAN_12: (&str, u32) = ("2.90-4~deb12u", 2);
 const DPKG_STATUS: &str = "/var/lib/dpkg/status";
 /// The largest dpkg status file read, in bytes.
@@ -41,14 +42,14 @@ pub(crate) struct Release(u32, u32, u32);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Dnsmasq {
     pub(crate) version: String,
-    /// Built with `--dns-loop-detect`.
+    /// dnsmasq was built with support for `--dns-loop-detect`.
     pub(crate) loop_detection: bool,
     /// The version of the distribution's package, if known.
     pub(crate) package: Option<String>,
 }
 
 impl Dnsmasq {
-    /// Asks an executable for its version.
+    /// Runs `dnsmasq --version` and parses the output.
     pub(crate) async fn ask(path: &Path) -> anyhow::Result<Self> {
         let shown = path.display();
         let mut command = Command::new(path);
@@ -70,17 +71,17 @@ impl Dnsmasq {
         let options = output.lines().find_map(|line| line.strip_prefix("Compile time options: "));
         let loop_detection =
             options.unwrap_or_default().split_whitespace().any(|option| option == "loop-detect");
-        // An executable of another version is not part of the package.
+        // If the versions differ, the executable is not from the package.
         let package = package.filter(|package| package.starts_with(&version));
         Some(Self { version, loop_detection, package })
     }
 
-    /// Returns whether it can retry queries by itself (`--fast-dns-retry`).
+    /// Returns whether dnsmasq has `--fast-dns-retry`.
     pub(crate) fn has_retries(&self) -> bool {
         Release::parse(&self.version).is_some_and(|release| release >= Release(2, 88, 0))
     }
 
-    /// The fixes of later releases that it lacks; empty if its distribution added them all.
+    /// The security fixes that dnsmasq lacks. Empty if the distribution's package contains them all.
     pub(crate) fn missing_fixes(&self) -> Vec<&'static str> {
         if self.package.as_deref().is_some_and(is_patched_package) {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! Status of the nanny for people and programs: one JSON document.
+//! The status of the nanny, for operators and programs: one JSON document.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
@@ -27,7 +27,7 @@ pub(crate) struct Status {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DnsmasqStatus {
     pub(crate) version: String,
-    /// Security fixes that this version lacks, unless its distribution added them.
+    /// Security fixes that this dnsmasq lacks.
     pub(crate) missing_fixes: Vec<&'static str>,
     pub(crate) pid: Option<i32>,
     /// dnsmasq has started and answers probes.
@@ -75,7 +75,8 @@ pub(crate) struct RoutesStatus {
     /// Stub domain -> addresses; server names are resolved.
     pub(crate) stub_domains: BTreeMap<String, Vec<String>>,
     pub(crate) upstreams: Vec<String>,
-    /// The source of `upstreams`: `configuration`, `resolv.conf`, or `kubedns`, which is then the only one.
+    /// The source of `upstreams`: `configuration`, `resolv.conf` or `kubedns`. With `kubedns`, the only upstream is
+    /// kubedns or the SERVFAIL server.
     pub(crate) upstreams_from: &'static str,
     /// Names of stub servers that have no address yet.
     pub(crate) unresolved: BTreeSet<String>,
@@ -84,11 +85,11 @@ pub(crate) struct RoutesStatus {
     /// The server for stub domains without a usable server: the nanny itself, which answers SERVFAIL.
     #[serde(rename = "nowhere")]
     pub(crate) servfail_server: Option<String>,
-    /// The version of the configuration that kubedns reports, if dnsmasq forwards external names to it.
+    /// The version of the configuration that kubedns reports, if the nanny polls kubedns.
     pub(crate) kubedns_configuration: Option<String>,
     /// The reason why the newest routes are pending; null when dnsmasq has them.
     pub(crate) pending: Option<PendingStatus>,
-    /// Those of `loops` that the nanny found itself.
+    /// The servers in `loops` that the nanny found, not dnsmasq.
     #[serde(skip)]
     omitted_loops: BTreeSet<String>,
 }
@@ -120,7 +121,8 @@ impl ConfigurationStatus {
 }
 
 impl RoutesStatus {
-    /// Copies the routes in force. Loops that dnsmasq found with the old routes are removed: it looks for them again.
+    /// Copies the routes in force. Loops that dnsmasq found are removed: after each reload dnsmasq looks for loops
+    /// again.
     pub(crate) fn set(&mut self, routes: &Routes) {
         let domains = routes.stub_domains.iter();
         self.stub_domains = domains.map(|(domain, servers)| (domain.clone(), strings(servers))).collect();

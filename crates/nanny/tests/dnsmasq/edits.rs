@@ -26,7 +26,8 @@ async fn fifty_edits_under_load_lose_no_query() {
     let plan = Plan::new().config(&[("upstreamNameservers", &upstreams), ("stubDomains", &route(&first))]);
     let mut rig = plan.start().await;
     let dnsmasq = rig.dnsmasq();
-    // dnsmasq has to forward every query with a `*`; it may answer the others from its cache.
+    // `*` becomes a fresh label, so dnsmasq has to forward these queries. The other queries may be answered from the
+    // cache.
     let names = ["www.outside.test.", "*.kept.test.", "*.outside.test.", "same.moved.test.", "*.moved.test."];
     let load = Load::start(rig.server(), 2, &names);
     for edit in 1..=50 {
@@ -41,7 +42,7 @@ async fn fifty_edits_under_load_lose_no_query() {
     let (moved, others): (Vec<_>, Vec<_>) =
         seen.lost.into_iter().partition(|name| name.ends_with(".moved.test."));
     assert_eq!(others, Vec::<String>::new());
-    // A query to the removed server can be lost only if no quiet moment was found for the reload.
+    // Queries to the removed server are lost only if the reload found no quiet moment (a hasty reload).
     assert!(moved.len() <= hasty * 2, "{moved:?} with {hasty} hasty reloads");
     let answers: Vec<&str> = seen.answers.keys().map(String::as_str).collect();
     let right = [
@@ -65,7 +66,7 @@ async fn a_swap_is_in_force_and_what_it_removes_is_gone_within_a_second() {
     let mut rig = Plan::new().forwarding_to(&outside).start().await;
     let mut times = Vec::new();
     for _ in 0..5 {
-        // The upstream servers allow caching for an hour.
+        // The answers have a TTL of an hour, so only a flush of the cache changes the answer.
         rig.until("www.acme.test.", "192.0.2.1").await;
         rig.config(&[("upstreamNameservers", &upstreams), ("stubDomains", &with_stub)]);
         times.push(timed(&rig, "192.0.2.11").await);
@@ -74,7 +75,7 @@ async fn a_swap_is_in_force_and_what_it_removes_is_gone_within_a_second() {
     }
     times.sort();
     println!("{times:?}");
-    // The median: a busy machine may be late now and then.
+    // Only the median is checked, because a busy machine is late sometimes.
     assert!(times[times.len() / 2] < Duration::from_secs(1), "{times:?}");
     rig.end().await;
 }
@@ -151,7 +152,7 @@ async fn a_bad_edit_changes_nothing_also_when_dnsmasq_dies() {
 async fn an_edit_that_cannot_be_written_stays_pending_until_it_can() {
     let (first, second) = (Upstream::answering("192.0.2.1").await, Upstream::answering("192.0.2.2").await);
     let mut rig = Plan::new().forwarding_to(&first).start().await;
-    // A directory in the place of the new servers file; other files can be written.
+    // A directory blocks the path of the new servers file. Other files can be written.
     let obstacle = rig.path("state/.servers.conf.new");
     fs::create_dir(&obstacle).unwrap();
     rig.forward_to(&second);
@@ -161,7 +162,7 @@ async fn an_edit_that_cannot_be_written_stays_pending_until_it_can() {
     assert_eq!(status["routes"]["upstreams"], json!([at(&first)]), "in force");
     rig.until("before.outside.test.", "192.0.2.1").await;
 
-    // A dnsmasq started meanwhile has the old servers, too.
+    // A dnsmasq restarted meanwhile also has the old servers.
     rig.signal(Signal::SIGKILL);
     let status = rig.restarted("died").await;
     assert_eq!(status["routes"]["upstreams"], json!([at(&first)]), "still in force");
@@ -195,7 +196,7 @@ async fn upstream_servers_come_from_resolv_conf_without_configured_ones() {
     rig.config(&[]);
     rig.status_with("servers of the new file", |status| upstreams(status) == json!(["198.51.100.3:53"]))
         .await;
-    // Truncated and written again, as editors do.
+    // The file is truncated and written again, as by an editor.
     rig.resolv_conf("");
     rig.resolv_conf("nameserver 198.51.100.4\n");
     rig.status_with("servers of the newest file", |status| upstreams(status) == json!(["198.51.100.4:53"]))
@@ -251,7 +252,8 @@ async fn without_restart_dnsmasq_the_configuration_is_read_once() {
     assert_eq!(rig.status()["configuration"]["editsBy"], "none");
     rig.until("www.acme.test.", "192.0.2.11").await;
     rig.forward_to(&outside);
-    // An edit of resolv.conf is followed; when it is in force, the earlier edit would be, too.
+    // The nanny follows resolv.conf, and this edit comes after the edit of the ConfigMap. So when this edit is in
+    // force, the nanny would have applied the earlier edit, too.
     rig.resolv_conf("nameserver 198.51.100.9\n");
     let status = rig.status_with("the new file", |status| status["routes"]["upstreams"] != json!([])).await;
     assert_eq!(status["routes"]["upstreams"], json!(["198.51.100.9:53"]));
@@ -275,7 +277,7 @@ async fn where_the_file_cannot_be_ours_an_edit_restarts_dnsmasq() {
     let replaced = rig.dnsmasq();
     assert_ne!(replaced, before);
 
-    // Arguments with which dnsmasq would not start fail in the trial.
+    // The trial rejects arguments with which dnsmasq would not start.
     fs::write(rig.path("dnsmasq.conf"), "no-such-option\n").unwrap();
     rig.config(&[("stubDomains", &stubs(&[("acme.test", &first)]))]);
     let line = rig.nanny.line_with("dnsmasq rejects the new arguments: exit status 1", PATIENCE).await;

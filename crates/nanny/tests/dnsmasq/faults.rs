@@ -1,4 +1,4 @@
-//! dnsmasq dies or hangs, or the nanny does.
+//! Tests with a dnsmasq or a nanny that dies or hangs.
 
 use std::io::Read as _;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -90,7 +90,7 @@ async fn a_nanny_that_is_killed_leaves_no_dnsmasq() {
     for user in users {
         let mut rig = open_to_all(Plan::new()).dnsmasq(*user).start().await;
         let dnsmasq = rig.dnsmasq();
-        // A lasting connection, and so a child of dnsmasq.
+        // dnsmasq has a child process for each open TCP connection.
         let mut connection = TcpConnection::open(rig.server()).await.unwrap();
         connection.send(&Query::new("www.outside.test.", "A").wire()).await.unwrap();
         connection.receive(PATIENCE).await.unwrap();
@@ -101,7 +101,7 @@ async fn a_nanny_that_is_killed_leaves_no_dnsmasq() {
     }
 }
 
-/// The running processes in the process group of dnsmasq.
+/// The number of running processes in the process group of dnsmasq.
 fn group(leader: Pid) -> usize {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     let stats = entries.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
@@ -123,7 +123,7 @@ async fn a_log_that_nobody_reads_stops_nothing() {
     let script = "log=$1; shift; exec \"$@\" 2>\"$log\"";
     let rig = plan.run_by(&["sh", "-c", script, "sh", log.to_str().unwrap()]).spawn();
     rig.until("first.outside.test.", "192.0.2.1").await;
-    // The load produces several times what all pipes and queues hold.
+    // The load produces several times the log lines that all pipes and queues hold.
     let load = Load::start(rig.server(), 4, &["*.outside.test."]);
     let asked = outside.count();
     eventually(PATIENCE, || std::future::ready(outside.count() > asked + 8000)).await;
@@ -133,7 +133,7 @@ async fn a_log_that_nobody_reads_stops_nothing() {
 
     let mut text = Vec::new();
     eventually(PATIENCE, || {
-        // A non-blocking reader gets an error while the pipe is empty.
+        // The reader does not block: while the pipe is empty, it returns an error.
         let _ = reader.read_to_end(&mut text);
         std::future::ready(String::from_utf8_lossy(&text).contains("log lines lost"))
     })

@@ -18,15 +18,15 @@ struct Kubedns {
 
 #[derive(Clone, Debug, Default)]
 struct Said {
-    /// It reports its routes.
+    /// kubedns reports its routes.
     tells: bool,
-    /// It is away and answers nothing.
+    /// kubedns does not answer any query.
     is_away: bool,
-    /// The address of every name.
+    /// The address in the answers for all names.
     address: String,
     configuration: String,
     routes: u32,
-    /// It is in front of dnsmasq.
+    /// kubedns reports that it is in front of dnsmasq.
     in_front: bool,
 }
 
@@ -44,7 +44,7 @@ impl Kubedns {
         change(&mut self.said.lock().unwrap());
     }
 
-    /// Simulates an applied edit: another configuration, and another address for every name.
+    /// Simulates an edit that kubedns has applied: other routes, and another address for all names.
     fn moves_on(&self, address: &str) {
         self.says(|said| {
             let routes = said.routes + 1;
@@ -52,7 +52,7 @@ impl Kubedns {
         });
     }
 
-    /// A nanny that forwards to it.
+    /// A nanny with `-forward=kubedns` that forwards to this kubedns.
     fn plan(&self) -> Plan {
         Plan::new().flag("-forward=kubedns").flag(self.flag())
     }
@@ -61,7 +61,7 @@ impl Kubedns {
         format!("-kubednsServer={}", at(&self.upstream))
     }
 
-    /// The number of queries for its routes.
+    /// The number of queries for `routes.kubedns.`.
     fn polls(&self) -> usize {
         self.upstream.count_of("routes.kubedns.", "TXT")
     }
@@ -90,7 +90,7 @@ fn react(said: &Said, asked: &Asked) -> Reaction {
     }
 }
 
-/// Makes kubedns report its routes, and waits until dnsmasq flushes nothing more because of that.
+/// Makes kubedns report its routes, and waits until both cache flushes for the new routes are over.
 async fn settled(rig: &Rig, kubedns: &Kubedns) {
     kubedns.says(|said| said.tells = true);
     let reloads = |rig: &Rig| rig.status()["configuration"]["reloads"].as_u64();
@@ -99,7 +99,7 @@ async fn settled(rig: &Rig, kubedns: &Kubedns) {
     eventually(PATIENCE, || std::future::ready(kubedns.polls() > before + 1)).await;
 }
 
-/// dnsmasq retries the query, long before the client would after five seconds.
+/// dnsmasq retries the query long before the client does, which waits five seconds.
 #[tokio::test]
 async fn a_question_that_finds_kubedns_restarting_is_answered_when_it_is_back() {
     let kubedns = Kubedns::start("192.0.2.1").await;
@@ -130,7 +130,7 @@ async fn every_name_comes_to_kubedns_and_is_forgotten_when_kubedns_has_taken_an_
     assert_eq!(status["routes"]["upstreamsFrom"], "kubedns");
     settled(&rig, &kubedns).await;
 
-    // An edit alone changes nothing: kubedns may not have applied it yet.
+    // An edit alone flushes nothing, because kubedns may not have applied the edit yet.
     rig.until("www.acme.test.", "192.0.2.1").await;
     kubedns.says(|said| said.address = "192.0.2.2".to_owned());
     rig.config(&[]);
@@ -146,7 +146,7 @@ async fn every_name_comes_to_kubedns_and_is_forgotten_when_kubedns_has_taken_an_
     rig.end().await;
 }
 
-/// It flushes at once, and again when answers from before the edit can no longer be in flight.
+/// dnsmasq flushes its cache at once. The second flush follows when no answer from before the edit can be in flight.
 #[tokio::test]
 async fn after_an_edit_dnsmasq_forgets_twice() {
     let kubedns = Kubedns::start("192.0.2.1").await;
@@ -172,7 +172,7 @@ async fn where_the_servers_are_arguments_dnsmasq_forgets_without_a_restart() {
     rig.end().await;
 }
 
-/// Without the nanny's options, dnsmasq asks a server that has answered before a second time after SERVFAIL, and the
+/// Without the nanny's options, dnsmasq repeats the query after SERVFAIL to a server that has answered before, and the
 /// client waits twice as long.
 #[tokio::test]
 async fn after_servfail_kubedns_is_not_asked_again() {
@@ -196,7 +196,7 @@ async fn after_servfail_kubedns_is_not_asked_again() {
     rig.end().await;
 }
 
-/// An unknown kubedns might forward in plain text.
+/// Until kubedns reports the same configuration, it might forward in plain text.
 #[tokio::test]
 async fn what_dnsmasq_cannot_ask_fails_until_kubedns_has_the_configuration() {
     let (kubedns, plain) = (Kubedns::start("192.0.2.1").await, Upstream::answering("192.0.2.99").await);
@@ -219,8 +219,8 @@ async fn what_dnsmasq_cannot_ask_fails_until_kubedns_has_the_configuration() {
     rig.end().await;
 }
 
-/// A kubedns that follows no configuration also reports the version of the empty one. That does not prove that it will
-/// follow an edit.
+/// A kubedns that follows no configuration also reports the version of the empty one. So the version does not prove
+/// that kubedns will follow an edit.
 #[tokio::test]
 async fn an_empty_configuration_proves_nothing() {
     let kubedns = Kubedns::start("192.0.2.1").await;
@@ -240,8 +240,7 @@ async fn an_empty_configuration_proves_nothing() {
     rig.end().await;
 }
 
-/// kubedns itself leaves out upstreams that lead back to dnsmasq. dnsmasq must not leave out kubedns, its only
-/// server.
+/// kubedns leaves out upstreams that forward to dnsmasq. dnsmasq must not leave out kubedns, its only server.
 #[tokio::test]
 async fn kubedns_is_not_taken_for_a_loop_of_its_upstreams() {
     let plan = Plan::new();

@@ -1,4 +1,4 @@
-//! Clients that keep asking.
+//! Clients that send queries without end.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// Time after which an answer counts as lost: shorter than any resolver's retry interval.
+/// Time after which an answer counts as lost: shorter than the five seconds after which resolvers retry.
 const LOST_AFTER: Duration = Duration::from_secs(4);
 /// The pause of a client between an answer and its next query.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -36,7 +36,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Starts `clients` clients for each pattern of names. A `*` becomes a label that is never repeated.
+    /// Starts `clients` clients for each pattern of names. Each query has a fresh label in the place of `*`.
     pub(crate) fn start(server: SocketAddr, clients: usize, patterns: &[&'static str]) -> Self {
         let stop = CancellationToken::new();
         let mut set = JoinSet::new();
@@ -88,7 +88,7 @@ async fn client(server: SocketAddr, pattern: &'static str, number: usize, stop: 
     seen
 }
 
-/// The answer with this ID; late answers to lost queries are skipped.
+/// The answer with this ID. Late answers to earlier queries are skipped.
 async fn answer(socket: &UdpSocket, buffer: &mut [u8], id: u16) -> String {
     loop {
         let length = socket.recv(buffer).await.unwrap();

@@ -1,4 +1,4 @@
-//! Stub servers given by name, and servers that loop back to dnsmasq.
+//! Stub servers given by name, and servers that forward back to dnsmasq.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use testkit::upstream::{Asked, Reaction, Upstream};
 
 use super::rig::{PATIENCE, Plan, Rig, ask_back, at, only};
 
-/// A kubedns with an address for `ns.apps.svc.corp.test` (127.0.0.1) while `knows` is true.
+/// A kubedns that answers `ns.apps.svc.corp.test` with 127.0.0.1 while `knows` is true.
 async fn kubedns(knows: Arc<AtomicBool>) -> Upstream {
     Upstream::start(move |asked: &Asked| {
         let reply = Reply::to(&asked.packet);
@@ -58,8 +58,8 @@ async fn a_cluster_name_is_resolved_through_kubedns_and_leaks_nothing_until_then
     rig.end().await;
 }
 
-/// With `-restartDnsmasq=false` the configuration is read only at the start. The servers named in it take effect even
-/// if their names resolve later.
+/// With `-restartDnsmasq=false` the configuration is read only at the start. A stub server takes effect even if its
+/// name resolves later.
 #[tokio::test]
 async fn without_restart_dnsmasq_a_failing_domain_gets_its_servers_all_the_same() {
     let knows = Arc::new(AtomicBool::new(false));

@@ -10,7 +10,7 @@ use testkit::upstream::Upstream;
 
 use super::rig::{Plan, at};
 
-/// Returns whether this test can mount file systems in a namespace of its own; prints a line if not.
+/// Returns whether this test can mount file systems in a mount namespace of its own; prints a line if it cannot.
 fn can_mount() -> bool {
     let can = Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|status| status.success());
     if !can {
@@ -79,7 +79,7 @@ async fn without_a_place_for_its_servers_dnsmasq_is_started_with_them() {
     rig.forward_to(&second);
     rig.until("edited.outside.test.", "192.0.2.2").await;
 
-    // Once the directory can be created, edits are reloads again.
+    // Once the directory can be created, an edit reloads dnsmasq again.
     fs::remove_file(&state).unwrap();
     rig.forward_to(&first);
     rig.until("back.outside.test.", "192.0.2.1").await;

@@ -13,7 +13,7 @@ use super::rig::{PATIENCE, Plan, at, only, open_to_all, stubs};
 
 const SETPRIV: &str = "/usr/bin/setpriv";
 
-/// Returns whether this test can change users; prints a line if not.
+/// Returns whether this test can change users; prints a line if it cannot.
 fn can_change_users() -> bool {
     let can = nix::unistd::geteuid().is_root() && Path::new(SETPRIV).exists();
     if !can {
@@ -53,7 +53,7 @@ async fn as_a_user_that_may_only_bind_low_ports() {
     assert!(!can_change_users() || works_with(Plan::new().on_port(low()), rights).await);
 }
 
-/// The configuration belongs to root here, as it does in a pod.
+/// The files of the configuration belong to root, as in a pod.
 #[tokio::test]
 async fn as_root_with_the_capabilities_of_the_stock_manifest() {
     let rights = "--inh-caps=-all --bounding-set=-all,+net_bind_service,+setgid";

@@ -1,4 +1,5 @@
-//! Followers of dnsmasq's queries, and the query log: dnsmasq is restarted for them, and only for them.
+//! Followers of dnsmasq's queries, and the query log. Both need a restart of dnsmasq; other changes must not restart
+//! dnsmasq.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -31,7 +32,7 @@ async fn tap(status: SocketAddr, target: &str) -> StreamingPage {
     get_streaming(&status.to_string(), target, PATIENCE).await.unwrap().unwrap()
 }
 
-/// The next line that matches.
+/// The next record of the follower: client, name, type and RCODE.
 async fn line(following: &mut StreamingPage) -> String {
     let line = tokio::time::timeout(PATIENCE, following.line(4096)).await.unwrap().unwrap().unwrap();
     let Line { client, name, qtype, rcode, .. } = serde_json::from_str(&line).unwrap();
@@ -87,14 +88,14 @@ async fn a_dnsmasq_that_is_not_to_be_restarted_is_not() {
     restarted(&rig, 0).await;
 }
 
-/// A nanny of the stock shape: dnsmasq stands in front, and asks `upstream` for names of the cluster and all others.
+/// A nanny as in the stock manifest: dnsmasq is in front, and forwards cluster names to `upstream`.
 fn in_front(upstream: &Upstream) -> Plan {
     let server = upstream.addr();
     let cluster = format!("--server=/cluster.local/{}#{}", server.ip(), server.port());
     Plan::new().flag(format!("-kubednsServer={}", at(upstream))).dnsmasq(cluster)
 }
 
-/// The lines of the query log so far: client, name, type and RCODE, and who answered.
+/// The lines of the query log so far: client, name, type, RCODE, and the source of the answer.
 fn logged(rig: &Rig) -> Vec<String> {
     let lines = rig.nanny.stderr();
     let answered = lines.iter().filter_map(|line| line.split_once("query answered ")).map(|(_, rest)| rest);
@@ -115,7 +116,7 @@ async fn has_logged(rig: &Rig, expected: &[String]) {
     .await;
 }
 
-/// The RCODE of the answer to a client with an address of its own.
+/// The RCODE of the answer to a query from the address `client`.
 async fn ask_as(client: Ipv4Addr, rig: &Rig, name: &str) -> String {
     let socket = UdpSocket::bind((client, 0)).await.unwrap();
     socket.send_to(&Query::new(name, "A").wire(), rig.server()).await.unwrap();
@@ -150,7 +151,7 @@ async fn the_query_log_has_a_line_for_each_query_of_each_client() {
     expected.push(format!("{client} www.example.test. A NOERROR cache"));
     has_logged(&rig, &expected).await;
 
-    // Another filter does not restart dnsmasq, and empties no cache.
+    // A changed filter neither restarts dnsmasq nor empties its cache.
     let edit = [("upstreamNameservers", &*servers), ("queryLog", r#"{"client": "127.0.0.7", "rate": 5}"#)];
     rig.config(&edit);
     rig.nanny.line_with("query log started rate=5", PATIENCE).await;
@@ -229,7 +230,7 @@ async fn a_nanny_that_does_not_read_keeps_nobody_from_an_answer_and_lost_lines_a
     let client = Ipv4Addr::new(127, 0, 0, 7);
     let has_line =
         || logged(&rig).iter().any(|line| line.starts_with("127.0.0.7 www.example.test. A NOERROR"));
-    // The queries before may have used up the rate of the log.
+    // The earlier queries may have used up the rate of the query log.
     eventually(PATIENCE, || async {
         assert_eq!(ask_as(client, &rig, "www.example.test").await, "NOERROR");
         has_line()

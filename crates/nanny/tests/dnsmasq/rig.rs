@@ -19,10 +19,10 @@ use testkit::query::Query;
 use testkit::upstream::{Asked, Reaction, Upstream};
 use testkit::{config_map, eventually};
 
-/// Timeout of every wait, long enough for a busy machine.
+/// Timeout of all waits, long enough for a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
-/// `ip:port` of a server, the form in a `ConfigMap`.
+/// The address of a server as `ip:port`, as written in a `ConfigMap`.
 pub(crate) fn at(upstream: &Upstream) -> String {
     upstream.addr().to_string()
 }
@@ -38,7 +38,7 @@ pub(crate) fn stubs(entries: &[(&str, &Upstream)]) -> String {
     Value::Object(domains.collect()).to_string()
 }
 
-/// Sends the question back to dnsmasq at this port, and answers nothing: a forwarding loop.
+/// Sends the query back to dnsmasq at this port, and does not answer: a forwarding loop.
 pub(crate) fn ask_back(asked: &Asked, port: u16) -> Reaction {
     let packet = asked.packet.clone();
     std::thread::spawn(move || {
@@ -48,7 +48,7 @@ pub(crate) fn ask_back(asked: &Asked, port: u16) -> Reaction {
     Reaction::silence()
 }
 
-/// Plan of a rig.
+/// The settings with which a nanny starts.
 pub(crate) struct Plan {
     directory: TempDir,
     port: u16,
@@ -68,7 +68,7 @@ impl Plan {
         let flags = [
             "-v=4".to_owned(),
             "-restartDnsmasq=true".to_owned(),
-            // Long enough that only a notification of the change can be quick.
+            // The interval is so long that only file notifications make an edit take effect.
             "-syncInterval=1h".to_owned(),
             format!("-configDir={}", path("config")),
             format!("-stateDir={}", path("state")),
@@ -99,7 +99,7 @@ impl Plan {
         self.port
     }
 
-    /// Uses this port in place of the free one that was found.
+    /// Lets dnsmasq listen on this port.
     pub(crate) fn on_port(mut self, port: u16) -> Self {
         self.port = port;
         self.without("--port=").dnsmasq(format!("--port={port}"))
@@ -133,7 +133,7 @@ impl Plan {
         self.without("--conf-file").dnsmasq(format!("--conf-file={}", file.display()))
     }
 
-    /// Serves the status page, too; returns its address.
+    /// Adds the status page; returns its address.
     pub(crate) fn with_status_page(self) -> (Self, SocketAddr) {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
         (self.flag(format!("-statusAddr={address}")), address)
@@ -145,7 +145,7 @@ impl Plan {
         self
     }
 
-    /// Sets the resolv.conf. Its servers are on port 53: only for addresses that need not answer.
+    /// Sets the resolv.conf. The port of its servers is 53, so no server of a test can answer.
     pub(crate) fn resolv_conf(self, text: &str) -> Self {
         fs::write(self.path("resolv.conf"), text).unwrap();
         self
@@ -183,7 +183,7 @@ impl Plan {
     }
 }
 
-/// Gives everybody access to the rig's directory.
+/// Gives all users access to the directory of the files.
 pub(crate) fn open_to_all(plan: Plan) -> Plan {
     fs::set_permissions(plan.path(""), Permissions::from_mode(0o777)).unwrap();
     plan
@@ -267,7 +267,7 @@ impl Rig {
         .await
     }
 
-    /// The running dnsmasq.
+    /// The process ID of the running dnsmasq.
     pub(crate) fn dnsmasq(&self) -> Pid {
         let pid = self.status()["dnsmasq"]["pid"].as_i64().expect("dnsmasq runs");
         Pid::from_raw(i32::try_from(pid).unwrap())
@@ -283,7 +283,7 @@ impl Rig {
         self.status_with("restart", |status| status["dnsmasq"]["restarts"][reason] == 1).await
     }
 
-    /// Sends SIGTERM; the nanny must exit with success and leave no dnsmasq.
+    /// Sends SIGTERM. The nanny must exit with status 0, and dnsmasq must end.
     pub(crate) async fn end(mut self) {
         let pid = self.status()["dnsmasq"]["pid"].as_i64();
         let status = self.nanny.terminate(PATIENCE).await;

@@ -30,7 +30,7 @@ pub(super) fn read_all(files: &[PathBuf], directories: &[String]) -> Found {
             break;
         }
         let Some(text) = read(&path) else {
-            // dnsmasq reports the cause itself.
+            // dnsmasq logs the cause itself.
             found.unknown = Some(format!("unreadable configuration file {}", path.display()));
             continue;
         };
@@ -59,7 +59,7 @@ fn read(path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&std::fs::read(path).ok()?).into_owned())
 }
 
-/// The files dnsmasq reads for `directory[,.suffix to leave out|,*.suffix to take...]`.
+/// The files that dnsmasq reads for a `conf-dir` value: `directory[,.excluded-suffix|,*.included-suffix...]`.
 fn files_of(value: &str) -> Vec<PathBuf> {
     let mut parts = value.split(',');
     let directory = PathBuf::from(parts.next().unwrap_or_default());
@@ -92,7 +92,7 @@ fn parse_line(line: &str) -> Option<Given> {
     (!name.is_empty()).then(|| Given { name: name.to_owned(), value, on_command_line: false })
 }
 
-/// Cuts a comment: a `#` at the beginning or behind a blank, not one inside a word (`192.0.2.1#5353`).
+/// Removes a comment. A comment begins with `#` at the start of the line or after a blank; `192.0.2.1#5353` has none.
 fn without_comment(line: &str) -> &str {
     let mut quoted = false;
     let mut blank = true;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::config::arguments::Arguments;
 
-/// Computes routes with the server for failing domains at port 9999.
+/// Computes routes; the SERVFAIL server is at port 9999.
 pub(crate) fn computed(
     config: &Config,
     resolv_conf: &[Nameserver],
@@ -96,7 +96,7 @@ fn servers_that_dnsmasq_cannot_ask_are_asked_by_kubedns() {
     assert_eq!(plain("{}", r#"["tls://192.0.2.2"]"#, &["192.0.2.9"]), "127.0.0.1#10053");
 }
 
-/// The servers for a configuration, by forwarder and by whether kubedns is known to have applied the configuration.
+/// Computes the routes for each forwarder, before and after kubedns is known to follow the configuration.
 #[test]
 fn kubedns_is_asked_for_what_it_would_ask_of_others_only_once_it_follows() {
     const PLAIN: &str = r#"["192.0.2.2"]"#;
@@ -128,8 +128,8 @@ fn kubedns_is_asked_for_what_it_would_ask_of_others_only_once_it_follows() {
     }
 }
 
-/// The servers for names of your own (`hosts` and `aliases`), by forwarder, by whether kubedns has applied the
-/// configuration, and by whether kubedns is behind dnsmasq.
+/// Computes the routes of names in `hosts` and `aliases`. The cases differ in the forwarder, in whether kubedns
+/// follows the configuration, and in whether kubedns is behind dnsmasq.
 #[test]
 fn kubedns_behind_dnsmasq_is_asked_for_names_of_your_own() {
     let data = [

@@ -1,4 +1,5 @@
-//! Argument lists, compared with recorded ones of kube-dns' nanny, and conflicts with the user's arguments.
+//! Compares argument lists with recorded argument lists of kube-dns' nanny, and tests conflicts with the user's
+//! arguments.
 
 use std::collections::BTreeMap;
 
@@ -80,7 +81,8 @@ fn conflicts_are_resolved_and_told() {
     assert!(!plan("-k --no-poll").follow_resolv);
 }
 
-/// With `-forward=kubedns`: the user's arguments that are kept, the arguments that we add, and the notes.
+/// Each case has `-forward=kubedns` and lists the user's arguments that are kept, the arguments that the nanny adds,
+/// and the notes.
 #[test]
 fn a_cache_has_no_loop_detection_and_room_for_all_that_hangs() {
     let root = Identity::Root { user: "root".to_owned(), group: "root".to_owned() };
@@ -201,7 +203,7 @@ struct Case {
     argv: Vec<String>,
 }
 
-/// The servers that result, and whether dnsmasq reads resolv.conf.
+/// The effect of an argument list: the servers, and whether dnsmasq reads resolv.conf.
 #[derive(Debug, PartialEq, Eq)]
 struct Effect {
     servers: Vec<String>,
@@ -241,18 +243,19 @@ fn names() -> Resolutions {
     ])
 }
 
-/// Changes the recorded effect of cases in which we differ on purpose.
+/// Changes the recorded effect of cases in which this nanny differs from kube-dns on purpose.
 fn mended(case: &str, effect: &mut Effect) {
     match case {
-        // kube-dns uses one address of a name at random; we use all of them.
+        // kube-dns uses one random address of a name; this nanny uses all addresses.
         "stub server by name with several addresses" => {
             effect.servers = (21..=40).map(|last| format!("/acme.example/203.0.113.{last}")).collect();
         }
-        // kube-dns passes the name to dnsmasq, which then does not start; we fail its queries until it resolves.
+        // kube-dns passes the name to dnsmasq, which then does not start. Here, queries for the stub domain get
+        // SERVFAIL until the name resolves.
         "stub server by name that does not resolve" | "stub server by cluster name that is not there" => {
             effect.servers = vec!["/acme.example/127.0.0.1#9999".to_owned()];
         }
-        // kube-dns uses three at most.
+        // kube-dns uses three upstream servers at most.
         "four upstream servers" => {
             effect.servers = (1..=4).map(|last| format!("192.0.2.{last}")).collect();
             effect.reads_resolv_conf = false;
@@ -280,9 +283,10 @@ fn arguments_and_servers_file_equal_the_recorded_arguments_in_effect() {
         let data = case.files.iter().map(|(key, value)| (key.clone(), value.clone().into_bytes()));
         let config = dnsconfig::parse(&data.collect()).unwrap_or_default();
         let arguments = Arguments::from_words(case.args.iter().map(OsString::from).collect());
-        // Represents the node's resolv.conf.
+        // The servers of the node's resolv.conf.
         let resolv_conf: Vec<Nameserver> = vec!["198.51.100.53".parse().unwrap()];
-        // On loopback only: otherwise a recorded server with an address of this machine would be left out as dnsmasq itself.
+        // dnsmasq listens on loopback only. Otherwise a recorded server with an address of this machine would count as
+        // dnsmasq itself, and be left out.
         let listening = Arguments::from_words(vec!["--listen-address=127.0.0.1".into()]);
         let (routes, _) = computed(&config, &resolv_conf, &names, &listening);
 

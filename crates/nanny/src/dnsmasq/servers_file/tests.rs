@@ -1,4 +1,4 @@
-//! The text of the servers file. A ConfigMap can bring no lines into it but those of its validated servers.
+//! The text of the servers file. A ConfigMap adds only lines for its validated servers.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ fn the_users_own_lines_come_first() {
     assert!(text.ends_with("overwritten.\nserver=/own.example/192.0.2.5\n"), "{text}");
 }
 
-/// Returns whether a configuration may produce this line.
+/// Returns whether a valid configuration can produce this line.
 fn is_meant(line: &str) -> bool {
     let Some(value) = line.strip_prefix("server=") else {
         return false;
@@ -63,7 +63,7 @@ fn is_meant(line: &str) -> bool {
 }
 
 proptest! {
-    /// Any accepted ConfigMap produces the lines that validation allows, and no other.
+    /// Random ConfigMaps produce only lines that validation allows.
     #[test]
     fn nothing_can_be_smuggled_in(
         domains in proptest::collection::btree_map(
