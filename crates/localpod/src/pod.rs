@@ -51,7 +51,7 @@ pub struct Wiring<'a> {
     pub domain: &'a str,
     /// The `ConfigMap` as a directory.
     pub config_dir: &'a Path,
-    /// The nanny's directory of files.
+    /// The nanny's state directory.
     pub state_dir: &'a Path,
     /// The API server.
     pub access: Access,

@@ -1,4 +1,4 @@
-//! Waits until all parts answer, and reports meanwhile which are missing.
+//! Waits until all parts of the pod answer. Meanwhile, the missing parts are reported.
 
 use std::time::{Duration, Instant};
 

@@ -7,7 +7,7 @@
 //! routes of kubedns ────> kubedns ───┘
 //! ```
 //!
-//! * [`config`]: the settings, and the routes that follow from them.
+//! * [`config`]: the settings, and the routes derived from them.
 //! * [`dnsmasq`]: the process, from its arguments to its end, and the delivery of new routes.
 //! * [`report`]: events, as a status document and as metrics.
 //! * `queries`: the queries of dnsmasq's clients, for `tap` and the query log.

@@ -42,7 +42,7 @@ pub(crate) struct Wanted {
     pub(crate) kubedns: watch::Sender<bool>,
 }
 
-/// The settings that never change.
+/// The settings that stay the same while the nanny runs.
 #[derive(Debug)]
 pub(crate) struct Fixed {
     pub(crate) arguments: Arguments,

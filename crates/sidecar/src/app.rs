@@ -1,4 +1,4 @@
-//! Wiring of the sidecar's parts.
+//! Starts and connects the sidecar's parts.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! dnsmasq's own counters.
 //!
-//! dnsmasq answers CHAOS TXT queries such as `hits.bind` with its counts since it started. A restart resets them to
-//! zero, but a Prometheus counter must not fall. So each reading is converted into an increase ([`Monotonic`]).
+//! dnsmasq answers CHAOS TXT queries such as `hits.bind` with counts since its start. A restart resets these counts to
+//! zero, but a Prometheus counter must not decrease. So each reading is converted into an increase ([`Monotonic`]).
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -22,7 +22,7 @@ use crate::time::repeat;
 /// The minimum interval between two readings.
 const SHORTEST: Duration = Duration::from_millis(100);
 
-/// The time in which a dnsmasq without an answer may still be starting: the containers of a pod start together.
+/// Failed readings in this time after the sidecar's start are not counted as errors: dnsmasq may still be starting.
 const STARTING: Duration = Duration::from_secs(10);
 
 /// Counters of dnsmasq at one moment.
@@ -57,7 +57,7 @@ pub(crate) struct Known {
 pub(crate) struct Counters {
     server: ServerAddr,
     interval: Duration,
-    /// Failures until this time are no errors, unless a reading has succeeded.
+    /// Until this time, failed readings are not counted as errors, unless a reading has succeeded before.
     started_by: Instant,
     metrics: CounterMetrics,
     known: Mutex<Known>,
@@ -167,7 +167,7 @@ impl CounterMetrics {
             evictions: counter("evictions", "Counter of DNS cache evictions (from start of process)")?,
             insertions: counter("insertions", "Counter of DNS cache insertions (from start of process)")?,
             errors: counter("errors", "Number of errors that have occurred getting metrics")?,
-            // Differs from kube-dns: a size is a gauge. Scrapes and dashboards read it the same.
+            // Differs from kube-dns, where this size is a counter. Queries in dashboards work with both types.
             max_size: metrics.int_gauge(&name("max_size"), "Maximum size of the DNS cache")?,
             up: metrics.int_gauge(&name("up"), "1 while the counters of dnsmasq can be read.")?,
         })

@@ -1,5 +1,5 @@
-//! The health checks of exechealthz, the container `healthz` of Kubernetes up to 1.5: the probes behind each path,
-//! and the responses. [`crate::nslookup`] parses its commands.
+//! The health checks of exechealthz, the container `healthz` of Kubernetes up to 1.5: the probes of each path, and the
+//! responses. [`crate::nslookup`] parses the commands of exechealthz.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -23,7 +23,7 @@ use crate::spec::{SECONDS, Spec};
 const DEFAULT_PATH: &str = "/healthz";
 /// The port of exechealthz by default.
 const DEFAULT_PORT: u16 = 8080;
-/// A result is too old once the interval of its probe and this time have passed.
+/// A result is too old if its age exceeds the interval of the probe by more than this time.
 const LATENCY: Duration = Duration::from_secs(30);
 
 /// All probes, and the probes that each path reports.
@@ -36,7 +36,8 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Builds the plan. Fails if the numbers of paths and commands differ, or if there is a port without probes.
+    /// Builds the plan. Fails if the numbers of paths and commands differ, if a path does not begin with a slash, or
+    /// if there are no probes for `--exechealthz-port`.
     pub(crate) fn new(options: &Options) -> anyhow::Result<Self> {
         let specs = options.probe.clone();
         if options.cmd.is_empty() && options.url.is_empty() {
@@ -60,7 +61,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Without commands: one path per probe, and one for all of them.
+    /// Builds the plan without commands: one path per probe, and one path for all probes.
     fn of_probes(specs: Vec<Spec>, wanted: bool) -> anyhow::Result<Self> {
         if !wanted {
             return Ok(Self { specs, paths: Vec::new() });
@@ -88,7 +89,7 @@ impl Plan {
         })
     }
 
-    /// The label that manifests use for the server, unless another probe has it.
+    /// The usual label in manifests for this server, or a numbered label if the usual label is taken or unknown.
     fn label(&self, lookup: &Lookup, options: &Options) -> String {
         let usual = match &lookup.server {
             server if Some(server) == options.dnsmasq().as_ref() => Some("dnsmasq"),
@@ -114,7 +115,7 @@ impl Plan {
     }
 }
 
-/// The checks behind the paths on the port of exechealthz.
+/// The checks of each path on the port of exechealthz.
 #[derive(Debug)]
 pub(crate) struct Checks {
     pub(crate) port: u16,
@@ -122,11 +123,10 @@ pub(crate) struct Checks {
 }
 
 impl Checks {
-    /// Returns 200 if every probe behind the path succeeds, as exechealthz did when its command exited with 0; else
-    /// 503.
+    /// Returns 200 if all probes of the path succeed, else 503. exechealthz returned 200 if its command exited with 0.
     fn reply(&self, path: &str) -> Response {
         let Some((_, probes)) = self.paths.iter().find(|(known, _)| known == path) else {
-            // Differs from exechealthz: it answers every path with a page, and exits on `/quit`.
+            // Differs from exechealthz, which answers every path with a page, and exits on `/quit`.
             return http::not_found();
         };
         let now = SystemTime::now();
@@ -140,7 +140,7 @@ impl Checks {
     }
 }
 
-/// Returns why a probe fails. As with exechealthz, a probe without a result succeeds until it is overdue.
+/// Returns why a probe fails. As with exechealthz, a probe without a result succeeds until the result is overdue.
 fn complaint(probe: &Probe, now: SystemTime) -> Option<String> {
     let (health, label) = (probe.health(), &probe.spec().label);
     if health.age(now) > probe.spec().interval + LATENCY {

@@ -1,4 +1,4 @@
-//! Health of a server, from its probe, and the body of `/healthcheck/<label>`.
+//! The health of a server as its probe reports it, and the body of `/healthcheck/<label>`.
 
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
@@ -39,7 +39,7 @@ impl State {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) state: State,
-    /// Latency of the answer that proves health; zero without one.
+    /// Latency of the answer that proves health; zero if the server is not healthy.
     pub(crate) latency: Duration,
     /// Empty when the probed name was answered.
     pub(crate) failure: Failure,
@@ -48,7 +48,7 @@ pub(crate) struct Verdict {
 /// The reason why the probed name was not answered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Failure {
-    /// The error in the words of kube-dns, which lack the RCODE.
+    /// The error text of kube-dns, which does not contain the RCODE.
     pub(crate) error: String,
     /// The RCODE; empty without a response.
     pub(crate) rcode: String,
@@ -70,7 +70,7 @@ pub(crate) struct Health {
     pub(crate) last: Verdict,
     /// The time of the last change of `state`.
     pub(crate) since: SystemTime,
-    /// Probes in a row whose name was not answered, even if the server was healthy.
+    /// Probes in a row without an answer for the probed name, even if the server is healthy.
     pub(crate) failures: u32,
     /// The last results, newest last; bounded.
     pub(crate) history: VecDeque<Point>,
@@ -99,7 +99,7 @@ impl Health {
         changed
     }
 
-    /// The time since the last result, or since the start without one; zero if the clock was set back.
+    /// The time since the last result, or since the start if there is no result. Zero if the clock was set back.
     pub(crate) fn age(&self, now: SystemTime) -> Duration {
         let last = self.history.back().map_or_else(|| millis(self.since), |point| point.at);
         Duration::from_millis(millis(now).saturating_sub(last))

@@ -1,4 +1,5 @@
-//! The value of `--cmd`: the lookups in a command of exechealthz. They become probes; no command is run.
+//! Parser of `--cmd`: the lookups in a command of exechealthz. The sidecar probes these names itself and runs no
+//! command.
 
 use std::str::FromStr;
 
@@ -19,10 +20,10 @@ pub(crate) struct Lookup {
     pub(crate) server: ServerAddr,
 }
 
-/// A `--cmd` that does not consist of such lookups.
+/// The error for a `--cmd` that is not a list of lookups.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum CommandError {
-    /// Another program or other arguments.
+    /// The command has another program or other arguments.
     #[error("commands are not run; only \"nslookup NAME SERVER\" is known, several joined with \"&&\"")]
     Form,
     /// Not a domain name.
@@ -52,7 +53,7 @@ impl FromStr for Lookup {
     }
 }
 
-/// Returns whether the word redirects output to `/dev/null` or to the other output: `>/dev/null`, `2>&1`.
+/// Returns whether the word is a redirection such as `>/dev/null` or `2>&1`.
 fn is_redirection(word: &str) -> bool {
     matches!(word.trim_start_matches(['1', '2', '&']), ">/dev/null" | ">&1" | ">&2")
 }

@@ -7,10 +7,10 @@ use dnsconfig::ServerAddr;
 use crate::nslookup::Command;
 use crate::spec::Spec;
 
-/// The help text of kube-dns, and the additions.
+/// The help text of `--probe`: the text of kube-dns, with additions.
 const PROBE: &str = "probe the given DNS server with the DNS name and export probe metrics and healthcheck URI. Specified as <label>,<server>,<dns name>[,<interval_seconds>][,<type>]. Healthcheck url will be exported under /healthcheck/<label>. interval_seconds is optional. This option may be specified multiple times to check multiple servers. <type> is one of ANY, A, AAAA, SRV, with /tcp behind it to probe over TCP. Example: 'mydns,127.0.0.1:53,example.com,10,A'.";
 
-/// The end of `--help`.
+/// The last lines of `--help`.
 const COMMANDS: &str = "\
 Commands, of the kubedns in the pod:
   sidecar tap                           follow queries and their answers live
@@ -94,7 +94,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The address of dnsmasq, if there is one in the pod.
+    /// The address of dnsmasq; `None` in a pod without dnsmasq.
     pub fn dnsmasq(&self) -> Option<ServerAddr> {
         (!self.dnsmasq_addr.is_empty()).then(|| ServerAddr::new(&self.dnsmasq_addr, self.dnsmasq_port))
     }

@@ -1,8 +1,8 @@
 //! The page at `/`: [`Status`] as HTML.
 //!
-//! One document without external resources. It is complete without JavaScript; with it, the page fetches itself every
-//! few seconds and replaces its content, so there is one renderer only. The templates escape all values, and the
-//! policy permits no script but the one below.
+//! The page is one document without external resources, complete without JavaScript. Its script fetches the page again
+//! every few seconds and replaces the content, so only this module renders. The templates escape all values, and the
+//! content security policy permits only the script of this module.
 
 mod configuration;
 mod facts;
@@ -18,7 +18,8 @@ use self::text::{ago, number};
 use crate::health::State;
 use crate::status::{ProbeStatus, Status};
 
-/// Content security policy of a page: scripts and styles with the nonce, its icon, and requests to its origin.
+/// Content security policy of a page: the policy permits scripts and styles with the nonce, icons in `data:` URLs, and
+/// requests to the origin of the page.
 pub(crate) fn policy(nonce: &str) -> String {
     format!(
         "default-src 'none'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; connect-src 'self'; \
@@ -30,7 +31,7 @@ const DOCTYPE: PreEscaped<&str> = PreEscaped("<!doctype html>\n");
 const STYLE: PreEscaped<&str> = PreEscaped(include_str!("page/style.css"));
 const SCRIPT: PreEscaped<&str> = PreEscaped(include_str!("page/live.js"));
 
-/// The whole page; `nonce` is the nonce of its [`policy`].
+/// The whole page. `nonce` must be the nonce in the [`policy`] of the response.
 pub(crate) fn render(status: &Status, nonce: &str) -> String {
     let page = html! {
         (DOCTYPE)
@@ -56,8 +57,8 @@ pub(crate) fn render(status: &Status, nonce: &str) -> String {
     page.into_string()
 }
 
-/// The head of the page. It is replaced every few seconds, as the details are; the form between them stays, with its
-/// input.
+/// The head of the page. The script replaces the head and the details every few seconds; the form between them keeps
+/// its input.
 fn glance(status: &Status) -> Markup {
     let time = chrono::DateTime::from_timestamp_millis(i64::try_from(status.time).unwrap_or(i64::MAX));
     html! {
@@ -105,7 +106,7 @@ fn details(status: &Status) -> Markup {
     }
 }
 
-/// Appearance of the worst probe of a part.
+/// The appearance of the worst probe of a part.
 fn probed(status: &Status, part: &str) -> Look {
     match worst(&status.probes, |probe| probe.part == part) {
         None => Look { words: "not probed", mark: "\u{2013}", ..look(None) },
@@ -155,7 +156,7 @@ fn figure(probe: &ProbeStatus, axes: &plot::Axes, now: u64) -> Markup {
     }
 }
 
-/// Appearance of a state: its colour, a sign for those who do not see it, and words.
+/// The appearance of a state: a CSS class for the colour, a sign for readers who do not see colours, and words.
 #[derive(Clone, Copy)]
 struct Look {
     class: &'static str,

@@ -27,7 +27,7 @@ pub(crate) struct Parts {
     pub(crate) pod: String,
     /// The node, if the manifest names it.
     pub(crate) node: Option<String>,
-    /// The probes, in the order of the flags; those of commands of exechealthz last.
+    /// The probes: first those of `--probe`, then those that replace commands of exechealthz.
     pub(crate) probes: Vec<Arc<Probe>>,
     /// The checks of exechealthz, if enabled.
     pub(crate) exechealthz: Option<Checks>,
@@ -47,7 +47,7 @@ pub(crate) struct Dnsmasq {
 }
 
 impl Parts {
-    /// Builds everything but the listener.
+    /// Builds all parts. Fails for flags that contradict each other.
     pub(crate) fn new(options: Options) -> anyhow::Result<Self> {
         if !options.prometheus_path.starts_with('/') {
             bail!("--prometheus-path: {:?} does not begin with a slash", options.prometheus_path);
@@ -71,7 +71,7 @@ impl Parts {
         let dnsmasq = dnsmasq.map(|at| Dnsmasq::new(at, &options, known, &peers, &metrics)).transpose()?;
         let verdicts = Verdicts::new(namespace, dnsmasq.is_some(), &metrics)?;
         let started = std::time::Instant::now();
-        // Without a host name, or on another system, the page omits it.
+        // If the file cannot be read, the page shows no name.
         let pod = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
         let node = std::env::var("NODE_NAME").ok().filter(|node| !node.is_empty());
         Ok(Self { options, started, pod, node, probes, exechealthz, dnsmasq, metrics, peers, verdicts })

@@ -1,7 +1,7 @@
-//! The other parts of the pod, as they report themselves.
+//! Reports of the other parts of the pod: kubedns and the nanny.
 //!
-//! They are fetched on demand, each at most once a second, bounded in size and time; a part that cannot be fetched is
-//! unknown. Concurrent requests share one fetch.
+//! Each report is fetched on demand, at most once a second, bounded in size and time. Concurrent requests share one
+//! fetch. If a fetch fails, the report is unknown.
 
 mod exposition;
 mod fetch;
@@ -21,7 +21,7 @@ use crate::options::Options;
 pub(crate) use self::kubedns::{Kubedns, Upstream};
 pub(crate) use self::nanny::{Configuration, Nanny};
 
-/// Time for which an answer is kept.
+/// Time for which a report is reused.
 const FRESH: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub(crate) struct Fetched<T> {
     pub(crate) error: Option<String>,
 }
 
-/// A part, with its last report and the time of it.
+/// A part, with its last report and the time of the fetch.
 #[derive(Debug)]
 pub(crate) struct Peer<T> {
     source: String,
@@ -56,7 +56,7 @@ impl Peers {
         Self { top: top(&options.kubedns_top), ..Self::at(&options.kubedns_metrics, nanny_status) }
     }
 
-    /// The peers without the ranking: kubedns' metrics and the nanny's status, as files or URLs; empty for none.
+    /// Creates the peers without the ranking. The arguments are files or URLs; an empty argument means none.
     pub(crate) fn at(kubedns_metrics: &str, nanny_status: &str) -> Self {
         Self {
             top: top(""),

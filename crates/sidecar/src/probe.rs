@@ -17,9 +17,10 @@ use crate::options::Mode;
 use crate::spec::Spec;
 use crate::time::repeat;
 
-/// The maximum delay of the first probes of a process.
+/// The maximum delay of a first probe after the start.
 const STAGGER: Duration = Duration::from_secs(5);
-/// Number of latency buckets. The first bound is 0.25 ms, each further one is twice the one before, up to 8192 ms.
+/// Number of latency buckets. The first bound is 0.25 ms; each further bound is twice the previous bound, up to 8192
+/// ms.
 const BUCKETS: usize = 16;
 
 /// The part of the pod that a probe checks.
@@ -33,8 +34,8 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    /// The part that `spec` probes. A label from the usual manifests decides, so that unusual ports need no
-    /// further flag; for any other label, the address decides.
+    /// The part that `spec` probes. The labels `kubedns` and `dnsmasq` of the usual manifests decide. So probes with
+    /// unusual ports need no further flag. For other labels, the address decides.
     pub(crate) fn of(spec: &Spec, dnsmasq: Option<&ServerAddr>, kubedns: &ServerAddr) -> Self {
         match spec.label.as_str() {
             "kubedns" => Self::Kubedns,
@@ -80,8 +81,8 @@ impl Probe {
         self.health.lock().clone()
     }
 
-    /// Probes until `stop`. The first probe waits for its slot, the `index`-th of `count`, so that probes are spread
-    /// out. A probe never begins before the last one has ended.
+    /// Probes until `stop`. The first query waits for slot `index` of `count` slots, so that the probes are spread
+    /// out. A query begins only after the previous query has ended.
     pub(crate) async fn run(self: Arc<Self>, index: usize, count: usize, stop: CancellationToken) {
         let first = Instant::now() + stagger(self.spec.interval, index, count);
         repeat(interval_at(first, self.spec.interval), stop, || self.once()).await;
@@ -116,7 +117,7 @@ impl Probe {
         Verdict { state, latency: latency.unwrap_or_default(), failure }
     }
 
-    /// After a failed probe of dnsmasq: the latency of an answer that dnsmasq gives by itself, if it gives one.
+    /// The latency of an answer that dnsmasq gives without its upstreams; `None` without such an answer.
     async fn dnsmasq_itself(&self) -> Option<Duration> {
         let question = chaos::question("cachesize.bind.");
         let answer = ask(&self.spec.server, self.spec.transport, &question, TIMEOUT).await.ok()?;

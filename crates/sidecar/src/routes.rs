@@ -1,4 +1,4 @@
-//! Routes of the status port. All are read-only, whatever the method.
+//! Routes of the status port. All routes are read-only and accept every method.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ async fn reply(parts: &Parts, path: &str, query: &str, local: bool) -> Response 
     }
 }
 
-/// `/healthcheck/<label>`: 200 or 503.
+/// `/healthcheck/<label>`: 200 if the server is healthy, else 503.
 fn check(parts: &Parts, label: &str) -> Option<Response> {
     let probe = parts.probes.iter().find(|probe| probe.spec().label == label)?;
     let health = probe.health();
@@ -56,14 +56,14 @@ fn check(parts: &Parts, label: &str) -> Option<Response> {
     Some(http::json(status, &health.check()))
 }
 
-/// `/healthz`: the sidecar itself, with the time as Go prints it.
+/// `/healthz`: the health of the sidecar itself, with the time in Go's format.
 fn healthz(parts: &Parts) -> Response {
     let now = Utc::now().format("%Y-%m-%d %H:%M:%S%.9f +0000 UTC");
     let text = format!("ok ({now} m=+{:.9})", parts.started.elapsed().as_secs_f64());
     http::text(StatusCode::OK, text)
 }
 
-/// A page; its styles and script are valid only with the nonce of this response.
+/// An HTML response. Its policy permits only styles and scripts with the nonce of this response.
 fn html(render: impl FnOnce(&str) -> String) -> Response {
     let nonce = format!("{:032x}", fastrand::u128(..));
     let mut response = http::with_type(StatusCode::OK, "text/html; charset=utf-8", render(&nonce));
@@ -73,7 +73,7 @@ fn html(render: impl FnOnce(&str) -> String) -> Response {
     response
 }
 
-/// `/explain`: passes on the response of kubedns, even if it is an error.
+/// `/explain`: passes on the response of kubedns, including errors.
 async fn explain(parts: &Parts, query: &str) -> Response {
     match fetch_page(&format!("{}?{query}", parts.options.kubedns_explain)).await {
         Ok(page) => {

@@ -1,6 +1,6 @@
-//! The page at `/runbook`: docs/troubleshooting.md at build time.
+//! The page at `/runbook`: a copy of docs/troubleshooting.md from build time.
 //!
-//! The copy suits clusters that cannot reach the repository, and versions older than its main branch.
+//! The copy is for clusters without access to the repository, and always fits the version of the sidecar.
 
 use maud::{DOCTYPE, PreEscaped, html};
 
@@ -34,7 +34,7 @@ pub(crate) fn render(nonce: &str) -> String {
     page.into_string()
 }
 
-/// Headings of the second and third level with the text below them; the title is left out.
+/// Headings of the second and third level with their text.
 fn sections() -> impl Iterator<Item = (&'static str, &'static str)> {
     let parts = TEXT.trim_start_matches("# ").split("\n## ");
     let parts = parts.flat_map(|part| part.split("\n### "));
@@ -60,7 +60,8 @@ mod tests {
         }
     }
 
-    /// Whoever is paged finds the same parts in the same order; the first sections are an index and a general check.
+    /// Each section of the runbook has the same parts in the same order. The first sections are an index and a general
+    /// check.
     #[test]
     fn sections_have_one_form() {
         for (heading, text) in

@@ -1,7 +1,7 @@
 //! The value of one `--probe`: `label,server,name[,seconds][,type]`.
 //!
-//! The grammar and the error texts are the same as in kube-dns. In addition the type may end in `/tcp`, as in `A/tcp`:
-//! a probe over TCP.
+//! The grammar and the error texts are the same as in kube-dns. In addition the type may end in `/tcp`, as in `A/tcp`,
+//! for a probe over TCP.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use hickory_proto::op::Query;
 use hickory_proto::rr::{Name, RecordType};
 use thiserror::Error;
 
-/// Interval by default.
+/// Default interval.
 pub(crate) const SECONDS: Duration = Duration::from_secs(5);
 /// Limit of a label's length; labels become part of metric names and paths.
 const LONGEST_LABEL: usize = 128;
@@ -33,7 +33,7 @@ pub struct Spec {
     pub interval: Duration,
 }
 
-/// A `--probe` that cannot be parsed.
+/// The error for a `--probe` that cannot be parsed.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum SpecError {
     /// Too few or too many parts.
@@ -96,7 +96,8 @@ fn check_label(label: &str) -> Result<(), SpecError> {
     Ok(())
 }
 
-/// Parses the interval. Without a positive one kube-dns panics, and so exits with status 2, as for any bad flag.
+/// Parses the interval. For a zero or negative interval, kube-dns panics and exits with status 2, the status for bad
+/// flags.
 fn seconds(text: &str) -> Result<Duration, SpecError> {
     let number = atoi(text).map_err(SpecError::Seconds)?;
     match u64::try_from(number) {

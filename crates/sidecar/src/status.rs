@@ -1,7 +1,7 @@
 //! The whole state as one JSON document for an operator: `/status`.
 //!
-//! The sidecar has the results of its probes and dnsmasq's counters; it fetches the rest from kubedns and the nanny
-//! ([`crate::peers`]).
+//! The results of the probes and dnsmasq's counters come from the sidecar itself. [`crate::peers`] fetches the rest
+//! from kubedns and the nanny.
 
 use std::time::SystemTime;
 
@@ -34,7 +34,7 @@ pub(crate) struct Status {
     pub(crate) time: u64,
     /// The time since the sidecar started, in seconds.
     pub(crate) uptime_seconds: u64,
-    /// kubedns can explain names.
+    /// True if `--kubedns-explain` is set, so that kubedns can explain names.
     #[serde(skip)]
     pub(crate) explains: bool,
     /// The rule for health checks: `self` or `through`.
@@ -64,7 +64,7 @@ pub(crate) struct ProbeStatus {
     /// The time of the last change of the state, in milliseconds since 1970.
     pub(crate) since: u64,
     pub(crate) latency_ms: f64,
-    /// Failed probes in a row.
+    /// Probes in a row without an answer for the probed name.
     pub(crate) failures: u32,
     /// The reason why the probed name was not answered.
     pub(crate) error: String,

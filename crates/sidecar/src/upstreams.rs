@@ -1,14 +1,15 @@
-//! Probes of the upstreams of dnsmasq: do they answer, and how fast?
+//! Probes of the upstreams of dnsmasq: their condition and latency.
 //!
-//! dnsmasq lists its upstreams and its queries to them (CHAOS TXT `servers.bind`), but not their failures: dnsmasq
-//! 2.90 counts none for a server that is dead, silent, or fails every query. So each upstream is sent one small query
-//! now and then, from the network of dnsmasq. A server with a probe of its own, such as kubedns, is left out.
+//! dnsmasq lists its upstreams with their numbers of queries (CHAOS TXT `servers.bind`). The list has no usable number
+//! of failures: dnsmasq 2.90 counts none for a server that is silent or fails every query. So the sidecar, which
+//! shares dnsmasq's network, sends each upstream one small query per interval. A server with a probe of its own, such
+//! as kubedns, is left out.
 //!
-//! The query fits the purpose of the upstream, as the nanny reports it: the SOA of its stub domain, or else the name
-//! servers of the root. SERVFAIL for a stub domain is a failure. For the root it counts as an answer, even a late
-//! one: a resolver without access to the root may well answer its own names. REFUSED is a failure,
-//! unless the purpose is unknown. In response to the query for the root it is no outage: the server may serve other
-//! names.
+//! The nanny reports which names an upstream serves. For a stub domain, the query is the SOA of that domain; otherwise
+//! the query is the NS of the root. SERVFAIL for a stub domain is a failure. SERVFAIL for the root counts as an
+//! answer: a resolver without access to the root may answer other names. REFUSED is a failure, unless the names that
+//! the upstream serves are unknown. REFUSED for the root is no outage in the verdict, because the upstream may serve
+//! other names.
 
 mod condition;
 mod listed;
@@ -41,11 +42,11 @@ use crate::time::repeat;
 pub(crate) use self::condition::Condition;
 pub(crate) use self::upstream::UpstreamStatus;
 
-/// Limit of probed servers; dnsmasq may have any number.
+/// Limit of probed servers. The number of servers of dnsmasq is not limited.
 const MAX: usize = 64;
 /// The minimum interval of the probes.
 const SHORTEST: Duration = Duration::from_secs(1);
-/// Timeout of a probe. A resolver that waits for other servers in vain answers SERVFAIL after some seconds.
+/// Timeout of a probe: long enough for a resolver that answers SERVFAIL after its own timeouts.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The delay before the first round: dnsmasq may still be starting.
 const FIRST: Duration = Duration::from_secs(2);
@@ -54,7 +55,7 @@ const FIRST: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Upstreams {
     dnsmasq: ServerAddr,
-    /// Servers with a probe of their own, or excluded.
+    /// Servers that are not probed here.
     others: Vec<ServerAddr>,
     peers: Arc<Peers>,
     interval: Duration,
@@ -89,7 +90,7 @@ impl Upstreams {
         repeat(ticks, stop, || Arc::clone(&self).round()).await;
     }
 
-    /// Reads dnsmasq's list and probes each upstream once. Without an answer of dnsmasq, the previous list is used.
+    /// Reads dnsmasq's list and probes each upstream once. If dnsmasq does not answer, the previous list is used.
     async fn round(self: Arc<Self>) {
         match list(&self.dnsmasq).await {
             Ok(listed) => {

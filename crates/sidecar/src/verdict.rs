@@ -1,8 +1,9 @@
 //! The verdict on the pod: its level, and the findings with their age and their remedies.
 //!
-//! [`findings`] is a pure function of the status. [`Verdicts`] remembers the start of each finding, hides a finding
-//! for the time in which it may pass by itself, and exports the rest. As in the critical alerts, a pod is down if its
-//! clients get no answers for cluster names or no answers for external names; a degraded pod still answers.
+//! [`findings`] is a pure function of the status. [`Verdicts`] remembers the start of each finding, and hides a
+//! finding until it has lasted for [`Kind::passes_within`]. The metrics show all other findings. As in the critical
+//! alerts, a pod is down if clients get no answers for cluster names, or none for external names. A degraded pod still
+//! answers.
 
 mod kind;
 mod routes;
@@ -27,10 +28,10 @@ use crate::time::{millis, repeat};
 
 pub(crate) use self::kind::{Kind, Level};
 
-/// The interval at which the verdict is computed, besides requests for it.
+/// The interval at which the verdict is computed, in addition to requests for `/status` and the page.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// Failed probes in a row that are an outage: a lost packet or a restart is none.
+/// Failed probes in a row that are a finding. A lost packet or a restart of the server causes fewer failures.
 const IN_A_ROW: u32 = 3;
 
 /// One fault.
@@ -39,13 +40,13 @@ pub(crate) struct Finding {
     pub(crate) kind: Kind,
     /// The object of the finding: a route, an upstream, a probe.
     pub(crate) subject: String,
-    /// The sentence for the operator.
+    /// The description for the operator.
     pub(crate) text: String,
-    /// The error in the words of the part; may be empty.
+    /// The error text of the part; may be empty.
     pub(crate) detail: String,
 }
 
-/// The verdict as `/status` has it.
+/// The verdict in `/status`.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Verdict {
@@ -90,20 +91,20 @@ impl Finding {
         Self { kind, subject: subject.to_owned(), text: text.into(), detail: String::new() }
     }
 
-    /// The finding with this error.
+    /// Adds an error text to the finding.
     fn because(self, detail: &str) -> Self {
         Self { detail: detail.to_owned(), ..self }
     }
 }
 
 fn probes(probes: &[ProbeStatus], kubedns: Option<&Kubedns>, findings: &mut Vec<Finding>) {
-    // kubedns gives the cause: it refuses cluster names until its first lists are complete.
+    // kubedns refuses cluster names until its first lists are complete. [`of_kubedns`] reports this cause.
     let unsynced = kubedns.is_some_and(|kubedns| kubedns.synced == Some(false));
     if !probes.is_empty() && probes.iter().all(|probe| probe.state == State::Waiting) {
         findings.push(Finding::new(Kind::Starting, "probes", "no probe has ended yet"));
     }
     let failing = || probes.iter().filter(|probe| probe.failures >= IN_A_ROW);
-    // If kubedns does not answer, dnsmasq in front of it has no answer either: one finding is enough.
+    // If kubedns does not answer, dnsmasq in front of kubedns has no answer either. One finding is enough.
     let silent = failing().any(|probe| probe.part == "kubedns" && probe.state == State::Failed);
     for probe in failing() {
         let (kind, text) = match (probe.part, probe.state) {
@@ -166,7 +167,7 @@ fn of_nanny(nanny: &Nanny, findings: &mut Vec<Finding>) {
     }
 }
 
-/// One finding, whichever of the two rejected the ConfigMap.
+/// Adds one finding if the nanny or kubedns rejected the ConfigMap.
 fn configuration(kubedns: Option<&Kubedns>, nanny: Option<&Nanny>, findings: &mut Vec<Finding>) {
     let found = || Finding::new(Kind::ConfigRejected, "", "the newest ConfigMap is rejected");
     if let Some(rejection) = nanny.and_then(|nanny| nanny.configuration.error.as_ref()) {
@@ -176,7 +177,7 @@ fn configuration(kubedns: Option<&Kubedns>, nanny: Option<&Nanny>, findings: &mu
     }
 }
 
-/// Unknown keys; most are misspelt.
+/// Adds a finding if the ConfigMap has unknown keys, which are usually misspelt.
 fn unknown_keys(kubedns: Option<&Kubedns>, nanny: Option<&Nanny>, findings: &mut Vec<Finding>) {
     let found = || Finding::new(Kind::ConfigUnknownKeys, "", "keys of the ConfigMap are unknown and ignored");
     let warnings = nanny.map(|nanny| nanny.configuration.warnings.as_slice()).unwrap_or_default();
@@ -191,7 +192,7 @@ fn list<'a>(items: impl IntoIterator<Item = &'a String>) -> String {
     items.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
-/// The start of each present finding.
+/// The start times of the present findings, and the exported metrics.
 #[derive(Debug)]
 pub(crate) struct Verdicts {
     since: Mutex<BTreeMap<(Kind, String), SystemTime>>,
@@ -202,7 +203,7 @@ pub(crate) struct Verdicts {
 }
 
 impl Verdicts {
-    /// Starts without findings. Findings about dnsmasq are not exported in a pod without it.
+    /// Starts without findings. In a pod without dnsmasq, the finding `DnsmasqSilent` is not exported.
     pub(crate) fn new(namespace: &str, has_dnsmasq: bool, metrics: &Metrics) -> Result<Self, MetricError> {
         let level = metrics.int_gauge(
             &metric_name(namespace, "verdict"),
@@ -221,7 +222,7 @@ impl Verdicts {
         repeat(interval(EVERY), stop, || async { drop(status::status(&parts, false).await) }).await;
     }
 
-    /// The verdict on these findings. Their number is bounded, as probes and upstreams are bounded in number.
+    /// The verdict on these findings. The numbers of probes and upstreams bound the number of findings.
     pub(crate) fn judge(&self, findings: Vec<Finding>, now: SystemTime) -> Verdict {
         let mut known = self.since.lock();
         known.retain(|(kind, subject), _| {

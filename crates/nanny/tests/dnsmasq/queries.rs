@@ -220,7 +220,7 @@ async fn a_nanny_that_does_not_read_keeps_nobody_from_an_answer_and_lost_lines_a
     let label = "x".repeat(60);
     let name = format!("{label}.{label}.{label}.local.test");
     rig.nanny.signal(Signal::SIGSTOP);
-    // The lines of these queries are more than the pipe holds.
+    // The log lines of these queries exceed the size of the pipe.
     for number in 0..4000 {
         assert_eq!(rig.resolve(&name).await, "192.0.2.7", "query {number}");
     }
@@ -252,7 +252,8 @@ async fn a_query_that_waits_has_its_answer_before_the_restart() {
     rig.config(&[("upstreamNameservers", &servers), ("queryLog", "{}")]);
     restarted(&rig, 1).await;
     let ended = rig.nanny.line_with("dnsmasq ends for another one", PATIENCE).await;
-    // The restart waits for a moment in which dnsmasq is idle. On a very busy machine, none may come in time.
+    // The restart waits for a moment in which dnsmasq is idle. On a very busy machine, no such moment may come in
+    // time.
     if ended.contains("Quietly") {
         tokio::time::timeout(PATIENCE, client.recv(&mut [0; 512])).await.unwrap().unwrap();
     }

@@ -8,7 +8,7 @@ use testkit::upstream::{Asked, Reaction, Upstream};
 
 use super::*;
 
-/// A dnsmasq whose counters are all `at`; its cache holds 1000 names.
+/// A dnsmasq whose counters all have the value `at`; the size of its cache is 1000.
 async fn dnsmasq(at: Arc<AtomicU64>) -> Upstream {
     Upstream::start(move |asked: &Asked| {
         let name = asked.name();
@@ -21,7 +21,7 @@ async fn dnsmasq(at: Arc<AtomicU64>) -> Upstream {
     .await
 }
 
-/// Counters of a pod after [`STARTING`].
+/// Counters for which the time [`STARTING`] is over.
 fn counters(server: impl Into<ServerAddr>, metrics: &Metrics) -> Counters {
     let counters = Counters::new(server.into(), Duration::ZERO, "kubedns", metrics).unwrap();
     Counters { started_by: Instant::now(), ..counters }
@@ -131,12 +131,12 @@ async fn a_dnsmasq_that_is_away_is_an_error_each_time() {
 proptest! {
     #[test]
     fn the_sum_of_all_increases_is_what_was_counted(runs in prop::collection::vec(prop::collection::vec(0u64..1000, 1..8), 1..8)) {
-        // Each run is one dnsmasq process: its readings rise from zero.
+        // Each element of `runs` is one dnsmasq process, whose readings rise from zero.
         let mut counter = Monotonic::default();
         let (mut total, mut counted, mut seen) = (0, 0, 0);
         for mut readings in runs {
             readings.sort_unstable();
-            // A restart is detected when the first reading is below the last one of the previous run.
+            // A restart is detected only if the first reading is below the last reading of the previous process.
             prop_assume!(readings.first().is_none_or(|first| *first < seen || seen == 0));
             for reading in &readings {
                 total += counter.increase(*reading);

@@ -1,4 +1,4 @@
-//! The probes behind each path, for the command lines of published manifests.
+//! The probes of each path, for the command lines of published manifests.
 
 use std::ffi::OsString;
 

@@ -18,7 +18,7 @@ fn failure(error: &str, rcode: &str) -> Failure {
     Failure { error: error.to_owned(), rcode: rcode.to_owned() }
 }
 
-/// The recorded body; `>` is escaped when it is sent, not here.
+/// The recorded body, with `>` unescaped.
 fn captured(text: &str) -> String {
     text.trim_end().lines().last().unwrap().replace("\\u003e", ">")
 }

@@ -1,4 +1,4 @@
-//! Commands of published manifests, and others.
+//! Commands of published manifests, and malformed commands.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Command lines, compared with recorded ones of kube-dns.
+//! Tests of the command line. The help text and the errors are compared with recorded output of kube-dns.
 
 use std::ffi::OsString;
 
@@ -71,7 +71,7 @@ fn help_holds_every_line_that_was_captured() {
     let ours: Vec<String> = exit.stderr.lines().map(words).collect();
     let captured = include_str!("../../tests/data/sidecar-help.txt");
     for line in captured.lines().filter(|line| !line.starts_with(['$', '-'])) {
-        // Probes over TCP are new; their help text is ours.
+        // kube-dns has no probes over TCP, so its help text does not mention them.
         let line = line
             .replace("A, AAAA, SRV. Example", "A, AAAA, SRV, with /tcp behind it to probe over TCP. Example");
         assert!(ours.contains(&words(&line)), "{line}\nis not in\n{}", exit.stderr);

@@ -41,7 +41,7 @@ fn sync(kubedns: &Kubedns) -> Markup {
 
 fn watches(kubedns: &Kubedns) -> Markup {
     let is_open = |kind: &str| kubedns.watches.get(kind).copied().unwrap_or_default();
-    // Only one of the two kinds is watched.
+    // kubedns watches either Endpoints or EndpointSlices.
     let has_endpoints = is_open("endpoints") || is_open("endpointslices");
     let of_endpoints = |kind: &str| matches!(kind, "endpoints" | "endpointslices");
     let closed = kubedns.watches.iter().filter(|(_, open)| !**open).map(|(kind, _)| kind.as_str());
@@ -103,7 +103,7 @@ pub(super) fn sidecar(status: &Status) -> String {
     format!("sidecar running for {}, health mode: {}", ago(status.uptime_seconds), status.health)
 }
 
-/// The pod's node, its domain and the versions of its parts; unknown values are left out.
+/// The node, the cluster domain and the versions of the parts. Unknown values are left out.
 pub(super) fn identity(status: &Status) -> Vec<String> {
     let (kubedns, nanny) = (status.kubedns.known.as_ref(), status.nanny.known.as_ref());
     let built = |version: &Option<String>, commit: &Option<String>| {

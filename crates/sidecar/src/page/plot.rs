@@ -6,10 +6,10 @@ use super::text::number;
 use crate::health::{Point, State};
 use crate::status::ProbeStatus;
 
-/// The drawing's size, in its own units.
+/// The size of the drawing, in SVG units.
 const WIDTH: f64 = 360.0;
 const HEIGHT: f64 = 100.0;
-/// Space for the numbers at the left and for the times below.
+/// Space for the labels at the left, and margins below and above, in SVG units.
 const LEFT: f64 = 48.0;
 const BELOW: f64 = 18.0;
 const ABOVE: f64 = 8.0;
@@ -29,7 +29,7 @@ pub(super) fn svg(probe: &ProbeStatus, axes: &Axes) -> Markup {
     }
 }
 
-/// A line for neighbouring points of one state, or a dot for a single point.
+/// A line through neighbouring points of the same state, or a dot for a single point.
 fn line(run: &[Point], axes: &Axes) -> Markup {
     let at = |point: &Point| (format!("{:.1}", axes.x(point.at)), format!("{:.1}", axes.y(point.latency_ms)));
     let points: Vec<String> = run.iter().map(at).map(|(x, y)| format!("{x},{y}")).collect();
@@ -43,7 +43,7 @@ fn line(run: &[Point], axes: &Axes) -> Markup {
     }
 }
 
-/// The plot in words.
+/// The text alternative of the plot.
 fn summary(probe: &ProbeStatus, axes: &Axes) -> String {
     let failed = probe.history.iter().filter(|point| point.state == State::Failed).count();
     format!(
@@ -55,7 +55,7 @@ fn summary(probe: &ProbeStatus, axes: &Axes) -> String {
     )
 }
 
-/// Runs of neighbouring points of one state, without those of failed probes, which have no latency.
+/// Slices of neighbouring points with the same state. Failed probes have no latency and are left out.
 fn runs(history: &[Point]) -> impl Iterator<Item = &[Point]> {
     history.chunk_by(|a, b| a.state == b.state).filter(|run| run.iter().all(|point| point.state.is_healthy()))
 }
@@ -80,7 +80,7 @@ impl Axes {
     pub(super) fn of(probes: &[ProbeStatus], now: u64) -> Self {
         let first = probes.iter().filter_map(|probe| probe.history.first()).map(|point| point.at).min();
         let first = first.unwrap_or(now);
-        // At least two minutes, so that the first points do not spread over the whole width.
+        // The axis spans at least two minutes, so that the first points do not spread over the whole width.
         let span = now.saturating_sub(first).max(120_000);
         let worst = probes.iter().map(|probe| worst(&probe.history)).fold(0.0, f64::max);
         Self { now, span, top: round_up(worst) }

@@ -1,4 +1,4 @@
-//! The verdict: in the title, in the icon, and at the top of the page.
+//! Shows the verdict in the title, in the icon, and at the top of the page.
 
 use maud::{Markup, html};
 
@@ -6,7 +6,7 @@ use super::text::ago;
 use crate::status::Status;
 use crate::verdict::{Lasting, Level};
 
-/// Appearance of a level: its colour, a sign for those who do not see it, and a word.
+/// The appearance of a level: a CSS class for the colour, a sign for readers who do not see colours, and a word.
 fn look(level: Level) -> (&'static str, &'static str, &'static str) {
     match level {
         Level::Well => ("ok", "\u{2713}", "well"),

@@ -5,9 +5,9 @@
 pub(crate) struct Series<'a> {
     /// The metric's name.
     pub(crate) name: &'a str,
-    /// Its labels, as written between the braces.
+    /// The labels, as written between the braces.
     labels: &'a str,
-    /// Its value.
+    /// The value of the sample.
     pub(crate) value: f64,
 }
 
@@ -26,7 +26,7 @@ impl Series<'_> {
     }
 }
 
-/// Splits text at its closing quote; returns the unescaped text and the rest.
+/// Splits text at the first unescaped quote. Returns the unescaped text before the quote, and the rest.
 fn quoted(text: &str) -> (String, &str) {
     let mut value = String::new();
     let mut chars = text.char_indices();

@@ -11,7 +11,7 @@ const TIME: Duration = Duration::from_secs(1);
 /// Limit of a report, in bytes.
 const SIZE: usize = 2 * 1024 * 1024;
 
-/// Reads a file, or the body behind an `http://` URL.
+/// Reads a file, or the body of an `http://` URL. Fails unless the status is 200.
 pub(crate) async fn fetch(source: &str) -> anyhow::Result<String> {
     let reading = async {
         if !source.contains("://") {

@@ -9,7 +9,7 @@ use super::exposition::{Series, series};
 /// Limit of upstreams on the page.
 const SHOWN: usize = 10;
 
-/// kubedns, from its metrics. Values that its version does not export are unknown.
+/// The state of kubedns according to its metrics. Values that this version of kubedns does not export are unknown.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Kubedns {
@@ -19,7 +19,7 @@ pub(crate) struct Kubedns {
     pub(crate) domain: Option<String>,
     /// The first lists of the API server are complete.
     pub(crate) synced: Option<bool>,
-    /// The records come from an earlier run.
+    /// kubedns serves the records of its snapshot file, written before its last start.
     pub(crate) stale: Option<bool>,
     /// The first lists are missing after `--initial-sync-timeout`.
     pub(crate) overdue: Option<bool>,
@@ -29,7 +29,7 @@ pub(crate) struct Kubedns {
     pub(crate) last_event: Option<f64>,
     /// The newest configuration is in force.
     pub(crate) config_current: Option<bool>,
-    /// Queries since it started.
+    /// Queries answered since kubedns started.
     pub(crate) requests: Option<f64>,
     /// The upstreams with the most queries, the busiest first.
     pub(crate) upstreams: Vec<Upstream>,
@@ -48,13 +48,13 @@ pub(crate) struct Kubedns {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Upstream {
     pub(crate) address: String,
-    /// Queries sent to it.
+    /// Queries that kubedns sent to this upstream.
     pub(crate) requests: f64,
     /// Failed queries.
     pub(crate) errors: f64,
-    /// Mean latency of its responses.
+    /// Mean latency of the responses of this upstream.
     pub(crate) mean_ms: Option<f64>,
-    /// Over TLS: its certificate is trusted.
+    /// The TLS certificate of this upstream is trusted; `None` without TLS.
     pub(crate) trusted: Option<bool>,
 }
 
@@ -82,8 +82,8 @@ impl Kubedns {
         kubedns
     }
 
-    /// Returns whether Services and endpoints are being watched (endpoints by either kind). Without metrics of their
-    /// watches they count as watched.
+    /// Returns whether watches of Services and of Endpoints or EndpointSlices are open. A kind without a metric counts
+    /// as watched.
     pub(crate) fn is_watching(&self) -> bool {
         let is_open = |kinds: &[&str]| {
             let watches = || self.watches.iter().filter(|(kind, _)| kinds.contains(&kind.as_str()));

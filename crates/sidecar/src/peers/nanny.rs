@@ -1,4 +1,4 @@
-//! The nanny's status: dnsmasq, the configuration in force, and the last one that was rejected.
+//! The nanny's status: dnsmasq, the configuration in force, and the last rejected configuration.
 //!
 //! The types differ from the nanny's own: during a rollout the versions may differ, so every field may be missing and
 //! unknown fields are ignored.
@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Nanny {
-    /// Its own version and commit.
+    /// The version and commit of the nanny.
     pub(crate) version: Option<String>,
     pub(crate) commit: Option<String>,
-    /// The dnsmasq it supervises.
+    /// The dnsmasq that the nanny supervises.
     pub(crate) dnsmasq: Process,
     pub(crate) configuration: Configuration,
     pub(crate) routes: Routes,
@@ -40,7 +40,7 @@ pub(crate) struct Configuration {
     pub(crate) rejected: u64,
     /// The error of the newest configuration; `None` if it is in force.
     pub(crate) error: Option<Refusal>,
-    /// Ignored keys, each with the probable intention.
+    /// Ignored keys of the ConfigMap, each with the key that was probably meant.
     pub(crate) warnings: Vec<String>,
     pub(crate) stub_domains: BTreeMap<String, Vec<String>>,
     pub(crate) upstream_nameservers: Vec<String>,
@@ -59,13 +59,14 @@ pub(crate) struct Routes {
     /// Stub domains and the addresses of their servers.
     pub(crate) stub_domains: BTreeMap<String, Vec<String>>,
     pub(crate) upstreams: Vec<String>,
-    /// The source of `upstreams`: `configuration`, `resolv.conf`, or `kubedns`, which is then the only upstream.
+    /// The source of `upstreams`: `configuration`, `resolv.conf` or `kubedns`. With `kubedns`, the only upstream is
+    /// kubedns or the SERVFAIL server.
     pub(crate) upstreams_from: Option<String>,
-    /// The version of kubedns' configuration, if dnsmasq forwards external names to kubedns.
+    /// The version of the configuration that kubedns reports, if the nanny polls kubedns.
     pub(crate) kubedns_configuration: Option<String>,
     /// Server names without an address yet.
     pub(crate) unresolved: BTreeSet<String>,
-    /// Servers left out because their queries come back.
+    /// Servers left out because their queries come back to dnsmasq.
     pub(crate) loops: BTreeSet<String>,
     /// The server for stub domains without a usable server: the nanny itself, which answers SERVFAIL.
     #[serde(rename = "nowhere")]
@@ -75,7 +76,7 @@ pub(crate) struct Routes {
 }
 
 impl Routes {
-    /// Returns whether dnsmasq forwards to kubedns, and kubedns to the upstreams.
+    /// Returns whether dnsmasq forwards external names to kubedns.
     pub(crate) fn by_way_of_kubedns(&self) -> bool {
         self.upstreams_from.as_deref() == Some("kubedns")
     }

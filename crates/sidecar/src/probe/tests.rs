@@ -16,7 +16,7 @@ fn probe(upstream: &Upstream, part: Part, mode: Mode, kind: &str, metrics: &Metr
     Probe::new(spec, part, mode, "kubedns", metrics).unwrap()
 }
 
-/// A dnsmasq that answers its own names and gets REFUSED from its backend.
+/// A dnsmasq that answers `cachesize.bind` itself and receives REFUSED from kubedns.
 fn backend_away(asked: &Asked) -> Reaction {
     match asked.name().as_str() {
         "cachesize.bind." => Reply::to(&asked.packet).answer("cachesize.bind. 0 CH TXT \"1000\"").into(),
@@ -144,7 +144,7 @@ fn probes_do_not_start_together() {
 
 #[tokio::test]
 async fn probes_never_overlap() {
-    // Each answer takes longer than the interval; the first probe waits for its slot.
+    // Each answer takes longer than the interval.
     let upstream = Upstream::start(|asked: &Asked| fine(asked).after(Duration::from_millis(1500))).await;
     let spec = format!("it,{},{NAME},1,A", upstream.addr()).parse().unwrap();
     let probe = Arc::new(Probe::new(spec, Part::Other, Mode::Itself, "", &metrics()).unwrap());
@@ -154,7 +154,7 @@ async fn probes_never_overlap() {
     let patience = Duration::from_mins(1);
     let asked = || async { upstream.count() >= 3 };
     testkit::eventually(patience, asked).await;
-    // The third query is not sent before the second result has been recorded.
+    // A query is sent only after the previous result has been recorded.
     let (asked, known) = (upstream.count(), probe.health().history.len());
     assert!(known + 1 >= asked, "{known} results of {asked} questions");
     stop.cancel();

@@ -6,11 +6,11 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Condition {
-    /// Not known yet.
+    /// No probe has decided the condition yet.
     #[default]
     Waiting,
     Answers,
-    /// It answers REFUSED although dnsmasq forwards such names to it, or SERVFAIL for a name that it must know.
+    /// The upstream answers REFUSED for names that dnsmasq forwards to it, or SERVFAIL for its stub domain.
     Fails,
     Silent,
 }

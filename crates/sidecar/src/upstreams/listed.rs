@@ -13,15 +13,15 @@ pub(super) struct Listed {
     pub(super) queries: u64,
 }
 
-/// Asks dnsmasq for its upstreams, over TCP if they do not fit into a datagram. The error is the reason why they are
-/// unknown.
+/// Queries dnsmasq for its upstreams, over TCP if the list does not fit into a datagram.
 pub(super) async fn list(dnsmasq: &ServerAddr) -> Result<Vec<Listed>, String> {
     let question = chaos::question("servers.bind.");
     let answer = ask_with_retry(dnsmasq, &question, TIMEOUT).await.map_err(|error| error.to_string())?;
     listed(&answer).ok_or_else(|| format!("answered {}", answer.message.metadata.response_code))
 }
 
-/// The upstreams in an answer, each once; `None` if it is no list. A text without a server is skipped.
+/// The upstreams in an answer, without duplicates. `None` if the answer has no TXT records. Malformed texts are
+/// skipped.
 fn listed(answer: &Answer) -> Option<Vec<Listed>> {
     let mut seen = HashSet::new();
     let mut texts = chaos::texts(answer).peekable();

@@ -1,4 +1,4 @@
-//! Metrics of the upstreams of dnsmasq. Only its present upstreams have series, so these are bounded.
+//! Metrics of the upstreams of dnsmasq. Only present upstreams have series, so the number of series is bounded.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Purpose of an upstream: it decides the query of the probe and the responses that count.
+//! The names that an upstream serves. The served names determine the query of the probe, and which responses are
+//! failures.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,24 +11,26 @@ use hickory_proto::rr::{Name, RecordType};
 use super::condition::{Cause, Trouble};
 use crate::peers::Nanny;
 
-/// The query of a probe, and its reason.
+/// The query of a probe, and the names that the upstream serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Purpose {
-    /// The stub domains it serves, sorted; `.` for all other names. Empty if unknown.
+    /// The stub domains that the upstream serves, sorted; `.` for all other names. Empty if unknown.
     pub(super) domains: Vec<String>,
     pub(super) question: Query,
-    /// It must answer the query. A server for names of its own may have no access to the root.
+    /// SERVFAIL for the query is a failure. False for queries for the root, because a server of private names may be
+    /// unable to answer them.
     must_know: bool,
 }
 
 impl Purpose {
-    /// A purpose that is unknown: the query is one that every resolver can answer.
+    /// The purpose of an upstream with unknown names. The query is for the name servers of the root.
     pub(super) fn unknown() -> Self {
         let question = Query::query(Name::root(), RecordType::NS);
         Self { domains: Vec::new(), question, must_know: false }
     }
 
-    /// The purpose of this server in the nanny's routes. The nanny does not know servers of dnsmasq's command line.
+    /// The purpose of this server in the nanny's routes. The purpose is unknown for servers from dnsmasq's command
+    /// line.
     pub(super) fn of(address: SocketAddr, nanny: &Nanny) -> Self {
         let (text, routes) = (address.to_string(), &nanny.routes);
         let mut this = Self::unknown();
@@ -48,7 +51,7 @@ impl Purpose {
         this
     }
 
-    /// Latency of the answer, or the failure.
+    /// The latency of the answer, or the failure.
     pub(super) fn judge(&self, asked: Result<Answer, ExchangeError>) -> Result<Duration, Trouble> {
         let trouble = |cause, text: String| Err(Trouble { cause, text });
         let answer = match asked {

@@ -1,4 +1,4 @@
-//! Servers of a scripted dnsmasq.
+//! Probes of the upstreams that a scripted dnsmasq lists.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -7,7 +7,7 @@ use testkit::upstream::{Asked, Reaction, Upstream as Server};
 
 use super::*;
 
-/// A dnsmasq that lists these upstreams, and its prober, which excludes `others`.
+/// A dnsmasq that lists scripted upstreams, and the probes of these upstreams.
 struct Lab {
     _dnsmasq: Server,
     upstreams: Arc<Upstreams>,
@@ -42,7 +42,8 @@ impl Lab {
         }
     }
 
-    /// Condition, probes and failures, queries, and the error without its varying parts.
+    /// One text per upstream: condition, served names, failures, probes, queries, and the error without its varying
+    /// parts.
     fn said(&self) -> Vec<String> {
         let said = |status: UpstreamStatus| {
             let UpstreamStatus { condition, serves, probes, failures, queries, error, .. } = status;
@@ -169,7 +170,7 @@ async fn only_a_stub_domain_makes_servfail_a_failure() {
     }
 }
 
-/// The answer of a resolver that has waited for the root servers in vain.
+/// A resolver without access to the root answers SERVFAIL after three seconds.
 #[tokio::test]
 async fn a_late_servfail_is_an_answer() {
     let late = Server::start(|asked: &Asked| {
@@ -224,7 +225,7 @@ async fn the_list_is_followed_and_kept_when_dnsmasq_does_not_tell_it() {
     lab.rounds(1).await;
     assert_eq!(lab.said(), ["Answers [] 0 of 1, asked 1"]);
     assert_eq!(lab.exported(old.addr()), [""; 0], "a removed upstream is not exported");
-    // No list at all.
+    // dnsmasq returns an empty list.
     lab.texts.lock().clear();
     lab.rounds(1).await;
     assert_eq!(lab.said(), ["Answers [] 0 of 2, asked 1"]);
@@ -259,7 +260,7 @@ async fn so_many_servers_are_probed_and_no_more() {
         Reply::to(&asked.packet).rcode("NOERROR").into()
     })
     .await;
-    // Nothing answers at other addresses of the loopback network; that queries fail at once is enough here.
+    // No server answers at the other loopback addresses, so these probes fail at once.
     let many = (0..200u8).map(|n| format!("127.9.9.{n}#{} 0 0", server.addr().port()));
     let texts: Vec<String> = std::iter::once(text(server.addr(), 0)).chain(many).collect();
     let lab = Lab::start(&texts, "{}", Vec::new()).await;

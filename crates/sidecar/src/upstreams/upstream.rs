@@ -11,7 +11,7 @@ use super::purpose::Purpose;
 use crate::monotonic::Monotonic;
 use crate::time::{millis, milliseconds};
 
-/// Failures in a row that change the condition: one lost packet does not.
+/// Failures in a row that change the condition. A single lost packet does not change the condition.
 const IN_A_ROW: u32 = 2;
 
 /// State of one upstream.
@@ -30,19 +30,19 @@ pub(super) struct Upstream {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct UpstreamStatus {
     pub(crate) address: String,
-    /// The stub domains it serves; `.` for all other names. Empty if unknown.
+    /// The stub domains that the upstream serves; `.` for all other names. Empty if unknown.
     pub(crate) serves: Vec<String>,
     pub(crate) condition: Condition,
     /// The time of the last change of the condition, in milliseconds since 1970.
     pub(crate) since: u64,
-    /// Latency of its last answer.
+    /// Latency of the last successful probe.
     pub(crate) latency_ms: Option<f64>,
     /// The error of the last probe; empty if it succeeded.
     pub(crate) error: String,
     pub(crate) probes: u64,
-    /// Probes without an answer.
+    /// Failed probes: no answer, SERVFAIL or REFUSED.
     pub(crate) failures: u64,
-    /// Queries that dnsmasq reports since it started.
+    /// Queries to this upstream since dnsmasq started.
     pub(crate) queries: u64,
 }
 
@@ -54,7 +54,7 @@ impl Upstream {
         Self { purpose: Purpose::unknown(), status, since, failures_in_a_row: 0, asked, series }
     }
 
-    /// Updates its purpose, and its queries since dnsmasq started.
+    /// Updates the purpose, and the number of queries since dnsmasq started.
     pub(super) fn follow(&mut self, purpose: Purpose, queries: u64) {
         self.series.asked(self.asked.increase(queries));
         (self.status.serves, self.status.queries) = (purpose.domains.clone(), queries);

@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 pub(crate) enum Level {
     #[default]
     Well,
-    /// It answers, but has a fault.
+    /// The pod answers, but has a fault.
     Degraded,
     /// Cluster names, or all external names, are not answered.
     Down,
@@ -164,7 +164,7 @@ impl Kind {
         ROWS.into_iter().map(|(kind, ..)| kind)
     }
 
-    /// The row of this kind; the rows are in the order of the enum.
+    /// The row of this kind. [`ROWS`] has the order of the enum.
     fn row(self) -> &'static Row {
         &ROWS[self as usize]
     }
@@ -187,8 +187,8 @@ impl Kind {
         self.row().4
     }
 
-    /// A fault that passes within this time is no finding: watches are reopened, and an edit reaches kubedns and the
-    /// nanny at different times.
+    /// The minimum duration of a finding. Shorter faults are normal: watches are reopened, and an edit reaches kubedns
+    /// and the nanny at different times.
     pub(crate) fn passes_within(self) -> Duration {
         match self {
             Self::ApiServerLost | Self::StubServerUnresolved => Duration::from_secs(30),

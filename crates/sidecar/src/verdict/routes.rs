@@ -1,4 +1,4 @@
-//! Findings about routes with upstreams that do not answer.
+//! Findings about upstreams that do not answer, per route.
 
 use std::collections::BTreeMap;
 
@@ -7,18 +7,18 @@ use crate::peers::Kubedns;
 use crate::status::{DnsmasqStatus, Status};
 use crate::upstreams::Condition;
 
-/// The route of all names without a stub domain.
+/// The route of all names outside stub domains.
 const OTHERS: &str = ".";
 
-/// Servers by route, each with whether it answers.
+/// Route -> server -> whether the server answers.
 type Routes = BTreeMap<String, BTreeMap<String, bool>>;
 
 /// Findings about upstreams.
 pub(super) fn findings(status: &Status) -> Vec<Finding> {
     let mut routes = Routes::new();
     status.dnsmasq.iter().for_each(|dnsmasq| of_dnsmasq(dnsmasq, &mut routes));
-    // If dnsmasq forwards to the upstreams itself, those of kubedns are not judged: they are the same, or dnsmasq, which
-    // is probed.
+    // If dnsmasq forwards to the upstreams itself, the upstreams of kubedns are left out: they are the same servers,
+    // or dnsmasq, which has a probe.
     let by_kubedns = status.nanny.known.as_ref().is_some_and(|nanny| nanny.routes.by_way_of_kubedns());
     if let Some(kubedns) = status.kubedns.known.as_ref().filter(|_| by_kubedns || status.dnsmasq.is_none()) {
         of_kubedns(kubedns, &mut routes);
@@ -28,7 +28,8 @@ pub(super) fn findings(status: &Status) -> Vec<Finding> {
 
 fn of_dnsmasq(dnsmasq: &DnsmasqStatus, routes: &mut Routes) {
     for upstream in &dnsmasq.upstreams {
-        // A server that fails the probe of the root may serve other names, so it is up for external names.
+        // A server that refuses the query for the root may serve other names. So such a server counts as up for
+        // external names.
         let fails = upstream.condition == Condition::Fails;
         let others = OTHERS.to_owned();
         for domain in

@@ -1,4 +1,4 @@
-//! Findings of failing pods, and their duration.
+//! Findings of failing pods, and the duration of these findings.
 
 use super::*;
 use crate::peers::{Fetched, Kubedns, Nanny};

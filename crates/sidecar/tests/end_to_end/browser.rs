@@ -1,5 +1,5 @@
-//! The status page in a real browser: its Content-Security-Policy permits its script, and the script keeps the page up
-//! to date, also behind a proxy. Skipped if Chromium is not installed.
+//! The status page in a real browser: the Content-Security-Policy permits the script, and the script updates the page,
+//! also behind a proxy. Skipped if Chromium is not installed.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ fn chromium() -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// The document in the browser after `seconds` of the browser's clock.
+/// The document after the browser has run for `seconds` of virtual time.
 async fn document(chromium: &Path, url: &str, seconds: u32) -> String {
     let profile = tempfile::tempdir().unwrap();
     let mut command = Command::new(chromium);
@@ -40,8 +40,8 @@ async fn document(chromium: &Path, url: &str, seconds: u32) -> String {
     String::from_utf8(output.expect("the browser runs").stdout).unwrap()
 }
 
-/// A proxy with the page below a path of its own: under `/dns/` for ever, under `/once/` for one request only.
-/// At other paths the proxy has a page of its own.
+/// A proxy in front of the status page. `/dns/` always returns the status page, `/once/` only for the first request.
+/// All other requests get the proxy's own sign-in page.
 struct Proxy {
     address: SocketAddr,
     _task: JoinSet<()>,
@@ -54,7 +54,7 @@ impl Proxy {
         let served = Arc::new(AtomicBool::new(false));
         let mut task = JoinSet::new();
         task.spawn(async move {
-            // A browser opens connections that it may not use, so connections are served concurrently.
+            // A browser may open connections without sending a request, so connections are served concurrently.
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 connections.spawn(pass_on(stream, sidecar, Arc::clone(&served)));
@@ -85,7 +85,7 @@ async fn pass_on(mut stream: TcpStream, sidecar: SocketAddr, served: Arc<AtomicB
     let _ = stream.write_all(answer.as_bytes()).await;
 }
 
-/// A browser, and a sidecar whose probe has been answered; `None` if there is no browser.
+/// The path of a browser, and a sidecar with answered probes. `None` if no browser is installed.
 #[allow(clippy::print_stderr, reason = "what could not be tested is said loudly")]
 async fn browser_and_sidecar() -> Option<(PathBuf, Servers, Sidecar)> {
     let Some(chromium) = chromium() else {

@@ -1,4 +1,4 @@
-//! A real dnsmasq in front of a scripted backend.
+//! A real dnsmasq in front of a scripted server (the backend).
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -53,7 +53,7 @@ async fn dnsmasq_with(port: u16, backend: SocketAddr, further: &[String]) -> Pro
     process
 }
 
-/// A backend that answers as kubedns does while `there` is true, and else not at all.
+/// A backend that answers like kubedns while `there` is true, and otherwise does not answer.
 async fn backend(there: Arc<AtomicBool>) -> Upstream {
     Upstream::start(move |asked: &Asked| {
         let reply = Reply::to(&asked.packet);
@@ -92,7 +92,7 @@ async fn a_healthy_dnsmasq_is_not_punished_for_its_backend() {
     let mut process = dnsmasq(port, backend.addr()).await;
     let sidecar = Sidecar::start(&flags(port)).await;
 
-    // The backend is silent: dnsmasq is healthy, the failed probes are counted and reported.
+    // The backend is silent. dnsmasq is still healthy, and the failed probes are counted and reported.
     until(&sidecar, "kubedns_probe_dnsmasq_errors", 2.0).await;
     let (status, body) = health(&sidecar).await;
     assert_eq!((status, &body["IsOk"], &body["Err"]), (200, &Value::from(true), &Value::from("")));
@@ -198,7 +198,7 @@ async fn its_upstreams_are_told_by_dnsmasq_and_probed() {
     let (status, _) = health(&sidecar).await;
     assert_eq!(status, 200, "a dead upstream is no reason to restart dnsmasq");
 
-    // The queries of dnsmasq are exported as dnsmasq counts them.
+    // The exported number of queries is the number that dnsmasq counts.
     let query = Query::new("www.outside.test.", "A");
     client::ask((Ipv4Addr::LOCALHOST, port).into(), &query).await;
     let queries = format!("kubedns_dnsmasq_upstream_queries_total{{upstream=\"{}\"}}", well.addr());

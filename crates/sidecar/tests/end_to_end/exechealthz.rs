@@ -1,5 +1,5 @@
-//! The container `healthz` of Kubernetes 1.4 and 1.5 with the sidecar in place of exechealthz. Its arguments and the
-//! liveness probes are as published, except addresses and ports.
+//! The container `healthz` of Kubernetes 1.4 and 1.5, with the sidecar in place of exechealthz. Arguments and liveness
+//! probes are the published ones, with other addresses and ports.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use testkit::upstream::{Asked, Upstream};
 use crate::running::{PATIENCE, Sidecar};
 
 const NAME: &str = "kubernetes.default.svc.cluster.local";
-/// The text of a failed lookup.
+/// The error text of a failed lookup.
 const REFUSED: &str = "no RRs for domain \"kubernetes.default.svc.cluster.local.\"";
 
-/// A DNS server with a switch for REFUSED.
+/// A DNS server that answers while `well` is true, and otherwise returns REFUSED.
 struct Server {
     upstream: Upstream,
     well: Arc<AtomicBool>,
@@ -39,7 +39,7 @@ impl Server {
     }
 }
 
-/// The pod: both servers, and the sidecar with the arguments of the container.
+/// A pod with two DNS servers, and the sidecar with the arguments of the container `healthz`.
 struct Pod {
     dnsmasq: Server,
     kubedns: Server,
@@ -59,7 +59,7 @@ impl Pod {
                 .replace("8080", &port.to_string())
         };
         let mut flags: Vec<String> = arguments.iter().map(place).collect();
-        // By default a server that refuses would be healthy.
+        // With the default `--health=self`, a kubedns that returns REFUSED would be healthy.
         flags.push("--health=through".to_owned());
         let sidecar = Sidecar::start(&flags).await;
         let address = SocketAddr::from(([127, 0, 0, 1], port));
@@ -78,7 +78,7 @@ impl Pod {
     }
 }
 
-/// The single command of 1.4.0, whose kubedns has the liveness probe `/healthz` on 8080.
+/// Kubernetes 1.4.0 has a single command. The liveness probe of kubedns is `/healthz` on port 8080.
 #[tokio::test]
 async fn one_command_for_both_parts() {
     let command =
@@ -93,8 +93,8 @@ async fn one_command_for_both_parts() {
     assert_eq!(pod.get("/quit").await.0, 404);
 }
 
-/// The two commands of 1.4.7 and 1.5, whose kubedns has the liveness probe `/healthz-kubedns` on 8080, and whose
-/// dnsmasq has `/healthz-dnsmasq`.
+/// Kubernetes 1.4.7 and 1.5 have two commands. The liveness probes on port 8080 are `/healthz-kubedns` for kubedns and
+/// `/healthz-dnsmasq` for dnsmasq.
 #[tokio::test]
 async fn a_command_for_each_part() {
     let dnsmasq = format!("--cmd=nslookup {NAME} 127.0.0.1 >/dev/null");
@@ -108,7 +108,7 @@ async fn a_command_for_each_part() {
     assert_eq!(pod.get("/healthz-kubedns").await, (200, "ok".to_owned()));
 }
 
-/// The sidecar's own arguments, with the probes of old manifests.
+/// The sidecar has its own arguments `--probe`, and the pod has the liveness probes of old manifests.
 #[tokio::test]
 async fn the_probes_of_the_sidecar() {
     let kubedns = format!("--probe=kubedns,127.0.0.1:10053,{NAME},1,A");

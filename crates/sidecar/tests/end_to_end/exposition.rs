@@ -1,4 +1,4 @@
-//! The whole of `/metrics`, compared with a recorded exposition of kube-dns.
+//! Compares all of `/metrics` with a recorded exposition of kube-dns.
 
 use std::collections::BTreeSet;
 
@@ -40,7 +40,7 @@ async fn names_labels_types_help_and_buckets_are_the_captured_ones() {
     assert!(head.contains(content_type), "{head}");
 
     let ours: BTreeSet<String> = shape(ours).into_iter().filter(|line| !is_new(line)).collect();
-    // Differs from kube-dns: the size of the cache is a gauge.
+    // Differs from kube-dns, where the size of the cache is a counter.
     let captured = include_str!("../data/sidecar-metrics.txt")
         .replace("# TYPE kubedns_dnsmasq_max_size counter", "# TYPE kubedns_dnsmasq_max_size gauge");
     let captured = shape(&captured);

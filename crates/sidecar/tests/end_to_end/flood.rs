@@ -7,9 +7,10 @@ use tokio::net::TcpStream;
 
 use crate::running::{PATIENCE, Sidecar};
 
-/// More connections than the sidecar keeps at a time.
+/// The number of connections, more than the sidecar keeps open.
 const CLIENTS: usize = 1000;
-/// The sidecar's limit of connections, with a margin for its own files and for connections that are just ending.
+/// Limit of file descriptors: the sidecar's limit of connections, and a margin for its own files and for closing
+/// connections.
 const DESCRIPTORS: u32 = 256 + 64;
 
 fn descriptors(sidecar: &Sidecar) -> u32 {
@@ -23,7 +24,7 @@ async fn idle_and_slow_clients_do_not_keep_the_kubelet_out() {
     for at in 0..CLIENTS {
         let mut client = TcpStream::connect(sidecar.address).await.unwrap();
         if at % 2 == 0 {
-            // A request head that never ends. The sidecar may have closed the connection already.
+            // The request head never ends. The sidecar may have closed the connection already, so errors are ignored.
             let _ = client.write_all(b"GET /metrics HTTP/1.1\r\nHost: ").await;
         }
         clients.push(client);

@@ -9,7 +9,7 @@ use testkit::upstream::{Asked, Reaction, Upstream};
 
 use crate::running::{PATIENCE, Sidecar};
 
-/// The scripted servers behind the recorded probes.
+/// The scripted servers that the recorded probes query.
 pub(crate) struct Servers {
     upstream: Upstream,
     silent: Upstream,
@@ -57,7 +57,7 @@ fn upstream(asked: &Asked) -> Reaction {
     }
 }
 
-/// A response in comparable form: varying numbers blanked, headers sorted.
+/// Status line, headers and body of a response, with varying numbers blanked and headers sorted.
 fn normal(reply: &str) -> (String, BTreeMap<String, String>, String) {
     let reply = reply.replace("\r\n", "\n");
     let (head, body) = reply.split_once("\n\n").unwrap();
@@ -70,7 +70,7 @@ fn normal(reply: &str) -> (String, BTreeMap<String, String>, String) {
     headers.remove("Date");
     let length: usize = headers.remove("Content-Length").unwrap().parse().unwrap();
     let body = body.strip_suffix('\n').unwrap_or(body);
-    // The length counts the body, with or without the line feed at the end of recordings.
+    // Recordings may end in a line feed that does not count in the length.
     assert!(
         length == body.len() || length == body.len() + 1 || body.contains("DEAD") || body.contains("SILENT")
     );

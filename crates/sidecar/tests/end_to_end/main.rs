@@ -1,4 +1,4 @@
-//! The shipped `sidecar` binary: its command line, its ports, a scripted DNS server, a real dnsmasq.
+//! End-to-end tests of the `sidecar` binary, with scripted DNS servers and a real dnsmasq.
 
 #![allow(
     clippy::panic,

@@ -7,10 +7,10 @@ use std::time::Duration;
 use testkit::http;
 use testkit::process::{Process, Program, address};
 
-/// Long enough for a busy machine.
+/// Timeout of all waits, long enough for a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
-/// The binary with these flags.
+/// The sidecar binary with these flags.
 pub(crate) fn program<S: AsRef<str>>(flags: &[S]) -> Program {
     let flags: Vec<&str> = flags.iter().map(AsRef::as_ref).collect();
     Program::at(Path::new(env!("CARGO_BIN_EXE_sidecar"))).args(flags)
@@ -25,7 +25,7 @@ pub(crate) struct Sidecar {
 }
 
 impl Sidecar {
-    /// Starts a sidecar on a free port, without defaults that other tests might be using.
+    /// Starts a sidecar on a free port, without default addresses that other tests might use.
     pub(crate) async fn start<S: AsRef<str>>(flags: &[S]) -> Self {
         let mut all = vec![
             "--prometheus-addr=127.0.0.1",
@@ -39,7 +39,7 @@ impl Sidecar {
         Self { process, address: address(&line) }
     }
 
-    /// The whole response to one request, without its date.
+    /// The whole response to one request, without the header `Date`.
     pub(crate) async fn reply(&self, method: &str, path: &str) -> String {
         let reply = http::request(self.address, method, path).await;
         let reply = reply.unwrap_or_else(|error| panic!("{method} {path}: {error}"));

@@ -6,7 +6,7 @@ use testkit::process::Process;
 use crate::running::{PATIENCE, Sidecar, program};
 
 async fn fails(flags: &[&str]) -> (i32, Vec<String>) {
-    // A backtrace must not be printed even if the environment asks for it.
+    // The sidecar must not print a backtrace, even with RUST_BACKTRACE set.
     let mut process: Process = program(flags).env("RUST_BACKTRACE", "full").start();
     let status = process.wait(PATIENCE).await;
     assert!(process.stdout().is_empty(), "{:?}", process.stdout());

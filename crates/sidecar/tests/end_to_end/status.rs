@@ -1,4 +1,4 @@
-//! `/status` and the page, with other parts of the pod that answer and that do not.
+//! `/status` and the page, while the other parts of the pod answer, and while they do not.
 
 use serde_json::Value;
 use testkit::eventually;
@@ -15,7 +15,7 @@ async fn status(sidecar: &Sidecar) -> Value {
     serde_json::from_str(&body).unwrap_or_else(|error| panic!("{error}: {body}"))
 }
 
-/// An HTTP server with one response for all requests, or with none.
+/// An HTTP server that sends `body` in response to all requests, or never responds.
 async fn says(body: Option<&'static str>) -> (String, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/metrics", listener.local_addr().unwrap());
@@ -99,7 +99,7 @@ async fn the_page_lets_no_script_of_others_run() {
     assert!(head.contains("Cache-Control: no-store"), "{head}");
 }
 
-/// kubedns alone: the pages do not mention dnsmasq, and nothing fails without it.
+/// In a pod with kubedns alone, the pages do not mention dnsmasq, and no check fails.
 #[tokio::test]
 async fn in_a_pod_without_dnsmasq_nobody_misses_it() {
     let (kubedns, _kubedns) = says(Some("kubedns_synced 1\n")).await;
@@ -141,7 +141,8 @@ async fn names_are_explained_by_kubedns() {
     assert_eq!(without.get("/explain?name=web.apps").await.0, 404);
 }
 
-/// A probe that keeps failing is in the verdict, and in the metrics without a request for the page.
+/// A probe that fails repeatedly is a finding in the verdict. The metrics show the finding without a request for the
+/// page.
 #[tokio::test]
 async fn the_verdict_is_exported() {
     let probe = format!("--probe=kubedns,127.0.0.1:{},x.test,1,A", testkit::ports::free_port());

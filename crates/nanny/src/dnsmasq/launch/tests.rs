@@ -233,7 +233,7 @@ impl Effect {
     }
 }
 
-/// The recorded server names with their addresses at that time.
+/// The recorded server names, with their addresses at the time of the recording.
 fn names() -> Resolutions {
     let several = (21..=40).map(|last| format!("203.0.113.{last}").parse().unwrap()).collect();
     Resolutions::from([

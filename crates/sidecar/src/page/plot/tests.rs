@@ -1,4 +1,4 @@
-//! Plots.
+//! Tests of the plots.
 
 use super::*;
 use crate::status::example::probe;
@@ -33,7 +33,7 @@ fn a_line_per_run_and_a_bar_per_failure() {
         ),
         "{svg}"
     );
-    // The first point is at the left edge, at a fifth of the height; the top of the axis is 5 ms.
+    // The first point is at the left edge. The top of the axis is 5 ms.
     assert!(svg.contains("points=\"48.0,67.2 125.0,37.6\""), "{svg}");
     assert!(svg.contains(">5 ms</text>") && svg.contains(">4 min ago</text>"), "{svg}");
 }

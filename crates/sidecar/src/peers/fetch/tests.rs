@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 
 use super::*;
 
-/// A server that sends `reply` to the first connection, and keeps it open if `hold`.
+/// A server that sends `reply` to the first connection. With `hold`, the connection stays open.
 async fn server(reply: Vec<u8>, hold: bool) -> (String, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,4 +1,4 @@
-//! Expositions of kubedns: of this version, older and malformed ones.
+//! Expositions of this and older versions of kubedns, and malformed expositions.
 
 use super::*;
 

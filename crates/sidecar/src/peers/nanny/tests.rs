@@ -1,4 +1,4 @@
-//! Documents of the nanny, whole and partial.
+//! Complete and partial status documents of the nanny.
 
 use super::*;
 
