@@ -20,8 +20,8 @@ impl fmt::Display for Chain<'_> {
     }
 }
 
-/// An error with its causes, separated by colons: the first line of each. A cause whose text is already in the result
-/// is skipped, as library errors often repeat their causes.
+/// The first line of an error and of each cause, separated by colons. A cause whose text is already in the result is
+/// skipped, because library errors often repeat their causes.
 pub fn brief(error: &dyn Error) -> String {
     let first_line =
         |error: &dyn Error| error.to_string().lines().next().unwrap_or_default().trim_end().to_owned();

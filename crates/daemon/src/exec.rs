@@ -1,11 +1,11 @@
-//! Programs that cannot outlive this process.
+//! Start of programs that cannot outlive this process.
 //!
-//! The kernel signals the death of a parent only if the child requests it between fork and exec (`PR_SET_PDEATHSIG`).
-//! Safe code cannot run there. So the child first executes this binary again, which requests the signal and then
-//! executes the other program. The process ID stays the same.
+//! The kernel signals the death of a parent only to a child that has requested the signal (`PR_SET_PDEATHSIG`). Safe
+//! Rust cannot run code between fork and exec. So the child first executes this binary again, which requests the signal
+//! and then executes the other program. The process ID stays the same.
 //!
-//! The kernel drops the request when the child changes its user or group. It sends the signal as soon as the thread
-//! that started the child ends.
+//! The kernel drops the request when the child changes its user or group. The kernel sends the signal as soon as the
+//! thread that started the child ends.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
@@ -20,10 +20,10 @@ use nix::unistd::{Pid, getpid, getppid};
 
 /// The exit status if the program cannot be executed, as in a shell.
 pub const CANNOT_EXECUTE: u8 = 127;
-/// The first argument of a child that is to execute another program.
+/// The first argument that makes this binary execute another program.
 const MARK: &str = "__exec";
 
-/// The command that starts `program`, which receives the signal `on_death` when this process dies. Requires that
+/// The command that starts `program`. The program receives the signal `on_death` when this process dies. Requires that
 /// `main` begins with [`requested`].
 pub fn command(
     on_death: Signal,
@@ -36,7 +36,7 @@ pub fn command(
 }
 
 /// Executes the program if [`command`] made `command_line`, the command line of this process. Returns the exit status
-/// if that fails, and `None` for any other command line.
+/// if the execution fails, and `None` for any other command line.
 pub fn requested(command_line: &[OsString]) -> Option<ExitCode> {
     let launch = Launch::read(command_line)?;
     let error = launch.run();
@@ -66,7 +66,7 @@ impl<'a> Launch<'a> {
         if let Err(error) = prctl::set_pdeathsig(self.on_death) {
             return error.into();
         }
-        // The signal is never sent if the parent died before the request.
+        // If the parent died before the request, the kernel never sends the signal.
         if getppid() != self.parent {
             return io::Error::other("the process that started it is gone");
         }

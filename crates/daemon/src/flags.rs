@@ -5,9 +5,8 @@
 //! `=T`..., `-v2`, and everything after `--` unchanged. A command line is first rewritten to `--name=value` words,
 //! which clap parses. Errors have the texts of the Go packages, so that people find them when they search.
 //!
-//! A clap option needs nothing special: `bool` fields become Go booleans, [`int`] and [`GoDuration`] parse numbers
-//! and durations as Go does, and `value_name` is the type in `--help`. This module knows nothing of the meaning of a
-//! flag.
+//! A clap option needs nothing special: `bool` fields become Go booleans, [`int`] and [`GoDuration`] parse numbers and
+//! durations as Go does, and `value_name` is the type in `--help`. This module does not interpret the values of flags.
 
 mod error;
 mod usage;
@@ -34,7 +33,7 @@ pub enum Style {
     Go,
 }
 
-/// The output and status of a process that ends at its command line: `--help`, `--version` or a mistake.
+/// Output and status of a process that ends while it parses its command line: `--help`, `--version` or a mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exit {
     /// The exit status.
@@ -46,13 +45,13 @@ pub struct Exit {
 }
 
 impl Exit {
-    /// The end of the subcommand `name` after a mistake in its words: status 2, the mistake, and a hint at the help.
+    /// The exit of the subcommand `name` after a mistake in its words: status 2, the mistake, and a hint at the help.
     pub fn mistake(name: &str, mistake: &str) -> Self {
         let stderr = format!("{name}: {mistake}\nUsage of {name}: see {name} --help\n");
         Self { status: 2, stdout: String::new(), stderr }
     }
 
-    /// The end of the subcommand `name` after an error: status 1 and one line.
+    /// The exit of the subcommand `name` after an error: status 1 and one line.
     pub fn failure(name: &str, error: &impl Display) -> Self {
         Self { status: 1, stdout: String::new(), stderr: format!("{name}: {error}\n") }
     }
@@ -91,7 +90,7 @@ pub fn parse<P: Parser>(
     let takes_words = command.get_positionals().next().is_some();
     let mut line = vec![OsString::from(program)];
     line.extend(words.flags);
-    // Differs from kube-dns, which ignores such words, and so even a flag without its dashes.
+    // Differs from kube-dns, which ignores such words. There, a flag without its dashes is ignored, too.
     if let (false, Some(word)) = (takes_words, words.rest.first()) {
         let word = quote(&word.to_string_lossy());
         return Err(fail(&format!("unexpected word {word}: {program} accepts only flags")));
@@ -124,7 +123,8 @@ pub fn parse_subcommand<P: Parser>(
     })
 }
 
-/// Configures a clap command as in Go: booleans accept a value, the last of two equal flags wins, no built-in help.
+/// Configures a clap command as in Go: booleans accept a value, the last of repeated flags wins, and there is no
+/// built-in help.
 fn go_command(command: clap::Command) -> clap::Command {
     let mut command = command
         .disable_help_flag(true)

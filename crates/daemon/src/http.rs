@@ -1,8 +1,9 @@
 //! A small HTTP/1.1 server for probes, metrics and status pages: warp filters on a listener with bounds.
 //!
-//! There are bounds on the number of connections (a new connection closes the oldest, so that idle connections cannot
-//! block a probe), on size and time of a request's head, on the time of a handler, and on the life of a connection.
-//! Bodies of requests are never read. Responses have the headers of Go's `net/http`, as probes and dashboards expect.
+//! The number of connections is bounded. Beyond the bound, a new connection closes the oldest connection, so that idle
+//! connections cannot block a probe. Size and time of a request's head, time of a handler, and life of a connection are
+//! also bounded. Bodies of requests are never read. Responses have the headers of Go's `net/http`, as probes and
+//! dashboards expect.
 
 mod connections;
 mod get;
@@ -45,7 +46,7 @@ impl BindError {
 /// Bounds of a server.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    /// Bound of the connections; a further connection closes the oldest.
+    /// Maximum number of connections; a further connection closes the oldest.
     connections: usize,
     /// Timeout of the head of a request and of an idle connection.
     head_time: Duration,
@@ -69,7 +70,7 @@ impl Default for Limits {
     }
 }
 
-/// A bound listener that does not respond yet.
+/// A listening socket on which no connection is accepted yet.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
@@ -78,8 +79,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Binds the port; port 0 is any free port. `host` is an IP address or a name that the system resolves. As in Go,
-    /// all forms of the wildcard address (empty, `0.0.0.0`, `::`) listen on both IP families: a kubelet probes the
+    /// Binds the port; port 0 selects a free port. `host` is an IP address or a name that the system resolves. As in
+    /// Go, all forms of the wildcard address (empty, `0.0.0.0`, `::`) listen on both IP families. A kubelet probes the
     /// pod's first address, which may be of either family.
     pub async fn bind(host: &str, port: u16) -> Result<Self, BindError> {
         let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -94,7 +95,7 @@ impl Server {
         Ok(Self { listener, local, limits: Limits::default() })
     }
 
-    /// The bound address.
+    /// The local address of the listener.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
@@ -112,7 +113,7 @@ impl Server {
     }
 }
 
-/// The backlog of the listener, which is tokio's own default.
+/// The backlog of the listener, the same as tokio's default.
 const BACKLOG: u32 = 1024;
 
 /// Listens on all addresses.

@@ -16,14 +16,14 @@
 //! | error, warn of other crates | always |
 //! | info, debug, trace of other crates | `--v=5`, `8`, `10` |
 //!
-//! `--vmodule=watch=6,engine=4` sets the level of single source files, as in klog. A line that repeats quickly is
+//! `--vmodule=watch=6,engine=4` sets the level of single source files, as in klog. Lines that repeat quickly are
 //! suppressed and counted after a burst ([`limit`](self#floods)), so that a flood does not fill a disk.
 //!
 //! # Floods
 //!
 //! Every logging place in the source may write 30 lines at once and then one line per second. Suppressed lines are
-//! counted, and the count is logged with the next written line. There is no limit on debug and trace lines, which are
-//! only written on request, nor on events whose target ends with `::queries`, which have a bound of their own.
+//! counted, and the count is logged with the next written line. Debug and trace lines have no limit, because they are
+//! only written on request. Query logs, whose target ends with `::queries`, have a bound of their own.
 
 mod format;
 mod level;
@@ -42,11 +42,11 @@ use self::format::{Fields, Line};
 pub use self::level::{Level, Modules};
 use self::queue::Queue;
 
-/// The suffix of the target of query logs, which have a bound of their own.
+/// The suffix of the target of query logs.
 const QUERIES: &str = "::queries";
 /// The queue of lines for standard error.
 static STDERR: Queue = Queue::new();
-/// Stack size of the writing thread, which needs little.
+/// Stack size of the writing thread.
 const THREAD_STACK: usize = 256 << 10;
 /// Timeout of writing the last lines at the end of the process.
 const LAST_LINES: Duration = Duration::from_secs(1);
@@ -97,7 +97,7 @@ impl Default for LogFlags {
     }
 }
 
-/// The help text of klog. It is not a doc comment because clap drops the full stop of those.
+/// The help text of klog. The text is not a doc comment, because clap drops the final full stop of doc comments.
 const LOG_FILE_MAX_SIZE: &str = "Defines the maximum size a log file can grow to (no effect when -logtostderr=true). \
      Unit is megabytes. If the value is 0, the maximum file size is unlimited.";
 
@@ -189,7 +189,7 @@ fn start_writing(format: Format) {
     }
 }
 
-/// Queues a line that was formatted elsewhere, with its line feed.
+/// Queues a formatted line, which must end with a line feed.
 pub fn write_line(line: &str) {
     STDERR.push(line.as_bytes());
 }

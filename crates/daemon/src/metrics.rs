@@ -20,14 +20,14 @@ use warp::reply::Response;
 
 use crate::{http, version};
 
-/// The content type of [`Metrics::render`], the same as of the Go client.
+/// The content type of [`Metrics::render`], the same as in the Go client.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
 /// A metric that cannot be registered: its name is invalid or already registered.
 #[derive(Debug, Error)]
 #[error("cannot register the metric {name}")]
 pub struct MetricError {
-    /// Its name.
+    /// The name of the metric.
     pub name: String,
     /// The reason.
     #[source]
@@ -39,12 +39,12 @@ pub fn unix_seconds(time: SystemTime) -> f64 {
     time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
-/// A number of things, for gauges.
+/// A count as the value of a gauge.
 pub fn gauge_value(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// The metrics of one process. Clones share them.
+/// The metrics of one process. Clones share the same metrics.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Registry,

@@ -1,8 +1,8 @@
 //! The wildcard address of both IP families.
 //!
-//! Go listens on both families for any form of the wildcard address (an empty host, `0.0.0.0`, `::`), and existing
-//! pods rely on it: kubelets probe the pod's first address, clients query the first address of a Service, and both
-//! may be IPv6.
+//! Go listens on both families for any form of the wildcard address (an empty host, `0.0.0.0`, `::`). Existing pods
+//! rely on both families: kubelets probe the pod's first address, clients query the first address of a Service, and
+//! both addresses may be IPv6.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 

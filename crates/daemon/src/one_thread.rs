@@ -16,14 +16,14 @@ thread_local! {
 }
 
 /// Makes this thread sleep for `length` once it is idle, before it waits for events again. All events that arrive
-/// meanwhile cost a single wake-up. Tasks and timers of the thread may be late by `length`. It has no effect on other
-/// runtimes.
+/// during the sleep cost a single wake-up. Tasks and timers of the thread may be late by `length`. The call has no
+/// effect on other runtimes.
 pub fn pause_when_idle(length: Duration) {
     PAUSE.set(length);
 }
 
-/// A thread that runs async tasks. Work passed from one task to another stays on the thread; a runtime of several
-/// threads would wake a second thread, which costs more than most of the work. Dropping it ends its tasks.
+/// A thread that runs async tasks. Work passed from one task to another stays on the thread. A multi-threaded runtime
+/// would wake a second thread, which costs more than most of the work. Dropping the value ends the tasks.
 #[derive(Debug)]
 pub struct SingleThread {
     runtime: Handle,
@@ -52,8 +52,8 @@ impl SingleThread {
         Ok(Self { runtime: handle, _stop: stop.drop_guard() })
     }
 
-    /// Starts `task` on the thread. The returned future yields its result on any runtime. Dropping the future ends
-    /// the task, and a panic of the task resumes in the future.
+    /// Starts `task` on the thread. The returned future yields the output of the task on any runtime. Dropping the
+    /// future ends the task, and a panic of the task resumes in the future.
     pub fn run<F>(&self, task: F) -> impl Future<Output = F::Output> + Send + use<F>
     where
         F: Future<Output: Send> + Send + 'static,
@@ -63,7 +63,7 @@ impl SingleThread {
             match task.await.map_err(tokio::task::JoinError::try_into_panic) {
                 Ok(output) => output,
                 Err(Ok(panic)) => std::panic::resume_unwind(panic),
-                // The thread ends, and with it all tasks.
+                // The thread ends, and all tasks end with it.
                 Err(Err(_)) => std::future::pending().await,
             }
         }

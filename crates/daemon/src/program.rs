@@ -1,4 +1,4 @@
-//! The frame of a program, from its command line to its exit code.
+//! The common `main` of the binaries, from the command line to the exit code.
 
 use std::future::Future;
 use std::process::ExitCode;
@@ -11,19 +11,19 @@ use crate::flags::{self, Style};
 use crate::klog::{self, LogFlags};
 use crate::shutdown::{Shutdown, Signals};
 
-/// The exit status of a failed start or run, as after a fatal log line of a Go program.
+/// The exit status after an error, as after a fatal log line of a Go program.
 const FAILED: u8 = 255;
-/// Timeout of stopping.
+/// Bound of the time between [`Shutdown::stop`] and the end of the process.
 const STOPPING: Duration = Duration::from_secs(10);
 
 /// The description of a binary in its `main.rs`.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
-    /// Its name in help and error texts.
+    /// The name in help and error texts.
     pub name: &'static str,
-    /// The dialect of its command line.
+    /// The Go package whose command-line syntax and texts are used.
     pub style: Style,
-    /// Number of threads of its async runtime.
+    /// Number of threads of the async runtime.
     pub worker_threads: usize,
 }
 
@@ -40,7 +40,7 @@ pub trait Options: Parser {
 
 /// Parses the command line, starts logging and the runtime, and runs `run` until it returns.
 ///
-/// An error is logged as one line, `cause: cause`, with a non-zero exit code. Backtraces are never printed, even if
+/// An error is logged with its causes as one line, and the exit code is not zero. Backtraces are never printed, even if
 /// the environment requests them.
 pub fn main<O, F, Fut>(program: Program, run: F) -> ExitCode
 where
@@ -56,7 +56,7 @@ where
     let code = match drive(program, options, run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // The alternate form is the chain of causes without a backtrace.
+            // The alternate form contains the chain of causes, but no backtrace.
             tracing::error!("{error:#}");
             ExitCode::from(FAILED)
         }

@@ -53,7 +53,7 @@ pub enum TaskError {
     },
 }
 
-/// A set of tasks with a common stop token. Dropping it aborts them.
+/// A set of tasks with a common stop token. Dropping the set aborts the tasks.
 #[derive(Debug)]
 pub struct Tasks {
     stop: CancellationToken,
@@ -67,7 +67,7 @@ impl Tasks {
         Self { stop, set: JoinSet::new(), names: BTreeMap::new() }
     }
 
-    /// Starts a task that runs until `stop`. If it ends earlier or returns an error, the set fails.
+    /// Starts a task that runs until `stop`. If the task ends earlier or returns an error, the set fails.
     pub fn critical<F, E>(&mut self, name: &'static str, task: F)
     where
         F: Future<Output = Result<(), E>> + Send + 'static,
@@ -77,7 +77,7 @@ impl Tasks {
         self.names.insert(handle.id(), name);
     }
 
-    /// Starts a task without errors that runs until `stop`. If it ends earlier, the set fails.
+    /// Starts a task that cannot fail and runs until `stop`. If the task ends earlier, the set fails.
     pub fn lasting<F>(&mut self, name: &'static str, task: F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -88,7 +88,7 @@ impl Tasks {
         });
     }
 
-    /// Waits until `stop` is cancelled or a critical task ends. Then waits up to `bound` for the other tasks and
+    /// Waits until `stop` is cancelled or a task ends too early. Then waits up to `bound` for the other tasks, and
     /// aborts the rest. Returns the first error; later errors are logged.
     pub async fn join(mut self, bound: Duration) -> Result<(), TaskError> {
         let stop = self.stop.clone();

@@ -6,14 +6,14 @@ use clap::{Arg, Command};
 use super::value::{ValueError, quote};
 use super::{Exit, Style};
 
-/// The names of the flag in a message.
+/// The long and the short name of a flag.
 pub(super) struct Flag<'a> {
     pub(super) long: Option<&'a str>,
     pub(super) short: Option<char>,
 }
 
-/// The exit after a mistake in the command line. Differs from kube-dns: a hint of one line replaces the forty lines
-/// of usage, so that people see the mistake.
+/// The exit after a mistake in the command line. Differs from kube-dns: a hint of one line replaces forty lines of
+/// usage, so that people see the mistake.
 pub(super) fn exit(program: &str, style: Style, text: &str) -> Exit {
     let hint = match style {
         Style::Pflag => format!("Usage of {program}: see {program} --help"),
@@ -26,7 +26,7 @@ pub(super) fn exit(program: &str, style: Style, text: &str) -> Exit {
     Exit { status: 2, stdout: String::new(), stderr }
 }
 
-/// The text of a clap error in Go's words.
+/// The text of a clap error, as Go words it.
 pub(super) fn text(command: &Command, style: Style, wrong: &clap::Error) -> String {
     let context = |kind| match wrong.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),

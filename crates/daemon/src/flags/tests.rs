@@ -1,4 +1,4 @@
-//! Command lines and their meaning in the Go binaries.
+//! Command lines that must have the same meaning as for the Go binaries.
 
 use clap::Parser;
 
@@ -309,7 +309,7 @@ proptest::proptest! {
                 parse::<Both>("x", style, argv()).err(),
                 parse::<Nanny>("x", style, argv()).err(),
             ].into_iter().flatten() {
-                // Help and version are no mistakes. A mistake has one line and a hint.
+                // `--help` and `--version` end with status 0. A mistake has one line and a hint.
                 let mistake = exit.status == 2;
                 proptest::prop_assert!(mistake || exit.status == 0);
                 proptest::prop_assert!(!mistake || exit.stderr.lines().count() == 2, "{:?}", exit.stderr);

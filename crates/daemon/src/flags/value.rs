@@ -6,37 +6,37 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// An invalid value. The text is Go's.
+/// An invalid value, with the error text of Go.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ValueError {
-    /// It is not a number.
+    /// The value is not a number.
     #[error("strconv.{function}: parsing {}: invalid syntax", quote(text))]
     Syntax {
-        /// The Go function whose message this is.
+        /// The Go function that the message names.
         function: &'static str,
-        /// The value as it was given.
+        /// The given value.
         text: String,
     },
     /// The number is out of range.
     #[error("strconv.{function}: parsing {}: value out of range", quote(text))]
     Range {
-        /// The Go function whose message this is.
+        /// The Go function that the message names.
         function: &'static str,
-        /// The value as it was given.
+        /// The given value.
         text: String,
     },
-    /// It is not a boolean.
+    /// The value is not a boolean.
     #[error("strconv.ParseBool: parsing {}: invalid syntax", quote(text))]
     Bool {
-        /// The value as it was given.
+        /// The given value.
         text: String,
     },
-    /// It is not a duration.
+    /// The value is not a duration.
     #[error("time: {reason} {}", quote(text))]
     Duration {
         /// The mistake, before the quoted text.
         reason: String,
-        /// The value as it was given.
+        /// The given value.
         text: String,
     },
 }
@@ -83,7 +83,7 @@ pub(crate) fn plain<T: FromStr>(function: &'static str, text: &str) -> Result<T,
     text.parse().map_err(|_| ValueError::Range { function, text: text.to_owned() })
 }
 
-/// The base according to the prefix, and the digits after it.
+/// The base according to the prefix, and the digits after the prefix.
 fn base(digits: &str) -> (u32, &str) {
     let lower = digits.get(..2).map(str::to_ascii_lowercase);
     match (lower.as_deref(), digits.get(2..)) {
@@ -115,8 +115,8 @@ pub fn boolean(text: &str) -> Result<bool, ValueError> {
     }
 }
 
-/// A duration in Go's syntax: `1m30s`, `300ms`, `1h`. The bound is 64 bits of nanoseconds (292 years).
-/// Negative durations are rejected, as no flag has a use for them.
+/// A duration in Go's syntax: `1m30s`, `300ms`, `1h`. The largest value is a signed 64-bit number of nanoseconds (292
+/// years). Negative durations are rejected, because no flag has a use for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GoDuration(pub Duration);
 

@@ -19,7 +19,7 @@ pub(super) struct Words {
     pub(super) version: Option<Version>,
 }
 
-/// A form in which the version is printed.
+/// The output format of `--version`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Version {
     /// `Kube-DNS 1.2.3, sidecar, commit 8e6b128`.
@@ -84,7 +84,7 @@ fn dashes(word: &OsString) -> Option<usize> {
     }
 }
 
-/// A flag as typed.
+/// A flag as written on the command line.
 struct Typed<'a> {
     style: Style,
     dashes: usize,
@@ -196,12 +196,12 @@ impl<'a> Typed<'a> {
     }
 }
 
-/// Whether the flag may stand without a value and then means `true`; [`super::go_command`] declares such flags.
+/// Whether the flag may have no value and then means `true`. [`super::go_command`] declares such flags.
 pub(super) fn is_switch(arg: &Arg) -> bool {
     is_bool(arg) || arg.get_num_args().is_some_and(|range| range.min_values() == 0)
 }
 
-/// The option with that long name; `_` and `-` are equivalent.
+/// The option with that long name, in which `_` and `-` are equivalent.
 fn long<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
     let same = |other: &str| {
         other.len() == name.len() && other.bytes().zip(name.bytes()).all(|(a, b)| dash(a) == dash(b))

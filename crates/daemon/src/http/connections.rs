@@ -19,9 +19,9 @@ use warp::reply::Response;
 use super::reply::plain_error;
 use super::{ClientAddr, Limits};
 
-/// Timeout of requests in progress when the server stops.
+/// Time for requests in progress to finish when the server stops.
 const FINISHING: Duration = Duration::from_secs(2);
-/// Bound of the headers of a request.
+/// Maximum number of headers of a request.
 const HEADERS: usize = 64;
 
 /// Accepts connections until `stop`.
@@ -60,7 +60,8 @@ where
     let _ = tokio::time::timeout(FINISHING, async { while connections.join_next().await.is_some() {} }).await;
 }
 
-/// Logs an accept error and waits. It is mostly a lack of file descriptors, which closed connections release.
+/// Logs an accept error and waits. The usual cause is a lack of file descriptors, which become free when connections
+/// close.
 async fn pause(error: &std::io::Error) {
     tracing::warn!(error = error as &dyn std::error::Error, "cannot accept an HTTP connection");
     tokio::time::sleep(Duration::from_millis(100)).await;

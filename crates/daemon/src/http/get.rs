@@ -7,10 +7,10 @@ use thiserror::Error;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
-/// Number of characters after which an error truncates a status line.
+/// Number of characters after which the status line is truncated.
 const SHOWN: usize = 80;
 
-/// The response.
+/// A response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
     /// The status line, without control characters.
@@ -22,8 +22,8 @@ pub struct Page {
 }
 
 impl Page {
-    /// The text of an error: the first line, without control characters and of at most 200 characters. If that is
-    /// empty, the status line.
+    /// The text for an error: the first line of the body, without control characters and of at most 200 characters. If
+    /// that line is empty, the status line.
     pub fn error_line(self) -> String {
         let text = String::from_utf8_lossy(&self.body);
         let line = text.lines().next().unwrap_or_default();
@@ -41,18 +41,18 @@ pub enum GetError {
     /// The connection failed.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// It timed out.
+    /// The request timed out.
     #[error("no answer within {0:?}")]
     Slow(Duration),
     /// The response was too large.
     #[error("more than {0} bytes")]
     Large(usize),
-    /// The response was not HTTP; its first line.
+    /// The response was not HTTP; contains its first line.
     #[error("answered {0:?}")]
     NotHttp(String),
 }
 
-/// Host and port of a URL; `None` for anything but `http://HOST:PORT`, whose scheme may be missing.
+/// Host and port of a URL `http://HOST:PORT`, whose scheme may be missing. `None` for any other URL.
 pub fn authority(url: &str) -> Option<&str> {
     let rest = url.strip_prefix("http://").unwrap_or(url);
     let rest = rest.strip_suffix('/').unwrap_or(rest);
@@ -81,7 +81,7 @@ async fn request(authority: &str, target: &str) -> Result<TcpStream, GetError> {
         return Err(GetError::Target(target.to_owned()));
     }
     let mut stream = TcpStream::connect(authority).await?;
-    // HTTP/1.0: a single response without chunked encoding, then the connection closes.
+    // In HTTP/1.0, the response is not chunked, and the connection closes at its end.
     let request = format!("GET {target} HTTP/1.0\r\nHost: {authority}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     Ok(stream)
@@ -107,8 +107,8 @@ impl StreamingPage {
     }
 }
 
-/// Requests a streaming page; `time` is the timeout of its head. A page with another status than 200 is an [`Ok`] of
-/// `Err`.
+/// Requests a streaming page; `time` is the timeout of the response's head. A page with another status than 200 is
+/// returned as `Ok(Err(page))`.
 pub async fn get_streaming(
     authority: &str,
     target: &str,

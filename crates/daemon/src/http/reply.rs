@@ -29,7 +29,7 @@ pub fn json<T: Serialize>(status: StatusCode, value: &T) -> WarpResponse {
     }
 }
 
-/// Escapes characters that a browser might interpret as markup. In JSON they only occur within strings.
+/// Escapes characters that a browser might interpret as markup. In JSON, these characters only occur within strings.
 fn escape_html(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {

@@ -11,7 +11,7 @@ use super::Format;
 use crate::error_chain::Chain;
 use crate::flags::quote;
 
-/// Bound of a value in bytes. The line says how much was truncated.
+/// Bound of a value in bytes. The end of a truncated value says that bytes are missing.
 const LONGEST: usize = 4096;
 
 /// The content of a line.
@@ -25,7 +25,8 @@ pub(super) struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// The text of the line with its line feed. No value can begin another line.
+    /// The text of the line with its line feed. Control characters in values are escaped, so that no value can begin
+    /// another line.
     pub(super) fn render(&self, format: Format) -> String {
         match format {
             Format::Klog => self.klog(),

@@ -1,5 +1,5 @@
-//! The limit of lines from one place in the source: a burst, then one line per second. Lines beyond it are counted
-//! instead of written.
+//! The limit of lines from one place in the source: a burst, then one line per second. Lines beyond the limit are
+//! counted instead of written.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -10,12 +10,12 @@ use tracing::callsite::Identifier;
 
 /// Number of lines that a logging place in the source may write at once.
 const BURST: u32 = 30;
-/// Time after which such a place may write one more line.
+/// Time after which a logging place may write one more line.
 const EARN: Duration = Duration::from_secs(1);
 /// Shortest interval between two reports of suppressed lines.
 const TELL: Duration = Duration::from_secs(1);
 
-/// Counts lines per logging place in the source, whose number bounds the memory.
+/// Counts lines per logging place in the source. The number of such places bounds the memory.
 #[derive(Debug, Default)]
 pub(super) struct Limiter {
     state: Mutex<State>,

@@ -1,14 +1,15 @@
-//! The queue of lines for standard error. A separate thread writes them, so that logging never waits for the reader.
+//! The queue of lines for standard error. A separate thread writes the lines, so that logging never waits for the
+//! reader.
 //!
 //! If standard error is not read (a full pipe, a hanging container runtime), lines that do not fit into the queue are
-//! lost. Their number is logged as soon as lines are read again.
+//! lost. The number of lost lines is logged as soon as lines are read again.
 
 use std::io::{self, Write};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-/// Bound of the queued octets. As many may be in the current write.
+/// Bound of the queued octets. A write in progress may hold as many octets again.
 const CAPACITY: usize = 1 << 20;
 
 /// A queue of lines.
@@ -35,7 +36,7 @@ impl Queue {
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// Adds a whole line, or counts it as lost. A closed queue writes it at once.
+    /// Queues a whole line, or counts the line as lost. A closed queue writes the line at once.
     pub(super) fn push(&self, line: &[u8]) {
         let mut state = self.state.lock();
         if !state.runs {
@@ -60,7 +61,7 @@ impl Queue {
         self.state.lock().runs = false;
     }
 
-    /// Writes queued lines forever. `lost` formats the line with the number of lost lines.
+    /// Writes queued lines forever. `lost` formats the line that reports the number of lost lines.
     pub(super) fn run(&self, mut out: impl Write, lost: impl Fn(u64) -> String) {
         loop {
             let mut lines = self.take();
@@ -74,7 +75,7 @@ impl Queue {
         }
     }
 
-    /// Waits for lines.
+    /// Waits for lines and takes all queued lines.
     fn take(&self) -> Vec<u8> {
         let idle = |state: &mut State| state.waiting.is_empty();
         let mut state = self.state.lock();

@@ -12,7 +12,7 @@ use super::level::{Filter, basename};
 use super::limit::Limiter;
 use super::{Format, LogFlags};
 
-/// Writes events. `W` makes a writer for each line, which is one `write_all`.
+/// Writes events. `W` makes a writer for each line. Each line is a single `write_all`.
 pub(super) struct Layer<W> {
     filter: Filter,
     limiter: Limiter,

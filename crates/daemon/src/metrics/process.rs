@@ -88,7 +88,7 @@ pub(super) struct Stat {
 }
 
 impl Stat {
-    /// Parses the fields after the command, which may contain spaces and parentheses.
+    /// Parses the fields after the command. The command may contain spaces and parentheses.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (_, fields) = text.rsplit_once(')')?;
         let fields: Vec<&str> = fields.split_whitespace().collect();
@@ -102,7 +102,7 @@ fn boot_time(stat: &str) -> Option<f64> {
 }
 
 fn open_fds() -> Option<f64> {
-    // One of them is the directory itself.
+    // One of the open files is the directory itself.
     let count = fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1);
     u32::try_from(count).ok().map(f64::from)
 }

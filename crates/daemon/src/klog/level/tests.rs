@@ -1,4 +1,4 @@
-//! Lines that `-v` and `--vmodule` let through.
+//! Events that `-v` and `--vmodule` allow.
 
 use super::*;
 
@@ -62,7 +62,7 @@ fn thresholds() {
     assert!(is_ours("skydns::engine") && is_ours("sidecar") && !is_ours("hickory_server::server"));
 }
 
-/// A crate that is missing in the list would only log warnings.
+/// A crate that is missing in the list would only log errors and warnings.
 #[test]
 fn every_crate_of_this_project_is_known() {
     let crates = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).unwrap();
