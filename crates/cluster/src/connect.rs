@@ -9,6 +9,7 @@
 //! rotation takes effect. An exec plugin runs again before its credentials expire. The kubeconfig itself, with its
 //! inline certificates, is only read again by [`Connection::renew`].
 
+mod blocking_read;
 mod certificate;
 mod client;
 mod credentials;
@@ -24,6 +25,8 @@ use kube::{Client, Config};
 use parking_lot::Mutex;
 use thiserror::Error;
 use warp::http::Uri;
+
+use self::blocking_read::{BlockingRead, LIMIT};
 
 /// Shortest interval between reads of credentials.
 const RENEWAL: Duration = Duration::from_secs(30);
@@ -63,6 +66,9 @@ pub enum ConnectError {
         /// The mistake, in one line.
         reason: String,
     },
+    /// The files with the credentials cannot be read in time.
+    #[error("reading the credentials for the API server times out after {}s", LIMIT.as_secs())]
+    Hangs,
 }
 
 /// The source of the API server's URL and of the credentials.
@@ -94,6 +100,7 @@ pub struct Connection {
     client: ArcSwap<Client>,
     /// The time of the last renewal.
     renewed: Mutex<Option<Instant>>,
+    reading: BlockingRead<Result<(String, Client), ConnectError>>,
 }
 
 impl Connection {
@@ -103,19 +110,17 @@ impl Connection {
     ///
     /// [`ConnectError`] if the URL or the credentials are missing or invalid.
     pub async fn new(access: Access) -> Result<Self, ConnectError> {
-        let (url, client) = connect(&access).await?;
-        Ok(Self {
-            access: Some(access),
-            url,
-            client: ArcSwap::from_pointee(client),
-            renewed: Mutex::new(None),
-        })
+        let reading = BlockingRead::default();
+        let (url, client) = connect(access.clone(), &reading).await?;
+        let client = ArcSwap::from_pointee(client);
+        Ok(Self { access: Some(access), url, client, renewed: Mutex::default(), reading })
     }
 
     /// A connection through an existing client, whose credentials cannot be read again.
     pub fn through(client: Client) -> Self {
         let client = ArcSwap::from_pointee(client);
-        Self { access: None, url: String::new(), client, renewed: Mutex::new(None) }
+        let (renewed, reading) = (Mutex::default(), BlockingRead::default());
+        Self { access: None, url: String::new(), client, renewed, reading }
     }
 
     /// The URL of the API server, for logs.
@@ -139,7 +144,7 @@ impl Connection {
             }
             *renewed = Some(Instant::now());
         }
-        match connect(access).await {
+        match connect(access.clone(), &self.reading).await {
             Ok((_, client)) => self.client.store(client.into()),
             Err(error) => tracing::warn!(%error, "cannot read the API server's credentials again"),
         }
@@ -194,14 +199,19 @@ fn variable(text: &str) -> (Option<&str>, &str) {
     ((!name.is_empty()).then_some(name), after)
 }
 
-async fn connect(access: &Access) -> Result<(String, Client), ConnectError> {
-    let config = access.config().await?;
-    let url = config.cluster_url.to_string();
-    // `build` reads files, which may block.
-    let built = tokio::task::spawn_blocking(move || client::build(config)).await;
-    let failed = |reason| ConnectError::Client { url: url.clone(), reason };
-    let client = built.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(brief(&error)))?;
-    Ok((url, client))
+async fn connect(
+    access: Access,
+    reading: &BlockingRead<Result<(String, Client), ConnectError>>,
+) -> Result<(String, Client), ConnectError> {
+    let runtime = tokio::runtime::Handle::current();
+    let connect = move || {
+        let config = runtime.block_on(access.config())?;
+        let url = config.cluster_url.to_string();
+        let failed = |error| ConnectError::Client { url: url.clone(), reason: brief(&error) };
+        let client = client::build(config).map_err(failed)?;
+        Ok((url, client))
+    };
+    reading.run(connect).await.unwrap_or(Err(ConnectError::Hangs))
 }
 
 async fn from_kubeconfig(

@@ -1,9 +1,9 @@
-//! The client certificate. Certificate files are read again at TLS handshakes, so that a renewed certificate takes
+//! The client certificate. Certificate files are read again before requests, so that a renewed certificate takes
 //! effect.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustls::client::ResolvesClientCert;
@@ -12,6 +12,9 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use rustls::{InconsistentKeys, SignatureScheme};
 use thiserror::Error;
+use tokio::time::Instant;
+
+use super::blocking_read::BlockingRead;
 
 /// Maximum age of a loaded certificate. client-go also reads certificate files at most once a second.
 const FRESH: Duration = Duration::from_secs(1);
@@ -35,6 +38,8 @@ pub(super) enum IdentityError {
     Mismatch,
     #[error("client certificate and client key must be given together")]
     Half,
+    #[error("the read times out")]
+    Hangs,
 }
 
 /// PEM, inline or in a file.
@@ -59,27 +64,27 @@ impl Pem {
 #[derive(Debug)]
 pub(super) struct ClientCertificate {
     /// The source of certificate and key; `None` if a plugin provides them.
-    from: Option<(Pem, Pem)>,
+    from: Option<Arc<(Pem, Pem)>>,
     current: Mutex<(Option<Arc<CertifiedKey>>, Instant)>,
+    reading: BlockingRead<Result<CertifiedKey, IdentityError>>,
 }
 
 impl ClientCertificate {
     /// No certificate, until [`set`](Self::set) provides one.
     pub(super) fn none() -> Self {
-        Self { from: None, current: Mutex::new((None, Instant::now())) }
+        Self { from: None, current: Mutex::new((None, Instant::now())), reading: BlockingRead::default() }
     }
 
-    /// Reads the certificate and its key for the first time.
+    /// Reads the certificate and its key for the first time. Reads files, so it may block.
     ///
     /// # Errors
     ///
     /// [`IdentityError`] if the certificate or the key cannot be used.
     pub(super) fn read(certificate: Pem, key: Pem) -> Result<Self, IdentityError> {
-        let first = certified(&certificate.read()?, &key.read()?)?;
-        Ok(Self {
-            from: Some((certificate, key)),
-            current: Mutex::new((Some(Arc::new(first)), Instant::now())),
-        })
+        let pair = (certificate, key);
+        let first = Arc::new(read(&pair)?);
+        let current = Mutex::new((Some(first), Instant::now()));
+        Ok(Self { from: Some(Arc::new(pair)), current, reading: BlockingRead::default() })
     }
 
     /// Replaces certificate and key.
@@ -89,29 +94,29 @@ impl ClientCertificate {
         Ok(())
     }
 
-    /// The current certificate. If its files cannot be read, the previous certificate stays in use.
-    fn current(&self) -> Option<Arc<CertifiedKey>> {
-        let mut current = self.current.lock();
-        if let Some((certificate @ Pem::File(_), key)) = &self.from
-            && current.1.elapsed() > FRESH
-        {
-            let read = certificate.read().and_then(|certificate| certified(&certificate, &key.read()?));
-            match read {
-                Ok(certified) => current.0 = Some(Arc::new(certified)),
-                Err(error) => {
-                    let error = daemon::error_chain::brief(&error);
-                    tracing::warn!(error, "cannot read the client certificate again");
-                }
-            }
-            current.1 = Instant::now();
+    /// Reads the files again. If they cannot be read, the previous certificate stays in use.
+    pub(super) async fn refresh(&self) {
+        let Some(pair) = self.from.as_ref().filter(|pair| matches!(pair.0, Pem::File(_))) else { return };
+        if self.current.lock().1.elapsed() <= FRESH {
+            return;
         }
-        current.0.clone()
+        let pair = Arc::clone(pair);
+        let outcome = self.reading.run(move || read(&pair)).await.unwrap_or(Err(IdentityError::Hangs));
+        let mut current = self.current.lock();
+        match outcome {
+            Ok(certified) => current.0 = Some(Arc::new(certified)),
+            Err(error) => {
+                let error = daemon::error_chain::brief(&error);
+                tracing::warn!(error, "cannot read the client certificate again");
+            }
+        }
+        current.1 = Instant::now();
     }
 }
 
 impl ResolvesClientCert for ClientCertificate {
     fn resolve(&self, _issuers: &[&[u8]], _schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
-        self.current()
+        self.current.lock().0.clone()
     }
 
     fn has_certs(&self) -> bool {
@@ -125,6 +130,10 @@ pub(super) fn authorities(path: &Path) -> Result<Vec<Vec<u8>>, IdentityError> {
     let found = CertificateDer::pem_slice_iter(&pem).map(|read| read.map(|der| der.to_vec()));
     let found = found.collect::<Result<Vec<_>, _>>().map_err(|_| IdentityError::Certificate)?;
     if found.is_empty() { Err(IdentityError::Certificate) } else { Ok(found) }
+}
+
+fn read((certificate, key): &(Pem, Pem)) -> Result<CertifiedKey, IdentityError> {
+    certified(&certificate.read()?, &key.read()?)
 }
 
 fn certified(certificate: &[u8], key: &[u8]) -> Result<CertifiedKey, IdentityError> {

@@ -2,9 +2,10 @@
 //!
 //! The crate `kube` handles impersonation, and a token or password in the kubeconfig itself.
 
-use std::path::PathBuf;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -13,10 +14,12 @@ use kube::config::AuthInfo;
 use parking_lot::Mutex;
 use secrecy::ExposeSecret as _;
 use thiserror::Error;
+use tokio::time::Instant;
 use tower::BoxError;
 use warp::http::Request;
 use warp::http::header::{AUTHORIZATION, HeaderValue};
 
+use super::blocking_read::BlockingRead;
 use super::certificate::{ClientCertificate, IdentityError, Pem};
 use super::exec::Plugin;
 
@@ -54,7 +57,7 @@ enum Token {
 
 impl Credentials {
     /// Removes from `user` the credentials that this module handles. `kube` would read files only once, and would wait
-    /// for a plugin without a timeout.
+    /// for a plugin without a timeout. Reads files, which may block.
     ///
     /// # Errors
     ///
@@ -68,10 +71,10 @@ impl Credentials {
         // As in client-go, a token file overrides a token in the kubeconfig, and both override a plugin.
         let token = match (user.token_file.take(), user.exec.take()) {
             (Some(path), _) => {
-                let file = TokenFile { path: path.into(), current: Mutex::default() };
-                match file.token() {
+                let path = PathBuf::from(path);
+                match read_token(&path) {
                     Err(error) if user.token.is_none() => return Err(error),
-                    _ => Token::File(file),
+                    first => Token::File(TokenFile::new(path, first.ok())),
                 }
             }
             (None, Some(plugin)) if user.token.is_none() => {
@@ -88,11 +91,14 @@ impl Credentials {
         self.certificate.clone()
     }
 
-    /// Adds the token to a request.
+    /// Adds the token to a request, and reads the client certificate again for its handshake.
     pub(super) async fn authorize(&self, mut request: Request<Body>) -> Result<Request<Body>, BoxError> {
+        if let Some(certificate) = &self.certificate {
+            certificate.refresh().await;
+        }
         let token = match &self.token {
             Token::None => None,
-            Token::File(file) => match file.token() {
+            Token::File(file) => match file.token().await {
                 Ok(token) => Some(token),
                 // The token in the kubeconfig is the fallback for an unreadable file.
                 Err(_) if request.headers().contains_key(AUTHORIZATION) => None,
@@ -133,24 +139,26 @@ fn identity(user: &mut AuthInfo) -> Result<Option<ClientCertificate>, Credential
 struct TokenFile {
     path: PathBuf,
     current: Mutex<Option<(String, Instant)>>,
+    reading: BlockingRead<Result<String, CredentialsError>>,
 }
 
 impl TokenFile {
-    /// The token, trimmed. If the file cannot be read, the previous token stays in use.
-    fn token(&self) -> Result<String, CredentialsError> {
-        let mut current = self.current.lock();
-        if let Some((token, read)) = &*current
+    fn new(path: PathBuf, first: Option<String>) -> Self {
+        let current = Mutex::new(first.map(|token| (token, Instant::now())));
+        Self { path, current, reading: BlockingRead::default() }
+    }
+
+    /// The token. If the file cannot be read, the previous token stays in use.
+    async fn token(&self) -> Result<String, CredentialsError> {
+        if let Some((token, read)) = &*self.current.lock()
             && read.elapsed() < FRESH
         {
             return Ok(token.clone());
         }
-        let unreadable = |reason: String| CredentialsError::TokenFile { path: self.path.clone(), reason };
-        let read = match std::fs::read_to_string(&self.path) {
-            Ok(text) if text.trim().is_empty() => Err(unreadable("it is empty".to_owned())),
-            Ok(text) => Ok(text.trim().to_owned()),
-            Err(error) => Err(unreadable(error.to_string())),
-        };
-        match (read, &*current) {
+        let path = self.path.clone();
+        let read = self.reading.run(move || read_token(&path)).await;
+        let mut current = self.current.lock();
+        match (read.unwrap_or_else(|| Err(unreadable(&self.path, &"the read times out"))), &*current) {
             (Err(_), Some((token, _))) => Ok(token.clone()),
             (Err(error), None) => Err(error),
             (Ok(token), _) => {
@@ -159,4 +167,17 @@ impl TokenFile {
             }
         }
     }
+}
+
+/// Reads a token and trims it.
+fn read_token(path: &Path) -> Result<String, CredentialsError> {
+    match std::fs::read_to_string(path) {
+        Ok(text) if text.trim().is_empty() => Err(unreadable(path, &"it is empty")),
+        Ok(text) => Ok(text.trim().to_owned()),
+        Err(error) => Err(unreadable(path, &error)),
+    }
+}
+
+fn unreadable(path: &Path, reason: &dyn Display) -> CredentialsError {
+    CredentialsError::TokenFile { path: path.to_owned(), reason: reason.to_string() }
 }

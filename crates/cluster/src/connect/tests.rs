@@ -1,3 +1,4 @@
+mod dead_mount;
 mod requests;
 
 use super::*;

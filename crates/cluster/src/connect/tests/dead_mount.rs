@@ -1,0 +1,95 @@
+//! Files on a dead mount. Named pipes stand for them: opening one to read it waits for a writer.
+
+use std::fs::{self, OpenOptions};
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use kube::client::Body;
+use kube::config::AuthInfo;
+use rustls::client::ResolvesClientCert as _;
+use tokio::time::{advance, pause, resume};
+use warp::http::Request;
+
+use super::super::blocking_read::LIMIT;
+use super::super::credentials::Credentials;
+use super::{Access, Connection, TWO_CONTEXTS, certificate};
+
+fn dies(path: &Path) {
+    fs::remove_file(path).unwrap();
+    nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+}
+
+/// Ends the one read that hangs; the next read finds `content`.
+fn returns(path: &Path, content: &[u8]) {
+    let writer = OpenOptions::new().write(true).open(path).unwrap();
+    fs::remove_file(path).unwrap();
+    fs::write(path, content).unwrap();
+    drop(writer);
+}
+
+/// The outcome of `work`, while time flies.
+async fn late<T>(work: impl Future<Output = T>) -> T {
+    let time = async {
+        loop {
+            advance(LIMIT).await;
+        }
+    };
+    pause();
+    let outcome = tokio::select! {
+        outcome = work => outcome,
+        () = time => unreachable!("time has no end"),
+    };
+    resume();
+    outcome
+}
+
+async fn token(credentials: &Credentials) -> String {
+    let request = credentials.authorize(Request::new(Body::empty())).await.unwrap();
+    request.headers()["authorization"].to_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn requests_have_the_credentials_read_before_and_then_those_of_the_mount() {
+    let mount = tempfile::tempdir().unwrap();
+    let [token_file, client] = ["token", "client.pem"].map(|name| mount.path().join(name));
+    fs::write(&token_file, "first").unwrap();
+    fs::copy(certificate("client.pem"), &client).unwrap();
+    let shown = |path: PathBuf| Some(path.display().to_string());
+    let mut user = AuthInfo {
+        token_file: shown(token_file.clone()),
+        client_certificate: shown(client.clone()),
+        client_key: shown(certificate("client.key")),
+        ..AuthInfo::default()
+    };
+    let credentials = Credentials::take(&mut user).unwrap();
+    dies(&token_file);
+    dies(&client);
+    pause();
+    advance(Duration::from_mins(1)).await;
+    resume();
+    for request in 1..=3 {
+        assert_eq!(late(token(&credentials)).await, "Bearer first", "request {request}");
+        assert!(credentials.certificate().unwrap().resolve(&[], &[]).is_some(), "request {request}");
+    }
+    returns(&token_file, b"second");
+    returns(&client, &fs::read(certificate("client.pem")).unwrap());
+    let renewed = async || token(&credentials).await == "Bearer second";
+    testkit::eventually(Duration::from_secs(10), renewed).await;
+}
+
+#[tokio::test]
+async fn a_connection_begins_without_it_not_at_all_and_goes_on_without_it() {
+    let mount = tempfile::tempdir().unwrap();
+    let file = mount.path().join("kubeconfig");
+    fs::write(&file, TWO_CONTEXTS).unwrap();
+    let access = Access { kubeconfig: Some(file.clone()), ..Access::default() };
+    let connection = Connection::new(access.clone()).await.unwrap();
+    dies(&file);
+    late(connection.renew()).await;
+    returns(&file, TWO_CONTEXTS.as_bytes());
+    dies(&file);
+    let error = late(Connection::new(access)).await.unwrap_err().to_string();
+    assert_eq!(error, "reading the credentials for the API server times out after 5s");
+    returns(&file, b"");
+}
