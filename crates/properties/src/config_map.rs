@@ -1,4 +1,4 @@
-//! The values of the `ConfigMap`, and the servers file of dnsmasq that results.
+//! The values of the `ConfigMap`, and the servers file that the nanny writes for dnsmasq from them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -11,16 +11,16 @@ use nanny::config::loops::Listening;
 use nanny::config::routes::{Forward, Ingredients, Resolutions, Routes};
 use nanny::dnsmasq::servers_file;
 
-/// The addresses of a dnsmasq whose DNS is off. So no server counts as dnsmasq itself, whatever addresses this machine
-/// has.
+/// `--port=0` switches the DNS of dnsmasq off, so that no server in the input counts as dnsmasq itself. Otherwise the
+/// result would depend on the addresses of this machine.
 static LISTENING: LazyLock<Listening> =
     LazyLock::new(|| Listening::of(&Arguments::from_words(vec!["--port=0".into()])));
 
 /// The keys of the values in the input, in order.
 const KEYS: [&str; 6] = ["stubDomains", "upstreamNameservers", "federations", "other", "hosts", "aliases"];
 
-/// Any `ConfigMap` is rejected with a one-line reason, or each line of the servers file is one that the validated
-/// configuration implies, and no character of a value has another meaning to dnsmasq.
+/// Any `ConfigMap` is rejected with a one-line reason, or accepted. An accepted one stays the same when it is written
+/// and parsed again. The servers file then has exactly the lines that follow from the configuration.
 pub fn config_map(input: &[u8]) {
     let mut parts = input.split(|octet| *octet == 0);
     let resolv_conf = String::from_utf8_lossy(parts.next().unwrap_or_default()).into_owned();
@@ -39,7 +39,7 @@ pub fn config_map(input: &[u8]) {
     }
 }
 
-/// A configuration stays the same when it is written and parsed again.
+/// Checks that a configuration stays the same when it is written and parsed again.
 fn written_again(config: &Config) {
     let servers = |servers: &Vec<ServerAddr>| servers.iter().map(ToString::to_string).collect::<Vec<_>>();
     let stub_domains: BTreeMap<_, _> =
@@ -61,7 +61,7 @@ fn written_again(config: &Config) {
     assert_eq!(again.map(|config| config.version()), Ok(config.version()));
 }
 
-/// The addresses, one per line.
+/// The value of the key `hosts`: one address with its names per line.
 fn hosts(config: &Config) -> String {
     let lines = config.hosts.addresses().iter();
     let lines: Vec<String> =
@@ -69,7 +69,7 @@ fn hosts(config: &Config) -> String {
     lines.concat()
 }
 
-/// The servers file has exactly the expected lines.
+/// Checks that the servers file has exactly the expected lines.
 fn servers(config: &Config, resolv_conf: &[Nameserver]) {
     let names = resolutions(config);
     let [servfail_server, kubedns] =
@@ -130,7 +130,7 @@ fn expected(
     let stub_domains = config.stub_domains.iter().filter(|(domain, _)| !own.contains(*domain));
     for (domain, servers) in stub_domains.filter(|(_, servers)| !servers.is_empty()) {
         let before = lines.len();
-        // dnsmasq forwards only in plain DNS.
+        // dnsmasq forwards only over plain DNS, so it forwards such a domain to kubedns.
         let is_other =
             |server: &ServerAddr| matches!(server, ServerAddr::Address(at) if at.plain().is_none());
         if servers.iter().any(is_other) {
@@ -165,7 +165,8 @@ fn expected(
     lines
 }
 
-/// Parses a line as dnsmasq does; it must not contain anything that we never write.
+/// Parses a line as dnsmasq does. Panics at an option other than `server`, and at any character that the servers file
+/// never has.
 fn read(line: &str) -> (Option<String>, Nameserver) {
     let Some(value) = line.strip_prefix("server=") else { unreachable!("an unexpected option: {line:?}") };
     let (domain, address) = match value.strip_prefix('/').and_then(|rest| rest.split_once('/')) {

@@ -1,4 +1,4 @@
-//! Events of etcd for a zone.
+//! Events of etcd for a zone that kubedns serves from etcd.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,19 +13,19 @@ use skydns::{FurtherZone, Name};
 
 use crate::{example, message};
 
-/// Limit of keys whose names are queried.
+/// Maximum number of keys whose names are queried.
 const ASKED: usize = 8;
 
-/// After any events of etcd, in any order, the records are the same as after a fresh list of the existing keys, and all
-/// answers with them can be parsed.
+/// After any events of etcd, in any order, the records are the same as after a fresh list of the existing keys. All
+/// answers with these records can be parsed.
 ///
-/// A line is a frame of a watch, or a change: `P` sets a key, `L` sets it with a lease, `D` deletes it. The key (without the
-/// zone's prefix), a blank and the value follow.
+/// A line of the input that begins with `{` is a message of a watch. Any other line is one change: `P` sets a key, `L`
+/// sets a key with a lease, `D` deletes a key. The key without the zone's prefix, a blank and the value follow.
 pub fn etcd_zone(input: &[u8]) {
     let keys = Subtree::new("/skydns", &example::name("skydns.test."));
     let (mut tree, mut known) = (Tree::default(), BTreeMap::new());
     for event in input.split(|octet| *octet == b'\n').flat_map(events) {
-        // The log reports skipped keys.
+        // kubedns skips a key with an invalid name or value, and logs the error.
         let _ = tree.apply(&keys, &event);
         match event.kind {
             EventKind::Put => known.insert(event.kv.key.clone(), event),
@@ -98,7 +98,7 @@ fn answers(tree: Tree, names: &[Name]) {
     }
 }
 
-/// Splitting a stream differently yields the same frames.
+/// Checks that the messages of a watch do not depend on the pieces in which the stream arrives.
 fn stream(input: &[u8]) {
     let Some((&piece, stream)) = input.split_first() else { return };
     let read = |piece: usize| {

@@ -1,4 +1,4 @@
-//! A small cluster with every shape of record, and its snapshots.
+//! A small cluster with every shape of record, and snapshots of its records.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,7 +11,6 @@ use dnsconfig::Upstream;
 use serde_json::{Value, json};
 use skydns::{Name, Zone};
 
-/// The snapshots of the cluster.
 static VIEWS: LazyLock<[Arc<Snapshot>; 4]> = LazyLock::new(|| {
     [
         view(zone(false), &objects(), true),
@@ -21,7 +20,8 @@ static VIEWS: LazyLock<[Arc<Snapshot>; 4]> = LazyLock::new(|| {
     ]
 });
 
-/// Selects a snapshot: as kube-dns, strict, before the first lists, or with more records than fit into a message.
+/// Selects a snapshot by the lowest two bits: default mode, `--strict-dns`, before the first lists, or with more
+/// records than fit into a message.
 pub(crate) fn choose(choice: u8) -> &'static Arc<Snapshot> {
     let [plain, strict, unsynced, crowded] = &*VIEWS;
     match choice & 3 {
@@ -32,7 +32,7 @@ pub(crate) fn choose(choice: u8) -> &'static Arc<Snapshot> {
     }
 }
 
-/// `cluster.local` with an upstream server and a stub domain.
+/// The zone `cluster.local` with an upstream server and three stub domains.
 pub(crate) fn zone(strict: bool) -> Zone {
     let server: Arc<[Upstream]> = Arc::new([SocketAddr::from(([192, 0, 2, 1], 53)).into()]);
     let stub_domains = ["acme.example", "net", "corp.cluster.local"];
@@ -40,12 +40,11 @@ pub(crate) fn zone(strict: bool) -> Zone {
     Zone { strict, upstreams: server, ..Zone::new(&name("cluster.local")).with_stub_domains(stub_domains) }
 }
 
-/// Parses a valid name.
 pub(crate) fn name(text: &str) -> Name {
     Name::parse(text).unwrap_or_else(|error| unreachable!("{error}"))
 }
 
-/// An index without objects, and the snapshots it publishes.
+/// An index without objects, and the place where the index publishes its snapshots.
 pub(crate) fn index(zone: Zone) -> (Index, Arc<Published>) {
     let published = Arc::new(Published::new(Snapshot::new(zone)));
     let mut index = Index::new(Arc::clone(&published));
@@ -112,7 +111,6 @@ fn endpoints(namespace: &str, name: &str, addresses: &Value, ports: &Value) -> V
     json!({"kind": "Endpoints", "metadata": {"name": name, "namespace": namespace}, "subsets": subsets})
 }
 
-/// Every shape of Service.
 fn objects() -> Vec<Value> {
     let long = "n".repeat(63);
     let headless = json!({"clusterIP": "None"});

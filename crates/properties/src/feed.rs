@@ -24,13 +24,13 @@ use tower::service_fn;
 
 use crate::{example, memory, watch};
 
-/// The pause that one octet of input makes the API server take.
+/// Pause of the API server for each octet 2 in the input.
 const PAUSE: Duration = Duration::from_secs(20);
-/// Timeout of a request and all that follows from its response, apart from such pauses: a watch that stays silent beyond its
-/// end, and the longest wait before the next attempt.
+/// Maximum duration of one attempt without these pauses: a watch that stays silent until its timeout, and the longest
+/// backoff before the next attempt.
 const ATTEMPT: Duration = Duration::from_secs(330);
 
-/// The final list of each kind.
+/// The Services that the API server lists in the end.
 const SERVICES: [&str; 2] = [
     r#"{"metadata":{"name":"db","namespace":"apps","resourceVersion":"7"},"spec":{"clusterIP":"None"}}"#,
     r#"{"metadata":{"name":"web","namespace":"apps"},"spec":{"clusterIP":"10.96.0.7","ports":[{"port":80}]}}"#,
@@ -48,14 +48,14 @@ const NODES: [&str; 2] = [
     r#"{"metadata":{"name":"n2"}}"#,
 ];
 
-/// After any responses of the API server, split or broken off anywhere, the feed retries until the API server recovers,
-/// within bounded time and memory. Then it reports exactly the listed objects.
+/// After any responses of the API server, split or broken off anywhere, the feed retries until the API server recovers.
+/// Time and memory are bounded. After the recovery the feed reports exactly the listed objects.
 ///
-/// The first octet selects the kind of objects. Responses follow for the requests in their order, each ended by a zero
-/// octet. The first octet of a response selects its form (see [`respond`]); the others are its body, which is split into
-/// pieces at each octet 1 or 2. Before a piece that an octet 2 ends, there is a pause.
+/// The first octet selects the kind of objects. The responses to the first requests follow, in order; a zero octet ends
+/// each response. The first octet of a response selects its form (see [`respond`]). The rest is the body, which is sent
+/// in pieces: an octet 1 or 2 ends a piece. The API server pauses before a piece that ends with an octet 2.
 pub fn feed(input: &[u8]) {
-    // The seed of the jitter in pauses.
+    // Seeds the jitter of the backoff, so that results are reproducible.
     fastrand::seed(input.len() as u64);
     let (choice, responses) = input.split_first().unwrap_or((&0, &[]));
     match choice & 3 {
@@ -66,7 +66,7 @@ pub fn feed(input: &[u8]) {
     }
 }
 
-/// Follows objects of type `T` at an API server that first gives the responses, and then has `listed`.
+/// Watches objects of type `T` at an API server that first sends `responses`, and then lists `listed`.
 fn follow<T: FromApi + Send + 'static>(responses: &[u8], wrap: fn(Change<T>) -> Event, listed: [&str; 2]) {
     let script: Vec<Vec<u8>> =
         responses.split(|octet| *octet == 0).filter(|response| !response.is_empty()).map(Vec::from).collect();
@@ -74,7 +74,7 @@ fn follow<T: FromApi + Send + 'static>(responses: &[u8], wrap: fn(Change<T>) -> 
     let pauses = responses.split(|octet| *octet == 2).count();
     let patience = ATTEMPT * (count(script.len()) + 4) + PAUSE * count(pauses);
 
-    // The paused clock advances when all tasks wait for it, so waiting takes no time.
+    // The paused clock jumps to the next timer when all tasks are idle, so timeouts take no real time.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.unwrap_or_else(|error| unreachable!("{error}"));
     let (mut index, published) = others(T::KIND);
@@ -98,7 +98,7 @@ fn apply<T: FromApi>(index: &mut Index, wrap: fn(Change<T>) -> Event, objects: [
     }
 }
 
-/// An index that has listed the other kinds, so that the objects of `kind` become visible.
+/// An index with the objects of other kinds that records of `kind` need: Services need Endpoints, and the reverse.
 fn others(kind: Kind) -> (Index, Arc<Published>) {
     let (mut index, published) = example::index(example::zone(false));
     let source = match kind {
@@ -114,7 +114,7 @@ fn others(kind: Kind) -> (Index, Arc<Published>) {
     (index, published)
 }
 
-/// Applies the events of a feed until `server` has no more responses.
+/// Runs a feed and applies its events until the feed starts a watch after a complete list.
 async fn tell<T: FromApi>(server: ApiServer, wrap: fn(Change<T>) -> Event, index: &mut Index) {
     let (stop, server) = (server.over.clone(), Arc::new(Mutex::new(server)));
     let client = Client::new(
@@ -149,15 +149,15 @@ async fn tell<T: FromApi>(server: ApiServer, wrap: fn(Change<T>) -> Event, index
     tokio::join!(feed.run(stop), taking);
 }
 
-/// An API server with faulty responses at first.
+/// An API server whose first responses come from the input.
 struct ApiServer {
-    /// The first responses, the last one first.
+    /// The responses from the input, in reverse order.
     script: Vec<Vec<u8>>,
-    /// The list of existing objects.
+    /// The response to a list after the responses from the input.
     list: Vec<u8>,
-    /// A complete list has been sent.
+    /// Whether a complete list has been sent.
     listed: bool,
-    /// Cancelled when a watch was requested after such a list.
+    /// Cancelled when the feed requests a watch after a complete list.
     over: CancellationToken,
 }
 
@@ -171,29 +171,30 @@ impl ApiServer {
         Self { script, list: list.into(), listed: false, over: CancellationToken::new() }
     }
 
-    /// The response to the next request; `None` for one that never comes.
+    /// The response to the next request; `None` if the API server never responds.
     fn answer(&mut self, query: &str) -> Option<io::Result<Response<Body>>> {
         if let Some(response) = self.script.pop() {
             return respond(&response);
         }
         let asked = |wanted: &str| query.split('&').any(|parameter| parameter.starts_with(wanted));
         if !asked("watch=") {
-            // The rest of an earlier list does not count, nor a list of only the first object.
+            // Neither a later page of a list nor a list limited to one object is complete.
             self.listed |= !asked("continue=") && (asked("limit=500") || asked("resourceVersion="));
             return respond(&[b"l", self.list.as_slice()].concat());
         }
         if self.listed {
             self.over.cancel();
         }
-        // A version from an earlier, faulty response is expired, so that the feed lists again.
+        // The feed may have the resourceVersion of a response from the input. 410 Gone makes the feed list again.
         respond(br#"l{"type":"ERROR","object":{"code":410,"reason":"Expired"}}"#)
     }
 }
 
 type Body = StreamBody<BoxStream<'static, io::Result<Frame<Bytes>>>>;
 
-/// A response selected by its first octet: `n` none, the connection breaks; `w` none, without an end; `1`, `3`, `4`, `5` an
-/// error; `b` a body that breaks off, `s` a body that falls silent; else a complete response.
+/// The response whose form the first octet selects. `n`: the connection is reset. `w`: the API server never responds
+/// (`None`). `1`, `3`, `4`, `5`: status 401, 403, 410, 500. `b`: the connection is reset at the end of the body. `s`:
+/// the body never ends. Any other octet: a complete response with status 200.
 fn respond(response: &[u8]) -> Option<io::Result<Response<Body>>> {
     let (course, octets) = response.split_first().unwrap_or((&b'l', &[]));
     let broken = || io::Error::from(io::ErrorKind::ConnectionReset);

@@ -1,4 +1,4 @@
-//! A command line.
+//! Command lines of the three binaries.
 
 use std::ffi::OsString;
 use std::fmt::Debug;
@@ -8,8 +8,8 @@ use clap::Parser;
 use daemon::flags::{GoDuration, Style, atoi, boolean, int, parse, quote};
 use nanny::config::arguments::Arguments;
 
-/// Any command line is parsed or rejected, `_` means the same as `-` in the name of a flag, and values stay the same when
-/// they are printed and parsed again.
+/// Any command line is parsed or rejected with a message. `_` means the same as `-` in the name of a flag. Values stay
+/// the same when they are printed and parsed again.
 pub fn flags(input: &[u8]) {
     let Some((program, words)) = input.split_first() else { return };
     let words = words.split(|octet| *octet == b'\n').map(|word| OsString::from_vec(word.to_vec()));
@@ -32,7 +32,7 @@ fn read<P: Parser + Debug>(program: &str, style: Style, argv: &[OsString]) -> Op
     let renamed: Vec<OsString> = argv.iter().map(renamed).collect();
     match parse::<P>(program, style, argv.to_vec()) {
         Ok(options) => {
-            // A word without `=` may be followed by its value; words that are no flags stay unchanged.
+            // Only `--name=value` is certainly a flag: a word without `=` may be the value of the word before it.
             let flag = |word: &OsString| word.as_bytes().starts_with(b"-") && word.as_bytes().contains(&b'=');
             if argv.iter().all(flag) {
                 let again = parse::<P>(program, style, renamed.clone()).map(|options| format!("{options:?}"));
@@ -48,7 +48,7 @@ fn read<P: Parser + Debug>(program: &str, style: Style, argv: &[OsString]) -> Op
     }
 }
 
-/// The word with `_` for each `-` within the name of its flag.
+/// Replaces each `-` within the name of a flag by `_`. The leading dashes and the value stay.
 fn renamed(word: &OsString) -> OsString {
     let octets = word.as_bytes();
     let start = octets.iter().position(|octet| *octet != b'-').unwrap_or(octets.len());
@@ -61,7 +61,8 @@ fn renamed(word: &OsString) -> OsString {
     OsString::from_vec(octets)
 }
 
-/// Values of all types, printed and parsed again.
+/// Parses the text as a duration, a number, a boolean and a domain. Checks that a valid value stays the same when it is
+/// printed and parsed again.
 fn value(text: &str) {
     let text = text.rsplit('=').next().unwrap_or(text);
     if let Ok(duration) = text.parse::<GoDuration>() {
@@ -84,7 +85,7 @@ fn value(text: &str) {
     assert!(!quoted.contains(char::is_control), "{quoted:?}");
 }
 
-/// The arguments that go to dnsmasq, as the nanny parses them.
+/// Checks that the nanny passes the arguments of dnsmasq on unchanged.
 fn dnsmasq(words: &[OsString]) {
     let arguments = Arguments::from_words(words.to_vec());
     assert_eq!(arguments.words(), words, "the words are passed on as they are");

@@ -1,13 +1,15 @@
-//! Streams of messages from upstreams and clients.
+//! Streams of DNS messages over TCP and TLS, from upstreams and clients.
 
 use skydns::wire::{Frames, framed};
 
-/// Octets of the length in front of a message.
+/// Size of the length field before each message, in octets (RFC 1035, section 4.2.2).
 const LENGTH: usize = 2;
 const LONGEST: usize = 65_535;
 
-/// The first octet selects the sizes of the pieces that the rest is split into. However it is split, the
-/// messages are the same as in one piece, and nothing is buffered beyond the message that has begun.
+/// A stream of messages yields the same messages however it is split into pieces, and no octet is lost or added. After
+/// the last complete message, only an incomplete message stays in the buffer.
+///
+/// The first octet selects the sizes of the pieces; the stream follows.
 pub fn frames(octets: &[u8]) {
     let Some((seed, stream)) = octets.split_first() else { return };
     let (expected, rest) = at_once(stream);
@@ -33,7 +35,7 @@ pub fn frames(octets: &[u8]) {
     assert!(again == stream, "octets were lost or added");
 }
 
-/// The complete messages of a stream, and the rest.
+/// The complete messages of a stream, and the octets of an incomplete message at its end.
 fn at_once(mut stream: &[u8]) -> (Vec<Vec<u8>>, &[u8]) {
     let mut messages = Vec::new();
     while let Some((length, behind)) = stream.split_first_chunk() {

@@ -1,22 +1,23 @@
-//! Properties that must hold for any octets from outside, one function for each untrusted input.
+//! Properties that must hold for any octets from outside. There is one function for each untrusted input.
 //!
-//! The fuzzers under `fuzz/` search for inputs that break these properties, and the tests replay the inputs collected in
-//! `fuzz/corpus/`. A broken property panics. Results are reproducible: random choices in the code under test are seeded.
+//! The fuzzers under `fuzz/` search for inputs that break these properties. The tests replay the inputs in
+//! `fuzz/corpus/`. A function panics if its property does not hold. The properties seed the random choices of the code
+//! under test, so that results are reproducible.
 //!
 //! | property | input |
 //! | --- | --- |
-//! | [`query`] | a message to the DNS server, behind an octet that selects records and transport |
-//! | [`search`] | a name and the records of each name of its search list, behind an octet that selects list and query |
-//! | [`reply`] | a message from an upstream server, behind three octets that select the query |
-//! | [`frames`] | a stream of messages over TCP or TLS, behind an octet that splits it into pieces |
+//! | [`query`] | one octet that selects records and transport, then a message to the DNS server |
+//! | [`search`] | one octet that selects list and query, an octet for the records of each name of the list, then the name |
+//! | [`reply`] | three octets that select the query, then a message from an upstream server |
+//! | [`frames`] | one octet that selects the sizes of the pieces, then a stream of messages over TCP or TLS |
 //! | [`config_map`] | the values of the `ConfigMap` and a resolv.conf, separated by zero octets |
 //! | [`probe`] | the value of `--probe` |
 //! | [`flags`] | a command line, one word per line; the first octet selects the program |
-//! | [`snapshot_file`] | a snapshot file, or lines to be made into a well-formed one |
+//! | [`snapshot_file`] | a snapshot file, or the lines of one without header and checksum |
 //! | [`watch`] | events of the API server, one per line |
 //! | [`feed`] | responses of the API server to lists and watches |
-//! | [`transfer`] | a request for a transfer over TCP, behind an octet that selects key and version |
-//! | [`etcd_zone`] | events of etcd for a zone, one frame of a watch or one change per line |
+//! | [`transfer`] | one octet that selects key and version, then a request for a zone transfer over TCP |
+//! | [`etcd_zone`] | events of etcd for a zone, one message of a watch or one change per line |
 
 #![allow(
     clippy::missing_panics_doc,
@@ -52,10 +53,11 @@ pub use snapshot_file::snapshot_file;
 pub use transfer::transfer;
 pub use watch::watch;
 
-/// A property.
+/// A property: a function that panics if the property does not hold for the input.
 pub type Property = fn(&[u8]);
 
-/// Every property with its name, which is also the name of its fuzzer and of the directory of its inputs.
+/// Every property with its name. The fuzzer under `fuzz/fuzz_targets/` and the directory of its inputs under
+/// `fuzz/corpus/` have the same name.
 pub const ALL: [(&str, Property); 12] = [
     ("query", query),
     ("search", search),

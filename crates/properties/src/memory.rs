@@ -1,12 +1,12 @@
-//! Memory allocated for an input.
+//! Limits of the memory that parsing an input may allocate.
 
-/// Runs `work` on an input of `size` octets and limits its peak memory to `factor` times that size.
+/// Runs `work` on an input of `size` octets and checks its peak memory: at most 256 KiB and `factor` times `size`.
 ///
 /// # Panics
 ///
-/// If it allocates more.
+/// If `work` allocates more.
 pub(crate) fn bounded<T>(size: usize, factor: u64, work: impl FnOnce() -> T) -> T {
-    /// Memory allowed for any input: a few objects, tables with an initial size.
+    /// Memory allowed for any input, in octets.
     const BASE: u64 = 256 << 10;
     let mut result = None;
     let taken = allocation_counter::measure(|| result = Some(work())).bytes_max;

@@ -2,7 +2,7 @@
 
 use skydns::wire::{Malformed, Message, PLAIN_UDP, Query, Record, Section, Transport, flag, rtype};
 
-/// Parses one of our messages with our parser and with hickory-proto: both must accept it.
+/// Parses a message of ours with our parser and with hickory-proto. Panics unless both accept the message.
 pub(crate) fn read(message: &[u8]) -> Message<'_> {
     let walked = Message::parse(message);
     let walked = walked.unwrap_or_else(|error| unreachable!("{error} in {message:02x?}"));
@@ -15,7 +15,7 @@ pub(crate) fn read(message: &[u8]) -> Message<'_> {
     walked
 }
 
-/// The octets of a record with uncompressed names; `None` if that makes it too long.
+/// The octets of a record with uncompressed names; `None` if the uncompressed record is too long.
 pub(crate) fn alone(record: &Record<'_>) -> Option<Vec<u8>> {
     let mut data = Vec::new();
     let (owner, appended) = (record.owner(), record.append_data(&mut data));
@@ -26,7 +26,7 @@ pub(crate) fn alone(record: &Record<'_>) -> Option<Vec<u8>> {
     Some([owner.wire(), &kind, &record.ttl.to_be_bytes(), &length, &data].concat())
 }
 
-/// Checks an answer to a query.
+/// Checks that `reply` is a valid response to `query`: ID, opcode, question, size, EDNS and RCODE.
 pub(crate) fn answers(query: &[u8], transport: Transport, reply: &[u8]) {
     let message = read(reply);
     let (asked, said) = (flags(query), message.header().flags);
@@ -67,7 +67,7 @@ pub(crate) fn extended_rcode(message: &Message<'_>) -> u16 {
     u16::from(upper) << 4 | message.header().rcode()
 }
 
-/// The second word of a message's header.
+/// The flags of a message: the second 16-bit word of its header.
 pub(crate) fn flags(message: &[u8]) -> u16 {
     message.get(2..4).map_or(0, |word| u16::from_be_bytes([word[0], word[1]]))
 }

@@ -3,8 +3,9 @@
 use hickory_proto::op::{Message, MessageType, OpCode};
 use sidecar::spec::Spec;
 
-/// Any value of `--probe` is rejected, or its label is valid in a metric name, its interval is at least a second, its query
-/// can be sent, and the probe stays the same when it is written and parsed again.
+/// Any value of `--probe` is rejected or accepted. In an accepted value the label is valid in a metric name, the
+/// interval is at least one second, and the query can be sent. The probe stays the same when it is written and parsed
+/// again.
 pub fn probe(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let spec: Spec = match text.parse() {
@@ -20,7 +21,7 @@ pub fn probe(input: &[u8]) {
     sent(&spec);
     let Spec { label, server, question, transport, interval } = &spec;
     let name = question.name().to_ascii();
-    // A comma ends the name, even if it is escaped.
+    // The syntax of `--probe` cannot express a name with a comma: even an escaped comma ends the name.
     if !name.contains(',') {
         let text =
             format!("{label},{server},{name},{},{}/{transport}", interval.as_secs(), question.query_type());
@@ -28,7 +29,7 @@ pub fn probe(input: &[u8]) {
     }
 }
 
-/// The query can be sent, and its receiver can parse it.
+/// Checks that the query of a probe can be sent, and that a server can parse it.
 fn sent(spec: &Spec) {
     let mut message = Message::new(1, MessageType::Query, OpCode::Query);
     message.add_query(spec.question.clone());

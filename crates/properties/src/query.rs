@@ -1,4 +1,4 @@
-//! A message to the DNS server.
+//! A message from a client to the DNS server.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -10,13 +10,13 @@ use skydns::wire::{Malformed, Query, Transport, rtype};
 
 use crate::{example, message};
 
-/// Limit of rounds of upstream queries for one answer.
+/// Maximum number of rounds of upstream queries for one answer.
 const ROUNDS: usize = 3;
-/// Limit of upstream queries in one round.
+/// Maximum number of upstream queries in one round.
 const QUESTIONS: usize = 32;
 
-/// Any message leaves the server running. A query gets an answer that has its ID, repeats its question, is no larger than
-/// the client accepts and can be parsed by others.
+/// No message makes the server panic. A response has the ID and the question of its query, is no larger than the client
+/// accepts, and can be parsed by other software.
 pub fn query(input: &[u8]) {
     let Some((&choice, octets)) = input.split_first() else { return };
     let transport = if choice & 1 == 0 { Transport::Udp } else { Transport::Tcp };
@@ -25,7 +25,7 @@ pub fn query(input: &[u8]) {
     ask(view, octets, transport, |question| outside(told, question));
 }
 
-/// Passes a message to the engine, as the server does, and checks the answer.
+/// Passes a message to the engine as the server does, and checks the outcome. `told` gives the answers of upstreams.
 pub(crate) fn ask(
     view: &Snapshot,
     octets: &[u8],
@@ -86,7 +86,8 @@ pub(crate) fn ask(
     }
 }
 
-/// The upstream's answer to a query, in eight variations.
+/// The upstream's answer to a query. `variation` from 0 to 7 selects a failure, no records, addresses, or CNAMEs, some
+/// of them in loops or into the cluster.
 fn outside(variation: u8, question: &ExternalQuery) -> ExternalAnswer {
     let address = |n: u8| ExternalRecord {
         owner: question.name.clone(),

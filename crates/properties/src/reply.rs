@@ -10,12 +10,12 @@ use skydns::wire::{Heading, Message, Query, Question, Record, Transport, rtype};
 
 use crate::{example, memory, message, query};
 
-/// The header of a message in which a record is parsed again.
+/// The header of a message with one record alone, which is parsed again.
 const HEADER: [u8; 12] = [0, 0, 0x80, 0, 0, 0, 0, 1, 0, 0, 0, 0];
 
-/// For any message from an upstream server, parsing takes memory of at most a multiple of its size. An accepted reply has
-/// the question of the query. A forwarded message fits the client and can be parsed by others, as can the answers made with
-/// it.
+/// For any message from an upstream server, parsing takes memory of at most a multiple of its size. An accepted reply
+/// has the question of the query. A forwarded message is no larger than the client accepts. Forwarded messages, and
+/// answers that contain records of an upstream's message, can be parsed by other software.
 pub fn reply(input: &[u8]) {
     let Some((&[choice, size0, size1], octets)) = input.split_first_chunk() else { return };
     let transport = if choice & 1 == 0 { Transport::Udp } else { Transport::Tcp };
@@ -32,7 +32,7 @@ pub fn reply(input: &[u8]) {
     answer_with(choice, transport, octets);
 }
 
-/// The query with the reply's question, or with a question of our own if it has none.
+/// A query with the question of the upstream's message, or with a fixed question if that message has none.
 fn asked(octets: &[u8], edns: Option<u16>) -> Vec<u8> {
     match Heading::parse(octets).ok().and_then(|heading| heading.question) {
         Some(question) => message::query(question.name, question.qtype, edns),
@@ -40,7 +40,8 @@ fn asked(octets: &[u8], edns: Option<u16>) -> Vec<u8> {
     }
 }
 
-/// The records follow each other in the message, and each means the same outside of it.
+/// Checks that the records lie one after another in the message, and that each stays the same when it is copied to a
+/// message of its own.
 fn walk(message: &Message<'_>, octets: &[u8]) {
     let mut at = message.question_end();
     for record in message.records() {
@@ -67,7 +68,7 @@ fn again(record: &Record<'_>) {
     assert_eq!(message::alone(&same), Some(octets), "uncompressed names do not change");
 }
 
-/// An accepted reply has our ID and our question, and can be parsed.
+/// Checks that an accepted reply has the ID and the question of our query, and can be parsed.
 fn judge(query: &Query<'_>, octets: &[u8]) {
     let id = octets.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
     let upstream = &SocketAddr::from(([192, 0, 2, 1], 53)).into();
@@ -90,7 +91,8 @@ fn judge(query: &Query<'_>, octets: &[u8]) {
     }
 }
 
-/// A message forwarded to the client fits, has the ID of the client's query, and has TC if it is truncated.
+/// Checks that a message forwarded to the client is no larger than the client accepts, has the ID of the client's
+/// query, and has TC if it is truncated.
 fn pass_on(query: &Query<'_>, asked: &[u8], octets: &[u8]) {
     let mut out = b"before".to_vec();
     let truncated = resolve::fit(octets, query, &mut out);
@@ -116,7 +118,7 @@ fn pass_on(query: &Query<'_>, asked: &[u8], octets: &[u8]) {
     }
 }
 
-/// Answers of ours that depend on the upstream server's message.
+/// Checks answers to ExternalName Services whose targets are resolved with the upstream's message.
 fn answer_with(choice: u8, transport: Transport, octets: &[u8]) {
     let names = ["out.apps.svc", "*.apps.svc", "shout.apps.svc", "*.*.svc"];
     let name = names.get(usize::from(choice >> 4 & 3)).unwrap_or(&"");
@@ -137,7 +139,7 @@ fn answer_with(choice: u8, transport: Transport, octets: &[u8]) {
     query::ask(example::choose(choice >> 2 & 1), &asked, transport, told);
 }
 
-/// Every record belongs to the queried name or to a CNAME target, and to no name of the cluster.
+/// Checks that every record belongs to the queried name or to a CNAME target, and that none belongs to a cluster name.
 fn belong(question: &ExternalQuery, records: &[ExternalRecord]) {
     let mut names = vec![question.name.to_lowercase()];
     for _ in records {

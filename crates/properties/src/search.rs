@@ -1,4 +1,4 @@
-//! A name resolved with a search list.
+//! A name that kubedns resolves with a search list on behalf of the client.
 
 use std::sync::Arc;
 
@@ -10,23 +10,24 @@ use skydns::{Name, Search, Zone};
 
 use crate::{example, message};
 
-/// The suffix of completed names, and the search domains after the cluster's.
+/// The suffix of names that kubedns completes with a search list.
 const SUFFIX: &str = "search.cluster.local";
+/// The search domains after those of the cluster.
 const FURTHER: [&str; 2] = ["corp.example", "net"];
-/// The number of states in an input; a search list has fewer names.
+/// The number of states in an input. A search list has at most six names.
 const STATES: usize = 12;
 
 /// The records that exist at a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Missing,
-    /// It cannot be resolved.
+    /// The response is SERVFAIL.
     Broken,
-    /// Number of records of A, AAAA and other types.
+    /// The numbers of A records, of AAAA records, and of records of other types.
     Exists([u8; 3]),
 }
 
-/// The end of a search.
+/// The result of a search.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
     Missing,
@@ -35,8 +36,8 @@ enum End {
     At(Option<Name>, usize),
 }
 
-/// For any set of existing names, the answer to a name with a search list is the same as from the client's own walk
-/// through the list, for A and AAAA at the same name. With faulty responses, the answer is still a well-formed message.
+/// For any set of existing names, kubedns returns the result that the client would find with the search list itself: A
+/// and AAAA come from the same name of the list. With malformed responses, the answer is still a well-formed message.
 pub fn search(input: &[u8]) {
     let Some((&[choice, states @ ..], text)) = input.split_first_chunk::<{ STATES + 1 }>() else { return };
     let Some((bare, namespace)) = parts(text) else { return };
@@ -65,13 +66,13 @@ pub fn search(input: &[u8]) {
     if !message::read(&answer).header().is_truncated() {
         assert_eq!(ended(&answer, &name, qtype), own_walk(&name, &list.names, &states, qtype), "{name}");
     }
-    // With autopath the first name is in the cluster domain: our own response for it is never faulty.
+    // With autopath the first name is in the cluster domain. Its response is our own, so it is never malformed.
     if !autopath {
         message::answers(&asked, transport, &walk(&query, list, &zone, |_, _| input.to_vec()));
     }
 }
 
-/// A name of at least one label, and a namespace.
+/// Splits the text into a name of at least one label and a namespace, the last label.
 fn parts(text: &[u8]) -> Option<(String, String)> {
     let text = std::str::from_utf8(text).ok()?;
     let (bare, namespace) = text.rsplit_once('.')?;
@@ -80,7 +81,7 @@ fn parts(text: &[u8]) -> Option<(String, String)> {
     (labels(bare) && labels(namespace) && is_namespace).then(|| (bare.to_owned(), namespace.to_owned()))
 }
 
-/// The names of the list, each built as text.
+/// The expected names of the search list, in order.
 fn expected_names(bare: &str, namespace: &str, zone: &Zone) -> Vec<Name> {
     let cluster =
         [format!("{namespace}.svc.cluster.local"), "svc.cluster.local".into(), "cluster.local".into()];
@@ -109,7 +110,6 @@ impl State {
         }
     }
 
-    /// The number of records of a type.
     fn records(self, qtype: u16) -> u8 {
         match (self, qtype) {
             (Self::Exists([a, _, _]), rtype::A) => a,
@@ -120,7 +120,7 @@ impl State {
     }
 }
 
-/// Walks the list as a client does that queries A and AAAA together and stops at a name that cannot be resolved.
+/// The result of a client that searches the list itself. The client queries A and AAAA together, and stops at SERVFAIL.
 fn own_walk(asked: &Name, names: &[Name], states: &[State], qtype: u16) -> End {
     let aliased = qtype != rtype::TXT;
     let at = |name: &Name, records| {
@@ -143,7 +143,8 @@ fn own_walk(asked: &Name, names: &[Name], states: &[State], qtype: u16) -> End {
     empty.unwrap_or(End::Missing)
 }
 
-/// Walks the list; `respond` returns the response for the name at that position of the list.
+/// Lets kubedns search the list, and returns its answer. `respond` returns the response to the query for the name at
+/// the given position of the list.
 fn walk(
     query: &Query<'_>,
     list: SearchList,
@@ -166,7 +167,7 @@ fn walk(
     unreachable!("more than two questions for each of {names:?}")
 }
 
-/// The response for a name in `state`.
+/// The response to a query for a name in `state`.
 fn respond(question: &Query<'_>, state: State) -> Vec<u8> {
     let code = match state {
         State::Missing => rcode::NXDOMAIN,
@@ -193,7 +194,7 @@ fn respond(question: &Query<'_>, state: State) -> Vec<u8> {
     message
 }
 
-/// The end of the search according to an answer.
+/// The result of the search as the client sees it in the answer.
 fn ended(answer: &[u8], asked: &Name, qtype: u16) -> End {
     let message = message::read(answer);
     let records: Vec<_> = message.section(Section::Answer).collect();

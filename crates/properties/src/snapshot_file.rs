@@ -1,4 +1,4 @@
-//! A snapshot file.
+//! A file with the objects of the cluster, from which kubedns starts without the API server.
 
 use cluster::persist::{Saved, encode};
 use skydns::Zone;
@@ -11,11 +11,11 @@ const DOMAIN: &str = "cluster.local.";
 const HEADER: &str =
     r#"{"format":"kubedns snapshot","version":1,"written":1700000000,"domain":"cluster.local.","source":"#;
 
-/// For any content of a snapshot file, reading takes memory of at most a multiple of its size. An accepted file is served,
-/// gives answers that can be parsed, and stays the same when it is written and read again.
+/// For any content of a snapshot file, reading takes memory of at most a multiple of its size. Answers with the records
+/// of an accepted file can be parsed. The records stay the same when the file is written and read again.
 ///
-/// A checksum that no fuzzer can guess protects the file, so the octets are also used as the lines of an otherwise correct
-/// file. The first octet selects the source of its endpoints.
+/// The octets are also used as the lines of a file with correct header and checksum, since a fuzzer cannot guess the
+/// checksum. In this second file the first octet selects the source of endpoints.
 pub fn snapshot_file(input: &[u8]) {
     served(input);
     let Some((choice, lines)) = input.split_first() else { return };
@@ -23,7 +23,7 @@ pub fn snapshot_file(input: &[u8]) {
     served(&framed(source, lines));
 }
 
-/// The file with these lines.
+/// A snapshot file with these lines and a correct header and checksum.
 fn framed(source: &str, lines: &[u8]) -> Vec<u8> {
     let mut content = format!("{HEADER}\"{source}\"}}\n").into_bytes();
     let mut objects = 0;
@@ -32,7 +32,7 @@ fn framed(source: &str, lines: &[u8]) -> Vec<u8> {
         content.push(b'\n');
         objects += 1;
     }
-    // FNV-1a with 64 bits.
+    // The checksum is FNV-1a with 64 bits.
     let sum = content.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, octet| {
         (hash ^ u64::from(*octet)).wrapping_mul(0x0000_0100_0000_01b3)
     });
@@ -46,7 +46,7 @@ fn served(content: &[u8]) {
         Ok(saved) => saved,
         Err(error) => {
             let reason = error.to_string();
-            // The reason may quote the file; the log escapes it.
+            // The reason may quote any octets of the file: the log escapes them.
             assert!(!reason.is_empty());
             return;
         }

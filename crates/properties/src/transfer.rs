@@ -1,4 +1,4 @@
-//! A request for a transfer.
+//! A request for a zone transfer.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, LazyLock};
@@ -11,24 +11,26 @@ use tokio::runtime::Runtime;
 use crate::{example, message};
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// The time of the first version, in seconds since 1970: later than any clock, so that serials are the same in each run.
+/// The time of the first version, in seconds since 1970. It is in the future, so that serials do not depend on the
+/// clock.
 const TIME: u64 = 3_000_000_000;
-/// Limit of messages in one response: the zone is small.
+/// Maximum number of messages in one response. The zone of the example needs far fewer.
 const MESSAGES: usize = 16;
-/// The key of the examples in the corpus.
+/// The TSIG key of the signed requests in the corpus.
 const KEY: &str = r#"key "xfer" { algorithm hmac-sha256; secret "c2VjcmV0IG9mIHR3ZW50eSBvY3RldHM="; };"#;
 
-/// Transfers without a key, and transfers that need a signature.
+/// A primary server without a key, and one that requires signed requests.
 static PRIMARIES: LazyLock<[Arc<Transfers<Snapshot>>; 2]> =
     LazyLock::new(|| [primary(None), primary(Key::parse(KEY).ok())]);
-/// Another thread builds the messages.
+/// A second thread of this runtime builds the messages.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build();
     runtime.unwrap_or_else(|error| unreachable!("{error}"))
 });
 
-/// For any transfer request, each message of the response can be parsed by others and has the ID and the question of the
-/// request, and the whole begins and ends with the SOA record. If there is a key, no record is sent without a signature.
+/// For any transfer request, each message of the response can be parsed by other software, and has the ID and the
+/// question of the request. A transfer begins and ends with the SOA record. If the server has a key, it rejects
+/// unsigned requests.
 pub fn transfer(input: &[u8]) {
     let Some((&choice, octets)) = input.split_first() else { return };
     let request = if choice & 2 == 0 { octets.to_vec() } else { since(octets, choice & 4 == 0) };
@@ -51,7 +53,7 @@ pub fn transfer(input: &[u8]) {
     assert!(refused || types.first() == Some(&rtype::SOA) && types.last() == Some(&rtype::SOA));
 }
 
-/// Two versions of the example, the newer one in force.
+/// A primary server with two versions of the example; it serves the newer one.
 fn primary(key: Option<Key>) -> Arc<Transfers<Snapshot>> {
     let metrics = TransferMetrics::new().unwrap_or_else(|error| unreachable!("{error}"));
     let peers = "127.0.0.1".parse().unwrap_or_else(|error| unreachable!("{error}"));
@@ -62,7 +64,8 @@ fn primary(key: Option<Key>) -> Arc<Transfers<Snapshot>> {
     transfers
 }
 
-/// The request with the SOA record of a version in its authority section, in place of all that follows the question.
+/// An IXFR request: `octets` up to the question, then the SOA record of the older or the newer version in the authority
+/// section (RFC 1995, section 3). Returns `octets` unchanged if they are no query.
 fn since(octets: &[u8], older: bool) -> Vec<u8> {
     let Ok(query) = Query::parse(octets, Transport::Tcp) else { return octets.to_vec() };
     let mut request = octets.get(..query.question_end()).unwrap_or_default().to_vec();
@@ -75,7 +78,7 @@ fn since(octets: &[u8], older: bool) -> Vec<u8> {
     request
 }
 
-/// The types of the records of an answer, after checks against its request.
+/// Checks a message of the response against its request, and returns the types of its answer records.
 fn records(request: &[u8], answer: &[u8]) -> Vec<u16> {
     let message = message::read(answer);
     assert!(u16::try_from(answer.len()).is_ok(), "{} octets", answer.len());

@@ -1,4 +1,4 @@
-//! Events of the API server.
+//! Watch events of the API server.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use skydns::wire::{Transport, reverse, rtype};
 
 use crate::{example, memory, message, query};
 
-/// The existing objects of the API server.
+/// The objects that exist in the API server.
 #[derive(Default)]
 struct Objects {
     services: BTreeMap<ObjectKey, Service>,
@@ -23,13 +23,13 @@ struct Objects {
     nodes: BTreeMap<ObjectKey, Node>,
 }
 
-/// After any events of the API server, in any order: parsing an object takes memory of at most a multiple of its size,
-/// the records are the same as after a fresh start with the existing objects, all answers with them can be parsed, and
-/// a snapshot file restores them.
+/// After any events of the API server, in any order, the records are the same as after a fresh start with the existing
+/// objects. A snapshot file restores the same records. All answers with these records can be parsed. Parsing an object
+/// takes memory of at most a multiple of its size.
 ///
-/// A line is an event: `S`, `E`, `L`, `N` adds a Service, Endpoints, slice or node, followed by its JSON; the same in
-/// lower case deletes it. `R` lists everything again, `P` publishes. `1` lists Endpoints again and selects them as the
-/// source of endpoints; `2` selects slices, which are always watched.
+/// Each line of the input is an event. `S`, `E`, `L` and `N` add a Service, Endpoints, an EndpointSlice or a Node; the
+/// JSON of the object follows. `s`, `e`, `l` and `n` delete the object. `R` lists all objects again. `P` publishes the
+/// records. `1` lists Endpoints again, and selects Endpoints as the source of endpoints; `2` selects EndpointSlices.
 pub fn watch(input: &[u8]) {
     let (mut index, published) = example::index(example::zone(false));
     let mut objects = Objects::default();
@@ -72,7 +72,7 @@ pub fn watch(input: &[u8]) {
     assert_eq!(visible, restored(&index, &objects, source), "a snapshot file restores different records");
 }
 
-/// Adds or deletes an object. A malformed object deletes the object with its key.
+/// Adds or deletes an object. A malformed object deletes the earlier object with the same key.
 fn tell<T: FromApi + Clone>(
     known: &mut BTreeMap<ObjectKey, T>,
     json: &str,
@@ -94,7 +94,7 @@ fn tell<T: FromApi + Clone>(
     }
 }
 
-/// Lists the objects of one kind.
+/// Passes all objects of one kind to `apply`, as a list of the API server does.
 fn list<T: Clone>(objects: &BTreeMap<ObjectKey, T>, mut apply: impl FnMut(Change<T>)) {
     apply(Change::RelistStarted);
     for object in objects.values() {
@@ -104,7 +104,6 @@ fn list<T: Clone>(objects: &BTreeMap<ObjectKey, T>, mut apply: impl FnMut(Change
 }
 
 impl Objects {
-    /// Lists all objects.
     fn list(&self, index: &mut Index) {
         list(&self.services, |change| index.apply(Event::Service(change)));
         list(&self.endpoints, |change| index.apply(Event::Endpoints(change)));
@@ -137,7 +136,7 @@ fn restored(index: &Index, objects: &Objects, source: EndpointsSource) -> String
     visible(&published)
 }
 
-/// All that queries can see, as text.
+/// All published data on which answers depend, as text.
 pub(crate) fn visible(published: &Published) -> String {
     let snapshot = published.get();
     let reverse = snapshot.reverse.iter().map(|(ip, owners)| {
@@ -154,7 +153,8 @@ pub(crate) fn visible(published: &Published) -> String {
     format!("{tree}\n{}\n{topology:?}", lines.join("\n"))
 }
 
-/// Queries for every object of `index` get answers that can be parsed.
+/// Checks that the answers to wildcard queries, and to queries for the first eight Services and reverse names, can be
+/// parsed.
 pub(crate) fn answers(index: &Index, snapshot: &Snapshot) {
     let mut questions =
         vec![wire(&["*", "*"]), wire(&["*", "*", "*"]), wire(&["*", "*", "*", "*"]), wire(&[])];
@@ -165,7 +165,8 @@ pub(crate) fn answers(index: &Index, snapshot: &Snapshot) {
         questions.push(wire(&["*", name, namespace]));
         questions.push(wire(&[name, namespace, "fed"]));
         questions.extend(ports.map(|port| wire(&[&format!("_{}", port.name), "_tcp", name, namespace])));
-        // A name may contain dots: here each of them separates two labels.
+        // An invalid object may have a name with dots. The first queries take such a name as one label; in this query
+        // each dot separates two labels.
         let labels: Vec<&str> = name.split('.').chain(namespace.split('.')).collect();
         questions.push(wire(&labels));
     }

@@ -1,4 +1,4 @@
-//! Replays the inputs collected by the fuzzers: every property still holds.
+//! Checks each property with the inputs that the fuzzers have collected, and with some random inputs.
 #![allow(
     clippy::panic,
     clippy::unwrap_used,
@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// The inputs of a property, sorted by name.
+/// The files with the inputs of a property, sorted by name.
 fn inputs(property: &str) -> Vec<PathBuf> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(property);
     let entries =
@@ -29,12 +29,12 @@ fn replay(property: &str) {
     for path in inputs {
         let octets = std::fs::read(&path).unwrap();
         let held = std::panic::catch_unwind(|| check(&octets));
-        // The panic names the cause, this message the input.
+        // The panic message of the property gives the cause, and this message names the input.
         assert!(held.is_ok(), "{property} does not hold for {}", path.display());
     }
 }
 
-/// Messages similar to the collected ones: some octets changed, removed or added, differently in each run.
+/// Checks collected messages in which up to three octets are changed, removed from the end or added, at random.
 #[test]
 fn damaged_messages() {
     let mut random = fastrand::Rng::new();
@@ -54,7 +54,7 @@ fn damaged_messages() {
     }
 }
 
-/// Random names and search lists, different in each run.
+/// Checks random names with random search lists.
 #[test]
 fn searches() {
     let mut random = fastrand::Rng::new();
@@ -68,7 +68,7 @@ fn searches() {
     }
 }
 
-/// A test for each property, of the same name.
+/// Makes a test for each property, with the same name.
 macro_rules! tests {
     ($($property:ident)*) => {
         $(#[test]
@@ -82,7 +82,7 @@ macro_rules! tests {
 
 tests! { query search reply frames config_map probe flags snapshot_file watch feed etcd_zone transfer }
 
-/// Each property has a fuzzer with inputs and a dictionary, and a test above.
+/// Checks that each property has a fuzzer, inputs, a dictionary, and a test above.
 #[test]
 fn nothing_is_left_out() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
