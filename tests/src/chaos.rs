@@ -1,5 +1,6 @@
-//! A pod for fault injection: the real binaries and a real dnsmasq through `localpod`, with an API server and an
-//! upstream that the test can make fail; and the queries of a steady client.
+//! A pod for fault injection, with the queries that a client sends to the pod during a test.
+//!
+//! `localpod` starts the real binaries and a real dnsmasq. The test can make the API server and the upstream fail.
 
 #![allow(
     clippy::panic,
@@ -25,22 +26,22 @@ use crate::steady::Question;
 pub use cluster::{DOMAIN, objects, questions};
 pub use outside::{Mood, Outside, names_outside, names_outside_of_kubedns, zone};
 
-/// The position of dnsmasq.
+/// The order in which kubedns and dnsmasq receive queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topology {
-    /// dnsmasq in front of kubedns.
+    /// dnsmasq receives the clients' queries, and forwards only queries for cluster names to kubedns.
     DropIn,
-    /// dnsmasq in front is only a cache: it forwards all queries to kubedns.
+    /// dnsmasq receives the clients' queries, and forwards all of them to kubedns.
     Cache,
-    /// kubedns in front of dnsmasq.
+    /// kubedns receives the clients' queries, and forwards queries for external names to dnsmasq.
     Direct,
     /// kubedns without dnsmasq.
     Alone,
 }
 
-/// A pod with its API server and upstream. The pod is dropped first.
+/// A pod with its API server and upstream.
 pub struct Rig {
-    /// The pod.
+    /// The pod; as the first field it is dropped before its servers.
     pub pod: Pod,
     /// Its topology.
     pub topology: Topology,
@@ -65,7 +66,7 @@ impl Rig {
         Self::with(topology, args, environment, outside, upstream, &addresses).await
     }
 
-    /// Starts a pod with the upstreams at `addresses`: the rig's own, and further ones before or after it.
+    /// Starts a pod that forwards to the upstreams at `addresses`, in this order. `addresses` includes `upstream`.
     pub async fn with(
         topology: Topology,
         args: &[&str],
@@ -93,7 +94,7 @@ impl Rig {
         }
     }
 
-    /// Faults of the API server.
+    /// The faults of the API server, for the test to set.
     pub fn api(&self) -> &Faults {
         self.cluster.faults()
     }
@@ -108,14 +109,14 @@ impl Rig {
         self.cluster.delete(resource, namespace, name);
     }
 
-    /// The process ID of dnsmasq itself, which the nanny started.
+    /// The process ID of dnsmasq itself, not of the nanny that started it.
     pub async fn dnsmasq(&self) -> Pid {
         let nanny = self.pod.container("dnsmasq").await;
         testkit::eventually(crate::e2e::PATIENCE, || async move { descendants(nanny).get(1).copied() }).await
     }
 
-    /// Queries of a client of the pod: cluster names (path `cluster`) and external names (`outside`), and with
-    /// dnsmasq in front cluster names directly from kubedns (`kubedns`).
+    /// Queries of a client: cluster names (path `cluster`) and external names (path `outside`) to the pod's DNS port.
+    /// If dnsmasq serves that port, cluster names are also queried directly from kubedns (path `kubedns`).
     pub fn questions(&self) -> Vec<Question> {
         let ports = self.pod.ports;
         let mut all = interleave(&questions("cluster", ports.dns), &names_outside("outside", ports.dns));
@@ -126,7 +127,7 @@ impl Rig {
     }
 }
 
-/// Pods of one cluster that replace each other.
+/// A cluster with an upstream, for pods that replace each other.
 pub struct Rollout {
     upstream: Upstream,
     cluster: Cluster,
@@ -150,7 +151,7 @@ fn loaded_cluster() -> Cluster {
     cluster
 }
 
-/// Interleaves both lists, so that every path is queried at any time.
+/// Interleaves both lists, so that each second has queries on every path. The shorter list repeats.
 fn interleave(a: &[Question], b: &[Question]) -> Vec<Question> {
     let longest = a.len().max(b.len());
     let turn = |n: usize| [a.get(n % a.len()).cloned(), b.get(n % b.len()).cloned()];

@@ -1,15 +1,15 @@
-//! The conformance suite: compares the answers of a server with recorded ones of kube-dns, and with our listed
-//! differences.
+//! The conformance suite: compares the answers of a server with recorded answers of kube-dns. A list has the answers in
+//! which we deliberately differ.
 //!
 //! * [`vector`]: the recorded scenarios (`tests/conformance/vectors`); `tests/conformance/README.md` describes their
 //!   format.
 //! * [`question`], [`answer`]: convert a recorded question to a packet, and a packet to a normalised answer.
-//! * [`memory`]: the upstream's recorded responses of all vectors together.
-//! * [`judge`]: compares an answer with the expected one.
+//! * [`memory`]: the recorded responses of the upstream, from all scenarios.
+//! * [`judge`]: compares an answer with the expected ones.
 //! * [`difference`]: our deliberate differences (`tests/conformance/differences`).
-//! * [`verdict`], [`report`]: the result of each question, per category, with small diffs.
-//! * [`wire`]: the suite against a real server process over real sockets. The faster form inside one process is in
-//!   `tests/tests/conformance_in_process.rs`.
+//! * [`verdict`], [`report`]: the result of each question, and a table of the results by category.
+//! * [`wire`]: runs the suite against a server process over real sockets.
+//!   `tests/tests/conformance_in_process.rs` runs the suite inside one process, which is faster.
 
 pub mod answer;
 pub mod difference;

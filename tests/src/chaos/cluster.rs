@@ -1,4 +1,4 @@
-//! The cluster of the pod, and the expected answers.
+//! The objects in the cluster of the pod, and the expected answers.
 
 use serde_json::Value;
 use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_external_name, mk_headless};
@@ -8,10 +8,10 @@ use crate::steady::Question;
 /// The cluster domain.
 pub const DOMAIN: &str = "cluster.local";
 
-/// Services with a cluster IP.
+/// Number of the Services `web-0`, `web-1`, ...
 const WEBS: u8 = 6;
 
-/// All objects at the start.
+/// The objects that exist at the start of a test.
 pub fn objects() -> Vec<Value> {
     let mut all = vec![
         mk_cluster_ip("default", "kubernetes", &["10.96.0.1"], &["https:443"]),
@@ -26,7 +26,7 @@ pub fn objects() -> Vec<Value> {
     all
 }
 
-/// Queries for these objects to one port; every sixth over TCP.
+/// Queries for these objects to one port of 127.0.0.1. Every sixth query is sent over TCP.
 pub fn questions(path: &'static str, port: u16) -> Vec<Question> {
     let ask = |name: &str, rtype: &'static str, right: &str| Question::new(path, port, name, rtype, right);
     let inside = |name: &str| format!("{name}.svc.{DOMAIN}.");
@@ -45,7 +45,7 @@ pub fn questions(path: &'static str, port: u16) -> Vec<Question> {
         format!("NOERROR 10 100 443 {}", inside("kubernetes.default"))
     }));
     all.push(ask(&inside("missing.shop"), "A", "NXDOMAIN"));
-    // A name expanded by a search list.
+    // A resolver sends such a query when it completes an external name with its search list.
     all.push(ask(&format!("www.example.com.shop.svc.{DOMAIN}."), "A", "NXDOMAIN"));
     let every_sixth =
         |(n, question): (usize, Question)| if n % 6 == 5 { question.over_tcp() } else { question };

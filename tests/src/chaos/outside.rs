@@ -1,4 +1,4 @@
-//! An upstream for external names, from honest to hostile.
+//! An upstream for external names, whose behaviour the test selects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,19 +9,19 @@ use testkit::upstream::{Asked, Handler, Reaction, Transport, Zone};
 
 use crate::steady::Question;
 
-/// Number of queried names.
+/// Number of names with an address, for each prefix.
 const HOSTS: u8 = 8;
 
-/// Prefix of the names that any client queries.
+/// Prefix of the names that are queried through dnsmasq or kubedns.
 const SHARED: &str = "host";
 
-/// Prefix of the names that only kubedns queries.
+/// Prefix of the names that are queried through kubedns only.
 const OWN: &str = "own";
 
-/// An address that only false answers have: no client may ever receive it.
+/// The address in false answers. No client may ever receive this address.
 const LIE: &str = "203.0.113.66";
 
-/// Number of further records in an answer, 16 octets each: 48 KB.
+/// Number of additional records in an oversized answer: 16 octets each, 48 KB in all.
 const OVERSIZED: u16 = 3000;
 
 /// Behaviour of the upstream.
@@ -34,28 +34,28 @@ pub enum Mood {
     Silent,
     /// Correct answers after this delay.
     Slow(Duration),
-    /// A false answer with another ID.
+    /// A false answer with an ID other than the query's.
     WrongId,
-    /// A false answer to another question.
+    /// A false answer with a question other than the query's.
     WrongQuestion,
-    /// False answers with other IDs, then the correct one.
+    /// Three false answers with an ID other than the query's, then the correct answer.
     LiesThenTruth,
-    /// Correct answers with 48 KB of additional records, even in a datagram.
+    /// Correct answers with 48 KB of additional records, over UDP as well.
     Oversized,
-    /// Truncated answers, over UDP and over TCP.
+    /// Answers with TC and without records, over UDP and over TCP.
     TruncatedForEver,
     /// Octets that are no DNS message.
     Garbage,
 }
 
-/// The present mood of an upstream; clones share it.
+/// The current behaviour of an upstream. Clones share the behaviour.
 #[derive(Clone, Debug, Default)]
 pub struct Outside {
     mood: Arc<Mutex<Mood>>,
 }
 
 impl Outside {
-    /// Changes the mood.
+    /// Changes the behaviour.
     pub fn is(&self, mood: Mood) {
         *self.mood.lock() = mood;
     }
@@ -64,7 +64,7 @@ impl Outside {
         *self.mood.lock()
     }
 
-    /// The handler of an upstream in this mood.
+    /// A handler for an upstream with the current behaviour at each query.
     pub fn handler(&self) -> impl Handler {
         let outside = self.clone();
         let zone = zone();
@@ -79,7 +79,7 @@ pub fn zone() -> Zone {
 
 fn records() -> Vec<String> {
     let host = |prefix: &str, n: u8| {
-        // Half of them have TTL 0.
+        // With TTL 0 every query reaches the upstream; with 30 s most answers come from a cache.
         let ttl = if n.is_multiple_of(2) { 0 } else { 30 };
         format!("{prefix}-{n}.outside.test. {ttl} IN A 198.51.100.{n}")
     };
@@ -90,12 +90,13 @@ fn records() -> Vec<String> {
     of(SHARED).chain(of(OWN)).collect()
 }
 
-/// Queries for external names to one port; every fifth over TCP.
+/// Queries for external names to one port of 127.0.0.1. Every fifth query is sent over TCP.
 pub fn names_outside(path: &'static str, port: u16) -> Vec<Question> {
     names(path, port, SHARED)
 }
 
-/// Queries for external names, for kubedns only: a hostile upstream answers them in a way that dnsmasq would pass on.
+/// Queries for external names, to be sent to kubedns and not to dnsmasq. The upstream may answer these names with false
+/// replies that dnsmasq would accept.
 pub fn names_outside_of_kubedns(path: &'static str, port: u16) -> Vec<Question> {
     names(path, port, OWN)
 }
@@ -121,8 +122,8 @@ fn next_in_the_circle(name: &str) -> Option<&'static str> {
     }
 }
 
-/// dnsmasq accepts any reply over TCP, whatever its ID, and forwards truncated replies unchanged. Only the upstream
-/// itself can send those, so this is no vulnerability; but answers through dnsmasq then prove nothing about kubedns.
+/// Returns whether dnsmasq accepts a false reply. dnsmasq ignores the ID of replies over TCP, and forwards truncated
+/// replies unchanged. Answers through dnsmasq would then show faults of dnsmasq, not of kubedns.
 fn dnsmasq_passes_it_on(mood: Mood, transport: Transport) -> bool {
     match mood {
         Mood::WrongId | Mood::LiesThenTruth => transport == Transport::Tcp,
@@ -161,8 +162,7 @@ fn lies_then(lie: &[u8], truth: &Reply) -> Reaction {
     lies.chain([Act::Send(truth.wire())]).fold(Reaction::silence(), Reaction::then)
 }
 
-/// The correct answer with 48 KB of additional records. That is more than any client accepts over UDP, and more than
-/// the 4096 octets that forwarders accept.
+/// The correct answer with 48 KB of additional records. Forwarders accept at most 4096 octets over UDP.
 fn oversized(truth: &Reply) -> Reaction {
     let mut wire = truth.wire();
     let record = [0xc0, 12, 0, 16, 0, 1, 0, 0, 0, 60, 0, 4, 3, b'b', b'i', b'g'];

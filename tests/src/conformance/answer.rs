@@ -14,7 +14,7 @@ const CHOICE: &str = "<one of the names below>";
 pub enum Observed {
     /// A packet.
     Packet(Vec<u8>),
-    /// The reason why there was none.
+    /// No packet arrived, for this reason.
     Nothing(String),
 }
 
@@ -29,7 +29,7 @@ pub struct Answer {
     pub size: usize,
     /// Answer records in wire order.
     pub order: Vec<Record>,
-    /// Defects of the packet: malformed, or octets behind the last record.
+    /// A defect of the packet: it is malformed, or has octets after the last record.
     pub defect: Option<String>,
 }
 
@@ -61,15 +61,15 @@ impl Answer {
         })
     }
 
-    /// Returns whether it has SRV records of different sizes.
+    /// Returns whether the answer has SRV records with targets of different lengths.
     pub fn has_srv_targets_of_different_lengths(&self) -> bool {
         let targets = self.order.iter().filter(|record| Some(record.rtype) == codes::type_code("SRV"));
         let mut lengths = targets.map(|record| record.data.rsplit(' ').next().unwrap_or_default().len());
         lengths.next().is_some_and(|first| lengths.any(|other| other != first))
     }
 
-    /// The answer with a mark as the target of the question's CNAME, if the server chose that CNAME among several. It
-    /// did so if the target owns a record of the answer. The targets that were not chosen own the other records.
+    /// The answer with a fixed mark in place of the CNAME's target, for questions with several possible CNAMEs. The
+    /// server chooses one of them at random. The answer stays unchanged if the target owns no record of the answer.
     pub fn with_choice_marked(&self) -> Response {
         let mut response = self.response.clone();
         let asked =

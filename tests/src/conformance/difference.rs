@@ -1,4 +1,4 @@
-//! Deliberate differences from kube-dns: one file each, with the answers we give instead.
+//! Deliberate differences from kube-dns. Each has a file with the answers of this server.
 
 mod edit;
 pub mod page;
@@ -14,7 +14,7 @@ use super::vector::{Case, Response, Scenario};
 
 pub use edit::Edit;
 
-/// The answers to compare with.
+/// The answers with which a server's answers are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Only the recorded answers.
@@ -56,42 +56,43 @@ pub struct Difference {
     /// The name of the file without `.json`.
     #[serde(skip)]
     pub id: String,
-    /// A few words.
+    /// The title of the entry, a few words.
     pub title: String,
     /// The part of the behaviour that differs.
     pub subject: Subject,
     /// The difference in one sentence.
     pub short: String,
-    /// The condition.
+    /// The flags under which the difference applies.
     pub when: When,
-    /// Behaviour of kube-dns.
+    /// The behaviour of kube-dns.
     #[serde(rename = "kube-dns")]
     pub theirs: String,
-    /// Our behaviour, in enough detail to build it.
+    /// The behaviour of this server, in enough detail to reimplement it.
     pub ours: String,
-    /// The reason.
+    /// The reason for the difference.
     pub why: String,
-    /// Files of tests, relative to the root of the repository, that verify what no vector verifies.
+    /// The files of tests that verify the difference beyond the recorded scenarios, relative to the root of the
+    /// repository.
     #[serde(default)]
     pub tests: Vec<PathBuf>,
-    /// A rule that changes recorded answers and those listed by other differences.
+    /// A rule that changes the recorded answers, and the answers in other difference files.
     pub edit: Option<Edit>,
-    /// Answers in place of recorded ones.
+    /// The answers that replace recorded ones.
     #[serde(default)]
     pub answers: Vec<Listed>,
 }
 
-/// An answer in place of a recorded one. Edits still apply to it.
+/// An answer that replaces a recorded one. Rules ([`Edit`]) change this answer, too.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Listed {
-    /// The scenario.
+    /// The name of the scenario.
     pub scenario: String,
     /// The step, counted from 0.
     pub step: usize,
     /// The question of the step, counted from 0.
     pub query: usize,
-    /// The question in words, for readers and as a check of the numbers.
+    /// The question as text. A check compares this text with the question that `step` and `query` select.
     pub asks: String,
     /// The answer.
     pub response: Response,
@@ -109,7 +110,7 @@ pub struct Differences {
 pub struct Expected {
     /// The answers, any of which is accepted.
     pub responses: Vec<Response>,
-    /// The differences that changed them; empty for the recorded answers.
+    /// The IDs of the differences that changed the recorded answers.
     pub because: Vec<String>,
 }
 
@@ -124,7 +125,8 @@ impl Differences {
         Self::new(all, scenarios)
     }
 
-    /// Checks that the differences match the scenarios.
+    /// Checks that each difference refers to existing questions and tests, and that each listed answer makes a
+    /// difference.
     pub fn new(all: Vec<Difference>, scenarios: &[Scenario]) -> anyhow::Result<Self> {
         let mut listed = HashMap::new();
         for (at, difference) in all.iter().enumerate() {
@@ -141,7 +143,7 @@ impl Differences {
         Ok(differences)
     }
 
-    /// All differences, by ID.
+    /// All differences, sorted by ID.
     pub fn all(&self) -> &[Difference] {
         &self.all
     }

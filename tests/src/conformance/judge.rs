@@ -3,10 +3,11 @@
 use super::answer::Answer;
 use super::vector::{Case, Response};
 
-/// Compares `answer` with the `expected` answers to `case`; the error is the difference from the first.
+/// Compares `answer` with the `expected` answers to `case`. The error is the diff from the first expected answer.
 ///
-/// The order of records is ignored, but CNAMEs must come first if the case says so. If `answer_count` is
-/// expected, only the number of records is compared; with `cname_choice`, any of several CNAMEs is accepted.
+/// The order of records does not matter, except that CNAMEs must come first if the recording has them first. If an
+/// expected answer has `answer_count`, only the numbers of answer records are compared. With `cname_choice`, any of
+/// several CNAMEs is accepted.
 pub fn judge(case: &Case, expected: &[&Response], answer: &Answer) -> Result<(), String> {
     let mut first = None;
     for candidate in expected {
@@ -32,13 +33,13 @@ fn compare(case: &Case, expected: &Response, answer: &Answer) -> Result<(), Stri
     if lines.is_empty() { Ok(()) } else { Err(lines.join("\n")) }
 }
 
-/// The answer in the form of the expected one: counted or marked.
+/// The answer in the form of the expected one, with `answer_count` or `cname_choice` if the expected answer has them.
 fn comparable(expected: &Response, answer: &Answer) -> Response {
     let mut observed =
         if expected.cname_choice { answer.with_choice_marked() } else { answer.response.clone() };
     if let Some(count) = expected.answer_count {
         let observed_count = observed.answer.len();
-        // With records of different sizes, one record more or less may fit, depending on the random choice.
+        // The server chooses records at random. If their sizes differ, the number that fits may differ by one.
         let usual = observed_count.abs_diff(count) <= 1 && answer.has_srv_targets_of_different_lengths();
         observed.answer_count = Some(if usual { count } else { observed_count });
         observed.answer.clear();
@@ -46,7 +47,7 @@ fn comparable(expected: &Response, answer: &Answer) -> Response {
     observed
 }
 
-/// The lines in which two answers differ, `-` for the expected and `+` for the observed one; empty if they are equal.
+/// The diff of two answers: `-` marks a line of the expected answer, `+` a line of the observed one.
 pub fn diff(expected: &Response, observed: &Response) -> Vec<String> {
     let (expected, observed) = (expected.to_lines(), observed.to_lines());
     let gone = beyond(&expected, &observed).map(|line| format!("- {line}"));
@@ -54,7 +55,7 @@ pub fn diff(expected: &Response, observed: &Response) -> Vec<String> {
     gone.chain(added).collect()
 }
 
-/// The lines that `others` lacks, counting duplicates.
+/// The lines that `others` lacks. A line that occurs twice must occur twice in `others`.
 fn beyond<'a>(lines: &'a [String], others: &[String]) -> impl Iterator<Item = &'a String> {
     let mut others = others.to_vec();
     lines.iter().filter(move |line| match others.iter().position(|other| other == *line) {
@@ -67,7 +68,7 @@ fn beyond<'a>(lines: &'a [String], others: &[String]) -> impl Iterator<Item = &'
 }
 
 impl Response {
-    /// The answer as dig-like text, each line with its section.
+    /// The answer as text like dig's. Each line names its section.
     pub fn to_lines(&self) -> Vec<String> {
         if let Some(how) = &self.no_answer {
             return vec![format!(";; no answer: {how}")];

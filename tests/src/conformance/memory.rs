@@ -1,5 +1,5 @@
-//! All recorded responses of the resolver, of all vectors, for questions that the vector being replayed does not
-//! contain.
+//! The recorded responses of the resolver, from all scenarios. The test's resolver uses them for questions that the
+//! recording of the current scenario does not contain.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use testkit::upstream::{Exchange, Transport};
 
 use super::vector::Scenario;
 
-/// All exchanges of all vectors.
+/// The recorded exchanges of all scenarios.
 #[derive(Debug)]
 pub struct Memory {
     exchanges: HashMap<Key, Exchange>,
@@ -19,7 +19,7 @@ pub struct Memory {
 /// The question, unchanged or in lower case, the transport, and whether the query has an OPT record.
 type Key = (String, Transport, bool);
 
-/// Domains for which the recorded resolver had data; other names in them do not exist.
+/// The domains for which the recorded resolver had data. A name in them without a recorded response does not exist.
 const KNOWN: [&str; 7] =
     ["outside.test.", "example.com.", "example.net.", "example.org.", "fed.example.", "arpa.", "quirk.test."];
 
@@ -28,14 +28,14 @@ const KNOWN: [&str; 7] =
 pub enum Recalled<'m> {
     /// A recorded exchange.
     Exchange(&'m Exchange),
-    /// The query came over TCP, and only a truncated answer over UDP was recorded.
+    /// The query came over TCP, but the recording has only a truncated response over UDP.
     OnlyTruncated,
-    /// Nothing was recorded; an answer with this RCODE and no records is consistent with the rest.
+    /// The recording has no response. The resolver would have answered with this RCODE and no records.
     Unknown(&'static str),
 }
 
 impl Memory {
-    /// Collects the exchanges of well-formed questions.
+    /// Collects the exchanges of all cases with the opcode QUERY.
     pub fn of(scenarios: &[Scenario]) -> anyhow::Result<Self> {
         let cases = scenarios.iter().flat_map(|scenario| &scenario.steps).flat_map(|step| &step.queries);
         let plain = cases.filter(|case| case.query.opcode == "QUERY");
@@ -51,7 +51,7 @@ impl Memory {
         Ok(Self { exchanges })
     }
 
-    /// The resolver's response to a question (`name class type`) of this form.
+    /// The resolver's response to a question (`name class type`). `opt`: the query has an OPT record.
     pub fn recall(&self, question: &str, transport: Transport, opt: bool) -> Recalled<'_> {
         if let Some(exchange) = self.recorded(question, transport, opt) {
             return Recalled::Exchange(exchange);

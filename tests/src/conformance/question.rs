@@ -1,4 +1,4 @@
-//! Converts a recorded question to its query, and to the upstream's packets for it.
+//! Converts a recorded question to a packet, and recorded upstream packets to an exchange for replay.
 
 use anyhow::Context as _;
 use testkit::hex::unhex;
@@ -9,7 +9,7 @@ use testkit::upstream::{self, Transport};
 use super::vector::{Edns, Exchange, Question};
 
 impl Question {
-    /// The packet, with this ID if it is long enough for one.
+    /// The packet of the query, with this ID in its first two octets.
     pub fn packet(&self, id: u16) -> anyhow::Result<Vec<u8>> {
         let mut packet = match &self.wire {
             Some(hex) => unhex(hex).with_context(|| format!("not hex: {hex}"))?,
@@ -30,7 +30,7 @@ impl Question {
         })
     }
 
-    /// The largest answer that fits: over UDP the size in the OPT record but at least 512 octets, over TCP 65535.
+    /// Maximum size of the answer in octets: 65535 over TCP. Over UDP the size in the OPT record, but at least 512.
     pub fn limit(&self) -> usize {
         match self.transport {
             Transport::Tcp => 65_535,
@@ -61,7 +61,7 @@ impl Edns {
 }
 
 impl Exchange {
-    /// The exchange for a replaying upstream.
+    /// The exchange, for an upstream that replays the responses.
     pub fn to_replay(&self) -> anyhow::Result<upstream::Exchange> {
         let responses: Option<Vec<Vec<u8>>> = self.response_wire.iter().map(|hex| unhex(hex)).collect();
         let responses = responses.with_context(|| format!("{}: a response is not hex", self.question))?;

@@ -1,14 +1,14 @@
-//! The verdicts as a table per category, with a small diff for each wrong answer.
+//! The results as a table by category, with a diff for each wrong answer.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use super::verdict::{Outcome, Verdict};
 
-/// Limit of diffs shown; further ones are only counted.
+/// Maximum number of diffs shown. Further diffs are only counted.
 const SHOWN: usize = 60;
 
-/// All verdicts of a run.
+/// The results of one run of the suite.
 #[derive(Debug, Default)]
 pub struct Report {
     verdicts: Vec<Verdict>,
@@ -55,7 +55,7 @@ impl Report {
         self.verdicts.iter().all(|verdict| matches!(verdict.outcome, Outcome::Agrees | Outcome::Listed(_)))
     }
 
-    /// The number of answers per difference.
+    /// The number of answers with each difference, by ID.
     pub fn met(&self) -> BTreeMap<&str, usize> {
         let mut met = BTreeMap::new();
         for verdict in &self.verdicts {

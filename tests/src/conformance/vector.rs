@@ -8,13 +8,13 @@ use serde::Deserialize;
 use serde_json::Value;
 use testkit::upstream::Transport;
 
-/// A file: a sequence of events and questions.
+/// A recorded scenario: a sequence of events and questions.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
     /// Version of the format.
     pub format: u32,
-    /// The name, which is also that of the file.
+    /// The name of the scenario and of its file.
     #[serde(rename = "scenario")]
     pub name: String,
     /// The category in reports.
@@ -27,14 +27,14 @@ pub struct Scenario {
     pub flags: Vec<String>,
     /// Files of the configuration directory at the start.
     pub config_dir: Option<Files>,
-    /// Content of `/etc/resolv.conf`.
+    /// Content of `/etc/resolv.conf`, with placeholders.
     pub resolv_conf: Option<String>,
     /// Reachability of the API server.
     #[serde(default)]
     pub api_server: ApiServer,
     /// Objects that the first lists return.
     pub initial: Vec<Value>,
-    /// The events, in order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
 }
 
@@ -58,14 +58,14 @@ pub enum ApiServer {
 pub struct Step {
     /// The name of the step.
     pub name: String,
-    /// Watch events, each to be applied before the next.
+    /// Watch events. The server applies each event before the next arrives.
     pub events: Vec<Value>,
-    /// The events happen while no watch is open, and force a new list.
+    /// The events happen while no watch is open, so the server has to list again.
     #[serde(default)]
     pub gap: bool,
     /// New content of the configuration directory.
     pub config_dir: Option<Files>,
-    /// Operations that the API server rejected, for the reader.
+    /// Operations that the API server rejected in the recording. The suite ignores them.
     #[serde(default)]
     pub refused: Value,
     /// The questions after the events.
@@ -80,21 +80,21 @@ pub struct Case {
     pub query: Question,
     /// The category, if it differs from the scenario's.
     pub category: Option<String>,
-    /// The answer, if it was the same each time.
+    /// The answer, if it was the same in all recordings.
     pub response: Option<Response>,
-    /// All answers, if they differed.
+    /// The different answers, if the recordings differ.
     #[serde(default)]
     pub responses: Vec<Response>,
-    /// The answers differed.
+    /// The recordings differ.
     #[serde(default)]
     pub unstable: bool,
     /// kube-dns exited after the answer.
     #[serde(default)]
     pub crash: bool,
-    /// Each CNAME preceded the records of its target.
+    /// In the recording, each CNAME precedes the records of its target.
     #[serde(default)]
     pub cname_first: bool,
-    /// Octets of the answer, for information.
+    /// Octets of the recorded answer. The suite does not compare this size.
     pub size: Option<usize>,
     /// Queries of kube-dns to its resolver.
     #[serde(default)]
@@ -112,18 +112,18 @@ impl Case {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Question {
-    /// In presentation format.
+    /// The queried name in presentation format.
     #[serde(default)]
     pub name: String,
-    /// `A`, `TYPE65280`, ...
+    /// The queried type, such as `A` or `TYPE65280`.
     #[serde(rename = "type", default)]
     pub rtype: String,
-    /// `IN`, `CLASS0`, ...
+    /// The class, such as `IN` or `CLASS0`.
     #[serde(default)]
     pub class: String,
     /// `udp` or `tcp`.
     pub transport: Transport,
-    /// `QUERY`, ...
+    /// The opcode, such as `QUERY`.
     #[serde(default)]
     pub opcode: String,
     /// The set flags among `rd`, `cd` and `ad`.
@@ -133,7 +133,7 @@ pub struct Question {
     pub edns: Option<Edns>,
     /// The whole packet in hex with ID 0, if the fields are not sufficient.
     pub wire: Option<String>,
-    /// The defect of a packet that is not one well-formed question.
+    /// A description of a packet that is not one well-formed question.
     pub what: Option<String>,
 }
 
@@ -158,41 +158,41 @@ pub struct Edns {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Response {
-    /// `NOERROR`, ...
+    /// The RCODE, such as `NOERROR`.
     pub rcode: String,
     /// The set flags among `qr aa tc rd ra z ad cd`.
     pub flags: String,
     /// The opcode, if not `QUERY`.
     pub opcode: Option<String>,
-    /// `name class type` as echoed.
+    /// The questions, as `name class type`.
     pub question: Vec<String>,
-    /// Records, sorted.
+    /// The answer records, sorted.
     pub answer: Vec<String>,
-    /// In place of `answer` if TC is set.
+    /// The number of answer records, in place of `answer` if TC is set.
     pub answer_count: Option<usize>,
-    /// Records, sorted.
+    /// The authority records, sorted.
     pub authority: Vec<String>,
-    /// Records other than OPT, sorted.
+    /// The additional records other than OPT, sorted.
     pub additional: Vec<String>,
     /// The OPT record.
     pub edns: Option<Edns>,
-    /// The CNAME is one of several, any of which is accepted.
+    /// The server may choose any of several CNAMEs.
     pub cname_choice: bool,
-    /// In place of everything else: no response.
+    /// The reason why there is no response, in place of all other fields.
     pub no_answer: Option<String>,
 }
 
-/// A query of kube-dns to its resolver, and the responses.
+/// A recorded query of kube-dns to its resolver, and the responses.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Exchange {
     /// The transport.
     pub transport: Transport,
-    /// `name class type`.
+    /// The question, as `name class type`.
     pub question: String,
-    /// The query in hex, ID 0.
+    /// The query in hex, with ID 0.
     pub query_wire: String,
-    /// The packets received, in hex, with ID 0, or `ffff` for another ID than the query's.
+    /// The responses in hex. The ID is 0 if it was the query's, otherwise `ffff`.
     pub response_wire: Vec<String>,
 }
 

@@ -8,22 +8,22 @@ use super::vector::{Response, Scenario};
 /// The result of one question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The answer is the recorded one.
+    /// The answer is a recorded one.
     Agrees,
-    /// The answer is the one listed by these differences.
+    /// The answer is the one that the differences with these IDs expect.
     Listed(Vec<String>),
-    /// The answer is neither. The diff compares it with the expected answer.
+    /// The answer is neither recorded nor expected by a difference. The text is the diff from the expected answer.
     Unlisted(String),
-    /// The answer is the recorded one although these differences list another.
+    /// The answer is a recorded one, but the differences with these IDs expect another.
     Stale(Vec<String>),
 }
 
-/// The outcome of one question with its place in the suite.
+/// The outcome of one question, with its position in the suite.
 #[derive(Clone, Debug)]
 pub struct Verdict {
     /// The category in reports.
     pub category: String,
-    /// `scenario step.query question`.
+    /// The position, as `scenario step.query question`.
     pub place: String,
     /// The outcome.
     pub outcome: Outcome,
@@ -41,8 +41,8 @@ pub struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// The verdict on the answer to question number `query` of step number `step`. Panics if there is no such
-    /// question.
+    /// Compares the answer to question number `query` of step number `step` with the expected answers. Panics if there
+    /// is no such question.
     pub fn verdict(&self, step: usize, query: usize, observed: &Observed) -> Verdict {
         let scenario = self.scenario;
         let case = &scenario.steps[step].queries[query];

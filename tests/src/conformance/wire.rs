@@ -1,4 +1,4 @@
-//! Runs the suite against a real server: one process per scenario, the embedded API server, real sockets.
+//! Runs the suite against server processes over real sockets. Each scenario has a process and an embedded API server.
 
 mod ask;
 pub(crate) mod cluster;
@@ -19,7 +19,7 @@ use super::vector::{self, Scenario};
 use super::verdict::Verdict;
 pub use server::{READ_SLICES, Target};
 
-/// Scenarios run concurrently.
+/// Maximum number of scenarios that run concurrently.
 const AT_A_TIME: usize = 4;
 
 /// Result of one scenario.
@@ -27,11 +27,11 @@ const AT_A_TIME: usize = 4;
 pub enum Played {
     /// All questions were asked.
     Asked(Vec<Verdict>),
-    /// The scenario cannot be played here, for this reason.
+    /// The scenario cannot run with this binary or on this machine, for this reason.
     Skipped(String),
 }
 
-/// Plays the scenarios whose name contains `filter` against the target and reports.
+/// Runs the scenarios whose name contains `filter` against the target, and returns the results.
 pub async fn run(target: Target, mode: Mode, filter: &str) -> anyhow::Result<Report> {
     let mut scenarios = vector::load_all()?;
     let differences = Arc::new(Differences::load(&scenarios)?);

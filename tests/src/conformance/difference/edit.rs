@@ -1,10 +1,10 @@
-//! Differences that affect very many answers in the same small way: rules instead of lists.
+//! Rules for differences that change many answers in the same way.
 
 use serde::Deserialize;
 
 use crate::conformance::vector::{Case, Edns, Response};
 
-/// The UDP payload size in the OPT record of every answer.
+/// The UDP payload size in the OPT record of our answers.
 const OUR_UDP_SIZE: u16 = 1232;
 
 const FLAGS: [&str; 8] = ["qr", "aa", "tc", "rd", "ra", "z", "ad", "cd"];
@@ -13,15 +13,15 @@ const FLAGS: [&str; 8] = ["qr", "aa", "tc", "rd", "ra", "z", "ad", "cd"];
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Edit {
-    /// A query with an OPT record gets a response with one (RFC 6891 section 6.1.1), unless the response is an
-    /// upstream's.
+    /// The response to a query with an OPT record has an OPT record (RFC 6891, section 6.1.1). Responses of upstreams
+    /// stay unchanged.
     AnswerOpt,
     /// NXDOMAIN about the cluster domain has AA and RA, SERVFAIL has RA, REFUSED copies RD.
     NegativeFlags,
 }
 
 impl Edit {
-    /// The answer after the change; unchanged if the rule does not apply.
+    /// Applies the rule to an expected answer.
     pub fn apply(self, case: &Case, response: &Response) -> Response {
         let mut edited = response.clone();
         match self {
@@ -33,7 +33,7 @@ impl Edit {
                 }
             }
             Self::NegativeFlags => match response.rcode.as_str() {
-                // In the vectors an upstream's answer has no SOA; it keeps the flags of the upstream.
+                // The recorded NXDOMAIN responses of upstreams have no SOA record, and keep the upstream's flags.
                 "NXDOMAIN" if !response.authority.is_empty() => {
                     edited.flags = with_flags(&response.flags, &["aa", "ra"]);
                 }
@@ -48,7 +48,7 @@ impl Edit {
     }
 }
 
-/// Returns whether the answer is an upstream's: the query was forwarded unchanged.
+/// Returns whether kube-dns forwarded the query unchanged, so that the answer is the upstream's.
 fn is_passed_on(case: &Case) -> bool {
     case.upstream.iter().any(|exchange| exchange.question.starts_with(&format!("{} ", case.query.name)))
 }

@@ -26,7 +26,7 @@ scenarios of `tests/conformance/vectors` with the number of their questions, or 
 files: `UPDATE_DIFFERENCES_PAGE=1 cargo test -p tests --lib the_page`.
 ";
 
-/// Up to this number the tests of an entry are visible; more are folded.
+/// An entry with more scenarios and tests than this folds their list.
 const PINS_IN_VIEW: usize = 3;
 
 /// The path of the page.
@@ -34,7 +34,7 @@ pub fn path() -> PathBuf {
     crate::repository().join("docs/differences.md")
 }
 
-/// Renders the page.
+/// Renders the page as Markdown.
 pub fn render(differences: &Differences) -> String {
     let groups = groups(differences);
     let tables = groups.iter().map(|(group, listed)| table(group, listed));
@@ -45,7 +45,7 @@ pub fn render(differences: &Differences) -> String {
     [HEAD.to_owned()].into_iter().chain(tables).chain(sections).chain([TAIL.to_owned()]).collect()
 }
 
-/// The differences by subject, with those under `--strict-dns` last in each.
+/// The differences by subject and condition. The differences under `--strict-dns` are a group of their own.
 fn groups(differences: &Differences) -> Vec<(String, Vec<&Difference>)> {
     let mut groups: BTreeMap<(Subject, When), Vec<&Difference>> = BTreeMap::new();
     for difference in differences.all() {

@@ -1,4 +1,4 @@
-//! Tests of the list of differences: it matches the vectors, and mistakes in it are detected.
+//! Tests of the difference files: they match the recorded scenarios, and mistakes in them are detected.
 
 use serde_json::{Value, json};
 

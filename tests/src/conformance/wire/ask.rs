@@ -1,4 +1,4 @@
-//! Asks the questions of a step.
+//! Sends the questions of a step to the server.
 
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
@@ -12,21 +12,21 @@ use super::server::{Server, Target};
 use crate::conformance::answer::Observed;
 use crate::conformance::vector::{Case, Step};
 
-/// Questions asked concurrently, if they do not depend on the resolver.
+/// Maximum number of questions sent concurrently. These questions do not depend on the resolver.
 const AT_A_TIME: usize = 16;
 
-/// Timeout of an answer: the promised two seconds, and more for a busy machine.
+/// Timeout of an answer: two seconds for the server, and one more for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// The time to wait if no response is expected.
+/// Timeout of an answer if no response is expected.
 const PATIENCE_WITH_SILENCE: Duration = Duration::from_millis(500);
 
 static NEXT_ID: AtomicU16 = AtomicU16::new(1);
 
-/// Asks all questions of a step; the answers are in the same order.
+/// Sends all questions of a step and returns the answers in the same order.
 ///
-/// Questions with recorded exchanges of the resolver are asked one at a time, so that each gets its own exchanges. So
-/// are questions that made kube-dns exit. The others are asked concurrently.
+/// Questions with recorded exchanges of the resolver are sent one at a time, because the resolver replays the exchanges
+/// of one question. Questions that made kube-dns exit are also sent one at a time. The others are sent concurrently.
 pub(super) async fn ask_all(
     step: &Step,
     place: &Place,
@@ -70,7 +70,7 @@ async fn collect(together: &mut JoinSet<Asked>, answers: &mut [Option<Observed>]
     Ok(())
 }
 
-/// A question ready to be sent.
+/// The packet of a question.
 struct Packet {
     octets: Vec<u8>,
     id: u16,
@@ -82,7 +82,7 @@ impl Packet {
     fn of(case: &Case, target: &Target) -> anyhow::Result<Self> {
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         let octets = case.query.packet(id)?;
-        // The server ignores what is no query, so a short wait is enough.
+        // Our server ignores short packets and responses, so a short timeout is enough.
         let hopeless = target.is_ours() && (octets.len() < 12 || octets[2] & 0x80 != 0);
         let patience = if hopeless { PATIENCE_WITH_SILENCE } else { PATIENCE };
         Ok(Self { octets, id, transport: case.query.transport, patience })

@@ -12,8 +12,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts an API server without objects. It forbids reading `EndpointSlices`, as the cluster role of kube-dns
-    /// does.
+    /// Starts an API server without objects. Like the cluster role of kube-dns, it forbids reading `EndpointSlices`.
     pub(crate) fn start() -> anyhow::Result<Self> {
         let cluster = Self::with(Options { bootstrap: false, ..Options::default() })?;
         cluster.faults().forbid(Resource::EndpointSlices);
@@ -38,14 +37,15 @@ impl Cluster {
         &self.server.faults
     }
 
-    /// Stores objects exactly as given.
+    /// Stores objects without changes.
     pub(crate) fn load(&self, objects: &[Value]) -> anyhow::Result<()> {
         objects.iter().try_for_each(|object| self.make_namespace_of(object))?;
         self.server.store.load(objects.iter().cloned()).context("an initial object")?;
         Ok(())
     }
 
-    /// Creates the namespace of an object: mirroring does not write into missing namespaces.
+    /// Creates the namespace of an object if it is missing. The API server mirrors Endpoints only in existing
+    /// namespaces.
     fn make_namespace_of(&self, object: &Value) -> anyhow::Result<()> {
         if let Some(namespace) = object.pointer("/metadata/namespace").and_then(Value::as_str)
             && self.server.store.get(Resource::Namespaces, "", namespace).is_none()
@@ -57,7 +57,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Stores one object exactly as given.
+    /// Stores one object without changes.
     pub(crate) fn set(&self, object: Value) -> anyhow::Result<()> {
         self.make_namespace_of(&object)?;
         self.server.store.set(object)?;
@@ -75,7 +75,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Applies the events while no watch is open, and compacts their history.
+    /// Applies the events while no watch is open, and compacts the history, so that no watch can receive these events.
     pub(crate) fn apply_unseen(&self, events: &[Value]) -> anyhow::Result<()> {
         self.server
             .faults

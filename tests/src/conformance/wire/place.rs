@@ -1,5 +1,5 @@
-//! The environment of the server in a scenario: its resolver, dead addresses, files; and the placeholders that the
-//! vectors use for them.
+//! The environment of the server in a scenario: the resolver, silent and closed ports, and files. Placeholders in the
+//! scenario stand for their addresses and paths.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -19,9 +19,9 @@ use crate::conformance::memory::{Memory, Recalled, has_opt};
 use crate::conformance::vector::Files;
 use crate::lab::silent;
 
-/// The environment of one scenario; dropping it stops everything.
+/// The environment of one scenario. Dropping the environment stops its servers and removes its files.
 pub(crate) struct Place {
-    /// Replays the recorded exchanges.
+    /// The handler of the resolver, which replays recorded exchanges.
     pub(crate) replay: Replay,
     directory: TempDir,
     values: Vec<(&'static str, String)>,
@@ -30,7 +30,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Sets everything up except the API server, whose URL is `api_server`.
+    /// Starts the resolver and writes a kubeconfig for the API server at the URL `api_server`.
     pub(crate) async fn new(memory: &Arc<Memory>, api_server: &str) -> anyhow::Result<Self> {
         let memory = Arc::clone(memory);
         let replay = Replay::new(move |asked| react(&memory, asked));
@@ -49,7 +49,7 @@ impl Place {
         Ok(Self { replay, directory, values, config: None, upstreams })
     }
 
-    /// Makes the resolver listen on port 53 of another address as well, which needs a privilege.
+    /// Makes the resolver also listen on port 53 of another address. A port below 1024 needs a privilege.
     pub(crate) async fn listen_on_port_53(&mut self) -> anyhow::Result<()> {
         static NEXT: AtomicU8 = AtomicU8::new(1);
         let ip =
@@ -75,7 +75,7 @@ impl Place {
         Ok(path)
     }
 
-    /// Replaces the configuration directory's content atomically, as the kubelet does for a mounted ConfigMap.
+    /// Replaces the files of the configuration directory atomically, as the kubelet does for a mounted ConfigMap.
     pub(crate) fn write_config_dir(&mut self, files: &Files) -> anyhow::Result<()> {
         let payload = files.iter().map(|(file, text)| (file.clone(), self.fill(text).into_bytes())).collect();
         let volume = match self.config.take() {
@@ -87,12 +87,12 @@ impl Place {
     }
 }
 
-/// The resolver's reaction to a question that this vector does not expect.
+/// The resolver's reaction to a question that the recording of this scenario does not contain.
 fn react(memory: &Memory, asked: &Asked) -> Reaction {
     let question = asked.question.as_ref().map(ToString::to_string).unwrap_or_default();
     match memory.recall(&question, asked.transport, has_opt(&asked.packet)) {
         Recalled::Exchange(exchange) => upstream::repeat(exchange, &asked.packet),
-        // The whole answer is unknown, so the resolver does not serve TCP.
+        // No recording has the whole answer, so the resolver closes the connection.
         Recalled::OnlyTruncated => Reaction::close(),
         Recalled::Unknown(rcode) => Reply::to(&asked.packet).rcode(rcode).into(),
     }

@@ -1,4 +1,4 @@
-//! Plays one scenario: start, then events and questions step by step.
+//! Runs one scenario: starts the server, then applies the events and sends the questions of each step.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,15 +17,14 @@ use crate::conformance::memory::Memory;
 use crate::conformance::vector::{ApiServer, Scenario, Step};
 use crate::conformance::verdict::{Bench, Outcome, Verdict};
 
-/// The time in which a rejected configuration must have no effect: three periods of the vectors' `--config-period`.
-/// From outside, nothing shows that a server has read a configuration and rejected it.
+/// The time in which the server has read a new configuration: three periods of the scenarios' `--config-period`. No
+/// answer shows that a server has rejected a configuration, so the test waits for this time.
 const NO_EFFECT: Duration = Duration::from_millis(900);
 
-/// Timeout for the effect of a change of the configuration or of Nodes. Markers, later events whose effect shows that
-/// the earlier ones have been applied, exist only for Services and Endpoints.
+/// Timeout of the effect of a change of the configuration or of Nodes. No marker event shows that the server has
+/// applied such a change; see [`super::settle`].
 const UNMARKED: Duration = Duration::from_secs(10);
 
-/// A scenario in progress.
 struct Stage<'a> {
     target: &'a Target,
     bench: Bench<'a>,
@@ -35,7 +34,7 @@ struct Stage<'a> {
     markers: Markers,
 }
 
-/// Plays a scenario from its start to its last question.
+/// Runs a scenario from the start of the server to its last question.
 pub(super) async fn play(
     target: &Target,
     differences: &Differences,
@@ -64,7 +63,7 @@ pub(super) async fn play(
     stage.play().await.map(Played::Asked).map_err(|error| error.context(scenario.name.clone()))
 }
 
-/// The reason why the scenario cannot be played here, if there is one.
+/// The reason why the scenario cannot run with this binary or on this machine, if there is one.
 async fn obstacle(target: &Target, scenario: &Scenario, place: &mut Place) -> Option<String> {
     let of_its_own = scenario.flags.iter().any(|flag| flag.starts_with("--nameservers="));
     if !target.is_ours() && !of_its_own {
@@ -94,8 +93,8 @@ impl Stage<'_> {
         Ok(verdicts)
     }
 
-    /// Waits until the initial objects have been applied. A server that reads slices may be ready before all initial
-    /// Endpoints are mirrored to slices, so a marker is awaited, too.
+    /// Waits until the server has applied the initial objects. A server that reads EndpointSlices may be ready before
+    /// the API server has mirrored all Endpoints, so the test also waits for a marker.
     async fn begin(&mut self) -> anyhow::Result<()> {
         self.server.ready().await?;
         if self.target.reads_slices() {
@@ -104,7 +103,7 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// Applies all events of a step, and waits for their effect.
+    /// Applies all events of a step, and waits until the server has applied them.
     async fn happen(&mut self, step: &Step) -> anyhow::Result<()> {
         let events = filled(&step.events, &self.place)?;
         if step.gap {
@@ -126,14 +125,15 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// Applies events while no watch is open, so that the server has to list again.
+    /// Applies events while no watch is open. The server has to list again.
     async fn unseen(&mut self, events: &[Value]) -> anyhow::Result<()> {
         self.cluster.apply_unseen(events)?;
         self.markers.services(&self.cluster, &mut self.server).await?;
         self.markers.endpoints(&self.cluster, &mut self.server).await
     }
 
-    /// Asks the questions of a step. After a change without a marker, asks again until the answers are right.
+    /// Sends the questions of a step. After a change without a marker, repeats all questions until the answers are
+    /// right, or until the timeout.
     async fn ask(&mut self, at: usize, step: &Step) -> anyhow::Result<Vec<Verdict>> {
         let deadline = Instant::now() + UNMARKED;
         loop {
@@ -153,7 +153,8 @@ impl Stage<'_> {
 }
 
 impl Step {
-    /// Returns whether something changes here that has no marker: anything but Services and Endpoints.
+    /// Returns whether the step changes the configuration, or objects other than Services and Endpoints. Such changes
+    /// have no marker.
     fn is_unmarked(&self) -> bool {
         let kind = |event: &Value| event.pointer("/object/kind").and_then(Value::as_str).map(str::to_owned);
         let marked = |kind: &str| matches!(kind, "Service" | "Endpoints");

@@ -20,17 +20,17 @@ pub const READ_SLICES: &str = "--endpoints-source=endpointslices";
 pub enum Target {
     /// Our `kubedns`, with further flags.
     Ours(Vec<String>),
-    /// Another binary that is like kube-dns.
+    /// Another binary with the flags of kube-dns.
     Foreign(PathBuf),
 }
 
 impl Target {
-    /// Returns whether it is ours: only then our own flags and promises apply.
+    /// Returns whether the server is our `kubedns`, with flags and guarantees that kube-dns does not have.
     pub fn is_ours(&self) -> bool {
         matches!(self, Self::Ours(_))
     }
 
-    /// Returns whether it reads `EndpointSlices`.
+    /// Returns whether the server reads `EndpointSlices`.
     pub(crate) fn reads_slices(&self) -> bool {
         matches!(self, Self::Ours(flags) if flags.iter().any(|flag| flag == READ_SLICES))
     }
@@ -45,18 +45,18 @@ impl Target {
 
 /// A running server.
 pub(crate) struct Server {
-    /// Its process.
+    /// The process of the server.
     pub(crate) process: Process,
     flags: Vec<String>,
     env: Vec<(&'static str, String)>,
-    /// The address of DNS.
+    /// The address of the DNS port.
     pub(crate) dns: SocketAddr,
     /// The address of `/readiness`.
     pub(crate) http: SocketAddr,
 }
 
 impl Server {
-    /// Starts it with these flags and environment variables, on ports of its own.
+    /// Starts a server on free ports with these flags and environment variables.
     pub(crate) fn start(target: &Target, mut flags: Vec<String>, env: Vec<(&'static str, String)>) -> Self {
         let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let (dns, http) = (at(free_port()), at(free_port()));
@@ -74,7 +74,7 @@ impl Server {
         env.iter().fold(program, |program, (name, value)| program.env(name, value)).start()
     }
 
-    /// Starts it again if it has ended. Returns whether that was so.
+    /// Starts the server again if its process has ended. Returns whether the process had ended.
     pub(crate) fn revive(&mut self, target: &Target) -> bool {
         let ended = self.process.exited().is_some();
         if ended {
@@ -92,14 +92,15 @@ impl Server {
         .await
     }
 
-    /// Waits until it answers a DNS query, with any RCODE.
+    /// Waits until the server answers a DNS query, with any RCODE.
     pub(crate) async fn answers(&mut self) -> anyhow::Result<()> {
         let (dns, question) = (self.dns, Query::new("cluster.local.", "SOA").wire());
         let answer = || client::udp(dns, &question, Duration::from_millis(200));
         self.until("answered", START, answer).await
     }
 
-    /// Waits until the probe settles. Fails with the log if the server has ended or the time is up.
+    /// Waits until `probe` succeeds. The error has the log of the server; it is returned if the process ends or after
+    /// `patience`.
     pub(crate) async fn until<F: Future<Output: Settled>>(
         &mut self,
         what: &str,

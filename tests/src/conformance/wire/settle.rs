@@ -1,10 +1,9 @@
-//! Detects from outside that an event has been applied: another event follows on the same watch, and its effect is
-//! queried until it shows.
+//! Detects that the server has applied an event. The test makes another event on the same watch, the marker, and
+//! queries the marker's record until the server answers with it.
 //!
-//! Services and Endpoints arrive on different watches, so each has its own marker: a Service with a name of its own,
-//! and an address of a headless Service. All markers are removed before the questions of a step are asked. None is
-//! used twice: the endpoints of an earlier marker may still exist for a while, above all if they are mirrored into
-//! `EndpointSlices`, and would be taken for the new one.
+//! Services and Endpoints arrive on different watches, so each watch has its own markers. A marker is a new Service, or
+//! a new address of a headless Service. All markers are removed before the questions of a step. No name or address is
+//! used twice: records of a removed marker may remain for a while, and would look like the new marker.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -18,15 +17,15 @@ use testkit::query::Query;
 use super::cluster::Cluster;
 use super::server::Server;
 
-/// The last namespace in the sort order, so that the mirrored slices of a step are written before those of its
-/// marker.
+/// The namespace of the markers. It sorts after all others, so that the API server mirrors the Endpoints of a step
+/// before those of the marker.
 const NAMESPACE: &str = "zz-conformance-markers";
 const HEADLESS: &str = "headless";
-/// The addresses of markers begin after this one.
+/// The address before the first address of a marker.
 const FIRST: Ipv4Addr = Ipv4Addr::new(192, 168, 240, 0);
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Sets markers and waits for them.
+/// Creates markers, and waits until the server answers with their records.
 #[derive(Debug)]
 pub(crate) struct Markers {
     domain: String,
@@ -40,9 +39,8 @@ impl Markers {
         Self { domain: domain.to_owned(), set: 0, services: Vec::new(), headless: false }
     }
 
-    /// Waits until all earlier events of the watch of `object` have been applied.
-    ///
-    /// For any kind but Services and Endpoints it returns at once: other kinds have no records.
+    /// Waits until the server has applied all earlier events on the watch of `object`. Returns at once for kinds other
+    /// than Services and Endpoints, which have no markers.
     pub(crate) async fn follow(
         &mut self,
         object: &Value,
@@ -56,7 +54,7 @@ impl Markers {
         }
     }
 
-    /// Waits until the Services so far have been applied.
+    /// Waits until the server has applied all earlier events of Services.
     pub(crate) async fn services(&mut self, cluster: &Cluster, server: &mut Server) -> anyhow::Result<()> {
         let ip = self.next_address();
         let name = format!("m{}", self.set);
@@ -65,7 +63,7 @@ impl Markers {
         self.await_address(&name, Some(&ip), server).await
     }
 
-    /// Waits until the Endpoints so far have been applied.
+    /// Waits until the server has applied all earlier events of Endpoints.
     pub(crate) async fn endpoints(&mut self, cluster: &Cluster, server: &mut Server) -> anyhow::Result<()> {
         if !self.headless {
             cluster.set(mk_headless(NAMESPACE, HEADLESS, &["x:1"]))?;
@@ -77,7 +75,7 @@ impl Markers {
         self.await_address(HEADLESS, Some(&ip), server).await
     }
 
-    /// Removes all markers and waits until they are gone.
+    /// Removes all markers, and waits until the server no longer answers with their records.
     pub(crate) async fn remove(&mut self, cluster: &Cluster, server: &mut Server) -> anyhow::Result<()> {
         let mut last = self.services.last().cloned();
         for name in self.services.drain(..) {
