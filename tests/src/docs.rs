@@ -1,6 +1,6 @@
-//! The pages in `docs/`, and the output of the binaries to compare them with.
+//! Parsers for the pages in `docs/`, and for the `--help` and metrics of the binaries.
 //!
-//! This module only reads; the tests decide what has to agree.
+//! The tests in `tests/tests/docs/` compare the parsed pages with the binaries.
 
 #![allow(
     clippy::panic,

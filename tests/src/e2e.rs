@@ -1,7 +1,7 @@
-//! The whole pod, started through `localpod` on free ports, for tests from outside: with `dig`, `kubectl`, HTTP and
-//! signals.
+//! The whole pod, which `localpod` starts on free ports. Tests use `dig`, `kubectl`, HTTP and signals.
 //!
-//! Everything stays on loopback: external names are forwarded to localpod's own example upstream.
+//! All traffic stays on loopback. Queries for external names go to the example upstream of localpod, or to upstreams of
+//! the test.
 
 #![allow(
     clippy::panic,
@@ -36,18 +36,18 @@ pub use testkit::kubectl::Kubectl;
 /// Timeout of every wait for the pod, long enough for a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Timeout of an HTTP response, so that a frozen process shows as an error.
+/// Timeout of an HTTP response. A frozen process causes an error, not an endless wait.
 const RESPONSE: Duration = Duration::from_secs(5);
 
-/// Timeout of stopping a pod at the end of a test before it is killed.
+/// Timeout of the pod's shutdown at the end of a test. Then the pod is killed.
 const STOPPING: Duration = Duration::from_secs(15);
 
-/// The example cluster of the repository.
+/// The directory with the objects of the example cluster.
 pub fn example_cluster() -> PathBuf {
     crate::repository().join("examples/cluster")
 }
 
-/// `GET path` from a port of 127.0.0.1.
+/// Sends `GET path` to a port of 127.0.0.1.
 pub async fn get(port: u16, path: &str) -> std::io::Result<Response> {
     timeout(RESPONSE, testkit::http::get((Ipv4Addr::LOCALHOST, port).into(), path)).await?
 }
@@ -55,7 +55,7 @@ pub async fn get(port: u16, path: &str) -> std::io::Result<Response> {
 /// The file that `localpod --status-file` writes.
 #[derive(Debug, Deserialize)]
 pub struct Status {
-    /// All parts answer.
+    /// All containers are ready.
     pub ready: bool,
     /// Port numbers by purpose.
     pub ports: Ports,
@@ -67,21 +67,21 @@ pub struct Status {
     pub containers: BTreeMap<String, ContainerStatus>,
 }
 
-/// One container's process.
+/// The process of one container.
 #[derive(Debug, Deserialize)]
 pub struct ContainerStatus {
-    /// `None` while it waits for its restart.
+    /// The process ID; `None` while the container waits for its restart.
     pub pid: Option<Pid>,
-    /// Number of its restarts.
+    /// Number of restarts.
     pub restarts: u32,
 }
 
-/// A running pod; dropping it ends it.
+/// A running pod. Dropping the pod stops all its processes.
 #[derive(Debug)]
 pub struct Pod {
     /// The process of localpod.
     pub process: Process,
-    /// Its ports.
+    /// The ports of the pod.
     pub ports: Ports,
     directory: TempDir,
     kubeconfig: Option<TempDir>,
@@ -100,8 +100,8 @@ impl Pod {
         Self::launch(own.into_iter().chain(args.iter().map(OsStr::new)), &[]).await
     }
 
-    /// Starts the pod on the cluster of an API server at `api`, without credentials, with these upstreams for
-    /// external names, and waits until it is ready.
+    /// Starts the pod for the cluster of the API server at `api`, and waits until the pod is ready. The pod has no
+    /// credentials, and forwards external names to `upstreams`.
     pub async fn start_on(
         api: &str,
         upstreams: &[SocketAddr],
@@ -143,7 +143,7 @@ impl Pod {
         read_status(&self.directory.path().join("status.json")).expect("localpod keeps its status file")
     }
 
-    /// The process ID of a container; waits for it while the container is restarted.
+    /// The process ID of a container. Waits while the container restarts.
     pub async fn container(&self, name: &str) -> Pid {
         eventually(PATIENCE, || async {
             self.status().containers.get(name).and_then(|container| container.pid)
@@ -151,7 +151,7 @@ impl Pod {
         .await
     }
 
-    /// A `dig` for dnsmasq's port.
+    /// A `dig` for the DNS port of the pod.
     pub fn dig(&self) -> Dig {
         Dig::on(self.ports.dns)
     }
@@ -168,7 +168,7 @@ impl Pod {
     }
 }
 
-/// A killed pod cannot clean up, so it is asked to stop first.
+/// Stops the pod with SIGTERM: a killed localpod could not remove its files.
 impl Drop for Pod {
     fn drop(&mut self) {
         if std::thread::panicking() {
@@ -185,7 +185,7 @@ impl Drop for Pod {
     }
 }
 
-/// Prints the log of the pod for the reader of a failure.
+/// Prints the log of the pod after a failure.
 #[allow(clippy::print_stderr, reason = "the test runner shows it with the failure")]
 fn show(log: &[String]) {
     eprintln!("the pod's log:\n{}", log.join("\n"));

@@ -1,6 +1,6 @@
-//! A `kubedns` process of its own with an API server and an upstream, for tests of its answers.
+//! A `kubedns` process with an API server and an upstream, for tests of answers.
 //!
-//! Objects are added and removed one at a time, and each call returns once the records have changed.
+//! Tests add and remove objects. Each call returns after kubedns has applied the change.
 
 #![allow(
     clippy::panic,
@@ -31,7 +31,7 @@ use crate::conformance::wire::settle::Markers;
 /// The cluster domain of a lab.
 pub const DOMAIN: &str = "cluster.local.";
 
-/// A running server with its API server and upstream; dropping it stops them.
+/// A running kubedns with its API server and upstream. Dropping the lab stops all three.
 pub struct Lab {
     /// The upstream of the server.
     pub upstream: Upstream,
@@ -55,8 +55,9 @@ impl Lab {
         lab
     }
 
-    /// Starts a server and waits until it answers, ready or not. `initial` objects exist from the start; `$UPSTREAM`
-    /// in a flag or an object is replaced by the upstream's address, `$DIR` in a flag by a directory of the lab.
+    /// Starts a server and waits until it answers queries; the server may not be ready yet. `initial` objects exist
+    /// from the start. In flags and objects `$UPSTREAM` stands for the upstream's address, in flags `$DIR` for the
+    /// lab's directory.
     ///
     /// Metrics are served on [`Lab::metrics`].
     pub async fn unready(flags: &[&str], initial: &[Value], handler: impl Handler) -> Self {
@@ -86,12 +87,12 @@ impl Lab {
         Self { upstream, cluster, server, markers: Markers::new(DOMAIN), directory, metrics }
     }
 
-    /// Adds or changes an object and waits until it has been applied.
+    /// Adds or changes an object, and waits until kubedns has applied the change.
     pub async fn set(&mut self, object: Value) {
         self.apply("MODIFIED", object).await;
     }
 
-    /// Deletes an object and waits until the deletion has been applied.
+    /// Deletes an object, and waits until kubedns has applied the deletion.
     pub async fn delete(&mut self, object: Value) {
         self.apply("DELETED", object).await;
     }
@@ -102,7 +103,7 @@ impl Lab {
         self.markers.remove(&self.cluster, &mut self.server).await.expect("the markers are removed");
     }
 
-    /// Adds or changes many objects at once and waits until all have been applied.
+    /// Adds or changes many objects, and waits until kubedns has applied all of them.
     pub async fn set_all(&mut self, objects: impl IntoIterator<Item = Value>) {
         for object in objects {
             self.cluster.set(object).expect("an object");
@@ -112,7 +113,7 @@ impl Lab {
         self.markers.remove(&self.cluster, &mut self.server).await.expect("the markers are removed");
     }
 
-    /// Sends a query over UDP, with room for large answers.
+    /// Sends a query over UDP, with an EDNS payload size of 65535 octets.
     pub async fn ask(&self, name: &str, rtype: &str) -> Message {
         client::ask(self.dns(), &Query::new(name, rtype).edns(65_535)).await
     }
@@ -122,12 +123,12 @@ impl Lab {
         client::ask_tcp(self.dns(), &Query::new(name, rtype)).await
     }
 
-    /// The answer in one line: its RCODE, then the data of the answer records, sorted, CNAMEs as `-> name`.
+    /// Sends a query over UDP, and returns the answer as [`in_a_line`] shows it.
     pub async fn answer(&self, name: &str, rtype: &str) -> String {
         in_a_line(&self.ask(name, rtype).await)
     }
 
-    /// The address of DNS.
+    /// The address of the DNS port.
     pub fn dns(&self) -> SocketAddr {
         self.server.dns
     }
@@ -142,7 +143,7 @@ impl Lab {
         self.metrics
     }
 
-    /// A directory of the lab's own.
+    /// The directory of the lab, `$DIR` in flags.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
@@ -153,7 +154,8 @@ impl Lab {
     }
 }
 
-/// `NOERROR 10.0.0.1 10.0.0.2`: RCODE and the data of the answer records, sorted, CNAMEs as `-> name`.
+/// An answer in one line, such as `NOERROR -> web.example. 10.0.0.1`: the RCODE, the CNAME targets, and the sorted data
+/// of the other answer records.
 pub fn in_a_line(message: &Message) -> String {
     let mut data: Vec<String> =
         message.answer_data("CNAME").iter().map(|target| format!("-> {target}")).collect();
@@ -169,7 +171,7 @@ pub fn in_a_line(message: &Message) -> String {
     line
 }
 
-/// Status code of a GET request; 0 without a response.
+/// The status code of a GET request; 0 without a response.
 pub async fn status_of(http: SocketAddr, path: &str) -> u16 {
     get(http, path).await.map_or(0, |response| response.status)
 }

@@ -1,7 +1,8 @@
-//! The manifests under `manifests/`: rendered by the real `kubectl kustomize`, checked against the API's types and
-//! our own rules.
+//! Checks of the manifests under `manifests/`: `kubectl kustomize` renders them, and the checks compare them with the
+//! API's types and with our own rules.
 //!
-//! No cluster takes part. Only a kubelet shows whether a pod starts: docs/resilience.md lists what was run on one.
+//! These checks need no cluster, and do not show whether a pod starts. docs/resilience.md lists what was run on a
+//! kubelet.
 
 pub mod command_lines;
 pub mod confinement;

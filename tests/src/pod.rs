@@ -1,4 +1,4 @@
-//! The manifests as real pods, started by `podman kube play`: podman replaces the container runtime, this module the
+//! Runs the manifests as real pods with `podman kube play`. podman replaces the container runtime, and this module the
 //! kubelet.
 //!
 //! ```text
@@ -6,11 +6,11 @@
 //!                  └ API server 10.96.0.1:443, name servers 192.0.2.53 and 192.0.2.54
 //! ```
 //!
-//! Client, node and pod are network namespaces without access to other networks. podman's storage, networks and
-//! processes belong to the test. All of it is removed however the test ends; see [`cleanup`].
+//! Client, node and pod are network namespaces without access to other networks. Each test has its own podman storage
+//! and networks. [`cleanup`] removes everything at the end of the test, even if the test is killed.
 //!
-//! `images/build` builds the images from the binaries of the tests and the libraries they are linked to. If
-//! `KUBE_DNS_RS_IMAGES` names a directory, the image archives in it are used instead.
+//! `images/build` builds the images from the binaries of the tests and their shared libraries. If the environment
+//! variable `KUBE_DNS_RS_IMAGES` names a directory, the image archives in that directory are used instead.
 
 #![allow(
     clippy::panic,

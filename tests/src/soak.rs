@@ -1,6 +1,7 @@
-//! The soak test: a pod under a mixed load while its cluster and its ConfigMap keep changing, watched for growth.
+//! The soak test: runs a pod under load while Services, Endpoints and the ConfigMap change. The resources of the
+//! processes must not grow.
 //!
-//! The binaries are those beside the running one or in `KUBE_DNS_RS_BIN_DIR`; they should be a release build.
+//! The binaries come from the directory of the running program or from `KUBE_DNS_RS_BIN_DIR`. Use a release build.
 
 mod churn;
 mod options;
@@ -21,17 +22,17 @@ use crate::steady::Steady;
 pub use self::options::Options;
 pub use self::summary::Summary;
 
-/// Interval of the samples.
+/// Interval at which the resources are sampled.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// Lines of the pod's log that are shown with a failure.
+/// Number of lines of the pod's log that are shown after a failure.
 const LAST_WORDS: usize = 40;
 
 /// Runs the soak test for the time in the options.
 ///
 /// # Errors
 ///
-/// If it cannot be completed: a container ended, or a file cannot be written.
+/// If the test cannot be completed: a container ended, or a file cannot be written.
 pub fn run(options: &Options) -> anyhow::Result<Summary> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start")?;
     runtime.block_on(soak(options))
@@ -45,7 +46,7 @@ async fn soak(options: &Options) -> anyhow::Result<Summary> {
     let churn = Churn::start(&rig).await;
     let mut questions = rig.questions();
     questions.extend(churn.questions());
-    // kubedns' own forwarding, not through dnsmasq's cache.
+    // These queries go to kubedns directly, since dnsmasq would answer them from its cache.
     questions.extend(names_outside_of_kubedns("outside, from kubedns", rig.pod.ports.kubedns));
     let steady = Steady::start(questions, options.rate);
 
@@ -60,14 +61,14 @@ async fn soak(options: &Options) -> anyhow::Result<Summary> {
     Ok(Summary { report, samples, elapsed: begun.elapsed(), restarts, drops, churn: churn.counts() })
 }
 
-/// The last lines of the pod's log, for the reader of a failure.
+/// The last lines of the pod's log.
 fn last_words(rig: &Rig) -> String {
     let log = rig.pod.process.stderr();
     let end = log.get(log.len().saturating_sub(LAST_WORDS)..).unwrap_or_default();
     format!("the pod's log ends so:\n{}\n", end.join("\n"))
 }
 
-/// The watched processes: those of the pod without localpod.
+/// The processes whose resources are sampled: those of the pod, but not localpod.
 async fn processes(rig: &Rig) -> Vec<(&'static str, Pid)> {
     vec![
         ("kubedns", rig.pod.container("kubedns").await),

@@ -1,9 +1,9 @@
-//! A steady client: sends a known set of queries all the time while a test injects faults. At the end it reports how
-//! many were answered, answered wrongly, or lost.
+//! The steady client: sends the same queries at a constant rate while a test injects faults. The final report counts
+//! right, wrong, failed and lost answers.
 //!
-//! Queries belong to a *path*: the servers that they pass, such as `cluster` or `outside`. While the only server of a
-//! path is down, its queries may be lost, or get SERVFAIL or REFUSED: the test declares that with [`Steady::excuse`],
-//! and the excuse ends when the path answers again. A wrong answer is never excused.
+//! Each query belongs to a *path*, the servers that the query passes, such as `cluster` or `outside`. While the only
+//! server of a path is down, its queries may be lost, or may fail with SERVFAIL or REFUSED. The test declares this with
+//! [`Steady::excuse`]. The excuse ends when the path answers again. A wrong answer is never excused.
 
 #![allow(
     clippy::panic,
@@ -30,35 +30,34 @@ use self::ledger::{Ledger, WindowId};
 pub use self::question::{Endpoints, Question};
 pub use self::report::{Line, Report};
 
-/// Timeout of a client that does not retry: the usual retry interval of resolvers.
+/// Timeout of a query: the usual retry interval of resolvers.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Timeout of the recovery of an excused path.
+/// Timeout of all waits for answers: a path must recover in this time.
 const RECOVERY: Duration = Duration::from_secs(90);
 
-/// Consecutive answers to every query of a path that end an excuse: a single one may come from a cache.
+/// Number of right answers per query of a path that end an excuse. A single answer may come from a cache.
 const STREAK: u32 = 2;
 
-/// Interval at which queries are sent, several at a time according to the rate.
+/// Interval at which queries are sent. The rate determines the number of queries in each interval.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Limit of queries in flight; must exceed the rate times [`PATIENCE`].
+/// Maximum number of queries in flight; must exceed the rate times [`PATIENCE`].
 const IN_FLIGHT: usize = 20_000;
 
-/// A running client.
+/// A running steady client.
 pub struct Steady {
     shared: Arc<Shared>,
     stop: CancellationToken,
     task: JoinSet<()>,
 }
 
-/// State that the queries in flight share.
 struct Shared {
     questions: Vec<Question>,
     ledger: Mutex<Ledger>,
 }
 
-/// A period in which a path may fail. It has to be ended with [`Excuse::ends`].
+/// A period in which some paths may fail. The test must end the period with [`Excuse::ends`].
 #[must_use]
 pub struct Excuse {
     shared: Arc<Shared>,
@@ -77,20 +76,20 @@ impl Steady {
         Self { shared, stop, task }
     }
 
-    /// From now on queries of these paths may get no answer, SERVFAIL or REFUSED, because of `why`. Queries in flight
-    /// are included.
+    /// Permits lost and failed queries on these paths from now on, including queries in flight. `why` is the reason in
+    /// the report.
     pub fn excuse(&self, paths: &[&'static str], why: &'static str) -> Excuse {
         let mut ledger = self.shared.ledger.lock();
         let windows = paths.iter().map(|path| (*path, ledger.open(path, why))).collect();
         Excuse { shared: Arc::clone(&self.shared), windows }
     }
 
-    /// Waits until each path has been answered `more` times.
+    /// Waits for `more` further right answers on each path.
     pub async fn answered(&self, more: u64) {
         self.wait_for(more, |_| true).await;
     }
 
-    /// Waits until one path has been answered `more` times.
+    /// Waits for `more` further right answers on one path.
     pub async fn answered_on(&self, path: &'static str, more: u64) {
         self.wait_for(more, |other| other == path).await;
     }
@@ -111,7 +110,7 @@ impl Steady {
         self.shared.ledger.lock().answered()
     }
 
-    /// Stops sending, waits for the queries in flight, and reports.
+    /// Stops sending, waits for the queries in flight, and returns the report.
     pub async fn stop(mut self) -> Report {
         self.stop.cancel();
         self.task.join_next().await.expect("a task").expect("the client does not panic");
@@ -125,7 +124,7 @@ impl Shared {
         u32::try_from(of_path).expect("few questions")
     }
 
-    /// The state of a path that does not recover, for the reader of a failure.
+    /// The failure message for a path that does not answer.
     fn behind(&self, path: &str) -> String {
         let mut ledger = self.ledger.lock();
         let streak = ledger.streak(path);
@@ -134,8 +133,8 @@ impl Shared {
 }
 
 impl Excuse {
-    /// Ends a fault: waits until every query of the paths is answered again and all earlier queries have ended; then
-    /// ends the excuse. Panics if that does not happen.
+    /// Waits until the paths answer all queries again and all earlier queries have ended. Then the excuse ends. Panics
+    /// if the paths do not recover in time.
     pub async fn ends(self) {
         for (path, _) in &self.windows {
             self.shared.ledger.lock().begin_streak(path);
@@ -159,7 +158,7 @@ async fn ask_steadily(shared: Arc<Shared>, rate: u32, stop: CancellationToken) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut asking = JoinSet::new();
     let mut asked: usize = 0;
-    // After a pause of the machine the client does not catch up: that would be a burst.
+    // After a pause of the machine the client skips the missed queries: sending them all at once would be a burst.
     let mut owed = Duration::ZERO;
     let mut last = begun;
     while !stop.is_cancelled() {

@@ -1,11 +1,11 @@
-//! The crates of our programs as cargo lists them, with their sources and licences.
+//! The third-party crates of our programs, with their sources and licences, as cargo lists them.
 //!
 //! * [`graph`]: the dependency graph of the workspace.
 //! * [`licence`]: the allowed licences (`deny.toml`), and the check of an SPDX expression.
 //! * [`lock`]: the sources of crates in `Cargo.lock`.
 //! * [`page`]: the list of third-party crates, `THIRD-PARTY-LICENCES.md`.
 //!
-//! cargo-deny makes the checks that need more than cargo (duplicates, licence files, advisories): `make deny`.
+//! `make deny` runs cargo-deny for the checks that need more than cargo: duplicates, licence files and advisories.
 
 #![allow(
     clippy::panic,

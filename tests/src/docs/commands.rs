@@ -2,12 +2,12 @@
 
 use super::markdown::Block;
 
-/// A command behind a `$ ` in a block of code.
+/// A command after a `$ ` in a code block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command {
-    /// The command as typed, without the comment at its end.
+    /// The command without the comment at its end.
     pub text: String,
-    /// The lines below it.
+    /// The lines of output that the page shows below the command.
     pub output: Vec<String>,
 }
 
@@ -29,14 +29,14 @@ impl Command {
         commands
     }
 
-    /// Returns whether the command continues in the next line: behind a pipe, in quotes or in a loop.
+    /// Returns whether the command continues in the next line: after a backslash or a pipe, in quotes, or in a loop.
     fn is_open(&self) -> bool {
         let goes_on = self.text.ends_with(['\\', '|']) || self.text.matches('\'').count() % 2 == 1;
         goes_on || self.text.starts_with("for ") && !self.text.ends_with("done")
     }
 
-    /// The first word of each line of an output, up to the labels of a metric. Words with digits, which vary, and
-    /// abbreviated words are left out.
+    /// The first word of each line of an output. A metric's name is a word without its labels. Words with digits are
+    /// left out, since numbers vary; so are words that the page abbreviates with `…`.
     pub fn first_words(output: &[impl AsRef<str>]) -> Vec<&str> {
         let words = output.iter().filter_map(|line| line.as_ref().split([' ', '\t', '{']).next());
         words
@@ -46,7 +46,7 @@ impl Command {
 }
 
 fn without_comment(typed: &str) -> &str {
-    // One blank is too few: `grep ' #'`.
+    // A comment has at least two blanks before its `#`: `grep ' #'` has no comment.
     ["  #", "   #"]
         .iter()
         .find_map(|mark| typed.split_once(mark))

@@ -10,9 +10,9 @@ pub type Exposition = BTreeMap<String, Family>;
 pub struct Family {
     /// `counter`, `gauge`, `histogram` or `summary`.
     pub kind: String,
-    /// Its help text.
+    /// The help text.
     pub help: String,
-    /// Its series; those of a histogram end in `_bucket`, `_sum` and `_count`.
+    /// The samples. The names of a histogram's samples end in `_bucket`, `_sum` and `_count`.
     pub series: Vec<Series>,
 }
 
@@ -28,18 +28,18 @@ pub struct Series {
 }
 
 impl Family {
-    /// The names of its labels, except those that belong to the type (`le`, `quantile`).
+    /// The names of the labels. `le` and `quantile` are left out: the type of the metric implies them.
     pub fn labels(&self) -> BTreeSet<&str> {
         let all = self.series.iter().flat_map(|series| series.labels.keys().map(String::as_str));
         all.filter(|label| !["le", "quantile"].contains(label)).collect()
     }
 
-    /// The values of a label.
+    /// The different values of a label.
     pub fn values(&self, label: &str) -> BTreeSet<&str> {
         self.series.iter().filter_map(|series| series.labels.get(label).map(String::as_str)).collect()
     }
 
-    /// The sum of the series with this name and these labels, whatever their other labels.
+    /// The sum of the samples with this name and at least these labels.
     pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         let fits = |series: &&Series| {
             series.name == name && labels.iter().all(|(k, v)| series.labels.get(*k).is_some_and(|x| x == v))
@@ -48,7 +48,7 @@ impl Family {
     }
 }
 
-/// Parses all lines. Panics at the first malformed one.
+/// Parses the metrics of a process. Panics at the first malformed line.
 pub fn parse(text: &str) -> Exposition {
     let mut families = Exposition::new();
     let mut current = String::new();
@@ -106,7 +106,7 @@ fn series(line: &str) -> Option<Series> {
     Some(Series { name: name.to_owned(), labels, value })
 }
 
-/// The position of the closing quote, ignoring escaped ones.
+/// The position of the first quote that is not escaped.
 fn closing_quote(text: &str) -> Option<usize> {
     let mut escaped = false;
     for (at, c) in text.char_indices() {

@@ -1,4 +1,4 @@
-//! Parses the flags in a binary's `--help`, in both of Go's layouts.
+//! Parses the flags in the `--help` of a binary, in the layouts of Go's packages `pflag` and `flag`.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ pub struct Flag {
     pub kind: String,
     /// The displayed default; `None` for an empty, zero or false default.
     pub default: Option<String>,
-    /// Its meaning.
+    /// The description, without the default.
     pub text: String,
 }
 
-/// The flags of a help text by name, with its dashes: `--name` in the layout of pflag, `-name` in that of Go's own
-/// package. All other lines are ignored.
+/// The flags of a help text by name. The name has its dashes: `--name` in the layout of `pflag`, `-name` in that of
+/// `flag`. All other lines are ignored.
 pub fn flags(help: &str) -> BTreeMap<String, Flag> {
     let mut flags = BTreeMap::new();
     let mut lines = help.lines().peekable();
@@ -35,7 +35,7 @@ fn insert(flags: &mut BTreeMap<String, Flag>, head: &str, text: &str) {
     let (name, kind) = head.split_once(' ').unwrap_or((head, ""));
     let text = text.trim();
     let shown = text.strip_suffix(')').and_then(|text| text.rsplit_once("(default "));
-    // "(default port is 53)" is prose: the default of a string is quoted.
+    // "(default port is 53)" is part of a description: the default of a string is in quotes.
     let shown = shown.filter(|(_, default)| kind != "string" || default.starts_with('"'));
     let (text, default) = match shown {
         Some((text, default)) => (text.trim_end(), Some(default.trim_matches('"').to_owned())),

@@ -1,26 +1,26 @@
-//! Parses the tables and code blocks of a Markdown page, with their headings.
+//! Parses the headings, tables, code blocks and links of a Markdown page.
 
 use crate::repository;
 
 /// A parsed page.
 #[derive(Debug, Default)]
 pub struct Page {
-    /// The anchors of its headings: in lower case with dashes.
+    /// The anchors of the headings, as [`anchor`] returns them.
     pub anchors: Vec<String>,
-    /// Its tables.
+    /// The tables.
     pub tables: Vec<Table>,
-    /// Its blocks of code.
+    /// The code blocks.
     pub blocks: Vec<Block>,
-    /// The targets of its links.
+    /// The targets of the links.
     pub links: Vec<String>,
 }
 
 /// A table.
 #[derive(Debug)]
 pub struct Table {
-    /// The heading of the second level above it.
+    /// The last heading of level two (`##`) above.
     pub section: String,
-    /// The names of its columns.
+    /// The names of the columns.
     pub header: Vec<String>,
     /// The cells, row by row.
     pub rows: Vec<Vec<String>>,
@@ -29,11 +29,11 @@ pub struct Table {
 /// A block of code between fences.
 #[derive(Debug)]
 pub struct Block {
-    /// The heading of the second level above it.
+    /// The last heading of level two (`##`) above.
     pub section: String,
-    /// The text behind the opening fence.
+    /// The text after the opening fence, such as `console`.
     pub info: String,
-    /// Its lines.
+    /// The lines between the fences.
     pub text: String,
 }
 
@@ -59,7 +59,7 @@ impl Page {
             } else if row {
                 page.tables.push(Table { section: section.clone(), header: cells(line), rows: Vec::new() });
             } else if let Some(info) = line.trim_start().strip_prefix("```") {
-                // A block in a list is indented like the list.
+                // A code block in a list is indented, so its fences are, too.
                 let text: Vec<&str> = lines.by_ref().take_while(|line| line.trim_start() != "```").collect();
                 let text = text.join("\n") + "\n";
                 page.blocks.push(Block { section: section.clone(), info: info.to_owned(), text });
@@ -76,7 +76,7 @@ impl Page {
         page
     }
 
-    /// All rows of the tables under `section` with these columns, in this order.
+    /// The rows of all tables in `section` that have exactly these columns.
     pub fn rows(&self, section: &str, columns: &[&str]) -> Vec<&[String]> {
         let tables = self.tables.iter().filter(|table| table.section == section && table.header == columns);
         tables.flat_map(|table| table.rows.iter().map(Vec::as_slice)).collect()
@@ -93,7 +93,7 @@ impl Page {
     }
 }
 
-/// The text of a cell that contains only code, without backquotes.
+/// The text of a cell that is one code span, without the backquotes. Panics at any other cell.
 pub fn code(cell: &str) -> &str {
     let inner = cell.strip_prefix('`').and_then(|cell| cell.strip_suffix('`'));
     inner
@@ -101,12 +101,13 @@ pub fn code(cell: &str) -> &str {
         .unwrap_or_else(|| panic!("{cell:?} should be one piece of code"))
 }
 
-/// All code spans in a cell.
+/// The text of each code span in a cell.
 pub fn codes(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
 }
 
-/// Anchor of a heading, as GitHub makes it.
+/// The anchor of a heading on GitHub: in lower case, with a dash for each blank, without punctuation except `-` and
+/// `_`.
 pub fn anchor(heading: &str) -> String {
     let kept = heading.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
     kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
@@ -117,7 +118,7 @@ fn links(line: &str) -> Vec<String> {
     parts.filter_map(|part| part.split_once(')')).map(|(target, _)| target.to_owned()).collect()
 }
 
-/// The cells of a row; `\|` is a bar in a cell.
+/// The cells of a row. `\|` is a `|` inside a cell.
 fn cells(line: &str) -> Vec<String> {
     let line = line.trim().trim_start_matches('|');
     let line = line.strip_suffix('|').unwrap_or(line).replace("\\|", "\u{0}");

@@ -4,36 +4,36 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::markdown::codes;
 
-/// The labels of the probes in the stock manifest, for `<label>`.
+/// The probes in the stock manifest. Their labels replace `<label>` in the names of metrics.
 const PROBES: [&str; 2] = ["dnsmasq", "kubedns"];
 /// The binaries, which are also the names of their pages.
 pub const BINARIES: [&str; 3] = ["kubedns", "nanny", "sidecar"];
-/// The page of the metrics of all binaries.
+/// The page of the metrics that all binaries have.
 const OF_ALL: &str = "process";
 
-/// An entry: a heading, a line of properties, a description.
+/// A documented metric. Its entry has a heading, a line of properties and a description.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Documented {
     /// `counter`, `gauge` or `histogram`.
     pub kind: String,
-    /// The names of its labels.
+    /// The names of the labels.
     pub labels: BTreeSet<String>,
-    /// kube-dns has it, too.
+    /// kube-dns has the metric, too.
     pub old: bool,
-    /// The condition under which it is exported.
+    /// The condition under which the metric is exported.
     pub exported: String,
-    /// Its description, with the introduction to its section in front.
+    /// The introduction of the section, followed by the description of the metric.
     pub text: String,
 }
 
 impl Documented {
-    /// Returns whether it is exported from the start.
+    /// Returns whether the binary exports the metric from its start.
     pub fn is_always_there(&self) -> bool {
         ["always", "on Linux"].contains(&self.exported.as_str())
     }
 }
 
-/// The documented metrics of one binary, with those of all binaries.
+/// The documented metrics of one binary by name, including those that all binaries have.
 pub fn of_binary(binary: &str) -> BTreeMap<String, Documented> {
     let mut all = BTreeMap::new();
     for page in [binary, OF_ALL] {
@@ -51,7 +51,7 @@ pub fn of_binary(binary: &str) -> BTreeMap<String, Documented> {
     all
 }
 
-/// All documented metrics.
+/// The documented metrics of all binaries by name.
 pub fn all() -> BTreeMap<String, Documented> {
     BINARIES.into_iter().flat_map(of_binary).collect()
 }

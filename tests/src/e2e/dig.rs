@@ -1,4 +1,4 @@
-//! The real `dig`, used as from a terminal.
+//! Runs `dig` as a user does in a terminal.
 
 use tokio::process::Command;
 
@@ -14,7 +14,7 @@ impl Dig {
         Self { port }
     }
 
-    /// The output of `dig +short`, sorted; `question` as typed, such as `-x 10.96.0.1` or `web.default AAAA`.
+    /// The lines of `dig +short`, sorted. `question` has dig's syntax, such as `-x 10.96.0.1` or `web.default AAAA`.
     pub async fn short(self, question: &str) -> Vec<String> {
         let output = self.run(&format!("+short {question}")).await;
         let mut lines: Vec<String> = output.lines().map(str::to_owned).collect();

@@ -1,4 +1,4 @@
-//! Checks of arguments against the programs that get them, and of the ports that follow from them.
+//! Checks of the containers' flags, and of the ports that the flags set.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::pod::Pod;
 use crate::docs::help::flags;
 
-/// Flags accepted for old manifests, and hidden in `--help` as in kube-dns.
+/// Flags that are accepted for old manifests but not listed in `--help`, as in kube-dns.
 pub const ACCEPTED_SILENTLY: &[&str] = &["logtostderr"];
 
 /// The names of the flags in a `--help` text, without dashes.
@@ -21,7 +21,8 @@ pub fn used(args: &[String]) -> BTreeSet<String> {
     args.iter().map(name).collect()
 }
 
-/// Conflicts between the ports and the probes of a pod.
+/// Probes of the kubelet to ports that no container opens, or to labels that the sidecar does not have; and the faults
+/// of the sidecar's probes.
 pub fn port_faults(pod: &Pod) -> Vec<String> {
     let mut faults = Vec::new();
     let ports = pod.ports();
@@ -46,7 +47,7 @@ pub fn port_faults(pod: &Pod) -> Vec<String> {
     faults
 }
 
-/// Probes of the sidecar to ports without a server.
+/// Probes of the sidecar to addresses where neither kubedns nor dnsmasq answers.
 fn probe_faults(pod: &Pod) -> Vec<String> {
     let dns = pod.dns_ports();
     let mut faults = Vec::new();
@@ -69,7 +70,7 @@ fn labels(pod: &Pod) -> BTreeSet<&str> {
     probes(pod).filter_map(|spec| spec.split(',').next()).collect()
 }
 
-/// Ports of a Service that no container of the pod has.
+/// Target ports of a Service that no container of the pod has.
 pub fn service_faults(service: &Value, pod: &Pod) -> Vec<String> {
     let ports = service.pointer("/spec/ports").and_then(Value::as_array).into_iter().flatten();
     let targets = ports.map(|port| port.get("targetPort").or_else(|| port.get("port")));

@@ -1,13 +1,12 @@
-//! Privileges that a hardened pod may not have.
+//! Privileges that a hardened pod must not have.
 //!
-//! Only the text is checked: a local pod runner ignores most of these fields, so a pod that starts there proves
-//! nothing.
+//! The checks read only the manifest. A test pod would not help: podman ignores most of these fields.
 
 use serde_json::{Value, json};
 
 use super::pod::{Container, Pod};
 
-/// Missing restrictions of the pod.
+/// Restrictions that the pod lacks, and privileges that it has.
 pub fn faults(pod: &Pod) -> Vec<String> {
     let mut faults = Vec::new();
     let wanted = [

@@ -1,4 +1,4 @@
-//! The paths at which two sets of documents differ.
+//! Compares two sets of YAML documents.
 
 use std::collections::{BTreeMap, BTreeSet};
 

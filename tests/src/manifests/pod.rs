@@ -1,31 +1,31 @@
-//! The pod in a document, with the fields that our rules check.
+//! The kube-dns pod in a YAML document, with the fields that the checks read.
 
 use serde_json::Value;
 
-/// Our binary in each container, by the container's name.
+/// The name of each container, and the binary that the container runs.
 const PROGRAMS: &[(&str, &str)] = &[("kubedns", "kubedns"), ("dnsmasq", "nanny"), ("sidecar", "sidecar")];
 
-/// A pod of this project: the template of a workload called `kube-dns`, or the trial pod.
+/// The pod template of a workload whose label `k8s-app` is `kube-dns` or `kube-dns-trial`.
 #[derive(Debug, Clone)]
 pub struct Pod {
-    /// `spec` of the template.
+    /// The `spec` of the template.
     pub spec: Value,
-    /// Its containers.
+    /// The containers.
     pub containers: Vec<Container>,
 }
 
 /// One container.
 #[derive(Debug, Clone)]
 pub struct Container {
-    /// Its name.
+    /// The name of the container.
     pub name: String,
-    /// The binary it runs.
+    /// The binary that the container runs.
     pub program: &'static str,
-    /// Its arguments; for the nanny those before `--`.
+    /// The arguments of the binary; for the nanny those before `--`.
     pub args: Vec<String>,
     /// For the nanny, the arguments of dnsmasq.
     pub dnsmasq: Vec<String>,
-    /// The whole container.
+    /// The container as in the document.
     pub spec: Value,
 }
 
@@ -44,13 +44,13 @@ impl Pod {
         self.containers.iter().find(|container| container.program == program)
     }
 
-    /// Every `containerPort`.
+    /// The `containerPort`s of all containers.
     pub fn ports(&self) -> Vec<u64> {
         let lists = self.containers.iter().filter_map(|container| container.spec.get("ports")?.as_array());
         lists.flatten().filter_map(|port| port.get("containerPort")?.as_u64()).collect()
     }
 
-    /// The DNS ports of kubedns and dnsmasq, from their arguments.
+    /// The DNS ports of kubedns and dnsmasq according to their arguments; 53 by default.
     pub fn dns_ports(&self) -> Vec<u64> {
         let kubedns = self.container("kubedns").map(|container| flag(&container.args, "dns-port"));
         let dnsmasq = self.container("nanny").map(|container| flag(&container.dnsmasq, "port"));

@@ -1,4 +1,4 @@
-//! Renders directories to documents.
+//! Renders directories with a kustomization to YAML documents.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::Command;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Directories that are left out here: they have custom resources, and tests of their own.
+/// Directories that [`names`] leaves out. They have custom resources, and tests of their own.
 const NOT_OURS: &[&str] = &["monitoring"];
 
 /// `manifests/` of the repository.
@@ -15,7 +15,7 @@ pub fn root() -> PathBuf {
     crate::repository().join("manifests")
 }
 
-/// The names of all directories for `kubectl apply -k`, sorted.
+/// The names of the directories that a user may apply with `kubectl apply -k`, sorted.
 pub fn names() -> Vec<String> {
     let entries = fs::read_dir(root()).into_iter().flatten().flatten();
     let with_kustomization = entries.filter(|entry| entry.path().join("kustomization.yaml").is_file());
@@ -39,7 +39,7 @@ pub fn render(directory: &Path) -> Result<Vec<Value>, String> {
     documents(&String::from_utf8_lossy(&output.stdout))
 }
 
-/// The documents of a YAML text without empty ones.
+/// The documents of a YAML text, without empty documents.
 pub fn documents(text: &str) -> Result<Vec<Value>, String> {
     let mut all = Vec::new();
     for document in serde_norway::Deserializer::from_str(text) {
@@ -51,12 +51,12 @@ pub fn documents(text: &str) -> Result<Vec<Value>, String> {
     Ok(all)
 }
 
-/// Renders a kustomization of these parts of `manifests/`, in a directory of its own as a user would write it.
-/// `resources` may also name files in that directory.
+/// Writes a kustomization of these parts of `manifests/` into `directory`, as a user does, and renders it. `resources`
+/// may also name files in `directory`.
 pub fn combine(directory: &Path, resources: &[&str], components: &[&str]) -> Result<Vec<Value>, String> {
     let manifests = root().canonicalize().map_err(|error| error.to_string())?;
     let here = directory.canonicalize().map_err(|error| error.to_string())?;
-    // kustomize wants relative paths: up to the root, then down.
+    // kustomize accepts only relative paths, so each path goes up to `/` first.
     let up = "../".repeat(here.components().count() - 1);
     let path = |part: &str| match manifests.join(part).strip_prefix("/") {
         Ok(below) if !here.join(part).exists() => format!("{up}{}", below.display()),

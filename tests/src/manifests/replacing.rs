@@ -1,9 +1,9 @@
-//! Replacement of a pod: the times of its readiness probe and its shutdown, and the state that a restarted container
-//! finds.
+//! Checks of the settings on which the replacement of a pod depends: the times of the readiness probe and of the
+//! shutdown, and the snapshot file for a restarted container.
 //!
-//! Once a node knows that a pod is being deleted, it sends no new flows to the pod. But its connection tracking keeps
-//! sending reused source ports to the pod until the pod's readiness probe has failed. So the probe has to fail, and
-//! the node has to learn about it, while the pod still answers.
+//! A node sends no new flows to a pod that is being deleted. However, connection tracking sends packets from reused
+//! source ports to the pod until the readiness probe has failed. So the pod must still answer while the probe fails and
+//! while the nodes learn that the pod is not ready.
 
 use serde_json::{Value, json};
 
@@ -12,19 +12,21 @@ use super::pod::{Container, Pod, flag};
 /// Default of `--lameduck`.
 const LAMEDUCK: &str = "5s";
 
-/// Seconds from a failed probe until the last node knows.
+/// Seconds from the failed readiness probe until all nodes know that the pod is not ready.
 const PROPAGATION: u64 = 3;
 
-/// Seconds for which a container in front may still wait for an answer from one behind it.
+/// Seconds by which the lameduck time of the second DNS server must exceed that of the first: the first may still wait
+/// for an answer of the second.
 const OUTLIVES: u64 = 3;
 
-/// Containers that would be killed while they still answer: `--lameduck` compared with the grace period, in seconds.
+/// Containers whose `--lameduck` is too long for the grace period of the pod: the kubelet would kill them while they
+/// still answer.
 pub fn grace_faults(pod: &Pod) -> Vec<String> {
     let grace = pod.spec.get("terminationGracePeriodSeconds").and_then(Value::as_u64).unwrap_or(30);
     let mut faults = Vec::new();
     for container in pod.containers.iter().filter(|container| container.program != "sidecar") {
         match lameduck(container) {
-            // Some time remains for the shutdown.
+            // The shutdown after the lameduck time may take five seconds.
             Some(seconds) if seconds + 5 <= grace => {}
             _ => {
                 let given = flag(&container.args, "lameduck").unwrap_or(LAMEDUCK);
@@ -35,7 +37,7 @@ pub fn grace_faults(pod: &Pod) -> Vec<String> {
     faults
 }
 
-/// Settings with which a rollout of the pod would lose queries.
+/// Settings that make a rollout of the pod lose queries.
 pub fn rollout_faults(pod: &Pod) -> Vec<String> {
     let Some(kubedns) = pod.container("kubedns") else { return vec!["no kubedns".to_owned()] };
     let kubedns_in_front = flag(&kubedns.args, "dns-port") == Some("53");
@@ -69,7 +71,7 @@ pub fn rollout_faults(pod: &Pod) -> Vec<String> {
     faults
 }
 
-/// The reason why kubedns would restart without records while the API server is down.
+/// The reason why kubedns has no records after a restart while the API server is down.
 pub fn snapshot_faults(pod: &Pod) -> Vec<String> {
     let Some(kubedns) = pod.container("kubedns") else { return vec!["no kubedns".to_owned()] };
     let Some(directory) = flag(&kubedns.args, "snapshot-dir") else {
@@ -81,14 +83,14 @@ pub fn snapshot_faults(pod: &Pod) -> Vec<String> {
     };
     let mount = of(kubedns.spec.get("volumeMounts"), "mountPath", &json!(directory));
     let volume = of(pod.spec.get("volumes"), "name", mount.get("name").unwrap_or(&Value::Null));
-    // A volume in memory would count against the container's limit.
+    // An emptyDir with `medium: Memory` would count against the memory limit of the container.
     if volume.get("emptyDir") == Some(&json!({})) {
         return Vec::new();
     }
     vec![format!("kubedns: {directory} is not an emptyDir of the node's disk: {volume}")]
 }
 
-/// The time for which a container still answers after SIGTERM, in seconds.
+/// The time for which a container still answers after SIGTERM, in seconds; `None` if the flag is not in whole seconds.
 fn lameduck(container: &Container) -> Option<u64> {
     flag(&container.args, "lameduck").unwrap_or(LAMEDUCK).strip_suffix('s')?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! Checks documents against the API's types: no unknown field, no value of a wrong type.
+//! Checks that documents have no unknown fields and no values of a wrong type, with the types of k8s-openapi.
 
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::core::v1::{ConfigMap, ReplicationController, Service, ServiceAccount};
@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Checks one document: its kind is known, and all of it survives a round trip through the kind's type.
+/// Checks that the kind of a document is known, and that the type of this kind can hold every value of the document.
 pub fn check(document: &Value) -> Result<(), String> {
     let text = |key| document.get(key).and_then(Value::as_str).unwrap_or_default();
     match (text("apiVersion"), text("kind")) {
@@ -36,7 +36,7 @@ fn round_trip<T: DeserializeOwned + Serialize>(document: &Value) -> Result<(), S
     }
 }
 
-/// The first path whose value is lost.
+/// The first path whose value in `before` is missing or different in `after`.
 fn lost(before: &Value, after: &Value, path: String) -> Option<String> {
     match (before, after) {
         (Value::Object(before), Value::Object(after)) => before.iter().find_map(|(key, value)| {

@@ -1,15 +1,15 @@
-//! Removes everything when a test ends, however it ends.
+//! Removes everything that a test has made, even if the test panics or is killed.
 //!
-//! A shell in a process group of its own waits for the end of its input, which is a pipe from the test. The pipe is
-//! closed when the test drops it, panics, is killed, or times out. Then the shell cleans up.
+//! A shell in a process group of its own reads from a pipe until its end. The kernel closes the test's end of the pipe
+//! when the test's process ends in any way. Then the shell cleans up.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use std::os::unix::process::CommandExt as _;
 
-/// `$PODMAN`: podman with the test's own storage. `$WORK`: the test's directory. `$NAMESPACES`: the network
-/// namespaces.
+/// The script of the shell. `$PODMAN` is the command line of podman with the test's storage, `$WORK` the directory of
+/// the test, and `$NAMESPACES` the names of its network namespaces.
 const SCRIPT: &str = r#"
 cat >/dev/null
 $PODMAN pod rm --all --force --time 0
@@ -25,14 +25,14 @@ awk -v "below=$WORK/" 'index($2, below) == 1 { print $2 }' /proc/mounts | sort -
 rm -rf "$WORK"
 "#;
 
-/// Dropping this removes everything that the test made.
+/// Removes everything that the test has made when it is dropped.
 #[derive(Debug)]
 pub struct Cleanup {
     shell: Child,
 }
 
 impl Cleanup {
-    /// Starts the shell. Call this before you create anything that the shell has to remove.
+    /// Starts the shell. Must be called before the test creates anything that the shell has to remove.
     pub fn of(podman: &str, work: &Path, namespaces: &[&str]) -> Self {
         let shell = Command::new("sh")
             .args(["-c", SCRIPT])
@@ -52,7 +52,7 @@ impl Cleanup {
 impl Drop for Cleanup {
     fn drop(&mut self) {
         drop(self.shell.stdin.take());
-        // Its errors cannot be reported any more.
+        // Errors of the shell cannot be reported at this point.
         let _ = self.shell.wait();
     }
 }

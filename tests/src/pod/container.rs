@@ -1,4 +1,4 @@
-//! A container of a pod played by podman (`podman kube play`), seen from outside.
+//! A container of a pod that `podman kube play` has started, as the host sees it.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use testkit::processes::{descendants, send};
 
 use super::podman::Podman;
 
-/// A container by its name in the manifest.
+/// A container of the pod `kube-dns`.
 #[derive(Debug, Clone)]
 pub struct Container {
     podman: Podman,
@@ -17,13 +17,13 @@ pub struct Container {
 /// Privileges of a process as the kernel reports them.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Rights {
-    /// Effective user and group.
+    /// The effective user and group IDs.
     pub user: (u32, u32),
-    /// The effective capabilities, and the bounding set.
+    /// The effective capabilities, and the capability bounding set.
     pub capabilities: [u64; 2],
-    /// Executing a program cannot add privileges.
+    /// Whether execve(2) cannot add privileges.
     pub no_new_privileges: bool,
-    /// The root file system is read-only.
+    /// Whether the root file system is read-only.
     pub read_only_root: bool,
 }
 
@@ -33,18 +33,18 @@ impl Container {
         Self { podman: podman.clone(), name: format!("kube-dns-{name}") }
     }
 
-    /// The first process of the container; `None` if there is none.
+    /// The ID of the container's first process on the host; `None` while the container is not running.
     pub fn pid(&self) -> Option<u32> {
         let pid = self.podman.try_run(["inspect", "--format", "{{.State.Pid}}", &self.name]).ok()?;
         pid.parse().ok().filter(|pid| *pid != 0)
     }
 
-    /// All its processes, the first one at the front.
+    /// The IDs of all processes of the container. The first process comes first.
     pub fn pids(&self) -> Vec<u32> {
         self.pid().map_or_else(Vec::new, descendants)
     }
 
-    /// The process with this name in `comm` (proc(5)).
+    /// The ID of the process with this name in `/proc/<pid>/comm`.
     pub fn process(&self, name: &str) -> Option<u32> {
         let is_named = |pid: &u32| {
             fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim_end() == name)
@@ -52,24 +52,25 @@ impl Container {
         self.pids().into_iter().find(is_named)
     }
 
-    /// Sends a signal to all its processes at once, without podman's knowledge.
+    /// Sends a signal to each process of the container directly, not through podman.
     pub fn signal_all(&self, signal: Signal) {
         for pid in self.pids() {
             send(pid, signal);
         }
     }
 
-    /// Stops it and starts it again, as a kubelet does after a failed liveness probe.
+    /// Restarts the container, as a kubelet does after a failed liveness probe. `grace` is the time between SIGTERM and
+    /// SIGKILL in seconds.
     pub fn restart(&self, grace: u64) -> Result<(), String> {
         self.podman.try_run(["restart", "--time", &grace.to_string(), &self.name]).map(drop)
     }
 
-    /// Its log.
+    /// The last 60 lines of the container's log.
     pub fn log(&self) -> String {
         self.podman.everything(&["logs", "--tail", "60", &self.name])
     }
 
-    /// The privileges of each of its processes.
+    /// The privileges of each process of the container.
     pub fn rights(&self) -> Vec<Rights> {
         self.pids().into_iter().map(rights).collect()
     }
@@ -82,7 +83,7 @@ fn rights(pid: u32) -> Rights {
         let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
         line.unwrap_or_default().split_whitespace().map(str::to_owned).collect()
     };
-    // Real, effective, saved, file system.
+    // The IDs in `Uid` and `Gid` are the real, effective, saved and file system ID.
     let effective = |key| fields(key).get(1).and_then(|id| id.parse().ok()).expect("an ID");
     let set = |key| fields(key).first().and_then(|set| u64::from_str_radix(set, 16).ok()).expect("a set");
     let root =

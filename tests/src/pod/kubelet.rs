@@ -1,4 +1,4 @@
-//! The kubelet's liveness prober for pods played by podman, with shorter times.
+//! A liveness prober for pods under podman, like the kubelet's but with shorter times.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use super::means::say;
 use super::netns::{NetNs, runtime};
 use super::podman::Podman;
 
-/// Delays and periods are divided by this.
+/// Factor by which delays and periods are divided.
 const HURRY: u32 = 20;
-/// Factor by which timeouts are divided. It is smaller, as the machine may be busy.
+/// Factor by which timeouts are divided. The factor is small, because a busy machine answers late.
 const IMPATIENCE: u32 = 5;
 /// Seconds between SIGTERM and SIGKILL.
 const GRACE: u64 = 1;
 
-/// A running prober; it ends when dropped.
+/// A running prober. Dropping the prober stops it.
 #[derive(Debug)]
 pub struct Kubelet {
     stop: CancellationToken,
@@ -31,7 +31,7 @@ pub struct Kubelet {
 }
 
 impl Kubelet {
-    /// Probes from the node, and restarts containers that fail.
+    /// Starts probing from the network namespace of the node. A container whose probe fails is restarted.
     pub fn start(node: &NetNs, pod: IpAddr, probes: Vec<Probe>, podman: &Podman) -> Self {
         let stop = CancellationToken::new();
         let (token, node, podman) = (stop.clone(), node.clone(), podman.clone());
@@ -55,14 +55,14 @@ impl Drop for Kubelet {
     fn drop(&mut self) {
         self.stop.cancel();
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread was printed.
+            // The panic hook has printed any panic of the thread.
             let _ = thread.join();
         }
     }
 }
 
-/// `turn` is held while a container is down. The sidecar answers all probes, so all fail while it hangs, and podman
-/// ends a pod for good if all its containers are down at once. A kubelet does not.
+/// Probes one container for ever. `turn` permits only one restart at a time: podman ends a pod whose containers are all
+/// down, and a hanging sidecar makes the probes of all containers fail.
 async fn keep_alive(probe: Probe, pod: IpAddr, container: Container, turn: Arc<Mutex<()>>) {
     loop {
         sleep(probe.delay / HURRY).await;
@@ -82,12 +82,12 @@ async fn keep_alive(probe: Probe, pod: IpAddr, container: Container, turn: Arc<M
     }
 }
 
-/// Returns whether a probe succeeds now. To be awaited in the node's network namespace.
+/// Sends a probe once and returns whether it succeeds. Must run in the network namespace of the node.
 pub async fn ask(probe: &Probe, pod: IpAddr, patience: Duration) -> bool {
     is_good(SocketAddr::from((pod, probe.port)), &probe.path, patience).await
 }
 
-/// Returns whether a GET of the path succeeds now.
+/// Sends a GET request once and returns whether the status is from 200 to 399.
 pub async fn is_good(address: SocketAddr, path: &str, patience: Duration) -> bool {
     let answer = timeout(patience, testkit::http::get(address, path)).await;
     answer.is_ok_and(|answer| answer.is_ok_and(|response| (200..400).contains(&response.status)))

@@ -1,6 +1,7 @@
-//! Converts a manifest for podman: adds what a kubelet adds, and removes what podman treats differently.
+//! Converts a manifest for podman: adds the fields that a kubelet adds, and removes the fields that podman treats
+//! differently.
 //!
-//! The containers' arguments, users, capabilities, limits and mounts stay as in the manifest.
+//! The arguments, users, capabilities, limits and mounts of the containers stay as in the manifest.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,34 +14,33 @@ use super::node::{API_SERVER, NAME_SERVER, TOKEN, ca_certificate};
 use crate::manifests::pod::Pod;
 use crate::manifests::render::{render, root};
 
-/// The path of the service account in containers.
+/// The path at which containers find the files of the service account.
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// The name of the node.
 const NODE: &str = "node-1";
 
-/// A manifest's pod.
+/// The manifest of a pod.
 #[derive(Debug)]
 pub struct Manifest {
     /// The pod as in the manifest.
     pub pod: Pod,
 }
 
-/// An `httpGet` probe.
+/// An `httpGet` probe of the kubelet.
 #[derive(Debug, Clone)]
 pub struct Probe {
-    /// The container's name.
+    /// The name of the container.
     pub container: String,
     /// The port.
     pub port: u16,
-    /// Its path.
+    /// The path.
     pub path: String,
-    /// Delay after the container's start.
+    /// The delay after the start of the container.
     pub delay: Duration,
-    /// Its interval.
+    /// The interval.
     pub period: Duration,
-    /// Its timeout.
+    /// The timeout.
     pub timeout: Duration,
-    /// Failures in a row at which the probe has failed.
+    /// The number of consecutive failures after which the kubelet acts.
     pub threshold: u32,
 }
 
@@ -65,7 +65,7 @@ impl Manifest {
         list.into_iter().flatten().filter_map(pair).collect()
     }
 
-    /// The document for podman; its volumes are new directories below `volumes`.
+    /// The pod as a document for `podman kube play`. Each volume is a new directory below `volumes`.
     pub fn to_play(&self, volumes: &Path) -> Value {
         let mut spec = self.pod.spec.clone();
         mount_account(&mut spec);
@@ -78,13 +78,13 @@ impl Manifest {
         for container in list(&mut spec, "containers") {
             add_environment(container);
             let container = container.as_object_mut().expect("an object");
-            // podman would publish them on the node, which a kubelet does for a hostPort only.
+            // podman would publish every containerPort on the node. A kubelet publishes only a hostPort.
             container.remove("ports");
-            // podman would run curl inside the container; see `kubelet`.
+            // podman would run curl inside the container for a probe. The module `kubelet` sends the probes instead.
             container.remove("livenessProbe");
             container.remove("readinessProbe");
         }
-        // `Default` means the node's own resolv.conf.
+        // The dnsPolicy `Default` means the node's resolv.conf. podman gets the name server of that file directly.
         spec["dnsPolicy"] = json!("None");
         spec["dnsConfig"] = json!({"nameservers": [NAME_SERVER]});
         let labels = json!({"k8s-app": "kube-dns"});
@@ -92,7 +92,7 @@ impl Manifest {
     }
 }
 
-/// The list at `key`, created if it is missing.
+/// The list at `key`. Creates a missing list.
 fn list<'a>(spec: &'a mut Value, key: &str) -> &'a mut Vec<Value> {
     let list = &mut spec[key];
     if list.is_null() {
@@ -101,7 +101,7 @@ fn list<'a>(spec: &'a mut Value, key: &str) -> &'a mut Vec<Value> {
     list.as_array_mut().expect("a list")
 }
 
-/// Mounts the service account's token, which the manifest leaves to the kubelet.
+/// Adds the volume with the service account's token to the pod, as the API server does when it admits a pod.
 fn mount_account(spec: &mut Value) {
     if spec.get("automountServiceAccountToken") == Some(&json!(false)) {
         return;
@@ -113,7 +113,7 @@ fn mount_account(spec: &mut Value) {
     }
 }
 
-/// Fills a volume as a kubelet does: readable for all, and an emptyDir writable as well.
+/// Creates and fills the directory of a volume. As with a kubelet, all users can read it, and can write to an emptyDir.
 fn fill(directory: &Path, volume: &Value) {
     fs::create_dir_all(directory).expect("a directory");
     if volume.get("emptyDir").is_some() {
@@ -129,14 +129,14 @@ fn fill(directory: &Path, volume: &Value) {
     }
 }
 
-/// Adds the environment of every container in a cluster, and the fields that a kubelet fills in.
+/// Adds the environment variables that a kubelet sets in every container, and resolves the node's name.
 fn add_environment(container: &mut Value) {
     let service =
         [("KUBERNETES_SERVICE_HOST", API_SERVER.to_string()), ("KUBERNETES_SERVICE_PORT", "443".to_owned())];
     let variables = list(container, "env");
     for variable in variables.iter_mut().filter(|variable| variable.get("valueFrom").is_some()) {
         let field = variable.pointer("/valueFrom/fieldRef/fieldPath").and_then(Value::as_str);
-        // podman lacks this field; a kubelet fills it in.
+        // podman does not support this field.
         assert_eq!(field, Some("spec.nodeName"), "{variable}");
         *variable = json!({"name": variable["name"], "value": NODE});
     }

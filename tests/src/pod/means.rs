@@ -1,4 +1,4 @@
-//! Checks whether pods can be played on this machine (`podman kube play`).
+//! Checks whether this machine can run pods with `podman kube play`.
 
 use std::ffi::OsStr;
 use std::io::Write as _;
@@ -6,10 +6,10 @@ use std::process::Command;
 
 use nix::unistd::geteuid;
 
-/// The environment variable that, set to `required`, makes tests fail instead of being skipped.
+/// The environment variable with which tests are not skipped: with the value `required` they fail instead.
 const SETTING: &str = "KUBE_DNS_RS_PODS";
 
-/// The programs needed besides podman itself.
+/// The required programs, with arguments for a trial run.
 const PROGRAMS: &[&[&str]] = &[
     &["podman", "--version"],
     &["ip", "-V"],
@@ -17,7 +17,8 @@ const PROGRAMS: &[&[&str]] = &[
     &["kubectl", "version", "--client"],
 ];
 
-/// Returns whether pods can be played on this machine. If not, prints a line, or panics if pods are required.
+/// Returns whether this machine can run pods. If not, prints the reason, or panics with the reason if pods are
+/// required.
 pub fn are_there() -> bool {
     let Some(missing) = missing() else { return true };
     assert!(
@@ -28,13 +29,14 @@ pub fn are_there() -> bool {
     false
 }
 
-/// Prints a line past the test runner, which captures only the output of macros.
+/// Writes a line to standard error directly. The test runner captures only the output of macros, so the line is always
+/// visible.
 pub fn say(what: &str) {
-    // A line that cannot be written is lost.
+    // A failure to write the line does not matter.
     let _ = writeln!(std::io::stderr(), "*** {what}");
 }
 
-/// The reason why no pod can be played.
+/// The reason why this machine cannot run pods, if there is one.
 fn missing() -> Option<String> {
     if !geteuid().is_root() {
         return Some("network namespaces and podman's bridge need root".to_owned());

@@ -1,4 +1,4 @@
-//! Named network namespaces, and work inside them.
+//! Network namespaces, and functions that run in them.
 
 use std::fs::File;
 use std::future::Future;
@@ -7,14 +7,14 @@ use std::process::Command;
 
 use nix::sched::{CloneFlags, setns, unshare};
 
-/// A network namespace under `/run/netns`.
+/// A network namespace, by the path of its file.
 #[derive(Debug, Clone)]
 pub struct NetNs {
     path: PathBuf,
 }
 
 impl NetNs {
-    /// The namespace of this name, which may not exist yet.
+    /// The namespace with this name in `/run/netns`. The namespace may not exist yet.
     pub fn named(name: &str) -> Self {
         Self { path: PathBuf::from("/run/netns").join(name) }
     }
@@ -24,19 +24,20 @@ impl NetNs {
         Self { path }
     }
 
-    /// Its path.
+    /// The path of the namespace's file.
     pub fn path(&self) -> &PathBuf {
         &self.path
     }
 
-    /// Moves the calling thread (and all that it starts) into the namespace, for good.
+    /// Moves the calling thread into the namespace for the rest of its life. Threads and processes that it starts later
+    /// are in the namespace, too.
     pub fn enter(&self) {
         let path = self.path.display();
         let file = File::open(&self.path).unwrap_or_else(|error| panic!("{path}: {error}"));
         setns(file, CloneFlags::CLONE_NEWNET).unwrap_or_else(|error| panic!("{path}: {error}"));
     }
 
-    /// Runs `work` inside, on a thread of its own.
+    /// Runs `work` in the namespace, on a new thread.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let inside = || {
             self.enter();
@@ -45,14 +46,14 @@ impl NetNs {
         on_a_thread(inside)
     }
 
-    /// Runs a future inside, on a thread and a runtime of its own.
+    /// Runs a future in the namespace, on a new thread with a new runtime.
     pub fn block_on<T: Send>(&self, future: impl Future<Output = T> + Send) -> T {
         self.run(|| runtime().block_on(future))
     }
 }
 
-/// Runs `work` on a new thread in a new network namespace that has only loopback. The namespace ends with the last
-/// process in it.
+/// Runs `work` on a new thread in a new network namespace that has only loopback. The kernel removes the namespace with
+/// the last process in it.
 pub fn run_in_a_new_one<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let inside = || {
         unshare(CloneFlags::CLONE_NEWNET).unwrap_or_else(|error| panic!("a network namespace: {error}"));
@@ -62,18 +63,18 @@ pub fn run_in_a_new_one<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     on_a_thread(inside)
 }
 
-/// Runs `work` on a thread that ends then, because it cannot leave a namespace. Its panic is propagated.
+/// Runs `work` on a new thread, because a thread stays in the namespace that it has entered. Propagates a panic.
 fn on_a_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let joined = std::thread::scope(|scope| scope.spawn(work).join());
     joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// A runtime whose sockets belong to the thread that runs it.
+/// A runtime with one thread, the calling one: sockets belong to the namespace of the thread that opens them.
 pub fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-/// Runs `ip` with these arguments. Panics with its output if it fails.
+/// Runs `ip` with these arguments. Panics with the error output if `ip` fails.
 pub fn ip(words: &str) {
     let output = Command::new("ip").args(words.split_whitespace()).output().expect("ip can be run");
     assert!(output.status.success(), "ip {words}: {}", String::from_utf8_lossy(&output.stderr));

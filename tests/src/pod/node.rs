@@ -1,4 +1,4 @@
-//! The node of a pod: its network, the address of the API server in it, and name servers for external names.
+//! The node of a pod: the network, the API server, and name servers for external names.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -19,9 +19,9 @@ use super::netns::{NetNs, ip, runtime};
 pub const API_SERVER: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
 /// The name server in the node's resolv.conf.
 pub const NAME_SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 53);
-/// A name server that is used by a stub domain only.
+/// A name server for a stub domain.
 pub const STUB_SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 54);
-/// The token of the pod's service account, the only one accepted.
+/// The token of the pod's service account. The API server accepts no other token.
 pub const TOKEN: &str = "the-token-of-kube-dns";
 
 /// Records of the node's name server.
@@ -30,16 +30,16 @@ const OUTSIDE: &[&str] = &[
     "api.names.test. 60 IN A 10.96.0.1",
     "kubedns.names.test. 60 IN A 10.77.0.60",
 ];
-/// Records of the stub domain's server; TTL 0, so that each query shows which server answered.
+/// Records of the stub domain's server. TTL 0 keeps caches from answering after the stub domain is removed.
 const STUB: &[&str] = &["www.acme.test. 0 IN A 198.51.100.90"];
 
-/// A node; dropping it stops its servers.
+/// A node. Dropping the node stops its servers.
 pub struct Node {
     /// The objects in the API server.
     pub store: Store,
     /// The faults of the API server.
     pub faults: Faults,
-    /// Its own network namespace, where a kubelet would be.
+    /// The network namespace of the node, from which a kubelet sends probes.
     pub namespace: NetNs,
     /// The network namespace of a client on another machine.
     pub client: NetNs,
@@ -48,7 +48,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Creates the network and starts the servers. The namespaces get these names.
+    /// Creates the network namespaces `name` and `client`, and starts the servers.
     pub fn start(name: &str, client: &str) -> Self {
         wire(name, client);
         let (namespace, client) = (NetNs::named(name), NetNs::named(client));
@@ -60,7 +60,7 @@ impl Node {
                 namespace.enter();
                 runtime().block_on(async move {
                     let servers = Servers::start().await;
-                    // The receiver is gone if the test has ended.
+                    // Sending fails only if the test has ended.
                     let _ = tell.send((servers.api.store.clone(), servers.api.faults.clone()));
                     stop.cancelled().await;
                 });
@@ -75,13 +75,13 @@ impl Drop for Node {
     fn drop(&mut self) {
         self.stop.cancel();
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread was printed.
+            // The panic hook has printed any panic of the thread.
             let _ = thread.join();
         }
     }
 }
 
-/// The path of the CA certificate that a pod finds beside its token.
+/// The path of the certificate with which pods verify the API server.
 pub fn ca_certificate() -> PathBuf {
     data("ca.crt")
 }
@@ -90,7 +90,7 @@ fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("data/pod").join(name)
 }
 
-/// Connects node and client. The node's other link is podman's bridge.
+/// Creates the namespaces of node and client, and connects them. podman later connects the node with pods.
 fn wire(node: &str, client: &str) {
     ip(&format!("netns add {node}"));
     ip(&format!("netns add {client}"));
@@ -105,7 +105,7 @@ fn wire(node: &str, client: &str) {
     ip(&format!("-n {client} link set to-node up"));
     ip(&format!("-n {client} link set lo up"));
     ip(&format!("-n {client} route add default via 10.78.0.1"));
-    // The setting is that of the network namespace of the thread that opens the file.
+    // The file stands for the setting in the network namespace of the thread that opens the file.
     let forward = || std::fs::write("/proc/sys/net/ipv4/ip_forward", "1");
     NetNs::named(node).run(forward).expect("the node forwards");
 }

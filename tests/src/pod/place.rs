@@ -1,4 +1,4 @@
-//! The environment of containers: a node and a podman with our images, removed at the end.
+//! The environment of a test with containers: a node, and a podman with our images.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,16 +8,16 @@ use super::netns::NetNs;
 use super::node::Node;
 use super::podman::Podman;
 
-/// Number of places that this process has made.
+/// Number of places that this process has created.
 static PLACES: AtomicU32 = AtomicU32::new(0);
 
-/// A node with a podman; dropping it removes everything.
+/// A node with a podman. Dropping the place removes all their resources.
 pub struct Place {
-    // Fields are dropped in this order.
+    // The first field is dropped first: the cleanup runs while the node's servers still exist.
     _cleanup: Cleanup,
     /// The node.
     pub node: Node,
-    /// Its podman.
+    /// The podman that runs in the network namespace of the node.
     pub podman: Podman,
     work: PathBuf,
 }
@@ -26,8 +26,7 @@ impl Place {
     /// Creates the node and prepares the images.
     pub fn make() -> Self {
         let work = tempfile::Builder::new().prefix("kube-dns-pod-").tempdir().expect("a directory").keep();
-        // Network namespaces share one set of names on a machine: the names must differ between tests, also within a
-        // process.
+        // All network namespaces of a machine share one directory, so each place needs names of its own.
         let (process, place) = (std::process::id(), PLACES.fetch_add(1, Ordering::Relaxed));
         let name = |end: &str| format!("kube-dns-{process}-{place}-{end}");
         let (node, client) = (name("node"), name("client"));
@@ -38,12 +37,12 @@ impl Place {
         Self { _cleanup: cleanup, node, podman, work }
     }
 
-    /// A directory of its own.
+    /// The directory of the place.
     pub fn directory(&self) -> &Path {
         &self.work
     }
 
-    /// The resources that are removed when this is dropped.
+    /// The paths that must not exist after the place is dropped.
     pub fn traces(&self) -> Vec<PathBuf> {
         let namespaces = [&self.node.namespace, &self.node.client];
         namespaces.iter().map(|namespace| namespace.path().clone()).chain([self.work.clone()]).collect()

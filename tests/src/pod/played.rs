@@ -1,4 +1,4 @@
-//! A running pod, played by podman (`podman kube play`), with operations for tests.
+//! A pod that runs under `podman kube play`, with operations for tests.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -23,30 +23,30 @@ use crate::lab::in_a_line;
 /// Timeout of every wait for the pod, long enough for a busy machine.
 pub const PATIENCE: Duration = Duration::from_mins(3);
 
-/// Timeout of one probe.
+/// Timeout of one probe or query.
 const PROBE: Duration = Duration::from_secs(5);
 
-/// The pod's address.
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 50);
 /// The name of the `ConfigMap` volume in our manifests.
 const CONFIG: &str = "kube-dns-config";
 
-/// A running pod. Dropping the last pod of a [`Place`] removes everything that the place has made.
+/// A running pod. Dropping the last owner of its [`Place`] removes all resources of the place.
 pub struct PlayedPod {
-    /// Its manifest.
+    /// The manifest of the pod.
     pub manifest: Manifest,
-    /// The place it runs in.
+    /// The node and podman of the pod.
     pub place: Arc<Place>,
     config: ConfigVolume,
 }
 
 impl PlayedPod {
-    /// Plays `manifests/<name>` in a new place and waits until all probes succeed.
+    /// Starts the pod of `manifests/<name>` in a new place, and waits until all probes succeed.
     pub fn of(name: &str) -> Self {
         Self::in_place(&Arc::new(Place::make()), name)
     }
 
-    /// Plays `manifests/<name>` in a place without a pod and waits until all probes succeed.
+    /// Starts the pod of `manifests/<name>` in `place`, and waits until all probes succeed. The place must have no
+    /// other pod.
     pub fn in_place(place: &Arc<Place>, name: &str) -> Self {
         let place = Arc::clone(place);
         let manifest = Manifest::of(name);
@@ -74,17 +74,17 @@ impl PlayedPod {
         self.until_well();
     }
 
-    /// Removes the pod, so that another can be played.
+    /// Removes the pod, so that another can start in the same place.
     pub fn remove(self) {
         self.podman().run(["pod", "rm", "--force", "--time", "0", "kube-dns"]);
     }
 
-    /// The node it runs on.
+    /// The node of the pod.
     pub fn node(&self) -> &Node {
         &self.place.node
     }
 
-    /// Its podman.
+    /// The podman that runs the pod.
     pub fn podman(&self) -> &Podman {
         &self.place.podman
     }
@@ -100,17 +100,18 @@ impl PlayedPod {
         names.map(|name| (name.clone(), self.container(&name))).collect()
     }
 
-    /// The privileges of each container's processes, by container.
+    /// The name of each container, and the privileges of its processes.
     pub fn rights(&self) -> Vec<(String, Vec<Rights>)> {
         self.containers().into_iter().map(|(name, container)| (name, container.rights())).collect()
     }
 
-    /// The first process of each container.
+    /// The ID of each container's first process.
     pub fn pids(&self) -> Vec<Option<u32>> {
         self.containers().iter().map(|(_, container)| container.pid()).collect()
     }
 
-    /// Changes the `ConfigMap`: in the API, and in the volume, by one rename as a kubelet does.
+    /// Replaces the `ConfigMap` in the API server, and the files in the pod's volume. The files change at once, as with
+    /// a kubelet.
     pub fn configure(&mut self, entries: &[(&str, &str)]) {
         let object = mk_config_map("kube-system", "kube-dns", entries);
         self.node().store.set(object).expect("the API server takes a ConfigMap");
@@ -119,7 +120,8 @@ impl PlayedPod {
         assert!(self.config.write(&payload).expect("the volume can be written"), "the ConfigMap has changed");
     }
 
-    /// Queries the pod from the client, over UDP and then over TCP. Both answers must be equal: RCODE and data.
+    /// Queries the pod from the client, over UDP and then over TCP. Returns the answer as `in_a_line` shows it. Panics
+    /// if the two answers differ.
     pub fn ask(&self, name: &str, rtype: &str) -> String {
         let server = (ADDRESS, 53).into();
         let query = || Query::new(name, rtype);
@@ -129,7 +131,7 @@ impl PlayedPod {
         udp
     }
 
-    /// Waits until both transports give the client this answer.
+    /// Waits until the client receives this answer over UDP and over TCP.
     pub fn until(&self, name: &str, rtype: &str, expected: &str) {
         let query = Query::new(name, rtype);
         let server = (ADDRESS, 53).into();
@@ -141,7 +143,7 @@ impl PlayedPod {
         }));
     }
 
-    /// Waits until every probe of the manifest succeeds.
+    /// Waits until all readiness and liveness probes of the manifest succeed.
     pub fn until_well(&self) {
         let mut probes = self.manifest.probes("readinessProbe");
         probes.extend(self.manifest.probes("livenessProbe"));
@@ -173,7 +175,7 @@ impl PlayedPod {
         })
     }
 
-    /// Starts a liveness prober for the pod, as the kubelet has one.
+    /// Starts a liveness prober for the containers of the pod.
     pub fn kubelet(&self) -> Kubelet {
         let probes = self.manifest.probes("livenessProbe");
         Kubelet::start(&self.node().namespace, IpAddr::from(ADDRESS), probes, self.podman())

@@ -1,4 +1,4 @@
-//! podman with its own storage, networks and settings, in a network namespace of its own.
+//! A podman with its own storage, networks and settings, which runs in the network namespace of a node.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -10,17 +10,18 @@ use super::means::say;
 use super::netns::NetNs;
 use crate::repository;
 
-/// The environment variable for a directory with `kubedns.tar`, `nanny.tar` and `sidecar.tar`: images to use instead of
-/// newly built ones.
+/// The environment variable that names a directory with `kubedns.tar`, `nanny.tar` and `sidecar.tar`. If it is set,
+/// these images are used, and none are built.
 const IMAGES: &str = "KUBE_DNS_RS_IMAGES";
 
-/// The network of the pods.
+/// The addresses of the pods.
 const SUBNET: &str = "10.77.0.0/24";
 
-/// Timeouts for commands that hang.
+/// The first words of each command line. `timeout` ends a command after 300 seconds, and `nsenter` selects the network
+/// namespace.
 const TIMEOUT: [&str; 4] = ["timeout", "--kill-after=5", "300", "nsenter"];
 
-/// A podman of a test.
+/// The podman of a test.
 #[derive(Debug, Clone)]
 pub struct Podman {
     words: Vec<String>,
@@ -28,7 +29,7 @@ pub struct Podman {
 }
 
 impl Podman {
-    /// A podman with everything below `work`, run in `namespace`. Neither needs to exist yet.
+    /// A podman with all its files below `work`, which runs in `namespace`. Neither needs to exist yet.
     pub fn new(work: &Path, namespace: &NetNs) -> Self {
         let below = |name: &str| work.join(name).display().to_string();
         let mut words: Vec<String> = TIMEOUT.map(str::to_owned).into();
@@ -46,17 +47,17 @@ impl Podman {
         Self { words, work: work.to_owned() }
     }
 
-    /// Its command line for a shell.
+    /// The command line of podman for a shell, without a subcommand.
     pub fn command_line(&self) -> String {
         self.words.join(" ")
     }
 
-    /// Runs it and returns its output; panics with its error output if it fails.
+    /// Runs podman with these arguments, and returns its output. Panics with the error output if podman fails.
     pub fn run<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> String {
         self.try_run(args).unwrap_or_else(|error| panic!("podman {error}"))
     }
 
-    /// Runs it and returns its output, or its arguments and its error output.
+    /// Runs podman with these arguments, and returns its output. The error has the arguments and the error output.
     pub fn try_run<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Result<String, String> {
         let args: Vec<&str> = args.into_iter().collect();
         let output = self.output(&args);
@@ -66,7 +67,7 @@ impl Podman {
         Err(format!("{}: {}", args.join(" "), text(&output.stderr)))
     }
 
-    /// Runs it and returns all of its output, whether it fails or not.
+    /// Runs podman with these arguments, and returns its output and its error output.
     pub fn everything(&self, args: &[&str]) -> String {
         let output = self.output(args);
         [text(&output.stdout), text(&output.stderr)].join("\n")
@@ -77,7 +78,7 @@ impl Podman {
         Command::new(program).args(words).args(args).output().expect("podman can be run")
     }
 
-    /// Prepares the images and selects a runtime that works; prints which.
+    /// Loads or builds the images, selects a container runtime that works, and creates the network.
     pub fn prepare(&self) {
         std::fs::create_dir_all(self.work.join("networks")).expect("a directory");
         self.configure(None);
@@ -91,13 +92,14 @@ impl Podman {
         say(&format!("pods are played by {} with {runtime}{refused}", self.run(["--version"])));
     }
 
-    /// Creates the pod in a YAML file (`podman kube play`) without starting its containers.
+    /// Creates the pod of a YAML file with `podman kube play`. Does not start the containers.
     pub fn play(&self, file: &Path, address: &str) {
         let file = file.display().to_string();
         self.run(["kube", "play", "--start=false", "--network", &self.network(), "--ip", address, &file]);
     }
 
-    /// The name of its network. podman records the addresses in a network for the whole machine, by this name.
+    /// The name of the pods' network. podman keeps the used addresses of all networks of the machine by name, so each
+    /// test needs another name.
     pub fn network(&self) -> String {
         self.work.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
@@ -121,8 +123,8 @@ impl Podman {
         assert!(output.status.success(), "images/build: {text}");
     }
 
-    /// Selects crun, or runc where crun fails: newer systems lack runc, and crun rejects some control group
-    /// hierarchies.
+    /// Selects a container runtime: crun, or runc if crun fails. Newer systems have no runc, and crun rejects some
+    /// control group hierarchies. Returns the reasons of failures, too.
     fn runtime(&self) -> (&'static str, String) {
         let mut refused = String::new();
         for runtime in ["crun", "runc"] {
@@ -149,11 +151,11 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).trim().to_owned()
 }
 
-/// podman's settings. Its default limits are higher than root may set on some machines, and all of the machine shares
-/// its default locks.
+/// The content of podman's configuration file. The limits must not exceed those that root may set on this machine, and
+/// the locks must not be shared with other podmans.
 fn settings(runtime: Option<&str>) -> String {
     let hard = |resource| getrlimit(resource).map_or(1024, |(_, hard)| hard.min(1 << 20));
-    // podman lowers its own limit of processes to this, and may not raise it again.
+    // podman lowers its own limit of processes to `pid_max`, and cannot raise that limit again.
     let pid_max = std::fs::read_to_string("/proc/sys/kernel/pid_max");
     let pid_max = pid_max.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(1 << 15);
     let (files, processes) = (hard(Resource::RLIMIT_NOFILE), hard(Resource::RLIMIT_NPROC).min(pid_max));

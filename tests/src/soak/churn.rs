@@ -1,5 +1,5 @@
-//! A cluster that changes all the time: Services and Endpoints are added, changed and removed, and the ConfigMap is
-//! edited.
+//! Changes the cluster during the soak test: Services are added, changed and removed, Endpoints are changed, and the
+//! ConfigMap is edited.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -18,13 +18,13 @@ use crate::lab::in_a_line;
 use crate::steady::Question;
 
 const NAMESPACE: &str = "churn";
-/// Number of Services that change.
+/// Number of Services that are changed in turn.
 const SERVICES: u32 = 32;
-/// One Service change in this many is measured: the time until kubedns answers with it.
+/// The delay of every tenth change of a Service is measured: the time until kubedns answers with the change.
 const MEASURED: u32 = 10;
-/// Service changes between two edits of the ConfigMap.
+/// Number of Service changes between two edits of the ConfigMap.
 const EDIT: u32 = 150;
-/// Timeout of a correct answer after a change.
+/// Timeout of the right answer after a change.
 const LATE: Duration = Duration::from_mins(1);
 
 /// Counts of the changes.
@@ -34,7 +34,7 @@ pub(super) struct Counts {
     pub(super) changes: u32,
     /// Edits of the ConfigMap.
     pub(super) edits: u32,
-    /// From a change to the first answer with it, from kubedns.
+    /// The times from a change to the first answer of kubedns with the change.
     pub(super) delays: Vec<Duration>,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Churn<'a> {
     counts: RefCell<Counts>,
 }
 
-/// State of a Service.
+/// The state of a changing Service: one of two cluster IPs, or deleted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Old,
@@ -82,7 +82,7 @@ impl<'a> Churn<'a> {
         self.counts.borrow().clone()
     }
 
-    /// Queries about the Services that change; an answer for any state of a Service is right.
+    /// Queries for the changing names. The answer for any state of a name is right.
     pub(super) fn questions(&self) -> Vec<Question> {
         let port = self.rig.pod.ports.dns;
         let services = (0..SERVICES).map(|service| {
@@ -99,7 +99,8 @@ impl<'a> Churn<'a> {
         services.chain([pods, stub]).collect()
     }
 
-    /// Changes a Service and the Endpoints this many times a second; returns only if a measured change is not answered.
+    /// Changes one Service and the Endpoints `changes` times a second. Returns an error if kubedns does not answer with
+    /// a measured change in time.
     pub(super) async fn go_on(&self, changes: u32) -> anyhow::Error {
         if changes == 0 {
             return std::future::pending().await;
@@ -152,7 +153,7 @@ impl<'a> Churn<'a> {
         self.counts.borrow_mut().edits += 1;
     }
 
-    /// Waits until kubedns answers with the last change, and returns the time that took.
+    /// Waits until kubedns answers with the last change, and returns the duration of the wait.
     async fn answered(&self, service: u32, stage: Stage) -> anyhow::Result<Duration> {
         let begun = Instant::now();
         let server = ([127, 0, 0, 1], self.rig.pod.ports.kubedns).into();

@@ -1,4 +1,4 @@
-//! Resources of the processes, sampled over time.
+//! Samples of the resources that the processes use.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -9,13 +9,11 @@ use anyhow::{Context as _, ensure};
 use testkit::processes::{Pid, Usage};
 use tokio::time::{Instant, interval_at};
 
-/// All samples.
 pub(super) struct Samples {
     processes: Vec<Process>,
     csv: Option<File>,
 }
 
-/// One process with its samples.
 pub(super) struct Process {
     pub(super) name: &'static str,
     pid: Pid,
@@ -23,7 +21,7 @@ pub(super) struct Process {
 }
 
 impl Samples {
-    /// Starts samples of these processes, also written as CSV.
+    /// Prepares to sample these processes. Writes the samples to the CSV file `csv` as well, if there is one.
     pub(super) fn create(csv: Option<&Path>, processes: &[(&'static str, Pid)]) -> anyhow::Result<Self> {
         let create = |path: &Path| {
             let mut file = File::create(path)?;
@@ -35,7 +33,7 @@ impl Samples {
         Ok(Self { processes: processes.iter().map(process).collect(), csv })
     }
 
-    /// Samples for the given time. Fails if a process has ended.
+    /// Takes a sample each `every` until `length` has passed since `begun`. Fails if a process has ended.
     pub(super) async fn watch(
         &mut self,
         begun: Instant,
@@ -69,7 +67,7 @@ impl Samples {
     }
 }
 
-/// Medians of a quantity over the thirds of the time.
+/// The medians of a quantity in the first, second and last third of the test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Thirds(pub(super) [u32; 3]);
 
@@ -81,7 +79,8 @@ impl Thirds {
         Ok(Self([third(0), third(1), third(2)]))
     }
 
-    /// Returns whether the last third exceeds the second by at most `percent` and `slack`.
+    /// Returns whether the median of the last third exceeds that of the second by at most `percent` percent plus
+    /// `slack`.
     pub(super) fn is_flat(self, percent: u32, slack: u32) -> bool {
         let Self([_, second, last]) = self;
         last <= second + second * percent / 100 + slack

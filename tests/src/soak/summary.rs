@@ -9,14 +9,14 @@ use super::churn::Counts;
 use super::samples::{Process, Samples, Thirds};
 use crate::steady::Report;
 
-/// Limit of the growth of resident memory from the second third to the last, in percent and KiB.
+/// Maximum growth of resident memory from the second third of the test to the last: percent plus KiB.
 const MEMORY: (u32, u32) = (5, 512);
-/// Limit of the growth in descriptors: each query in flight has one.
+/// Maximum growth in descriptors: percent plus number. Each forwarded query in flight has a descriptor.
 const DESCRIPTORS: (u32, u32) = (10, 8);
-/// Limit of the growth in threads.
+/// Maximum growth in threads: percent plus number.
 const THREADS: (u32, u32) = (0, 1);
 
-/// The results.
+/// The results of a soak test.
 pub struct Summary {
     pub(super) report: Report,
     pub(super) samples: Samples,
@@ -27,7 +27,7 @@ pub struct Summary {
     pub(super) churn: Counts,
 }
 
-/// A quantity, its value in a sample, and its limit of growth: percent and number.
+/// The name of a quantity, its value in a sample, and its maximum growth: percent plus number.
 type Quantity = (&'static str, fn(&Usage) -> u32, (u32, u32));
 
 /// The quantities that must not grow.
@@ -38,7 +38,8 @@ const QUANTITIES: [Quantity; 3] = [
 ];
 
 impl Summary {
-    /// Returns whether every answer was right and nothing grew.
+    /// Returns whether every answer was right, no container was restarted, and no quantity grew too much. Queries may
+    /// be lost if the kernel dropped them before dnsmasq.
     pub fn is_good(&self) -> bool {
         self.complaints().is_empty()
     }
@@ -50,7 +51,7 @@ impl Summary {
                 complaints.push(format!("{path}: wrong or failed: {line} {:?}", line.odd));
             }
         }
-        // dnsmasq has the kernel's default buffer: on a busy machine, the excess is lost.
+        // dnsmasq has a receive buffer of the default size. On a busy machine, the kernel drops queries beyond it.
         let lost: u64 = self.report.lines.values().map(|line| line.lost).sum();
         if lost > self.drops {
             complaints

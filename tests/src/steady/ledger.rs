@@ -1,4 +1,4 @@
-//! Queries and their results by path, and the excused failures.
+//! Counts the queries and their outcomes by path, and decides which failures are excused.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use tokio::time::Instant;
 
 use super::report::{Line, Report};
 
-/// Limit of descriptions of unexpected outcomes per path; all are counted.
+/// Maximum number of unexpected outcomes that are described per path. Further ones are only counted.
 const KEPT: usize = 20;
 
-/// The outcome of a query, with a description if it is unexpected.
+/// The outcome of a query. The text describes an unexpected outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Right,
@@ -19,7 +19,7 @@ pub(super) enum Outcome {
     Lost(String),
 }
 
-/// The ID of an excuse of a path.
+/// The number of an excuse within its path.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WindowId(usize);
 
@@ -30,7 +30,6 @@ struct Window {
     to: Option<Instant>,
 }
 
-/// All paths.
 #[derive(Debug)]
 pub(super) struct Ledger {
     paths: BTreeMap<&'static str, Path>,
@@ -40,9 +39,9 @@ pub(super) struct Ledger {
 struct Path {
     line: Line,
     windows: Vec<Window>,
-    /// The queries in flight: the time they were sent, and their number.
+    /// The number of queries in flight, by the time at which they were sent.
     under_way: BTreeMap<Instant, u32>,
-    /// The start of the present streak of right answers; only queries sent since then count.
+    /// The start of the current streak of right answers. Only queries sent since then count.
     streak_from: Option<Instant>,
     streak: u32,
 }
@@ -108,8 +107,9 @@ impl Ledger {
         self.path(path).streak
     }
 
-    /// Returns whether the path works again: enough right answers in a row, and no query in flight from before the
-    /// streak. Such a query may still fail, and others with it: a server asks its upstream identical questions once.
+    /// Returns whether the path works again: it has `wanted` right answers in a row, and no query in flight from before
+    /// the streak. An earlier query may still fail, and so may later identical queries, which wait for the same
+    /// upstream query.
     pub(super) fn has_settled(&mut self, path: &str, wanted: u32) -> bool {
         let path = self.path(path);
         let oldest = path.under_way.keys().next();
@@ -136,7 +136,7 @@ impl Path {
         }
     }
 
-    /// Returns whether the failure of a query in flight from `sent` to `done` is excused.
+    /// Returns whether an excuse covers a part of the time from `sent` to `done`.
     fn is_excused(&self, sent: Instant, done: Instant) -> bool {
         self.windows.iter().any(|window| done >= window.from && window.to.is_none_or(|to| sent <= to))
     }

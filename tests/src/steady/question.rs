@@ -14,15 +14,16 @@ use super::PATIENCE;
 use super::ledger::Outcome;
 use crate::lab::in_a_line;
 
-/// RCODEs of a server that cannot answer now: not wrong, but no answer either.
+/// RCODEs of a server that cannot answer. Such a response counts as failed, not as wrong.
 const FAILURES: [&str; 2] = ["SERVFAIL", "REFUSED"];
 
-/// The servers to query, in turn. They may change, as a Service's endpoints do; clones share the list.
+/// The servers to query, in turn. The test may replace the list, as the endpoints of a Service change. Clones share the
+/// list.
 #[derive(Clone, Debug)]
 pub struct Endpoints(Arc<Mutex<Vec<SocketAddr>>>);
 
 impl Endpoints {
-    /// One server.
+    /// A list of one server.
     pub fn of(server: SocketAddr) -> Self {
         Self(Arc::new(Mutex::new(vec![server])))
     }
@@ -39,10 +40,10 @@ impl Endpoints {
     }
 }
 
-/// A query with all its right answers.
+/// A query with its right answers.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// The servers that it passes.
+    /// The path that the query belongs to; see [`crate::steady`].
     pub path: &'static str,
     /// The servers to query.
     pub servers: Endpoints,
@@ -50,16 +51,16 @@ pub struct Question {
     pub name: String,
     /// The queried type.
     pub rtype: &'static str,
-    /// Over TCP.
+    /// Whether the query is sent over TCP.
     pub tcp: bool,
-    /// The maximum of attempts, and the timeout of each.
+    /// The maximum number of attempts, and the timeout of each attempt.
     pub tries: (u32, Duration),
     /// The right answers, each as [`in_a_line`] shows it.
     pub right: Vec<String>,
 }
 
 impl Question {
-    /// A query over UDP with one right answer, such as `NOERROR 10.0.0.1`.
+    /// A query over UDP to a port of 127.0.0.1, with one right answer such as `NOERROR 10.0.0.1`.
     pub fn new(path: &'static str, port: u16, name: &str, rtype: &'static str, right: &str) -> Self {
         Self {
             path,
@@ -72,21 +73,21 @@ impl Question {
         }
     }
 
-    /// Sends the question over TCP.
+    /// Sets the transport to TCP.
     #[must_use]
     pub fn over_tcp(mut self) -> Self {
         self.tcp = true;
         self
     }
 
-    /// Sends the question to the servers in this list.
+    /// Sets the servers to query, in place of the port.
     #[must_use]
     pub fn follows(mut self, endpoints: &Endpoints) -> Self {
         self.servers = endpoints.clone();
         self
     }
 
-    /// Retries if no answer arrives: at most `most` attempts, with the timeout `patience` each.
+    /// Sets retries after a timeout: at most `most` attempts, each with the timeout `patience`.
     #[must_use]
     pub fn tries(mut self, most: u32, patience: Duration) -> Self {
         self.tries = (most, patience);
@@ -100,7 +101,7 @@ impl Question {
         self
     }
 
-    /// Sends the query until an answer arrives, up to the maximum of attempts.
+    /// Sends the query until an answer arrives, or until the maximum number of attempts.
     pub(super) async fn ask(&self) -> Outcome {
         let (most, patience) = self.tries;
         let mut outcome = self.ask_once(patience).await;
@@ -146,7 +147,7 @@ impl Question {
     }
 }
 
-/// Sends a query over UDP, and over TCP if the answer is truncated, as resolvers do.
+/// Sends a query over UDP. Repeats a query with a truncated answer over TCP, as resolvers do.
 async fn udp_then_tcp(server: SocketAddr, query: &[u8], patience: Duration) -> Result<Vec<u8>, AskError> {
     let answer = client::udp(server, query, patience).await?;
     let is_truncated = answer.get(2).is_some_and(|octet| octet & 0x02 != 0);

@@ -1,45 +1,45 @@
-//! Final report of the steady client. An excuse is a period in which the test has declared the only server of a path
-//! down.
+//! The final report of the steady client. An excuse is a period in which the test permits lost and failed queries on a
+//! path.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// Results of one path.
+/// The results of one path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Line {
     /// Queries sent.
     pub sent: u64,
     /// Right answers.
     pub answered: u64,
-    /// Wrong answers, or answers to another question.
+    /// Wrong or malformed answers, and answers to another question.
     pub wrong: u64,
-    /// Lost without an excuse.
+    /// Queries without an answer, outside of excuses.
     pub lost: u64,
-    /// SERVFAIL or REFUSED, without an excuse.
+    /// Responses with SERVFAIL or REFUSED, outside of excuses.
     pub failed: u64,
-    /// Lost while the only server of the path was down.
+    /// Queries without an answer, during an excuse.
     pub excused_lost: u64,
-    /// SERVFAIL or REFUSED in that time.
+    /// Responses with SERVFAIL or REFUSED, during an excuse.
     pub excused_failed: u64,
     /// The longest time to a right answer.
     pub slowest: Duration,
-    /// The excuses with their duration; `None` for an excuse that was never ended.
+    /// The reason and the duration of each excuse. The duration is `None` if the test has not ended the excuse.
     pub excuses: Vec<(String, Option<Duration>)>,
-    /// Some of the wrong, lost or failed answers without an excuse.
+    /// Descriptions of the first wrong answers, and of the first lost and failed queries outside of excuses.
     pub odd: Vec<String>,
 }
 
-/// The lines of all paths.
+/// The results of all paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// By path.
+    /// The results by path.
     pub lines: BTreeMap<String, Line>,
 }
 
 impl Report {
-    /// Shows the report. Panics unless every query without an excuse was answered rightly, and every excuse has
-    /// ended.
+    /// Prints the report. Panics if a path has no right answer, a wrong answer, a lost or failed query outside of
+    /// excuses, or an excuse that has not ended.
     #[allow(clippy::print_stdout, reason = "the test runner shows it with a failure, and with --no-capture")]
     pub fn check(&self, title: &str) {
         let text = format!("{title}\n{self}");

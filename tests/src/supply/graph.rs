@@ -5,18 +5,17 @@ use std::process::Command;
 
 use serde::Deserialize;
 
-/// The target whose crates are read. Crates for other platforms need not be on this machine; the images' other
-/// architecture has a subset of the crates of this one.
+/// The target platform whose crates are listed. Crates for other platforms need not be on this machine.
 const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 
 /// A crate.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub struct Package {
-    /// Its name.
+    /// The name of the crate.
     pub name: String,
-    /// Its version.
+    /// The version.
     pub version: String,
-    /// Its licence as an SPDX expression.
+    /// The licence as an SPDX expression.
     pub license: Option<String>,
     /// The source; `None` for our own crates.
     pub source: Option<String>,
@@ -48,19 +47,19 @@ struct Dependency {
 
 #[derive(Deserialize)]
 struct Kind {
-    /// `dev` or `build`; `None` for crates that are linked or expanded into the program.
+    /// `dev` or `build`; `None` for normal dependencies, including procedural macros.
     kind: Option<String>,
 }
 
-/// The graph.
+/// The dependency graph.
 pub struct Graph {
     packages: BTreeMap<String, Package>,
-    /// The dependencies of each package.
+    /// The IDs of the normal dependencies of each package, by the ID of the package.
     links: BTreeMap<String, Vec<String>>,
 }
 
 impl Graph {
-    /// Runs `cargo metadata`, which may neither use the network nor change `Cargo.lock`.
+    /// Runs `cargo metadata` offline, without changes to `Cargo.lock`.
     pub fn read() -> Self {
         let output = Command::new(env!("CARGO"))
             .args(["metadata", "--format-version=1", "--offline", "--locked", "--filter-platform", PLATFORM])
@@ -90,7 +89,7 @@ impl Graph {
         self.packages.values().filter(|package| package.source.is_some())
     }
 
-    /// The third-party crates in our program `root`, including procedural macros.
+    /// The third-party crates that our program `root` depends on, including procedural macros.
     pub fn of_program(&self, root: &str) -> BTreeSet<&Package> {
         let ours = |package: &&Package| package.source.is_none() && package.name == root;
         let mut waiting: Vec<&str> =

@@ -1,4 +1,4 @@
-//! Licences: the allowed ones, and SPDX expressions.
+//! The allowed licences, and the evaluation of SPDX licence expressions.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ pub fn allowed() -> BTreeSet<String> {
     allowed
 }
 
-/// The strings of `allow` in the section `[licenses]`, one per line.
+/// The strings in the list `allow` of the section `[licenses]`. Each string has a line of its own.
 fn allow_list(toml: &str) -> BTreeSet<String> {
     let section = toml.lines().map(str::trim).skip_while(|line| *line != "[licenses]").skip(1);
     let section = section.take_while(|line| !line.starts_with('['));
@@ -17,11 +17,11 @@ fn allow_list(toml: &str) -> BTreeSet<String> {
     list.filter_map(|line| Some(line.strip_prefix('"')?.split_once('"')?.0.to_owned())).collect()
 }
 
-/// Returns whether `allowed` licences satisfy the SPDX expression. `/` is an old form of `OR`.
+/// Returns whether the allowed licences satisfy the SPDX expression. `/` is an old form of `OR`.
 ///
 /// # Errors
 ///
-/// If it is not an expression.
+/// If the text is not an SPDX expression.
 pub fn is_met(expression: &str, allowed: &BTreeSet<String>) -> Result<bool, String> {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let mut words = Words { rest: spaced.split_whitespace().peekable(), allowed };
@@ -37,7 +37,7 @@ struct Words<'a, I: Iterator<Item = &'a str>> {
 }
 
 impl<'a, I: Iterator<Item = &'a str>> Words<'a, I> {
-    /// `a OR b`; AND binds more tightly.
+    /// Parses `a OR b`. `AND` binds more tightly than `OR`.
     fn either(&mut self) -> Option<bool> {
         let mut met = self.both()?;
         while self.rest.next_if_eq(&"OR").is_some() {
@@ -54,7 +54,7 @@ impl<'a, I: Iterator<Item = &'a str>> Words<'a, I> {
         Some(met)
     }
 
-    /// A licence, with its exception if there is one, or an expression in brackets.
+    /// Parses a licence with an optional exception, or an expression in brackets.
     fn one(&mut self) -> Option<bool> {
         match self.rest.next()? {
             "(" => {

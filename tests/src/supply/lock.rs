@@ -1,9 +1,10 @@
-//! `Cargo.lock`: every crate of every platform, built or not.
+//! Checks the sources of the crates in `Cargo.lock`, which lists the crates for all platforms.
 
-/// The only source of crates.
+/// The only permitted source of third-party crates.
 pub const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// Crates of a lock file with another source, or without a checksum. Crates without a source are our own.
+/// The names of third-party crates that have another source than [`REGISTRY`] or no checksum. Crates without a source
+/// are our own.
 pub fn strangers(lock: &str) -> Vec<String> {
     let packages = lock.split("[[package]]").skip(1);
     let strange = packages.filter(|package| match field(package, "source") {

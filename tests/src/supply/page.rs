@@ -1,10 +1,10 @@
-//! `THIRD-PARTY-LICENCES.md`: the third-party crates in the images.
+//! Renders `THIRD-PARTY-LICENCES.md`, the list of third-party crates in the images.
 
 use std::collections::BTreeMap;
 
 use super::graph::{Graph, Package};
 
-/// Our programs that go into images.
+/// Our programs that have images.
 pub const PROGRAMS: [&str; 3] = ["kubedns", "nanny", "sidecar"];
 
 const HEAD: &str = "\
@@ -40,7 +40,7 @@ the licences in `/usr/share/doc/kube-dns-rs` (`images/licences` gathers them). T
 | --- | --- | --- | --- |
 ";
 
-/// Renders the page.
+/// Renders the page as Markdown.
 pub fn render(graph: &Graph) -> String {
     let mut programs: BTreeMap<&Package, Vec<&str>> = BTreeMap::new();
     for program in PROGRAMS {

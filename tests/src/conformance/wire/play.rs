@@ -21,8 +21,8 @@ use crate::conformance::verdict::{Bench, Outcome, Verdict};
 /// answer shows that a server has rejected a configuration, so the test waits for this time.
 const NO_EFFECT: Duration = Duration::from_millis(900);
 
-/// Timeout of the effect of a change of the configuration or of Nodes. No marker event shows that the server has
-/// applied such a change; see [`super::settle`].
+/// Timeout of the effect of a change of the configuration or of Nodes. No marker ([`Markers`]) shows that the server
+/// has applied such a change.
 const UNMARKED: Duration = Duration::from_secs(10);
 
 struct Stage<'a> {
