@@ -46,7 +46,7 @@ async fn soak(options: &Options) -> anyhow::Result<Summary> {
     let churn = Churn::start(&rig).await;
     let mut questions = rig.questions();
     questions.extend(churn.questions());
-    // These queries go to kubedns directly, since dnsmasq would answer them from its cache.
+    // These queries go to kubedns directly, and test its own forwarding.
     questions.extend(names_outside_of_kubedns("outside, from kubedns", rig.pod.ports.kubedns));
     let steady = Steady::start(questions, options.rate);
 

@@ -1,5 +1,5 @@
-//! Deliberate differences from kube-dns: those that no recorded vector shows, and further examples of the others.
-//! `docs/differences.md` names this file where it verifies an entry.
+//! Deliberate differences from kube-dns that no recorded scenario shows, and further examples of the other differences.
+//! The entries in `docs/differences.md` name this file if its tests verify them.
 
 #![allow(
     clippy::expect_used,
@@ -23,7 +23,7 @@ use tests::lab::{Lab, in_a_line, silent, status_of};
 /// Timeout of every wait, long enough for a busy machine.
 const LONG: Duration = Duration::from_secs(30);
 
-/// A headless Service with this many addresses.
+/// Adds the headless Service `crowd` with this many addresses.
 async fn crowd(lab: &mut Lab, addresses: u32) {
     let ip = |n: u32| std::net::Ipv4Addr::from(0x0a40_0000 + n).to_string();
     let addresses: Vec<String> = (1..=addresses).map(ip).collect();
@@ -68,7 +68,7 @@ async fn udp_answers_near_64_kib_fit_a_packet() {
     let question = Query::new("crowd.apps.svc.cluster.local.", "A").edns(65_535).wire();
     let packet = client::udp(lab.dns(), &question, PATIENCE).await.expect("an answer");
     let answer = Message::parse(&packet).expect("a whole message");
-    // 4090 addresses fit in 65487 octets; 20 more do not.
+    // The largest UDP payload is 65507 octets: 4090 addresses fit, 4110 do not.
     assert_eq!((answer.answer.len(), answer.has("tc")), (4_090, false));
     crowd(&mut lab, 4_110).await;
     let packet = client::udp(lab.dns(), &question, PATIENCE).await.expect("an answer");
@@ -88,7 +88,7 @@ async fn tcp_answers_above_64_kib_are_a_fair_choice() {
         assert!(answer.answer.len() > 4_000, "{} records", answer.answer.len());
         seen.extend(answer.answer_data("A"));
     }
-    // Each answer has half of them. With a random choice four answers miss about one in sixteen.
+    // Each answer has about half of the addresses, chosen at random. So four answers together miss about one in 16.
     assert!(seen.len() > 7_000, "{} of 8000 addresses in four answers", seen.len());
 }
 
@@ -151,7 +151,7 @@ async fn silent_upstreams_are_servfail_within_two_seconds() {
             let start = Instant::now();
             let answer = if over_tcp { lab.ask_tcp(name, rtype).await } else { lab.ask(name, rtype).await };
             assert_eq!(answer.rcode_name(), "SERVFAIL", "{name}");
-            // With half a second of tolerance for a busy machine.
+            // The limit is two seconds, plus half a second for a busy machine.
             assert!(start.elapsed() < Duration::from_millis(2_500), "{name}: {:?}", start.elapsed());
         }
     }
@@ -187,8 +187,7 @@ async fn only_the_named_config_map_counts() {
     let mut lab = Lab::unready(&flags, &[stranger.clone(), named], answering("198.51.100.1")).await;
     eventually(LONG, async || lab.answer("www.outside.test.", "A").await == "NOERROR 198.51.100.1").await;
     lab.set(stranger).await;
-    // The named ConfigMap changes after the other one: once its change has an effect, a change of the other one would
-    // have had one, too.
+    // The named ConfigMap changes last. When this change has an effect, kubedns has also seen the other ConfigMap.
     let other = Upstream::answering("203.0.113.9").await;
     let servers = format!("[\"{}\"]", other.addr());
     lab.set(mk_config_map("dns-cfg", "dns-config", &[("upstreamNameservers", &servers)])).await;

@@ -1,8 +1,8 @@
-//! A cache in front of kubedns, as in the pod, never changes an answer, whatever was queried before. dnsmasq caches
-//! every CNAME it sees and answers all types of a name through it, so one answer can change the answers to other
-//! questions.
+//! dnsmasq in front of kubedns gives the same answers as kubedns itself, whatever was queried before. dnsmasq caches
+//! every CNAME, and then answers all types of that name with the target's records. So one answer can change the answers
+//! to other questions.
 //!
-//! The cache is never cleared: each pair of questions has a Service in a namespace of its own.
+//! The tests never clear the cache. Each pair or order of questions uses a Service in a namespace of its own.
 
 #![allow(
     clippy::expect_used,
@@ -22,12 +22,13 @@ use std::collections::BTreeMap;
 use behind::Behind;
 use kinds::{KINDS, Kind, Question};
 
-/// Pairs asked concurrently. Answers live for 30 seconds, so no more can be asked in time.
+/// Number of pairs whose questions are sent together. The second questions must be sent before the TTL of the first
+/// answers, 30 seconds, has passed.
 const AT_A_TIME: usize = 300;
-/// Orders of all questions about one Service.
+/// Number of random orders of all questions about one kind of Service.
 const ORDERS: usize = 24;
 
-/// Caching of negative answers. In the pod it is off (`--no-negcache`).
+/// Whether dnsmasq caches negative answers. In the pod the flag `--no-negcache` forbids that.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Negatives {
     Dropped,
@@ -43,27 +44,27 @@ impl Negatives {
     }
 }
 
-/// Harmless differences, each with its reason. All but the last exist with kube-dns, too.
+/// Returns whether a difference between dnsmasq's answer and kubedns' answer is harmless.
 fn is_harmless(kind: &Kind, question: &Question, negatives: Negatives) -> bool {
     let of_alias = kind.is_alias(question.name);
     match question.rtype {
-        // An ExternalName answers SRV with a record of port 0 for its target, as in kube-dns. Through the cached
-        // CNAME, dnsmasq gives the answer to SRV of the target: its own records, or its ports if it is an SRV name.
+        // kubedns answers SRV of an ExternalName Service with port 0 and the target, as kube-dns does. dnsmasq follows
+        // the cached CNAME, and answers with the target's SRV records.
         "SRV" if of_alias => true,
-        // If dnsmasq knows the CNAME from the addresses, it answers the same records under the name of the target.
+        // If dnsmasq has cached the CNAME of a completed name, its answer has the CNAME and the target's SRV records.
         "SRV" if question.is_completed() => true,
-        // A wildcard or a namespace stands for any of its CNAMEs, but has none for the type CNAME. Only people query
-        // that.
+        // kubedns answers A of a wildcard or a namespace with one of several CNAMEs, but CNAME with none. dnsmasq
+        // answers CNAME from its cache. Programs do not query CNAME of such names.
         "CNAME" if of_alias && question.name != "ext" => true,
-        // kubedns refuses ANY; dnsmasq knows that the name does not exist.
+        // kubedns answers ANY with REFUSED. dnsmasq answers with a cached NXDOMAIN.
         "ANY" => negatives == Negatives::Cached,
-        // The target does not exist: its name gets NXDOMAIN, and the name of the CNAME gets NOERROR. Either may be
-        // cached.
+        // The target of the CNAME does not exist. dnsmasq may answer with a cached NXDOMAIN where kubedns answers
+        // NOERROR, and the reverse.
         _ => negatives == Negatives::Cached && kind.leads_nowhere,
     }
 }
 
-/// Differences, each with its question, the question before, and the two answers.
+/// The differences that are not harmless, by kind of Service and question.
 struct Findings {
     negatives: Negatives,
     stories: BTreeMap<String, String>,
@@ -87,7 +88,7 @@ impl Findings {
     }
 }
 
-/// Asks every pair of questions about a Service, in both orders.
+/// Sends every pair of questions about a Service, in both orders, and compares the answers to the second question.
 async fn pairs(negatives: Negatives) {
     let mut findings = Findings::new(negatives);
     for kind in KINDS {
@@ -110,7 +111,8 @@ async fn pairs(negatives: Negatives) {
     findings.assert_none();
 }
 
-/// Asks all questions about a Service, in many orders: finds faults that need more than one answer in the cache.
+/// Sends all questions about a Service in many orders, and compares all answers. Finds differences that need more than
+/// one cached answer.
 async fn orders(negatives: Negatives) {
     let mut findings = Findings::new(negatives);
     let mut random = fastrand::Rng::with_seed(7);
@@ -151,8 +153,8 @@ async fn so_they_are_with_negative_answers_cached() {
     orders(Negatives::Cached).await;
 }
 
-/// The sidecar of a stock pod queries SRV of a plain name every five seconds. With a CNAME of the SRV name in the
-/// cache, the ports in its answers became 0.
+/// If dnsmasq has cached a CNAME for the SRV name, its SRV answers have port 0. The sidecar of the stock pod queries
+/// SRV of a name without ports every five seconds, and must not cause that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ports_of_srv_names_survive_their_addresses() {
     for kind in KINDS.iter().filter(|kind| kind.has_ports) {

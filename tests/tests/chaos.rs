@@ -1,9 +1,8 @@
-//! Chaos: the pod under faults, while a steady client sends queries with known answers.
+//! Chaos tests: inject faults into the pod while a steady client sends queries with known answers.
 //!
-//! Every test ends with a report of the steady client (shown with `--no-capture` and with a failure): how many
-//! queries were sent, answered, wrong and lost. Wrong answers are never allowed. Lost queries are allowed only on a
-//! path whose only server was down, and only until it is back; the report lists these excuses with their duration.
-//! docs/resilience.md has such reports.
+//! Each test ends with a report of the steady client: the numbers of queries sent, answered, wrong and lost. The report
+//! is shown with `--no-capture` and after a failure. Wrong answers are never permitted. Queries may be lost only while
+//! the only server of their path is down; the report lists these times as excuses. docs/resilience.md has such reports.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has to end there")]
 
@@ -27,13 +26,13 @@ use testkit::objects::mk_cluster_ip;
 use tests::chaos::Rig;
 use tests::e2e::{Dig, PATIENCE};
 
-/// Queries per second.
+/// Queries of the steady client per second.
 const RATE: u32 = 120;
 
-/// Number of answers that a test waits for on a path during a fault.
+/// Number of right answers on each path that a test waits for during a fault.
 const WHILE: u64 = 60;
 
-/// Adds a Service; returns its domain name.
+/// Adds a Service, and returns the domain name of the Service.
 fn add_service(rig: &Rig, name: &str, address: &str) -> String {
     rig.set(mk_cluster_ip("shop", name, &[address], &["http:80"]));
     format!("{name}.shop.svc.cluster.local")

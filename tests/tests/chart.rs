@@ -1,4 +1,4 @@
-//! The Helm chart: it has the objects of `manifests/`, and only values change them.
+//! Checks that the Helm chart installs the objects of `manifests/`, and that each value changes only its fields.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has to end there")]
 
@@ -34,7 +34,7 @@ fn helm(words: &[&str]) -> Output {
     command.args(["--namespace", "kube-system"]).args(arguments).output().unwrap()
 }
 
-/// The objects of the chart with these `--set` values, in JSON.
+/// The objects that the chart renders with these arguments of `--set-json`.
 fn installed(values: &[&str]) -> Vec<Value> {
     let set = values.iter().flat_map(|value| ["--set-json", value]);
     let output = helm(&["template"].into_iter().chain(set).collect::<Vec<_>>());
@@ -42,7 +42,7 @@ fn installed(values: &[&str]) -> Vec<Value> {
     documents(&String::from_utf8_lossy(&output.stdout)).unwrap()
 }
 
-/// The shapes of the chart are rendered directories of `manifests/`. To regenerate them, run
+/// The files in `shapes/` of the chart are rendered directories of `manifests/`. To regenerate these files, run
 /// `UPDATE_CHART=1 cargo test -p tests --test chart`.
 #[test]
 fn the_shapes_are_what_kubectl_makes_of_the_manifests() {
@@ -90,7 +90,7 @@ fn the_chart_is_free_of_lint() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
-/// Values and their effects: the object, the path in it, and the value there.
+/// Each value of the chart sets the expected field of the rendered objects.
 #[test]
 fn each_value_does_what_it_says() {
     if is_helm_missing() {

@@ -1,8 +1,8 @@
-//! The conformance suite against a real server process over real sockets: compares its answers with the recorded
-//! ones.
+//! Runs the conformance suite against server processes over real sockets.
 //!
-//! `KUBE_DNS_BINARY` selects another binary that is like kube-dns; it is compared only with the recorded answers.
-//! `CONFORMANCE` selects the scenarios whose name contains its value. `tests/conformance/README.md` describes both.
+//! The environment variable `KUBE_DNS_BINARY` selects another binary with the flags of kube-dns. The answers of such a
+//! binary are compared only with the recorded ones. The environment variable `CONFORMANCE` selects the scenarios whose
+//! name contains its value. `tests/conformance/README.md` describes both variables.
 
 #![allow(
     clippy::expect_used,
@@ -27,7 +27,8 @@ async fn agrees(target: Target, mode: Mode) {
     assert!(report.is_clean(), "answers differ, see above");
 }
 
-/// Runs the suite against our binary with a further flag, which another binary does not have.
+/// Runs the suite against our binary with a further flag. Does nothing for another binary, which does not have the
+/// flag.
 async fn agrees_with(flag: &str, mode: Mode) {
     if foreign().is_none() {
         agrees(Target::Ours(vec![flag.to_owned()]), mode).await;
@@ -47,7 +48,7 @@ async fn answers_under_strict_dns_agree_or_are_listed() {
     agrees_with("--strict-dns", Mode::Strict).await;
 }
 
-/// The vectors contain Endpoints; mirrored into slices they must give the same answers.
+/// The scenarios contain Endpoints. After mirroring to EndpointSlices, the answers must be the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_from_endpoint_slices_are_the_same() {
     agrees_with(READ_SLICES, Mode::Default).await;

@@ -1,8 +1,8 @@
-//! The conformance suite in one process, which is faster: events go into the index, packets into the engine, without
-//! sockets.
+//! Runs the conformance suite inside one process and without sockets, which is faster. Events go into the index, and
+//! packets into the engine.
 //!
-//! Upstream answers come from the recorded exchanges. A query that the engine forwards only counts if kube-dns
-//! forwarded it too, and its answer is not compared here: the suite over real sockets does that.
+//! Upstream answers come from the recorded exchanges. If the engine forwards a query, this suite checks only that the
+//! expected answer does not come from records of the cluster. The suite over real sockets compares the whole answer.
 
 #![allow(
     clippy::expect_used,

@@ -1,7 +1,7 @@
-//! Recorded answers of CoreDNS' kubernetes plugin (`tests/conformance/coredns`), compared with the answers of
-//! kubedns under the corresponding options: objects into the index, queries into the engine.
+//! Compares the answers of kubedns with recorded answers of CoreDNS' kubernetes plugin (`tests/conformance/coredns`),
+//! under the corresponding flags. Objects go into the index, and queries into the engine.
 //!
-//! `COREDNS=pods cargo test -p tests --test coredns` plays the scenarios with this in their name.
+//! `COREDNS=pods cargo test -p tests --test coredns` runs only the scenarios with `pods` in their name.
 
 #![allow(
     clippy::expect_used,

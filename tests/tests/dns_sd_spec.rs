@@ -1,5 +1,5 @@
-//! Kubernetes DNS-Based Service Discovery 1.1.0, section by section, checked with the real binary: by default and
-//! with `--strict-dns`.
+//! Checks the real binary against each section of Kubernetes DNS-Based Service Discovery 1.1.0, by default and with
+//! `--strict-dns`.
 
 #![allow(
     clippy::expect_used,
@@ -15,10 +15,10 @@ use testkit::reply::Reply;
 use testkit::upstream::{Asked, Reaction};
 use tests::lab::Lab;
 
-/// Both modes of the server; the specification holds for both unless a table says otherwise.
+/// The name and the flags of each mode of the server.
 const WAYS: [(&str, &[&str]); 2] = [("default", &[]), ("strict", &["--strict-dns"])];
 
-/// Questions and answers: name below the cluster domain, type, answer in a line.
+/// Questions with their answers: name without the cluster domain, type, and answer as `in_a_line` shows it.
 type Table<'t> = &'t [(&'t str, &'t str, &'t str)];
 
 async fn hold(lab: &Lab, way: &str, table: Table<'_>) {
@@ -73,7 +73,7 @@ async fn section_2_3_services_with_a_cluster_ip() {
             ("both.my-ns.svc", "A", "NOERROR 10.3.0.101"),
             ("both.my-ns.svc", "AAAA", "NOERROR 2001:db8::2"),
             ("none.my-ns.svc", "A", "NXDOMAIN"),
-            // 2.3.2: SRV records of named ports; a port without a name has none
+            // 2.3.2: SRV records of ports with a name; ports without a name have none
             ("_https._tcp.four.my-ns.svc", "SRV", "NOERROR 10 100 443 four.my-ns.svc.cluster.local."),
             ("_dns._udp.four.my-ns.svc", "SRV", "NOERROR 10 100 53 four.my-ns.svc.cluster.local."),
             ("_https._tcp.six.my-ns.svc", "SRV", "NOERROR 10 100 443 six.my-ns.svc.cluster.local."),
@@ -113,7 +113,8 @@ async fn section_2_3_srv_answers_bring_the_addresses() {
     }
 }
 
-/// The label that is made for an address without a hostname; pinned here because kube-dns users see it in SRV answers.
+/// The label that kubedns makes for an address without a hostname. The label must not change, since kube-dns has the
+/// same label in its SRV answers.
 const GENERATED: &str = "3766346139356635";
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! The reference pages in `docs/` and the binaries: whatever is documented exists, and whatever exists is documented.
+//! Compares the reference pages in `docs/` with the binaries. Whatever is documented must exist, and the reverse.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has to end there")]
 

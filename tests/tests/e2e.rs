@@ -1,4 +1,4 @@
-//! End to end: the real binaries, a real dnsmasq, real `dig` and `kubectl`, on the example cluster.
+//! End-to-end tests with the example cluster: the real binaries, a real dnsmasq, and the real `dig` and `kubectl`.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has to end there")]
 
@@ -13,7 +13,7 @@ use testkit::processes::{Pid, descendants, is_running, send};
 use testkit::upstream::{Upstream, Zone};
 use tests::e2e::{PATIENCE, Pod, example_cluster, write_kubeconfig};
 
-/// The output of `dig +short` for each query about the example cluster.
+/// Queries about the example cluster, and the output of `dig +short`.
 const ANSWERS: &[(&str, &[&str])] = &[
     // A and AAAA of cluster IPs
     ("web.default.svc.cluster.local A", &["10.96.12.80"]),
@@ -62,8 +62,8 @@ const ANSWERS: &[(&str, &[&str])] = &[
 async fn dig_gets_the_right_answers_over_udp_and_tcp() {
     let pod = Pod::start().await;
     let dig = pod.dig();
-    // dnsmasq caches these answers before the ports are queried. If one were a CNAME, as in kube-dns, dnsmasq would
-    // answer SRV of the port's name with the records of the CNAME's target: port 0.
+    // dnsmasq caches these answers before SRV is queried below. kube-dns answers these names with a CNAME. dnsmasq
+    // would follow such a CNAME, and answer SRV with port 0.
     assert_eq!(dig.short("_https._tcp.web.default.svc.cluster.local A").await, ["10.96.12.80"]);
     assert_eq!(dig.short("_https._tcp.web.default.svc.cluster.local AAAA").await, ["fd00:10:96::c80"]);
     assert_eq!(dig.short("web.default.svc.cluster.local SRV").await.len(), 2);
@@ -104,7 +104,7 @@ async fn what_the_guide_says_works_when_pasted() {
     }
 }
 
-/// A Service without a cluster IP: the API server allocates one.
+/// A Service for which the API server allocates a cluster IP.
 const HELLO: &str = "
 apiVersion: v1
 kind: Service
@@ -128,7 +128,7 @@ async fn a_service_applied_with_kubectl_is_answered_until_it_is_deleted() {
     assert_eq!(dig.short(&format!("-x {address}")).await, [format!("{name}.")]);
 
     kubectl.run("delete service hello").await;
-    // dnsmasq caches the answer for its TTL of 30 seconds, as it should. kubedns itself applies the deletion at once.
+    // kubedns applies the deletion at once. dnsmasq keeps the answer in its cache for the TTL, 30 seconds.
     let kubedns = tests::e2e::Dig::on(pod.ports.kubedns);
     eventually(PATIENCE, || async { kubedns.status(name).await.as_deref() == Some("NXDOMAIN") }).await;
 }
@@ -152,7 +152,7 @@ async fn a_stub_domain_follows_kubectl_edit_and_delete() {
     assert!(corporate.count() > 0);
 
     kubectl.run("delete configmap -n kube-system kube-dns").await;
-    // The upstream's TTL is an hour.
+    // The TTL of the record is an hour, but dnsmasq clears its cache when the configuration changes.
     eventually(PATIENCE, || async { dig.status("host.corp.test").await.as_deref() == Some("NXDOMAIN") })
         .await;
     let asked = corporate.count();
@@ -193,7 +193,7 @@ async fn ctrl_c_leaves_nothing_behind() {
     }
 }
 
-/// localpod with the cluster of an API server that accepts connections and never answers.
+/// A localpod whose API server accepts connections but never responds.
 struct Unanswered {
     process: Process,
     /// The directory of localpod's temporary files.
@@ -215,7 +215,7 @@ impl Unanswered {
         Self { process, temporary, _kubeconfig: directory, _silent: silent }
     }
 
-    /// Presses Ctrl-C, and checks that nothing is left.
+    /// Sends SIGINT as Ctrl-C does, and checks that localpod removes its temporary files.
     async fn interrupt(mut self) {
         self.process.signal(Signal::SIGINT);
         let status = self.process.wait(PATIENCE).await;
@@ -299,8 +299,8 @@ async fn the_query_log_has_one_line_for_a_query_and_the_nanny_writes_it() {
         let log = pod.process.stderr();
         log.into_iter().filter(|line| line.contains("query answered")).collect::<Vec<_>>()
     };
-    // The first queries may come before dnsmasq is restarted for the log. Each name is queried once, so that it has
-    // one line.
+    // The log begins only after a restart of dnsmasq, so the first queries may have no line. Each query has another
+    // name, since the test expects one line per name.
     let mut names = (0..).map(|number| format!("q{number}.default.svc.cluster.local"));
     eventually(PATIENCE, || {
         let name = names.next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! User errors: each ends with one clear line on standard error and a failure, never with a backtrace.
+//! Mistakes of users: each ends with one clear line on standard error and a failure status, without a backtrace.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has to end there")]
 
@@ -8,11 +8,11 @@ use std::path::Path;
 use testkit::process::Program;
 use tests::e2e::{PATIENCE, example_cluster};
 
-/// The expected result of a start with an error.
+/// A command line with a mistake, and the expected error.
 struct Mistake<'a> {
     program: &'a str,
     args: Vec<String>,
-    /// Words that the line must contain.
+    /// Words that the error line must contain.
     said: Vec<String>,
 }
 
@@ -40,8 +40,8 @@ impl Mistake<'_> {
     }
 }
 
-/// Lines allowed before the error: klog's information (`I1121 02:36:24...`) of a daemon that began to start, and the
-/// hint to the flags.
+/// Returns whether a line may precede the error line: a log line of level info (`I1121 02:36:24...`), or the first line
+/// of the usage text.
 fn is_preamble(line: &str) -> bool {
     let mut start = line.chars();
     line.starts_with("Usage of ") || start.next() == Some('I') && start.take(4).all(|c| c.is_ascii_digit())

@@ -1,5 +1,5 @@
-//! An answer has every address of the requested family, or TC if some are missing: behind CNAMEs and SRV names, under
-//! wildcards, and where most addresses of a name are of the other family or repeated.
+//! Checks that an answer has every address of the queried family, or TC if some are missing. The cases are CNAMEs, SRV
+//! names, wildcards, and names whose addresses are mostly of the other family or occur repeatedly.
 
 #![allow(
     clippy::expect_used,
@@ -18,12 +18,15 @@ use skydns::wire::Transport;
 use testkit::objects::{mk_cluster_ip, mk_external_name};
 use testkit::query::Query;
 
-/// Number of repetitions: an answer that leaves out records chooses them at random.
+/// Number of repetitions of each query, because kubedns chooses at random which records it leaves out.
 const TIMES: usize = 20;
 
-/// `fifty` has 50 dual-stack pods, `rare` has one IPv4 address among 300 IPv6 addresses, `few-N` share 16 pods.
-/// The namespace `names` has CNAMEs to them: `fifty`, `rare`, both with `-srv` to the name of a port, and both with
-/// `-twice` to the CNAME. The namespace `wild` has 100 CNAMEs; only one of their targets has an IPv4 address.
+/// The headless Services are `fifty` with 50 dual-stack pods, `rare` with one IPv4 address and 300 IPv6 addresses, and
+/// 20 Services `few-N` with the same 16 pods.
+///
+/// The namespace `names` has ExternalName Services. `fifty` and `rare` point to these Services, `fifty-srv` and
+/// `rare-srv` to the names of their ports, `fifty-twice` and `rare-twice` to the ExternalName Services. The namespace
+/// `wild` has 100 ExternalName Services. Only one of their targets has an IPv4 address.
 fn cluster() -> Vec<Value> {
     let fifty: Vec<String> = (1..=50).flat_map(|n| [v4(n), v6(n)]).collect();
     let rare: Vec<String> = (1..=300).map(v6).chain([v4(99)]).collect();

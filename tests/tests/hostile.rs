@@ -1,4 +1,4 @@
-//! A hostile network: floods of all kinds, and attempts to learn or change something. See docs/resilience.md and
+//! Attacks from the network: floods, and attempts to read or change what a client must not. See docs/resilience.md and
 //! SECURITY.md.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has to end there")]

@@ -1,5 +1,4 @@
-//! Every directory under `manifests/` that a user may apply, rendered by the real kubectl and checked against our
-//! rules.
+//! Checks every directory under `manifests/` that a user may apply, as the real kubectl renders it.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has to end there")]
 
@@ -17,7 +16,7 @@ use tests::manifests::render::{combine, documents, label, names, render, root};
 use tests::manifests::replacing::{grace_faults, rollout_faults, snapshot_faults};
 use tests::manifests::{confinement, difference, schema};
 
-/// The expected directories.
+/// The directories under `manifests/` that a user may apply.
 const EXPECTED: &[&str] = &[
     "alone",
     "base",
@@ -33,7 +32,7 @@ const EXPECTED: &[&str] = &[
     "trial",
 ];
 
-/// The directories whose containers have no more privileges than they need.
+/// The directories whose containers must have only the privileges that they need.
 const HARDENED: &[&str] = &["alone", "direct", "ha", "hardened", "nodelocal"];
 
 /// The addon of Kubernetes 1.36, as published.
@@ -166,7 +165,7 @@ fn hardened_is_hardened() {
             assert_eq!(confinement::faults(&pod), Vec::<String>::new(), "{name}");
         }
     }
-    // The check finds faults in the stock manifest.
+    // The base is as permissive as the stock addon, so the check must find these faults.
     let found = pods(&rendered("base")).iter().flat_map(confinement::faults).collect::<Vec<_>>().join("\n");
     for fault in
         ["runAsNonRoot", "sysctls", "dnsmasq: readOnlyRootFilesystem", "dnsmasq: capabilities", "token"]
@@ -175,8 +174,8 @@ fn hardened_is_hardened() {
     }
 }
 
-/// docs/resilience.md lists the losses of a rollout on a kubelet, and the answers of a kubedns restarted without an
-/// API server. This test checks the fields that both depend on.
+/// Checks the fields on which two measurements in docs/resilience.md depend: the lost queries of a rollout, and the
+/// answers of a kubedns that restarts without an API server.
 #[test]
 fn hardened_pods_are_replaced_without_a_lost_query() {
     if skip() {
@@ -188,7 +187,7 @@ fn hardened_pods_are_replaced_without_a_lost_query() {
             assert_eq!(snapshot_faults(&pod), Vec::<String>::new(), "{name}");
         }
     }
-    // The stock addon stays unchanged.
+    // The base keeps these settings of the stock addon, so the checks must find faults.
     for pod in pods(&rendered("base")) {
         assert_eq!((rollout_faults(&pod).len(), snapshot_faults(&pod).len()), (3, 1));
     }
@@ -201,7 +200,7 @@ const IMAGES: &[&str] = &[
     "Deployment/kube-dns.spec.template.spec.containers[sidecar].image",
 ];
 
-/// Further differences of the base from the stock addon. Each must be listed here, with its reason in the manifest.
+/// All other differences of the base from the stock addon. The manifest has the reason for each.
 const UNLIKE_STOCK: &[&str] = &[
     "Deployment/kube-dns.spec.template.spec.containers[dnsmasq].args[3]",
     "Deployment/kube-dns.spec.template.spec.containers[dnsmasq].args[4]",
@@ -290,7 +289,7 @@ fn components_combine_in_their_order() {
     }
 }
 
-/// A kubedns behind a dnsmasq that is only a cache has the flag `--topology=cache`, and reads the ConfigMap.
+/// If dnsmasq forwards all queries to kubedns, kubedns has the flag `--topology=cache` and reads the ConfigMap.
 #[test]
 fn nanny_and_kubedns_agree_on_who_asks_the_upstreams() {
     if skip() {
@@ -338,7 +337,7 @@ fn in_the_direct_topology_dnsmasq_is_reached_through_kubedns_only() {
     }
 }
 
-/// kubedns alone: it answers the clients and forwards to the upstreams of the ConfigMap, without a dnsmasq.
+/// Without a dnsmasq, kubedns answers the clients, and forwards to the upstreams of the ConfigMap.
 #[test]
 fn alone_has_two_containers_and_leaves_nothing_to_a_dnsmasq() {
     if skip() {
@@ -362,7 +361,8 @@ fn alone_has_two_containers_and_leaves_nothing_to_a_dnsmasq() {
     );
 }
 
-/// The status page shows the node, except with the manifests of published addons, which do not pass its name.
+/// The manifests pass the name of the node to the sidecar, whose status page shows it. The manifests of published
+/// addons do not.
 #[test]
 fn the_sidecar_knows_its_node() {
     if skip() {
@@ -380,7 +380,8 @@ fn the_sidecar_knows_its_node() {
     }
 }
 
-/// A trial beside a running kube-dns changes nothing of it, and receives none of its clients.
+/// The trial pod runs beside kube-dns. Applying the trial changes no object of kube-dns, and the Service of kube-dns
+/// does not select the trial pod.
 #[test]
 fn a_trial_is_one_deployment_that_the_service_does_not_select() {
     if skip() {

@@ -1,5 +1,5 @@
-//! docs/migrating.md, executed: its commands change the manifest of each generation of kube-dns (from 1.4 on) into the
-//! one in `manifests/`.
+//! Runs the commands of docs/migrating.md. They must change the manifest of each generation of kube-dns, from 1.4 on,
+//! into our manifest for that generation in `manifests/`.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has to end there")]
 
@@ -20,12 +20,12 @@ use tests::manifests::pod::Pod;
 use tests::manifests::render::{documents, render, root};
 use tests::repository;
 
-/// The registry with the reader's images.
+/// The value of `$REGISTRY` in the commands of the page.
 const REGISTRY: &str = "registry.example/dns";
 
-/// A `kubectl` that finds the workload of the cluster in the file `object`. Changes of the workload are made by the
-/// real one, which leaves the result in `after`. Commands that wait for a kubelet do nothing. The rest goes to the
-/// embedded API server, which has no workloads and no schema of lists. Every call is logged.
+/// A script in place of `kubectl`. The file `object` has the workload of the cluster. The real kubectl changes this
+/// workload, and the file `after` has the result. Commands that need a kubelet do nothing. All other commands go to the
+/// embedded API server, which has no workloads. The file `calls` lists all calls.
 const KUBECTL: &str = r#"#!/bin/sh
 set -e
 echo "$*" >> calls
@@ -44,12 +44,12 @@ case "$*" in
 esac
 "#;
 
-/// Former images of the containers; `{}` is the program.
+/// The images of kube-dns in Kubernetes 1.6. `{}` stands for the program.
 const IMAGES_OF_1_6: &str = "gcr.io/google_containers/k8s-dns-{}-amd64:1.14.1";
 const IMAGES_OF_1_9: &str = "k8s.gcr.io/k8s-dns-{}-amd64:1.14.10";
 const IMAGES_OF_1_36: &str = "registry.k8s.io/dns/k8s-dns-{}:1.26.7";
 
-/// The API server of commands that need none.
+/// The URL for commands that need no API server.
 const NO_SERVER: &str = "http://no-server.invalid";
 
 #[test]
@@ -59,7 +59,7 @@ fn from_1_4() {
     }
     let ours = ours("legacy-1.4");
     let after = run("From 1.4", &as_stored(patched(&ours, "before-1.4.yaml"))).to_string();
-    // The second ReplicationController has another name.
+    // The page creates a second ReplicationController with another name.
     assert!(after.contains("kube-dns-v21") && !after.contains("v20"), "{after}");
     same(&serde_json::from_str(&after.replace("v21", "v20")).unwrap(), &ours);
 }
@@ -73,7 +73,7 @@ fn from_1_5() {
     same(&run("From 1.5", &patched(&ours, "before-1.5.yaml")), &ours);
 }
 
-/// The sidecar in place of exechealthz: another image, the same arguments and probes.
+/// The sidecar replaces exechealthz. Only the images change, and the sidecar accepts the arguments of exechealthz.
 #[test]
 fn from_1_5_with_the_probes_as_they_are() {
     if skip() {
@@ -112,7 +112,7 @@ fn from_1_6_and_1_9() {
     }
 }
 
-/// Migrates the published manifest of kube-dns 1.36 itself; no copies of the older originals are in this repository.
+/// Migrates the published manifest of Kubernetes 1.36. The repository has no copies of the older published manifests.
 #[test]
 fn from_1_36() {
     if skip() {
@@ -123,8 +123,8 @@ fn from_1_36() {
     same(&run("From 1.6 and later", &workload(&documents(&stock).unwrap())), &ours("stock-1.36"));
 }
 
-/// The procedure that keeps the old pods serving has the same result, and deletes them only after they have left the
-/// Service.
+/// The procedure that keeps the old pods running has the same result. The old pods are deleted only after the Service
+/// no longer selects them.
 #[test]
 fn from_1_36_without_a_lost_query() {
     if skip() {
@@ -153,7 +153,7 @@ fn from_1_36_without_a_lost_query() {
     assert_eq!(calls, expected.map(|call| format!("-n kube-system {call}")));
 }
 
-/// The saved objects can be restored, whatever has changed meanwhile.
+/// The commands restore the saved objects, even if the objects have changed since.
 #[tokio::test(flavor = "multi_thread")]
 async fn going_back() {
     if skip() {
@@ -179,7 +179,7 @@ async fn going_back() {
     assert_eq!(service.value().pointer("/metadata/labels/edited"), None);
 }
 
-/// The object in the form of an API server's response.
+/// The object with the fields that an API server adds.
 fn as_stored(mut object: Value) -> Value {
     object["metadata"]["resourceVersion"] = json!("7");
     object["metadata"]["uid"] = json!("00000000-0000-4000-8000-000000000007");
@@ -197,12 +197,12 @@ fn same(after: &Value, ours: &Value) {
     assert_eq!(difference::paths(std::slice::from_ref(after), &[ours]), BTreeSet::new());
 }
 
-/// Applies the first block of commands in a section to a workload; returns the result.
+/// Runs the first code block of a section on a workload, and returns the resulting workload.
 fn run(section: &str, object: &Value) -> Value {
     type_in(&commands(section, ""), object, NO_SERVER).0
 }
 
-/// Runs commands in a shell, in a directory with `manifests` as in a checkout, without their waits. Returns the
+/// Runs commands in a shell, in a new directory with a link to `manifests`. `sleep` returns at once. Returns the
 /// resulting workload and the calls of kubectl.
 fn type_in(script: &str, object: &Value, server: &str) -> (Value, Vec<String>) {
     let directory = tempfile::tempdir().unwrap();
@@ -233,12 +233,12 @@ fn real_kubectl(path: &str) -> String {
     all.find(|file| Path::new(file).exists()).unwrap()
 }
 
-/// The first block of commands in a section that contains `mark`.
+/// The commands of the first code block that contains `mark`, in a section of the page.
 fn commands(section: &str, mark: &str) -> String {
     let page = Page::read("migrating.md");
     let mut blocks = page.blocks.iter().filter(|block| block.section == section && block.info == "console");
     let block = blocks.find(|block| block.text.contains(mark)).unwrap();
-    // A line without a prompt continues the line before.
+    // A line without a prompt belongs to the command before.
     let lines = block.text.lines().map(str::trim_start);
     let lines: Vec<&str> = lines.map(|line| line.strip_prefix("$ ").unwrap_or(line)).collect();
     lines.join("\n")
@@ -248,7 +248,7 @@ fn workload(documents: &[Value]) -> Value {
     documents.iter().find(|document| Pod::of(document).is_some()).unwrap().clone()
 }
 
-/// The object without the fields that kubectl adds to its output.
+/// The object without `status` and `creationTimestamp`, which kubectl adds.
 fn tidy(mut object: Value) -> Value {
     object.as_object_mut().unwrap().remove("status");
     for metadata in ["/metadata", "/spec/template/metadata"] {

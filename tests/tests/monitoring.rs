@@ -1,5 +1,5 @@
-//! The dashboard and the alerts in `manifests/monitoring`: they are well-formed, use only existing metrics, fire when
-//! they should, and are documented.
+//! Checks the dashboard and the alerts in `manifests/monitoring`. They must be well-formed and documented, and must use
+//! only existing metrics. The alerts must fire when they should.
 //!
 //! Tests that need promtool are skipped with a message if it is not installed (Debian: `prometheus`).
 

@@ -1,5 +1,5 @@
-//! The manifests as real pods: real images, real containers, real network namespaces. Skipped with a message if
-//! podman or root is missing.
+//! Runs the manifests as real pods, with real images, containers and network namespaces. The tests need podman and
+//! root, and are skipped with a message otherwise.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has to end there")]
 
@@ -18,7 +18,7 @@ use tests::pod::node::{NAME_SERVER, TOKEN, ca_certificate};
 use tests::pod::played::PATIENCE;
 use tests::pod::{Place, PlayedPod, kubelet, means};
 
-/// Queries that any client in the cluster may send, and the answers of a pod on port 53.
+/// Queries of a client in the cluster, and the answers of the pod.
 const ANSWERS: &[(&str, &str, &str)] = &[
     ("kubernetes.default.svc.cluster.local.", "A", "NOERROR 10.96.0.1"),
     (
@@ -32,7 +32,7 @@ const ANSWERS: &[(&str, &str, &str)] = &[
     ("missing.outside.test.", "A", "NXDOMAIN"),
 ];
 
-/// The manifests of older generations.
+/// The manifests for older generations of kube-dns.
 const GENERATIONS: &[(&str, Config)] = &[
     ("legacy-1.4", Config::None),
     ("legacy-1.5", Config::OfTheApi),
@@ -40,14 +40,14 @@ const GENERATIONS: &[(&str, Config)] = &[
     ("legacy-1.9", Config::Mounted),
 ];
 
-/// The source of the `ConfigMap` in a generation of kube-dns.
+/// The way in which a generation of kube-dns gets its `ConfigMap`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Config {
-    /// No ConfigMap.
+    /// There is no ConfigMap.
     None,
-    /// kubedns reads it from the API server, if its role permits that; `system:kube-dns` does not.
+    /// kubedns reads the ConfigMap from the API server. The role `system:kube-dns` does not permit that.
     OfTheApi,
-    /// A mounted volume.
+    /// The ConfigMap is mounted as a volume.
     Mounted,
 }
 
@@ -71,7 +71,7 @@ fn alone() {
     plays("alone");
 }
 
-/// The older generations in one test, because preparing the images takes long.
+/// Runs all older generations in one test, because preparing the images takes long.
 #[test]
 fn older_generations() {
     if !means::are_there() {
@@ -84,7 +84,8 @@ fn older_generations() {
     }
 }
 
-/// A static program has its own C library, which resolves names differently from the build machine's.
+/// The binaries in the images look names up in DNS and in `/etc/hosts`. Their C library may be another one than that of
+/// the build machine.
 #[test]
 fn names_are_looked_up() {
     if !means::are_there() {
@@ -122,7 +123,7 @@ fn kubeconfig_with_a_name(place: &Place) -> String {
     file.display().to_string()
 }
 
-/// Starts a container from one of our images beside the pod, with the node's name server.
+/// Starts a container with one of our images in the network of the pods, with the node's name server.
 fn start(place: &Place, words: &str) {
     let network = place.podman.network();
     let options = format!("run --detach --network {network} --dns {NAME_SERVER} {words}");
@@ -135,7 +136,7 @@ fn becomes_good(place: &Place, address: &str, path: &str) {
     place.node.namespace.block_on(good);
 }
 
-/// The life of a pod in one test, because starting a pod is expensive.
+/// Runs all checks of a manifest with one pod, because starting a pod takes long.
 fn plays(manifest: &str) {
     if !means::are_there() {
         return;
@@ -157,12 +158,13 @@ fn plays(manifest: &str) {
     assert!(left.is_empty(), "left behind: {left:?}");
 }
 
-/// Checks the details of an older generation's manifest, after its probes have passed.
+/// Runs the checks for a manifest of an older generation. The probes of the pod have already succeeded.
 fn plays_briefly(mut pod: PlayedPod, config: Config) {
-    // Without a role that permits reading the ConfigMap, it has the defaults.
+    // At first kubedns has the default configuration. With `OfTheApi` its role does not permit reading the ConfigMap.
     answers(&pod);
     if config == Config::OfTheApi {
-        // After a denial kubedns would retry in some minutes; on its start it tries at once.
+        // After a denial kubedns retries only after some minutes. The restart below makes kubedns read the ConfigMap at
+        // once.
         pod.node().faults.clear();
     }
     comes_back(&pod, "kubedns", "killed", kill);
@@ -175,12 +177,12 @@ fn plays_briefly(mut pod: PlayedPod, config: Config) {
     pod.remove();
 }
 
-/// The host's forwarding setting: podman must switch it on only in the node's namespace.
+/// The IP forwarding setting of the host. podman must change this setting only in the node's network namespace.
 fn host_forwards() -> String {
     std::fs::read_to_string("/proc/sys/net/ipv4/ip_forward").unwrap()
 }
 
-/// The host's packet filter rules, likewise.
+/// The packet filter rules of the host, which podman must not change either.
 fn host_rules() -> String {
     let output = std::process::Command::new("iptables-save").output().unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -217,7 +219,7 @@ fn follows_the_config_map(pod: &mut PlayedPod) {
     assert_eq!(pod.pids(), before, "no container was restarted");
 }
 
-/// The nanny restarts dnsmasq: no container has to be restarted.
+/// If dnsmasq ends, the nanny restarts dnsmasq without a restart of the container.
 fn a_dnsmasq_that_ends_is_started_again(pod: &PlayedPod) {
     let before = pod.pids();
     if pod.manifest.pod.container("nanny").is_none() {
@@ -239,7 +241,7 @@ fn containers_that_end_come_back(pod: &PlayedPod) {
     }
 }
 
-/// Only a kubelet's liveness prober detects a container that hangs.
+/// If a container hangs, the liveness prober restarts the container.
 fn containers_that_hang_come_back(pod: &PlayedPod) {
     let kubelet = pod.kubelet();
     for (name, _) in pod.containers() {
@@ -252,7 +254,7 @@ fn kill(container: &Container) {
     send(container.pid().unwrap(), Signal::SIGKILL);
 }
 
-/// After `harm`, the container is restarted and the pod serves as before.
+/// Calls `harm`, and waits until the container is restarted and the pod answers as before.
 fn comes_back(pod: &PlayedPod, name: &str, harmed: &str, harm: impl FnOnce(&Container)) {
     let container = pod.container(name);
     let before = container.pid().unwrap();
@@ -264,7 +266,7 @@ fn comes_back(pod: &PlayedPod, name: &str, harmed: &str, harm: impl FnOnce(&Cont
     pod.until("www.outside.test.", "A", "NOERROR 198.51.100.80");
 }
 
-/// The kernel grants what the manifest asks for, and no more.
+/// Each process has exactly the privileges that the manifest grants to its container.
 fn has_the_rights_of_its_manifest(pod: &PlayedPod) {
     let rights = pod.rights();
     for container in &pod.manifest.pod.containers {
@@ -282,12 +284,12 @@ fn has_the_rights_of_its_manifest(pod: &PlayedPod) {
     }
 }
 
-/// The privileges in a container's `securityContext`, with the image's user if it names none.
+/// The privileges in the `securityContext` of a container. Without `runAsUser` the user is that of the image.
 struct Asked {
     user: (u32, u32),
     no_new_privileges: bool,
     read_only_root: bool,
-    /// The capabilities added after dropping all others.
+    /// The added capabilities, if all others are dropped; `None` if the container keeps the default ones.
     capabilities: Option<u64>,
 }
 
@@ -309,7 +311,7 @@ impl Asked {
         }
     }
 
-    /// The effective capabilities: only root keeps any.
+    /// The effective capabilities of the container's processes: none unless the user is root.
     fn effective(&self) -> u64 {
         if self.user.0 == 0 { self.capabilities.unwrap_or_default() } else { 0 }
     }

@@ -1,4 +1,4 @@
-//! Changes with `--strict-dns`, query by query; `docs/differences.md` lists them.
+//! Compares answers with and without `--strict-dns`. `docs/differences.md` lists the differences.
 
 #![allow(
     clippy::expect_used,
@@ -30,7 +30,7 @@ fn objects() -> Vec<Value> {
     ]
 }
 
-/// RCODE, flags and answers in one line.
+/// The RCODE, the flags and the answer records in one line.
 fn outline(answer: &Message) -> String {
     let (rcode, data) = in_a_line(answer).split_once(' ').map_or_else(
         || (in_a_line(answer), String::new()),
@@ -45,7 +45,7 @@ fn aliases_and_their_namespaces() {
     const NODATA: &str = "NOERROR (qr aa rd ra)";
     let [plain, strict] = [false, true].map(|strict| published(objects(), strict));
     for (name, rtype, usually, strictly) in [
-        // Strictly, an alias is answered with its CNAME for every type; for addresses the answer includes the target.
+        // With `--strict-dns` the answer for every type has the CNAME. For A and AAAA it also has the target's records.
         ("inside.names.svc", "TXT", NODATA, ALIAS),
         ("inside.names.svc", "MX", NODATA, ALIAS),
         ("inside.names.svc", "NS", NODATA, ALIAS),
@@ -61,7 +61,7 @@ fn aliases_and_their_namespaces() {
         ("outside.names.svc", "TXT", NODATA, "NOERROR (qr aa rd ra) -> www.outside.test."),
         ("web.apps.svc", "TXT", NODATA, NODATA),
         ("missing.names.svc", "TXT", "NXDOMAIN (qr rd)", "NXDOMAIN (qr aa rd ra)"),
-        // Strictly, a namespace is an empty non-terminal, whatever kind its Services are.
+        // With `--strict-dns` every namespace is an empty non-terminal.
         ("literal.svc", "A", "NOERROR (qr aa rd ra) 192.0.2.7", NODATA),
         ("literal.svc", "AAAA", NODATA, NODATA),
         ("literal.svc", "TXT", NODATA, NODATA),
@@ -76,13 +76,13 @@ fn aliases_and_their_namespaces() {
             assert_eq!(outline(&ask(published, &query, Transport::Udp)), expected, "{way}: {name} {rtype}");
         }
     }
-    // kube-dns answers with any of the CNAMEs in the namespace.
+    // Without `--strict-dns` the answer has one of the CNAMEs in the namespace, as in kube-dns.
     let query = Query::new("names.svc.cluster.local.", "A").wire();
     assert_eq!(outline(&ask(&strict, &query, Transport::Udp)), NODATA);
     assert_eq!(ask(&plain, &query, Transport::Udp).answer_data("CNAME").len(), 1);
 }
 
-/// A query for web's address with these octets behind it, and these counts of the sections.
+/// A query for A of `web`, with the octets of further records and the record counts of the three sections.
 fn with_sections(counts: [u8; 3], octets: &[u8]) -> Vec<u8> {
     let mut message = Query::new("web.apps.svc.cluster.local.", "A").wire();
     for (at, count) in [7, 9, 11].into_iter().zip(counts) {
@@ -138,7 +138,7 @@ fn udp_answers_have_1232_octets_at_the_most() {
         ("strictly over TCP", &strict, &query.wire(), Transport::Tcp, 200, false),
     ] {
         let answer = ask(published, query, transport);
-        // 12 octets of header, 34 of the question, 11 of OPT, and 16 for each record.
+        // The header has 12 octets, the question 34, the OPT record 11, and each answer record 16.
         assert_eq!((answer.answer.len(), answer.has("tc")), (records, cut), "{way}");
     }
 }

@@ -1,4 +1,4 @@
-//! The dependencies are those we agreed to: `deny.toml`, checked with cargo alone. `make deny` checks more.
+//! Checks the sources and licences of the dependencies against `deny.toml`, with cargo alone. `make deny` checks more.
 
 #![allow(clippy::expect_used, reason = "a test that cannot go on has to end there")]
 

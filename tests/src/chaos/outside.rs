@@ -12,10 +12,10 @@ use crate::steady::Question;
 /// Number of names with an address, for each prefix.
 const HOSTS: u8 = 8;
 
-/// Prefix of the names that are queried through dnsmasq or kubedns.
+/// Prefix of the names that dnsmasq or kubedns forwards to the upstream.
 const SHARED: &str = "host";
 
-/// Prefix of the names that are queried through kubedns only.
+/// Prefix of the names that only kubedns forwards to the upstream.
 const OWN: &str = "own";
 
 /// The address in false answers. No client may ever receive this address.
@@ -95,8 +95,8 @@ pub fn names_outside(path: &'static str, port: u16) -> Vec<Question> {
     names(path, port, SHARED)
 }
 
-/// Queries for external names, to be sent to kubedns and not to dnsmasq. The upstream may answer these names with false
-/// replies that dnsmasq would accept.
+/// Queries for external names that only kubedns forwards to the upstream. The upstream also sends false replies that
+/// dnsmasq would accept.
 pub fn names_outside_of_kubedns(path: &'static str, port: u16) -> Vec<Question> {
     names(path, port, OWN)
 }

@@ -1,4 +1,5 @@
-//! kubedns' server with the Services of one kind, a real dnsmasq in front of it, and an upstream for both.
+//! The DNS server of kubedns with Services of one kind, a real dnsmasq in front of this server, and an upstream of
+//! both.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -27,12 +28,12 @@ use crate::engine::published_with;
 use crate::kinds::{Kind, SUFFIX};
 
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Queries in flight at a time.
+/// Maximum number of queries in flight.
 const WINDOW: usize = 64;
-/// Timeout of an answer before the query is retried.
+/// Timeout of the answers before the remaining queries are sent again.
 const ATTEMPT: Duration = Duration::from_secs(3);
 
-/// The two servers; dropping it stops them.
+/// The two servers. Dropping the value stops them.
 pub(crate) struct Behind {
     kubedns: SocketAddr,
     dnsmasq: SocketAddr,
@@ -42,7 +43,7 @@ pub(crate) struct Behind {
     _upstream: Upstream,
 }
 
-/// Answers every name with an address of either family.
+/// Answers A and AAAA of every name with one address.
 fn outside(asked: &Asked) -> Reaction {
     let (reply, name) = (Reply::to(&asked.packet), asked.name());
     match asked.rtype().as_str() {
@@ -53,7 +54,7 @@ fn outside(asked: &Asked) -> Reaction {
 }
 
 impl Behind {
-    /// Starts kubedns' server with `count` Services of a kind, and dnsmasq with these flags.
+    /// Starts kubedns' server with the objects of `kind` in `count` namespaces, and dnsmasq with further `flags`.
     pub(crate) async fn start(kind: &Kind, count: usize, flags: &[&str]) -> Self {
         let upstream = Upstream::start(outside).await;
         let numbers = 0..u32::try_from(count).expect("a small number");
@@ -88,18 +89,18 @@ impl Behind {
         Self { kubedns, dnsmasq, _stop: stop, _tasks: tasks, _process: process, _upstream: upstream }
     }
 
-    /// The answers of kubedns.
+    /// The answers of kubedns itself.
     pub(crate) async fn fresh(&self, queries: &[Query]) -> Vec<String> {
         ask_all(self.kubedns, queries).await
     }
 
-    /// The answers of dnsmasq.
+    /// The answers of dnsmasq, some from its cache.
     pub(crate) async fn cached(&self, queries: &[Query]) -> Vec<String> {
         ask_all(self.dnsmasq, queries).await
     }
 }
 
-/// Starts dnsmasq as in the pod, with a cache for all names.
+/// Starts dnsmasq, which forwards cluster names to kubedns. The cache is large enough for all names.
 fn dnsmasq_on(port: u16, kubedns: u16, upstream: SocketAddr, flags: &[&str]) -> Process {
     let own = [
         "--keep-in-foreground".to_owned(),
@@ -120,7 +121,7 @@ fn dnsmasq_on(port: u16, kubedns: u16, upstream: SocketAddr, flags: &[&str]) -> 
     Program::at(Path::new("dnsmasq")).args(own).args(flags).start()
 }
 
-/// Sends all queries over UDP, several at a time; returns the answers in the order of the queries.
+/// Sends all queries over UDP, and returns the answers in the order of the queries. Repeats queries without an answer.
 async fn ask_all(server: SocketAddr, queries: &[Query]) -> Vec<String> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a socket");
     socket.connect(server).await.expect("a connected socket");
@@ -140,7 +141,7 @@ async fn ask_all(server: SocketAddr, queries: &[Query]) -> Vec<String> {
     answers
 }
 
-/// Receives answers until all have arrived, or none has for a while.
+/// Receives answers until `known` has `all` of them, or until the next one takes longer than the timeout.
 async fn receive(socket: &UdpSocket, known: &mut HashMap<u16, String>, all: usize) {
     let mut buffer = vec![0; 65_535];
     while known.len() < all {
@@ -151,7 +152,7 @@ async fn receive(socket: &UdpSocket, known: &mut HashMap<u16, String>, all: usiz
     }
 }
 
-/// RCODE and answers without TTL and order, which a cache changes.
+/// The RCODE and the answer records as text, sorted and without TTL: a cache changes order and TTL.
 fn outline(message: &Message) -> String {
     let line = |record: &testkit::record::Record| {
         let rtype = testkit::codes::type_name(record.rtype);

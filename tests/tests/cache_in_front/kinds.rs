@@ -1,5 +1,5 @@
-//! The kinds of Services, and the questions about each. A test creates many Services of one kind, each in a numbered
-//! namespace of its own.
+//! The kinds of Services, and the questions about each kind. A test creates the objects of one kind in many numbered
+//! namespaces.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use testkit::query::Query;
 
 use crate::engine::{headless, v4, v6};
 
-/// The suffix of completed names, for a pod without other search domains.
+/// The suffix of names that kubedns completes with a search list.
 pub(crate) const SUFFIX: &str = "search.cluster.local";
 const COMPLETED: &[(&str, &str)] = &[
     ("web", "web+"),
@@ -20,22 +20,22 @@ const COMPLETED: &[(&str, &str)] = &[
     ("gone", "gone+"),
 ];
 
-/// One kind of Service.
+/// A kind of Service with its objects and names.
 pub(crate) struct Kind {
     pub(crate) name: &'static str,
-    /// The objects in the namespace `n<number>`.
+    /// Returns the objects in a namespace, from the namespace's name and number.
     pub(crate) objects: fn(&str, u32) -> Vec<Value>,
-    /// Names queried with every type.
+    /// Names that are queried with seven types; see [`Kind::questions`].
     names: &'static [&'static str],
-    /// Names of ExternalName Services, wildcards that match them, and their namespace.
+    /// Names that are answered with the CNAME of an ExternalName Service: the Service, wildcards and the namespace.
     alias_names: &'static [&'static str],
-    /// `_http._tcp.web` has port 80.
+    /// Whether `_http._tcp.web` has SRV records with port 80.
     pub(crate) has_ports: bool,
-    /// The target of `ext` does not exist.
+    /// Whether the target of the ExternalName Service `ext` does not exist.
     pub(crate) leads_nowhere: bool,
 }
 
-/// A question about the Service: name below the namespace, and type.
+/// A question about a Service. The name is relative to the namespace; `+` at its end stands for [`SUFFIX`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Question {
     pub(crate) name: &'static str,
@@ -45,7 +45,7 @@ pub(crate) struct Question {
 const PLAIN: &[&str] = &["web", "_http._tcp.web"];
 const MEMBERS: &[&str] = &["web", "_http._tcp.web", "web-0.web"];
 const ALIASES: &[&str] = &["web", "_http._tcp.web", "ext"];
-/// Names below the namespace; the empty name is the namespace itself.
+/// Names that are answered with a CNAME, relative to the namespace. The empty name is the namespace itself.
 const OF_ALIASES: &[&str] = &["ext", "*", ""];
 const REVERSE: &str = "reverse";
 
@@ -154,7 +154,7 @@ impl Kind {
         questions
     }
 
-    /// All questions, and further ones about completed names and about their targets.
+    /// All questions about one Service, and further questions about completed names.
     pub(crate) fn questions_with_completed(&self) -> Vec<Question> {
         let names = COMPLETED.iter().filter(|(name, _)| self.names.contains(name));
         let completed = names
@@ -162,7 +162,7 @@ impl Kind {
         self.questions().into_iter().chain(completed).collect()
     }
 
-    /// Returns whether a name names an ExternalName Service, or is a wildcard or a namespace that stands for one.
+    /// Returns whether a name is answered with the CNAME of an ExternalName Service.
     pub(crate) fn is_alias(&self, name: &str) -> bool {
         self.alias_names.contains(&name.trim_end_matches('+'))
     }
@@ -174,7 +174,7 @@ impl Question {
         self.name.ends_with('+')
     }
 
-    /// The query about Service number `n`.
+    /// The query for namespace number `n`.
     pub(crate) fn query(self, n: usize) -> Query {
         let n = u32::try_from(n).expect("a small number");
         let name = match self.name {
@@ -195,7 +195,7 @@ impl fmt::Display for Question {
     }
 }
 
-/// A second address.
+/// A second address for namespace number `n`.
 fn other(n: u32) -> String {
     v4(0x0010_0000 + n)
 }

@@ -1,4 +1,5 @@
-//! The API server is down, frozen, has lost its history of events, fails, or sends garbage: no query is affected.
+//! Faults of the API server: not reachable, frozen, without its history of events, failing, or sending invalid data. No
+//! query may be lost.
 
 use apiserver::{Action, Faults, Rule, RuleId};
 use tests::chaos::{Rig, Topology};
@@ -6,8 +7,8 @@ use tests::steady::Steady;
 
 use super::{RATE, WHILE, add_service, resolves};
 
-/// A fault of the API server: its name, and a function that starts it. If the function returns a rule, the fault ends
-/// when the rule is removed.
+/// The name of a fault of the API server, and a function that starts the fault. If the function returns a rule, the
+/// fault ends when the test removes the rule.
 type Fault = (&'static str, fn(&Faults) -> Option<RuleId>);
 
 const FAULTS: [Fault; 5] = [

@@ -1,7 +1,7 @@
-//! The machine's clock jumps, as when NTP corrects it or a virtual machine resumes.
+//! The wall clock jumps, as after a correction by NTP or when a virtual machine resumes. The monotonic clock never
+//! jumps.
 //!
-//! Only the wall clock jumps: the kernel's monotonic clock cannot. `libfaketime`, loaded into all processes of the
-//! pod, rereads the offset from a file.
+//! All processes of the pod load `libfaketime`, which reads the offset of the wall clock from a file again and again.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +11,7 @@ use tests::steady::Steady;
 
 use super::{RATE, WHILE, add_service, resolves};
 
-/// Paths of the library in distributions.
+/// The paths of the library in Linux distributions.
 const LIBRARIES: [&str; 3] = [
     "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
     "/usr/lib/aarch64-linux-gnu/faketime/libfaketimeMT.so.1",
@@ -52,7 +52,7 @@ async fn jumps_of_the_wall_clock_go_unnoticed() {
     steady.stop().await.check("wall clock +1 h, -1 day, +10 years, back");
 }
 
-/// The wall clock that a process of the pod reads.
+/// The date that a process of the pod reads from the wall clock.
 fn date(library: &Path, offset: &Path) -> String {
     let mut date = Command::new("date");
     let output = date.envs(environment(library, offset)).output().unwrap();

@@ -1,4 +1,5 @@
-//! The direct topology: kubedns in front of dnsmasq. Cluster names depend only on kubedns.
+//! Faults in the direct topology, in which kubedns receives the clients' queries and forwards to dnsmasq. Cluster names
+//! depend only on kubedns.
 
 use std::time::{Duration, Instant};
 
@@ -15,10 +16,10 @@ use tests::steady::Steady;
 
 use super::{RATE, WHILE, add_service};
 
-/// Concurrent TCP connections: ten times dnsmasq's limit.
+/// Number of concurrent TCP connections: ten times the limit of dnsmasq.
 const CONNECTIONS: usize = 200;
 
-/// Services that are queried before they exist.
+/// Number of Services that are queried before they exist.
 const SERVICES: u8 = 50;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,4 +1,4 @@
-//! A storm of ConfigMap edits, good ones and bad ones.
+//! Many edits of the ConfigMap in a row, with valid and invalid values.
 
 use serde_json::json;
 use testkit::eventually;
@@ -10,7 +10,7 @@ use tests::steady::Steady;
 
 use super::RATE;
 
-/// Edits in a row; after each the client gets an answer on every path.
+/// Number of edits. After each edit the client must get a right answer on every path.
 const EDITS: u16 = 100;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,4 +1,4 @@
-//! Processes of the pod are killed and frozen; a kubelet restarts them.
+//! Processes of the pod are killed and frozen. localpod restarts them as a kubelet does.
 
 use nix::sys::signal::Signal;
 use testkit::eventually;
@@ -46,7 +46,7 @@ async fn a_dead_kubedns_costs_no_name_outside_and_comes_back() {
     let frozen = rig.pod.container("kubedns").await;
     send(frozen, Signal::SIGSTOP);
     eventually(PATIENCE, || async { rig.pod.health("kubedns").await == Some(503) }).await;
-    // A kubelet does this after failed liveness probes.
+    // A kubelet kills a frozen container after failed liveness probes.
     send(frozen, Signal::SIGKILL);
     excuse.ends().await;
 

@@ -1,4 +1,4 @@
-//! Rolling replacements: a terminating pod keeps answering until all clients know.
+//! Rolling replacements: a terminating pod keeps answering until no client uses it any more.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use tests::steady::{Endpoints, Question, Steady};
 
 use super::RATE;
 
-/// Replacements.
+/// Number of replacements.
 const ROLLS: usize = 10;
 
 /// The time until clients stop using a terminating pod.
 const PROPAGATION: Duration = Duration::from_millis(800);
 
-/// Longer than the propagation; the default is five seconds.
+/// The lameduck time is longer than [`PROPAGATION`], and shorter than the default of five seconds.
 const LAMEDUCK: [&str; 2] = ["--kubedns-arg=--lameduck=2s", "--nanny-arg=--lameduck=2s"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -43,8 +43,8 @@ fn dns(pod: &Pod) -> SocketAddr {
     ([127, 0, 0, 1], pod.ports.dns).into()
 }
 
-/// Sends SIGTERM to a pod: it becomes unready at once, clients learn that with a delay, and it exits by itself with
-/// success.
+/// Sends SIGTERM to a pod. The pod must become unready at once, and must later exit by itself with success. Clients use
+/// the pod for a while after it has become unready.
 async fn leaves(mut leaving: Pod, endpoints: &Endpoints, remaining: SocketAddr, roll: usize) {
     let readiness = leaving.ports.readiness;
     leaving.process.signal(Signal::SIGTERM);

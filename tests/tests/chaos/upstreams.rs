@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use super::{RATE, WHILE};
 
-/// Faults of an upstream.
+/// The faults of an upstream, each with its name in the report.
 const MOODS: [(Mood, &str); 8] = [
     (Mood::Silent, "silent"),
     (Mood::Slow(Duration::from_secs(3)), "3 s late"),
@@ -27,8 +27,8 @@ const MOODS: [(Mood, &str); 8] = [
     (Mood::Garbage, "garbage"),
 ];
 
-/// Names in CNAME loops of the upstream, which must not be followed for ever. `spin` is a Service whose external name
-/// is in such a loop.
+/// Queries for names in CNAME loops of the upstream. kubedns must end such a loop. `spin` is an ExternalName Service
+/// whose target is in the loop.
 fn circles(path: &'static str, port: u16) -> Vec<Question> {
     let (a, b) = ("loop-a.outside.test.", "loop-b.outside.test.");
     let spin = "spin.shop.svc.cluster.local.";
@@ -49,7 +49,7 @@ async fn with_an_honest_upstream_left_a_bad_one_costs_no_answer_of_kubedns() {
     super::resolves(&rig, &super::add_service(&rig, "marker", "10.96.9.9"), "10.96.9.9").await;
 
     let mut questions = rig.questions();
-    // Sent to kubedns itself, which has the same two upstreams; dnsmasq uses two upstreams differently.
+    // These queries go to kubedns, which has the same two upstreams. dnsmasq selects upstreams by other rules.
     questions.extend(names_outside_of_kubedns("outside, from kubedns", rig.pod.ports.kubedns));
     questions.extend(circles("alias circles, from kubedns", rig.pod.ports.kubedns));
     let steady = Steady::start(questions, RATE * 2);
@@ -85,7 +85,7 @@ async fn with_bad_upstreams_only_cluster_names_lose_nothing_and_kubedns_answers_
 
 /// Number of names that are queried while no upstream answers.
 const HANGING: u16 = 300;
-/// Number of these queries that are sent at once, within dnsmasq's receive buffer.
+/// Number of these queries that are sent at once. They must fit into dnsmasq's receive buffer.
 const AT_ONCE: u16 = 50;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -171,8 +171,7 @@ async fn behind_a_cache_alone_stub_servers_have_names_and_upstreams_that_lead_ba
     is("host-3.outside.test", &["198.51.100.3"]).await;
 }
 
-/// dnsmasq cannot forward to `tcp://` servers: in every topology kubedns queries them, and nothing is sent to them over
-/// UDP.
+/// dnsmasq cannot forward to `tcp://` servers. In every topology kubedns must query them, and only over TCP.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_that_dnsmasq_cannot_ask_are_asked_by_kubedns() {
     for topology in [Topology::DropIn, Topology::Cache, Topology::Direct, Topology::Alone] {

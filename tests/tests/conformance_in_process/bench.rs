@@ -1,4 +1,4 @@
-//! The questions of one scenario, passed to the engine.
+//! Passes the questions of one scenario to the engine.
 
 use skydns::Zone;
 use skydns::engine::{Identity, Outcome, answer};
@@ -14,17 +14,17 @@ use tests::conformance::verdict::{Bench, Outcome as Agreement, Verdict};
 
 use crate::cluster::Cluster;
 
-/// Limit of rounds of upstream queries for one answer.
+/// Maximum number of rounds of upstream queries for one answer.
 const ROUNDS: usize = 4;
 
-/// Result of a scenario.
+/// The results of one scenario.
 pub(crate) struct Played {
     pub(crate) verdicts: Vec<Verdict>,
-    /// Queries that were forwarded.
+    /// Number of queries that were forwarded.
     pub(crate) forwarded: usize,
 }
 
-/// Plays a scenario from its first list to its last question.
+/// Runs a scenario from its first list to its last question.
 pub(crate) fn play(scenario: &Scenario, mode: Mode, differences: &Differences, memory: &Memory) -> Played {
     let mut cluster = Cluster::new(scenario, mode == Mode::Strict);
     let bench = Bench { differences, mode, scenario };
@@ -44,14 +44,15 @@ pub(crate) fn play(scenario: &Scenario, mode: Mode, differences: &Differences, m
     played
 }
 
-/// Returns whether the server has a working resolver.
+/// Returns whether the server of the scenario has a resolver that answers.
 fn has_resolver(scenario: &Scenario) -> bool {
     let texts = scenario.flags.iter().chain(&scenario.resolv_conf);
     let files = scenario.config_dir.iter().flat_map(|files| files.values());
     texts.chain(files).any(|text| text.contains("$UPSTREAM") || text.contains("$RESOLV_IP"))
 }
 
-/// A verdict on a query that was forwarded although the records should answer it.
+/// The verdict on a forwarded query; `None` if forwarding is right. Forwarding is wrong if the expected answer has the
+/// SOA record of the cluster domain, or a PTR record that kube-dns did not get from its resolver.
 fn wrongly_forwarded(bench: &Bench<'_>, step: usize, number: usize, case: &Case) -> Option<Verdict> {
     let expected = bench.differences.expected(bench.mode, &bench.scenario.name, step, number, case);
     let ours =
@@ -64,7 +65,7 @@ fn wrongly_forwarded(bench: &Bench<'_>, step: usize, number: usize, case: &Case)
     wrong.then_some(verdict)
 }
 
-/// The answer to a question; `None` if the query is forwarded.
+/// The answer of the engine to a question; `None` if the engine forwards the query.
 fn ask(cluster: &Cluster, memory: Option<&Memory>, case: &Case) -> Option<Observed> {
     let packet = case.query.packet(1).expect("a packet");
     let identity = Identity { version: format!("kube-dns-rs {}", env!("CARGO_PKG_VERSION")) };

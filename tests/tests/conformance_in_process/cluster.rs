@@ -1,4 +1,4 @@
-//! The index of one scenario, fed with the recorded objects and events.
+//! The index of one scenario, with the recorded objects and events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ impl Cluster {
         }
     }
 
-    /// Lists the objects again, as after a lost watch.
+    /// Lists the objects, as the feeds do at the start and after a watch has expired.
     fn list(&mut self) {
         let objects: Vec<Value> = self.objects.values().cloned().collect();
         self.index.apply(Event::Service(Change::RelistStarted));
@@ -100,7 +100,7 @@ fn federations_of(files: &Files) -> Option<&str> {
     files.get("federations").map(String::as_str)
 }
 
-/// Parses `name=domain,name=domain`; any other form is ignored, and left to the suite over real sockets.
+/// Parses `name=domain,name=domain`. Ignores other forms, which the suite over real sockets tests.
 fn federations(text: &str) -> BTreeMap<String, String> {
     let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
     pairs.map(|(name, domain)| (name.trim().to_owned(), domain.trim().to_owned())).collect()

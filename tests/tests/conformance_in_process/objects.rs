@@ -1,5 +1,5 @@
-//! The objects of the cluster, parsed as the types of k8s-openapi and as our slim ones: both have the same names,
-//! addresses, ports and readiness.
+//! Compares the objects parsed as types of k8s-openapi with the same objects parsed as our smaller types. Both must
+//! have the same names, addresses, ports and readiness.
 
 use std::net::IpAddr;
 
@@ -15,8 +15,8 @@ use tests::conformance::vector;
 /// A port: name, protocol, number.
 type Port = (String, String, i64);
 
-/// The objects of the recorded scenarios, and the slices of the example cluster: kube-dns reads no slices, so none
-/// were recorded.
+/// The objects of the recorded scenarios, and the EndpointSlices of the example cluster. The recordings have none,
+/// since kube-dns does not read EndpointSlices.
 fn objects() -> Vec<Value> {
     let scenarios = vector::load_all().expect("the vectors");
     let recorded = scenarios.iter().flat_map(|scenario| {
@@ -91,7 +91,7 @@ fn addresses<'a>(texts: impl IntoIterator<Item = &'a String>) -> Vec<IpAddr> {
     texts.into_iter().filter_map(|text| Some(text.parse::<IpAddr>().ok()?.to_canonical())).collect()
 }
 
-/// A Service's key, its ports, and whether it publishes addresses that are not ready.
+/// The compared fields of a Service: key, cluster IPs or external name, ports, and `publishNotReadyAddresses`.
 type ServiceView = (ObjectKey, String, Vec<Port>, bool);
 
 fn typed_service(service: &core::Service) -> ServiceView {
@@ -126,7 +126,7 @@ fn slim_service(json: &str) -> ServiceView {
     (service.key.clone(), kind, ports, service.publish_not_ready)
 }
 
-/// Each subset: addresses with hostname and readiness, and ports.
+/// The compared fields of Endpoints. For each subset: the addresses with hostname and readiness, and the ports.
 type EndpointsView = (ObjectKey, Vec<(Vec<(IpAddr, String, bool)>, Vec<Port>)>);
 
 fn typed_endpoints(endpoints: &core::Endpoints) -> EndpointsView {
@@ -158,7 +158,8 @@ fn slim_endpoints(json: &str) -> EndpointsView {
     (endpoints.key.clone(), subsets.collect())
 }
 
-/// The Service, each endpoint with its addresses, hostname and conditions, and the ports.
+/// The compared fields of an EndpointSlice: the name of its Service, the addresses, hostname and conditions of each
+/// endpoint, and the ports.
 type SliceView = (ObjectKey, String, Vec<(Vec<IpAddr>, String, [Option<bool>; 3])>, Vec<Port>);
 
 fn typed_slice(slice: &discovery::EndpointSlice) -> SliceView {

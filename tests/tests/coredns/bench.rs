@@ -20,13 +20,13 @@ use tests::conformance::vector::Response;
 
 use crate::scenario::Scenario;
 
-/// The snapshot published from a scenario's objects.
+/// The published records of a scenario's objects.
 pub(crate) struct Cluster {
     published: Arc<Published>,
 }
 
 impl Cluster {
-    /// The records under the flags of the scenario, after the first lists.
+    /// Makes the records under the flags of the scenario, after the first lists.
     pub(crate) fn new(scenario: &Scenario) -> Self {
         let flags = scenario.flags.iter().map(OsString::from);
         let options: Options = parse("kube-dns", Style::Pflag, flags).expect("flags");
@@ -48,7 +48,7 @@ impl Cluster {
         Self { published }
     }
 
-    /// The answer to `name type`; `None` if it is forwarded. No external name exists.
+    /// The answer to the question `name type`; `None` if the query is forwarded. Upstreams answer that no name exists.
     pub(crate) fn ask(&self, question: &str) -> Option<Response> {
         let (name, rtype) = question.split_once(' ').expect("a name and a type");
         let query = Query::new(name, rtype).wire();
@@ -77,7 +77,7 @@ fn read(packet: Vec<u8>) -> Response {
     Response { question: Vec::new(), ..answer.response }
 }
 
-/// The list event of an object.
+/// The event with which the list of an object reaches the index.
 fn event(object: &Value, options: &Options) -> Option<Event> {
     let pod_names = options.endpoint_names == EndpointNames::Pod;
     Some(match object["kind"].as_str()? {
@@ -96,7 +96,7 @@ fn event(object: &Value, options: &Options) -> Option<Event> {
     })
 }
 
-/// Returns whether an API server would list the object.
+/// Returns whether the object is in the namespaces and label selectors that kubedns lists.
 fn is_in(scope: &Scope, object: &Value) -> bool {
     let matches = |selector: &str| {
         let (key, value) = selector.split_once('=').expect("KEY=VALUE");

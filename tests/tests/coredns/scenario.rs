@@ -1,4 +1,5 @@
-//! The recorded scenarios with our differences; `tests/conformance/coredns/README.md` describes them.
+//! The recorded scenarios, with the answers in which kubedns differs. `tests/conformance/coredns/README.md` describes
+//! the format.
 
 use std::path::PathBuf;
 
@@ -7,7 +8,7 @@ use serde_json::Value;
 use tests::conformance::judge::diff;
 use tests::conformance::{self, vector::Response};
 
-/// A file of `scenarios`.
+/// A file in `scenarios`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Scenario {
@@ -27,20 +28,20 @@ pub(crate) struct Scenario {
     /// The zones of the plugin.
     #[serde(rename = "zones", default)]
     _zones: Value,
-    /// The corresponding flags of kubedns.
+    /// The flags of kubedns that correspond to the configuration.
     pub(crate) flags: Vec<String>,
     pub(crate) answers: Vec<Case>,
 }
 
-/// A question and its answers.
+/// A question with the answers of both servers.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Case {
-    /// `name type`.
+    /// The question, as `name type`.
     pub(crate) asks: String,
     /// The answer of CoreDNS.
     response: Response,
-    /// Our answer if it differs on purpose.
+    /// The answer of kubedns, if it differs on purpose.
     ours: Option<Ours>,
 }
 
@@ -49,7 +50,7 @@ pub(crate) struct Case {
 #[serde(deny_unknown_fields)]
 struct Ours {
     why: String,
-    /// `None` if the query is forwarded.
+    /// The answer; `None` if the query is forwarded.
     response: Option<Response>,
 }
 
@@ -84,7 +85,8 @@ fn directory() -> PathBuf {
 }
 
 impl Case {
-    /// Compares `found` with the expected answer (`None`: the query was forwarded); the error is the difference.
+    /// Compares `found` with the expected answer. `None` means that kubedns forwards the query. The error describes the
+    /// difference.
     pub(crate) fn judge(&self, found: Option<&Response>) -> Result<(), String> {
         let theirs = self.theirs();
         let (expected, why) = match &self.ours {
@@ -101,8 +103,8 @@ impl Case {
 }
 
 impl Case {
-    /// The answer of CoreDNS, changed by the differences that all answers of kubedns have under any options; the
-    /// README has the reasons.
+    /// The answer of CoreDNS with the changes that all answers of kubedns have under any flags; `None` if kubedns
+    /// forwards the query. The README has the reasons.
     fn theirs(&self) -> Option<Response> {
         let is_reverse = self.asks.ends_with(".arpa. PTR");
         let records = |records: &[String]| {
@@ -130,7 +132,7 @@ fn differences(expected: Option<&Response>, found: Option<&Response>) -> String 
     }
 }
 
-/// A record with the timers of our SOA and the priority of our SRV.
+/// A record of CoreDNS in the form of kubedns: SRV with our priority, SOA with our names and timers.
 fn in_our_terms(record: &str) -> String {
     let fields: Vec<&str> = record.split(' ').collect();
     match *fields.as_slice() {
@@ -138,7 +140,7 @@ fn in_our_terms(record: &str) -> String {
             format!("{owner} {ttl} IN SRV 10 {weight} {port} {target}")
         }
         [owner, ttl, "IN", "SOA", server, mailbox, serial, ..] => {
-            // The SOA has the TTL of negative answers: ours is 60 s by default, and equal to CoreDNS's with `--ttl`.
+            // The TTL of the SOA record is that of negative answers. Without `--ttl` this is 60 s in kubedns.
             let ttl = if ttl == "30" { "60" } else { ttl };
             let (server, mailbox) =
                 (server.replace("ns1.dns.", "ns.dns."), mailbox.replace("hostmaster.dns.", "hostmaster."));

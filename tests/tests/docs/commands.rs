@@ -1,6 +1,5 @@
-//! Commands in the pages name existing files, targets of make, crates and tests, containers, subcommands and ports.
-//!
-//! `runs.rs` runs them.
+//! Checks that the commands in the pages name existing files, make targets, crates, tests, containers, subcommands and
+//! ports. The tests in `runs.rs` run the commands.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,22 +10,22 @@ use tests::repository;
 
 use crate::links::{page, pages};
 
-/// Ports of the pod in the manifests, and of the runs whose output the pages show.
+/// The ports of the pod in the manifests, and of the pods whose output the pages show.
 const PORTS: &[&str] = &[
     "53", "5300", "5305", "7300", "7301", "7302", "7303", "7304", "7307", "7451", "7453", "8081", "10053",
     "10054", "10055", "10056",
 ];
 const SUBCOMMANDS: &[&str] = &["check", "explain", "tap", "top"];
 const CONTAINERS: &[&str] = &["dnsmasq", "kubedns", "sidecar"];
-/// Directories of the repository in which the paths of commands begin.
+/// The directories with which a path in a command may begin, relative to the root of the repository.
 const PATHS: &[&str] = &["charts/", "examples/", "fuzz/", "images/", "manifests/", "tests/"];
 
 /// A command of a page.
 #[derive(Debug, Clone)]
 pub(crate) struct Listed {
-    /// Path of the page, from the root of the repository.
+    /// The path of the page, relative to the root of the repository.
     pub(crate) page: String,
-    /// The heading of the second level above it.
+    /// The last heading of level two (`##`) above.
     pub(crate) section: String,
     pub(crate) command: Command,
 }
@@ -50,7 +49,7 @@ fn targets_of_make() -> BTreeSet<String> {
     rules.filter_map(|line| Some(line.split_once(':')?.0.to_owned())).collect()
 }
 
-/// The word behind each `word`.
+/// The word after each occurrence of `word`.
 fn after<'a>(words: &'a [&'a str], word: &'a str) -> impl Iterator<Item = &'a str> {
     words.windows(2).filter(move |pair| pair[0] == word).map(|pair| pair[1])
 }
@@ -109,7 +108,7 @@ fn commands_name_what_there_is() {
     assert_eq!(found, Vec::<String>::new());
 }
 
-/// Commands begin with a prompt, so that no test misses them.
+/// Each command begins with the prompt `$ `. The other tests would miss a command without a prompt.
 #[test]
 fn commands_have_a_prompt() {
     let programs = ["cargo ", "curl ", "dig ", "helm ", "kubectl ", "make ", "podman "];

@@ -1,4 +1,5 @@
-//! The examples of docs/configmap.md are parsed by the code that parses the real ConfigMap.
+//! Parses the examples of docs/configmap.md with the parser of kubedns and nanny, and compares the results with the
+//! page.
 
 use dnsconfig::{Config, ConfigError, Key, Nameserver, Protocol, RawData, ServerAddr, Upstream};
 use nanny::config::routes::{Origin, Routes, own_names};
@@ -17,7 +18,7 @@ fn parse(yaml: &str) -> Result<Config, ConfigError> {
     dnsconfig::parse_for(&data, &std::collections::BTreeSet::from(["cluster.local".to_owned()]))
 }
 
-/// The lines of the servers file, names left out.
+/// The lines of the servers file for this configuration, without servers that are given by name.
 fn lines_for_dnsmasq(config: &Config) -> String {
     let address = |server: &ServerAddr| match server {
         ServerAddr::Address(server) => server.plain(),
@@ -40,7 +41,7 @@ fn lines_for_dnsmasq(config: &Config) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Each block with the next one.
+/// Each code block with the info string `info`, and the code block after it.
 fn pairs<'a>(page: &'a Page, info: &'a str) -> impl Iterator<Item = (&'a Block, &'a Block)> {
     page.blocks.iter().zip(page.blocks.iter().skip(1)).filter(move |(block, _)| block.info == info)
 }
@@ -122,12 +123,12 @@ fn the_keys_are_those_of_the_table() {
         Key::Aliases,
     ];
     assert_eq!(documented, known.map(Key::as_str));
-    // Any other key is unknown, and so ignored, even if its value is invalid.
+    // An unknown key is ignored, even if its value is invalid.
     let other = RawData::from([("stubdomains".to_owned(), b"[".to_vec())]);
     assert_eq!(dnsconfig::parse(&other), Ok(Config::default()));
 }
 
-/// The examples that users copy pass `kube-dns check config`.
+/// All examples in `examples/configmaps` pass `kube-dns check config`.
 #[test]
 fn each_example_passes_the_check() {
     let directory = tests::repository().join("examples/configmaps");

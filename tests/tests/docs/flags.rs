@@ -1,4 +1,4 @@
-//! docs/flags.md, compared with the `--help` of the binaries, and that with kube-dns' own.
+//! Compares docs/flags.md with the `--help` of the binaries, and this `--help` with that of kube-dns.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, Output};
@@ -7,14 +7,14 @@ use testkit::process::binary;
 use tests::docs::help::{self, Flag};
 use tests::docs::markdown::{Page, code, codes};
 
-/// The name of the binary, and the recorded help of kube-dns.
+/// The name of each binary, and the recorded `--help` of its predecessor in kube-dns.
 const BINARIES: [(&str, &str); 3] = [
     ("kubedns", include_str!("../../data/kube-dns-help.txt")),
     ("nanny", include_str!("../../../crates/daemon/tests/data/dnsmasq-nanny-help.txt")),
     ("sidecar", include_str!("../../../crates/sidecar/tests/data/sidecar-help.txt")),
 ];
 
-/// A row of the page.
+/// The documentation of a flag.
 #[derive(Debug)]
 struct Documented {
     default: String,
@@ -26,13 +26,13 @@ fn run(program: &str, args: &[&str]) -> Output {
     Command::new(binary(program)).args(args).output().unwrap()
 }
 
-/// The flags documented as part of `--help`, and separately those without effect.
+/// The documented flags by name, and the names of the flags without effect. Hidden flags are left out.
 fn documented(page: &Page, binary: &str) -> (BTreeMap<String, Documented>, BTreeSet<String>) {
     let (mut all, mut idle) = (BTreeMap::new(), BTreeSet::new());
     for column in ["what it does", "why"] {
         for row in page.rows(binary, &["flag", "default", "since", column]) {
             let [flags, default, since, says] = row else { panic!("{row:?}") };
-            // `-v`, `--v`: the long form counts.
+            // The name of a flag with two forms (`-v`, `--v`) is the long form.
             let name = codes(flags).pop().unwrap().to_owned();
             if column == "why" {
                 idle.insert(name.clone());
@@ -45,7 +45,7 @@ fn documented(page: &Page, binary: &str) -> (BTreeMap<String, Documented>, BTree
     (all, idle)
 }
 
-/// The default of a flag, even if it is not shown.
+/// The default of a flag. `--help` does not show empty, zero and false defaults.
 fn default_of(flag: &Flag) -> &str {
     match (flag.default.as_deref(), flag.kind.as_str()) {
         (Some(shown), _) => shown,
@@ -120,7 +120,7 @@ fn flags_without_effect_and_hidden_ones_are_accepted() {
             format!("{name}={value}")
         });
         for word in idle.chain(hidden) {
-            // The nanny has no --version, so --help proves that the line was parsed so far.
+            // The nanny has no --version. Its --help succeeds only if the flags before it are valid.
             let last = if binary == "nanny" { "--help" } else { "--version" };
             let output = run(binary, &[&word, last]);
             assert!(output.status.success(), "{binary} {word}: {}", String::from_utf8_lossy(&output.stderr));

@@ -1,4 +1,4 @@
-//! Links between pages, and to the repository.
+//! Checks the links between pages, and the links to the repository.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use tests::docs::markdown::Page;
 use tests::repository;
 
-/// Directories with pages; the crates have none.
+/// The directories with pages, relative to the root of the repository.
 const DIRECTORIES: &[&str] = &[
     "",
     "charts/kube-dns-rs",
@@ -47,7 +47,7 @@ fn links_lead_somewhere() {
     assert_eq!(dead, Vec::<String>::new());
 }
 
-/// `repository` in Cargo.toml is the only setting; other files with the address must agree.
+/// All files with the address of the repository have the address in `repository` of Cargo.toml.
 #[test]
 fn the_repository_has_one_address() {
     let named = [

@@ -16,11 +16,12 @@ use tests::e2e::{PATIENCE, Pod};
 
 use crate::processes::{Alone, scrape};
 
-/// Metrics of kube-dns.
+/// The recorded metrics of kube-dns.
 const OLD_KUBE_DNS: &str = include_str!("../../data/kube-dns-metrics.txt");
 const OLD_SIDECAR: &str = include_str!("../../../crates/sidecar/tests/data/sidecar-metrics.txt");
 
-/// Compares names, types and labels. `is_there` selects the documented metrics that should be exported.
+/// Compares the names, types and labels of documented and exported metrics. `is_there` selects the documented metrics
+/// that the binary must export.
 fn compare(
     binary: &str,
     page: &BTreeMap<String, Documented>,
@@ -45,8 +46,10 @@ fn compare(
     }
 }
 
-/// Every metric of kube-dns exists unchanged, and the page says so. The recording has other probes than the pod: one
-/// of them represents all.
+/// Checks that each metric of kube-dns still exists with the same labels, help text and buckets, and that the page
+/// marks the metric as old. The metrics of the Go runtime (`go_*`) are left out. Only `kubedns_dnsmasq_max_size` may
+/// have another type. The recording has a probe with the label `good`, which is compared with the pod's probe
+/// `dnsmasq`.
 fn compare_with_kube_dns(page: &BTreeMap<String, Documented>, exported: &Exposition, captured: &str) {
     let captured = captured.replace("probe_good_", "probe_dnsmasq_").replace(" good\n", " dnsmasq\n");
     let captured = exposition::parse(&captured);
@@ -71,7 +74,7 @@ fn compare_with_kube_dns(page: &BTreeMap<String, Documented>, exported: &Exposit
     }
 }
 
-/// Answers NXDOMAIN; for some names truncated responses or SERVFAIL.
+/// Answers SERVFAIL to `failing.*`, truncated responses to `truncated.*`, and NXDOMAIN to all other names.
 fn upstream(asked: &Asked) -> Reaction {
     let reply = Reply::to(&asked.packet).rcode("NXDOMAIN");
     match asked.name().as_str() {
@@ -121,7 +124,7 @@ async fn each_metric_of_the_pod_is_documented_and_each_documented_one_is_exporte
     .await;
     let ports = pod.ports;
     ask_everything(SocketAddr::from(([127, 0, 0, 1], ports.kubedns))).await;
-    // The snapshot file is written some time after the first change.
+    // kubedns writes the snapshot file a while after the first change.
     eventually(PATIENCE, || async {
         scrape(ports.kubedns_metrics).await.contains_key("kubedns_snapshots_written_total")
     })
@@ -151,7 +154,8 @@ async fn what_is_said_to_be_always_there_is_there_from_the_start_and_the_rest_is
     }
 }
 
-/// Compares errors, durations and sizes with requests, for each system.
+/// Checks for each value of the label `system` that there are no more errors than requests, and that the count of each
+/// histogram equals its largest bucket.
 fn sums_agree(exported: &Exposition) {
     let family = |what: &str| exported.get(&format!("skydns_skydns_dns_{what}"));
     let Some(requests) = family("request_count_total") else { return };
@@ -183,7 +187,7 @@ async fn errors_never_exceed_requests() {
     let errors = &exported["skydns_skydns_dns_error_count_total"];
     let causes = ["nxdomain", "refused", "servfail", "truncated"];
     assert_eq!(errors.values("cause"), BTreeSet::from(causes), "all of them were provoked");
-    // All queries were answered, and none was sent meanwhile.
+    // No query is in flight, so both metrics have counted the same queries.
     let requests = &exported["skydns_skydns_dns_request_count_total"];
     let asked = exported["skydns_skydns_dns_request_duration_seconds"]
         .sum("skydns_skydns_dns_request_duration_seconds_count", &[]);

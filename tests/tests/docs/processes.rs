@@ -1,4 +1,4 @@
-//! Single processes on ports of their own, without a pod.
+//! Single binaries on free ports, without a pod.
 
 use std::time::Duration;
 
@@ -57,13 +57,13 @@ impl Alone {
         self
     }
 
-    /// Its current metrics.
+    /// The current metrics of the process.
     pub(crate) async fn scrape(&self) -> Exposition {
         scrape(self.metrics).await
     }
 }
 
-/// Metrics exported on a port.
+/// The metrics that a port of 127.0.0.1 exports.
 pub(crate) async fn scrape(port: u16) -> Exposition {
     let response = get(port, "/metrics").await.unwrap();
     assert_eq!(response.status, 200, "{}", response.body);

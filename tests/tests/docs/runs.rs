@@ -1,5 +1,5 @@
-//! Runs every command of every page, on a pod of the example cluster. Other tests run some commands; for each
-//! other command that is not run, the test names the reason.
+//! Runs the commands of the pages with a pod of the example cluster. For each command that does not run here, a table
+//! names another test that runs the command, or the reason.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -19,11 +19,11 @@ use crate::commands::{Listed, listed};
 
 use Instead::{Because, Test};
 
-/// The reason why this test does not run a command.
+/// The reason why a command does not run here.
 enum Instead {
-    /// Another test runs it: a file and a function.
+    /// Another test runs the command: the file and the function.
     Test(&'static str, &'static str),
-    /// No test runs it, for this reason.
+    /// No test runs the command, for this reason.
     Because(&'static str),
 }
 
@@ -39,8 +39,8 @@ const GOING_BACK: Instead = Test("tests/tests/migrating.rs", "going_back");
 const ON_A_KUBELET: Instead = Because("needs a cluster to migrate; was run on a kubelet");
 const TRANSFER: Instead = Test("crates/kubedns/tests/api/transfer.rs", "only_peers_with_the_key_transfer");
 
-/// The commands that are not run here: a page (empty: any), its section or a part of the command, and the reason. The
-/// first matching row counts.
+/// The commands that do not run here. Each row has a page (empty: any page), a section or a part of the command, and
+/// the reason. The first matching row applies.
 const ELSEWHERE: &[(&str, &str, Instead)] = &[
     ("", "make test", BUILDS),
     ("", "make images", BUILDS),
@@ -125,8 +125,8 @@ const ELSEWHERE: &[(&str, &str, Instead)] = &[
     ),
 ];
 
-/// Commands whose output the page shows in another state of the pod, with different words: a page, a part of the command,
-/// the state.
+/// The commands whose output depends on a state that the test pod does not have. Only the presence of some output is
+/// checked. Each row has a page, a part of the command, and the state.
 const OTHER_STATE: &[(&str, &str, &str)] = &[
     ("docs/troubleshooting.md", "check cluster", "a server of dnsmasq that is slow"),
     ("docs/troubleshooting.md", "8081/readiness", "before the first lists"),
@@ -164,7 +164,7 @@ fn commands_that_are_not_run_here_have_a_test_or_a_reason() {
     }
 }
 
-/// Ports in the pages (of a cluster, and of the recorded runs) with the corresponding ports of the pod.
+/// The ports that the pages show, and the corresponding port of the test pod.
 fn purposes(ports: &Ports) -> [(&'static [&'static str], u16); 6] {
     [
         (&["5300", "7300"], ports.dns),
@@ -176,7 +176,7 @@ fn purposes(ports: &Ports) -> [(&'static [&'static str], u16); 6] {
     ]
 }
 
-/// Placeholders in the pages for the reader's names and addresses.
+/// Words in the pages, and their replacements for the test pod.
 const READERS: &[(&str, &str)] = &[
     ("kubectl -n kube-system exec deploy/kube-dns -c kubedns -- /kube-dns", "kube-dns"),
     ("kubectl -n kube-system exec deploy/kube-dns -c dnsmasq -- /dnsmasq-nanny", "dnsmasq-nanny"),
@@ -188,14 +188,14 @@ const READERS: &[(&str, &str)] = &[
     ("--seconds=10", "--seconds=2"),
 ];
 
-/// The command, adapted to the pod of this test.
+/// Adapts a command to the test pod.
 fn typed_here(command: &str, ports: &Ports) -> String {
     let replace = |text: String, (page, here): &(&str, &str)| text.replace(page, here);
     let text = READERS.iter().fold(command.to_owned(), replace);
     with_programs(&with_ports(&text, ports), ports)
 }
 
-/// Replaces ports in two steps, because a port of the pod may have another purpose in the pages.
+/// Replaces the ports in two steps, because a port of the test pod may have another purpose in the pages.
 fn with_ports(text: &str, ports: &Ports) -> String {
     let mut text = text.to_owned();
     if !text.contains(" -p ") {
@@ -214,7 +214,7 @@ fn with_ports(text: &str, ports: &Ports) -> String {
     text
 }
 
-/// Our binaries, with the addresses of the pod in place of those in a cluster.
+/// Adds the paths of our binaries, and the addresses of the test pod.
 fn with_programs(text: &str, ports: &Ports) -> String {
     let (kubedns, nanny) = (binary("kubedns").display().to_string(), binary("nanny").display().to_string());
     let url = |port: u16| format!("http://127.0.0.1:{port}");
@@ -235,7 +235,7 @@ fn with_programs(text: &str, ports: &Ports) -> String {
         .replace("nanny --cache-size", &format!("{nanny} --cache-size"))
 }
 
-/// Runs a command once, in a directory with the files of a checkout.
+/// Runs a command once, in `directory`. Checks that the output has the words that the page shows.
 async fn run(listed: &Listed, ports: &Ports, directory: &Path) -> Result<(), String> {
     let text = typed_here(&listed.command.text, ports);
     let mut shell = tokio::process::Command::new("sh");
@@ -247,7 +247,7 @@ async fn run(listed: &Listed, ports: &Ports, directory: &Path) -> Result<(), Str
     let (found, shown) = (Command::first_words(&lines), Command::first_words(&listed.command.output));
     let other_state = OTHER_STATE.iter().any(|(page, part, _)| fits(page, part, listed));
     let lacks: Vec<&str> = shown.iter().copied().filter(|word| !found.contains(word)).collect();
-    // A wrong input exits with an error, which the page shows.
+    // A command may fail only if the page shows its output.
     let as_shown = lacks.is_empty() && (output.status.success() || !shown.is_empty());
     if printed.is_empty() || !(as_shown || other_state) {
         return Err(format!("{}: {text}\n{}, lacks {lacks:?}:\n{printed}", listed.page, output.status));
@@ -255,7 +255,7 @@ async fn run(listed: &Listed, ports: &Ports, directory: &Path) -> Result<(), Str
     Ok(())
 }
 
-/// Sends queries that fail, for the commands that show or count failures.
+/// Sends queries that fail again and again, for the commands that show or count failures.
 async fn ask_in_vain(ports: Ports) {
     loop {
         for (port, name) in [
@@ -270,14 +270,14 @@ async fn ask_in_vain(ports: Ports) {
     }
 }
 
-/// Starts a pod in the state of the page: for pages about faults, an upstream of dnsmasq is dead.
+/// Starts a pod for the commands of a page. For docs/troubleshooting.md a server of dnsmasq does not answer.
 async fn pod(page: &str) -> Pod {
     let dead = format!("--dnsmasq-arg=--server=/corp.test/127.0.0.1#{}", free_port());
     let args = [dead.as_str(), "--sidecar-arg=--upstream-probe-interval-ms=1000"];
     Pod::start_with(if page == "docs/troubleshooting.md" { &args } else { &[] }).await
 }
 
-/// The programs of the commands that are not installed; prints what is not tested because of that.
+/// The required programs that are not installed. Prints a line for each.
 #[allow(clippy::print_stderr, reason = "a skipped test must not look like a passed one")]
 fn missing() -> Vec<&'static str> {
     let path = std::env::var("PATH").unwrap();

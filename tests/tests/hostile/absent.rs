@@ -1,5 +1,5 @@
-//! Queries from unused addresses on the link. Answers to them wait in the kernel until ARP gives up, and occupy
-//! kubedns' send buffer until then; answers to other clients must not wait with them.
+//! Queries from unused addresses of the local link. The kernel holds the answers until ARP fails, and counts them
+//! against kubedns' send buffer. Answers to other clients must not be delayed.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -14,7 +14,7 @@ use tests::pod::{means, netns};
 
 use super::floods::{at_rest, bounded};
 
-/// The link, without another host.
+/// The `ip` commands that create a link without another host.
 const LINK: &[&str] = &[
     "link add absent type veth peer name nobody",
     "link set absent up",
@@ -22,10 +22,11 @@ const LINK: &[&str] = &[
     "address add 10.9.0.1/24 dev absent",
 ];
 
-/// The kernel settings for answers from a loopback address, and for queries with a foreign source address.
+/// Kernel settings for the link: answers may have a loopback address as source, and the test may send from addresses
+/// that the machine does not have.
 const SETTINGS: &[&str] = &["conf/absent/route_localnet", "ip_nonlocal_bind"];
 
-/// Unused addresses. The answers waiting for two of them fill a send buffer of the usual size.
+/// Number of unused addresses. The answers held for two addresses fill a send buffer of the default size.
 const ABSENT: u8 = 16;
 
 #[test]
@@ -59,7 +60,7 @@ async fn flooded() {
     steady.stop().await.check("kubedns under queries from unused addresses");
 }
 
-/// A thread that sends queries until it is stopped.
+/// A thread that sends queries from the unused addresses until the test stops it.
 struct Flood {
     thread: std::thread::JoinHandle<()>,
     stop: &'static AtomicBool,
@@ -73,7 +74,7 @@ impl Flood {
             let query = Query::new("web-1.shop.svc.cluster.local.", "A").wire();
             while !STOP.load(Ordering::Relaxed) {
                 for sender in &senders {
-                    // A full buffer drops a datagram of the flood, which does not matter.
+                    // If the send buffer is full, the datagram is lost. A flood need not be complete.
                     let _ = sender.send(&query);
                 }
                 std::thread::sleep(Duration::from_millis(u64::from(ABSENT) / 2));
@@ -96,7 +97,7 @@ fn sender(number: u8, server: SocketAddr) -> UdpSocket {
     socket
 }
 
-/// The number of addresses for which ARP waits or has failed.
+/// The number of addresses for which ARP has no answer.
 fn absent() -> usize {
     const UNANSWERED: &str = "0x0";
     let table = fs::read_to_string("/proc/thread-self/net/arp").unwrap();

@@ -1,4 +1,4 @@
-//! The promises of SECURITY.md about exposure, checked with the real binaries.
+//! Checks the guarantees in SECURITY.md about what the ports expose, with the real binaries.
 
 use std::net::Ipv4Addr;
 
@@ -18,7 +18,7 @@ use tests::steady::Steady;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// Every method that could mean a change.
+/// HTTP methods other than GET and HEAD, and an unknown method.
 const METHODS: [&str; 8] = ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "SHUTDOWN"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -43,7 +43,7 @@ async fn no_request_to_a_status_port_changes_anything() {
     steady.stop().await.check("requests of all methods to all status ports");
 }
 
-/// The running processes, the answers of kubedns, and the files of the ConfigMap.
+/// The state that requests must not change: the process IDs, the records of kubedns, and the files of the ConfigMap.
 async fn state(rig: &Rig) -> (Vec<u32>, String, Vec<String>) {
     let mut processes = Vec::new();
     for name in ["kubedns", "dnsmasq", "sidecar"] {
@@ -58,7 +58,7 @@ async fn state(rig: &Rig) -> (Vec<u32>, String, Vec<String>) {
     (processes, cache, files)
 }
 
-/// Sends a request with a body and returns the response; an error counts as a response.
+/// Sends a request with a body, and returns the response.
 async fn request(port: u16, method: &str, path: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
     let head =
@@ -69,7 +69,7 @@ async fn request(port: u16, method: &str, path: &str) -> std::io::Result<String>
     Ok(text)
 }
 
-/// Octets of a UDP answer to this query.
+/// The size of the UDP answer to this query, in octets.
 async fn size(lab: &Lab, query: Query) -> usize {
     client::udp(lab.dns(), &query.wire(), client::PATIENCE).await.unwrap().len()
 }
@@ -121,7 +121,7 @@ async fn tokens_are_not_logged_at_any_verbosity() {
         get(readiness, "/readiness").await.is_ok_and(|answer| answer.status == 200)
     })
     .await;
-    // The API server now rejects the token: failures are logged.
+    // The API server now rejects the token, so that kubedns logs errors. The log must not contain the token.
     server.faults.require_token(Some("another"));
     server.faults.cut_watches();
     kubedns.line_with("nauthorized", PATIENCE).await;

@@ -1,4 +1,5 @@
-//! Floods on kubedns: its memory stays bounded, and a well-behaved client is served during and after them.
+//! Floods of queries and connections to kubedns. The memory must stay below a limit, and the steady client must get
+//! right answers during and after each flood.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::Command;
@@ -15,35 +16,37 @@ use tests::e2e::PATIENCE;
 use tests::lab::{Lab, in_a_line};
 use tests::steady::{Question, Steady};
 
-/// Queries per second of the well-behaved client.
+/// Queries of the steady client per second.
 const RATE: u32 = 100;
 
-/// The source address of floods. The well-behaved client has another address.
+/// The source address of floods. The steady client has another address.
 const FLOODER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-/// Datagrams of a flood.
+/// Number of datagrams in one flood.
 const DATAGRAMS: u32 = 30_000;
 const BURST: u32 = 64;
 
-/// Limit of kubedns' memory in the worst case: see docs/resilience.md.
+/// Limit of kubedns' peak memory; see docs/resilience.md.
 const MOST_MEMORY_KIB: u32 = 96 * 1024;
 
-/// Connections of a flood.
+/// Number of connections in one flood.
 pub(super) const CONNECTIONS: usize = 2000;
 
-/// kubedns with an upstream, and queries with known answers.
+/// Starts kubedns with an upstream. Returns queries with known answers, too.
 async fn lab() -> (Lab, Vec<Question>) {
     let mut lab = Lab::with_upstream(&["--lameduck=0s"], zone().handler()).await;
     lab.set_all(objects()).await;
     let port = lab.dns().port();
     let mut all = questions("cluster", port);
     all.extend(names_outside("outside", port));
-    // The kernel drops a client's datagram while a flood fills its buffer, so the client retries as resolvers do.
+    // The kernel drops queries while a flood fills the receive buffer of kubedns. So the client retries, as resolvers
+    // do.
     let patient = all.into_iter().map(|question| question.tries(4, Duration::from_secs(1)));
     (lab, patient.collect())
 }
 
-/// A lab whose steady client has its first answers, with the resources of kubedns at that time.
+/// Starts kubedns and the steady client, and waits for the first answers. Returns the resources of kubedns at that
+/// time, too.
 pub(super) async fn at_rest() -> (Lab, Steady, Usage) {
     let (mut lab, questions) = lab().await;
     let steady = Steady::start(questions, RATE);
@@ -56,7 +59,7 @@ pub(super) fn usage(lab: &mut Lab) -> Usage {
     Usage::of(lab.process().id()).unwrap()
 }
 
-/// Prints the memory used in a flood, and checks that its peak stays below the limit.
+/// Prints the memory of kubedns before, during and after a flood, and checks that its peak is below the limit.
 pub(super) fn bounded(lab: &mut Lab, what: &str, before: Usage) {
     let after = usage(lab);
     let (rest, peak, now) = (before.resident, after.peak, after.resident);
@@ -64,7 +67,7 @@ pub(super) fn bounded(lab: &mut Lab, what: &str, before: Usage) {
     assert!(peak < MOST_MEMORY_KIB, "{what}: {after:?}");
 }
 
-/// Sends datagrams made from numbers, at a rate that the server sustains on a busy machine.
+/// Sends the datagrams that `make` returns, at a rate that kubedns sustains on a busy machine.
 async fn flood(server: SocketAddr, make: impl Fn(u32) -> Vec<u8>) {
     let socket = UdpSocket::bind((FLOODER, 0)).unwrap();
     socket.connect(server).unwrap();
@@ -72,7 +75,7 @@ async fn flood(server: SocketAddr, make: impl Fn(u32) -> Vec<u8>) {
     let mut buffer = [0; 2048];
     for start in (0..DATAGRAMS).step_by(usize::try_from(BURST).unwrap()) {
         for number in start..start + BURST {
-            // A full buffer drops a datagram of the flood, which does not matter.
+            // If the send buffer is full, the datagram is lost. A flood need not be complete.
             let _ = socket.send(&make(number));
         }
         while socket.recv(&mut buffer).is_ok() {}
@@ -97,7 +100,7 @@ async fn random_octets_and_random_names_over_udp() {
     let (mut lab, steady, before) = at_rest().await;
     let server = lab.dns();
     flood(server, |number| noise(number, usize::try_from(number % 700).unwrap())).await;
-    // A valid header and question in front of noise.
+    // These datagrams have a valid header and question, and then random octets.
     flood(server, |number| {
         let mut packet = Query::new("web-1.shop.svc.cluster.local.", "A").wire();
         packet.extend(noise(number, 40));
@@ -111,7 +114,7 @@ async fn random_octets_and_random_names_over_udp() {
         Query::new(&name, ["A", "AAAA", "SRV", "TXT"][number as usize % 4]).wire()
     })
     .await;
-    // The upstream is in this process and may not keep up, which affects only external names.
+    // The upstream runs in the test's process, and may be too slow for all queries. Only external names depend on it.
     let excuse = steady.excuse(&["outside"], "more external names were queried than the upstream answers");
     flood(server, |number| Query::new(&format!("x{number:x}.outside.test."), "A").wire()).await;
     excuse.ends().await;
@@ -127,14 +130,14 @@ async fn huge_messages_over_tcp() {
     let mut open = Vec::new();
     for number in 0..200 {
         let mut connection = TcpConnection::open_from(FLOODER, server).await.unwrap();
-        // The largest possible message; half of them begin like a query.
+        // Each message has the maximum size. Every second message begins with a valid query.
         let mut message = if number % 2 == 0 {
             Query::new("web-1.shop.svc.cluster.local.", "A").wire()
         } else {
             Vec::new()
         };
         message.extend(noise(number, 65_535 - message.len()));
-        // The server may reject it before all of it is sent.
+        // kubedns may close the connection before the whole message is sent.
         let _ = tokio::time::timeout(Duration::from_secs(5), connection.send(&message)).await;
         open.push(connection);
     }
@@ -154,15 +157,15 @@ async fn two_thousand_idle_slow_and_half_closed_connections() {
     for number in 0..CONNECTIONS {
         let mut connection = TcpConnection::open_from(FLOODER, server).await.unwrap();
         match number % 4 {
-            // An idle connection.
+            // The client sends nothing.
             0 => {}
-            // Half of the length, or half of the query: slow.
+            // The client sends one octet of the length, or the first ten octets of the query.
             1 => connection.send_raw(&[0]).await.unwrap(),
             2 => {
                 let length = u16::try_from(query.len()).unwrap().to_be_bytes();
                 connection.send_raw(&[&length, &query[..10]].concat()).await.unwrap();
             }
-            // Sends a query, closes for sending, and reads nothing.
+            // The client sends a query, closes its sending direction, and reads nothing.
             _ => {
                 connection.send(&query).await.unwrap();
                 connection.finish_sending().await.unwrap();
@@ -170,7 +173,7 @@ async fn two_thousand_idle_slow_and_half_closed_connections() {
         }
         open.push(connection);
     }
-    // The kernel has accepted the last connection; kubedns may still have to accept some.
+    // The kernel has accepted all connections, but kubedns may not yet.
     eventually(PATIENCE, || {
         let now = usage(&mut lab);
         let let_in = if now.descriptors > 1400 { Ok(()) } else { Err(now) };
@@ -179,7 +182,7 @@ async fn two_thousand_idle_slow_and_half_closed_connections() {
     .await;
     steady.answered(40).await;
     bounded(&mut lab, "2,000 idle, slow and half-closed TCP connections", before);
-    // The clients keep their connections open: kubedns closes them.
+    // The clients do not close their connections, so kubedns must close them.
     eventually(PATIENCE, || {
         let now = usage(&mut lab);
         let settled = if now.descriptors < 200 { Ok(()) } else { Err(now) };
@@ -191,7 +194,7 @@ async fn two_thousand_idle_slow_and_half_closed_connections() {
     steady.stop().await.check("kubedns under 2,000 idle, slow and half-closed TCP connections");
 }
 
-/// Raises the limit for our own sockets; the server inherits it.
+/// Raises the limit of open files for the test. kubedns inherits the limit.
 pub(super) fn raise_descriptor_limit() {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     let wanted = 10_000;
@@ -208,13 +211,14 @@ async fn no_descriptor_left() {
     early.send(&ask).await.unwrap();
     early.receive(client::PATIENCE).await.unwrap();
 
-    // Set from outside at run time: harsher than a low limit that the server sees at its start.
+    // kubedns reads the limit at its start. Lowering the limit later is harder on kubedns than a low limit at the
+    // start.
     let used = usage(&mut lab).descriptors;
     limit_descriptors(lab.process().id(), used + 8);
     let steady = Steady::start(questions.into_iter().filter(|question| !question.tcp).collect(), RATE);
     steady.answered(20).await;
     let why = "no descriptor was left";
-    // A forwarded query needs a socket of its own.
+    // The connections below take all descriptors. A forwarded query then fails, since it needs a new socket.
     let excuse = steady.excuse(&["outside"], why);
     let mut hoard = Vec::new();
     for _ in 0..64 {

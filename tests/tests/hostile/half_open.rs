@@ -1,5 +1,5 @@
-//! Half-open TCP connections: a SYN arrived, and the client sends nothing more. The kernel holds and finally drops
-//! them; kubedns has to set a backlog so that other clients are still accepted.
+//! Half-open TCP connections: the client sends a SYN, but never the final ACK. The kernel keeps such connections for a
+//! while. The backlog that kubedns sets must leave room for other clients.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,15 +16,15 @@ use super::floods::{CONNECTIONS, at_rest, bounded, raise_descriptor_limit, usage
 /// The state of a half-open connection in `/proc/net/tcp`.
 const SYN_RECV: &str = "03";
 
-/// The number of half-open connections that makes a flood; beyond the backlog the kernel keeps no state (SYN
-/// cookies).
+/// The number of half-open connections that the test waits for. Beyond the backlog the kernel uses SYN cookies, and
+/// keeps no state.
 const FLOOD: usize = 200;
 
 #[test]
 fn half_open_connections_keep_nobody_out() {
     if means::are_there() {
         netns::run_in_a_new_one(|| {
-            // Nothing answers at these addresses: our SYN-ACK gets neither an ACK nor a RST.
+            // The clients' addresses drop all packets, so the SYN-ACK of kubedns' host gets neither an ACK nor a RST.
             let rule = "--append INPUT --destination 127.9.0.0/16 --jump DROP";
             let status = Command::new("iptables").args(rule.split(' ')).status();
             assert!(status.unwrap().success(), "iptables {rule}");
@@ -46,7 +46,7 @@ async fn flood() {
     })
     .await;
     println!("{most} connections are half open");
-    // Meanwhile the well-behaved client opens a new connection for each TCP query.
+    // The steady client opens a new connection for each TCP query.
     steady.answered(100).await;
     let during = usage(&mut lab);
     assert!(
@@ -60,7 +60,7 @@ async fn flood() {
     steady.stop().await.check("kubedns under 2,000 half-open TCP connections");
 }
 
-/// Sends a SYN and retransmissions, without any response.
+/// Sends a SYN and its retransmissions from the client with this number.
 async fn dial(number: u16, server: SocketAddr) {
     let [high, low] = number.to_be_bytes();
     let socket = TcpSocket::new_v4().unwrap();

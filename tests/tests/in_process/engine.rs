@@ -1,4 +1,4 @@
-//! The engine with the records of some objects, without process and sockets.
+//! Calls the query engine with the records of some objects, without a process or sockets.
 #![allow(dead_code, reason = "not every test needs all of it")]
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -15,28 +15,28 @@ use skydns::{Name, Zone};
 use testkit::message::Message;
 use testkit::objects::{mk_endpoints, mk_headless};
 
-/// The IPv4 address number `n`.
+/// The `n`th IPv4 address for tests.
 pub(crate) fn v4(n: u32) -> String {
     Ipv4Addr::from(0x0a40_0000 + n).to_string()
 }
 
-/// The IPv6 address number `n`.
+/// The `n`th IPv6 address for tests.
 pub(crate) fn v6(n: u32) -> String {
     Ipv6Addr::from(0xfd00_0010_u128 << 96 | u128::from(n)).to_string()
 }
 
-/// A headless Service with one port and its endpoints, written `ip` or `ip hostname`.
+/// A headless Service with one port, and its Endpoints. Each address is `ip` or `ip hostname`.
 pub(crate) fn headless(namespace: &str, name: &str, addresses: &[String], port: &str) -> [Value; 2] {
     let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
     [mk_headless(namespace, name, &[port]), mk_endpoints(namespace, name, &addresses, &[port])]
 }
 
-/// The published records of Services and Endpoints, in `cluster.local`.
+/// Publishes the records of Services and Endpoints in `cluster.local`.
 pub(crate) fn published(objects: impl IntoIterator<Item = Value>, strict: bool) -> Arc<Published> {
     published_with(objects, |zone| zone.strict = strict)
 }
 
-/// The published records in a zone that `change` has modified.
+/// Publishes the records of Services and Endpoints in a zone that `change` modifies.
 pub(crate) fn published_with(
     objects: impl IntoIterator<Item = Value>,
     change: impl FnOnce(&mut Zone),

@@ -1,4 +1,4 @@
-//! Checks of dashboard.json.
+//! Checks of `manifests/monitoring/dashboard.json`.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -49,7 +49,7 @@ struct Panel {
     kind: String,
     title: String,
     grid_pos: GridPos,
-    /// The minimum interval of points.
+    /// The minimum interval between two points.
     interval: Option<String>,
     #[serde(default)]
     targets: Vec<Target>,
@@ -89,7 +89,7 @@ struct Datasource {
     uid: String,
 }
 
-/// The dashboard with all rows expanded.
+/// The dashboard. The panels of collapsed rows follow their row.
 fn dashboard() -> Dashboard {
     let path = repository().join("manifests/monitoring/dashboard.json");
     let mut dashboard: Dashboard = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
@@ -101,7 +101,7 @@ fn dashboard() -> Dashboard {
     dashboard
 }
 
-/// All expressions, each with its owner.
+/// The expressions of all annotations and panels. The first text names the annotation or the panel.
 fn expressions(dashboard: &Dashboard) -> Vec<(String, &str)> {
     let annotations = dashboard.annotations.list.iter();
     let annotations = annotations.map(|note| (format!("annotation {:?}", note.name), note.expr.as_str()));
@@ -133,7 +133,7 @@ fn panels_ask_for_what_exists() {
     }
 }
 
-/// Legends use only labels that the result has.
+/// A legend uses only labels that the result of its expression has.
 #[test]
 fn legends_show_labels_that_are_kept() {
     for panel in &dashboard().panels {
@@ -204,10 +204,10 @@ fn expressions_are_well_formed() {
     promtool(directory.path(), &["check", "rules", "dashboard.yaml"]);
 }
 
-/// Each event is one bar or peak. Points are a minute apart, and Grafana makes `$__rate_interval` of a minute and the
-/// 15 s between two scrapes: adjacent windows share just one sample. Without the minimum interval an event would be
-/// in four windows, and windows of `$__interval` would lose what happens between the last sample of one and the first
-/// of the next.
+/// Each event is in one point of a panel. Points are at least a minute apart. `$__rate_interval` is then 75 s, a minute
+/// plus the 15 s between scrapes, so that adjacent windows share one sample. Without the minimum interval an event
+/// would be in four points. With `$__interval` as the window, adjacent windows would share no sample, and events
+/// between two windows would be lost.
 #[test]
 fn an_event_is_counted_once() {
     let dashboard = dashboard();
@@ -226,8 +226,8 @@ fn an_event_is_counted_once() {
     promtool(directory.path(), &["test", "rules", "events.yaml"]);
 }
 
-/// Five events, each seen by one scrape, and four windows: four events are in the second and the last is in the
-/// third.
+/// A test for promtool with five events, one at each scrape, and four windows. The second window has four events, the
+/// third has one.
 const EVENTS: &str = r#"
 evaluation_interval: 15s
 tests:

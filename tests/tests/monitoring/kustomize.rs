@@ -1,4 +1,4 @@
-//! The documents of `kubectl kustomize` for the directory.
+//! Checks of the objects that `kubectl kustomize manifests/monitoring` renders.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +9,7 @@ use tests::manifests::render::{combine, label, render, root};
 const DEPLOYMENT: &str = "Deployment/kube-dns";
 const MONITOR: &str = "PodMonitor/kube-dns";
 
-/// The objects by kind and name.
+/// The objects by label, such as `PodMonitor/kube-dns`.
 fn by_label(objects: Vec<Value>) -> BTreeMap<String, Value> {
     objects.into_iter().map(|object| (label(&object), object)).collect()
 }
@@ -29,7 +29,7 @@ fn the_directory_renders_dashboard_alerts_and_scraping() {
     assert_eq!(map["data"]["kube-dns.json"].as_str(), Some(dashboard.as_str()));
 }
 
-/// The ports of a Deployment that the `PodMonitor` scrapes: container ports by name, with their container.
+/// The ports of a Deployment that the `PodMonitor` scrapes, each with the name of its container.
 fn scraped(deployment: &Value, monitor: &Value) -> Vec<(String, u64)> {
     let pod = &deployment["spec"]["template"];
     for (label, value) in monitor["spec"]["selector"]["matchLabels"].as_object().unwrap() {

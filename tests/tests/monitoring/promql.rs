@@ -1,25 +1,25 @@
-//! Extracts the metrics and labels in a `PromQL` expression. A loose parser: promtool checks the syntax.
+//! Extracts the metrics and labels of a `PromQL` expression. promtool checks the syntax, so this parser does not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use tests::docs::metrics::{self, Documented};
 
-/// Labels that Prometheus adds, or that belong to the type.
+/// The labels that Prometheus adds to all series, and the label `le` of histograms.
 const OF_PROMETHEUS: [&str; 6] = ["namespace", "pod", "instance", "job", "container", "le"];
 const GROUPING: [&str; 6] = ["by", "without", "on", "ignoring", "group_left", "group_right"];
 const OPERATORS: [&str; 7] = ["and", "or", "unless", "bool", "offset", "inf", "nan"];
 
-/// Names in an expression.
+/// The names in an expression.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Named {
-    /// Metrics, each with its matchers.
+    /// The metrics, each with its matchers: label and value.
     pub(crate) metrics: Vec<(String, Vec<(String, String)>)>,
-    /// Labels for grouping and joining.
+    /// The labels by which the expression groups and joins.
     pub(crate) grouping: BTreeSet<String>,
 }
 
-/// Parses an expression. Grafana's variables are skipped.
+/// Parses an expression. Skips the variables of Grafana.
 pub(crate) fn named(expression: &str) -> Named {
     let mut named = Named::default();
     let mut rest = expression;
@@ -48,7 +48,7 @@ fn identifier<'a>(named: &mut Named, text: &'a str) -> &'a str {
             named.grouping.extend(labels.split(',').map(|label| label.trim().to_owned()));
             return rest;
         }
-        // An aggregation is followed by its labels or its operand.
+        // A word before `by` or `without` is an aggregation, such as `sum by (pod) (...)`.
         None if ["by", "without"].contains(&self::word(rest.trim_start()).0) => {}
         None if !OPERATORS.contains(&word) && !GROUPING.contains(&word) => {
             named.metrics.push((word.to_owned(), Vec::new()));
@@ -58,7 +58,7 @@ fn identifier<'a>(named: &mut Named, text: &'a str) -> &'a str {
     rest
 }
 
-/// Parses the matchers up to the closing brace: those of the last metric.
+/// Parses the matchers of the last metric up to the closing brace, and returns the text after it.
 fn matchers<'a>(named: &mut Named, mut text: &'a str) -> &'a str {
     loop {
         text = text.trim_start_matches([',', ' ', '\n']);
@@ -78,14 +78,14 @@ fn word(text: &str) -> (&str, &str) {
     text.split_at(end)
 }
 
-/// Splits off a quoted string: its content, and the text after it.
+/// Parses a quoted string. Returns its content, and the text after it.
 fn after_string(text: &str) -> (&str, &str) {
     text.strip_prefix('"').unwrap().split_once('"').unwrap()
 }
 
 static DOCUMENTED: LazyLock<BTreeMap<String, Documented>> = LazyLock::new(metrics::all);
 
-/// Fails if an expression has a metric, a label or a label's value that does not exist.
+/// Panics if a metric, a label or the value of a label in an expression does not exist.
 pub(crate) fn check(whose: &str, expression: &str) {
     let named = named(expression);
     assert!(!named.metrics.is_empty(), "{whose} names no metric: {expression}");
@@ -109,7 +109,7 @@ pub(crate) fn check(whose: &str, expression: &str) {
     }
 }
 
-/// The metric of a series; for a histogram, without the suffix, which no other metric may have.
+/// The documented metric of a series. A series of a histogram has the suffix `_bucket`, `_sum` or `_count`.
 fn documented(series: &str) -> Option<&'static Documented> {
     let is_histogram = |entry: &&Documented| entry.kind == "histogram";
     let suffix = ["_bucket", "_sum", "_count"].into_iter().find_map(|suffix| series.strip_suffix(suffix));

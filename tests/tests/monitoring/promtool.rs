@@ -1,9 +1,10 @@
-//! Runs promtool, if it is installed.
+//! Runs promtool.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Runs promtool in a directory and fails with its output. Without promtool, prints a message instead.
+/// Runs promtool in a directory. Panics with the output of promtool if it fails. Prints a message if promtool is not
+/// installed.
 pub(crate) fn promtool(directory: &Path, args: &[&str]) {
     let output = match Command::new("promtool").args(args).current_dir(directory).output() {
         Ok(output) => output,

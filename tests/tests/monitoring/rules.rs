@@ -1,4 +1,4 @@
-//! Checks of rules.yaml.
+//! Checks of the alerts in `manifests/monitoring/rules.yaml`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -65,7 +65,7 @@ fn alerts() -> Vec<Alert> {
     rules().groups.into_iter().flat_map(|group| group.rules).collect()
 }
 
-/// The test files by name.
+/// The names and contents of promtool's test files.
 fn tests_of_rules() -> Vec<(String, String)> {
     let files = fs::read_dir(directory().join("tests")).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<PathBuf> = files.collect();
@@ -120,7 +120,7 @@ fn alerts_are_documented_with_severity_and_runbook() {
 
 /// The text below the heading with this anchor, up to the next heading of any level.
 fn section_of(page: &str, anchor: &str) -> Option<String> {
-    // A single # begins a comment in the examples.
+    // A line with a single `#` may be a comment in an example.
     let is_heading = |line: &&str| line.starts_with("##");
     let of_anchor = |line: &&str| is_heading(line) && Page::parse(line).anchors == [anchor];
     let mut lines = page.lines().skip_while(|line| !of_anchor(line));
@@ -128,7 +128,7 @@ fn section_of(page: &str, anchor: &str) -> Option<String> {
     Some(lines.take_while(|line| !is_heading(line)).collect::<Vec<_>>().join("\n"))
 }
 
-/// The runbook of each alert is the section that describes it, not a neighbouring one.
+/// The runbook URL of each alert leads to a section of docs/troubleshooting.md that names the alert.
 #[test]
 fn runbooks_are_those_of_their_alerts() {
     let page = fs::read_to_string(repository().join("docs/troubleshooting.md")).unwrap();
@@ -142,7 +142,7 @@ fn runbooks_are_those_of_their_alerts() {
     }
 }
 
-/// Each alert fires in a test, which promtool checks.
+/// Each alert fires in one of promtool's test files.
 #[test]
 fn each_alert_is_tested() {
     let texts: String = tests_of_rules().into_iter().map(|(_, text)| text).collect();
