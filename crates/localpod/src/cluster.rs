@@ -1,4 +1,4 @@
-//! The cluster that the pod serves: the embedded API server, or a real one behind a kubeconfig.
+//! The cluster that the pod serves: the embedded API server, or the real cluster of a kubeconfig.
 
 use std::error::Error;
 use std::path::Path;
@@ -44,7 +44,7 @@ impl Cluster {
 
     /// The cluster of a kubeconfig's current context.
     pub(crate) async fn real(file: &Path) -> Result<Self> {
-        // The containers run in another directory: they get the absolute path. A missing file is reported here, too.
+        // kubedns runs in another directory and needs the absolute path. A missing file is an error here.
         let file =
             file.canonicalize().with_context(|| format!("cannot read kubeconfig {}", file.display()))?;
         std::fs::read(&file).with_context(|| format!("cannot read kubeconfig {}", file.display()))?;

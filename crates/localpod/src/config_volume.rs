@@ -23,7 +23,7 @@ pub type Payload = BTreeMap<String, Vec<u8>>;
 
 /// The link that every entry goes through.
 const DATA_LINK: &str = "..data";
-/// The link's name until it is renamed into place.
+/// The name of a new link before the rename to `..data`.
 const NEW_DATA_LINK: &str = "..data_tmp";
 
 /// A directory that mirrors a `ConfigMap`.

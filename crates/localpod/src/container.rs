@@ -37,7 +37,7 @@ pub(crate) struct Keeper<'a> {
     pub(crate) console: &'a Console,
     /// The record of process ids and restarts.
     pub(crate) status: &'a Status,
-    /// The request to stop, and the request to stop at once.
+    /// The requests to stop the pod.
     pub(crate) stop: &'a Stop,
     /// Time between SIGTERM and SIGKILL.
     pub(crate) grace: Duration,
@@ -94,8 +94,8 @@ impl Keeper<'_> {
         let command = daemon::exec::command(container.on_death, &container.program, &container.args);
         let mut command = Command::from(command);
         command.envs(container.env.iter().map(|(name, value)| (name, value)));
-        // A process group of its own: Ctrl-C in the terminal reaches only localpod, and the group can be killed as a
-        // whole.
+        // Each container has a process group: Ctrl-C in the terminal reaches only localpod, and the group can be
+        // killed as a whole.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.kill_on_drop(true).spawn()?;
         let pid = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);

@@ -13,7 +13,7 @@ use crate::options::ExtraArgs;
 use crate::ports::Ports;
 use crate::programs::Programs;
 
-/// One container: a program that is kept running.
+/// One container: a program that localpod keeps running.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Container {
     /// Its name in the manifest.
@@ -40,7 +40,7 @@ pub enum Access {
     Kubeconfig(PathBuf),
 }
 
-/// The input of the command lines.
+/// The values from which the command lines are made.
 #[derive(Debug, Clone)]
 pub struct Wiring<'a> {
     /// The executables.
@@ -133,7 +133,7 @@ impl Wiring<'_> {
             format!("-v={}", self.verbosity),
             format!("-configDir={}", self.config_dir.display()),
             "-restartDnsmasq=true".to_owned(),
-            // Not in the manifest: these have the right defaults in the pod.
+            // Not in the manifest: the defaults of these flags fit a pod, but not a laptop.
             format!("-dnsmasqExec={}", self.programs.dnsmasq.display()),
             format!("-kubednsServer={kubedns_address}"),
             format!("-stateDir={}", self.state_dir.display()),
@@ -192,7 +192,7 @@ impl Wiring<'_> {
 
     /// The sidecar's arguments for dnsmasq. The probe queries `name`, unless kubedns is in front.
     fn sidecar_of_dnsmasq(&self, name: &str) -> [String; 3] {
-        // A name from /etc/hosts: the dnsmasq behind kubedns answers it without an upstream.
+        // `localhost` is in /etc/hosts, so the dnsmasq behind kubedns needs no upstream to answer.
         let name = if self.is_direct() { "localhost,5,A" } else { name };
         [
             format!("--probe=dnsmasq,127.0.0.1:{},{name}", self.ports.dnsmasq),

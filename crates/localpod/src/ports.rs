@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use anyhow::{Result, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-/// The default of `--port-base`. The stub domain of the example ConfigMap names a port of the block that begins here.
+/// The default of `--port-base`. The stub domain of the example ConfigMap names a port of the block at this base.
 pub const DEFAULT_BASE: u16 = 5300;
 
 /// The range in which `--port-base 0` looks for a free block. Linux takes the source ports of connections from a higher range. So a free port stays
@@ -23,7 +23,7 @@ pub struct Ports {
     /// The port of clients (53 in the cluster), UDP and TCP: dnsmasq's port, or kubedns' port in the topologies direct
     /// and alone.
     pub dns: u16,
-    /// dnsmasq, UDP and TCP.
+    /// dnsmasq's DNS, UDP and TCP.
     pub dnsmasq: u16,
     /// kubedns' DNS, UDP and TCP (10053).
     pub kubedns: u16,
@@ -35,7 +35,7 @@ pub struct Ports {
     pub sidecar: u16,
     /// The embedded API server.
     pub api: u16,
-    /// The upstream of the example's stub domain, UDP and TCP.
+    /// The example upstream, which serves `acme.example`, UDP and TCP.
     pub upstream: u16,
     /// The nanny's status and metrics (10056).
     pub nanny: u16,
@@ -45,7 +45,7 @@ impl Ports {
     /// The number of ports of a pod.
     pub const COUNT: u16 = 8;
 
-    /// The block that begins at `base`, without a check that it is free.
+    /// The block that begins at `base`. Ports in use are not detected.
     pub fn block(base: u16) -> Result<Self> {
         let (count, max) = (Self::COUNT, u16::MAX - Self::COUNT + 1);
         ensure!(base <= max, "--port-base {base} leaves no room for {count} ports: the highest is {max}");
@@ -93,7 +93,7 @@ impl Ports {
         (Ipv4Addr::LOCALHOST, self.upstream).into()
     }
 
-    /// Binds every port and closes it again; fails if one is in use.
+    /// Binds every port and closes it again; fails if a port is in use.
     fn check(self) -> Result<()> {
         for (port, purpose) in self.listed() {
             let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map(drop);

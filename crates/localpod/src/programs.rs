@@ -41,7 +41,7 @@ impl Programs {
         })
     }
 
-    /// Checks that dnsmasq accepts these arguments. Otherwise the nanny would restart it again and again.
+    /// Checks that dnsmasq accepts these arguments. Otherwise the nanny would start dnsmasq again and again.
     pub fn check_dnsmasq(&self, arguments: &[String]) -> Result<()> {
         if arguments.is_empty() {
             return Ok(());

@@ -1,5 +1,5 @@
-//! The upstream of the example's stub domain: a DNS server on loopback with a few names of `acme.example`, so that
-//! stub domains and `ExternalName` targets work without a network.
+//! The example upstream: a DNS server on loopback with a few names of `acme.example`. With this server, stub domains
+//! and `ExternalName` targets work without a network.
 //!
 //! Queries for other names are REFUSED. With `--offline`, this server receives the queries for all external names. It
 //! then answers NXDOMAIN for names outside its zone.
@@ -47,7 +47,7 @@ impl Upstream {
         Ok(Self { zones: zones(offline), udp, tcp })
     }
 
-    /// Its address.
+    /// The bound address.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.tcp.local_addr()
     }
@@ -83,7 +83,7 @@ fn zones(offline: bool) -> Catalog {
 fn add_zone(zones: &mut Catalog, apex: &Name, records: impl IntoIterator<Item = (Name, RData)>) {
     let mut zone =
         InMemoryZoneHandler::<TokioRuntimeProvider>::empty(apex.clone(), ZoneType::Primary, AxfrPolicy::Deny);
-    // The last number is the negative caching TTL (RFC 2308).
+    // The last argument is the negative caching TTL (RFC 2308).
     let soa = SOA::new(under_apex(&["ns"]), under_apex(&["hostmaster"]), 1, 3600, 600, 86400, TTL);
     zone.upsert_mut(Record::from_rdata(apex.clone(), TTL, RData::SOA(soa)), 1);
     for (name, data) in records {

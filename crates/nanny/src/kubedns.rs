@@ -1,8 +1,8 @@
 //! The routes in force in kubedns, as kubedns reports them: CHAOS TXT `routes.kubedns.`.
 //!
 //! dnsmasq caches the answers of kubedns, and must flush its cache when kubedns changes its upstreams. The nanny does
-//! not see this change: kubedns may apply an edit of the configuration earlier or later. kubedns also follows its own
-//! resolv.conf and the addresses of server names. So the nanny polls kubedns.
+//! not see this change: kubedns may apply an edit of the configuration earlier or later than the nanny. kubedns also
+//! follows its own resolv.conf and the addresses of server names. So the nanny polls kubedns.
 
 use std::time::Duration;
 

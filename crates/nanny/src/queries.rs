@@ -1,7 +1,7 @@
 //! The queries of dnsmasq's clients, for their followers (`tap` and `top`).
 //!
 //! dnsmasq cannot start to log queries while it runs. So the nanny restarts dnsmasq with `--log-queries=extra` when
-//! the first follower arrives, and without when the last follower leaves. Each restart empties the cache.
+//! the first follower arrives, and without that option when the last follower leaves. Each restart empties the cache.
 //! [`query_lines`] joins the log lines of a query. Each follower has a filter and a bounded queue.
 //!
 //! [`query_lines`]: crate::dnsmasq::query_lines
@@ -164,7 +164,7 @@ impl Shared {
     }
 }
 
-/// A reader of lines. Dropping it removes the follower.
+/// A reader of lines. Dropping the reader removes the follower.
 #[derive(Debug)]
 pub(crate) struct Reader {
     id: u64,

@@ -320,7 +320,7 @@ impl Report {
         self.edit().routes.servfail_server = Some(server.to_string());
     }
 
-    /// Records a server whose queries come back to dnsmasq, found by dnsmasq.
+    /// Records a loop found by dnsmasq: queries to `server` come back to dnsmasq.
     pub(crate) fn found_loop(&self, server: Nameserver) {
         let mut status = self.edit();
         status.routes.add_loop(server);
@@ -408,7 +408,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let directory = Arc::new(StateDir::open(Some(place.path())).unwrap());
         let file = directory.file(STATUS_FILE);
-        // A directory in the place of the new file.
+        // A directory blocks the path of the new file.
         let obstacle = place.path().join(format!(".{STATUS_FILE}.new"));
         std::fs::create_dir(&obstacle).unwrap();
         let report = Report::new().unwrap();

@@ -293,7 +293,7 @@ fn follow_queries(arguments: &Arguments, queries: &Queries) -> watch::Receiver<b
     if logs_queries(arguments) { watch::Sender::new(false).subscribe() } else { queries.wanted() }
 }
 
-/// Serves the status page. Its failure must not stop DNS.
+/// Serves the status page. A failure of the page must not stop DNS.
 async fn serve_pages(
     address: &str,
     report: &Report,

@@ -75,8 +75,8 @@ impl StateDir {
         self.path.join(name)
     }
 
-    /// Writes a file so that readers see either the old or the new content. dnsmasq may read it as another user. A
-    /// directory that was removed is created again.
+    /// Writes a file so that readers see either the old or the new content. All users may read the file, because
+    /// dnsmasq may run as another user. A directory that was removed is created again.
     pub(crate) fn write(&self, name: &str, content: &[u8]) -> io::Result<()> {
         match write(&self.path, name, content) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -113,10 +113,9 @@ fn claim(path: &Path) -> io::Result<File> {
     Ok(lock)
 }
 
-/// Removes the directories of killed nannies. The user of the nanny must own the directory, no running process may
-/// have its ID, and its lock file must be unlocked. The ID alone proves nothing, because containers may share the
-/// parent directory. The lock alone proves nothing, because a starting nanny creates the file before it takes the
-/// lock.
+/// Removes the directories of killed nannies. A directory is removed if the nanny's user owns it, no process has the
+/// ID in its name, and its lock file is unlocked. The ID alone proves nothing, because containers may share the parent
+/// directory. The lock alone proves nothing, because a starting nanny creates the file before it takes the lock.
 fn remove_leftovers(place: &Path) {
     let Ok(entries) = fs::read_dir(place) else { return };
     for path in entries.flatten().take(MAX_LOOKED_AT).map(|entry| entry.path()) {

@@ -27,7 +27,7 @@ pub(crate) struct Parts {
     pub(crate) pod: String,
     /// The node, if the manifest names it.
     pub(crate) node: Option<String>,
-    /// The probes: first those of `--probe`, then those that replace commands of exechealthz.
+    /// The probes of `--probe`, then the probes that replace commands of exechealthz.
     pub(crate) probes: Vec<Arc<Probe>>,
     /// The checks of exechealthz, if enabled.
     pub(crate) exechealthz: Option<Checks>,

@@ -16,7 +16,7 @@ pub(crate) fn milliseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1000.0
 }
 
-/// Runs `act` at each tick until `stop`. A run begins only after the previous run has ended.
+/// Runs `act` at each tick until `stop`, never twice at the same time.
 pub(crate) async fn repeat<F: Future>(mut ticks: Interval, stop: CancellationToken, act: impl Fn() -> F) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let rounds = async {

@@ -55,7 +55,7 @@ const FIRST: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Upstreams {
     dnsmasq: ServerAddr,
-    /// Servers that are not probed here.
+    /// Servers that need no probe as upstreams.
     others: Vec<ServerAddr>,
     peers: Arc<Peers>,
     interval: Duration,

@@ -2,7 +2,7 @@
 //!
 //! The nanny passes the words after `--` to dnsmasq unchanged. The nanny itself needs the listen addresses, the
 //! servers, and whether dnsmasq reads resolv.conf. This module parses the words as dnsmasq's getopt does, and the
-//! configuration files named in them. It validates nothing and changes nothing.
+//! configuration files named in them. The arguments are neither validated nor changed.
 
 mod conf_file;
 mod table;
@@ -32,7 +32,7 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Reads the words and the configuration files they name (by default `/etc/dnsmasq.conf`).
+    /// Parses the words, and the configuration files named in them (by default `/etc/dnsmasq.conf`).
     pub fn read(words: Vec<OsString>) -> Self {
         let mut arguments = Self::from_words(words);
         let found = conf_file::read_all(&arguments.conf_files(), &arguments.all("conf-dir"));
@@ -75,7 +75,7 @@ impl Arguments {
         self.all(name).pop()
     }
 
-    /// The port dnsmasq answers on; 0 means that it does not serve DNS.
+    /// The port that dnsmasq answers on. For 0, dnsmasq does not serve DNS.
     pub fn port(&self) -> u16 {
         self.last("port").and_then(|port| port.trim().parse().ok()).unwrap_or(DNS_PORT)
     }
@@ -113,8 +113,8 @@ impl Arguments {
         named.into_iter().map(PathBuf::from).collect()
     }
 
-    /// The domain of a `--server=/domain/address` whose address is `server` (reverse zones excepted): the cluster
-    /// domain, when `server` is kubedns.
+    /// The first domain that a `--server=/domain/address` routes to `server`, except reverse zones. If `server` is
+    /// kubedns, this is the cluster domain.
     pub fn domain_routed_to(&self, server: Nameserver) -> Option<String> {
         let routes = self.given.iter().filter(|given| matches!(given.name.as_str(), "server" | "local"));
         routes.filter_map(|given| given.value.as_deref()).find_map(|value| {
@@ -210,7 +210,7 @@ fn long_option<'a>(text: &str, rest: &mut impl Iterator<Item = &'a OsString>, it
     item.give(name, value);
 }
 
-/// Parses a group of short options such as `-kq`, or `-p53`, a short option with its value.
+/// Parses a group of short options such as `-kq`, or a short option with its value such as `-p53`.
 fn short_options<'a>(cluster: &str, rest: &mut impl Iterator<Item = &'a OsString>, item: &mut Item) {
     let mut letters = cluster.chars();
     while let Some(letter) = letters.next() {

@@ -1,8 +1,8 @@
 //! Upstream servers that are dnsmasq itself.
 //!
-//! A node's resolv.conf may name 127.0.0.53 (systemd-resolved). Inside the pod that is dnsmasq's own port: every query
-//! would loop until dnsmasq reaches its limit of concurrent queries. The listen addresses of dnsmasq identify such
-//! servers. `--dns-loop-detect`, which the nanny adds, finds loops through other servers.
+//! A node's resolv.conf may name 127.0.0.53 (systemd-resolved). Inside the pod, port 53 of this address is dnsmasq
+//! itself. Every query would loop until dnsmasq reaches its limit of concurrent queries. The listen addresses of
+//! dnsmasq identify such servers. `--dns-loop-detect`, which the nanny adds, finds loops through other servers.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

@@ -33,10 +33,10 @@ pub struct Routes {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Forward {
     /// dnsmasq, as with kube-dns. For servers that dnsmasq cannot query, such as DNS over TLS, dnsmasq forwards to
-    /// The address of kubedns.
+    /// kubedns.
     #[default]
     Dnsmasq,
-    /// kubedns: dnsmasq in front of it is a cache, and forwards all queries to it.
+    /// kubedns. dnsmasq in front of kubedns is a cache, and forwards all queries to kubedns.
     Kubedns,
 }
 
@@ -66,7 +66,7 @@ impl Origin {
 /// A configured server that is not used.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Omission {
-    /// A server that is dnsmasq itself: its queries would loop.
+    /// A server that is dnsmasq itself: queries to this server would loop.
     Loop {
         /// The stub domain; `None` for an upstream server.
         domain: Option<String>,
@@ -87,7 +87,7 @@ pub enum Omission {
 pub struct Ingredients<'a> {
     /// The configuration in force.
     pub config: &'a Config,
-    /// The servers of the node's resolv.conf; empty when it is not used.
+    /// The servers of the node's resolv.conf; empty if dnsmasq does not use resolv.conf.
     pub resolv_conf: &'a [Nameserver],
     /// The addresses of stub servers given by name.
     pub names: &'a Resolutions,
@@ -144,7 +144,7 @@ impl Routes {
         mended.any(|domain| self.stub_domains.contains_key(domain))
     }
 
-    /// Returns whether dnsmasq has the same servers for the same names as in `before`.
+    /// Returns whether `self` and `before` have the same servers for all names.
     pub fn have_servers_of(&self, before: &Self) -> bool {
         Self { forgotten: before.forgotten, ..self.clone() } == *before
     }
@@ -177,7 +177,7 @@ pub fn own_names(config: &Config) -> impl Iterator<Item = String> {
     config.own_names().cloned().chain(reverse)
 }
 
-/// Returns whether dnsmasq cannot query some of the servers, so that it has to forward to kubedns.
+/// Returns whether dnsmasq cannot query some of the servers, so that kubedns has to query them.
 pub fn needs_kubedns(config: &Config) -> bool {
     let stub_domains = config.stub_domains.values().flatten();
     config.upstream_nameservers.iter().any(|server| server.plain().is_none())

@@ -1,4 +1,4 @@
-//! Delivery of routes to dnsmasq: the routes in force, and newer ones that are pending.
+//! Delivery of routes to dnsmasq: the routes in force, and newer routes that are pending.
 //!
 //! Routes stay pending until dnsmasq uses them. A failed delivery is repeated until it succeeds, until newer routes
 //! arrive, or until the newest routes equal the routes in force. Each reason is logged once, and shown in the status.

@@ -1,8 +1,8 @@
 //! Probes of the running dnsmasq process.
 //!
 //! Every three seconds, a probe queries the cache size: CHAOS TXT `cachesize.bind`, which dnsmasq answers from memory.
-//! The next probe follows a missed probe without a pause. Probes are not more frequent because dnsmasq counts their
-//! answers as cache hits.
+//! After a missed probe, the next probe follows without a pause. The interval is not shorter, because dnsmasq counts
+//! the answers to probes as cache hits.
 //!
 //! A dnsmasq that does not answer and uses no processor time hangs: a signal stopped the process, or a system call
 //! blocks. A dnsmasq that does not answer but uses processor time is busy, and gets more time: a restart would empty

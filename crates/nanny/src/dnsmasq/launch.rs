@@ -1,6 +1,6 @@
 //! The command line of dnsmasq: the user's arguments, the nanny's additions, and whether edits need a restart.
 //!
-//! | kube-dns passes | we pass | and write into the servers file |
+//! | kube-dns passes | the nanny passes | the nanny writes into the servers file |
 //! | --- | --- | --- |
 //! | the user's arguments | the same, word for word | |
 //! | `--server /domain/ip#port` per stub server | | `server=/domain/ip#port` |
@@ -10,11 +10,11 @@
 //! With [`Forward::Kubedns`], the file has a single server: kubedns. While kubedns has not applied a configuration
 //! that only kubedns can serve, the single server is the nanny's SERVFAIL server.
 //!
-//! dnsmasq treats a `server=` line of its servers file like a `--server` argument behind those on the command line,
-//! and reads the file again on SIGHUP. With a servers file, dnsmasq never reads resolv.conf itself, because configured
-//! servers could not replace the servers of resolv.conf without a restart. If a servers file is not possible (see
-//! [`Mode::Restart`]), the servers are arguments, as with kube-dns. Then an edit restarts dnsmasq, and dnsmasq reads
-//! resolv.conf itself unless upstream servers are configured.
+//! dnsmasq treats a `server=` line of its servers file like a `--server` argument after the arguments on the command
+//! line, and reads the file again on SIGHUP. With a servers file, dnsmasq never reads resolv.conf itself, because
+//! configured servers could not replace the servers of resolv.conf without a restart. If a servers file is not
+//! possible (see [`Mode::Restart`]), the servers are arguments, as with kube-dns. Then an edit restarts dnsmasq, and
+//! dnsmasq reads resolv.conf itself unless upstream servers are configured.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -28,9 +28,9 @@ use crate::dnsmasq::version::Dnsmasq;
 /// The way an edit reaches dnsmasq.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// The servers file is written and dnsmasq reads it again.
+    /// The nanny writes the servers file, and dnsmasq reads the file again.
     Reload { file: PathBuf },
-    /// dnsmasq is restarted with other arguments.
+    /// The nanny restarts dnsmasq with other arguments.
     Restart,
 }
 
@@ -115,7 +115,7 @@ impl Plan {
         for value in servers_file::values(routes) {
             argv.extend(["--server".into(), value.into()]);
         }
-        // If a servers file is possible, `words` or `ours` already has `--no-resolv`.
+        // If a servers file is possible, `words` or `ours` already contains `--no-resolv`.
         if self.mode == Mode::Restart && routes.upstreams_from != Origin::ResolvConf {
             argv.push("--no-resolv".into());
         }

@@ -134,8 +134,8 @@ fn weight(text: &str) -> Weight {
     }
 }
 
-/// Returns whether the line is one of `--log-queries`, with or without `=extra` (which prepends a number and an
-/// address).
+/// Returns whether `--log-queries` causes this line. With `--log-queries=extra`, the line begins with a number and an
+/// address.
 fn is_query(text: &str) -> bool {
     const WORDS: [&str; 12] = [
         "query[",

@@ -169,7 +169,7 @@ struct Echo {
 }
 
 impl Echo {
-    /// Returns whether the line repeats a recent one.
+    /// Returns whether the line repeats a recent line.
     fn is_one(&mut self, line: &LogLine<'_>, now: Instant) -> bool {
         if line.weight != Weight::Detail {
             return false;
@@ -195,7 +195,7 @@ pub(crate) struct QueryLines {
     pub(crate) followers: Queries,
     /// The lines go to the nanny's log: dnsmasq's own arguments contain `--log-queries`.
     pub(crate) logged: bool,
-    /// The nanny's log is JSON.
+    /// The nanny's log format is JSON.
     pub(crate) json: bool,
 }
 

@@ -79,7 +79,7 @@ struct Waiting {
 /// Joins the lines of all queries.
 #[derive(Debug, Default)]
 pub(crate) struct Joiner {
-    /// Oldest first.
+    /// Queries without an answer, oldest first.
     waiting: VecDeque<Waiting>,
     /// The last query that a server answered.
     last: Option<Answered>,

@@ -54,7 +54,7 @@ pub(crate) struct Supervisor {
     pub(crate) log_interval: Duration,
     /// dnsmasq may be restarted for other routes.
     pub(crate) may_restart: bool,
-    /// The destinations of the log lines of single queries.
+    /// The destinations of `--log-queries` lines.
     pub(crate) query_lines: QueryLines,
     /// True while followers need dnsmasq to log queries. Always false if the user's arguments contain
     /// `--log-queries=extra`.
@@ -63,7 +63,7 @@ pub(crate) struct Supervisor {
 }
 
 impl Supervisor {
-    /// Runs until cancelled, or until dnsmasq dies too often. dnsmasq is gone when this returns.
+    /// Runs until cancelled, or until dnsmasq dies too often. dnsmasq has ended when this function returns.
     pub(crate) async fn run(mut self, stop: CancellationToken) -> anyhow::Result<()> {
         let mut deaths = Deaths::default();
         let mut again = None;

@@ -11,8 +11,7 @@ use nix::unistd::{Gid, Group, Uid, User};
 /// The nanny's user: the properties that matter to dnsmasq.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Identity {
-    /// Root, with the names of its user and group. The nanny passes both to dnsmasq, which would otherwise change
-    /// them.
+    /// Root, with the names of its user and group. The nanny passes both names to dnsmasq, so that dnsmasq keeps them.
     Root { user: String, group: String },
     /// Not root (or root without a name): dnsmasq keeps its user and group.
     Other,

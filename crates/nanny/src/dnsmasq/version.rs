@@ -1,4 +1,4 @@
-//! The release of dnsmasq, and the security fixes it lacks.
+//! The release of dnsmasq, and security fixes that are missing in this release.
 
 use std::fmt;
 use std::path::Path;

@@ -33,7 +33,7 @@ pub(crate) struct DnsmasqStatus {
     /// dnsmasq has started and answers probes.
     pub(crate) up: bool,
     pub(crate) started_at: Option<String>,
-    /// Starts after the first one, by reason: `died`, `hung`, `configuration`.
+    /// Restarts by reason: `died`, `hung`, `configuration`.
     pub(crate) restarts: BTreeMap<&'static str, u64>,
     pub(crate) last_end: Option<String>,
 }
@@ -47,7 +47,7 @@ pub(crate) struct ConfigurationStatus {
     pub(crate) loaded_at: Option<String>,
     pub(crate) edits: u64,
     pub(crate) rejected: u64,
-    /// The error of the newest configuration; null when it is in force.
+    /// The error of the newest configuration; null if that configuration is in force.
     pub(crate) error: Option<ErrorStatus>,
     /// Ignored keys, one line each.
     pub(crate) warnings: Vec<String>,
@@ -68,7 +68,7 @@ pub(crate) struct ErrorStatus {
     pub(crate) at: String,
 }
 
-/// The servers for each name, as dnsmasq has them.
+/// The servers for each name that are in force in dnsmasq.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RoutesStatus {
@@ -89,7 +89,7 @@ pub(crate) struct RoutesStatus {
     pub(crate) kubedns_configuration: Option<String>,
     /// The reason why the newest routes are pending; null when dnsmasq has them.
     pub(crate) pending: Option<PendingStatus>,
-    /// The servers in `loops` that the nanny found, not dnsmasq.
+    /// The servers in `loops` that the nanny found, not those that dnsmasq found.
     #[serde(skip)]
     omitted_loops: BTreeSet<String>,
 }

@@ -196,7 +196,7 @@ async fn after_servfail_kubedns_is_not_asked_again() {
     rig.end().await;
 }
 
-/// Until kubedns reports the same configuration, it might forward in plain text.
+/// A kubedns that does not report the same configuration might forward in plain text.
 #[tokio::test]
 async fn what_dnsmasq_cannot_ask_fails_until_kubedns_has_the_configuration() {
     let (kubedns, plain) = (Kubedns::start("192.0.2.1").await, Upstream::answering("192.0.2.99").await);
@@ -219,8 +219,8 @@ async fn what_dnsmasq_cannot_ask_fails_until_kubedns_has_the_configuration() {
     rig.end().await;
 }
 
-/// A kubedns that follows no configuration also reports the version of the empty one. So the version does not prove
-/// that kubedns will follow an edit.
+/// A kubedns that follows no configuration also reports the version of the empty configuration. So the version does
+/// not prove that kubedns will follow an edit.
 #[tokio::test]
 async fn an_empty_configuration_proves_nothing() {
     let kubedns = Kubedns::start("192.0.2.1").await;
@@ -260,7 +260,7 @@ async fn kubedns_is_not_taken_for_a_loop_of_its_upstreams() {
     rig.end().await;
 }
 
-/// By default dnsmasq itself forwards to the upstreams.
+/// Without `-forward=kubedns`, dnsmasq itself forwards to the upstreams.
 #[tokio::test]
 async fn names_of_your_own_are_asked_of_a_kubedns_behind_dnsmasq_that_has_them() {
     let (kubedns, other) = (Kubedns::start("192.0.2.1").await, Upstream::answering("192.0.2.99").await);

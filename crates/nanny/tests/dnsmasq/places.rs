@@ -10,7 +10,7 @@ use testkit::upstream::Upstream;
 
 use super::rig::{Plan, at};
 
-/// Returns whether this test can mount file systems in a mount namespace of its own; prints a line if it cannot.
+/// Returns whether this test can mount file systems in a mount namespace of its own. Otherwise prints a line.
 fn can_mount() -> bool {
     let can = Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|status| status.success());
     if !can {

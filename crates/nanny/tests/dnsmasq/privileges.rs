@@ -13,7 +13,7 @@ use super::rig::{PATIENCE, Plan, at, only, open_to_all, stubs};
 
 const SETPRIV: &str = "/usr/bin/setpriv";
 
-/// Returns whether this test can change users; prints a line if it cannot.
+/// Returns whether this test can change users. Otherwise prints a line.
 fn can_change_users() -> bool {
     let can = nix::unistd::geteuid().is_root() && Path::new(SETPRIV).exists();
     if !can {

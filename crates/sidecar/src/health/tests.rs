@@ -1,4 +1,4 @@
-//! `/healthcheck` bodies, compared with recorded ones of kube-dns.
+//! `/healthcheck` bodies, compared with recorded bodies of kube-dns.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The configuration in force, and the last rejected one.
+//! The configuration in force, and the last rejected configuration.
 
 use std::collections::BTreeSet;
 

@@ -23,7 +23,7 @@ pub(crate) struct Kubedns {
     pub(crate) stale: Option<bool>,
     /// The first lists are missing after `--initial-sync-timeout`.
     pub(crate) overdue: Option<bool>,
-    /// Watches by kind of object, each with whether it is open.
+    /// Kind of object -> whether its watch is open.
     pub(crate) watches: BTreeMap<String, bool>,
     /// The time of the last event from the API server, in seconds since 1970.
     pub(crate) last_event: Option<f64>,
@@ -33,7 +33,7 @@ pub(crate) struct Kubedns {
     pub(crate) requests: Option<f64>,
     /// The upstreams with the most queries, the busiest first.
     pub(crate) upstreams: Vec<Upstream>,
-    /// Stub domains (`.` for all other names), their servers, and whether each answers.
+    /// Each entry: a stub domain (or `.` for all other names), a server, and whether that server answers.
     pub(crate) routes: Vec<(String, String, bool)>,
     /// The number of ignored keys of the ConfigMap.
     pub(crate) unknown_keys: f64,

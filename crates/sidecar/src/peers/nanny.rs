@@ -26,7 +26,7 @@ pub(crate) struct Process {
     pub(crate) version: Option<String>,
     pub(crate) missing_fixes: Vec<String>,
     pub(crate) started_at: Option<String>,
-    /// Starts after the first one, by reason.
+    /// Restarts by reason.
     pub(crate) restarts: BTreeMap<String, u64>,
     pub(crate) last_end: Option<String>,
 }
@@ -38,7 +38,7 @@ pub(crate) struct Configuration {
     pub(crate) loaded_at: Option<String>,
     /// Edits rejected since the start.
     pub(crate) rejected: u64,
-    /// The error of the newest configuration; `None` if it is in force.
+    /// The error of the newest configuration; `None` if that configuration is in force.
     pub(crate) error: Option<Refusal>,
     /// Ignored keys of the ConfigMap, each with the key that was probably meant.
     pub(crate) warnings: Vec<String>,

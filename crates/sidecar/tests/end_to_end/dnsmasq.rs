@@ -99,7 +99,7 @@ async fn a_healthy_dnsmasq_is_not_punished_for_its_backend() {
     assert!(body["LatencySeconds"].as_f64().unwrap() > 0.0);
     assert_eq!(sidecar.metric("kubedns_probe_dnsmasq_backend_away").await, Some(1.0));
 
-    // The backend is back.
+    // The backend answers again.
     there.store(true, Ordering::Relaxed);
     until(&sidecar, "kubedns_probe_dnsmasq_latency_ms_count", 1.0).await;
     assert_eq!(health(&sidecar).await.0, 200);

@@ -50,7 +50,7 @@ pub(super) fn read_all(files: &[PathBuf], directories: &[String]) -> Found {
 fn read(path: &Path) -> Option<String> {
     let metadata = std::fs::metadata(path).ok()?;
     if metadata.file_type().is_char_device() {
-        // /dev/null stands for no file.
+        // A character device such as /dev/null has no options.
         return Some(String::new());
     }
     if !metadata.is_file() || metadata.len() > MAX_FILE {

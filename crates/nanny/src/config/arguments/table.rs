@@ -1,7 +1,7 @@
 //! dnsmasq's options: their letters, and whether they take a value (dnsmasq 2.90; older releases have fewer).
 
-/// The option with this name, or the only one with this prefix; and whether it takes the next word as its value when
-/// there is no `=`.
+/// The option with this name, or the only option with this prefix. The flag is true if the option needs a value, which
+/// is the next word unless there is an `=`.
 pub(super) fn long(name: &str) -> Option<(&'static str, bool)> {
     let all =
         || WITHOUT_VALUE.iter().map(|name| (*name, false)).chain(VALUE.iter().map(|name| (*name, true)));
@@ -22,7 +22,7 @@ pub(super) fn short(letter: char) -> Option<(&'static str, bool)> {
     find(LETTERS_ALONE, false).or_else(|| find(LETTERS_WITH_VALUE, true))
 }
 
-/// Long options that take no value, then those with an optional value behind `=`.
+/// Long options without a value, then long options with an optional value after `=`.
 #[rustfmt::skip]
 const WITHOUT_VALUE: &[&str] = &[
     "all-servers", "bind-dynamic", "bind-interfaces", "bogus-priv", "clear-on-reload", "conntrack",

@@ -211,7 +211,7 @@ struct Effect {
 }
 
 impl Effect {
-    /// Parses arguments as kube-dns gives them (`--server X`). Brackets and default ports do not matter.
+    /// Parses arguments in the form of kube-dns (`--server X`). Brackets and default ports are removed.
     fn of_arguments(argv: &[String], known: &[String]) -> Self {
         let arguments = Arguments::from_words(argv.iter().map(OsString::from).collect());
         let servers = arguments.all("server").into_iter().map(|value| {
@@ -260,7 +260,7 @@ fn mended(case: &str, effect: &mut Effect) {
             effect.servers = (1..=4).map(|last| format!("192.0.2.{last}")).collect();
             effect.reads_resolv_conf = false;
         }
-        // kube-dns rejects a port behind a name.
+        // kube-dns rejects a port after a name.
         "stub server by name with port" => {
             effect.servers = vec!["/acme.example/198.51.100.10#5353".to_owned()];
         }
