@@ -2,8 +2,9 @@
 //!
 //! The precedence is the same as in kube-dns:
 //! - A URL without a kubeconfig is used without credentials.
-//! - A kubeconfig file is used with the given context, or else its current context. A given URL replaces the file's.
-//! - With neither, the pod's service account is used.
+//! - A kubeconfig file is used with the given context, or else with the file's current context. A given URL replaces
+//!   the URL in the file.
+//! - Without a URL and a kubeconfig file, the pod's service account is used.
 //!
 //! Token files (of a service account, or `tokenFile` in a kubeconfig) and certificate files are read again, so that a
 //! rotation takes effect. An exec plugin runs again before its credentials expire. The kubeconfig itself, with its
@@ -39,7 +40,7 @@ pub enum ConnectError {
     /// The kubeconfig file cannot be used.
     #[error("cannot use the kubeconfig {}: {reason}", .path.display())]
     Kubeconfig {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The mistake, in one line.
         reason: String,
@@ -177,9 +178,9 @@ pub fn expand(text: &str, lookup: impl Fn(&str) -> Option<String>) -> String {
     expanded
 }
 
-/// Splits the text after a `$` into the name of a variable and the rest. `None` with the whole text as the rest means
-/// that the `$` is literal. `None` with a shorter rest means that the syntax is invalid and the octets before the rest
-/// are dropped.
+/// Splits the text after a `$` into the name of a variable and the rest. If there is no name and the rest is the whole
+/// text, the `$` is literal. If there is no name and the rest is shorter, the syntax is invalid, and the octets before
+/// the rest are dropped.
 fn variable(text: &str) -> (Option<&str>, &str) {
     if let Some(braced) = text.strip_prefix('{') {
         return match braced.split_once('}') {

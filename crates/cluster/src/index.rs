@@ -56,7 +56,6 @@ pub struct Index {
     published: Arc<Published>,
 }
 
-/// The external zone.
 struct External {
     services: TreeCache<Arc<ExternalNode>>,
     /// Whether the external zone has changed since the last [`Index::publish`].
@@ -83,7 +82,7 @@ pub struct Options {
     pub namespaces: Namespaces,
     /// The domain of the external zone; `None` if there is no external zone.
     pub external_zone: Option<Name>,
-    /// Options of the cluster set's zone; `None` if it is not served.
+    /// Options of the cluster set's zone; `None` if the zone is not served.
     pub clusterset: Option<ClusterSetZone>,
 }
 
@@ -359,8 +358,8 @@ impl Index {
         self.check_sync();
     }
 
-    /// Changes the objects of one Service. Its records are rebuilt when they are published: objects of one Service
-    /// often change together, and rebuilding a large Service is slow.
+    /// Changes the objects of one Service. The records are rebuilt only in [`Index::publish`], because objects of one
+    /// Service often change together, and rebuilding a large Service is slow.
     fn update(&mut self, key: &ObjectKey, change: impl FnOnce(&mut Store, &ObjectKey)) {
         self.outdate(key);
         change(&mut self.store, key);
@@ -451,7 +450,7 @@ impl Index {
         self.store.service(key).filter(|service| self.snapshot.serves(&service.key.namespace))
     }
 
-    /// The endpoints of a Service, if its records depend on them.
+    /// The endpoints of a Service; [`ServiceEndpoints::None`] if the records of the Service do not depend on endpoints.
     fn endpoints_of(&self, service: &Service) -> ServiceEndpoints {
         if self.options.records.depend_on_endpoints(service) {
             self.store.service_endpoints(&service.key, self.source)
@@ -461,7 +460,7 @@ impl Index {
     }
 
     /// Replaces the reverse records `old` of a Service with `new`. Other Services may share an address; their reverse
-    /// records stay. Both lists must be sorted, because a headless Service may have thousands of records.
+    /// records stay. Both lists must be sorted, so that a binary search is fast even with thousands of records.
     fn replace_pointers(&mut self, old: &[(IpAddr, Pointer)], new: &[(IpAddr, Pointer)]) {
         let reverse = &mut self.snapshot.reverse;
         for (ip, pointer) in old.iter().filter(|gone| new.binary_search(gone).is_err()) {
@@ -563,7 +562,7 @@ impl Index {
         self.changed = true;
     }
 
-    /// Adds a zone beside the cluster's, or replaces the zone with that domain.
+    /// Adds a zone beside the cluster's zone, or replaces the zone with the same domain.
     pub fn set_further_zone(&mut self, zone: FurtherZone) {
         self.snapshot.zones = self.snapshot.zones.with(zone);
         self.changed = true;

@@ -310,11 +310,11 @@ pub struct SliceEndpoint {
     pub addresses: OneOrMany<IpAddr>,
     /// The hostname, never empty.
     pub hostname: Option<SmolStr>,
-    /// The endpoint accepts new connections: it is serving and not terminating, or it is published in any state.
+    /// Whether the endpoint is ready: serving and not terminating, or of a Service that publishes unready addresses.
     pub ready: Option<bool>,
-    /// The endpoint passes its readiness probe, even while it terminates.
+    /// Whether the endpoint passes its readiness probe, even while it terminates.
     pub serving: Option<bool>,
-    /// The endpoint is terminating.
+    /// Whether the endpoint is terminating.
     pub terminating: Option<bool>,
     /// The zones whose clients the endpoint serves: the zones of its hints, or else its own zone. Only read with
     /// `--prefer-zone`.
@@ -442,7 +442,7 @@ pub enum Event {
     Namespace(Change<Namespace>),
     /// A change of Pods.
     Pod(Change<Pod>),
-    /// A change of Services of the cluster set; only while it is served.
+    /// A change of `ServiceImport`s; only while the cluster set's zone is served.
     ServiceImport(Change<ServiceImport>),
     /// A change of the slices of `ServiceImport`s.
     ImportedSlice(Change<ImportedSlice>),
@@ -450,7 +450,8 @@ pub enum Event {
     /// possibly after further changes of both sources. Before the first such event, the endpoints are unknown.
     ///
     /// While Endpoints are used, changes of slices still follow, unless an empty list has removed all slices. While
-    /// slices are used, no changes of Endpoints follow. If Endpoints are needed again, they start with a list.
+    /// slices are used, no changes of Endpoints follow. If Endpoints are used again later, their changes start with a
+    /// list.
     EndpointsFrom(EndpointsSource),
     /// Slices are used but can no longer be read. The index switches to Endpoints, unless Endpoints lack addresses of
     /// the slices.

@@ -10,7 +10,7 @@ pub enum Namespaces {
     All,
     /// These namespaces. Each has its own watch of each kind, so that a Role in each namespace is enough.
     Only(Vec<SmolStr>),
-    /// Namespaces whose labels match this selector. All objects are watched, and the Namespace objects too.
+    /// Namespaces whose labels match this selector. The watches cover all namespaces and the Namespace objects.
     Selected(String),
 }
 

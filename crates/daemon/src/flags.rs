@@ -1,9 +1,10 @@
 //! Go-style command lines on top of clap.
 //!
 //! Existing manifests were written for Go binaries. This module accepts the same syntax: long flags with one or two
-//! dashes, `_` for `-`, the value after `=` or as the next word, booleans without a value or with `=true`, `=0`,
-//! `=T`..., `-v2`, and everything after `--` unchanged. A command line is first rewritten to `--name=value` words,
-//! which clap parses. Errors have the texts of the Go packages, so that people find them when they search.
+//! dashes, `_` for `-`, and the value after `=` or as the next word. Booleans have no value, or a value such as
+//! `=true`, `=0` or `=T`. Short flags such as `-v2` are accepted, and words after `--` are unchanged. A command line is
+//! first rewritten to `--name=value` words, which clap parses. Errors have the texts of the Go packages, so that people
+//! find the texts when they search.
 //!
 //! A clap option needs nothing special: `bool` fields become Go booleans, [`int`] and [`GoDuration`] parse numbers and
 //! durations as Go does, and `value_name` is the type in `--help`. This module does not interpret the values of flags.
@@ -56,7 +57,7 @@ impl Exit {
         Self { status: 1, stdout: String::new(), stderr: format!("{name}: {error}\n") }
     }
 
-    /// Prints both texts and returns the exit code. A closed stream is ignored.
+    /// Prints both texts and returns the exit code. Write errors are ignored.
     pub fn print(&self) -> ExitCode {
         use std::io::Write as _;
         let _ = std::io::stdout().lock().write_all(self.stdout.as_bytes());

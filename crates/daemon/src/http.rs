@@ -1,4 +1,4 @@
-//! A small HTTP/1.1 server for probes, metrics and status pages: warp filters on a listener with bounds.
+//! A small HTTP/1.1 server for probes, metrics and status pages. The pages are warp filters.
 //!
 //! The number of connections is bounded. Beyond the bound, a new connection closes the oldest connection, so that idle
 //! connections cannot block a probe. Size and time of a request's head, time of a handler, and life of a connection are
@@ -116,7 +116,6 @@ impl Server {
 /// The backlog of the listener, the same as tokio's default.
 const BACKLOG: u32 = 1024;
 
-/// Listens on all addresses.
 fn listen_everywhere(port: u16) -> io::Result<TcpListener> {
     let ip = wildcard_addr();
     let socket = if ip.is_ipv6() { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };

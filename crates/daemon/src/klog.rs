@@ -174,7 +174,7 @@ pub fn init(flags: &LogFlags) {
     });
 }
 
-/// Starts the writing thread. If that fails, the logging thread writes its lines itself.
+/// Starts the writing thread. If the thread cannot start, each logging thread writes its own lines.
 fn start_writing(format: Format) {
     STDERR.open();
     let lost = move |count: u64| {

@@ -25,7 +25,7 @@ pub struct Import {
 struct Members {
     /// The parent name of the members, see [`ServiceRecord::base`].
     base: Arc<[u8]>,
-    /// Sorted by label; labels are unique.
+    /// Members sorted by label; labels are unique.
     labelled: OneOrMany<Member>,
     /// The labels of all named ports of the members, sorted.
     ports: OneOrMany<[SmolStr; 2]>,
@@ -206,7 +206,7 @@ impl Member {
     }
 }
 
-/// Visits an entry if a step is left, and takes that step.
+/// Visits an entry and takes one step. Does nothing if no step is left.
 fn visit_bounded<'v>(
     label: &'v str,
     record: ServiceRecord<'v>,

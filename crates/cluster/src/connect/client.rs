@@ -37,7 +37,7 @@ const IDLE: Duration = Duration::from_mins(1);
 /// Maximum number of octets per read. hyper's default of 400 KB makes lists no faster, and such large buffers fragment
 /// the heap.
 const READ: usize = 64 << 10;
-/// The port of a SOCKS proxy whose URL has none.
+/// Default port of a SOCKS proxy.
 const SOCKS_PORT: u16 = 1080;
 
 /// A failure to build the client.

@@ -1,7 +1,7 @@
 //! A compact encoding of objects. A large cluster has tens of thousands of objects, which are read one at a time.
 //!
-//! [`Pack`] writes values one after another, without field names or padding. Numbers have a variable length; texts and
-//! lists are preceded by their length. The octets never leave the process.
+//! [`Pack`] writes values one after another, without field names or padding. Numbers have a variable length. The length
+//! of a text or a list precedes its content. The octets never leave the process.
 
 use std::net::IpAddr;
 use std::sync::Arc;

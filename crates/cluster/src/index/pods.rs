@@ -29,9 +29,9 @@ pub(super) struct Pods {
     listing: RelistTracker<PodId>,
     /// Whether `namespaces` may have changed since the last [`Pods::take_changed`].
     changed: bool,
-    /// The namespaces of the pods with each address.
+    /// For each address, the namespaces of the pods with that address.
     namespaces: Map<IpAddr, Arc<[SmolStr]>>,
-    /// Number of pods beyond the first for each address and namespace. Pods in the host network share their node's
+    /// For each address and namespace, the number of pods beyond the first. Pods in the host network share their node's
     /// address.
     further: HashMap<(IpAddr, SmolStr), u32, RandomState>,
     /// One copy of each list of namespaces. Most addresses have a single namespace, so that few different lists exist.

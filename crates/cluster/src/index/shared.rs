@@ -1,4 +1,4 @@
-//! Deduplication of lists. Many Services and slices have equal lists of ports, so each different list is stored once.
+//! Deduplication of lists. Many Services and slices have equal lists of ports, so each list is stored only once.
 
 use std::collections::HashSet;
 use std::hash::Hash;

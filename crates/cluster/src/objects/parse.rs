@@ -52,7 +52,7 @@ pub enum MalformedObject {
 }
 
 impl Encoded {
-    /// Decodes the declared fields of the object.
+    /// Decodes the fields that `M` declares.
     pub(crate) fn decode<M: Message + Default + DeserializeOwned>(&self) -> Result<M, MalformedObject> {
         match self {
             Self::Json(json) => Ok(serde_json::from_slice(json)?),

@@ -101,8 +101,8 @@ impl ExternalNode {
         &mut self.node
     }
 
-    /// Visits the records at `path`, the labels below the Service's name. False if there are none. For `steps` see
-    /// [`skydns::Records::records`].
+    /// Visits the records at `path`, which holds the labels below the Service's name. Returns whether there are
+    /// records. For `steps` see [`skydns::Records::records`].
     pub fn visit<'v>(&'v self, path: &[&str], steps: &mut usize, visit: &mut dyn FnMut(Entry<'v>)) -> bool {
         let (ports, positions) = match path {
             [] => (&*self.node.ports, 0..self.node.members.len()),

@@ -68,7 +68,7 @@ impl ServiceNode {
     /// records.
     ///
     /// A wildcard in place of a member's label matches every member. With `exact` there are no wildcards, and the last
-    /// label must be that of a member. For `steps` see [`skydns::Records::records`].
+    /// label must be the label of a member. For `steps` see [`skydns::Records::records`].
     pub fn visit<'v>(
         &'v self,
         path: &[&str],
@@ -175,7 +175,7 @@ impl ServiceNode {
         }
     }
 
-    /// Whether `port` is the first port with its labels that the member has.
+    /// Whether `port` is the member's first port with the labels of `port`.
     fn is_first_with(&self, port: &PortRecords, position: usize) -> bool {
         let [protocol, name] = &port.path;
         let first = self.ports_of([protocol, name]).iter().find(|port| port.is_of(position));

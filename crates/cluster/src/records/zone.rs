@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use super::Group;
 
-/// Smallest number of addresses of the preferred zone that are answered without the addresses of other zones. With
-/// fewer addresses, a single failure has too much effect.
+/// Number of addresses that the preferred zone must have before answers leave out the other zones. With fewer
+/// addresses, a single failure has too much effect.
 pub(super) const SAFE: usize = 3;
 
 /// Whether `near` of `all` addresses are enough for an answer: at least [`SAFE`], or all.

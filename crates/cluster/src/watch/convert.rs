@@ -1,7 +1,7 @@
 //! Conversion of API objects to the events of a feed.
 //!
 //! A feed works with any kind of objects through this trait. So the program contains the code of a feed once for each
-//! event type, not once for each kind. Copies for eleven kinds were a twentieth of the program.
+//! event type, not once for each kind. Eleven copies, one for each kind, made up a twentieth of the program.
 
 use std::convert::Infallible;
 
@@ -9,7 +9,7 @@ use crate::objects::{Change, Encoded, FromApi, MalformedObject, ObjectKey, Parse
 
 /// Converts the changes of one kind of objects to events.
 pub(super) trait Convert<E>: Send + Sync {
-    /// Reads an object and returns its key and the event of its [`Change::Apply`].
+    /// Reads an object. Returns the object's key, and the event for [`Change::Apply`].
     fn apply(&self, object: &Encoded) -> Result<(ObjectKey, Parsed<E>), MalformedObject>;
 
     /// The event of a change without an object.

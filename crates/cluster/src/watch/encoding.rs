@@ -135,7 +135,7 @@ pub(super) enum ListPart {
 }
 
 impl ListMessage {
-    /// Takes the next part out of `received`; `None` if it is incomplete.
+    /// Takes the next part out of `received`; `None` if the part is incomplete.
     pub(super) fn next(&mut self, received: &mut BytesMut) -> Result<Option<ListPart>, Failure> {
         loop {
             let complete = match self.within {
@@ -157,7 +157,7 @@ impl ListMessage {
         }
     }
 
-    /// Takes the magic number. False if it is incomplete.
+    /// Takes the magic number. Returns false if the magic number is incomplete.
     fn start(&mut self, received: &mut BytesMut) -> Result<bool, Failure> {
         if received.len() < MAGIC.len() {
             return Ok(false);
@@ -170,7 +170,8 @@ impl ListMessage {
         Ok(true)
     }
 
-    /// Takes a field of the envelope; of the list in it, only the head. Returns false if the field is incomplete.
+    /// Takes a field of the envelope. If the field is the list, takes only the head of the field. Returns false if the
+    /// field is incomplete.
     fn field_of_envelope(&mut self, received: &mut BytesMut) -> Result<bool, Failure> {
         let Some(field) = Field::at_front(received)? else { return Ok(false) };
         if field.number == 2 {
@@ -229,7 +230,7 @@ struct Field {
 }
 
 impl Field {
-    /// The field at the front of `received`; `None` if its head is incomplete.
+    /// The field at the front of `received`; `None` if the head of the field is incomplete.
     fn at_front(received: &[u8]) -> Result<Option<Self>, Failure> {
         let Some((key, key_length)) = varint(received)? else { return Ok(None) };
         let rest = received.get(key_length..).unwrap_or_default();
@@ -246,7 +247,7 @@ impl Field {
         Ok(length.map(|length| Self { number: key >> 3, head, length }))
     }
 
-    /// Takes this field out of `received` and returns its content; `None` if it is incomplete.
+    /// Takes this field out of `received` and returns its content; `None` if the field is incomplete.
     fn split_off(self, received: &mut BytesMut) -> Result<Option<Bytes>, Failure> {
         if self.length > MAX_OBJECT {
             return Err(Failure::TooLarge(MAX_OBJECT));

@@ -1,4 +1,4 @@
-//! Failures of requests to the API server, and their consequences.
+//! Failures of requests to the API server, and the properties that determine how a failure is handled.
 
 use std::time::Duration;
 

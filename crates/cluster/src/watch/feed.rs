@@ -34,7 +34,7 @@ const LONG: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Closed;
 
-/// The end of an attempt.
+/// The reason why an attempt ended.
 enum Stop {
     Failed(Failure),
     Closed,
@@ -177,7 +177,7 @@ impl<E: Send + 'static> Feed<E> {
         Err(Failure::Garbage("a list without end".to_owned()).into())
     }
 
-    /// Lists a page or the whole collection. Returns the history after the last page.
+    /// Lists a page or the whole collection. After the last page, returns the history.
     async fn page(&mut self, listing: &mut ListPosition) -> Result<Option<History>, Stop> {
         let mut page = self.exchange.list(&listing.extent).await?;
         let (mut history, mut begun) = (listing.history(), !listing.is_new());

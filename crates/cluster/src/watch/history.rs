@@ -1,10 +1,10 @@
 //! Detection of a wiped or restored database of the API server.
 //!
-//! A resource version only has a meaning within one history of the database. After the database was wiped or restored,
-//! another history starts. A watch from an old version would then wait forever or miss changes. The API does not
-//! identify a history, but two signs reveal a new history. Either the current version is lower than the last known
-//! version, or the collection's first object has another UID. A new history is not detected once its versions have
-//! passed the last known version. Changes are then missed only if the feed was disconnected during all that time.
+//! A resource version only has a meaning within one history of the database. A database that was wiped or restored
+//! starts a new history. A watch from an old version would then wait forever or miss changes. The API does not identify
+//! a history, but two signs reveal a new history. Either the current version is lower than the last known version, or
+//! the collection's first object has another UID. A new history is not detected once its versions have passed the last
+//! known version. Changes are then missed only if the feed was disconnected during all that time.
 
 use smol_str::SmolStr;
 
@@ -55,7 +55,7 @@ impl History {
     }
 }
 
-/// The end of the path of an object in the database: its namespace and name.
+/// The last part of the path of an object in the database: namespace and name.
 fn path(key: &ObjectKey) -> impl Iterator<Item = u8> {
     key.namespace.bytes().chain(*b"/").chain(key.name.bytes())
 }

@@ -12,13 +12,13 @@ const MAX_RETRY_AFTER: Duration = Duration::from_mins(1);
 #[derive(Debug)]
 pub(super) struct Pauses {
     timing: WatchTiming,
-    /// While the API server is unreachable.
+    /// Pauses while the API server is unreachable.
     unreachable: Backoff,
-    /// While reading the collection is refused.
+    /// Pauses while reading the collection is refused.
     refused: Backoff,
-    /// During any other failure.
+    /// Pauses during any other failure.
     failing: Backoff,
-    /// Between lists, if the watch after the previous list failed.
+    /// Pauses between lists, if the watch after the previous list failed.
     relist: Backoff,
 }
 
@@ -72,7 +72,7 @@ impl Pauses {
         self.refused.reset();
     }
 
-    /// Notes that a watch was stable, so that the list before it was useful.
+    /// Notes that a watch was stable. The next list then starts without a pause.
     pub(super) fn settled(&mut self) {
         self.relist.reset();
     }

@@ -23,7 +23,7 @@ pub(super) struct Pieces {
     body: Body,
     /// Whether the body is protobuf rather than JSON.
     pub(super) protobuf: bool,
-    /// The decoder; boxed, as it is large and only lists are compressed.
+    /// The decoder of a compressed body. It is boxed because it is large and only lists are compressed.
     gzip: Option<Box<Gzip>>,
 }
 

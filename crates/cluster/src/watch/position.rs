@@ -124,8 +124,8 @@ impl ListPosition {
     }
 
     /// Whether the pages so far are lost. A failed page is requested again with its token, as long as the API server
-    /// may know the token. The time is bounded, because a token from before a restore of the database may fail forever
-    /// without a distinct error.
+    /// may know the token. The time is bounded: after a restore of the database, an old token may fail forever without
+    /// a distinct error.
     fn is_lost(&mut self, failure: &Failure) -> bool {
         let since = *self.failing.get_or_insert_with(Instant::now);
         match &self.extent {

@@ -49,7 +49,6 @@ pub struct Several<E> {
     joint: Arc<Joint>,
 }
 
-/// The feed of a namespace.
 struct NamespaceFeed<E> {
     namespace: SmolStr,
     feed: Feed<Change<Named<E>>>,
@@ -141,7 +140,7 @@ impl<E: Send + 'static> ScopedFeed<E> {
         }
     }
 
-    /// The state of the feed. For several feeds, the worst of their states.
+    /// The state of the feed. Several feeds have the worst of their states.
     pub fn state(&self) -> watch::Receiver<FeedState> {
         match self {
             Self::One(feed) => feed.state(),
@@ -231,7 +230,7 @@ impl Joint {
 
 /// The reported objects of a namespace.
 struct Account<E> {
-    /// The index of its feed.
+    /// The index of the namespace's feed.
     at: usize,
     namespace: SmolStr,
     names: HashSet<SmolStr, RandomState>,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::failure::Failure;
 
-/// Shortest duration of a watch. A shorter watch counts as a failure, so that reopening it is delayed.
+/// Shortest duration of a watch. A shorter watch counts as a failure, so that the next watch is delayed.
 const BRIEF: Duration = Duration::from_secs(1);
 
 /// The end of a watch without a failure.
@@ -19,7 +19,8 @@ pub(super) enum WatchEnd {
 }
 
 impl WatchEnd {
-    /// Assesses a watch: `lasted` is its duration, `asked` the requested duration; `silent` if it had no event.
+    /// Assesses a watch: `lasted` is the actual duration, `asked` the requested duration. `silent` means that there was
+    /// no event.
     pub(super) fn assess(lasted: Duration, asked: Duration, silent: bool) -> Result<Self, Failure> {
         match silent {
             _ if lasted < BRIEF => Err(Failure::Brief(lasted)),

@@ -6,7 +6,7 @@ use clap::{Arg, ArgAction, Command};
 
 use super::{Style, is_bool, quote};
 
-/// The clap help heading of options that are only accepted for old manifests. pflag's help omits them.
+/// The clap help heading of options that are only accepted for old manifests. pflag's help omits these options.
 pub(crate) const OLD_LOGGING: &str = "old logging flags";
 
 /// The whole help text.

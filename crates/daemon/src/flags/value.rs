@@ -97,7 +97,7 @@ fn base(digits: &str) -> (u32, &str) {
     }
 }
 
-/// The digits without the single underscores between them; `None` if an underscore is misplaced.
+/// The digits without the single underscores between digits; `None` if an underscore is misplaced.
 fn without_underscores(radix: u32, digits: &str) -> Option<String> {
     let leads = radix == 10 && digits.starts_with('_');
     if leads || digits.ends_with('_') || digits.contains("__") {

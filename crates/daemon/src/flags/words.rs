@@ -15,7 +15,7 @@ pub(super) struct Words {
     pub(super) flags: Vec<OsString>,
     /// All words that are not flags, and all words after `--`, in order.
     pub(super) rest: Vec<OsString>,
-    /// The requested form of `--version`, if any.
+    /// The requested output format of `--version`, if any.
     pub(super) version: Option<Version>,
 }
 

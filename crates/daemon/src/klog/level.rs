@@ -112,7 +112,6 @@ fn glob(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// The filter of events.
 #[derive(Clone, Debug)]
 pub(super) struct Filter {
     v: i32,

@@ -12,7 +12,6 @@ use parking_lot::{Condvar, Mutex};
 /// Bound of the queued octets. A write in progress may hold as many octets again.
 const CAPACITY: usize = 1 << 20;
 
-/// A queue of lines.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     state: Mutex<State>,

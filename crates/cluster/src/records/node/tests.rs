@@ -10,7 +10,7 @@ use super::*;
 const LABELS: [&str; 4] = ["db-0", "db-1", "db-2", "db-3"];
 const PATHS: [[&str; 2]; 4] = [["_tcp", "_http"], ["_tcp", "_sql"], ["_udp", "_http"], ["_udp", "_quic"]];
 
-/// An entry: its path, its label, and its port; 0 for an address.
+/// Entries: path, label and port. The port of an address is 0.
 type Flat = BTreeSet<(Vec<&'static str>, &'static str, u16)>;
 
 fn node_and_entries() -> impl Strategy<Value = (ServiceNode, Flat)> {

@@ -22,7 +22,7 @@ pub(super) struct SourceSelection {
     endpoints_in: Option<Instant>,
     /// Time for which slices must be refused before Endpoints become the first source.
     patience: Duration,
-    /// Time for which slices must be refused before Endpoints replace them.
+    /// Time for which slices in use must be refused before Endpoints replace the slices.
     refusal: Duration,
     /// Whether Endpoints were proposed to the index in place of slices.
     pub(super) proposed: bool,
@@ -31,7 +31,7 @@ pub(super) struct SourceSelection {
 }
 
 impl SourceSelection {
-    /// Begins without a source. With `stale_slices`, slices of a snapshot file are served meanwhile.
+    /// Begins without a source. With `stale_slices`, slices of a snapshot file are served until a source is selected.
     pub(super) fn begin(timing: &WatchTiming, stale_slices: bool) -> Self {
         let (begun, refusal) = (Instant::now(), timing.refusal_lasts);
         let patience = if stale_slices { HEAD_START } else { Duration::ZERO };

@@ -62,7 +62,7 @@ fn thresholds() {
     assert!(is_ours("skydns::engine") && is_ours("sidecar") && !is_ours("hickory_server::server"));
 }
 
-/// A crate that is missing in the list would only log errors and warnings.
+/// A crate that is missing in the list logs only errors and warnings by default.
 #[test]
 fn every_crate_of_this_project_is_known() {
     let crates = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).unwrap();
