@@ -32,11 +32,10 @@ pub struct Routes {
 /// The forwarder of queries to the upstream servers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Forward {
-    /// dnsmasq, as with kube-dns. For servers that dnsmasq cannot query, such as DNS over TLS, dnsmasq forwards to
-    /// kubedns.
+    /// dnsmasq, as with kube-dns; kubedns for servers that need another transport than plain DNS over UDP.
     #[default]
     Dnsmasq,
-    /// kubedns. dnsmasq in front of kubedns is a cache, and forwards all queries to kubedns.
+    /// kubedns: dnsmasq in front of it is a cache, and forwards all queries to it.
     Kubedns,
 }
 
