@@ -43,7 +43,7 @@ pub enum Topology {
 pub struct Rig {
     /// The pod; as the first field it is dropped before its servers.
     pub pod: Pod,
-    /// Its topology.
+    /// The topology of the pod.
     pub topology: Topology,
     /// The upstream's behaviour.
     pub outside: Outside,
@@ -151,7 +151,7 @@ fn loaded_cluster() -> Cluster {
     cluster
 }
 
-/// Interleaves both lists, so that each second has queries on every path. The shorter list repeats.
+/// Interleaves both lists, so that a client queries all paths at the same time. The shorter list repeats.
 fn interleave(a: &[Question], b: &[Question]) -> Vec<Question> {
     let longest = a.len().max(b.len());
     let turn = |n: usize| [a.get(n % a.len()).cloned(), b.get(n % b.len()).cloned()];

@@ -153,8 +153,8 @@ async fn so_they_are_with_negative_answers_cached() {
     orders(Negatives::Cached).await;
 }
 
-/// If dnsmasq has cached a CNAME for the SRV name, its SRV answers have port 0. The sidecar of the stock pod queries
-/// SRV of a name without ports every five seconds, and must not cause that.
+/// The ports in SRV answers of dnsmasq stay right after other queries, such as the sidecar's SRV query of a plain name.
+/// A cached CNAME of the SRV name would make these ports 0.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ports_of_srv_names_survive_their_addresses() {
     for kind in KINDS.iter().filter(|kind| kind.has_ports) {

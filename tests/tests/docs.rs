@@ -1,4 +1,5 @@
-//! Compares the reference pages in `docs/` with the binaries. Whatever is documented must exist, and the reverse.
+//! Compares the reference pages in `docs/` with the binaries. Everything documented must exist, and everything that
+//! exists must be documented.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has to end there")]
 

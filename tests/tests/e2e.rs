@@ -21,7 +21,7 @@ const ANSWERS: &[(&str, &[&str])] = &[
     ("cart.shop.svc.cluster.local A", &["10.96.44.7"]),
     ("cart.shop.svc.cluster.local AAAA", &[]),
     ("kubernetes.default.svc.cluster.local A", &["10.96.0.1"]),
-    // A headless Service, and its pods by name
+    // Headless Services, and a pod by its hostname
     ("db.shop.svc.cluster.local A", &["10.244.1.31", "10.244.1.32", "10.244.2.31"]),
     ("db-1.db.shop.svc.cluster.local A", &["10.244.2.31"]),
     ("workers.shop.svc.cluster.local A", &["10.244.2.41"]),
@@ -40,15 +40,15 @@ const ANSWERS: &[(&str, &[&str])] = &[
             "10 33 5432 db-2.db.shop.svc.cluster.local.",
         ],
     ),
-    // PTR, both families, Services and named pods
+    // PTR of a Service (IPv4 and IPv6), and of a pod with a hostname
     ("-x 10.96.12.80", &["web.default.svc.cluster.local."]),
     ("-x fd00:10:96::c80", &["web.default.svc.cluster.local."]),
     ("-x 10.244.2.31", &["db-1.db.shop.svc.cluster.local."]),
-    // CNAME: a target in the cluster, and an external one through the stub domain
+    // ExternalName Services with a target in the cluster, and with a target in the stub domain
     ("storefront.shop.svc.cluster.local CNAME", &["web.default.svc.cluster.local."]),
     ("storefront.shop.svc.cluster.local A", &["10.96.12.80", "web.default.svc.cluster.local."]),
     ("payments.shop.svc.cluster.local A", &["192.0.2.80", "payments.acme.example."]),
-    // pods by address, wildcards
+    // pods by address, and wildcards
     ("10-244-1-31.shop.pod.cluster.local A", &["10.244.1.31"]),
     ("web.*.svc.cluster.local A", &["10.96.12.80"]),
     ("*.db.shop.svc.cluster.local A", &["10.244.1.31", "10.244.1.32", "10.244.2.31"]),

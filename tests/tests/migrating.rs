@@ -190,7 +190,7 @@ fn ours(manifest: &str) -> Value {
     workload(&render(&root().join(manifest)).unwrap())
 }
 
-/// Checks that the result is our manifest with the images of the reader's registry.
+/// Checks that the result is our manifest with the images from [`REGISTRY`].
 fn same(after: &Value, ours: &Value) {
     let ours = ours.to_string().replace("kube-dns-rs/", &format!("{REGISTRY}/"));
     let ours = serde_json::from_str(&ours).unwrap();

@@ -19,8 +19,8 @@ static LISTENING: LazyLock<Listening> =
 /// The keys of the values in the input, in order.
 const KEYS: [&str; 6] = ["stubDomains", "upstreamNameservers", "federations", "other", "hosts", "aliases"];
 
-/// Any `ConfigMap` is rejected with a one-line reason, or accepted. An accepted one stays the same when it is written
-/// and parsed again. The servers file then has exactly the lines that follow from the configuration.
+/// Any `ConfigMap` is rejected with a one-line reason, or accepted. An accepted configuration stays the same when it is
+/// written and parsed again. The servers file has exactly the lines that follow from the configuration.
 pub fn config_map(input: &[u8]) {
     let mut parts = input.split(|octet| *octet == 0);
     let resolv_conf = String::from_utf8_lossy(parts.next().unwrap_or_default()).into_owned();
@@ -99,7 +99,7 @@ fn servers(config: &Config, resolv_conf: &[Nameserver]) {
     assert_eq!(servers_file::values(&routes), values, "arguments and file are equal");
 }
 
-/// Addresses for the first two server names; the others do not resolve.
+/// Addresses for the first two server names of stub domains. All other server names have no address.
 fn resolutions(config: &Config) -> Resolutions {
     let servers = config.stub_domains.values().flatten();
     let mut names = servers.filter_map(|server| match server {
@@ -130,7 +130,7 @@ fn expected(
     let stub_domains = config.stub_domains.iter().filter(|(domain, _)| !own.contains(*domain));
     for (domain, servers) in stub_domains.filter(|(_, servers)| !servers.is_empty()) {
         let before = lines.len();
-        // dnsmasq forwards only over plain DNS, so it forwards such a domain to kubedns.
+        // dnsmasq forwards only over plain DNS. A domain with a server of another transport goes to kubedns.
         let is_other =
             |server: &ServerAddr| matches!(server, ServerAddr::Address(at) if at.plain().is_none());
         if servers.iter().any(is_other) {

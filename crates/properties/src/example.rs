@@ -44,7 +44,7 @@ pub(crate) fn name(text: &str) -> Name {
     Name::parse(text).unwrap_or_else(|error| unreachable!("{error}"))
 }
 
-/// An index without objects, and the place where the index publishes its snapshots.
+/// An index without objects, and the handle through which readers get the snapshots of the index.
 pub(crate) fn index(zone: Zone) -> (Index, Arc<Published>) {
     let published = Arc::new(Published::new(Snapshot::new(zone)));
     let mut index = Index::new(Arc::clone(&published));

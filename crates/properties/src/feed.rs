@@ -153,7 +153,7 @@ async fn tell<T: FromApi>(server: ApiServer, wrap: fn(Change<T>) -> Event, index
 struct ApiServer {
     /// The responses from the input, in reverse order.
     script: Vec<Vec<u8>>,
-    /// The response to a list after the responses from the input.
+    /// The list that the API server returns after the responses from the input.
     list: Vec<u8>,
     /// Whether a complete list has been sent.
     listed: bool,

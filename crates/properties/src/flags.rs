@@ -32,7 +32,7 @@ fn read<P: Parser + Debug>(program: &str, style: Style, argv: &[OsString]) -> Op
     let renamed: Vec<OsString> = argv.iter().map(renamed).collect();
     match parse::<P>(program, style, argv.to_vec()) {
         Ok(options) => {
-            // Only `--name=value` is certainly a flag: a word without `=` may be the value of the word before it.
+            // A word without `=` may be the value of the word before, so only lines of `-name=value` are compared.
             let flag = |word: &OsString| word.as_bytes().starts_with(b"-") && word.as_bytes().contains(&b'=');
             if argv.iter().all(flag) {
                 let again = parse::<P>(program, style, renamed.clone()).map(|options| format!("{options:?}"));

@@ -10,7 +10,7 @@
 //! | [`search`] | one octet that selects list and query, an octet for the records of each name of the list, then the name |
 //! | [`reply`] | three octets that select the query, then a message from an upstream server |
 //! | [`frames`] | one octet that selects the sizes of the pieces, then a stream of messages over TCP or TLS |
-//! | [`config_map`] | the values of the `ConfigMap` and a resolv.conf, separated by zero octets |
+//! | [`config_map`] | a resolv.conf and the values of the `ConfigMap`, separated by zero octets |
 //! | [`probe`] | the value of `--probe` |
 //! | [`flags`] | a command line, one word per line; the first octet selects the program |
 //! | [`snapshot_file`] | a snapshot file, or the lines of one without header and checksum |

@@ -1,6 +1,6 @@
 //! Limits of the memory that parsing an input may allocate.
 
-/// Runs `work` on an input of `size` octets and checks its peak memory: at most 256 KiB and `factor` times `size`.
+/// Runs `work` on an input of `size` octets. Checks that the peak memory is at most 256 KiB plus `factor` times `size`.
 ///
 /// # Panics
 ///

@@ -25,7 +25,8 @@ pub fn query(input: &[u8]) {
     ask(view, octets, transport, |question| outside(told, question));
 }
 
-/// Passes a message to the engine as the server does, and checks the outcome. `told` gives the answers of upstreams.
+/// Passes a message to the engine as the server does, and checks the outcome. `told` returns the upstream's answer to a
+/// query.
 pub(crate) fn ask(
     view: &Snapshot,
     octets: &[u8],
@@ -86,8 +87,8 @@ pub(crate) fn ask(
     }
 }
 
-/// The upstream's answer to a query. `variation` from 0 to 7 selects a failure, no records, addresses, or CNAMEs, some
-/// of them in loops or into the cluster.
+/// The upstream's answer to a query. `variation`, from 0 to 7, selects a failure, no records, addresses or CNAMEs. Some
+/// CNAMEs form a loop or lead into the cluster.
 fn outside(variation: u8, question: &ExternalQuery) -> ExternalAnswer {
     let address = |n: u8| ExternalRecord {
         owner: question.name.clone(),

@@ -10,7 +10,7 @@ use skydns::wire::{Heading, Message, Query, Question, Record, Transport, rtype};
 
 use crate::{example, memory, message, query};
 
-/// The header of a message with one record alone, which is parsed again.
+/// The header of a message with one record. Each record of the input is copied into such a message.
 const HEADER: [u8; 12] = [0, 0, 0x80, 0, 0, 0, 0, 1, 0, 0, 0, 0];
 
 /// For any message from an upstream server, parsing takes memory of at most a multiple of its size. An accepted reply

@@ -32,12 +32,12 @@ enum State {
 enum End {
     Missing,
     Failed,
-    /// The target of the answer's CNAME, if it has one, and the number of records of the queried type.
+    /// The target of the CNAME in the answer, and the number of records of the queried type.
     At(Option<Name>, usize),
 }
 
-/// For any set of existing names, kubedns returns the result that the client would find with the search list itself: A
-/// and AAAA come from the same name of the list. With malformed responses, the answer is still a well-formed message.
+/// For any set of existing names, kubedns finds the same result as a client that searches the list itself. A and AAAA
+/// come from the same name of the list. With malformed responses, the answer is still a well-formed message.
 pub fn search(input: &[u8]) {
     let Some((&[choice, states @ ..], text)) = input.split_first_chunk::<{ STATES + 1 }>() else { return };
     let Some((bare, namespace)) = parts(text) else { return };

@@ -121,7 +121,7 @@ impl Objects {
     }
 }
 
-/// The records after a restart with a snapshot file of `index` and the nodes, which are not in the file.
+/// The records after a restart with a snapshot file of `index`. The Nodes are added, since the file has none.
 fn restored(index: &Index, objects: &Objects, source: EndpointsSource) -> String {
     let written = encode(&index.content(), source, "cluster.local.").unwrap_or_default();
     let saved = Saved::decode(&written, "cluster.local.");

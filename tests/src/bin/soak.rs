@@ -1,4 +1,4 @@
-//! The soak test: `make soak`.
+//! The program of the soak test, which `make soak` runs.
 
 use std::io::Write;
 use std::process::ExitCode;

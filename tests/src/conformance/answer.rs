@@ -21,7 +21,7 @@ pub enum Observed {
 /// A parsed and normalised answer.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// The answer in the form of the vectors.
+    /// The answer in the form of the recorded answers.
     pub response: Response,
     /// Message ID; 0 without a packet.
     pub id: u16,

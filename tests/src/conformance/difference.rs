@@ -115,7 +115,7 @@ pub struct Expected {
 }
 
 impl Differences {
-    /// Reads all files and checks that they match the scenarios.
+    /// Reads all difference files, and checks them as [`Differences::new`] does.
     pub fn load(scenarios: &[Scenario]) -> anyhow::Result<Self> {
         let directory = super::directory().join("differences");
         let entries = std::fs::read_dir(&directory).with_context(|| format!("{}", directory.display()))?;
@@ -125,8 +125,8 @@ impl Differences {
         Self::new(all, scenarios)
     }
 
-    /// Checks that each difference refers to existing questions and tests, and that each listed answer makes a
-    /// difference.
+    /// Checks that each difference refers to existing questions and tests. Checks that each listed answer differs from
+    /// the answer that would be expected without the list.
     pub fn new(all: Vec<Difference>, scenarios: &[Scenario]) -> anyhow::Result<Self> {
         let mut listed = HashMap::new();
         for (at, difference) in all.iter().enumerate() {

@@ -35,12 +35,12 @@ impl Counts {
 }
 
 impl Report {
-    /// Adds the verdicts of a scenario.
+    /// Adds the results of a scenario.
     pub fn add(&mut self, verdicts: Vec<Verdict>) {
         self.verdicts.extend(verdicts);
     }
 
-    /// Records a scenario that could not be played, with the reason.
+    /// Adds a scenario that could not run, with the reason.
     pub fn skip(&mut self, scenario: &str, why: &str) {
         self.skipped.push(format!("{scenario}: {why}"));
     }

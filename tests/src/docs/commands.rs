@@ -35,8 +35,8 @@ impl Command {
         goes_on || self.text.starts_with("for ") && !self.text.ends_with("done")
     }
 
-    /// The first word of each line of an output. A metric's name is a word without its labels. Words with digits are
-    /// left out, since numbers vary; so are words that the page abbreviates with `…`.
+    /// The first word of each line of an output, without the labels of a metric. Words with digits are left out, since
+    /// numbers vary. Words that the page abbreviates with `…` are left out, too.
     pub fn first_words(output: &[impl AsRef<str>]) -> Vec<&str> {
         let words = output.iter().filter_map(|line| line.as_ref().split([' ', '\t', '{']).next());
         words

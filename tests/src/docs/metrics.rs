@@ -18,7 +18,7 @@ pub struct Documented {
     pub kind: String,
     /// The names of the labels.
     pub labels: BTreeSet<String>,
-    /// kube-dns has the metric, too.
+    /// Whether kube-dns has the metric, too.
     pub old: bool,
     /// The condition under which the metric is exported.
     pub exported: String,

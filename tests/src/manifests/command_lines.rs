@@ -21,8 +21,8 @@ pub fn used(args: &[String]) -> BTreeSet<String> {
     args.iter().map(name).collect()
 }
 
-/// Probes of the kubelet to ports that no container opens, or to labels that the sidecar does not have; and the faults
-/// of the sidecar's probes.
+/// Faults of the probes: kubelet probes to ports that no container opens, kubelet probes to labels that the sidecar
+/// does not have, and wrong probes of the sidecar.
 pub fn port_faults(pod: &Pod) -> Vec<String> {
     let mut faults = Vec::new();
     let ports = pod.ports();

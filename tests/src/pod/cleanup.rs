@@ -25,7 +25,7 @@ awk -v "below=$WORK/" 'index($2, below) == 1 { print $2 }' /proc/mounts | sort -
 rm -rf "$WORK"
 "#;
 
-/// Removes everything that the test has made when it is dropped.
+/// The waiting shell. Dropping the value makes the shell remove everything that the test has made.
 #[derive(Debug)]
 pub struct Cleanup {
     shell: Child,

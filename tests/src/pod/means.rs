@@ -6,7 +6,7 @@ use std::process::Command;
 
 use nix::unistd::geteuid;
 
-/// The environment variable with which tests are not skipped: with the value `required` they fail instead.
+/// If this environment variable has the value `required`, tests fail where they would be skipped.
 const SETTING: &str = "KUBE_DNS_RS_PODS";
 
 /// The required programs, with arguments for a trial run.

@@ -105,7 +105,7 @@ fn wire(node: &str, client: &str) {
     ip(&format!("-n {client} link set to-node up"));
     ip(&format!("-n {client} link set lo up"));
     ip(&format!("-n {client} route add default via 10.78.0.1"));
-    // The file stands for the setting in the network namespace of the thread that opens the file.
+    // The file has the setting of the network namespace of the thread that opens the file.
     let forward = || std::fs::write("/proc/sys/net/ipv4/ip_forward", "1");
     NetNs::named(node).run(forward).expect("the node forwards");
 }

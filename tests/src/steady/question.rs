@@ -80,7 +80,7 @@ impl Question {
         self
     }
 
-    /// Sets the servers to query, in place of the port.
+    /// Replaces the servers to query.
     #[must_use]
     pub fn follows(mut self, endpoints: &Endpoints) -> Self {
         self.servers = endpoints.clone();

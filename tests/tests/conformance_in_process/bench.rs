@@ -51,8 +51,8 @@ fn has_resolver(scenario: &Scenario) -> bool {
     texts.chain(files).any(|text| text.contains("$UPSTREAM") || text.contains("$RESOLV_IP"))
 }
 
-/// The verdict on a forwarded query; `None` if forwarding is right. Forwarding is wrong if the expected answer has the
-/// SOA record of the cluster domain, or a PTR record that kube-dns did not get from its resolver.
+/// The verdict on a forwarded query; `None` if forwarding is right. Forwarding is wrong in two cases: the expected
+/// answer has the SOA record of the cluster domain, or has a PTR record that kube-dns did not get from its resolver.
 fn wrongly_forwarded(bench: &Bench<'_>, step: usize, number: usize, case: &Case) -> Option<Verdict> {
     let expected = bench.differences.expected(bench.mode, &bench.scenario.name, step, number, case);
     let ours =

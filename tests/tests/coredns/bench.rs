@@ -1,4 +1,4 @@
-//! The index of one scenario, and queries to it through the engine.
+//! Makes the records of one scenario, and passes queries to the engine.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ fn read(packet: Vec<u8>) -> Response {
     Response { question: Vec::new(), ..answer.response }
 }
 
-/// The event with which the list of an object reaches the index.
+/// The event with which a listed object reaches the index.
 fn event(object: &Value, options: &Options) -> Option<Event> {
     let pod_names = options.endpoint_names == EndpointNames::Pod;
     Some(match object["kind"].as_str()? {
@@ -96,7 +96,7 @@ fn event(object: &Value, options: &Options) -> Option<Event> {
     })
 }
 
-/// Returns whether the object is in the namespaces and label selectors that kubedns lists.
+/// Returns whether kubedns lists the object. The scope has the selected namespaces and labels.
 fn is_in(scope: &Scope, object: &Value) -> bool {
     let matches = |selector: &str| {
         let (key, value) = selector.split_once('=').expect("KEY=VALUE");

@@ -154,8 +154,8 @@ async fn what_is_said_to_be_always_there_is_there_from_the_start_and_the_rest_is
     }
 }
 
-/// Checks for each value of the label `system` that there are no more errors than requests, and that the count of each
-/// histogram equals its largest bucket.
+/// Checks for each value of the label `system` that there are no more errors than requests. Checks that the count of
+/// each histogram equals the value of its `+Inf` bucket.
 fn sums_agree(exported: &Exposition) {
     let family = |what: &str| exported.get(&format!("skydns_skydns_dns_{what}"));
     let Some(requests) = family("request_count_total") else { return };

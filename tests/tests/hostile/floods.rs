@@ -59,7 +59,7 @@ pub(super) fn usage(lab: &mut Lab) -> Usage {
     Usage::of(lab.process().id()).unwrap()
 }
 
-/// Prints the memory of kubedns before, during and after a flood, and checks that its peak is below the limit.
+/// Prints the memory of kubedns before, during and after a flood. Checks that the peak is below the limit.
 pub(super) fn bounded(lab: &mut Lab, what: &str, before: Usage) {
     let after = usage(lab);
     let (rest, peak, now) = (before.resident, after.peak, after.resident);
@@ -114,7 +114,7 @@ async fn random_octets_and_random_names_over_udp() {
         Query::new(&name, ["A", "AAAA", "SRV", "TXT"][number as usize % 4]).wire()
     })
     .await;
-    // The upstream runs in the test's process, and may be too slow for all queries. Only external names depend on it.
+    // The upstream runs in the test's process, and may be too slow for all queries. Cluster names need no upstream.
     let excuse = steady.excuse(&["outside"], "more external names were queried than the upstream answers");
     flood(server, |number| Query::new(&format!("x{number:x}.outside.test."), "A").wire()).await;
     excuse.ends().await;

@@ -24,7 +24,7 @@ const FLOOD: usize = 200;
 fn half_open_connections_keep_nobody_out() {
     if means::are_there() {
         netns::run_in_a_new_one(|| {
-            // The clients' addresses drop all packets, so the SYN-ACK of kubedns' host gets neither an ACK nor a RST.
+            // The packet filter drops all packets to the clients, so a SYN-ACK gets neither an ACK nor a RST.
             let rule = "--append INPUT --destination 127.9.0.0/16 --jump DROP";
             let status = Command::new("iptables").args(rule.split(' ')).status();
             assert!(status.unwrap().success(), "iptables {rule}");

@@ -26,7 +26,7 @@ scenarios of `tests/conformance/vectors` with the number of their questions, or 
 files: `UPDATE_DIFFERENCES_PAGE=1 cargo test -p tests --lib the_page`.
 ";
 
-/// An entry with more scenarios and tests than this folds their list.
+/// Maximum number of scenarios and tests that an entry shows. A longer list is folded.
 const PINS_IN_VIEW: usize = 3;
 
 /// The path of the page.

@@ -99,7 +99,7 @@ impl Server {
         self.until("answered", START, answer).await
     }
 
-    /// Waits until `probe` succeeds. The error has the log of the server; it is returned if the process ends or after
+    /// Waits until `probe` succeeds. Returns an error with the log of the server if the process ends, or after
     /// `patience`.
     pub(crate) async fn until<F: Future<Output: Settled>>(
         &mut self,
