@@ -11,6 +11,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use dnsconfig::name::is_label;
 use skydns::{Backend, Entry, Host, Lookup, Name, Pointer, Records, ServiceRecord, View, Zone, Zones};
 use smol_str::SmolStr;
 use tokio::sync::watch;
@@ -122,7 +123,7 @@ impl Snapshot {
     fn federation<'v>(&'v self, path: &[&str], visit: &mut dyn FnMut(Entry<'v>)) -> Option<Lookup> {
         let &["svc", federation, namespace, name] = path else { return None };
         let domain = self.federation.as_ref()?.domains.get(federation)?;
-        if !label::is_service_name(name) || !label::is_dns_label(namespace) {
+        if !label::is_service_name(name) || !is_label(namespace) {
             return None;
         }
         Some(match self.federated(domain, federation, &ObjectKey::new(namespace, name)) {

@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::path::Path;
 
+/// The hosts file.
+pub const FILE: &str = "/etc/hosts";
 /// Largest file that is read, in octets.
 const MAX_FILE: u64 = 1 << 20;
 

@@ -9,7 +9,7 @@ use crate::query_log::QueryLogError;
 use crate::server::AddressError;
 
 /// Number of characters after which an error truncates the value.
-const SHOWN: usize = 200;
+pub(crate) const SHOWN: usize = 200;
 
 /// An invalid value, because of which the whole configuration is rejected.
 ///
@@ -26,7 +26,7 @@ pub struct ConfigError {
 
 impl ConfigError {
     pub(crate) fn new(key: &str, value: &str, reason: Reason, accepted: &'static str) -> Self {
-        Self { key: key.to_owned(), value: shorten(value), reason, accepted }
+        Self { key: key.to_owned(), value: shorten(value, SHOWN), reason, accepted }
     }
 
     /// The `ConfigMap` key, or the flag.
@@ -81,8 +81,9 @@ pub(crate) enum Reason {
     TooMany { what: &'static str, count: usize, limit: usize },
 }
 
-pub(crate) fn shorten(value: &str) -> String {
-    match value.char_indices().nth(SHOWN) {
+/// The value, truncated at `most` characters, for an error.
+pub fn shorten(value: &str, most: usize) -> String {
+    match value.char_indices().nth(most) {
         Some((end, _)) => format!("{}...", value.get(..end).unwrap_or_default()),
         None => value.to_owned(),
     }

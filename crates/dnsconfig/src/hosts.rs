@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use crate::error::shorten;
+use crate::error::{SHOWN, shorten};
 use crate::name;
 
 /// Maximum number of names, and of addresses. Each name and each address is a `server=` line for dnsmasq.
@@ -48,7 +48,8 @@ impl Hosts {
     pub fn parse(text: &str) -> Result<Self, HostsError> {
         let mut hosts = Self::default();
         for (number, address, names) in lines(text) {
-            let ip: IpAddr = address.parse().map_err(|_| HostsError::Address(number, shorten(address)))?;
+            let ip: IpAddr =
+                address.parse().map_err(|_| HostsError::Address(number, shorten(address, SHOWN)))?;
             let ip = ip.to_canonical();
             let mut none = true;
             for name in names {
@@ -63,7 +64,7 @@ impl Hosts {
     }
 
     fn add(&mut self, line: usize, ip: IpAddr, written: &str) -> Result<(), HostsError> {
-        let name = normalized_host(written).ok_or_else(|| HostsError::Name(line, shorten(written)))?;
+        let name = normalized_host(written).ok_or_else(|| HostsError::Name(line, shorten(written, SHOWN)))?;
         let addresses = self.names.entry(name.clone()).or_default();
         // Each pair of name and address is in both maps, or in neither.
         let Err(at) = addresses.binary_search(&ip) else { return Ok(()) };

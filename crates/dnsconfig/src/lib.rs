@@ -25,7 +25,7 @@ mod transport;
 
 pub use alias::Target;
 pub use config::{Config, Version};
-pub use error::ConfigError;
+pub use error::{ConfigError, shorten};
 pub use hosts::Hosts;
 pub use parse::{Key, RawData, UnknownKey, parse, parse_for, unknown_keys};
 pub use server::{

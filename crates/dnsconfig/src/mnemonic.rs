@@ -1,5 +1,7 @@
 //! Mnemonics of record types and RCODEs in presentation format, in flags and in the `ConfigMap`.
 
+use crate::error::shorten;
+
 /// The types with a mnemonic. Other types are written `TYPE65280` (RFC 3597, section 5).
 const TYPES: [(&str, u16); 14] = [
     ("A", 1),
@@ -41,12 +43,12 @@ pub struct UnknownRcode(String);
 
 /// Parses a record type. Case is ignored.
 pub fn parse_type(text: &str) -> Result<u16, UnknownType> {
-    parse(&TYPES, "TYPE", text).ok_or_else(|| UnknownType(shown(text)))
+    parse(&TYPES, "TYPE", text).ok_or_else(|| UnknownType(shorten(text, 40)))
 }
 
 /// Parses an RCODE. Case is ignored.
 pub fn parse_rcode(text: &str) -> Result<u16, UnknownRcode> {
-    parse(&RCODES, "RCODE", text).ok_or_else(|| UnknownRcode(shown(text)))
+    parse(&RCODES, "RCODE", text).ok_or_else(|| UnknownRcode(shorten(text, 40)))
 }
 
 /// The mnemonic of a record type.
@@ -57,10 +59,6 @@ pub fn type_name(number: u16) -> String {
 /// The mnemonic of an RCODE.
 pub fn rcode_name(code: u16) -> String {
     name(&RCODES, "RCODE", code)
-}
-
-fn shown(text: &str) -> String {
-    text.chars().take(40).collect()
 }
 
 fn parse(known: &[(&str, u16)], prefix: &str, text: &str) -> Option<u16> {

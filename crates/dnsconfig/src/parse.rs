@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use crate::alias::{self, Target};
 use crate::config::Config;
 use crate::distance::distance;
-use crate::error::{ConfigError, Reason, shorten};
+use crate::error::{ConfigError, Reason, SHOWN, shorten};
 use crate::federation;
 use crate::hosts::{Hosts, within};
 use crate::name;
@@ -130,7 +130,7 @@ impl fmt::Display for UnknownKey {
 /// The unknown keys of a `ConfigMap`, sixteen at most.
 pub fn unknown_keys(data: &RawData) -> Vec<UnknownKey> {
     let names = data.keys().filter(|name| Key::from_name(name).is_none());
-    let unknown = |name: &String| UnknownKey { name: shorten(name), meant: Key::like(name) };
+    let unknown = |name: &String| UnknownKey { name: shorten(name, SHOWN), meant: Key::like(name) };
     names.take(MAX_UNKNOWN).map(unknown).collect()
 }
 

@@ -9,6 +9,7 @@ use chrono::{DateTime, Utc};
 use ipnet::IpNet;
 use serde::Deserialize;
 
+use crate::error::shorten;
 use crate::mnemonic::{UnknownRcode, UnknownType, parse_rcode, parse_type};
 
 /// Maximum number of values in each part of a filter.
@@ -116,7 +117,7 @@ fn values<T>(
 fn pattern(text: &str) -> Result<Box<[u8]>, FilterError> {
     let is_accepted = |b: u8| b.is_ascii_alphanumeric() || b"-_.*?".contains(&b);
     if text.len() > MAX_PATTERN || !text.bytes().all(is_accepted) {
-        return Err(FilterError::Name(text.chars().take(40).collect()));
+        return Err(FilterError::Name(shorten(text, 40)));
     }
     let pattern = if text.len() > 1 { text.strip_suffix('.').unwrap_or(text) } else { text };
     Ok(pattern.to_ascii_lowercase().into_bytes().into())
@@ -125,7 +126,7 @@ fn pattern(text: &str) -> Result<Box<[u8]>, FilterError> {
 fn network(text: &str) -> Result<IpNet, FilterError> {
     let network = text.parse::<IpNet>().ok();
     let address = || text.parse::<IpAddr>().ok().map(IpNet::from);
-    network.or_else(address).ok_or_else(|| FilterError::Client(text.chars().take(60).collect()))
+    network.or_else(address).ok_or_else(|| FilterError::Client(shorten(text, 60)))
 }
 
 /// Whether `name` matches a pattern with `*` and `?`. The number of steps is at most the product of the two lengths.
@@ -222,7 +223,7 @@ impl QueryLog {
 
 fn time(text: &str) -> Result<SystemTime, QueryLogError> {
     let time = text.parse::<DateTime<Utc>>();
-    time.map(SystemTime::from).map_err(|_| QueryLogError::Until(text.chars().take(40).collect()))
+    time.map(SystemTime::from).map_err(|_| QueryLogError::Until(shorten(text, 40)))
 }
 
 #[cfg(test)]

@@ -17,11 +17,6 @@ use skydns::wire::{reverse, rtype};
 use crate::Topology;
 use crate::document::{Answer, Dnsmasq, DnsmasqAsks, Record, Route};
 
-/// The domains of all reverse names, IPv4 and IPv6.
-pub(crate) fn reverse_trees() -> impl Iterator<Item = Name> {
-    ["in-addr.arpa.", "ip6.arpa."].into_iter().filter_map(|tree| Name::parse(tree).ok())
-}
-
 /// The DNS server that pods query: dnsmasq or kubedns.
 #[derive(Debug, Clone)]
 pub(crate) struct Front {
@@ -67,7 +62,7 @@ impl Front {
             return behind(route);
         }
         let own = self.config.own_names().filter_map(|name| Name::parse(name).ok());
-        let ours = reverse_trees().chain([domain.clone()]).chain(own).filter(|ours| name.is_within(ours));
+        let ours = reverse::trees().chain([domain.clone()]).chain(own).filter(|ours| name.is_within(ours));
         let ours = ours.max_by_key(Name::label_count);
         if self.topology == Topology::Cache {
             return way(DnsmasqAsks::Kubedns, ours.as_ref(), &[""; 0]);

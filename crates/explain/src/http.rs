@@ -1,5 +1,6 @@
 //! `GET /explain?name=NAME&type=TYPE&search=NAMESPACE&ndots=5&format=text` on the status port.
 
+use dnsconfig::shorten;
 use warp::http::header::{ALLOW, HeaderValue};
 use warp::http::{Method, StatusCode};
 use warp::reply::Response;
@@ -86,11 +87,11 @@ fn read(query: &str) -> Result<(Request, Format), RequestError> {
                 format = match &*value {
                     "json" | "" => Format::Json,
                     "text" => Format::Text,
-                    other => return Err(RequestError::Format(other.chars().take(40).collect())),
+                    other => return Err(RequestError::Format(shorten(other, 40))),
                 };
                 continue;
             }
-            other => return Err(RequestError::Parameter(other.chars().take(40).collect())),
+            other => return Err(RequestError::Parameter(shorten(other, 40))),
         };
         *place = value.into_owned();
     }

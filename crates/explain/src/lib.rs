@@ -33,7 +33,6 @@ mod survey;
 mod text;
 mod verdict;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -120,7 +119,7 @@ impl Explainer {
     pub(crate) async fn explain(&self, request: Request) -> Result<Explanation, Unexplained> {
         let _slot = self.slots.try_acquire().map_err(|_| Unexplained::Busy)?;
         let snapshot = self.published.get();
-        let (config, hosts) = ((self.server)().config.config, PathBuf::from("/etc/hosts"));
+        let (config, hosts) = ((self.server)().config.config, dnsclient::hosts::FILE.into());
         let front = Front { config, topology: self.topology, hosts };
         // A wildcard name visits all Services, which would delay other connections on this thread.
         let survey = tokio::task::spawn_blocking(move || Survey::new(snapshot, &front, request));

@@ -5,11 +5,10 @@ mod pasted;
 use std::net::IpAddr;
 
 use dnsconfig::name::is_label;
+use dnsconfig::shorten;
 use skydns::Name;
 use skydns::wire::text::{UnknownType, parse_type};
 use skydns::wire::{reverse, rtype};
-
-use crate::dnsmasq;
 
 /// Bound of the name, in octets.
 const MAX_NAME: usize = 255;
@@ -150,7 +149,7 @@ fn parse_ndots(text: &str) -> Result<u8, RequestError> {
         "" => Ok(NDOTS),
         text => match text.parse() {
             Ok(ndots) if ndots <= MAX_NDOTS => Ok(ndots),
-            _ => Err(RequestError::Ndots(text.chars().take(20).collect())),
+            _ => Err(RequestError::Ndots(shorten(text, 20))),
         },
     }
 }
@@ -177,7 +176,7 @@ fn name(text: &str) -> Result<Name, RequestError> {
 /// Whether the name is a reverse name. The search list is not applied to reverse names.
 fn is_reverse(name: &Name) -> bool {
     let lower = name.to_lowercase();
-    dnsmasq::reverse_trees().any(|tree| lower.is_within(&tree))
+    reverse::trees().any(|tree| lower.is_within(&tree))
 }
 
 #[cfg(test)]

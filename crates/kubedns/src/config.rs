@@ -9,7 +9,6 @@ mod own_names;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -277,7 +276,7 @@ fn name_sources(options: &Options) -> Sources {
     Sources {
         kubedns: Nameserver::new(ip.unwrap_or(Ipv4Addr::LOCALHOST.into()), options.dns_port),
         cluster_domain: options.domain.first.bare().to_owned(),
-        hosts: PathBuf::from("/etc/hosts"),
+        hosts: dnsclient::hosts::FILE.into(),
     }
 }
 

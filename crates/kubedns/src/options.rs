@@ -25,6 +25,7 @@ use skydns::forward::CacheLimits;
 use skydns::transfer::Peers;
 use skydns::{Name, Zone};
 use thiserror::Error;
+use warp::http::Uri;
 
 use cluster::connect::{Access, expand};
 use cluster::index::{self, PodMode};
@@ -475,11 +476,16 @@ impl FromStr for MasterUrl {
 
     fn from_str(text: &str) -> Result<Self, MasterUrlError> {
         let expanded = expand(text, |name| std::env::var(name).ok());
-        let url: warp::http::Uri = expanded.parse().map_err(|_| MasterUrlError)?;
-        let is_http = matches!(url.scheme_str(), Some("http" | "https"));
-        let has_host = url.host().is_some_and(|host| !host.is_empty());
-        if is_http && has_host { Ok(Self(expanded)) } else { Err(MasterUrlError) }
+        http_url(&expanded).ok_or(MasterUrlError)?;
+        Ok(Self(expanded))
     }
+}
+
+/// A URL of http or https with a host.
+fn http_url(text: &str) -> Option<Uri> {
+    let url: Uri = text.parse().ok()?;
+    let has_host = url.host().is_some_and(|host| !host.is_empty());
+    (matches!(url.scheme_str(), Some("http" | "https")) && has_host).then_some(url)
 }
 
 /// `--federations`.

@@ -151,7 +151,7 @@ fn name_sources(flags: &Flags, arguments: &Arguments) -> anyhow::Result<Sources>
     let routed = || arguments.domain_routed_to(kubedns);
     let cluster_domain = given.or_else(routed).unwrap_or_else(|| CLUSTER_DOMAIN.to_owned());
     debug!(%kubedns, cluster_domain, "stub servers given by names under this domain are resolved through kubedns");
-    Ok(Sources { kubedns, cluster_domain, hosts: PathBuf::from("/etc/hosts") })
+    Ok(Sources { kubedns, cluster_domain, hosts: dnsclient::hosts::FILE.into() })
 }
 
 fn tell_version(dnsmasq: &Dnsmasq) {

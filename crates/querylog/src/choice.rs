@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use dnsconfig::query_log::{DEFAULT_RATE, Filter, FilterError, FilterText, MAX_RATE, MAX_SECONDS};
+use dnsconfig::shorten;
 
 /// Default time to follow queries, in seconds.
 const SECONDS: &str = "30";
@@ -94,7 +95,7 @@ impl Choice {
                 "type" => &mut parameters.qtype,
                 "seconds" => &mut parameters.seconds,
                 "rate" => &mut parameters.rate,
-                other => return Err(ChoiceError::Unknown(other.chars().take(40).collect())),
+                other => return Err(ChoiceError::Unknown(shorten(other, 40))),
             };
             *place = value.into_owned();
             if given.contains(&key) {
@@ -130,7 +131,7 @@ impl Parameters {
 
 fn number(name: &'static str, value: &str, limit: u32) -> Result<u32, ChoiceError> {
     let number = value.parse().ok().filter(|number| (1..=limit).contains(number));
-    number.ok_or_else(|| ChoiceError::Number { name, value: value.chars().take(40).collect(), limit })
+    number.ok_or_else(|| ChoiceError::Number { name, value: shorten(value, 40), limit })
 }
 
 #[cfg(test)]

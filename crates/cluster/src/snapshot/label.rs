@@ -1,20 +1,10 @@
 //! Labels that Kubernetes accepts as names of objects.
 
-/// Bound of a label's length in octets.
-const MAX: usize = 63;
+use dnsconfig::name::is_label;
 
 /// The name of a Service (RFC 1035): a lower-case DNS label that begins with a letter.
 pub(super) fn is_service_name(label: &str) -> bool {
-    is_dns_label(label) && label.starts_with(|first: char| first.is_ascii_lowercase())
-}
-
-/// The name of a namespace (RFC 1123): lower-case letters and digits, with hyphens only in between.
-pub(super) fn is_dns_label(label: &str) -> bool {
-    let may_end = |octet: u8| octet.is_ascii_lowercase() || octet.is_ascii_digit();
-    label.len() <= MAX
-        && label.bytes().all(|octet| may_end(octet) || octet == b'-')
-        && label.bytes().next().is_some_and(may_end)
-        && label.bytes().last().is_some_and(may_end)
+    is_label(label) && label.starts_with(|first: char| first.is_ascii_lowercase())
 }
 
 #[cfg(test)]
@@ -41,7 +31,7 @@ mod tests {
             (&"a".repeat(63), true, true),
             (&"a".repeat(64), false, false),
         ] {
-            assert_eq!((is_service_name(label), is_dns_label(label)), (service, namespace), "{label:?}");
+            assert_eq!((is_service_name(label), is_label(label)), (service, namespace), "{label:?}");
         }
     }
 }

@@ -8,7 +8,7 @@ use skydns::Name;
 use thiserror::Error;
 use warp::http::Uri;
 
-use super::{Domain, Options, given};
+use super::{Domain, Options, given, http_url};
 
 /// Prefix of the keys for a URL without a path.
 const DEFAULT_PATH: &str = "/skydns";
@@ -60,10 +60,9 @@ impl FromStr for EtcdZone {
     fn from_str(text: &str) -> Result<Self, EtcdZoneError> {
         let (zone, url) = text.split_once('=').ok_or(EtcdZoneError)?;
         let zone = zone.to_ascii_lowercase().parse().map_err(|_| EtcdZoneError)?;
-        let url: Uri = url.parse().map_err(|_| EtcdZoneError)?;
-        let is_http = matches!(url.scheme_str(), Some("http" | "https"));
+        let url = http_url(url).ok_or(EtcdZoneError)?;
         let has_user = url.authority().is_some_and(|authority| authority.as_str().contains('@'));
-        if !is_http || has_user || url.query().is_some() || url.host().is_none_or(str::is_empty) {
+        if has_user || url.query().is_some() {
             return Err(EtcdZoneError);
         }
         let path = url.path().trim_end_matches('/');

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use skydns::Name;
 use skydns::search::MAX_DOMAINS;
+use skydns::wire::reverse;
 use thiserror::Error;
 
 use super::{Domain, DomainError, Options, Topology};
@@ -128,10 +129,9 @@ impl Options {
     /// forwarded.
     pub fn fallthrough(&self) -> Result<Vec<Name>, FallthroughError> {
         let domains = || self.domain.all().map(Domain::name);
-        let reverse = ["in-addr.arpa", "ip6.arpa"].map(|zone| Name::parse(zone).unwrap_or_default());
         let above = |zone: &Name| domains().filter(|domain| domain.is_within(zone)).collect::<Vec<_>>();
         let of_cluster = |zone: &Name| self.domain.hold(zone) || !above(zone).is_empty();
-        let known = |zone: &Name| of_cluster(zone) || reverse.iter().any(|reverse| zone.is_within(reverse));
+        let known = |zone: &Name| of_cluster(zone) || reverse::trees().any(|tree| zone.is_within(&tree));
         if let Some(zone) = self.fallthrough.0.iter().find(|zone| !known(zone)) {
             return Err(FallthroughError { zone: zone.clone(), domain: self.domain.first.clone() });
         }

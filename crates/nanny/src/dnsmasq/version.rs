@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use daemon::error_chain::without_number;
+use dnsconfig::shorten;
 use tokio::process::Command;
 use tokio::time::timeout;
 
@@ -60,7 +61,7 @@ impl Dnsmasq {
             .map_err(|error| anyhow!("cannot execute {shown}: {}", without_number(&error)))?;
         let output = String::from_utf8_lossy(&output.stdout);
         Self::parse(&output, package_version()).ok_or_else(|| {
-            let printed: String = output.lines().next().unwrap_or_default().chars().take(100).collect();
+            let printed = shorten(output.lines().next().unwrap_or_default(), 100);
             anyhow!("{shown} is no dnsmasq: {shown} --version printed {printed:?}")
         })
     }

@@ -2,7 +2,12 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::name::labels;
+use super::name::{Name, labels};
+
+/// The domains of all reverse names, IPv4 and IPv6.
+pub fn trees() -> impl Iterator<Item = Name> {
+    ["in-addr.arpa.", "ip6.arpa."].into_iter().filter_map(|tree| Name::parse(tree).ok())
+}
 
 /// The address of a complete reverse name (wire format, lower case); `None` for any other name.
 pub fn address(name: &[u8]) -> Option<IpAddr> {
