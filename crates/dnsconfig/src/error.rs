@@ -74,7 +74,7 @@ pub(crate) enum Reason {
     InBoth(String),
     #[error("{0:?} is in the cluster domain, which is reserved for Services")]
     InClusterDomain(String),
-    // kube-dns has no such limits, except for the upstreams.
+    // kube-dns does not have the following limits.
     #[error("too large: {octets} octets, at most {limit} are accepted")]
     TooLarge { octets: usize, limit: usize },
     #[error("too many {what}: {count}, at most {limit} are accepted")]

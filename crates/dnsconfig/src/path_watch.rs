@@ -89,7 +89,7 @@ impl PathWatch {
             fresh = true;
             *watched = identity;
             let Some(watcher) = &mut self.watcher else { continue };
-            // Fails if the kernel removed the watch together with the file.
+            // `unwatch` fails if the kernel removed the watch together with the file.
             let _ = watcher.unwatch(target);
             if identity.is_some()
                 && let Err(error) = watcher.watch(target, RecursiveMode::NonRecursive)

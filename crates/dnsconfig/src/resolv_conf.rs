@@ -45,7 +45,7 @@ impl ResolvConf {
         Ok(Self::parse(&String::from_utf8_lossy(&octets)))
     }
 
-    /// Parses the text of a file. Invalid lines are ignored, as by resolvers.
+    /// Parses the text of a file. As in resolvers, invalid lines are ignored.
     pub fn parse(text: &str) -> Self {
         let mut file = Self::default();
         for line in text.lines() {

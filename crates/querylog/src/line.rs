@@ -33,8 +33,8 @@ pub struct Line {
     /// Whether the answer was truncated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
-    /// The part of kubedns that answered: `auth`, `reverse`, `stub`, `recursive` or `cache`. For dnsmasq, may also be the
-    /// upstream that dnsmasq queried.
+    /// Source of the answer. In kubedns: `auth`, `reverse`, `stub`, `recursive` or `cache`. In dnsmasq: `cache`, `config`,
+    /// a hosts file, or the upstream that dnsmasq queried.
     pub by: String,
 }
 

@@ -52,7 +52,8 @@ pub struct Owner {
     /// The name of the pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
-    /// The node that the pod runs on. Without a pod, the node with this address, which pods on the host network share.
+    /// The node that the pod runs on. Without a pod, the node that has the address. Pods on the host network have the same
+    /// address as their node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
 }

@@ -19,8 +19,8 @@ const BUCKET: usize = 16;
 /// insertions and removals do not split and merge each time.
 const MERGE: usize = BUCKET / 2;
 
-/// A persistent hash map. A clone only increments a reference count. A change copies the nodes on the path to an entry
-/// that other copies share: `O(log n)` small nodes.
+/// A persistent hash map. A clone only increments a reference count. A change copies at most `O(log n)` small nodes: the
+/// changed bucket, and the inner nodes that other copies share.
 pub struct Map<K, V> {
     root: Trie<K, V>,
 }
@@ -69,7 +69,7 @@ impl<K, V> Map<K, V> {
         self.iter().count()
     }
 
-    /// All entries, in an order that depends only on the keys and the seed of this process.
+    /// All entries, in no particular order.
     pub fn iter(&self) -> Iter<'_, K, V> {
         self.root.iter()
     }

@@ -11,9 +11,9 @@ use super::lookup::Found;
 /// Intervals between lookups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pace {
-    /// Shortest interval after a successful lookup, if the TTL is shorter.
+    /// Lower bound of the interval after a successful lookup. Within the bounds, the interval is the TTL.
     pub(crate) shortest_life: Duration,
-    /// Longest interval after a successful lookup, if the TTL is longer.
+    /// Upper bound of the interval after a successful lookup.
     pub(crate) longest_life: Duration,
     /// Pause after the first failure. The pause doubles with each further failure.
     pub(crate) first_pause: Duration,

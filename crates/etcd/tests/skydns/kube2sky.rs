@@ -1,5 +1,5 @@
-//! Records of a cluster as kube2sky wrote them, and two records that were written by hand. kube2sky puts a hash (FNV-1a)
-//! as label in front of each name.
+//! Records of a cluster as kube2sky wrote them, and two records that were written by hand. kube2sky puts a label in front
+//! of each name: the FNV-1a hash of the message.
 //!
 //! The cluster has a Service `web` with a cluster IP and two named ports, and a headless Service `db` with two pods. The
 //! pods have names, too.

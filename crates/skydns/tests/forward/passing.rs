@@ -121,8 +121,8 @@ async fn only_servfail_and_refused_lead_to_the_next_upstream() {
     }
 }
 
-/// If no upstream has an answer, a reply of SERVFAIL or REFUSED is returned: that of the first upstream in the list that
-/// replied. The reply does not wait for the whole budget.
+/// If no upstream has an answer, SERVFAIL or REFUSED is returned. The RCODE is that of the first upstream in the list
+/// that has replied. The reply does not wait for the whole budget.
 #[tokio::test]
 async fn servfail_and_refused_are_answers_where_there_is_no_other() {
     let quiet = Upstream::start(|_: &Asked| Reaction::silence()).await;

@@ -111,7 +111,7 @@ async fn a_query_that_trickles_in_ends_the_connection() {
     assert!(sent < 6, "it was let send {sent} octets in 3.5 s each");
 }
 
-/// A client reads its answers slowly, but each answer before the timeout of the server.
+/// A client reads its answers slowly, but reads each answer before the server's timeout.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_takes_its_answers_slowly_does_not_hold_the_stop() {
     /// Small kernel buffers make the server wait for the client.
