@@ -3,6 +3,7 @@
 //! A binary's `main.rs` passes the program's name and a `run` function to [`main`]. This crate contains nothing
 //! specific to DNS or Kubernetes.
 
+pub mod backoff;
 pub mod error_chain;
 pub mod exec;
 pub mod flags;

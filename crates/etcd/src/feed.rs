@@ -5,10 +5,9 @@
 //! revision, or if etcd was set up anew or restored from a backup. The keys are also listed again if the zone was too
 //! large. Until the new list is complete, the last state stays published.
 
-mod pause;
-
 use std::time::Duration;
 
+use daemon::backoff::Backoff;
 use thiserror::Error;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -18,7 +17,6 @@ use crate::gateway::{self, Event, EventKind, GatewayError, Header, Page, WatchRe
 use crate::key::Subtree;
 use crate::metrics::FeedMetrics;
 use crate::tree::Tree;
-use pause::Backoff;
 
 /// Maximum number of keys in one page of a list. Smaller pages are requested if a response is too large.
 const PAGE: usize = 1000;
@@ -30,6 +28,9 @@ const SILENCE: Duration = Duration::from_secs(30);
 const SETTLED: Duration = Duration::from_secs(10);
 /// Maximum number of log lines about skipped keys, for each page or frame.
 const LOGGED: usize = 5;
+/// The first and the longest pause after a failed session.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
 /// Receives the results of a feed.
 pub trait Sink: Send + Sync {
@@ -78,7 +79,7 @@ impl<S: Sink> Feed<S> {
 
     /// Follows the zone until `stop`.
     pub async fn run(mut self, stop: CancellationToken) {
-        let mut backoff = Backoff::default();
+        let mut backoff = Backoff::new(FIRST_PAUSE);
         loop {
             let begun = Instant::now();
             let ended = tokio::select! {
@@ -86,13 +87,13 @@ impl<S: Sink> Feed<S> {
                 () = stop.cancelled() => return,
             };
             if self.connected == Some(true) && begun.elapsed() > SETTLED {
-                backoff = Backoff::default();
+                backoff.reset();
             }
             if let Err(failure) = ended {
                 self.failed(&failure);
             }
             tokio::select! {
-                () = sleep(backoff.next_pause()) => {}
+                () = sleep(backoff.pause(LONGEST_PAUSE)) => {}
                 () = stop.cancelled() => return,
             }
         }

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::backoff::jittered;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -22,7 +23,7 @@ use super::metrics::FeedMetrics;
 use super::pauses::Pauses;
 use super::position::{ListPosition, Position, Watching};
 use super::state::{FeedState, Phase};
-use super::timing::{WatchTiming, jittered};
+use super::timing::WatchTiming;
 use super::watch_end::WatchEnd;
 use crate::connect::Connection;
 use crate::objects::{Change, Encoded, FromApi};

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use daemon::backoff::{Backoff, jittered};
+
 use super::failure::{Failure, Refusal};
-use super::timing::{WatchTiming, jittered};
+use super::timing::WatchTiming;
 
 /// Bound of the pause that the API server may request.
 const MAX_RETRY_AFTER: Duration = Duration::from_mins(1);
@@ -75,37 +77,6 @@ impl Pauses {
     /// Notes that a watch was stable. The next list then starts without a pause.
     pub(super) fn settled(&mut self) {
         self.relist.reset();
-    }
-}
-
-/// Pauses that double. Each pause is shortened at random by up to half.
-#[derive(Debug)]
-struct Backoff {
-    /// The length of the first pause after a reset.
-    first: Duration,
-    /// The length of the pause after a pause of length zero.
-    least: Duration,
-    next: Duration,
-}
-
-impl Backoff {
-    fn new(first: Duration) -> Self {
-        Self { first, least: first, next: first }
-    }
-
-    /// A backoff whose first pause is zero and whose second pause is `second`.
-    fn after_none(second: Duration) -> Self {
-        Self { first: Duration::ZERO, least: second, next: Duration::ZERO }
-    }
-
-    fn pause(&mut self, longest: Duration) -> Duration {
-        let length = self.next.min(longest);
-        self.next = (length * 2).max(self.least);
-        jittered(&(length / 2..=length))
-    }
-
-    fn reset(&mut self) {
-        self.next = self.first;
     }
 }
 

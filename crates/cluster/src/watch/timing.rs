@@ -42,9 +42,3 @@ impl Default for WatchTiming {
         }
     }
 }
-
-/// A random duration from `range`.
-pub(super) fn jittered(range: &RangeInclusive<Duration>) -> Duration {
-    let span = range.end().saturating_sub(*range.start());
-    *range.start() + span.mul_f64(fastrand::f64())
-}

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use daemon::backoff::jittered;
 use tokio::time::Instant;
 
 /// After this many deaths within [`WINDOW`] the nanny exits, so that the kubelet restarts the container.
@@ -39,7 +40,7 @@ impl Deaths {
         };
         // Half of the pause is random, so that the pods of a cluster do not restart at the same time.
         let pause = FIRST_PAUSE * (1 << doublings);
-        Verdict::Restart(pause.mul_f64(0.5 + 0.5 * fastrand::f64()))
+        Verdict::Restart(jittered(&(pause / 2..=pause)))
     }
 }
 
