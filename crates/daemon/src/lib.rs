@@ -6,6 +6,7 @@
 pub mod backoff;
 pub mod error_chain;
 pub mod exec;
+pub mod files;
 pub mod flags;
 pub mod http;
 pub mod klog;

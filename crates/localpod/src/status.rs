@@ -1,8 +1,7 @@
 //! Ports, process ids and restarts as JSON in a file: for scripts and tests that start the pod.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -49,7 +48,7 @@ impl Status {
             containers: BTreeMap::new(),
         };
         let status = Self { file, state: Arc::new(Mutex::new(state)) };
-        status.write()?;
+        status.write(&status.state.lock())?;
         Ok(status)
     }
 
@@ -73,27 +72,26 @@ impl Status {
     }
 
     fn change(&self, change: impl FnOnce(&mut State)) {
-        change(&mut self.state.lock());
-        if let Err(error) = self.write() {
+        let mut state = self.state.lock();
+        change(&mut state);
+        if let Err(error) = self.write(&state) {
             tracing::warn!(%error, "cannot write the status file");
         }
     }
 
-    /// Replaces the file by one rename, so that a reader sees a complete state.
-    fn write(&self) -> io::Result<()> {
+    /// Replaces the file as a whole, so that a reader sees a complete state.
+    fn write(&self, state: &State) -> io::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
-        let state = self.state.lock();
-        let mut json = serde_json::to_vec_pretty(&*state)?;
+        let mut json = serde_json::to_vec_pretty(state)?;
         json.push(b'\n');
-        let mut unborn = file.clone().into_os_string();
-        unborn.push(".tmp");
-        fs::write(&unborn, json)?;
-        fs::rename(&unborn, file)
+        daemon::files::replace(file, |new| new.write_all(&json))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

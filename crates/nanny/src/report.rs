@@ -409,7 +409,7 @@ mod tests {
         let directory = Arc::new(StateDir::open(Some(place.path())).unwrap());
         let file = directory.file(STATUS_FILE);
         // A directory blocks the path of the new file.
-        let obstacle = place.path().join(format!(".{STATUS_FILE}.new"));
+        let obstacle = place.path().join(format!("{STATUS_FILE}.new"));
         std::fs::create_dir(&obstacle).unwrap();
         let report = Report::new().unwrap();
         let mut tasks = JoinSet::new();

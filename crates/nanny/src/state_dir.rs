@@ -168,17 +168,10 @@ fn owned(path: &Path) -> io::Result<()> {
 }
 
 fn write(directory: &Path, name: &str, content: &[u8]) -> io::Result<()> {
-    let new = directory.join(format!(".{name}.new"));
-    let written = File::create(&new).and_then(|mut file| {
+    daemon::files::replace(&directory.join(name), |file| {
         file.set_permissions(Permissions::from_mode(0o644))?;
         file.write_all(content)
-    });
-    let written = written.and_then(|()| fs::rename(&new, directory.join(name)));
-    if written.is_err() {
-        // A partial file would only take space.
-        let _ = fs::remove_file(new);
-    }
-    written
+    })
 }
 
 #[cfg(test)]

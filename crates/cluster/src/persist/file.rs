@@ -1,13 +1,10 @@
 //! Reading and writing of snapshot files. The size of a read is bounded, and a file is replaced atomically.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 
 use super::{FILE_NAME, MAX_FILE, Saved, SnapshotError};
-
-/// The name of the file while it is written.
-const NEW_NAME: &str = "kubedns.snapshot.new";
 
 /// Reads the snapshot in `directory`; `None` if there is none.
 ///
@@ -38,11 +35,9 @@ pub fn load(directory: &Path, domain: &str) -> Result<Option<Saved>, SnapshotErr
 /// [`io::Error`] if writing fails; the old file is kept then.
 pub fn store(directory: &Path, content: &[u8]) -> io::Result<()> {
     std::fs::create_dir_all(directory)?;
-    let new = directory.join(NEW_NAME);
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&new)?;
-    file.write_all(content)?;
-    file.sync_all()?;
-    drop(file);
-    std::fs::rename(&new, directory.join(FILE_NAME))?;
+    daemon::files::replace(&directory.join(FILE_NAME), |file| {
+        file.write_all(content)?;
+        file.sync_all()
+    })?;
     File::open(directory)?.sync_all()
 }

@@ -153,7 +153,7 @@ async fn an_edit_that_cannot_be_written_stays_pending_until_it_can() {
     let (first, second) = (Upstream::answering("192.0.2.1").await, Upstream::answering("192.0.2.2").await);
     let mut rig = Plan::new().forwarding_to(&first).start().await;
     // A directory blocks the path of the new servers file. Other files can be written.
-    let obstacle = rig.path("state/.servers.conf.new");
+    let obstacle = rig.path("state/servers.conf.new");
     fs::create_dir(&obstacle).unwrap();
     rig.forward_to(&second);
     let pending = |status: &Value| status["routes"]["pending"]["reason"].as_str().map(str::to_owned);
