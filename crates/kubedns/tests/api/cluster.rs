@@ -8,6 +8,7 @@ use apiserver::{ApiServer, Options, Resource, Running, Verb};
 use cluster::connect::{Access, Connection};
 use cluster::watch::WatchMetrics;
 use cluster::watch::WatchTiming;
+use testkit::objects::mk_cluster_ip;
 
 /// Timeout of all waits, generous for slow machines.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -26,6 +27,13 @@ impl Deref for Cluster {
 impl Cluster {
     pub(crate) fn start() -> Self {
         Self::with(Options::default())
+    }
+
+    /// With the Service `web.apps`.
+    pub(crate) fn with_web() -> Self {
+        let cluster = Self::start();
+        cluster.set(mk_cluster_ip("apps", "web", &["10.96.0.7"], &["http:80"]));
+        cluster
     }
 
     pub(crate) fn with(mut options: Options) -> Self {

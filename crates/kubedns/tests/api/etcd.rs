@@ -2,7 +2,6 @@
 
 use testkit::etcd::Etcd;
 use testkit::eventually;
-use testkit::objects::mk_cluster_ip;
 use testkit::upstream::Upstream;
 
 use super::cluster::{Cluster, PATIENCE};
@@ -11,12 +10,6 @@ use super::process::Kubedns;
 const WEB: &str = "web.apps.svc.cluster.local.";
 const RAILS: &str = "rails.east.skydns.local.";
 const BY_HAND: &str = "db.cluster.local.";
-
-fn cluster() -> Cluster {
-    let cluster = Cluster::start();
-    cluster.set(mk_cluster_ip("apps", "web", &["10.96.0.7"], &["http:80"]));
-    cluster
-}
 
 async fn etcd(untested: &str) -> Option<Etcd> {
     let etcd = Etcd::start(untested).await?;
@@ -54,7 +47,7 @@ async fn until_warned(kubedns: &Kubedns, name: &str, expected: &str) {
 #[tokio::test]
 async fn zones_of_etcd_are_served_beside_the_cluster() {
     let Some(etcd) = etcd("kubedns with zones of etcd is").await else { return };
-    let (cluster, upstream) = (cluster(), Upstream::answering("198.51.100.1").await);
+    let (cluster, upstream) = (Cluster::with_web(), Upstream::answering("198.51.100.1").await);
     let [skydns, by_hand] = zones(&etcd);
     let nameservers = format!("--nameservers={}", upstream.addr());
     let kubedns = Kubedns::start(&cluster, &[&skydns, &by_hand, &nameservers]).await;
@@ -88,7 +81,7 @@ async fn zones_of_etcd_are_served_beside_the_cluster() {
 async fn a_zone_is_servfail_until_etcd_was_there_and_an_outage_changes_nothing() {
     let Some(mut etcd) = etcd("kubedns without its etcd is").await else { return };
     etcd.stop();
-    let cluster = cluster();
+    let cluster = Cluster::with_web();
     let [skydns, _] = zones(&etcd);
     let kubedns = Kubedns::start(&cluster, &[&skydns]).await;
     kubedns.until_ready().await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use apiserver::{Action, Options, Resource, Rule, Verb};
 use cluster::connect::{Access, Connection};
-use cluster::objects::{Change, Kind, Service};
+use cluster::objects::{Change, FromApi, Kind, Service};
 use cluster::watch::WatchMetrics;
 use cluster::watch::{Collection, Feed, FeedState, Phase, Received, WatchTiming};
 use serde_json::json;
@@ -19,15 +19,15 @@ use super::cluster::{Cluster, PATIENCE, metrics, timing};
 use super::mirror::Mirror;
 
 /// A running feed, with the objects after its events so far.
-pub(crate) struct Running {
-    pub(crate) mirror: Mirror<Service>,
-    pub(crate) changes: mpsc::Receiver<Received<Change<Service>>>,
+pub(crate) struct Running<T> {
+    pub(crate) mirror: Mirror<T>,
+    pub(crate) changes: mpsc::Receiver<Received<Change<T>>>,
     pub(crate) state: watch::Receiver<FeedState>,
     pub(crate) metrics: WatchMetrics,
     _feed: JoinSet<()>,
 }
 
-impl Running {
+impl Running<Service> {
     async fn start(cluster: &Cluster) -> Self {
         Self::with(cluster.connection().await, timing())
     }
@@ -39,14 +39,34 @@ impl Running {
         let feed =
             Feed::new(connection, services, timing, metrics.feed(Kind::Service), sink, |change| change);
         let state = feed.state();
+        Self::new(feed.run(CancellationToken::new()), changes, state, metrics)
+    }
+
+    /// Number of requests that ended for this reason.
+    pub(crate) fn restarts(&self, reason: &str) -> u64 {
+        self.metrics.restarts(Kind::Service, reason)
+    }
+
+    async fn until_restarted(&self, reason: &str) {
+        eventually(PATIENCE, || async { self.restarts(reason) > 0 }).await;
+    }
+}
+
+impl<T: FromApi> Running<T> {
+    pub(crate) fn new(
+        feed: impl Future<Output = ()> + Send + 'static,
+        changes: mpsc::Receiver<Received<Change<T>>>,
+        state: watch::Receiver<FeedState>,
+        metrics: WatchMetrics,
+    ) -> Self {
         let mut tasks = JoinSet::new();
-        tasks.spawn(feed.run(CancellationToken::new()));
+        tasks.spawn(feed);
         Self { mirror: Mirror::new(), changes, state, metrics, _feed: tasks }
     }
 
     /// Receives changes until `wanted` holds for the known objects.
     #[track_caller]
-    pub(crate) fn until(&mut self, wanted: impl Fn(&Mirror<Service>) -> bool) -> impl Future<Output = ()> {
+    pub(crate) fn until(&mut self, wanted: impl Fn(&Mirror<T>) -> bool) -> impl Future<Output = ()> {
         let caller = std::panic::Location::caller();
         async move {
             let taking = async {
@@ -60,25 +80,19 @@ impl Running {
         }
     }
 
-    async fn until_known(&mut self, names: &[&str]) {
-        self.until(|mirror| mirror.lists > 0 && mirror.keys() == names).await;
+    /// Receives changes until the known objects have these keys, after a list.
+    #[track_caller]
+    pub(crate) fn until_known(&mut self, keys: &[&str]) -> impl Future<Output = ()> {
+        self.until(move |mirror| mirror.lists > 0 && mirror.keys() == keys)
     }
 
     pub(crate) async fn until_phase(&mut self, phase: Phase) {
-        let reached = self.state.wait_for(|state| state.phase == phase);
-        tokio::time::timeout(PATIENCE, reached)
-            .await
-            .expect("the phase is reached in time")
-            .expect("the feed goes on");
+        self.until_state(|state| state.phase == phase).await;
     }
 
-    /// Number of requests that ended for this reason.
-    pub(crate) fn restarts(&self, reason: &str) -> u64 {
-        self.metrics.restarts(Kind::Service, reason)
-    }
-
-    async fn until_restarted(&self, reason: &str) {
-        eventually(PATIENCE, || async { self.restarts(reason) > 0 }).await;
+    pub(crate) async fn until_state(&mut self, wanted: impl FnMut(&FeedState) -> bool) {
+        let reached = tokio::time::timeout(PATIENCE, self.state.wait_for(wanted)).await;
+        reached.expect("the state is reached in time").expect("the feed goes on");
     }
 }
 

@@ -23,15 +23,9 @@ use super::process::{Kubedns, program};
 const WEB: &str = "web.apps.svc.cluster.local.";
 const OUTSIDE: &str = "www.outside.test.";
 
-fn cluster() -> Cluster {
-    let cluster = Cluster::start();
-    cluster.set(mk_cluster_ip("apps", "web", &["10.96.0.7"], &["http:80"]));
-    cluster
-}
-
 #[tokio::test]
 async fn it_serves_at_once_and_cluster_names_when_the_first_lists_are_in() {
-    let (cluster, upstream) = (cluster(), Upstream::answering("198.51.100.1").await);
+    let (cluster, upstream) = (Cluster::with_web(), Upstream::answering("198.51.100.1").await);
     cluster.faults.down();
     let nameservers = format!("--nameservers={}", upstream.addr());
     let mut kubedns = Kubedns::start(&cluster, &[&nameservers, "--initial-sync-timeout=200ms"]).await;
@@ -51,7 +45,7 @@ async fn it_serves_at_once_and_cluster_names_when_the_first_lists_are_in() {
 /// In a dual-stack cluster the Service kube-dns can have an address of either family.
 #[tokio::test]
 async fn any_address_is_one_of_either_family() {
-    let cluster = cluster();
+    let cluster = Cluster::with_web();
     for flag in ["--dns-bind-address=0.0.0.0", "--dns-bind-address=::"] {
         let kubedns = Kubedns::start(&cluster, &[flag]).await;
         kubedns.until_answered(WEB, "A", "10.96.0.7").await;
@@ -83,7 +77,7 @@ async fn the_log_says_when_an_upstream_goes_silent_and_when_it_is_back() {
     })
     .await;
     let nameservers = format!("--nameservers={}", upstream.addr());
-    let mut kubedns = Kubedns::start(&cluster(), &[&nameservers]).await;
+    let mut kubedns = Kubedns::start(&Cluster::with_web(), &[&nameservers]).await;
     for name in ["one.outside.test.", "two.outside.test.", "three.outside.test."] {
         assert_eq!(kubedns.answers(name, "A").await, "SERVFAIL");
     }
@@ -101,7 +95,7 @@ async fn the_log_says_when_an_upstream_goes_silent_and_when_it_is_back() {
 
 #[tokio::test]
 async fn one_list_of_two_is_not_enough() {
-    let cluster = cluster();
+    let cluster = Cluster::with_web();
     let sources = [Resource::Endpoints, Resource::EndpointSlices];
     let rule = cluster.faults.add(Rule::new(Action::Refuse { code: 500 }).on(sources));
     let kubedns = Kubedns::start(&cluster, &[]).await;
@@ -115,7 +109,7 @@ async fn one_list_of_two_is_not_enough() {
 
 #[tokio::test]
 async fn it_goes_on_without_its_api_server_and_catches_up() {
-    let cluster = cluster();
+    let cluster = Cluster::with_web();
     let mut kubedns = Kubedns::start(&cluster, &[]).await;
     kubedns.until_ready().await;
     cluster.faults.down();
@@ -131,7 +125,7 @@ async fn it_goes_on_without_its_api_server_and_catches_up() {
 
 #[tokio::test]
 async fn on_sigterm_it_is_not_ready_at_once_and_answers_for_a_while() {
-    let cluster = cluster();
+    let cluster = Cluster::with_web();
     let mut kubedns = Kubedns::start(&cluster, &["--lameduck=2s"]).await;
     kubedns.until_ready().await;
     // As in kube-dns, these signals have no effect, even for a process that is not PID 1.
@@ -149,7 +143,7 @@ async fn on_sigterm_it_is_not_ready_at_once_and_answers_for_a_while() {
 
 #[tokio::test]
 async fn with_a_snapshot_it_serves_what_it_knew_until_the_api_server_is_back() {
-    let (cluster, directory) = (cluster(), tempfile::tempdir().unwrap());
+    let (cluster, directory) = (Cluster::with_web(), tempfile::tempdir().unwrap());
     cluster.set(mk_headless("apps", "db", &["sql:5432"]));
     cluster.set(mk_endpoints("apps", "db", &["10.0.0.1 db-0"], &["sql:5432"]));
     cluster.faults.kube_dns_role();
@@ -182,7 +176,7 @@ async fn with_a_snapshot_it_serves_what_it_knew_until_the_api_server_is_back() {
 async fn a_snapshot_on_a_volume_that_hangs_silences_nothing() {
     let directory = tempfile::tempdir().unwrap();
     nix::unistd::mkfifo(&directory.path().join("kubedns.snapshot"), nix::sys::stat::Mode::S_IRWXU).unwrap();
-    let cluster = cluster();
+    let cluster = Cluster::with_web();
     let flag = format!("--snapshot-dir={}", directory.path().display());
     let mut kubedns = Kubedns::start(&cluster, &[&flag]).await;
     let serves = async {
@@ -196,7 +190,7 @@ async fn a_snapshot_on_a_volume_that_hangs_silences_nothing() {
 
 #[tokio::test]
 async fn a_snapshot_that_is_damaged_is_refused_and_nothing_else_breaks() {
-    let (cluster, directory) = (cluster(), tempfile::tempdir().unwrap());
+    let (cluster, directory) = (Cluster::with_web(), tempfile::tempdir().unwrap());
     std::fs::write(directory.path().join("kubedns.snapshot"), "{\"format\":\"kubedns snapshot\"").unwrap();
     cluster.faults.down();
     let flag = format!("--snapshot-dir={}", directory.path().display());
@@ -210,7 +204,7 @@ async fn a_snapshot_that_is_damaged_is_refused_and_nothing_else_breaks() {
 
 #[tokio::test]
 async fn the_stock_role_suffices_and_what_it_lacks_is_said_once() {
-    let cluster = cluster();
+    let cluster = Cluster::with_web();
     cluster.set(mk_headless("apps", "db", &["sql:5432"]));
     cluster.set(mk_endpoints("apps", "db", &["10.0.0.1 db-0"], &["sql:5432"]));
     cluster.faults.kube_dns_role();
@@ -224,8 +218,11 @@ async fn the_stock_role_suffices_and_what_it_lacks_is_said_once() {
 
 #[tokio::test]
 async fn configuration_comes_from_the_one_config_map() {
-    let (cluster, first, second) =
-        (cluster(), Upstream::answering("198.51.100.1").await, Upstream::answering("198.51.100.2").await);
+    let (cluster, first, second) = (
+        Cluster::with_web(),
+        Upstream::answering("198.51.100.1").await,
+        Upstream::answering("198.51.100.2").await,
+    );
     let map = |name: &str, upstream: &str| {
         mk_config_map("dns-cfg", name, &[("upstreamNameservers", &format!("[\"{upstream}\"]"))])
     };
@@ -247,7 +244,7 @@ async fn configuration_comes_from_the_one_config_map() {
 
 #[tokio::test]
 async fn ready_means_configured_where_the_config_map_comes_late() {
-    let (cluster, upstream) = (cluster(), Upstream::answering("198.51.100.1").await);
+    let (cluster, upstream) = (Cluster::with_web(), Upstream::answering("198.51.100.1").await);
     let servers = format!("[\"{}\"]", upstream.addr());
     cluster.set(mk_config_map("kube-system", "kube-dns", &[("upstreamNameservers", &servers)]));
     cluster.faults.add(Rule::new(Action::Delay { ms: 1500 }).on([Resource::ConfigMaps]));
@@ -260,7 +257,7 @@ async fn ready_means_configured_where_the_config_map_comes_late() {
 /// A starting API server refuses all requests for a moment. kubedns becomes ready only with the configuration.
 #[tokio::test]
 async fn a_config_map_that_is_refused_for_a_moment_is_in_force_within_seconds() {
-    let (cluster, upstream) = (cluster(), Upstream::answering("198.51.100.1").await);
+    let (cluster, upstream) = (Cluster::with_web(), Upstream::answering("198.51.100.1").await);
     let servers = format!("[\"{}\"]", upstream.addr());
     cluster.set(mk_config_map("kube-system", "kube-dns", &[("upstreamNameservers", &servers)]));
     let refused = Rule::new(Action::Refuse { code: 403 }).on([Resource::ConfigMaps]).times(3);
@@ -273,7 +270,7 @@ async fn a_config_map_that_is_refused_for_a_moment_is_in_force_within_seconds() 
 #[tokio::test]
 async fn a_config_map_that_is_not_there_or_not_allowed_is_not_waited_for() {
     for allowed in [true, false] {
-        let cluster = cluster();
+        let cluster = Cluster::with_web();
         if !allowed {
             cluster.faults.kube_dns_role();
         }
@@ -299,7 +296,7 @@ async fn the_limit_of_descriptors_is_raised_as_far_as_it_may_be() {
 
 #[tokio::test]
 async fn federated_names_know_where_the_cluster_is_if_nodes_can_be_read() {
-    let (cluster, upstream) = (cluster(), Upstream::answering("198.51.100.1").await);
+    let (cluster, upstream) = (Cluster::with_web(), Upstream::answering("198.51.100.1").await);
     let labels = [("topology.kubernetes.io/zone", "z1"), ("topology.kubernetes.io/region", "r1")];
     cluster.set(mk_node("n1", &labels));
     let nameservers = format!("--nameservers={}", upstream.addr());
@@ -311,7 +308,7 @@ async fn federated_names_know_where_the_cluster_is_if_nodes_can_be_read() {
 
 #[tokio::test]
 async fn nodes_are_watched_while_there_are_federations() {
-    let (cluster, config) = (cluster(), tempfile::tempdir().unwrap());
+    let (cluster, config) = (Cluster::with_web(), tempfile::tempdir().unwrap());
     std::fs::write(config.path().join("federations"), "fed=fed.example").unwrap();
     let flag = format!("--config-dir={}", config.path().display());
     let kubedns = Kubedns::start(&cluster, &[&flag, "--config-period=100ms"]).await;
@@ -346,7 +343,7 @@ async fn the_cache_dump_is_that_of_kube_dns() {
 
 #[tokio::test]
 async fn metrics_are_called_as_the_environment_says() {
-    let cluster = cluster();
+    let cluster = Cluster::with_web();
     let url = format!("--kube-master-url={}", cluster.url());
     let names =
         [("PROMETHEUS_PATH", "/custom"), ("PROMETHEUS_NAMESPACE", "nsx"), ("PROMETHEUS_SUBSYSTEM", "subx")];
@@ -390,7 +387,7 @@ async fn mistakes_end_it_with_one_line_and_status_255() {
 
 #[tokio::test]
 async fn two_signals_end_it_at_once() {
-    let cluster = cluster();
+    let cluster = Cluster::with_web();
     let kubedns = Kubedns::start(&cluster, &["--lameduck=1h"]).await;
     tokio::time::timeout(Duration::from_secs(20), kubedns.stop()).await.expect("not in an hour");
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cluster::objects::Kind;
+use cluster::objects::{Kind, Service};
 use cluster::watch::{Failure, Phase, WatchTiming};
 use serde_json::Value;
 use testkit::objects::mk_cluster_ip;
@@ -21,18 +21,18 @@ fn service(name: &str, version: u32) -> Value {
     versioned(mk_cluster_ip("apps", name, &["10.96.0.1"], &["http:80"]), version)
 }
 
-fn start(stub: &Stub) -> Running {
+fn start(stub: &Stub) -> Running<Service> {
     Running::with(std::sync::Arc::clone(&stub.connection), WatchTiming::default())
 }
 
 /// The failures so far: each reason with its number.
-fn failures(feed: &Running) -> Vec<(&'static str, u64)> {
+fn failures(feed: &Running<Service>) -> Vec<(&'static str, u64)> {
     let counted = Failure::REASONS.map(|reason| (reason, feed.metrics.restarts(Kind::Service, reason)));
     counted.into_iter().filter(|(_, count)| *count > 0).collect()
 }
 
 /// Receives changes for `time`.
-async fn pass(feed: &mut Running, time: Duration) {
+async fn pass(feed: &mut Running<Service>, time: Duration) {
     let end = Instant::now() + time;
     while let Ok(received) = tokio::time::timeout_at(end, feed.changes.recv()).await {
         feed.mirror.apply(received.expect("the feed goes on").event);

@@ -1,65 +1,30 @@
 //! Watches of a part of the cluster: some namespaces, Services with some labels, or running pods.
 
 use apiserver::{Action, Resource, Rule};
-use cluster::objects::{Change, FromApi, Kind, ObjectKey, Pod, Service};
+use cluster::objects::{FromApi, Kind, ObjectKey, Pod, Service};
 use cluster::scope::{Namespaces, Scope};
-use cluster::watch::{Collection, FeedState, Phase, Received, ScopedFeed, WatchMetrics};
+use cluster::watch::{Collection, Phase, ScopedFeed};
 use querylog::ranking::Ranking;
 use serde_json::{Value, json};
 use testkit::eventually;
 use testkit::objects::{mk_cluster_ip, with_labels};
-use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::cluster::{Cluster, PATIENCE, metrics, timing};
-use super::mirror::Mirror;
+use super::feed::Running;
 use super::process::Kubedns;
 
-/// A running feed, with the objects after its events so far.
-struct Running<T> {
-    mirror: Mirror<T>,
-    changes: mpsc::Receiver<Received<Change<T>>>,
-    state: watch::Receiver<FeedState>,
-    metrics: WatchMetrics,
-    _feed: JoinSet<()>,
-}
-
-impl<T: FromApi + Clone + PartialEq + std::fmt::Debug> Running<T> {
-    async fn start(cluster: &Cluster, scope: &Scope) -> Self {
-        let (sink, changes) = mpsc::channel(64);
-        let (connection, metrics) = (cluster.connection().await, metrics());
-        let collections = Collection::in_scope(T::KIND, scope);
-        let feed =
-            ScopedFeed::new(&connection, collections, &timing(), metrics.feed(T::KIND), sink, |change| {
-                change
-            });
-        let state = feed.state();
-        let mut tasks = JoinSet::new();
-        tasks.spawn(feed.run(CancellationToken::new()));
-        Self { mirror: Mirror::new(), changes, state, metrics, _feed: tasks }
-    }
-
-    /// Receives changes until the known objects have these keys, after at least this number of lists.
-    #[track_caller]
-    fn until(&mut self, lists: usize, keys: &[&str]) -> impl Future<Output = ()> {
-        let caller = std::panic::Location::caller();
-        async move {
-            let taking = async {
-                while self.mirror.lists < lists || self.mirror.keys() != keys {
-                    let received = self.changes.recv().await.expect("the feed goes on");
-                    self.mirror.apply(received.event);
-                }
-            };
-            let taken = tokio::time::timeout(PATIENCE, taking).await;
-            assert!(taken.is_ok(), "{caller}: {:?} after {} lists", self.mirror.keys(), self.mirror.lists);
-        }
-    }
-
-    async fn until_state(&mut self, wanted: impl Fn(&FeedState) -> bool) {
-        let reached = tokio::time::timeout(PATIENCE, self.state.wait_for(wanted)).await;
-        reached.expect("in time").expect("it goes on");
-    }
+async fn start<T: FromApi + Clone + PartialEq + std::fmt::Debug>(
+    cluster: &Cluster,
+    scope: &Scope,
+) -> Running<T> {
+    let (sink, changes) = mpsc::channel(64);
+    let (connection, metrics) = (cluster.connection().await, metrics());
+    let (collections, feed) = (Collection::in_scope(T::KIND, scope), metrics.feed(T::KIND));
+    let feed = ScopedFeed::new(&connection, collections, &timing(), feed, sink, |change| change);
+    let state = feed.state();
+    Running::new(feed.run(CancellationToken::new()), changes, state, metrics)
 }
 
 fn service(namespace: &str, name: &str) -> Value {
@@ -77,14 +42,14 @@ async fn some_namespaces_look_like_one_collection() {
     for (namespace, name) in [("a", "one"), ("b", "two"), ("hidden", "three")] {
         cluster.set(service(namespace, name));
     }
-    let mut feed = Running::<Service>::start(&cluster, &only(&["a", "b", "empty"])).await;
-    feed.until(1, &["a/one", "b/two"]).await;
+    let mut feed = start::<Service>(&cluster, &only(&["a", "b", "empty"])).await;
+    feed.until_known(&["a/one", "b/two"]).await;
     feed.until_state(|state| state.listed && state.phase == Phase::Following).await;
     assert!(feed.metrics.is_connected(Kind::Service));
     cluster.set(service("empty", "new"));
     cluster.set(service("hidden", "new"));
     cluster.delete(Resource::Services, "a", "one");
-    feed.until(1, &["b/two", "empty/new"]).await;
+    feed.until_known(&["b/two", "empty/new"]).await;
 }
 
 #[tokio::test]
@@ -93,13 +58,13 @@ async fn a_later_list_of_one_namespace_takes_nothing_from_the_others() {
     for (namespace, name) in [("a", "one"), ("a", "two"), ("b", "three")] {
         cluster.set(service(namespace, name));
     }
-    let mut feed = Running::<Service>::start(&cluster, &only(&["a", "b"])).await;
-    feed.until(1, &["a/one", "a/two", "b/three"]).await;
+    let mut feed = start::<Service>(&cluster, &only(&["a", "b"])).await;
+    feed.until_known(&["a/one", "a/two", "b/three"]).await;
     feed.until_state(|state| state.phase == Phase::Following).await;
     cluster.faults.gap(|store| store.delete(Resource::Services, "a", "one")).expect("it is there");
-    feed.until(1, &["a/two", "b/three"]).await;
+    feed.until_known(&["a/two", "b/three"]).await;
     cluster.set(service("b", "four"));
-    feed.until(1, &["a/two", "b/four", "b/three"]).await;
+    feed.until_known(&["a/two", "b/four", "b/three"]).await;
     assert_eq!((feed.mirror.lists, &feed.mirror.deletions[..]), (1, &["a/one".to_owned()][..]));
 }
 
@@ -110,7 +75,7 @@ async fn the_worst_state_of_a_namespace_is_that_of_all() {
     let rule = cluster.faults.add(all_but_one);
     cluster.set(service("a", "one"));
     cluster.set(service("b", "two"));
-    let mut feed = Running::<Service>::start(&cluster, &only(&["a", "b"])).await;
+    let mut feed = start::<Service>(&cluster, &only(&["a", "b"])).await;
     feed.until_state(|state| state.phase == Phase::Refused).await;
     assert!(!feed.state.borrow().listed, "one of two");
     assert!(!feed.metrics.is_connected(Kind::Service));
@@ -119,7 +84,7 @@ async fn the_worst_state_of_a_namespace_is_that_of_all() {
     }
     assert_eq!(feed.mirror.lists, 0, "the list is complete only with both");
     cluster.faults.remove(rule);
-    feed.until(1, &["a/one", "b/two"]).await;
+    feed.until_known(&["a/one", "b/two"]).await;
     feed.until_state(|state| state.listed && state.phase == Phase::Following).await;
     eventually(PATIENCE, || async { feed.metrics.is_connected(Kind::Service) }).await;
 }
@@ -130,12 +95,12 @@ async fn services_with_labels() {
     cluster.set(with_labels(service("a", "one"), &[("tier", "front")]));
     cluster.set(service("a", "two"));
     let scope = Scope { services: Some("tier=front".to_owned()), ..Scope::default() };
-    let mut feed = Running::<Service>::start(&cluster, &scope).await;
-    feed.until(1, &["a/one"]).await;
+    let mut feed = start::<Service>(&cluster, &scope).await;
+    feed.until_known(&["a/one"]).await;
     cluster.set(with_labels(service("b", "three"), &[("tier", "front")]));
-    feed.until(1, &["a/one", "b/three"]).await;
+    feed.until_known(&["a/one", "b/three"]).await;
     cluster.set(service("a", "one"));
-    feed.until(1, &["b/three"]).await;
+    feed.until_known(&["b/three"]).await;
 }
 
 fn pod(name: &str, phase: &str, addresses: &[&str]) -> Value {
@@ -152,15 +117,15 @@ async fn pods_that_run_in_either_encoding() {
         let cluster = Cluster::with(apiserver::Options { protobuf, ..apiserver::Options::default() });
         cluster.set(pod("one", "Running", &["10.0.0.1", "fd00::1"]));
         cluster.set(pod("ended", "Succeeded", &["10.0.0.2"]));
-        let mut feed = Running::<Pod>::start(&cluster, &Scope::default()).await;
-        feed.until(1, &["a/one"]).await;
+        let mut feed = start::<Pod>(&cluster, &Scope::default()).await;
+        feed.until_known(&["a/one"]).await;
         let known = feed.mirror.get("a", "one").map(|pod| pod.addresses.to_vec()).unwrap_or_default();
         let expected: Vec<std::net::IpAddr> = ["10.0.0.1", "fd00::1"].map(|ip| ip.parse().unwrap()).into();
         assert_eq!(known, expected, "protobuf: {protobuf}");
         cluster.set(pod("two", "Pending", &[]));
-        feed.until(1, &["a/one", "a/two"]).await;
+        feed.until_known(&["a/one", "a/two"]).await;
         cluster.set(pod("one", "Failed", &["10.0.0.1"]));
-        feed.until(1, &["a/two"]).await;
+        feed.until_known(&["a/two"]).await;
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::connect::{Access, Connection};
+use cluster::objects::Service;
 use serde_json::json;
 use testkit::eventually;
 use testkit::objects::{mk_cluster_ip, mk_kubeconfig};
@@ -70,12 +71,12 @@ async fn connect(config: &Path) -> Arc<Connection> {
 }
 
 /// Starts a feed of Services with this kubeconfig.
-async fn start(config: &Path) -> Running {
+async fn start(config: &Path) -> Running<Service> {
     Running::with(connect(config).await, timing())
 }
 
 /// Waits until more than three connections have failed.
-async fn until_failed(feed: &Running) {
+async fn until_failed(feed: &Running<Service>) {
     eventually(PATIENCE, || async { feed.restarts("unreachable") + feed.restarts("broken") > 3 }).await;
 }
 

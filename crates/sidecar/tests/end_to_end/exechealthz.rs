@@ -1,12 +1,10 @@
 //! The container `healthz` of Kubernetes 1.4 and 1.5, with the sidecar in place of exechealthz. Arguments and liveness
 //! probes are the published ones, with other addresses and ports.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use testkit::eventually;
-use testkit::http;
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Upstream};
 
@@ -43,8 +41,7 @@ impl Server {
 struct Pod {
     dnsmasq: Server,
     kubedns: Server,
-    address: SocketAddr,
-    _sidecar: Sidecar,
+    sidecar: Sidecar,
 }
 
 impl Pod {
@@ -62,19 +59,14 @@ impl Pod {
         // With the default `--health=self`, a kubedns that returns REFUSED would be healthy.
         flags.push("--health=through".to_owned());
         let sidecar = Sidecar::start(&flags).await;
-        let address = SocketAddr::from(([127, 0, 0, 1], port));
-        Self { dnsmasq, kubedns, address, _sidecar: sidecar }
-    }
-
-    async fn get(&self, path: &str) -> (u16, String) {
-        let response = http::get(self.address, path).await.unwrap();
-        (response.status, response.body)
+        let sidecar = Sidecar { address: ([127, 0, 0, 1], port).into(), ..sidecar };
+        Self { dnsmasq, kubedns, sidecar }
     }
 
     /// Waits for this response.
     async fn replies(&self, path: &str, status: u16, body: &str) {
         let expected = (status, body.to_owned());
-        eventually(PATIENCE, || async { (self.get(path).await == expected).then_some(()) }).await;
+        eventually(PATIENCE, || async { (self.sidecar.get(path).await == expected).then_some(()) }).await;
     }
 }
 
@@ -84,13 +76,13 @@ async fn one_command_for_both_parts() {
     let command =
         format!("-cmd=nslookup {NAME} 127.0.0.1 >/dev/null && nslookup {NAME} 127.0.0.1:10053 >/dev/null");
     let pod = Pod::start(&[&command, "-port=8080", "-quiet"]).await;
-    assert_eq!(pod.get("/healthz").await, (200, "ok".to_owned()), "before the first result, as ever");
+    assert_eq!(pod.sidecar.get("/healthz").await, (200, "ok".to_owned()), "before the first result, as ever");
     pod.kubedns.well.store(false, Ordering::Relaxed);
     pod.replies("/healthz", 503, &format!("Healthz probe on /healthz error: healthz_2: {REFUSED}\n")).await;
     pod.kubedns.well.store(true, Ordering::Relaxed);
     pod.replies("/healthz", 200, "ok").await;
-    assert_eq!(pod.get("/healthz-kubedns").await.0, 404);
-    assert_eq!(pod.get("/quit").await.0, 404);
+    assert_eq!(pod.sidecar.get("/healthz-kubedns").await.0, 404);
+    assert_eq!(pod.sidecar.get("/quit").await.0, 404);
 }
 
 /// Kubernetes 1.4.7 and 1.5 have two commands. The liveness probes on port 8080 are `/healthz-kubedns` for kubedns and
@@ -105,7 +97,7 @@ async fn a_command_for_each_part() {
     pod.dnsmasq.well.store(false, Ordering::Relaxed);
     let refused = format!("Healthz probe on /healthz-dnsmasq error: healthz_1: {REFUSED}\n");
     pod.replies("/healthz-dnsmasq", 503, &refused).await;
-    assert_eq!(pod.get("/healthz-kubedns").await, (200, "ok".to_owned()));
+    assert_eq!(pod.sidecar.get("/healthz-kubedns").await, (200, "ok".to_owned()));
 }
 
 /// The sidecar has its own arguments `--probe`, and the pod has the liveness probes of old manifests.
@@ -118,5 +110,5 @@ async fn the_probes_of_the_sidecar() {
     for path in ["/healthz-kubedns", "/healthz"] {
         pod.replies(path, 503, &format!("Healthz probe on {path} error: kubedns: {REFUSED}\n")).await;
     }
-    assert_eq!(pod.get("/healthz-dnsmasq").await, (200, "ok".to_owned()));
+    assert_eq!(pod.sidecar.get("/healthz-dnsmasq").await, (200, "ok".to_owned()));
 }

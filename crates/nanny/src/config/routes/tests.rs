@@ -3,29 +3,38 @@
 use super::*;
 use crate::config::arguments::Arguments;
 
-/// Computes routes; the SERVFAIL server is at port 9999.
+/// Computes routes; the SERVFAIL server is at port 9999, and kubedns is behind dnsmasq and follows.
 pub(crate) fn computed(
     config: &Config,
     resolv_conf: &[Nameserver],
     names: &Resolutions,
     arguments: &Arguments,
 ) -> (Routes, BTreeSet<Omission>) {
-    let servfail_server = "127.0.0.1:9999".parse().unwrap();
     let listening = &Listening::of(arguments);
-    let (forward, kubedns) = (Forward::Dnsmasq, "127.0.0.1:10053".parse().unwrap());
-    let kubedns_follows = true;
-    let from = Ingredients {
+    Routes::compute(&ingredients(config, resolv_conf, names, listening))
+}
+
+fn ingredients<'a>(
+    config: &'a Config,
+    resolv_conf: &'a [Nameserver],
+    names: &'a Resolutions,
+    listening: &'a Listening,
+) -> Ingredients<'a> {
+    Ingredients {
         config,
         resolv_conf,
         names,
         listening,
-        servfail_server,
-        forward,
-        kubedns,
-        kubedns_follows,
+        servfail_server: "127.0.0.1:9999".parse().unwrap(),
+        forward: Forward::Dnsmasq,
+        kubedns: "127.0.0.1:10053".parse().unwrap(),
+        kubedns_follows: true,
         kubedns_is_behind: true,
-    };
-    Routes::compute(&from)
+    }
+}
+
+fn local() -> Arguments {
+    Arguments::from_words(vec!["--listen-address=127.0.0.1".into()])
 }
 
 /// Computes routes from `stubDomains`, `upstreamNameservers` and the servers of resolv.conf; one line per route or
@@ -35,8 +44,7 @@ fn compute(stub_domains: &str, upstreams: &str, resolv_conf: &[&str], names: &Re
     let data = data.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec()));
     let config = dnsconfig::parse(&data.into()).unwrap();
     let resolv_conf: Vec<Nameserver> = resolv_conf.iter().map(|server| server.parse().unwrap()).collect();
-    let arguments = Arguments::from_words(vec!["--listen-address=127.0.0.1".into()]);
-    let (routes, omissions) = computed(&config, &resolv_conf, names, &arguments);
+    let (routes, omissions) = computed(&config, &resolv_conf, names, &local());
     let mut lines = crate::dnsmasq::servers_file::values(&routes);
     lines.extend(omissions.iter().map(|omission| match omission {
         Omission::Loop { domain, server } => {
@@ -101,7 +109,8 @@ fn servers_that_dnsmasq_cannot_ask_are_asked_by_kubedns() {
 fn kubedns_is_asked_for_what_it_would_ask_of_others_only_once_it_follows() {
     const PLAIN: &str = r#"["192.0.2.2"]"#;
     const TLS: &str = r#"["192.0.2.2", "tls://192.0.2.3"]"#;
-    for (forward, upstreams, follows, expected) in [
+    let (names, listening) = (Resolutions::default(), Listening::of(&local()));
+    for (forward, upstreams, kubedns_follows, expected) in [
         (Forward::Dnsmasq, PLAIN, false, "/a.example/192.0.2.1; 192.0.2.2"),
         (Forward::Dnsmasq, TLS, false, "/a.example/192.0.2.1; 127.0.0.1#9999"),
         (Forward::Dnsmasq, TLS, true, "/a.example/192.0.2.1; 127.0.0.1#10053"),
@@ -112,19 +121,15 @@ fn kubedns_is_asked_for_what_it_would_ask_of_others_only_once_it_follows() {
     ] {
         let data = [("stubDomains", r#"{"a.example": ["192.0.2.1"]}"#), ("upstreamNameservers", upstreams)];
         let data = data.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec()));
-        let (routes, omissions) = Routes::compute(&Ingredients {
-            config: &dnsconfig::parse(&data.into()).unwrap(),
-            resolv_conf: &[],
-            names: &Resolutions::default(),
-            listening: &Listening::of(&Arguments::from_words(vec!["--listen-address=127.0.0.1".into()])),
-            servfail_server: "127.0.0.1:9999".parse().unwrap(),
-            forward,
-            kubedns: "127.0.0.1:10053".parse().unwrap(),
-            kubedns_follows: follows,
-            kubedns_is_behind: true,
-        });
+        let config = dnsconfig::parse(&data.into()).unwrap();
+        let from = ingredients(&config, &[], &names, &listening);
+        let (routes, omissions) = Routes::compute(&Ingredients { forward, kubedns_follows, ..from });
         let values = crate::dnsmasq::servers_file::values(&routes).join("; ");
-        assert_eq!((values.as_str(), omissions.len()), (expected, 0), "{forward:?} {upstreams} {follows}");
+        assert_eq!(
+            (values.as_str(), omissions.len()),
+            (expected, 0),
+            "{forward:?} {upstreams} {kubedns_follows}"
+        );
     }
 }
 
@@ -143,23 +148,17 @@ fn kubedns_behind_dnsmasq_is_asked_for_names_of_your_own() {
     let with = "/1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa/127.0.0.1#10053; \
                 /1.2.0.192.in-addr.arpa/127.0.0.1#10053; /db/127.0.0.1#10053; /db.acme.example/127.0.0.1#10053; \
                 /registry.acme.example/127.0.0.1#10053; /acme.example/192.0.2.9; 192.0.2.2";
+    let (names, listening, resolv_conf) =
+        (Resolutions::default(), Listening::of(&local()), ["192.0.2.2".parse().unwrap()]);
+    let from = ingredients(&config, &resolv_conf, &names, &listening);
     for (forward, kubedns_follows, kubedns_is_behind, expected) in [
         (Forward::Dnsmasq, true, true, with),
         (Forward::Dnsmasq, false, true, without),
         (Forward::Dnsmasq, true, false, without),
         (Forward::Kubedns, true, true, "127.0.0.1#10053"),
     ] {
-        let (routes, _) = Routes::compute(&Ingredients {
-            config: &config,
-            resolv_conf: &["192.0.2.2".parse().unwrap()],
-            names: &Resolutions::default(),
-            listening: &Listening::of(&Arguments::from_words(vec!["--listen-address=127.0.0.1".into()])),
-            servfail_server: "127.0.0.1:9999".parse().unwrap(),
-            forward,
-            kubedns: "127.0.0.1:10053".parse().unwrap(),
-            kubedns_follows,
-            kubedns_is_behind,
-        });
+        let (routes, _) =
+            Routes::compute(&Ingredients { forward, kubedns_is_behind, kubedns_follows, ..from });
         let values = crate::dnsmasq::servers_file::values(&routes).join("; ");
         assert_eq!(values, expected, "{forward:?} {kubedns_follows} {kubedns_is_behind}");
     }
