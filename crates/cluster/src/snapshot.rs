@@ -486,4 +486,4 @@ impl Deref for Reading {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -13,6 +13,7 @@ mod exchange;
 pub mod hosts;
 pub mod resolve;
 
+use dnsconfig::mnemonic;
 use hickory_proto::op::ResponseCode;
 
 pub use dnsconfig::Transport;
@@ -20,13 +21,5 @@ pub use exchange::{Answer, ExchangeError, Ignored, TIMEOUT, ask, ask_with_retry}
 
 /// The mnemonic of a response code, as dig writes it.
 pub fn rcode_name(code: ResponseCode) -> String {
-    match code {
-        ResponseCode::NoError => "NOERROR".to_owned(),
-        ResponseCode::FormErr => "FORMERR".to_owned(),
-        ResponseCode::ServFail => "SERVFAIL".to_owned(),
-        ResponseCode::NXDomain => "NXDOMAIN".to_owned(),
-        ResponseCode::NotImp => "NOTIMP".to_owned(),
-        ResponseCode::Refused => "REFUSED".to_owned(),
-        other => format!("RCODE{}", u16::from(other)),
-    }
+    mnemonic::rcode_name(code.into())
 }

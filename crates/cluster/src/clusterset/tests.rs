@@ -5,17 +5,16 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use serde_json::Value;
-use skydns::engine::{self, Identity, Outcome};
-use skydns::external::ExternalAnswers;
+use skydns::engine::Outcome;
 use skydns::wire::Transport;
-use skydns::{Backend as _, Name, Zone};
+use skydns::{Name, Zone};
 use testkit::objects::{mk_imported_slice, mk_service_import};
-use testkit::query::Query;
 
 use super::{ClusterSet, ClusterSetZone};
 use crate::index::{Index, Options};
 use crate::objects::{Change, Event, FromApi as _, ImportedSlice, ObjectKey, ServiceImport};
 use crate::scope::Namespaces;
+use crate::snapshot::tests::ask;
 use crate::snapshot::{Published, Snapshot};
 
 fn index(namespaces: Namespaces) -> (Index, Arc<Published>) {
@@ -82,16 +81,7 @@ fn published() -> Arc<Published> {
 
 /// RCODE, answers, and after a semicolon the additional section. Records are sorted, without owner name and class.
 fn said(published: &Published, name: &str, rtype: &str) -> String {
-    let (query, mut out) = (Query::new(name, rtype).wire(), Vec::new());
-    let identity = Identity { version: String::new() };
-    let outcome = engine::answer(
-        &*published.view(),
-        &identity,
-        &query,
-        Transport::Tcp,
-        &ExternalAnswers::none(),
-        &mut out,
-    );
+    let (outcome, out) = ask(published, name, rtype, Transport::Tcp);
     assert!(matches!(outcome, Outcome::Reply(_)), "{name} {rtype}: {outcome:?}");
     let text = testkit::dig::show_sorted(&out);
     let (answer, additional) = text.split_once(";; ADDITIONAL").unwrap_or((&text, ""));

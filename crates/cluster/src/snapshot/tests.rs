@@ -36,18 +36,22 @@ fn cluster(strict: bool) -> Arc<Published> {
     published
 }
 
+/// The answer of the engine.
+pub(crate) fn ask(
+    published: &Published,
+    name: &str,
+    rtype: &str,
+    transport: Transport,
+) -> (Outcome, Vec<u8>) {
+    let (query, identity) = (Query::new(name, rtype).wire(), Identity { version: String::new() });
+    let (view, mut out) = (published.view(), Vec::new());
+    let outcome = engine::answer(&*view, &identity, &query, transport, &ExternalAnswers::none(), &mut out);
+    (outcome, out)
+}
+
 /// RCODE and CNAME targets of the response, or the external name that must be resolved first.
 fn said(published: &Published, name: &str, rtype: &str) -> String {
-    let (query, mut out) = (Query::new(name, rtype).wire(), Vec::new());
-    let identity = Identity { version: String::new() };
-    let outcome = engine::answer(
-        &*published.view(),
-        &identity,
-        &query,
-        Transport::Udp,
-        &ExternalAnswers::none(),
-        &mut out,
-    );
+    let (outcome, out) = ask(published, name, rtype, Transport::Udp);
     match outcome {
         Outcome::Reply(_) => {
             let answer = testkit::dig::show(&out);

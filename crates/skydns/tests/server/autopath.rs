@@ -1,8 +1,6 @@
 //! Autopath: the server looks names up in the whole search list of a client that is a pod.
 
-use skydns::forward::CacheLimits;
-
-use super::search::{CASES, said, upstream, without_ttls};
+use super::search::{check_cases, upstream};
 use super::*;
 
 /// A pod of the namespace `apps`, from which all tests send their queries.
@@ -29,27 +27,7 @@ fn expected(name: &str, status: &str, completed: &[&str]) -> Vec<String> {
 async fn the_first_question_of_a_search_is_answered_for_the_whole_list() {
     let upstream = upstream().await;
     let view = || Fixed::new(&[upstream.addr()]).autopath(&["corp.test"], &[(POD, "apps")]);
-    let (server, caching) = (start(view()), start(view().caching(CacheLimits::default())));
-    for case in CASES.trim().split("\n\n") {
-        let (what, case) = case.split_once('\n').expect("a question");
-        let (question, records) = case.split_once('\n').unwrap_or((case, ""));
-        let words: Vec<&str> = question.split(' ').collect();
-        let expected = expected(words[0], words[2], &records.lines().collect::<Vec<_>>());
-        let query = Query::new(&format!("{}.apps.svc.cluster.local.", words[0]), words[1]);
-        for query in [query.clone(), query.edns(1232)] {
-            let wire = client::udp(server.address, &query.wire(), PATIENCE).await.expect("an answer");
-            assert_eq!(said(&wire), expected, "{what}: {question}");
-            let wire = client::tcp(server.address, &query.wire(), PATIENCE).await.expect("an answer");
-            assert_eq!(said(&wire), expected, "{what}: {question}, over TCP");
-            for _ in 0..2 {
-                let wire = client::udp(caching.address, &query.wire(), PATIENCE).await.expect("an answer");
-                let known = without_ttls(said(&wire));
-                assert_eq!(known, without_ttls(expected.clone()), "{what}: {question}, from the cache");
-            }
-        }
-    }
-    server.stop().await;
-    caching.stop().await;
+    check_cases(view, "apps.svc.cluster.local.", expected).await;
 }
 
 /// Sends a query over UDP from the address `client` and returns the answer.

@@ -49,7 +49,7 @@ pub(super) async fn upstream() -> Upstream {
 
 /// Title, query, status and records of each case. `|` stands for `.apps.search.cluster.local.`. `OURS n` stands for the
 /// SOA record of the cluster with TTL `n`, `THEIRS n` for the SOA record of the upstream.
-pub(super) const CASES: &str = "
+const CASES: &str = "
 # a Service of the namespace
 web A NOERROR
 web| 30 CNAME web.apps.svc.cluster.local.
@@ -174,25 +174,27 @@ pub(super) fn said(wire: &[u8]) -> Vec<String> {
 }
 
 /// Removes the TTLs, since cached TTLs count down.
-pub(super) fn without_ttls(mut records: Vec<String>) -> Vec<String> {
+fn without_ttls(mut records: Vec<String>) -> Vec<String> {
     for record in records.iter_mut().skip(1) {
         *record = record.split(' ').enumerate().filter(|(at, _)| *at != 1).map(|(_, word)| word).collect();
     }
     records
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn one_answer_is_what_the_whole_search_list_leads_to() {
-    let upstream = upstream().await;
-    let view = || Fixed::new(&[upstream.addr()]).search("search.cluster.local", &["corp.test"]);
+/// Asks all questions of [`CASES`] below `suffix`. `expected` derives the answer from the name, the status and the
+/// records of a case.
+pub(super) async fn check_cases(
+    view: impl Fn() -> Fixed,
+    suffix: &str,
+    expected: impl Fn(&str, &str, &[&str]) -> Vec<String>,
+) {
     let (server, caching) = (start(view()), start(view().caching(CacheLimits::default())));
     for case in CASES.trim().split("\n\n") {
         let (what, case) = case.split_once('\n').expect("a question");
         let (question, records) = case.split_once('\n').unwrap_or((case, ""));
         let words: Vec<&str> = question.split(' ').collect();
-        let expected: Vec<String> =
-            [words[2]].into_iter().chain(records.lines()).map(str::to_owned).collect();
-        let query = Query::new(&format!("{}.apps.search.cluster.local.", words[0]), words[1]);
+        let expected = expected(words[0], words[2], &records.lines().collect::<Vec<_>>());
+        let query = Query::new(&format!("{}.{suffix}", words[0]), words[1]);
         for query in [query.clone(), query.edns(1232)] {
             let wire = client::udp(server.address, &query.wire(), PATIENCE).await.expect("an answer");
             assert_eq!(said(&wire), expected, "{what}: {question}");
@@ -207,6 +209,16 @@ async fn one_answer_is_what_the_whole_search_list_leads_to() {
     }
     server.stop().await;
     caching.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_answer_is_what_the_whole_search_list_leads_to() {
+    let upstream = upstream().await;
+    let view = || Fixed::new(&[upstream.addr()]).search("search.cluster.local", &["corp.test"]);
+    check_cases(view, "apps.search.cluster.local.", |_, status, records| {
+        [status].iter().chain(records).map(ToString::to_string).collect()
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
