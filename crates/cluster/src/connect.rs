@@ -10,7 +10,6 @@
 //! rotation takes effect. An exec plugin runs again before its credentials expire. The kubeconfig itself, with its
 //! inline certificates, is only read again by [`Connection::renew`].
 
-mod blocking_read;
 mod certificate;
 mod client;
 mod credentials;
@@ -21,13 +20,12 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use daemon::error_chain::brief;
+use dnsconfig::blocking_read::{BlockingRead, LIMIT};
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use parking_lot::Mutex;
 use thiserror::Error;
 use warp::http::Uri;
-
-use self::blocking_read::{BlockingRead, LIMIT};
 
 /// Shortest interval between reads of credentials.
 const RENEWAL: Duration = Duration::from_secs(30);

@@ -7,6 +7,7 @@
 //! This crate sends no queries, parses no DNS messages and does not depend on dnsmasq.
 
 mod alias;
+pub mod blocking_read;
 mod config;
 pub mod distance;
 mod error;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use dnsconfig::blocking_read::BlockingRead;
 use parking_lot::Mutex;
 use rustls::client::ResolvesClientCert;
 use rustls::pki_types::pem::PemObject as _;
@@ -13,8 +14,6 @@ use rustls::sign::CertifiedKey;
 use rustls::{InconsistentKeys, SignatureScheme};
 use thiserror::Error;
 use tokio::time::Instant;
-
-use super::blocking_read::BlockingRead;
 
 /// Maximum age of a loaded certificate. client-go also reads certificate files at most once a second.
 const FRESH: Duration = Duration::from_secs(1);

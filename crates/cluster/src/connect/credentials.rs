@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use dnsconfig::blocking_read::BlockingRead;
 use kube::client::Body;
 use kube::config::AuthInfo;
 use parking_lot::Mutex;
@@ -19,7 +20,6 @@ use tower::BoxError;
 use warp::http::Request;
 use warp::http::header::{AUTHORIZATION, HeaderValue};
 
-use super::blocking_read::BlockingRead;
 use super::certificate::{ClientCertificate, IdentityError, Pem};
 use super::exec::Plugin;
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use dnsconfig::Upstream;
+use dnsconfig::blocking_read::BlockingRead;
 use rustls::client::Resumption;
 use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -55,6 +56,7 @@ pub struct Pin {
 pub(super) struct Tls {
     trust: TlsTrust,
     newest: Mutex<Option<Settings>>,
+    reading: BlockingRead<CertificateResult>,
 }
 
 #[derive(Clone)]
@@ -73,7 +75,7 @@ impl std::fmt::Debug for Settings {
 
 impl Tls {
     pub(super) fn new(trust: TlsTrust) -> Self {
-        Self { trust, newest: Mutex::default() }
+        Self { trust, newest: Mutex::default(), reading: BlockingRead::default() }
     }
 
     /// Performs the TLS handshake with `upstream` over a stream, and checks the certificate.
@@ -121,11 +123,12 @@ impl Tls {
             return Ok(settings.connector.clone());
         }
         let file = self.trust.ca_file.clone();
-        let read = tokio::task::spawn_blocking(move || match file {
+        let read = self.reading.run(move || match file {
             Some(file) => load_certs_from_paths(Some(&file), None),
             None => load_native_certs(),
         });
-        let read = read.await.map_err(|error| wrong(error.to_string()))?;
+        // A read that hangs found none.
+        let read = read.await.unwrap_or_default();
         // If the CA certificates cannot be read now, those read before stay in use.
         let settings = match (read.certs.is_empty(), newest.take()) {
             (true, None) => return Err(wrong(no_authorities(&read))),

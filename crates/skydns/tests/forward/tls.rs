@@ -153,6 +153,27 @@ async fn another_ca_file_counts_without_a_restart() {
     }
 }
 
+/// A named pipe stands for a file on a dead mount: opening it waits for a writer.
+#[tokio::test]
+async fn a_ca_file_whose_read_hangs_leaves_the_previous_certificates_in_use() {
+    let directory = tempfile::tempdir().unwrap();
+    let ca_file = directory.path().join("ca.pem");
+    std::fs::copy(file("ca.pem"), &ca_file).unwrap();
+    let upstream = Upstream::start(says(1)).await;
+    let gate = Gate::open("server", upstream.addr()).await;
+    let subject = Subject::trusting(short(), TlsTrust { ca_file: Some(ca_file.clone()), pins: Vec::new() });
+    let ask = async || told(&subject.ask_by(a("x.test."), &[gate.upstream(Some("dns.test"))]).await);
+    assert_eq!(ask().await, "NOERROR 192.0.2.1");
+    std::fs::remove_file(&ca_file).unwrap();
+    nix::unistd::mkfifo(&ca_file, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(61)).await;
+    tokio::time::resume();
+    eventually(PATIENCE, async || ask().await == "NOERROR 192.0.2.1").await;
+    // Lets the one thread that reads end.
+    drop(std::fs::OpenOptions::new().write(true).open(&ca_file).unwrap());
+}
+
 /// Queries over TLS are padded, so that their length does not reveal the name (RFC 8467). Queries over plain TCP are not
 /// padded.
 #[tokio::test]

@@ -5,13 +5,13 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use dnsconfig::blocking_read::LIMIT;
 use kube::client::Body;
 use kube::config::AuthInfo;
 use rustls::client::ResolvesClientCert as _;
 use tokio::time::{advance, pause, resume};
 use warp::http::Request;
 
-use super::super::blocking_read::LIMIT;
 use super::super::credentials::Credentials;
 use super::{Access, Connection, TWO_CONTEXTS, certificate};
 

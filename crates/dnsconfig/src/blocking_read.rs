@@ -7,11 +7,11 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
 
 /// Timeout of a read.
-pub(super) const LIMIT: Duration = Duration::from_secs(5);
+pub const LIMIT: Duration = Duration::from_secs(5);
 
 /// One read at a time, on a thread of its own. A read that hangs takes up one thread, however often it is repeated.
 #[derive(Debug)]
-pub(super) struct BlockingRead<T>(Mutex<Option<JoinHandle<T>>>);
+pub struct BlockingRead<T>(Mutex<Option<JoinHandle<T>>>);
 
 impl<T> Default for BlockingRead<T> {
     fn default() -> Self {
@@ -21,7 +21,7 @@ impl<T> Default for BlockingRead<T> {
 
 impl<T: Send + 'static> BlockingRead<T> {
     /// Runs `read`; `None` if it times out. While an earlier read hangs, it returns `None` at once.
-    pub(super) async fn run(&self, read: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    pub async fn run(&self, read: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         let mut running = self.0.lock().await;
         if running.as_ref().is_some_and(|earlier| !earlier.is_finished()) {
             return None;
