@@ -31,3 +31,24 @@ impl<T: Send + 'static> BlockingRead<T> {
         outcome.ok()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn while_a_read_hangs_there_is_no_other() {
+        let reading = BlockingRead::default();
+        assert_eq!(reading.run(|| 1).await, Some(1));
+        let (mount, hangs) = mpsc::channel();
+        let hanging = reading.run(move || hangs.recv().unwrap_or_default());
+        assert!(timeout(Duration::from_millis(10), hanging).await.is_err(), "the caller gave up");
+        for _ in 0..3 {
+            assert_eq!(reading.run(|| 9).await, None);
+        }
+        mount.send(2).unwrap();
+        testkit::eventually(LIMIT, async || reading.run(|| 3).await == Some(3)).await;
+    }
+}

@@ -14,8 +14,8 @@ use querylog::ranking::Ranking;
 use serde::Serialize;
 use tokio::sync::Mutex;
 
-use self::fetch::fetch;
 pub(crate) use self::fetch::fetch_page;
+use self::fetch::{FileReads, fetch};
 use crate::options::Options;
 
 pub(crate) use self::kubedns::{Kubedns, Upstream};
@@ -47,6 +47,7 @@ pub(crate) struct Peer<T> {
     source: String,
     read: fn(&str) -> Result<T, String>,
     last: Mutex<Option<(Instant, Fetched<T>)>>,
+    files: FileReads,
 }
 
 impl Peers {
@@ -73,7 +74,7 @@ fn top(source: &str) -> Peer<Ranking> {
 
 impl<T: Clone> Peer<T> {
     fn new(source: &str, read: fn(&str) -> Result<T, String>) -> Self {
-        Self { source: source.to_owned(), read, last: Mutex::default() }
+        Self { source: source.to_owned(), read, last: Mutex::default(), files: FileReads::default() }
     }
 
     /// The report, no older than [`FRESH`].
@@ -94,7 +95,8 @@ impl<T: Clone> Peer<T> {
         if source.is_empty() {
             return Fetched { source, known: None, error: None };
         }
-        match fetch(&source).await.map_err(|error| error.to_string()).and_then(|text| (self.read)(&text)) {
+        let text = fetch(&source, &self.files).await.map_err(|error| error.to_string());
+        match text.and_then(|text| (self.read)(&text)) {
             Ok(known) => Fetched { source, known: Some(known), error: None },
             Err(error) => Fetched { source, known: None, error: Some(error) },
         }

@@ -1,21 +1,27 @@
 //! Fetches a report of another part of the pod: a file or an HTTP URL, bounded in size and time.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
 use daemon::http::{GetError, Page, get};
-use tokio::io::AsyncReadExt as _;
+use dnsconfig::blocking_read::BlockingRead;
 
 /// Timeout of a fetch.
 const TIME: Duration = Duration::from_secs(1);
 /// Limit of a report, in bytes.
 const SIZE: usize = 2 * 1024 * 1024;
 
+/// The reads of a source that is a file.
+pub(crate) type FileReads = BlockingRead<Result<Vec<u8>, GetError>>;
+
 /// Reads a file, or the body of an `http://` URL. Fails unless the status is 200.
-pub(crate) async fn fetch(source: &str) -> anyhow::Result<String> {
+pub(crate) async fn fetch(source: &str, files: &FileReads) -> anyhow::Result<String> {
     let reading = async {
         if !source.contains("://") {
-            return Ok(file(source).await?);
+            let path = source.to_owned();
+            return Ok(files.run(move || file(&path)).await.ok_or(GetError::Slow(TIME))??);
         }
         let page = fetch_page(source).await?;
         ensure!(page.status == 200, "answered {:?}", page.status_line);
@@ -39,9 +45,9 @@ pub(crate) async fn fetch_page(url: &str) -> anyhow::Result<Page> {
     Ok(get(&address, path, TIME, SIZE).await?)
 }
 
-async fn file(path: &str) -> Result<Vec<u8>, GetError> {
+fn file(path: &str) -> Result<Vec<u8>, GetError> {
     let mut bytes = Vec::new();
-    tokio::fs::File::open(path).await?.take(SIZE as u64 + 1).read_to_end(&mut bytes).await?;
+    File::open(path)?.take(SIZE as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > SIZE { Err(GetError::Large(SIZE)) } else { Ok(bytes) }
 }
 

@@ -1,6 +1,6 @@
 //! Fetches from parts that answer and from parts that do not.
 
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
@@ -25,7 +25,7 @@ async fn server(reply: Vec<u8>, hold: bool) -> (String, JoinSet<()>) {
 
 async fn answer(reply: impl Into<Vec<u8>>, hold: bool) -> Result<String, String> {
     let (url, _task) = server(reply.into(), hold).await;
-    fetch(&url).await.map_err(|error| error.to_string())
+    fetch(&url, &FileReads::default()).await.map_err(|error| error.to_string())
 }
 
 #[tokio::test]
@@ -55,6 +55,8 @@ async fn files_and_what_is_neither() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("status.json");
     std::fs::write(&path, "{}").unwrap();
+    let files = FileReads::default();
+    let fetch = async |source| fetch(source, &files).await;
     assert_eq!(fetch(path.to_str().unwrap()).await.unwrap(), "{}");
     let missing = fetch("/nonexistent/status.json").await.unwrap_err().to_string();
     assert!(missing.starts_with("No such file"), "{missing}");
@@ -62,4 +64,25 @@ async fn files_and_what_is_neither() {
     assert!(fetch("http://user:secret@127.0.0.1/").await.is_err());
     assert!(fetch("http://127.0.0.1/a\r\nX: y").await.is_err());
     assert!(fetch("http://127.0.0.1:1/").await.is_err());
+}
+
+/// A named pipe stands for a file on a dead mount: opening it waits for a writer.
+#[tokio::test]
+async fn a_file_whose_read_hangs_is_silence() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("status.json");
+    nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let files = FileReads::default();
+    for attempt in 1..=2 {
+        let error = fetch(path.to_str().unwrap(), &files).await.unwrap_err().to_string();
+        assert_eq!(error, "no answer within 1s", "attempt {attempt}");
+    }
+    // Lets the one thread that reads end.
+    drop(std::fs::OpenOptions::new().write(true).open(&path).unwrap());
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, "{}").unwrap();
+    testkit::eventually(Duration::from_secs(10), async || {
+        fetch(path.to_str().unwrap(), &files).await.is_ok_and(|text| text == "{}")
+    })
+    .await;
 }
