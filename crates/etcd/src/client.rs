@@ -1,8 +1,10 @@
 //! Requests to etcd's JSON gateway over HTTP/1.1, with TLS and a token if configured. Each [`Client`] is one session. A
-//! session reads certificates at its start, and the password each time that it requests a token.
+//! session reads certificates and the password at its start.
 
 mod tls;
 
+use std::fs::File;
+use std::io::Read as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -59,6 +61,17 @@ pub struct Login {
     pub password_file: PathBuf,
 }
 
+impl Login {
+    /// The request for a token.
+    fn request(&self) -> Result<Value, ClientError> {
+        let mut password = String::new();
+        let read = File::open(&self.password_file)
+            .and_then(|file| file.take(MAX_PASSWORD).read_to_string(&mut password));
+        read.map_err(|source| ClientError::Password { path: self.password_file.clone(), source })?;
+        Ok(json!({ "name": self.user, "password": password.trim() }))
+    }
+}
+
 /// Failure of a request.
 #[derive(Debug, Error)]
 pub enum ClientError {
@@ -111,16 +124,17 @@ impl ClientError {
 pub struct Client {
     http: Http<HttpsConnector<HttpConnector>, Full<Bytes>>,
     member: Uri,
-    login: Option<Login>,
+    /// The request for a token, with user and password.
+    login: Option<Value>,
     token: Option<HeaderValue>,
 }
 
 impl Client {
-    /// Creates a session with `member`. Blocks while reading certificates.
+    /// Creates a session with `member`. Blocks while reading certificates and the password.
     ///
     /// # Errors
     ///
-    /// If the certificates cannot be used.
+    /// If the certificates cannot be used, or the password cannot be read.
     pub fn new(access: &Access, member: &Uri) -> Result<Self, ClientError> {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
@@ -136,7 +150,8 @@ impl Client {
             .enable_http1()
             .wrap_connector(tcp);
         let http = Http::builder(TokioExecutor::new()).pool_max_idle_per_host(1).build(https);
-        Ok(Self { http, member: member.clone(), login: access.login.clone(), token: None })
+        let login = access.login.as_ref().map(Login::request).transpose()?;
+        Ok(Self { http, member: member.clone(), login, token: None })
     }
 
     /// Posts a request and reads the whole response. If etcd rejects the token, requests a new token and tries again.
@@ -171,13 +186,9 @@ impl Client {
         }
     }
 
-    async fn authenticate(&mut self, login: &Login) -> Result<(), ClientError> {
-        let path = &login.password_file;
-        let unreadable = |source| ClientError::Password { path: path.clone(), source };
-        let password = password(path).await.map_err(unreadable)?;
+    async fn authenticate(&mut self, login: &Value) -> Result<(), ClientError> {
         self.token = None;
-        let request = json!({ "name": login.user, "password": password.trim() });
-        let response = self.send("/v3/auth/authenticate", &request).await?;
+        let response = self.send("/v3/auth/authenticate", login).await?;
         let body = read(response, MAX_ERROR).await?;
         let Authenticated { token } = serde_json::from_slice(&body).map_err(GatewayError::from)?;
         let mut token = HeaderValue::try_from(token).map_err(http::Error::from)?;
@@ -224,13 +235,6 @@ async fn collect(mut body: Incoming, most: usize) -> Result<Vec<u8>, ClientError
         octets.extend_from_slice(piece);
     }
     Ok(octets)
-}
-
-async fn password(path: &std::path::Path) -> std::io::Result<String> {
-    use tokio::io::AsyncReadExt as _;
-    let mut password = String::new();
-    tokio::fs::File::open(path).await?.take(MAX_PASSWORD).read_to_string(&mut password).await?;
-    Ok(password)
 }
 
 /// The response to a watch: a stream of frames.

@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use daemon::backoff::Backoff;
+use dnsconfig::blocking_read::BlockingRead;
 use thiserror::Error;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -52,6 +53,7 @@ pub struct Feed<S> {
     reached: Option<Header>,
     /// Whether a session is established; `None` until the first session is established or fails.
     connected: Option<bool>,
+    reading: BlockingRead<Result<Client, ClientError>>,
 }
 
 /// Failure of a session.
@@ -59,8 +61,8 @@ pub struct Feed<S> {
 enum Failure {
     #[error(transparent)]
     Client(#[from] ClientError),
-    #[error("the session could not begin")]
-    Begin(#[from] tokio::task::JoinError),
+    #[error("reading the certificates and the password times out")]
+    Hangs,
     #[error("the history since revision {0} is compacted")]
     Compacted(u64),
     #[error("etcd has another history: it was set up anew, or restored")]
@@ -74,7 +76,8 @@ enum Failure {
 impl<S: Sink> Feed<S> {
     /// A feed of `keys` from etcd, reached through `access`.
     pub fn new(access: Access, keys: Subtree, sink: S, metrics: FeedMetrics) -> Self {
-        Self { access, keys, sink, metrics, member: 0, tree: Tree::default(), reached: None, connected: None }
+        let (tree, reading) = (Tree::default(), BlockingRead::default());
+        Self { access, keys, sink, metrics, member: 0, tree, reached: None, connected: None, reading }
     }
 
     /// Follows the zone until `stop`.
@@ -148,8 +151,7 @@ impl<S: Sink> Feed<S> {
     async fn client(&self) -> Result<Client, Failure> {
         let (access, count) = (self.access.clone(), self.access.members.len().max(1));
         let member = self.access.members.get(self.member % count).cloned().unwrap_or_default();
-        // `Client::new` blocks while reading files.
-        Ok(tokio::task::spawn_blocking(move || Client::new(&access, &member)).await??)
+        Ok(self.reading.run(move || Client::new(&access, &member)).await.ok_or(Failure::Hangs)??)
     }
 
     /// Reads all keys in pages, each at the revision of the first page, and publishes them.

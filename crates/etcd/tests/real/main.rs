@@ -14,6 +14,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 
+use dnsconfig::blocking_read::LIMIT;
 use etcd::{Access, Login, TlsFiles};
 use relay::Relay;
 use seen::Seen;
@@ -152,6 +153,28 @@ async fn users_are_authenticated_by_a_password_from_a_file() {
     eventually(PATIENCE, async || seen.until_lost().await.contains("authentication failed")).await;
     std::fs::write(&password_file, "secret\n").unwrap();
     seen.until(|tree| tree.len() == 1).await;
+}
+
+/// A named pipe stands for a file on a dead mount: its reader waits for what its writer never writes. No etcd is needed.
+#[tokio::test]
+async fn a_password_file_whose_read_hangs_is_a_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let password_file = folder.path().join("password");
+    nix::unistd::mkfifo(&password_file, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let login = Login { user: "dns".to_owned(), password_file: password_file.clone() };
+    let nobody = format!("http://127.0.0.1:{}", testkit::ports::free_port());
+    let seen = Seen::feed(Access { login: Some(login), ..access(&nobody) });
+    // Opens once the feed reads.
+    let mount = tokio::fs::OpenOptions::new().write(true).open(&password_file).await.unwrap();
+    tokio::time::pause();
+    tokio::time::advance(LIMIT).await;
+    tokio::time::resume();
+    let failure = seen.until_lost().await;
+    assert!(failure.contains("times out"), "{failure}");
+    std::fs::remove_file(&password_file).unwrap();
+    std::fs::write(&password_file, "secret").unwrap();
+    drop(mount);
+    eventually(PATIENCE, async || seen.until_lost().await.contains("cannot reach etcd")).await;
 }
 
 #[tokio::test]
