@@ -155,7 +155,6 @@ where
     };
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
-        .option_layer(config.auth_layer()?)
         .layer(AsyncFilterLayer::new(authorize))
         .layer(config.extra_headers_layer()?)
         .map_err(BoxError::from)

@@ -1,6 +1,4 @@
-//! The credentials of a kubeconfig's user that change over time: token files, plugins and client certificates.
-//!
-//! The crate `kube` handles impersonation, and a token or password in the kubeconfig itself.
+//! The credentials of a kubeconfig's user. The crate `kube` handles impersonation alone.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -18,7 +16,7 @@ use thiserror::Error;
 use tokio::time::Instant;
 use tower::BoxError;
 use warp::http::Request;
-use warp::http::header::{AUTHORIZATION, HeaderValue};
+use warp::http::header::{AUTHORIZATION, HeaderValue, InvalidHeaderValue};
 
 use super::certificate::{ClientCertificate, IdentityError, Pem};
 use super::exec::Plugin;
@@ -37,6 +35,8 @@ pub(super) enum CredentialsError {
     TokenFile { path: PathBuf, reason: String },
     #[error("client-certificate-data and client-key-data must be base64")]
     Base64,
+    #[error("the user's token has characters that an HTTP header cannot have")]
+    Header(#[from] InvalidHeaderValue),
     #[error(transparent)]
     Identity(#[from] IdentityError),
 }
@@ -44,6 +44,8 @@ pub(super) enum CredentialsError {
 /// Credentials of one user.
 #[derive(Debug)]
 pub(super) struct Credentials {
+    /// The header of the password or token in the kubeconfig itself.
+    fixed: Option<HeaderValue>,
     token: Token,
     certificate: Option<Arc<ClientCertificate>>,
 }
@@ -67,6 +69,7 @@ impl Credentials {
             // kube-dns does not link client-go's auth providers either.
             return Err(CredentialsError::AuthProvider(provider.name.clone()));
         }
+        let fixed = fixed(user)?;
         let mut certificate = identity(user)?.map(Arc::new);
         // As in client-go, a token file overrides a token in the kubeconfig, and both override a plugin.
         let token = match (user.token_file.take(), user.exec.take()) {
@@ -83,7 +86,7 @@ impl Credentials {
             }
             (None, _) => Token::None,
         };
-        Ok(Self { token, certificate })
+        Ok(Self { fixed, token, certificate })
     }
 
     /// The client certificate, if the user has one or a plugin may provide one.
@@ -91,7 +94,7 @@ impl Credentials {
         self.certificate.clone()
     }
 
-    /// Adds the token to a request, and reads the client certificate again for its handshake.
+    /// Adds the token or password to a request, and reads the client certificate again for its handshake.
     pub(super) async fn authorize(&self, mut request: Request<Body>) -> Result<Request<Body>, BoxError> {
         if let Some(certificate) = &self.certificate {
             certificate.refresh().await;
@@ -101,18 +104,38 @@ impl Credentials {
             Token::File(file) => match file.token().await {
                 Ok(token) => Some(token),
                 // The token in the kubeconfig is the fallback for an unreadable file.
-                Err(_) if request.headers().contains_key(AUTHORIZATION) => None,
+                Err(_) if self.fixed.is_some() => None,
                 Err(error) => return Err(error.into()),
             },
             Token::Plugin(plugin) => plugin.token().await?,
         };
-        if let Some(token) = token {
-            let mut value = HeaderValue::try_from(format!("Bearer {token}"))?;
-            value.set_sensitive(true);
+        let token = token.map(|token| authorization("Bearer", &token)).transpose()?;
+        if let Some(value) = token.or_else(|| self.fixed.clone()) {
             request.headers_mut().insert(AUTHORIZATION, value);
         }
         Ok(request)
     }
+}
+
+/// The header of the password in the kubeconfig, else of the token. kube's own layer would panic if the token is not
+/// valid in a header, and would link the interpreters of `auth-provider` configurations.
+fn fixed(user: &AuthInfo) -> Result<Option<HeaderValue>, InvalidHeaderValue> {
+    let value = match (&user.username, &user.password, &user.token) {
+        (Some(name), Some(password), _) => {
+            let pair = format!("{name}:{}", password.expose_secret());
+            authorization("Basic", &BASE64_STANDARD.encode(pair))
+        }
+        (_, _, Some(token)) => authorization("Bearer", token.expose_secret()),
+        _ => return Ok(None),
+    };
+    value.map(Some)
+}
+
+/// The value of an `Authorization` header, which is not logged.
+fn authorization(scheme: &str, credentials: &str) -> Result<HeaderValue, InvalidHeaderValue> {
+    let mut value = HeaderValue::try_from(format!("{scheme} {credentials}"))?;
+    value.set_sensitive(true);
+    Ok(value)
 }
 
 fn identity(user: &mut AuthInfo) -> Result<Option<ClientCertificate>, CredentialsError> {

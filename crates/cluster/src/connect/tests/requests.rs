@@ -76,21 +76,26 @@ async fn the_audit_log_knows_who_asks() {
 }
 
 #[tokio::test]
-async fn tokens_come_from_where_client_go_takes_them() {
+async fn credentials_come_from_where_client_go_takes_them() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "from-file\n").unwrap();
     let file = file.path().display();
     let plugin = |line: &str| format!("exec: {{command: sh, args: ['-c', 'echo ''{line}''']}}");
-    for (what, user, token) in [
-        ("in the kubeconfig", "token: inline".to_owned(), "inline"),
-        ("a file with a line feed", format!("tokenFile: '{file}'"), "from-file"),
-        ("a file before the kubeconfig", format!("token: inline, tokenFile: '{file}'"), "from-file"),
-        ("a file that is not there", "token: inline, tokenFile: /nonexistent/token".to_owned(), "inline"),
-        ("a plugin", plugin(r#"{"status": {"token": "from-plugin"}}"#), "from-plugin"),
+    for (what, user, expected) in [
+        ("in the kubeconfig", "token: inline".to_owned(), "Bearer inline"),
+        ("a file with a line feed", format!("tokenFile: '{file}'"), "Bearer from-file"),
+        ("a file before the kubeconfig", format!("token: inline, tokenFile: '{file}'"), "Bearer from-file"),
+        (
+            "a file that is not there",
+            "token: inline, tokenFile: /nonexistent/token".to_owned(),
+            "Bearer inline",
+        ),
+        ("a password", "username: u, password: p".to_owned(), "Basic dTpw"),
+        ("a plugin", plugin(r#"{"status": {"token": "from-plugin"}}"#), "Bearer from-plugin"),
     ] {
         let head = said_with(&user).await;
         let authorization = head.lines().find_map(|line| line.strip_prefix("authorization: "));
-        assert_eq!(authorization, Some(&*format!("Bearer {token}")), "{what}");
+        assert_eq!(authorization, Some(expected), "{what}");
     }
 }
 
@@ -242,6 +247,7 @@ async fn what_is_not_supported_is_named_with_what_is() {
             "auth-provider \"gcp\" is not supported; accepted: token, tokenFile, client certificate, username and \
              password, exec",
         ),
+        ("", r#"token: "a\nb""#, "the user's token has characters that an HTTP header cannot have"),
         ("", "tokenFile: /nonexistent/token", "cannot read the token file /nonexistent/token: No such file"),
         (
             "",
