@@ -173,7 +173,7 @@ impl Index {
             outdated: HashMap::default(),
             snapshot,
             external: External { services: TreeCache::default(), changed: true },
-            changed: false,
+            changed: true,
             objects_changed: false,
             published,
         }
@@ -621,7 +621,9 @@ impl Index {
         if std::mem::take(&mut self.external.changed) | self.changed {
             self.set_external_zone();
         }
-        if !std::mem::take(&mut self.changed) && outdated.is_empty() {
+        // Until the first lists are complete, nobody is served the records. Publishing them would only share them, and
+        // the next batch of the lists would have to copy what it changes.
+        if !std::mem::take(&mut self.changed) && (outdated.is_empty() || !self.snapshot.synced) {
             return false;
         }
         self.published.set(self.snapshot.clone());

@@ -10,6 +10,11 @@ use super::Counts;
 use super::packed::{Pack, PackKeyed, pack_name, pack_octets, unpack_octets};
 use crate::objects::{EndpointSlice, Endpoints, ObjectKey, Service};
 
+/// Room for the two lengths in the packed objects of a key.
+const LENGTHS: usize = 10;
+/// Octets that most packed objects fit in.
+const USUAL: usize = 256;
+
 /// All objects. `clone` only increments a reference count, so that a slow reader can keep a copy without delaying
 /// changes.
 ///
@@ -36,7 +41,8 @@ impl<'o> PackedObjects<'o> {
     }
 
     fn pack(self) -> Arc<[u8]> {
-        let mut packed = Vec::new();
+        let octets = self.service.len() + self.endpoints.len() + self.slices.len();
+        let mut packed = Vec::with_capacity(octets + LENGTHS);
         pack_octets(self.service, &mut packed);
         pack_octets(self.endpoints, &mut packed);
         packed.extend_from_slice(self.slices);
@@ -114,7 +120,7 @@ impl<'o> PackedObjects<'o> {
 }
 
 fn packed(object: &impl PackKeyed) -> Vec<u8> {
-    let mut packed = Vec::new();
+    let mut packed = Vec::with_capacity(USUAL);
     object.addresses().pack(&mut packed);
     object.pack(&mut packed);
     packed
@@ -206,18 +212,21 @@ impl Objects {
 
     /// Whether an identical Service is stored.
     pub(super) fn has_service(&self, service: &Service) -> bool {
-        self.get(&service.key).service == packed(service)
+        let stored = self.get(&service.key).service;
+        !stored.is_empty() && stored == packed(service)
     }
 
     /// Whether identical Endpoints are stored.
     pub(super) fn has_endpoints(&self, endpoints: &Endpoints) -> bool {
-        self.get(&endpoints.key).endpoints == packed(endpoints)
+        let stored = self.get(&endpoints.key).endpoints;
+        !stored.is_empty() && stored == packed(endpoints)
     }
 
     /// Whether an identical slice is stored.
     pub(super) fn has_slice(&self, slice: &EndpointSlice) -> bool {
-        let (service, packed) = (slice.service_key(), packed(slice));
-        self.get(&service).slice_of_name(&packed_name(&slice.key, &service)) == Some(&packed)
+        let service = slice.service_key();
+        let stored = self.get(&service).slice_of_name(&packed_name(&slice.key, &service));
+        stored.is_some_and(|stored| stored == packed(slice))
     }
 
     /// The slice `key` of `service`.
@@ -248,12 +257,16 @@ impl Objects {
     }
 
     pub(super) fn remove_endpoints(&mut self, key: &ObjectKey) {
-        self.change(key, |entry| PackedObjects { endpoints: &[], ..entry }.pack());
+        if !self.get(key).endpoints.is_empty() {
+            self.change(key, |entry| PackedObjects { endpoints: &[], ..entry }.pack());
+        }
     }
 
     /// Removes all slices of a Service.
     pub(super) fn remove_slices(&mut self, service: &ObjectKey) {
-        self.change(service, |entry| PackedObjects { slices: &[], ..entry }.pack());
+        if !self.get(service).slices.is_empty() {
+            self.change(service, |entry| PackedObjects { slices: &[], ..entry }.pack());
+        }
     }
 
     pub(super) fn remove_slice(&mut self, service: &ObjectKey, key: &ObjectKey) {
