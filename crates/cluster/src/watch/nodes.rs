@@ -15,8 +15,8 @@ use super::{Closed, Received};
 use crate::connect::Connection;
 use crate::objects::{Change, Event, Kind};
 
-/// A feed of the Node that this process runs on. The flag `option` prefers the zone of this Node. If the Node cannot be
-/// read, the log names the flag.
+/// A feed of the Node that this process runs on. `option` is the flag that prefers the zone of this Node. If the Node
+/// cannot be read, the log names the flag.
 pub fn own_node(
     connection: &Arc<Connection>,
     metrics: &WatchMetrics,

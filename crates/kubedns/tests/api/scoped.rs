@@ -188,7 +188,7 @@ async fn the_search_list_of_a_pod_is_walked_for_it() {
     kubedns.stop().await;
 }
 
-/// The stock role of kube-dns may not list pods, so the table has addresses without pods. With `--namespaces`, pods are looked up in
+/// The stock role of kube-dns may not list pods, so `/top` shows addresses without pods. With `--namespaces`, pods are looked up in
 /// those namespaces.
 #[tokio::test]
 async fn the_clients_that_ask_most_have_the_names_of_their_pods() {

@@ -38,7 +38,7 @@ impl Deaths {
         let Some(doublings) = count.checked_sub(2) else {
             return Verdict::Restart(Duration::ZERO);
         };
-        // Half of the pause is random, so that the pods of a cluster do not restart at the same time.
+        // Half of the pause is random, so that the pods of a cluster do not restart dnsmasq at the same time.
         let pause = FIRST_PAUSE * (1 << doublings);
         Verdict::Restart(jittered(&(pause / 2..=pause)))
     }

@@ -124,7 +124,7 @@ pub fn relative(text: &str) -> Result<Vec<u8>, NameError> {
 /// called with each label, including its length octet; the root comes last. Returns the offset after the name.
 ///
 /// The part of a name at a pointer's target must end before the part with the pointer begins. Therefore every chain
-/// of pointers ends. A name also does not depend on later octets, which may be removed before the message reaches the
+/// of pointers ends. Also, no name depends on the octets after it, which may be removed before the message reaches the
 /// client. The target must be after the header: ID and counts are replaced later, and a name read from them would
 /// change.
 pub(super) fn walk(bytes: &[u8], start: usize, mut visit: impl FnMut(&[u8])) -> Result<usize, MessageError> {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::config::arguments::Arguments;
 
-/// Computes routes; the SERVFAIL server is at port 9999, and kubedns is behind dnsmasq and follows.
+/// Computes routes. The SERVFAIL server is at port 9999. kubedns is behind dnsmasq and follows the configuration.
 pub(crate) fn computed(
     config: &Config,
     resolv_conf: &[Nameserver],
@@ -37,8 +37,8 @@ fn local() -> Arguments {
     Arguments::from_words(vec!["--listen-address=127.0.0.1".into()])
 }
 
-/// Computes routes from `stubDomains`, `upstreamNameservers` and the servers of resolv.conf; one line per route or
-/// omission.
+/// Computes routes from `stubDomains`, `upstreamNameservers` and the servers of resolv.conf. Returns the routes and
+/// omissions, separated by semicolons.
 fn compute(stub_domains: &str, upstreams: &str, resolv_conf: &[&str], names: &Resolutions) -> String {
     let data = [("stubDomains", stub_domains), ("upstreamNameservers", upstreams)];
     let data = data.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec()));
