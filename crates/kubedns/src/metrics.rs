@@ -147,7 +147,7 @@ pub struct ConfigMetrics {
     pub loaded: Gauge,
     /// Version of the configuration in force, as a label.
     pub info: IntGaugeVec,
-    /// Names of stub servers without an address.
+    /// Unresolved names of stub servers.
     pub unresolved: IntGauge,
 }
 

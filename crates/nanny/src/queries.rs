@@ -22,7 +22,7 @@ use crate::dnsmasq::query_lines::{Answered, Joiner};
 /// Limit of lines that wait for a reader.
 const QUEUE: usize = 4096;
 
-/// The followers of dnsmasq's queries. Clones share them.
+/// The followers of dnsmasq's queries: the open taps (requests to `/tap`) and the query log. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Queries(Arc<Shared>);
 

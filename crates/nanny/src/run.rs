@@ -43,7 +43,7 @@ const CLUSTER_DOMAIN: &str = "cluster.local";
 /// Limit of the wait for the addresses of stub servers before the first start of dnsmasq. The wait applies only
 /// without a servers file: adding servers later then takes a restart.
 const FIRST_NAMES: Duration = Duration::from_secs(3);
-/// The error for followers of queries with -restartDnsmasq=false.
+/// The error for taps with -restartDnsmasq=false.
 const NO_RESTART: &str = "dnsmasq would have to be restarted, and -restartDnsmasq is false";
 /// The writer of the query log if dnsmasq does not forward to kubedns.
 const KUBEDNS: &str = "kubedns, to which dnsmasq forwards no names";

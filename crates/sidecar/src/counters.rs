@@ -31,7 +31,7 @@ const STARTING: Duration = Duration::from_secs(10);
 pub(crate) struct Reading {
     /// Answers from the cache.
     pub(crate) hits: u64,
-    /// Answers that had to be forwarded.
+    /// Queries that dnsmasq forwarded.
     pub(crate) misses: u64,
     /// Names evicted from the cache before they expired.
     pub(crate) evictions: u64,

@@ -10,7 +10,7 @@ use tests::steady::Steady;
 
 use super::RATE;
 
-/// Number of edits. After each edit the client must get a right answer on every path.
+/// Number of edits. After each edit, each path of [`Steady`] must return a right answer.
 const EDITS: u16 = 100;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

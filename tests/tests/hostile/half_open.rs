@@ -16,8 +16,8 @@ use super::floods::{CONNECTIONS, at_rest, bounded, raise_descriptor_limit, usage
 /// The state of a half-open connection in `/proc/net/tcp`.
 const SYN_RECV: &str = "03";
 
-/// The number of half-open connections that the test waits for. Beyond the backlog the kernel uses SYN cookies, and
-/// keeps no state.
+/// The number of half-open connections that the test waits for. It is below [`CONNECTIONS`]: once the backlog is full,
+/// the kernel uses SYN cookies and keeps no state.
 const FLOOD: usize = 200;
 
 #[test]

@@ -10,7 +10,7 @@ use super::Counts;
 use super::packed::{Pack, PackKeyed, pack_name, pack_octets, unpack_octets};
 use crate::objects::{EndpointSlice, Endpoints, ObjectKey, Service};
 
-/// Room for the two lengths in the packed objects of a key.
+/// Room for the lengths of the packed Service and the packed Endpoints, in octets.
 const LENGTHS: usize = 10;
 /// Octets that most packed objects fit in.
 const USUAL: usize = 256;
@@ -106,7 +106,8 @@ impl<'o> PackedObjects<'o> {
     }
 
     /// Whether Endpoints lack addresses of the slices: the Endpoints object is missing or truncated, or lacks an IP
-    /// family. An Endpoints object without any address is up to date: the pods are gone.
+    /// family. An Endpoints object without any address lacks nothing: the pods are gone, and only the outdated slices
+    /// still contain them.
     pub(super) fn endpoints_lack_addresses(self, key: &ObjectKey) -> bool {
         let told = self.slices(key).map(|slice| Families::of(slice.addresses()));
         let told = told.fold(Families::default(), Families::or);
@@ -136,7 +137,7 @@ fn body(packed: &[u8]) -> &[u8] {
     usize::unpack(&mut body).map(|_| body).unwrap_or_default()
 }
 
-/// The packed name of a slice, which is the first part of a packed slice.
+/// The packed name of a slice. The [`body`] of the packed slice begins with it.
 fn packed_name(slice: &ObjectKey, service: &ObjectKey) -> Vec<u8> {
     let mut name = Vec::new();
     pack_name(&slice.name, &service.name, &mut name);

@@ -1,7 +1,7 @@
-//! The pods by address, to verify pod names and to find the namespace of a client.
+//! The pods by address, to verify DNS names of pods (`10-1-0-5.apps.pod`) and to find the namespace of a client.
 //!
-//! Names of pods only serve to tell pods apart, and a cluster has many pods. So a hash of each name is stored. With
-//! 100,000 names in a namespace, the probability of a collision is about 3e-10.
+//! A cluster has many pods, and `metadata.name` only distinguishes one pod from another. So only a hash of this name is
+//! stored. With 100,000 pods in a namespace, the probability of a collision is about 3e-10.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher as _;
@@ -17,7 +17,7 @@ use crate::objects::{Change, ObjectKey, Pod};
 use crate::one_or_many::OneOrMany;
 use crate::relist::RelistTracker;
 
-/// A pod: its namespace, and the hash of its name.
+/// A pod: its namespace, and the hash of its `metadata.name`.
 type PodId = (SmolStr, u64);
 
 /// All pods with an address.

@@ -1,5 +1,6 @@
 //! Logging of failures. A failure is logged when it begins, when its reason changes, every five minutes, and when it
-//! ends. Other attempts are logged at debug level.
+//! ends. A refusal of a dispensable collection is not repeated every five minutes. Other attempts are logged at debug
+//! level.
 
 use std::time::Duration;
 

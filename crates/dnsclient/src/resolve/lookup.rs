@@ -37,7 +37,7 @@ pub(super) enum Found {
     Addresses { addresses: Vec<IpAddr>, life: Duration },
     /// A server reported that the name does not exist or has no address.
     Absent,
-    /// No server answered. Holds the reason.
+    /// No server gave a usable answer. Holds the reason.
     Failed(String),
 }
 
@@ -79,7 +79,7 @@ fn candidates(name: &str, resolv_conf: &ResolvConf) -> Vec<String> {
     }
 }
 
-/// Queries the servers in order until one of them answers.
+/// Queries the servers in order until one of them gives a usable answer.
 async fn ask_servers(servers: &[Nameserver], name: &str) -> Found {
     let Ok(name) = Name::from_ascii(format!("{name}.")) else {
         return Found::Absent;

@@ -1,8 +1,8 @@
 //! Records of a cluster as kube2sky wrote them, and two records that were written by hand. kube2sky puts a label in front
 //! of each name: the FNV-1a hash of the message.
 //!
-//! The cluster has a Service `web` with a cluster IP and two named ports, and a headless Service `db` with two pods. The
-//! pods have names, too.
+//! The cluster has a Service `web` with a cluster IP and two named ports, and a headless Service `db` with two pods. Each
+//! pod also has a name with its address, such as `10-1-0-5.default.pod`.
 
 use crate::table::Served;
 
@@ -72,8 +72,8 @@ const CASES: &[(&str, &str)] = &[
 async fn records_of_kube2sky_are_served_as_skydns_did() {
     let Some(served) = Served::from(&["old.local"], MESSAGES, "what kube2sky wrote is").await else { return };
     served.check(CASES, &[]);
-    // The answer contains all records below the name: the addresses of both pods, and the records of the ports, which
-    // are aliases of the pods' names. Only one of the two aliases is in the answer.
+    // The answer contains all records below the name. These include the addresses of both pods. The records of the port
+    // have a host name, so they are answered as CNAME. Only one of the two aliases is in the answer.
     let either = ["25a675c7", "7f135730"].map(|alias| {
         [
             "25a675c7.db.default.svc.old.local. A 10.1.0.5",

@@ -12,7 +12,7 @@ use testkit::upstream::{Upstream, answering};
 use super::cluster::{Cluster, PATIENCE};
 use super::process::Kubedns;
 
-/// An API server with the objects of every cluster, and a headless Service.
+/// An API server with the Service `default/kubernetes` and a headless Service.
 fn cluster() -> Cluster {
     let cluster = Cluster::start();
     cluster.faults.kube_dns_role();

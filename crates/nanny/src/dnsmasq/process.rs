@@ -191,7 +191,7 @@ impl Echo {
 /// The destinations of `--log-queries` lines.
 #[derive(Clone, Debug)]
 pub(crate) struct QueryLines {
-    /// The followers of queries.
+    /// The taps and the query log.
     pub(crate) followers: Queries,
     /// The lines go to the nanny's log: dnsmasq's own arguments contain `--log-queries`.
     pub(crate) logged: bool,
@@ -221,7 +221,7 @@ impl Pump {
                     return;
                 }
             }
-            // Lets the followers of queries run even if the pipe is never empty.
+            // Lets taps and the query log run even if the pipe is never empty.
             if reader.buffer().is_empty() {
                 yield_now().await;
             }

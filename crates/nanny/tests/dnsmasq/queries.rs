@@ -1,5 +1,4 @@
-//! Followers of dnsmasq's queries, and the query log. Both need a restart of dnsmasq; other changes must not restart
-//! dnsmasq.
+//! Taps (requests to `/tap`) and the query log. Both need a restart of dnsmasq; other changes must not restart dnsmasq.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -32,7 +31,7 @@ async fn tap(status: SocketAddr, target: &str) -> StreamingPage {
     get_streaming(&status.to_string(), target, PATIENCE).await.unwrap().unwrap()
 }
 
-/// The next record of the follower: client, name, type and RCODE.
+/// The next record of the tap: client, name, type and RCODE.
 async fn line(following: &mut StreamingPage) -> String {
     let line = tokio::time::timeout(PATIENCE, following.line(4096)).await.unwrap().unwrap().unwrap();
     let Line { client, name, qtype, rcode, .. } = serde_json::from_str(&line).unwrap();

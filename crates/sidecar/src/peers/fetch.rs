@@ -13,7 +13,7 @@ const TIME: Duration = Duration::from_secs(1);
 /// Limit of a report, in bytes.
 const SIZE: usize = 2 * 1024 * 1024;
 
-/// The reads of a source that is a file.
+/// Runs the reads of a file, one at a time.
 pub(crate) type FileReads = BlockingRead<Result<Vec<u8>, GetError>>;
 
 /// Reads a file, or the body of an `http://` URL. Fails unless the status is 200.

@@ -39,7 +39,7 @@ pub(crate) struct Kubedns {
     pub(crate) unknown_keys: f64,
     /// The number of upstreams left out because they forward to kubedns.
     pub(crate) forward_loops: f64,
-    /// The number of names of stub servers without an address.
+    /// The number of unresolved names of stub servers.
     pub(crate) unresolved: f64,
 }
 

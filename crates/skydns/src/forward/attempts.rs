@@ -125,8 +125,9 @@ impl Attempts {
         }));
     }
 
-    /// Time at which to stop waiting for an upstream that is queried now. Later upstreams need the place among the
-    /// [`Limits::max_open`](crate::forward::Limits::max_open) open queries.
+    /// Time at which to stop waiting for an upstream that is queried now. At most
+    /// [`Limits::max_open`](crate::forward::Limits::max_open) upstreams are queried at the same time, so a later upstream
+    /// can only be queried after that.
     fn give_up_at(&self, now: Instant, patience: Duration) -> Instant {
         let attempts = u32::try_from(self.shared.limits.max_open).unwrap_or(u32::MAX);
         self.deadline.min(now + patience.saturating_mul(attempts))

@@ -87,8 +87,8 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Appends the reply to `out`, with ID 0. `name` is the query name in the case that the client sent. `dnssec_ok`
-    /// is the DO bit of the query; `None` if the query has no OPT record, and then the answer has none.
+    /// Appends the reply to `out`, with ID 0. `name` is the query name, with upper and lower case as in the query.
+    /// `dnssec_ok` is the DO bit of the query; `None` if the query has no OPT record, and then the answer has none.
     pub(crate) fn append(&self, name: &[u8], dnssec_ok: Option<bool>, out: &mut Vec<u8>) {
         self.entry.append(self.state, name, dnssec_ok, out);
     }

@@ -5,7 +5,7 @@ use super::{HEADER, MessageError, name, u16_at};
 /// A question, borrowed from its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Question<'a> {
-    /// QNAME in uncompressed wire format, in the case in which it was sent.
+    /// QNAME in uncompressed wire format, with upper and lower case as in the message.
     pub name: &'a [u8],
     /// QTYPE.
     pub qtype: u16,

@@ -71,7 +71,7 @@ impl<'a> Record<'a> {
         Ok(Self { bytes, start, data, section, rtype, class, ttl })
     }
 
-    /// The owner name without compression, in the case in which it was sent.
+    /// The owner name without compression, with upper and lower case as in the message.
     pub fn owner(&self) -> Result<Name, MessageError> {
         name::expand(self.bytes, self.start)
     }

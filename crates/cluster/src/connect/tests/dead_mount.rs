@@ -28,7 +28,7 @@ fn returns(path: &Path, content: &[u8]) {
     drop(writer);
 }
 
-/// The outcome of `work`, while time flies.
+/// The outcome of `work`. The paused clock is advanced until then, so that timeouts take no real time.
 async fn late<T>(work: impl Future<Output = T>) -> T {
     let time = async {
         loop {

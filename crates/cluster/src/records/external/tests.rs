@@ -88,7 +88,8 @@ fn zone(published: &Published) -> Option<FurtherZone> {
     published.get().zones().iter().next().cloned()
 }
 
-/// The entries at a name below the zone: port, label and base, and addresses.
+/// The entries at a name below the zone: `PORT LABEL BASE ADDRESSES` with the record's base, or `PORT NAME` if the record
+/// has a host name.
 fn found(zone: &FurtherZone, path: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
     let lookup = zone.records.records(path, false, &mut 100, &mut |Entry { label, record, .. }| {
