@@ -153,7 +153,7 @@ async fn so_they_are_with_negative_answers_cached() {
     orders(Negatives::Cached).await;
 }
 
-/// The ports in SRV answers of dnsmasq stay right after other queries, such as the sidecar's SRV query of a plain name.
+/// The ports in SRV answers of dnsmasq stay right after other queries, such as the sidecar's SRV query of a Service's name.
 /// A cached CNAME of the SRV name would make these ports 0.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ports_of_srv_names_survive_their_addresses() {

@@ -7,7 +7,7 @@
 //!                               +--> persist: the snapshot file
 //! ```
 //!
-//! Other crates handle DNS messages, the content of the ConfigMap, and `explain`.
+//! Other crates handle DNS messages, the content of the ConfigMap, and the command `explain`.
 
 pub mod clusterset;
 pub mod connect;

@@ -1,4 +1,4 @@
-//! Monotonic sums of counters that restart from zero.
+//! Increases of counters that restart from zero.
 
 /// Converts readings of a counter into increases. The counter may be reset to zero.
 #[derive(Clone, Copy, Debug, Default)]

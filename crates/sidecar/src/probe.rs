@@ -34,8 +34,8 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    /// The part that `spec` probes. The labels `kubedns` and `dnsmasq` of the usual manifests decide. So probes with
-    /// unusual ports need no further flag. For other labels, the address decides.
+    /// The part that `spec` probes. The labels `kubedns` and `dnsmasq` of the usual manifests decide, with any port.
+    /// For other labels, the address decides.
     pub(crate) fn of(spec: &Spec, dnsmasq: Option<&ServerAddr>, kubedns: &ServerAddr) -> Self {
         match spec.label.as_str() {
             "kubedns" => Self::Kubedns,

@@ -3,8 +3,8 @@
 //! Each thread keeps [space-saving](https://doi.org/10.1007/978-3-540-30570-5_27) sketches. A ranking adds up the
 //! sketches of all threads. A sketch has [`SLOTS`] slots, so a share is underestimated by at most 0.2 % of all
 //! queries. A thread samples every answer up to about [`SAMPLES`] a second. Above that rate, the thread samples one
-//! of n answers at random, with the weight n. A share of 2 % over two minutes at full speed gives 2400 samples. The
-//! error is then below one tenth of the share.
+//! of n answers at random, with the weight n. At that rate, a share of 2 % gives 2400 samples in two minutes. The error
+//! is then below one tenth of the share.
 //!
 //! Each thread has two windows in turn. A window takes at most 600 KiB, if all names have the maximum length. A
 //! quarter of that is usual.

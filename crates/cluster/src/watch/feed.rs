@@ -375,7 +375,7 @@ impl<E: Send + 'static> Feed<E> {
         Ok(())
     }
 
-    /// The current properties of a refusal.
+    /// The properties of a refusal, from the current state of the feed.
     fn refusal(&self) -> Refusal {
         let state = *self.state.borrow();
         Refusal {

@@ -130,8 +130,8 @@ impl Kept {
     }
 }
 
-/// Selects the owner of `address` among the listed pods. A pod in the network of its node has the node as owner. If several other
-/// pods have the address, the address is passing from one pod to another, and its owner is unknown.
+/// Selects the owner of `address` among the listed pods. A pod in the network of its node has the node as owner. Otherwise, if
+/// several pods have the address, it is passing from one pod to another, and its owner is unknown.
 fn owner(address: IpAddr, pods: &[ScheduledPod]) -> Owner {
     let pods: Vec<_> = pods.iter().filter(|pod| pod.pod.addresses.contains(&address)).collect();
     let node = |pod: &ScheduledPod| Some(pod.node.to_string()).filter(|node| !node.is_empty());

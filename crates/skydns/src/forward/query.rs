@@ -64,7 +64,7 @@ impl Query {
         with([edns.options, header(padding).as_flattened(), &vec![0; padding]].concat()).encode(0)
     }
 
-    /// The reply message to use if an upstream's error response has no question: the header `reply` and the question.
+    /// A reply message without records: the header `reply` and the question.
     pub(super) fn bare_reply(&self, reply: Header) -> Vec<u8> {
         let mut out = Header { counts: [1, 0, 0, 0], ..reply }.octets().to_vec();
         self.question().append(&mut out);

@@ -1,11 +1,12 @@
 //! A walk through a search list: chooses the next name to look up, and makes the answer from the responses.
 //!
-//! Only answers to A, AAAA and CNAME queries begin with a CNAME. A cache applies a CNAME to every type, but records
-//! of another type may belong to another name of the list.
+//! Only answers to A, AAAA and CNAME queries begin with a CNAME to the name at which the walk ended. A walk for another
+//! type may end at another name, and caches would apply its CNAME to addresses too.
 //!
-//! The walk ends at the first name with A or AAAA records, as in glibc's resolver. Both queries of a client then end
-//! at the same name. A name without such records does not end the walk. If the lookup of a name fails, the walk
-//! fails, as in musl but not in glibc: a later name could give the wrong answer.
+//! A walk for A, AAAA or CNAME ends at the first name with A or AAAA records, as in glibc's resolver. The A and AAAA
+//! queries of a client then end at the same name. A walk for another type ends at the first name with records of that
+//! type. If the lookup of a name fails, the walk fails, as in musl but not in glibc: a later name could give the wrong
+//! answer.
 
 use super::SearchList;
 use crate::answer::soa_numbers;
@@ -190,7 +191,7 @@ impl Walk {
         }
         let (rcode, own, completion) = match self.end {
             End::Failed => (rcode::SERVFAIL, flag::RA, Completion::Failed),
-            // The suffix and the namespaces below it exist, but have no records (RFC 8020).
+            // The list is empty for the suffix and for a namespace below it. These names exist (RFC 8020).
             End::Missing if self.list.names.is_empty() => (rcode::NOERROR, AUTHORITATIVE, Completion::NoData),
             End::Missing => (rcode::NXDOMAIN, AUTHORITATIVE, Completion::Missing),
             End::Empty(..) => (rcode::NOERROR, AUTHORITATIVE, Completion::NoData),

@@ -196,8 +196,8 @@ async fn once_the_upstreams_answer_again_so_do_we() {
     assert!(ttls[0] > 30 && errors.is_empty(), "{ttls:?} {errors:?}");
 }
 
-/// A newer reply replaces the cached reply, even if the newer reply cannot be cached. FORMERR does not replace the
-/// cached reply.
+/// A newer reply removes the cached reply, even if the newer reply cannot be cached. FORMERR does not remove the cached
+/// reply.
 #[tokio::test]
 async fn what_was_known_before_is_not_served_after_an_answer() {
     for (what, does, after) in [
