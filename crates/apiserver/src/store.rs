@@ -1,7 +1,7 @@
 //! An in-memory store of objects with versions, a bounded history and a signal for watchers.
 //!
 //! Tests and benchmarks write to [`Store`] directly: its methods store objects exactly as given, without defaults,
-//! validation or allocation. Writes of HTTP clients go through [`crate::registry`].
+//! validation or allocation of cluster IPs. Writes of HTTP clients go through [`crate::registry`].
 //!
 //! # Versions
 //!

@@ -36,7 +36,7 @@ pub struct Query<'q> {
     pub lax: bool,
     /// Maximum size of a UDP answer in octets, even if the query advertises more.
     pub max_udp: usize,
-    /// Maximum size of a TCP answer, in octets. Only an answer that is sent in parts may be larger than a message.
+    /// Maximum size of a TCP answer, in octets. Zone transfers raise it, because they send an answer in several messages.
     pub max_tcp: usize,
 }
 

@@ -59,8 +59,8 @@ fn dead_upstreams_come_last() {
     assert_eq!(ordered(&health, &[1, 2, 3], now), (vec![1, 2, 3], 0, vec![]), "all dead: as configured");
 }
 
-/// A probe needs two unanswered names without an answer in between. A dead upstream has also left the probe
-/// unanswered.
+/// An upstream is probed after two unanswered names without an answer in between. The upstream is dead only if the
+/// probe is not answered, either.
 #[test]
 fn silence_to_one_name_proves_nothing() {
     let (health, start) = (Health::default(), Instant::now());

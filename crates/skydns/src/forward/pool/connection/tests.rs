@@ -110,8 +110,8 @@ async fn late_replies_are_no_foreign_ones() {
     let (first, rest) = questions.split_at_mut(query().len() * late);
     server.read_exact(first).await.unwrap();
     for _ in 0..2 {
-        // The first reply frees the places of abandoned queries; in the second pass the connection knows them as
-        // abandoned.
+        // The connection frees the places of abandoned queries after its first reply, so the second query is sent when
+        // the places are free.
         let (answer, ()) = tokio::join!(connection.ask(query()), async {
             server.read_exact(rest).await.unwrap();
             server.write_all(rest).await.unwrap();
@@ -124,7 +124,7 @@ async fn late_replies_are_no_foreign_ones() {
     answer.unwrap();
 }
 
-/// A connection that the server closes after one reply is told apart from other ends.
+/// The outcome of a closed connection shows whether the server answers one query per connection or several.
 #[tokio::test]
 async fn how_it_ended() {
     for (asked, answered, one_at_a_time, pipelined) in
