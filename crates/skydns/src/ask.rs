@@ -57,8 +57,8 @@ pub fn ask(view: &impl View, name: &Name, qtype: u16) -> Response {
                     response.external.push(question);
                 }
             }
-            // A name that the search list completes exists, but has no records of its own. The tools show the names
-            // of the list.
+            // With `--search-suffix` the server completes such a name. The name has no records of its own, so that `explain` shows
+            // the candidates instead.
             Outcome::Search(_) => return Response { rcode: Some(rcode::NOERROR), ..response },
             Outcome::Forward(_) | Outcome::Transfer | Outcome::Ignore | Outcome::Expensive => {
                 return response;

@@ -1,4 +1,4 @@
-//! The objects in the cluster of the pod, and the expected answers.
+//! The objects of the API server in the chaos tests, and the expected answers.
 
 use serde_json::Value;
 use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_external_name, mk_headless};

@@ -28,7 +28,7 @@ pub struct State {
     pub edits: u64,
     /// Number of rejections since the start.
     pub rejected: u64,
-    /// Whether the source has supplied data: false until the first report to a [`Source::Api`](super::Source::Api).
+    /// Whether the content of the source is known. Only a [`Source::Api`](super::Source::Api) starts with `false`.
     pub has_data: bool,
     fresh: bool,
 }

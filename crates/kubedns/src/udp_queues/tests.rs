@@ -4,7 +4,7 @@ use super::*;
 
 use std::net::UdpSocket as PlainSocket;
 
-/// Two sockets of the server, one with its port at another address, one with another port, and a connected client.
+/// The server's two sockets, a socket at another address, a socket with another port, and a connected client.
 #[cfg(target_endian = "little")]
 const UDP: &str = "\
    sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops            

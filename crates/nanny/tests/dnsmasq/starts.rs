@@ -9,7 +9,7 @@ use testkit::process::Program;
 
 use super::rig::{PATIENCE, Plan};
 
-/// Starts the nanny with these arguments; returns its exit status and the last line it wrote.
+/// Starts the nanny with these arguments; returns its exit status and its standard error.
 async fn fails(words: &[&str]) -> (i32, String) {
     let mut nanny = Program::at(Path::new(env!("CARGO_BIN_EXE_nanny"))).args(words).start();
     let status = nanny.wait(PATIENCE).await;

@@ -1,6 +1,7 @@
 //! Positions of names in record data.
 //!
-//! Only the types in RFC 3597 section 4 may have compressed names. The data of all other types are opaque.
+//! A receiver decompresses the names of the types in the table (RFC 3597 section 4, DNAME and KX). Data of other types
+//! are copied unchanged.
 
 use std::ops::Range;
 
