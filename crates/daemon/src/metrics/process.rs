@@ -1,5 +1,8 @@
 //! The `process_*` metrics of the Go client, read from `/proc/self` at every scrape. Metrics that cannot be read are
 //! omitted.
+//!
+//! The collector of the crate prometheus is not used: it needs one more crate, procfs, and lacks the limit of virtual
+//! memory and the two network counters.
 
 use std::collections::HashMap;
 use std::fs;
