@@ -7,9 +7,7 @@ use crate::federation::FederationError;
 use crate::hosts::HostsError;
 use crate::query_log::QueryLogError;
 use crate::server::AddressError;
-
-/// Number of characters after which an error truncates the value.
-pub(crate) const SHOWN: usize = 200;
+use crate::shorten::{SHOWN, shorten};
 
 /// An invalid value, because of which the whole configuration is rejected.
 ///
@@ -79,12 +77,4 @@ pub(crate) enum Reason {
     TooLarge { octets: usize, limit: usize },
     #[error("too many {what}: {count}, at most {limit} are accepted")]
     TooMany { what: &'static str, count: usize, limit: usize },
-}
-
-/// The value, truncated at `most` characters, for an error.
-pub fn shorten(value: &str, most: usize) -> String {
-    match value.char_indices().nth(most) {
-        Some((end, _)) => format!("{}...", value.get(..end).unwrap_or_default()),
-        None => value.to_owned(),
-    }
 }

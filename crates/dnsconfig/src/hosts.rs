@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use crate::error::{SHOWN, shorten};
 use crate::name;
+use crate::shorten::{SHOWN, shorten};
 
 /// Maximum number of names, and of addresses. Each name and each address is a `server=` line for dnsmasq.
 const MAX_NAMES: usize = 4096;

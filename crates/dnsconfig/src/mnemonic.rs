@@ -1,6 +1,6 @@
 //! Mnemonics of record types and RCODEs in presentation format, in flags and in the `ConfigMap`.
 
-use crate::error::shorten;
+use crate::shorten::shorten;
 
 /// The types with a mnemonic. Other types are written `TYPE65280` (RFC 3597, section 5).
 const TYPES: [(&str, u16); 14] = [

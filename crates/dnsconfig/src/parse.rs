@@ -9,12 +9,13 @@ use serde::de::DeserializeOwned;
 use crate::alias::{self, Target};
 use crate::config::Config;
 use crate::distance::distance;
-use crate::error::{ConfigError, Reason, SHOWN, shorten};
+use crate::error::{ConfigError, Reason};
 use crate::federation;
 use crate::hosts::{Hosts, within};
 use crate::name;
 use crate::query_log::{Fields, QueryLog};
 use crate::server::{ServerAddr, Upstream};
+use crate::shorten::{SHOWN, shorten};
 
 /// The data of a `ConfigMap`: each key with its unparsed value.
 pub type RawData = BTreeMap<String, Vec<u8>>;

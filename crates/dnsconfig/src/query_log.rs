@@ -9,8 +9,8 @@ use chrono::{DateTime, Utc};
 use ipnet::IpNet;
 use serde::Deserialize;
 
-use crate::error::shorten;
 use crate::mnemonic::{UnknownRcode, UnknownType, parse_rcode, parse_type};
+use crate::shorten::shorten;
 
 /// Maximum number of values in each part of a filter.
 const MAX_VALUES: usize = 32;

@@ -1,0 +1,12 @@
+//! Truncates a value for an error text.
+
+/// Number of characters after which an error truncates the value.
+pub(crate) const SHOWN: usize = 200;
+
+/// The value, truncated at `most` characters, for an error.
+pub fn shorten(value: &str, most: usize) -> String {
+    match value.char_indices().nth(most) {
+        Some((end, _)) => format!("{}...", value.get(..end).unwrap_or_default()),
+        None => value.to_owned(),
+    }
+}
