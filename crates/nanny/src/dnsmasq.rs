@@ -9,6 +9,7 @@ pub mod keeper;
 pub(crate) mod launch;
 pub(crate) mod log_lines;
 pub(crate) mod process;
+pub(crate) mod queries;
 pub(crate) mod query_lines;
 pub(crate) mod quiet;
 pub mod servers_file;

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! * [`config`]: the settings, and the routes derived from them.
-//! * [`dnsmasq`]: the process, from its arguments to its end, and the delivery of new routes.
+//! * [`dnsmasq`]: the process, from its arguments to its end, the delivery of new routes, and the queries of its clients
+//!   for `tap` and the query log.
 //! * [`report`]: events, as a status document and as metrics.
-//! * `queries`: the queries of dnsmasq's clients, for `tap` and the query log.
 //! * [`state_dir`]: the directory of the servers file and the status file.
 //!
 //! After an edit, dnsmasq reads its servers again from a file and empties its cache (see [`dnsmasq::launch`]). A
@@ -21,7 +21,6 @@ pub mod dnsmasq;
 pub mod flags;
 mod kubedns;
 mod or_never;
-mod queries;
 mod report;
 mod router;
 mod run;

@@ -26,7 +26,7 @@ use tracing::{debug, warn};
 
 use crate::dnsmasq::keeper::Keeper;
 use crate::dnsmasq::log_lines::{Event, LogLine, Weight};
-use crate::queries::Queries;
+use crate::dnsmasq::queries::Queries;
 
 /// The longest line read from dnsmasq, in octets; longer lines are split.
 const LONGEST_LINE: usize = 4096;
