@@ -6,21 +6,28 @@ use std::time::Duration;
 use daemon::http::Server;
 use daemon::shutdown::Shutdown;
 use daemon::tasks::Tasks;
+use tokio::time::interval;
+use tokio_util::sync::CancellationToken;
 
 use crate::options::Options;
 use crate::parts::{Dnsmasq, Parts};
-use crate::verdict::Verdicts;
-use crate::{exechealthz, routes};
+use crate::time::repeat;
+use crate::{exechealthz, routes, status};
 
 /// The time limit for the end of the tasks.
 const ENDING: Duration = Duration::from_secs(5);
+/// The interval at which the verdict is computed, in addition to requests for `/status` and the page.
+const VERDICT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Runs probes and HTTP servers until shutdown.
 pub async fn run(options: Options, Shutdown { stop, .. }: Shutdown) -> anyhow::Result<()> {
     let parts = Arc::new(Parts::new(options)?);
     let server = Server::bind(&parts.options.prometheus_addr, parts.options.prometheus_port).await?;
     let healthz = match &parts.exechealthz {
-        Some(checks) => Some(Server::bind(&parts.options.prometheus_addr, checks.port).await?),
+        Some(checks) => {
+            let server = Server::bind(&parts.options.prometheus_addr, checks.port).await?;
+            Some((server, exechealthz::routes(Arc::clone(checks))))
+        }
         None => None,
     };
     tracing::info!(version = daemon::version::VERSION, address = %server.local_addr(), "sidecar is ready");
@@ -32,11 +39,15 @@ pub async fn run(options: Options, Shutdown { stop, .. }: Shutdown) -> anyhow::R
         tasks.lasting("reading dnsmasq's counters", Arc::clone(counters).run(stop.clone()));
         tasks.lasting("probing dnsmasq's upstreams", Arc::clone(upstreams).run(stop.clone()));
     }
-    tasks.lasting("computing the verdict", Verdicts::run(Arc::clone(&parts), stop.clone()));
-    if let Some(server) = healthz {
-        let routes = exechealthz::routes(Arc::clone(&parts));
+    tasks.lasting("computing the verdict", compute_verdict(Arc::clone(&parts), stop.clone()));
+    if let Some((server, routes)) = healthz {
         tasks.lasting("the HTTP server of exechealthz", server.run(routes, stop.clone()));
     }
     tasks.lasting("the HTTP server", server.run(routes::routes(parts), stop));
     Ok(tasks.join(ENDING).await?)
+}
+
+/// Computes the verdict every few seconds, so that its metrics are current.
+async fn compute_verdict(parts: Arc<Parts>, stop: CancellationToken) {
+    repeat(interval(VERDICT_INTERVAL), stop, || async { drop(status::status(&parts, false).await) }).await;
 }

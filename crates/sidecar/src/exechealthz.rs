@@ -15,7 +15,6 @@ use warp::reply::Response;
 
 use crate::nslookup::Lookup;
 use crate::options::Options;
-use crate::parts::Parts;
 use crate::probe::Probe;
 use crate::spec::{SECONDS, Spec};
 
@@ -151,14 +150,9 @@ fn complaint(probe: &Probe, now: SystemTime) -> Option<String> {
 
 /// The routes of the port of exechealthz.
 pub(crate) fn routes(
-    parts: Arc<Parts>,
+    checks: Arc<Checks>,
 ) -> impl Filter<Extract = (Response,), Error = warp::Rejection> + Clone + Send + Sync + 'static {
-    warp::path::full()
-        .map(move |path: warp::path::FullPath| match &parts.exechealthz {
-            Some(checks) => checks.reply(path.as_str()),
-            None => http::not_found(),
-        })
-        .boxed()
+    warp::path::full().map(move |path: warp::path::FullPath| checks.reply(path.as_str())).boxed()
 }
 
 #[cfg(test)]

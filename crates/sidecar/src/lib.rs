@@ -8,7 +8,7 @@
 //! * [`routes`]: `/healthcheck/<label>`, `/healthz`, `/metrics`, `/status`, and the page at `/`.
 //! * [`peers`]: the metrics of kubedns and the status of the nanny.
 //! * [`verdict`]: the condition of the pod, and remedies.
-//! * [`status`], [`page`]: the overview for an operator.
+//! * [`document`], [`status`], [`page`]: the overview for an operator.
 //!
 //! # Health checks without needless restarts
 //!
@@ -30,6 +30,7 @@
 
 mod app;
 mod counters;
+mod document;
 mod exechealthz;
 mod health;
 mod metric_name;

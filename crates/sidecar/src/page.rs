@@ -15,8 +15,8 @@ mod verdict;
 use maud::{Markup, PreEscaped, html};
 
 use self::text::{ago, number};
+use crate::document::{ProbeStatus, Status};
 use crate::health::State;
-use crate::status::{ProbeStatus, Status};
 
 /// Content security policy of a page: the policy permits scripts and styles with the nonce, icons in `data:` URLs, and
 /// requests to the origin of the page.

@@ -30,7 +30,7 @@ pub(crate) struct Parts {
     /// The probes of `--probe`, then the probes that replace commands of exechealthz.
     pub(crate) probes: Vec<Arc<Probe>>,
     /// The checks of exechealthz, if enabled.
-    pub(crate) exechealthz: Option<Checks>,
+    pub(crate) exechealthz: Option<Arc<Checks>>,
     /// `None` in a pod without dnsmasq.
     pub(crate) dnsmasq: Option<Dnsmasq>,
     /// The registry of all metrics.
@@ -66,7 +66,7 @@ impl Parts {
             probes.push(Arc::new(Probe::new(spec.clone(), part, options.health, namespace, &metrics)?));
         }
         let known = probed_already(&options, &plan.specs);
-        let exechealthz = plan.checks(&options, &probes);
+        let exechealthz = plan.checks(&options, &probes).map(Arc::new);
         let peers = Arc::new(Peers::new(&options));
         let dnsmasq = dnsmasq.map(|at| Dnsmasq::new(at, &options, known, &peers, &metrics)).transpose()?;
         let verdicts = Verdicts::new(namespace, dnsmasq.is_some(), &metrics)?;

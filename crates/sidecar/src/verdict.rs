@@ -5,31 +5,20 @@
 //! alerts, a pod is down if clients get no answers for cluster names, or none for external names. A degraded pod still
 //! answers.
 
-mod kind;
 mod routes;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use daemon::metrics::{MetricError, Metrics, gauge_value};
 use parking_lot::Mutex;
 use prometheus::{IntGauge, IntGaugeVec};
-use serde::Serialize;
-use tokio::time::interval;
-use tokio_util::sync::CancellationToken;
 
+use crate::document::{Kind, Lasting, Level, ProbeStatus, Status, Verdict};
 use crate::health::State;
 use crate::metric_name::metric_name;
-use crate::parts::Parts;
 use crate::peers::{Kubedns, Nanny, Upstream};
-use crate::status::{self, ProbeStatus, Status};
-use crate::time::{millis, repeat};
-
-pub(crate) use self::kind::{Kind, Level};
-
-/// The interval at which the verdict is computed, in addition to requests for `/status` and the page.
-const EVERY: Duration = Duration::from_secs(5);
+use crate::time::millis;
 
 /// Failed probes in a row that are a finding. A lost packet or a restart of the server causes fewer failures.
 const IN_A_ROW: u32 = 3;
@@ -44,29 +33,6 @@ pub(crate) struct Finding {
     pub(crate) text: String,
     /// The error text of the part; may be empty.
     pub(crate) detail: String,
-}
-
-/// The verdict in `/status`.
-#[derive(Clone, Debug, Default, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Verdict {
-    pub(crate) level: Level,
-    /// The findings, worst first; empty for a healthy pod.
-    pub(crate) findings: Vec<Lasting>,
-}
-
-/// A finding with its remedy.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Lasting {
-    pub(crate) kind: Kind,
-    pub(crate) level: Level,
-    pub(crate) text: String,
-    pub(crate) detail: String,
-    /// The start of the finding, in milliseconds since 1970.
-    pub(crate) since: u64,
-    pub(crate) action: &'static str,
-    pub(crate) runbook: String,
 }
 
 /// The findings in a status.
@@ -215,11 +181,6 @@ impl Verdicts {
         let verdicts = Self { since: Mutex::default(), level, found, kinds };
         verdicts.export(Level::Well, &[]);
         Ok(verdicts)
-    }
-
-    /// Computes the verdict every few seconds, so that its metrics are current.
-    pub(crate) async fn run(parts: Arc<Parts>, stop: CancellationToken) {
-        repeat(interval(EVERY), stop, || async { drop(status::status(&parts, false).await) }).await;
     }
 
     /// The verdict on these findings. The numbers of probes and upstreams bound the number of findings.

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use maud::{Markup, html};
 
 use super::facts::unknown;
+use crate::document::Status;
 use crate::peers::{Configuration, Nanny};
-use crate::status::Status;
 
 const HEADS: [&str; 3] = ["names", "servers", "as configured"];
 

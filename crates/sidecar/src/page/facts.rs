@@ -3,8 +3,8 @@
 use maud::{Markup, Render, html};
 
 use super::text::{ago, number};
+use crate::document::{DnsmasqStatus, Status};
 use crate::peers::{Fetched, Kubedns, Nanny};
-use crate::status::{DnsmasqStatus, Status};
 use crate::upstreams::Condition;
 
 /// A line about a fault.

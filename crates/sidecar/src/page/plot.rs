@@ -3,8 +3,8 @@
 use maud::{Markup, html};
 
 use super::text::number;
+use crate::document::ProbeStatus;
 use crate::health::{Point, State};
-use crate::status::ProbeStatus;
 
 /// The size of the drawing, in SVG units.
 const WIDTH: f64 = 360.0;

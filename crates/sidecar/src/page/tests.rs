@@ -5,11 +5,11 @@ use std::time::{Duration, SystemTime};
 use daemon::metrics::Metrics;
 use querylog::ranking::{Owner, Ranking, Row};
 
+use crate::document::example::{good, probe, told, upstream};
+use crate::document::{Level, ProbeStatus, Status, Verdict};
 use crate::peers::{Fetched, Kubedns, Nanny};
-use crate::status::example::{good, probe, told, upstream};
-use crate::status::{ProbeStatus, Status};
 use crate::upstreams::{Condition, UpstreamStatus};
-use crate::verdict::{Level, Verdict, Verdicts, findings};
+use crate::verdict::{Verdicts, findings};
 
 use super::*;
 

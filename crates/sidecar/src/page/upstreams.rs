@@ -3,8 +3,8 @@
 use maud::{Markup, html};
 
 use super::text::{ago, number};
+use crate::document::{DnsmasqStatus, Status};
 use crate::peers::{Kubedns, Upstream};
-use crate::status::{DnsmasqStatus, Status};
 use crate::upstreams::{Condition, UpstreamStatus};
 
 /// The upstreams of dnsmasq, with their probes.

@@ -3,8 +3,7 @@
 use maud::{Markup, html};
 
 use super::text::ago;
-use crate::status::Status;
-use crate::verdict::{Lasting, Level};
+use crate::document::{Lasting, Level, Status};
 
 /// The appearance of a level: a CSS class for the colour, a sign for readers who do not see colours, and a word.
 fn look(level: Level) -> (&'static str, &'static str, &'static str) {

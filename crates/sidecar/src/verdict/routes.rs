@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{Finding, Kind};
+use super::Finding;
+use crate::document::{DnsmasqStatus, Kind, Status};
 use crate::peers::Kubedns;
-use crate::status::{DnsmasqStatus, Status};
 use crate::upstreams::Condition;
 
 /// The route of all names outside stub domains.

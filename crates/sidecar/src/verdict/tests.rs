@@ -1,8 +1,11 @@
 //! Findings of failing pods, and the duration of these findings.
 
+use std::time::Duration;
+
 use super::*;
+use crate::document::example::{good, probe, told, upstream};
+use crate::document::kind::ROWS;
 use crate::peers::{Fetched, Kubedns, Nanny};
-use crate::status::example::{good, probe, told, upstream};
 use crate::upstreams::{Condition, UpstreamStatus};
 
 /// The kinds and texts of the findings.
@@ -257,7 +260,7 @@ fn each_kind_has_a_section_of_the_runbook() {
         .filter(|line| line.starts_with("##"))
         .map(|line| line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-"))
         .collect();
-    for (at, (kind, _, _, anchor, _)) in kind::ROWS.iter().enumerate() {
+    for (at, (kind, _, _, anchor, _)) in ROWS.iter().enumerate() {
         assert_eq!(*kind as usize, at, "the rows are in the order of the kinds");
         assert!(anchors.iter().any(|found| found == anchor), "{kind:?}: no section {anchor}");
     }

@@ -1,7 +1,7 @@
 //! Tests of the plots.
 
 use super::*;
-use crate::status::example::probe;
+use crate::document::example::probe;
 
 fn point(at: u64, state: State, latency_ms: f64) -> Point {
     Point { at, state, latency_ms }

@@ -40,9 +40,9 @@ pub(crate) enum Kind {
 }
 
 /// A kind with its label, its level, the section of the runbook, and the remedy.
-pub(super) type Row = (Kind, &'static str, Level, &'static str, &'static str);
+type Row = (Kind, &'static str, Level, &'static str, &'static str);
 
-pub(super) const ROWS: [Row; 18] = [
+pub(crate) const ROWS: [Row; 18] = [
     (
         Kind::KubednsSilent,
         "kubedns_silent",
