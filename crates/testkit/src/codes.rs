@@ -1,75 +1,53 @@
 //! Conversion between numbers and mnemonics of types, classes, opcodes and RCODEs.
 
+use dnsconfig::mnemonic;
+
+/// The types that [`mnemonic`] does not have, because no flag and no key of the `ConfigMap` takes them.
 const TYPES: &[(u16, &str)] = &[
-    (1, "A"),
-    (2, "NS"),
-    (5, "CNAME"),
-    (6, "SOA"),
-    (12, "PTR"),
     (13, "HINFO"),
-    (15, "MX"),
-    (16, "TXT"),
-    (28, "AAAA"),
-    (33, "SRV"),
-    (35, "NAPTR"),
     (41, "OPT"),
     (43, "DS"),
     (46, "RRSIG"),
     (47, "NSEC"),
     (48, "DNSKEY"),
     (52, "TLSA"),
-    (64, "SVCB"),
-    (65, "HTTPS"),
     (99, "SPF"),
     (251, "IXFR"),
     (252, "AXFR"),
-    (255, "ANY"),
-    (257, "CAA"),
 ];
 
 const CLASSES: &[(u16, &str)] = &[(1, "IN"), (3, "CH"), (4, "HS"), (254, "NONE"), (255, "ANY")];
 
 const OPCODES: &[(u16, &str)] = &[(0, "QUERY"), (1, "IQUERY"), (2, "STATUS"), (4, "NOTIFY"), (5, "UPDATE")];
 
-const RCODES: &[(u16, &str)] = &[
-    (0, "NOERROR"),
-    (1, "FORMERR"),
-    (2, "SERVFAIL"),
-    (3, "NXDOMAIN"),
-    (4, "NOTIMP"),
-    (5, "REFUSED"),
-    (6, "YXDOMAIN"),
-    (7, "YXRRSET"),
-    (8, "NXRRSET"),
-    (9, "NOTAUTH"),
-    (10, "NOTZONE"),
-    (16, "BADVERS"),
-    (23, "BADCOOKIE"),
-];
+/// The RCODEs that [`mnemonic`] does not have.
+const RCODES: &[(u16, &str)] =
+    &[(6, "YXDOMAIN"), (7, "YXRRSET"), (8, "NXRRSET"), (9, "NOTAUTH"), (10, "NOTZONE"), (23, "BADCOOKIE")];
+
+fn known_name(table: &[(u16, &str)], code: u16) -> Option<String> {
+    table.iter().find(|(known, _)| *known == code).map(|(_, name)| (*name).to_owned())
+}
+
+fn known_code(table: &[(u16, &str)], name: &str) -> Option<u16> {
+    table.iter().find(|(_, known)| *known == name).map(|(code, _)| *code)
+}
 
 fn name_of(table: &[(u16, &str)], prefix: &str, code: u16) -> String {
-    table
-        .iter()
-        .find(|(known, _)| *known == code)
-        .map_or_else(|| format!("{prefix}{code}"), |(_, name)| (*name).to_owned())
+    known_name(table, code).unwrap_or_else(|| format!("{prefix}{code}"))
 }
 
 fn code_of(table: &[(u16, &str)], prefix: &str, name: &str) -> Option<u16> {
-    table
-        .iter()
-        .find(|(_, known)| *known == name)
-        .map(|(code, _)| *code)
-        .or_else(|| name.strip_prefix(prefix)?.parse().ok())
+    known_code(table, name).or_else(|| name.strip_prefix(prefix)?.parse().ok())
 }
 
 /// `A`, `SRV`, ...; `TYPE65280` for a type without a mnemonic here (RFC 3597).
 pub fn type_name(code: u16) -> String {
-    name_of(TYPES, "TYPE", code)
+    known_name(TYPES, code).unwrap_or_else(|| mnemonic::type_name(code))
 }
 
 /// The number of a type in the form of [`type_name`].
 pub fn type_code(name: &str) -> Option<u16> {
-    code_of(TYPES, "TYPE", name)
+    known_code(TYPES, name).or_else(|| mnemonic::parse_type(name).ok())
 }
 
 /// `IN`, `CH`, ...; `CLASS0` for a class without a mnemonic (RFC 3597).
@@ -95,12 +73,12 @@ pub fn opcode_code(name: &str) -> Option<u8> {
 /// `NOERROR`, `NXDOMAIN`, ...; `RCODE11` for an RCODE without a mnemonic. `code` includes the upper eight bits from
 /// the OPT record.
 pub fn rcode_name(code: u16) -> String {
-    name_of(RCODES, "RCODE", code)
+    known_name(RCODES, code).unwrap_or_else(|| mnemonic::rcode_name(code))
 }
 
 /// The number of an RCODE in the form of [`rcode_name`].
 pub fn rcode_code(name: &str) -> Option<u16> {
-    code_of(RCODES, "RCODE", name)
+    known_code(RCODES, name).or_else(|| mnemonic::parse_rcode(name).ok())
 }
 
 #[cfg(test)]
