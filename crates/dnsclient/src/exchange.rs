@@ -9,6 +9,7 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
+use daemon::error_chain::without_number;
 use dnsconfig::ServerAddr;
 use hickory_proto::op::{Message, MessageType, OpCode, Query};
 use thiserror::Error;
@@ -274,10 +275,7 @@ fn reason(error: &io::Error) -> String {
         io::ErrorKind::ConnectionReset => "connection reset by peer".to_owned(),
         io::ErrorKind::NetworkUnreachable => "network is unreachable".to_owned(),
         io::ErrorKind::HostUnreachable => "no route to host".to_owned(),
-        _ => {
-            let text = error.to_string();
-            text.split(" (os error").next().unwrap_or(&text).to_owned()
-        }
+        _ => without_number(error),
     }
 }
 
