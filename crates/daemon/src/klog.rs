@@ -21,9 +21,10 @@
 //!
 //! # Floods
 //!
-//! Every logging place in the source may write 30 lines at once and then one line per second. Suppressed lines are
-//! counted, and the count is logged with the next written line. Debug and trace lines have no limit, because they are
-//! only written on request. Query logs, whose target ends with `::queries`, are limited by the crate `querylog`.
+//! Every call site (a log macro in the source) may write 30 lines at once and then one line per second. Suppressed
+//! lines are counted, and the count is logged with the next written line. Debug and trace lines have no limit, because
+//! they are only written on request. Query logs, whose target ends with `::queries`, are limited by the crate
+//! `querylog`.
 
 mod format;
 mod level;

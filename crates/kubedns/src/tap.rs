@@ -13,7 +13,7 @@ use cluster::snapshot::Published;
 use daemon::tasks::Tasks;
 use dnsconfig::query_log::QueryLog;
 use explain::Topology;
-use querylog::log::{NotWritten, QueryLogger, Wanted};
+use querylog::log::{Logged, NotWritten, QueryLogger};
 use querylog::{Line, Source};
 use skydns::name;
 use skydns::server::Server;
@@ -72,9 +72,9 @@ impl Queries {
             let sending = dnstap::run(reader, Arc::clone(&self.tap), version, stop.clone());
             tasks.lasting("sending dnstap", sending);
         }
-        let wanted = if options.log.v.0 >= EACH_QUERY { Wanted::All } else { Wanted::Configured };
-        let open = query_log(&self.tap, options.topology, wanted);
-        let logger = QueryLogger::new(open, config, wanted);
+        let queries = if options.log.v.0 >= EACH_QUERY { Logged::All } else { Logged::Configured };
+        let open = query_log(&self.tap, options.topology, queries);
+        let logger = QueryLogger::new(open, config, queries);
         tasks.lasting("writing the query log", logger.run(stop.clone()));
     }
 
@@ -99,10 +99,10 @@ impl Queries {
 fn query_log(
     tap: &Arc<Tap>,
     topology: Topology,
-    wanted: Wanted,
+    queries: Logged,
 ) -> impl Fn(&QueryLog) -> Result<Reader, NotWritten> + use<> {
     let tap = Arc::clone(tap);
-    let is_ours = wanted == Wanted::All || !topology.is_behind_dnsmasq();
+    let is_ours = queries == Logged::All || !topology.is_behind_dnsmasq();
     move |log| {
         if !is_ours {
             return Err(NotWritten::Elsewhere(NANNY));
@@ -134,17 +134,17 @@ mod tests {
 
     #[test]
     fn behind_dnsmasq_the_query_log_is_the_nannys_to_write() {
-        for (topology, wanted, ours) in [
-            (Topology::DropIn, Wanted::Configured, false),
-            (Topology::Cache, Wanted::Configured, false),
-            (Topology::Direct, Wanted::Configured, true),
-            (Topology::Alone, Wanted::Configured, true),
-            (Topology::DropIn, Wanted::All, true),
+        for (topology, queries, ours) in [
+            (Topology::DropIn, Logged::Configured, false),
+            (Topology::Cache, Logged::Configured, false),
+            (Topology::Direct, Logged::Configured, true),
+            (Topology::Alone, Logged::Configured, true),
+            (Topology::DropIn, Logged::All, true),
         ] {
             let tap = Arc::new(Tap::default());
-            let opened = query_log(&tap, topology, wanted)(&QueryLog::default());
-            assert_eq!(opened.is_ok(), ours, "{topology:?} {wanted:?}");
-            assert_eq!(tap.counts().watches, usize::from(ours), "{topology:?} {wanted:?}");
+            let opened = query_log(&tap, topology, queries)(&QueryLog::default());
+            assert_eq!(opened.is_ok(), ours, "{topology:?} {queries:?}");
+            assert_eq!(tap.counts().watches, usize::from(ours), "{topology:?} {queries:?}");
         }
     }
 }

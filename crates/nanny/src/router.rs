@@ -35,7 +35,7 @@ pub(crate) struct Inputs {
 
 /// Requests to the resolver and to the follower of kubedns.
 #[derive(Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct Requests {
     /// The names to resolve.
     pub(crate) names: watch::Sender<BTreeSet<String>>,
     /// True while the routes of kubedns have to be polled.
@@ -58,7 +58,7 @@ pub(crate) struct Fixed {
 pub(crate) struct Router {
     inputs: Inputs,
     fixed: Fixed,
-    wanted: Wanted,
+    requests: Requests,
     behind: Behind,
     routes: watch::Sender<Routes>,
     omissions: BTreeSet<Omission>,
@@ -67,9 +67,9 @@ pub(crate) struct Router {
 
 impl Router {
     /// Computes the first routes.
-    pub(crate) fn new(inputs: Inputs, fixed: Fixed, wanted: Wanted, report: Report) -> Self {
+    pub(crate) fn new(inputs: Inputs, fixed: Fixed, requests: Requests, report: Report) -> Self {
         let (routes, behind) = (watch::Sender::default(), Behind::default());
-        let mut this = Self { inputs, fixed, wanted, behind, routes, omissions: BTreeSet::new(), report };
+        let mut this = Self { inputs, fixed, requests, behind, routes, omissions: BTreeSet::new(), report };
         this.take_configuration();
         this.recompute();
         this
@@ -108,9 +108,9 @@ impl Router {
         self.report.configuration(&state);
         let forwards = self.fixed.forward == Forward::Dnsmasq;
         let nothing = Config::default();
-        resolve::want(&self.wanted.names, if forwards { &state.config } else { &nothing });
+        resolve::want(&self.requests.names, if forwards { &state.config } else { &nothing });
         let asks_kubedns = !forwards || needs_kubedns(&state.config) || state.config.has_own_names();
-        self.wanted
+        self.requests
             .kubedns
             .send_if_modified(|wanted| std::mem::replace(wanted, asks_kubedns) != asks_kubedns);
         self.compare();
@@ -134,7 +134,7 @@ impl Router {
 
     /// Compares the configuration of kubedns with the nanny's.
     fn compare(&mut self) {
-        let said = self.inputs.kubedns.borrow().clone().filter(|_| *self.wanted.kubedns.borrow());
+        let said = self.inputs.kubedns.borrow().clone().filter(|_| *self.requests.kubedns.borrow());
         let (own, tells) = {
             let state = self.inputs.config.borrow();
             // A kubedns that follows no configuration reports the version of the empty configuration. So equal

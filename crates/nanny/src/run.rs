@@ -13,7 +13,7 @@ use dnsclient::resolve::{Resolver, Sources};
 use dnsconfig::query_log::QueryLog;
 use dnsconfig::resolv_conf::{self, Emptied};
 use dnsconfig::{Nameserver, Source, State};
-use querylog::log::{NotWritten, QueryLogger, Wanted as Logged};
+use querylog::log::{Logged, NotWritten, QueryLogger};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -33,7 +33,7 @@ use crate::dnsmasq::version::Dnsmasq;
 use crate::flags::Flags;
 use crate::kubedns::Follower;
 use crate::report::Report;
-use crate::router::{Fixed, Inputs, Router, Wanted};
+use crate::router::{Fixed, Inputs, Requests, Router};
 use crate::state_dir::{StateDir, StateDirError};
 
 /// The name of the servers file in the state directory.
@@ -126,17 +126,17 @@ impl Nanny {
             self.beside.cancel();
             outcome
         };
-        let attend = async {
+        let join_tasks = async {
             let outcome = self.tasks.join(ENDING).await;
             stop.cancel();
             outcome
         };
-        let (supervised, attended) = tokio::join!(supervise, attend);
+        let (supervised, joined) = tokio::join!(supervise, join_tasks);
         if let Some(directory) = self.directory.and_then(Arc::into_inner) {
             directory.remove();
         }
         supervised?;
-        Ok(attended?)
+        Ok(joined?)
     }
 }
 
@@ -242,10 +242,10 @@ async fn routing(
         tasks.lasting("follow resolv.conf", upstreams.run(stop.clone()));
     }
 
-    let wanted = Wanted { names: watch::Sender::default(), kubedns: watch::Sender::default() };
+    let requests = Requests { names: watch::Sender::default(), kubedns: watch::Sender::default() };
     let kubedns = sources.kubedns;
-    let resolver = Resolver::new(sources, wanted.names.subscribe(), system);
-    let follower = Follower::new(kubedns, wanted.kubedns.subscribe());
+    let resolver = Resolver::new(sources, requests.names.subscribe(), system);
+    let follower = Follower::new(kubedns, requests.kubedns.subscribe());
     let servfail = ServfailServer::bind().await.context("cannot listen on a loopback port")?;
     report.servfail_server(servfail.local_addr());
     let inputs = Inputs {
@@ -261,7 +261,7 @@ async fn routing(
         forward: flags.forward,
         follows: flags.restart_dnsmasq,
     };
-    let router = Router::new(inputs, fixed, wanted, report.clone());
+    let router = Router::new(inputs, fixed, requests, report.clone());
     let routing = Routing { routes: router.subscribe(), unresolved: router.has_unresolved_names(), states };
     tasks.lasting("resolve names", resolver.run(stop.clone()));
     tasks.lasting("follow the routes of kubedns", follower.run(stop.clone()));

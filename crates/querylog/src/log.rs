@@ -30,7 +30,7 @@ pub enum NotWritten {
 
 /// The queries to log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum Logged {
     /// The `queryLog` of the `ConfigMap`.
     Configured,
     /// All queries; the `ConfigMap` is ignored.
@@ -42,7 +42,7 @@ pub enum Wanted {
 pub struct QueryLogger<S, O> {
     open: O,
     state: watch::Receiver<State>,
-    wanted: Wanted,
+    logged: Logged,
     log: Option<QueryLog>,
     source: Option<S>,
     end: Option<Instant>,
@@ -50,8 +50,8 @@ pub struct QueryLogger<S, O> {
 
 impl<S: Source, O: Fn(&QueryLog) -> Result<S, NotWritten>> QueryLogger<S, O> {
     /// Starts the query log that is configured at present. `open` opens a source of lines.
-    pub fn new(open: O, state: watch::Receiver<State>, wanted: Wanted) -> Self {
-        let mut this = Self { open, state, wanted, log: None, source: None, end: None };
+    pub fn new(open: O, state: watch::Receiver<State>, logged: Logged) -> Self {
+        let mut this = Self { open, state, logged, log: None, source: None, end: None };
         this.follow_edit();
         this
     }
@@ -84,9 +84,9 @@ impl<S: Source, O: Fn(&QueryLog) -> Result<S, NotWritten>> QueryLogger<S, O> {
     /// Replaces the log if the configured log has changed. The new source is opened before the old source is closed.
     /// Otherwise a resource that both use, such as the log of dnsmasq, would be stopped and started again.
     fn follow_edit(&mut self) {
-        let log = match self.wanted {
-            Wanted::All => Some(QueryLog::default()),
-            Wanted::Configured => self.state.borrow_and_update().config.query_log.clone(),
+        let log = match self.logged {
+            Logged::All => Some(QueryLog::default()),
+            Logged::Configured => self.state.borrow_and_update().config.query_log.clone(),
         };
         if log == self.log {
             return;

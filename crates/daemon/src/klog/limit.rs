@@ -1,4 +1,4 @@
-//! The limit of lines from one place in the source: a burst, then one line per second. Lines beyond the limit are
+//! The limit of lines from one call site (a log macro in the source): a burst, then one line per second. Lines beyond the limit are
 //! counted instead of written.
 
 use std::collections::HashMap;
@@ -8,14 +8,14 @@ use parking_lot::Mutex;
 use tracing::Metadata;
 use tracing::callsite::Identifier;
 
-/// Number of lines that a logging place in the source may write at once.
+/// Number of lines that a call site may write at once.
 const BURST: u32 = 30;
-/// Time after which a logging place may write one more line.
+/// Time after which a call site may write one more line.
 const EARN: Duration = Duration::from_secs(1);
 /// Shortest interval between two reports of suppressed lines.
 const TELL: Duration = Duration::from_secs(1);
 
-/// Counts lines per logging place in the source. The number of such places bounds the memory.
+/// Counts lines per call site. The number of call sites bounds the memory.
 #[derive(Debug, Default)]
 pub(super) struct Limiter {
     state: Mutex<State>,
@@ -23,12 +23,12 @@ pub(super) struct Limiter {
 
 #[derive(Debug, Default)]
 struct State {
-    places: HashMap<Identifier, Place>,
+    sites: HashMap<Identifier, CallSite>,
     told: Option<Instant>,
 }
 
 #[derive(Debug)]
-struct Place {
+struct CallSite {
     file: &'static str,
     line: u32,
     tokens: u32,
@@ -36,10 +36,10 @@ struct Place {
     left_out: u64,
 }
 
-/// Suppressed lines of one place.
+/// Suppressed lines of one call site.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct LeftOut {
-    /// The source file of the place.
+    /// The source file of the call site.
     pub(super) file: &'static str,
     /// The line in that file.
     pub(super) line: u32,
@@ -48,22 +48,22 @@ pub(super) struct LeftOut {
 }
 
 impl Limiter {
-    /// Returns whether this place may write a line now. If not, the line is counted.
+    /// Returns whether this call site may write a line now. If not, the line is counted.
     pub(super) fn admit(&self, metadata: &Metadata<'static>, now: Instant) -> bool {
         let mut state = self.state.lock();
-        let place = state.places.entry(metadata.callsite()).or_insert_with(|| Place {
+        let site = state.sites.entry(metadata.callsite()).or_insert_with(|| CallSite {
             file: metadata.file().unwrap_or_default(),
             line: metadata.line().unwrap_or_default(),
             tokens: BURST,
             earned: now,
             left_out: 0,
         });
-        place.earn(now);
-        if place.tokens == 0 {
-            place.left_out += 1;
+        site.earn(now);
+        if site.tokens == 0 {
+            site.left_out += 1;
             return false;
         }
-        place.tokens -= 1;
+        site.tokens -= 1;
         true
     }
 
@@ -74,13 +74,13 @@ impl Limiter {
             return Vec::new();
         }
         let found: Vec<LeftOut> = state
-            .places
+            .sites
             .values_mut()
-            .filter(|place| place.left_out > 0)
-            .map(|place| LeftOut {
-                file: place.file,
-                line: place.line,
-                count: std::mem::take(&mut place.left_out),
+            .filter(|site| site.left_out > 0)
+            .map(|site| LeftOut {
+                file: site.file,
+                line: site.line,
+                count: std::mem::take(&mut site.left_out),
             })
             .collect();
         if !found.is_empty() {
@@ -90,7 +90,7 @@ impl Limiter {
     }
 }
 
-impl Place {
+impl CallSite {
     fn earn(&mut self, now: Instant) {
         let seconds = now.saturating_duration_since(self.earned).as_secs() / EARN.as_secs();
         if seconds > 0 {

@@ -17,7 +17,7 @@ pub struct Listening {
     port: u16,
     addresses: BTreeSet<IpAddr>,
     /// dnsmasq listens on the unspecified address, and therefore on every loopback address.
-    everywhere: bool,
+    unspecified: bool,
 }
 
 impl Listening {
@@ -27,17 +27,17 @@ impl Listening {
     pub fn of(arguments: &Arguments) -> Self {
         let mut addresses: BTreeSet<IpAddr> = arguments.listen_addresses().into_iter().collect();
         let interfaces = arguments.all("interface");
-        let everywhere =
+        let unspecified =
             interfaces.is_empty() && (addresses.is_empty() || addresses.iter().any(IpAddr::is_unspecified));
         for (interface, address) in own_addresses() {
             // With `--interface`, dnsmasq adds loopback.
             let chosen = !interfaces.is_empty()
                 && (address.is_loopback() || interfaces.iter().any(|list| names(list, &interface)));
-            if everywhere || chosen {
+            if unspecified || chosen {
                 addresses.insert(address);
             }
         }
-        Self { port: arguments.port(), addresses, everywhere }
+        Self { port: arguments.port(), addresses, unspecified }
     }
 
     /// Returns whether a query sent to `server` comes back to dnsmasq.
@@ -47,7 +47,7 @@ impl Listening {
         }
         let ip = server.ip.to_canonical();
         // A query to the unspecified address reaches this machine, like a query to loopback.
-        self.addresses.contains(&ip) || (self.everywhere && (ip.is_loopback() || ip.is_unspecified()))
+        self.addresses.contains(&ip) || (self.unspecified && (ip.is_loopback() || ip.is_unspecified()))
     }
 }
 

@@ -62,7 +62,7 @@ async fn a_query_log_begins_and_ends() {
     ] {
         let (opened, state) = (Opened::default(), watch::Sender::new(state(json)));
         let open = |log: &QueryLog| opened.open(log);
-        let logger = QueryLogger::new(open, state.subscribe(), Wanted::Configured);
+        let logger = QueryLogger::new(open, state.subscribe(), Logged::Configured);
         let lasts = logger.end.map(|end| (end - Instant::now()).as_secs());
         assert_eq!((logger.source.is_some(), lasts), expected, "{json:?}");
     }
@@ -72,12 +72,12 @@ async fn a_query_log_begins_and_ends() {
 async fn an_edit_is_followed() {
     let (opened, sender) = (Opened::default(), watch::Sender::new(state(None)));
     let mut tasks = JoinSet::new();
-    let logger = |wanted| {
+    let logger = |queries| {
         let opened = opened.clone();
-        QueryLogger::new(move |log: &QueryLog| opened.open(log), sender.subscribe(), wanted)
+        QueryLogger::new(move |log: &QueryLog| opened.open(log), sender.subscribe(), queries)
     };
     let stop = CancellationToken::new();
-    tasks.spawn(logger(Wanted::Configured).run(stop.clone()));
+    tasks.spawn(logger(Logged::Configured).run(stop.clone()));
     let edits = [
         (None, ""),
         (Some("{}"), "1000"),
@@ -104,7 +104,7 @@ async fn an_edit_is_followed() {
     tasks.join_next().await.unwrap().unwrap();
 
     let stop = CancellationToken::new();
-    tasks.spawn(logger(Wanted::All).run(stop.clone()));
+    tasks.spawn(logger(Logged::All).run(stop.clone()));
     sender.send(state(None)).unwrap();
     tokio::time::sleep(Duration::from_secs(1000)).await;
     assert_eq!(opened.take(), "1000", "all queries, without an end");

@@ -29,7 +29,7 @@ fn a_flood_is_counted_and_told() {
     let start = Instant::now();
     let admitted = (0..1000).filter(|_| limiter.admit(&FLOOD, start)).count();
     assert_eq!(admitted, 30);
-    assert!(limiter.admit(&QUIET, start), "another place is not concerned");
+    assert!(limiter.admit(&QUIET, start), "another call site is not concerned");
 
     let told = limiter.left_out(start);
     assert_eq!(told.iter().map(|left_out| left_out.count).collect::<Vec<_>>(), [970]);
