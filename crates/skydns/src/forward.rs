@@ -49,6 +49,7 @@
 mod attempts;
 mod cache;
 mod exchange;
+mod failure;
 mod health;
 mod inflight;
 mod limits;
@@ -73,7 +74,8 @@ use tokio_util::task::TaskTracker;
 
 pub use cache::{Cache, CacheLimits, CacheMetrics};
 use exchange::Exchange;
-pub use exchange::{Failure, Verdict, judge};
+pub use exchange::{Verdict, judge};
+pub use failure::Failure;
 pub use limits::Limits;
 pub use loops::usable_upstreams;
 pub use metrics::ForwardMetrics;

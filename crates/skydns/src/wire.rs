@@ -4,6 +4,7 @@
 //! ends, and allocates no more than the size of the message. The fast path of a query ([`query`], [`writer`],
 //! [`reverse`]) does not allocate.
 
+mod codes;
 mod compression;
 mod edns;
 mod frames;
@@ -18,6 +19,7 @@ pub mod reverse;
 pub mod text;
 mod writer;
 
+pub use codes::{class, rtype};
 pub(crate) use compression::{NameOffsets, pointer_to};
 pub use dnsconfig::Transport;
 pub use edns::Edns;
@@ -29,7 +31,7 @@ pub use message::{Heading, Message};
 pub use name::Name;
 pub use query::{MAX_UDP, Malformed, PLAIN_UDP, Query};
 pub use question::Question;
-pub use record::{Record, Records, Section, class, rtype};
+pub use record::{Record, Records, Section};
 pub(crate) use writer::{Full, Mark, Owner, Writer, refuse};
 
 /// Error of parsing octets that are not a DNS message.

@@ -14,7 +14,8 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::exchange::{Exchange, Failure};
+use super::exchange::Exchange;
+use super::failure::Failure;
 use super::inflight::Key;
 use super::{ForwardError, Reply, Shared};
 use crate::wire::rcode;

@@ -14,7 +14,7 @@ use prometheus::{
 };
 
 use self::streams::{Connected, StreamMetrics};
-use super::Failure;
+use super::failure::Failure;
 use crate::wire::Transport;
 
 /// Maximum number of upstreams with labels of their own. All other upstreams share the label `other`, so that

@@ -21,7 +21,7 @@ use tokio_util::task::TaskTracker;
 
 pub(super) use self::connection::{AskError, Connection};
 use self::connection::{Closed, PendingQuery, Stream, Worker};
-use super::Failure;
+use super::failure::{Failure, OpenError};
 use super::metrics::UpstreamMetrics;
 use super::tls::Tls;
 
@@ -62,14 +62,6 @@ impl Slot {
         let least = self.connections.iter().min_by_key(|connection| connection.load())?;
         (full || !fresh && least.load() < few).then_some(least)
     }
-}
-
-/// Reason why a connection could not be opened.
-#[derive(Debug, thiserror::Error)]
-#[error("{reason}")]
-pub(super) struct OpenError {
-    pub(super) failure: Failure,
-    pub(super) reason: String,
 }
 
 /// The connections to all upstreams. Clones share the connections.

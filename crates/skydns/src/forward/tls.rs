@@ -24,9 +24,8 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use self::certificate::Certificate;
-use super::Failure;
+use super::failure::{Failure, OpenError};
 use super::metrics::UpstreamMetrics;
-use super::pool::OpenError;
 
 /// Time after which the next handshake reads the CA certificates again.
 const FRESH: Duration = Duration::from_mins(1);

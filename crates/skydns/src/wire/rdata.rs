@@ -5,7 +5,8 @@
 
 use std::ops::Range;
 
-use super::{MessageError, class, name};
+use super::codes::class;
+use super::{MessageError, name};
 
 /// One part of a record's data.
 #[derive(Clone, Copy)]

@@ -2,7 +2,8 @@
 
 use dnsconfig::{Protocol, Upstream};
 
-use super::{Exchange, Failure};
+use super::Exchange;
+use crate::forward::failure::Failure;
 use crate::forward::{Query, Reply, options};
 use crate::wire::{Header, Heading, Message, rcode};
 

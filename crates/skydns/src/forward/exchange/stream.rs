@@ -2,8 +2,9 @@
 
 use dnsconfig::Protocol;
 
-use super::{Exchange, Failure, judge};
+use super::{Exchange, judge};
 use crate::forward::Reply;
+use crate::forward::failure::Failure;
 use crate::forward::pool::AskError;
 use crate::wire::{framed, rcode};
 

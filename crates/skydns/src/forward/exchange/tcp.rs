@@ -3,8 +3,9 @@
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::{Exchange, Failure, judge};
+use super::{Exchange, judge};
 use crate::forward::Reply;
+use crate::forward::failure::Failure;
 use crate::wire::framed;
 
 /// Queries over a new connection. The first message received must be the reply.

@@ -9,9 +9,10 @@ use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::time::{Instant, sleep_until};
 
+use super::Exchange;
 use super::judge::{Verdict, judge};
-use super::{Exchange, Failure};
 use crate::forward::Reply;
+use crate::forward::failure::Failure;
 
 /// Size of the largest datagram, in octets.
 const MAX_DATAGRAM: usize = 65_535;

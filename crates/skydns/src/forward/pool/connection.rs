@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, Wr
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
-use crate::forward::Failure;
+use crate::forward::failure::Failure;
 use crate::forward::metrics::UpstreamMetrics;
 use crate::wire::{Frames, HEADER};
 

@@ -1,0 +1,115 @@
+//! Failures of an upstream.
+
+use std::io;
+
+use nix::errno::Errno;
+
+/// Reason why an upstream gave no usable reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Failure {
+    /// No usable reply arrived in time.
+    #[error("no reply in time")]
+    Timeout,
+    /// No server listens at the address and port.
+    #[error("connection refused")]
+    Refused,
+    /// The network is unreachable or failed.
+    #[error("unreachable")]
+    Unreachable,
+    /// The upstream sent something other than a DNS message.
+    #[error("reply is not a DNS message")]
+    Garbage,
+    /// Many datagrams arrived with a wrong ID or question. An attacker may be guessing IDs.
+    #[error("too many replies with a wrong ID or question")]
+    Flooded,
+    /// The upstream closed the connection before the reply was complete.
+    #[error("connection closed early")]
+    Closed,
+    /// The TLS certificate is not trusted for this upstream.
+    #[error("TLS certificate not trusted")]
+    Certificate,
+    /// The TLS handshake failed for another reason.
+    #[error("TLS handshake failed")]
+    Handshake,
+    /// This machine has no socket or source port left.
+    #[error("no socket left")]
+    NoSocket,
+}
+
+impl Failure {
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::Refused => "refused",
+            Self::Unreachable => "unreachable",
+            Self::Garbage => "garbage",
+            Self::Flooded => "flooded",
+            Self::Closed => "closed",
+            Self::Certificate => "certificate",
+            Self::Handshake => "handshake",
+            Self::NoSocket => "no_socket",
+        }
+    }
+
+    /// Whether this failure of a probe means that the upstream is dead. An upstream that sends invalid messages is
+    /// alive.
+    pub(super) fn means_dead(self) -> bool {
+        matches!(self, Self::Timeout | Self::Refused | Self::Unreachable | Self::Closed)
+    }
+
+    /// Converts an error of connecting over TCP. A lack of local sockets or ports must not count against the
+    /// upstream.
+    pub(super) fn from_connecting(error: &io::Error) -> Self {
+        match error.raw_os_error().map(Errno::from_raw) {
+            Some(Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM | Errno::EADDRNOTAVAIL) => {
+                Self::NoSocket
+            }
+            _ => Self::from_talking(error),
+        }
+    }
+
+    /// Converts an error on an open connection.
+    pub(super) fn from_talking(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused => Self::Refused,
+            io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::UnexpectedEof => Self::Closed,
+            io::ErrorKind::TimedOut => Self::Timeout,
+            _ => Self::Unreachable,
+        }
+    }
+}
+
+/// Reason why a connection could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("{reason}")]
+pub(super) struct OpenError {
+    pub(super) failure: Failure,
+    pub(super) reason: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_this_machine_lacks_is_not_the_upstreams_fault() {
+        for (errno, failure) in [
+            (Errno::EMFILE, Failure::NoSocket),
+            (Errno::ENFILE, Failure::NoSocket),
+            (Errno::ENOBUFS, Failure::NoSocket),
+            (Errno::EADDRNOTAVAIL, Failure::NoSocket),
+            (Errno::ECONNREFUSED, Failure::Refused),
+            (Errno::ENETUNREACH, Failure::Unreachable),
+            (Errno::EHOSTUNREACH, Failure::Unreachable),
+            (Errno::ETIMEDOUT, Failure::Timeout),
+        ] {
+            let told = Failure::from_connecting(&errno.into());
+            assert_eq!(told, failure, "{errno}");
+            assert_eq!(told.means_dead(), failure != Failure::NoSocket, "{errno}");
+        }
+    }
+}
