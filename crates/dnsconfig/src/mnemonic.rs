@@ -51,12 +51,22 @@ pub fn parse_rcode(text: &str) -> Result<u16, UnknownRcode> {
     parse(&RCODES, "RCODE", text).ok_or_else(|| UnknownRcode(shorten(text, 40)))
 }
 
-/// The mnemonic of a record type.
+/// The mnemonic of a record type; `None` if the type has none here.
+pub fn type_mnemonic(number: u16) -> Option<&'static str> {
+    mnemonic(&TYPES, number)
+}
+
+/// The mnemonic of an RCODE; `None` if the RCODE has none here.
+pub fn rcode_mnemonic(code: u16) -> Option<&'static str> {
+    mnemonic(&RCODES, code)
+}
+
+/// The mnemonic of a record type, or `TYPE` and the number.
 pub fn type_name(number: u16) -> String {
     name(&TYPES, "TYPE", number)
 }
 
-/// The mnemonic of an RCODE.
+/// The mnemonic of an RCODE, or `RCODE` and the number.
 pub fn rcode_name(code: u16) -> String {
     name(&RCODES, "RCODE", code)
 }
@@ -70,11 +80,12 @@ fn parse(known: &[(&str, u16)], prefix: &str, text: &str) -> Option<u16> {
     digits.and_then(|digits| digits.parse().ok())
 }
 
-fn name(known: &[(&str, u16)], prefix: &str, number: u16) -> String {
-    match known.iter().find(|(_, known)| *known == number) {
-        Some((name, _)) => (*name).to_owned(),
-        None => format!("{prefix}{number}"),
-    }
+fn name(known: &[(&'static str, u16)], prefix: &str, number: u16) -> String {
+    mnemonic(known, number).map_or_else(|| format!("{prefix}{number}"), str::to_owned)
+}
+
+fn mnemonic(known: &[(&'static str, u16)], number: u16) -> Option<&'static str> {
+    known.iter().find(|(_, known)| *known == number).map(|(name, _)| *name)
 }
 
 #[cfg(test)]

@@ -5,42 +5,44 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
+use dnsconfig::mnemonic::{rcode_mnemonic, type_mnemonic};
 use prometheus::proto::Metric;
 
 use super::{Reply, Shard, counter};
-use crate::wire::{Transport, rcode};
+use crate::wire::{Transport, rcode, rtype};
 
-/// Labels of common types, by QTYPE.
-const TYPES: [(u16, &str); 13] = [
-    (1, "A"),
-    (28, "AAAA"),
-    (12, "PTR"),
-    (33, "SRV"),
-    (16, "TXT"),
-    (5, "CNAME"),
-    (2, "NS"),
-    (6, "SOA"),
-    (15, "MX"),
-    (64, "SVCB"),
-    (65, "HTTPS"),
-    (255, "ANY"),
-    (0, OTHER),
+/// Types with a label of their own. The last row counts all other types.
+const TYPES: [u16; 13] = [
+    rtype::A,
+    rtype::AAAA,
+    rtype::PTR,
+    rtype::SRV,
+    rtype::TXT,
+    rtype::CNAME,
+    rtype::NS,
+    rtype::SOA,
+    rtype::MX,
+    rtype::SVCB,
+    rtype::HTTPS,
+    rtype::ANY,
+    0,
 ];
 
-pub(super) const RCODES: [(u16, &str); 8] = [
-    (rcode::NOERROR, "NOERROR"),
-    (rcode::NXDOMAIN, "NXDOMAIN"),
-    (rcode::SERVFAIL, "SERVFAIL"),
-    (rcode::REFUSED, "REFUSED"),
-    (rcode::FORMERR, "FORMERR"),
-    (rcode::NOTIMP, "NOTIMP"),
-    (rcode::BADVERS, "BADVERS"),
-    (u16::MAX, OTHER),
+/// RCODEs with a label of their own. The last row counts all other RCODEs.
+pub(super) const RCODES: [u16; 8] = [
+    rcode::NOERROR,
+    rcode::NXDOMAIN,
+    rcode::SERVFAIL,
+    rcode::REFUSED,
+    rcode::FORMERR,
+    rcode::NOTIMP,
+    rcode::BADVERS,
+    u16::MAX,
 ];
 
 const PROTOCOLS: [Transport; 2] = [Transport::Udp, Transport::Tcp];
 
-/// Label of the last row of each table.
+/// Label of the last row of each table, whose number has no mnemonic.
 pub(super) const OTHER: &str = "other";
 
 type Counts<T> = [[[T; RCODES.len()]; TYPES.len()]; PROTOCOLS.len()];
@@ -56,19 +58,26 @@ impl Kinds {
 }
 
 /// The row of a value. The last row counts all values that are not listed.
-pub(super) fn row<const N: usize>(table: &[(u16, &str); N], value: u16) -> usize {
-    table.iter().position(|(listed, _)| *listed == value).unwrap_or(N - 1)
+pub(super) fn row<const N: usize>(table: &[u16; N], value: u16) -> usize {
+    table.iter().position(|listed| *listed == value).unwrap_or(N - 1)
+}
+
+/// The label of a row of [`RCODES`].
+pub(super) fn rcode_label(rcode: u16) -> &'static str {
+    rcode_mnemonic(rcode).unwrap_or(OTHER)
 }
 
 /// The series of all combinations that have occurred.
 pub(super) fn metrics(shards: &[Arc<Shard>]) -> Vec<Metric> {
     let mut metrics = Vec::new();
     for (at, protocol) in PROTOCOLS.into_iter().enumerate() {
-        for (row, (_, qtype)) in TYPES.into_iter().enumerate() {
-            for (column, (_, rcode)) in RCODES.into_iter().enumerate() {
+        for (row, qtype) in TYPES.into_iter().enumerate() {
+            for (column, rcode) in RCODES.into_iter().enumerate() {
                 let count = shards.iter().map(|shard| shard.kinds.0[at][row][column].load(Relaxed)).sum();
                 if count > 0 {
-                    let labels = [("type", qtype), ("protocol", protocol.as_str()), ("rcode", rcode)];
+                    let qtype = type_mnemonic(qtype).unwrap_or(OTHER);
+                    let labels =
+                        [("type", qtype), ("protocol", protocol.as_str()), ("rcode", rcode_label(rcode))];
                     metrics.push(counter(&labels, count));
                 }
             }

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Metric, MetricFamily, MetricType};
 
-use super::kinds::{OTHER, RCODES, row};
+use super::kinds::{OTHER, RCODES, rcode_label, row};
 use super::{Metrics, counter, family};
 use crate::backend::{Backend, View};
 
@@ -58,7 +58,7 @@ impl<B: Backend> ZoneMetrics<B> {
     fn series(&self, row: usize, zone: &str) -> Vec<Metric> {
         let shards = self.metrics.shards();
         let count = |column: usize| shards.iter().map(|shard| shard.zones.0[row][column].load(Relaxed)).sum();
-        let counts = RCODES.iter().enumerate().map(|(column, (_, rcode))| (*rcode, count(column)));
+        let counts = RCODES.iter().enumerate().map(|(column, rcode)| (rcode_label(*rcode), count(column)));
         counts
             .filter(|(_, count)| *count > 0)
             .map(|(rcode, count)| counter(&[("zone", zone), ("rcode", rcode)], count))

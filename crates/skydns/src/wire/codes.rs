@@ -13,6 +13,8 @@ pub mod rtype {
     pub const AAAA: u16 = 28;
     pub const SRV: u16 = 33;
     pub const OPT: u16 = 41;
+    pub const SVCB: u16 = 64;
+    pub const HTTPS: u16 = 65;
     pub const TSIG: u16 = 250;
     pub const IXFR: u16 = 251;
     pub const AXFR: u16 = 252;
