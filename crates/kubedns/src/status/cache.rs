@@ -208,7 +208,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 fn hosts(Entry { label, record, .. }: &Entry<'_>, domain: &[u8]) -> Vec<String> {
-    let below = || name::to_text(&[record.base, domain].concat());
+    let below = || name::text_below(record.base, domain);
     match &record.host {
         Host::Base => vec![below()],
         Host::Member => vec![format!("{label}.{}", below())],

@@ -74,6 +74,18 @@ impl Name {
         Self::from_wire(&[relative, &domain.0].concat())
     }
 
+    /// The name whose labels below `domain` are `path`, from the domain downwards; `None` if a label or the name is not
+    /// valid.
+    pub fn of_path(path: &[&str], domain: &Self) -> Option<Self> {
+        let mut wire = Vec::new();
+        for label in path.iter().rev() {
+            wire.push(u8::try_from(label.len()).ok()?);
+            wire.extend_from_slice(label.as_bytes());
+        }
+        wire.extend_from_slice(&domain.0);
+        Self::from_wire(&wire)
+    }
+
     /// The number of labels, without the root.
     pub fn label_count(&self) -> usize {
         labels(&self.0).count()
@@ -250,6 +262,12 @@ pub fn to_text(wire: &[u8]) -> String {
     text
 }
 
+/// The presentation format of the name that consists of `labels` (wire format, without the root) below `domain` (wire
+/// format). The name may be longer than a valid name.
+pub fn text_below(labels: &[u8], domain: &[u8]) -> String {
+    to_text(&[labels, domain].concat())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -263,6 +281,24 @@ mod tests {
         assert_eq!(name.to_lowercase().to_string(), "web.apps.");
         assert_eq!(Name::parse("").unwrap().to_string(), ".");
         assert_eq!(to_text(b"\x05a.b\\c\x03 \x00\xff"), "a\\.b\\\\c.\\032\\000\\255.");
+    }
+
+    #[test]
+    fn names_of_paths() {
+        let domain = Name::parse("cluster.local").unwrap();
+        let (long, longer) = ("a".repeat(63), "a".repeat(64));
+        for (path, expected) in [
+            (&[][..], Some("cluster.local.".to_owned())),
+            (&["svc", "apps", "a.b"], Some("a\\.b.apps.svc.cluster.local.".to_owned())),
+            (&[&*long], Some(format!("{long}.cluster.local."))),
+            (&[&*longer], None),
+            (&["svc", ""], None),
+            (&[&*long; 4], None),
+        ] {
+            let name = Name::of_path(path, &domain).map(|name| name.to_string());
+            assert_eq!(name, expected, "{path:?}");
+        }
+        assert_eq!(text_below(b"\x04apps\x03svc", domain.wire()), "apps.svc.cluster.local.");
     }
 
     #[test]

@@ -58,7 +58,7 @@ impl Names<'_> {
     fn paths(&self) -> BTreeMap<String, Vec<SmolStr>> {
         let mut paths = BTreeMap::new();
         self.0.records.owner_names(&mut |path| {
-            if let Some(name) = below(path, &self.0.domain) {
+            if let Some(name) = Name::of_path(path, &self.0.domain) {
                 paths.insert(name.to_string(), path.iter().map(SmolStr::new).collect());
             }
         });
@@ -80,14 +80,4 @@ impl Serialize for Names<'_> {
         }
         map.end()
     }
-}
-
-/// The name of `path` below `domain`; `None` if the name is not valid.
-fn below(path: &[&str], domain: &Name) -> Option<Name> {
-    let mut wire = Vec::new();
-    for label in path.iter().rev() {
-        wire.push(u8::try_from(label.len()).ok()?);
-        wire.extend_from_slice(label.as_bytes());
-    }
-    Name::from_wire(&[&wire, domain.wire()].concat())
 }
