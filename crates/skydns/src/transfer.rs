@@ -37,7 +37,7 @@ use history::{History, Version};
 pub use key::{Key, KeyError};
 use metrics::Form;
 pub use metrics::TransferMetrics;
-pub use peers::{Network, Peers, PeersError};
+pub use peers::{Peers, PeersError};
 use request::{Rejection, Since};
 pub use serial::Serial;
 pub(crate) use serial::now;

@@ -1,13 +1,14 @@
 //! Peers: clients that may transfer zones, and secondaries to notify of changes.
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
+
+use ipnet::IpNet;
 
 /// The peers: networks and single addresses. The single addresses are also notified.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Peers {
-    networks: Vec<Network>,
+    networks: Vec<IpNet>,
     targets: Vec<SocketAddr>,
 }
 
@@ -19,7 +20,7 @@ pub enum PeersError {
     Form(String),
     /// The network has host bits set.
     #[error("{0:?} is not a network: {1} is the network of this address")]
-    Host(String, Network),
+    Host(String, IpNet),
     /// The list has too many peers.
     #[error("{0} peers: expected at most {MAX_PEERS}")]
     Many(usize),
@@ -34,7 +35,7 @@ impl Peers {
     /// Whether `client` may transfer zones.
     pub fn allow(&self, client: IpAddr) -> bool {
         let client = client.to_canonical();
-        self.networks.iter().any(|network| network.holds(client))
+        self.networks.iter().any(|network| network.contains(&client))
     }
 
     /// The servers to notify: all peers that are single addresses.
@@ -48,10 +49,9 @@ impl Peers {
     }
 
     fn add(&mut self, text: &str) -> Result<(), PeersError> {
-        if let Some(network) = Network::parse(text) {
-            let masked = network.masked();
-            if masked != network {
-                return Err(PeersError::Host(text.to_owned(), masked));
+        if let Some(network) = parse_network(text) {
+            if network.trunc() != network {
+                return Err(PeersError::Host(text.to_owned(), network.trunc()));
             }
             self.networks.push(network);
             return Ok(());
@@ -62,7 +62,7 @@ impl Peers {
             return Err(PeersError::Form(text.to_owned()));
         }
         let address = SocketAddr::new(address.ip().to_canonical(), address.port());
-        self.networks.push(Network::of(address.ip()));
+        self.networks.push(IpNet::from(address.ip()));
         if !self.targets.contains(&address) {
             self.targets.push(address);
         }
@@ -85,50 +85,11 @@ impl FromStr for Peers {
     }
 }
 
-/// A network: the addresses with the same first bits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Network {
-    address: IpAddr,
-    bits: u8,
-}
-
-impl Network {
-    fn of(address: IpAddr) -> Self {
-        Self { address, bits: if address.is_ipv4() { 32 } else { 128 } }
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        let (address, bits) = text.split_once('/')?;
-        let address = address.parse().ok()?;
-        let whole = Self::of(address).bits;
-        let bits = bits.parse().ok().filter(|bits| *bits <= whole && !text.contains('+'))?;
-        Some(Self { address, bits })
-    }
-
-    /// The same network with all host bits set to zero.
-    fn masked(self) -> Self {
-        let address = match self.address {
-            IpAddr::V4(ip) => {
-                let kept = u32::MAX.checked_shl(32 - u32::from(self.bits)).unwrap_or(0);
-                IpAddr::V4((ip.to_bits() & kept).into())
-            }
-            IpAddr::V6(ip) => {
-                let kept = u128::MAX.checked_shl(128 - u32::from(self.bits)).unwrap_or(0);
-                IpAddr::V6((ip.to_bits() & kept).into())
-            }
-        };
-        Self { address, ..self }
-    }
-
-    fn holds(self, address: IpAddr) -> bool {
-        address.is_ipv4() == self.address.is_ipv4() && Self { address, ..self }.masked() == self
-    }
-}
-
-impl fmt::Display for Network {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.bits)
-    }
+/// Parses an address and the number of the network's bits. Host bits may be set.
+fn parse_network(text: &str) -> Option<IpNet> {
+    let (address, bits) = text.split_once('/')?;
+    let bits = bits.parse().ok().filter(|_| !text.contains('+'))?;
+    IpNet::new(address.parse().ok()?, bits).ok()
 }
 
 #[cfg(test)]
@@ -173,6 +134,8 @@ mod tests {
             ("ns.example", form("ns.example")),
             ("10.0.0.0/33", form("10.0.0.0/33")),
             ("10.0.0.0/", form("10.0.0.0/")),
+            ("10.0.0.0/+8", form("10.0.0.0/+8")),
+            ("2001:db8::/129", form("2001:db8::/129")),
             ("10.0.0.1:0", form("10.0.0.1:0")),
             (
                 "10.0.0.1/8",
