@@ -6,8 +6,7 @@ use cluster::objects::ObjectKey;
 use cluster::snapshot::{Snapshot, pod_address};
 use skydns::own_names::OwnTarget;
 use skydns::wire::reverse;
-use skydns::zones::Authority;
-use skydns::{FurtherZone, Name, Records as _, View as _, Zone, name};
+use skydns::{Authority, FurtherZone, Name, Records as _, View as _, Zone, name};
 use treecache::ANY;
 
 use crate::document::{NameKind, Route};
@@ -111,7 +110,7 @@ pub(crate) fn route(zone: &Zone, name: &Name, kind: &NameKind) -> Route {
         (NameKind::Zone { domain, .. }, _) => Route::Zone { domain: domain.clone() },
         (NameKind::Reverse { address }, _) => Route::Reverse { address: *address, servers },
         (NameKind::External, Some(domain)) => Route::StubDomain { domain: domain.to_string(), servers },
-        (NameKind::External, None) if name.label_count() < 2 && !zone.forwards_all => Route::SingleLabel,
+        (NameKind::External, None) if zone.must_not_forward(name.wire()) => Route::SingleLabel,
         (NameKind::External, None) => Route::Upstreams { servers },
         _ => {
             let domain = zone.domain_of(name.wire()).unwrap_or(&zone.domain);

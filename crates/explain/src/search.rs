@@ -37,11 +37,11 @@ pub(crate) fn names(request: &Request, list: &[Name], zone: &Zone) -> Vec<Name> 
         searched.chain(as_it_is).collect()
     };
     let walked = |name: Name| {
-        let list = zone.search.as_ref().and_then(|search| match &request.search {
-            Search::Namespace(namespace) if !request.absolute => search
-                .candidates(name.wire(), zone)
-                .or_else(|| search.of_client(name.wire(), namespace, zone)),
-            _ => search.candidates(name.wire(), zone),
+        let list = zone.search_list(name.wire()).or_else(|| match &request.search {
+            Search::Namespace(namespace) if !request.absolute => {
+                zone.search_list_of_client(name.wire(), namespace)
+            }
+            _ => None,
         });
         list.map(|list| list.names).filter(|names| !names.is_empty()).unwrap_or_else(|| vec![name])
     };

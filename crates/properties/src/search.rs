@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use skydns::metrics::System;
+use skydns::resolve::walk::Walk;
 use skydns::search::SearchList;
-use skydns::search::walk::Walk;
 use skydns::wire::{HEADER, Query, Section, Transport, rcode, rtype};
 use skydns::{Name, Search, Zone};
 
@@ -47,14 +47,14 @@ pub fn search(input: &[u8]) {
     let suffix = example::name(SUFFIX);
     let further = FURTHER.map(example::name);
     let search = Search::new(Some(&suffix), autopath, further);
-    let zone = Zone { search: Some(Arc::new(search.clone())), ..example::zone(false) };
+    let zone = Zone { search: Some(Arc::new(search)), ..example::zone(false) };
     let below =
         if autopath { format!("{namespace}.svc.cluster.local") } else { format!("{namespace}.{SUFFIX}") };
     let Ok(name) = Name::parse(&format!("{bare}.{below}")) else { return };
     let list = if autopath {
-        search.of_client(name.wire(), &namespace, &zone)
+        zone.search_list_of_client(name.wire(), &namespace)
     } else {
-        search.candidates(name.wire(), &zone)
+        zone.search_list(name.wire())
     };
     let Some(list) = list else { unreachable!("{name} has a search list") };
     assert_eq!(list.names, expected_names(&bare, &namespace, &zone));

@@ -4,7 +4,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, LazyLock};
 
 use cluster::snapshot::Snapshot;
-use skydns::transfer::{Key, Serial, TransferMetrics, Transfers};
+use skydns::Serial;
+use skydns::transfer::{Key, TransferMetrics, Transfers};
 use skydns::wire::{Query, Section, Transport, rcode, rtype};
 use tokio::runtime::Runtime;
 

@@ -14,13 +14,13 @@ use std::net::IpAddr;
 
 use smallvec::SmallVec;
 
+use crate::backend::zones::Authority;
 use crate::backend::{Entry, Lookup, View, has_room_for};
 use crate::external::{ExternalAnswers, ExternalQuery};
 use crate::record::TTL;
-use crate::transfer::{self, Serial};
+use crate::serial::{self, Serial};
 use crate::wire::name::labels;
 use crate::wire::{Full, Name, Owner, Query, Section, Writer, class, rtype};
-use crate::zones::Authority;
 use lookup::{Alias, Families, Found};
 use sample::Sample;
 use srv::Kind;
@@ -450,7 +450,7 @@ pub(crate) fn soa_numbers(serial: Option<&Serial>) -> [u32; 4] {
     if let Some(serial) = serial {
         return serial.current_numbers();
     }
-    let now = transfer::now();
+    let now = serial::now();
     [u32::try_from(now - now % 3600).unwrap_or(u32::MAX), 28_800, 7_200, 604_800]
 }
 

@@ -1,18 +1,21 @@
 //! Interface between the query engine and the store of records. Like SkyDNS's backend interface, but with immutable
 //! views.
 
+mod search_list;
+pub mod zones;
+
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use dnsconfig::Upstream;
 
+use self::zones::Zones;
 use crate::own_names::{OwnNames, OwnTarget};
 use crate::record::{NEGATIVE_TTL, ServiceRecord, TTL};
 use crate::search::Search;
-use crate::transfer::Serial;
+use crate::serial::Serial;
 use crate::wire::name::{MAX_NAME, Name, is_within, labels};
 use crate::wire::{MAX_UDP, OUR_UDP_SIZE};
-use crate::zones::Zones;
 
 /// Source of the current records. A query takes one view and keeps the view until the answer is complete.
 pub trait Backend: Send + Sync + 'static {
@@ -244,7 +247,7 @@ impl Zone {
     /// Whether an external name (wire format, lower case) must not be forwarded. True for a single-label name outside
     /// all stub domains (SkyDNS's ndots rule): such a name would leak from a search list. With `forwards_all` all
     /// names are forwarded, as dnsmasq forwards them.
-    pub(crate) fn must_not_forward(&self, name: &[u8]) -> bool {
+    pub fn must_not_forward(&self, name: &[u8]) -> bool {
         labels(name).take(2).count() < 2
             && !self.forwards_all
             && self.servers_for(name).1.is_none()

@@ -7,7 +7,6 @@ use std::borrow::Cow;
 
 use dnsconfig::Upstream;
 
-use crate::engine::Outcome;
 use crate::forward::{Failure, ForwardError};
 use crate::wire::{EXTENDED_ERROR, Message, Section, extended_error, info, options, rcode, rtype};
 
@@ -54,11 +53,6 @@ pub(crate) enum Cause {
 }
 
 impl Cause {
-    /// Reason for rejecting a query with the outcome `outcome`.
-    pub(crate) fn of_refusal(outcome: &Outcome) -> Self {
-        if *outcome == Outcome::Expensive { Self::Expensive } else { Self::Overloaded }
-    }
-
     /// INFO-CODE and EXTRA-TEXT.
     fn parts(&self) -> (u16, Cow<'static, str>) {
         let (code, text) = match self {

@@ -9,6 +9,7 @@ use std::net::IpAddr;
 
 use crate::answer::{Answer, Answered};
 use crate::backend::View;
+use crate::backend::zones::{Authority, is_ours};
 use crate::cause::Cause;
 use crate::external::{ExternalAnswers, ExternalQuery};
 pub use crate::metrics::Reply;
@@ -16,7 +17,6 @@ use crate::metrics::System;
 use crate::own_names::{OwnNames, OwnTarget};
 use crate::search::SearchList;
 use crate::wire::{self, Malformed, Name, Query, Transport, Writer, class, flag, rcode, reverse, rtype};
-use crate::zones::{Authority, is_ours};
 
 /// Outcome of one query message.
 #[derive(Debug, PartialEq, Eq)]
@@ -48,6 +48,11 @@ impl Outcome {
                 System::Auth
             }
         }
+    }
+
+    /// Reason for rejecting the query instead of waiting for its answer.
+    pub(crate) fn refusal(&self) -> Cause {
+        if *self == Self::Expensive { Cause::Expensive } else { Cause::Overloaded }
     }
 }
 
@@ -167,9 +172,9 @@ impl<V: View> Engine<'_, V> {
         if zone.serial.is_some() && matches!(self.query.qtype, rtype::AXFR | rtype::IXFR) {
             return Outcome::Transfer;
         }
-        if let Some(search) = zone.search.as_ref().filter(|search| search.holds(name)) {
+        if zone.search.as_ref().is_some_and(|search| search.holds(name)) {
             let any = self.query.qtype == rtype::ANY;
-            return match search.candidates(self.query.name, zone) {
+            return match zone.search_list(self.query.name) {
                 Some(list) if !any && self.view.has_synced() => Outcome::Search(list),
                 _ if any => self.refused(&Cause::AnyType, out),
                 _ => self.refused(&Cause::NotSynced, out),
@@ -408,9 +413,11 @@ impl<V: View> Engine<'_, V> {
     /// The client's search list, if the name is in the first domain of the list.
     fn list_of_client(&self) -> Option<SearchList> {
         let zone = self.view.zone();
-        let search = zone.search.as_ref().filter(|search| search.is_autopath())?;
+        if !zone.search.as_ref().is_some_and(|search| search.is_autopath()) {
+            return None;
+        }
         let namespace = self.view.namespace_of(self.asker.client?.to_canonical())?;
-        search.of_client(self.query.name, namespace, zone)
+        zone.search_list_of_client(self.query.name, namespace)
     }
 
     fn reply(&self, system: System, rcode: u16, truncated: bool) -> Outcome {

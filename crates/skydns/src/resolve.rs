@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
+use crate::backend::zones::is_ours;
 use crate::backend::{Backend, View};
 use crate::cause::Cause;
 use crate::engine::{self, Asker, Identity, Outcome, Reply};
@@ -17,18 +18,18 @@ use crate::forward::{self, FORWARDED_FLAGS, Forwarder};
 use crate::lane::Lane;
 use crate::metrics::{Completion, Shard, System, Took};
 use crate::search::SearchList;
-use crate::search::walk::Walk;
 use crate::shares::{Share, Shares};
 use crate::tap::{Answered, Tap};
 use crate::top::{Sampler, Top};
 use crate::transfer::Transfers;
 use crate::wire::{HEADER, Message, Query, Section, Transport, Writer, class, flag, rcode, rtype};
-use crate::zones::is_ours;
 
 mod fit;
 mod signed;
+pub mod walk;
 
 pub use fit::fit;
+use walk::Walk;
 
 /// Maximum number of queries that wait for upstreams. Each query holds its message and a task: about 2 KiB.
 const MAX_WAITING: usize = 16_384;
@@ -335,7 +336,7 @@ impl<B: Backend> Resolver<B> {
         client: SocketAddr,
     ) -> Option<Vec<u8>> {
         let mut out = Vec::new();
-        let cause = Cause::of_refusal(outcome);
+        let cause = outcome.refusal();
         let reply = self.fail(message, transport, outcome.system(), &cause, &mut out)?;
         let took = Took::AtOnce(Duration::ZERO);
         self.record(&Answered { client, transport, query: message, response: &out, reply, took });

@@ -16,7 +16,6 @@ mod metrics;
 mod notify;
 mod peers;
 mod request;
-mod serial;
 mod stream;
 mod tsig;
 
@@ -29,9 +28,10 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::backend::View;
+use crate::backend::zones::{Authority, FurtherZone};
+use crate::serial::{self, Serial};
 use crate::shares::Shares;
 use crate::wire::{Name, Transport, rcode};
-use crate::zones::{Authority, FurtherZone};
 use content::Content;
 use history::{History, Version};
 pub use key::{Key, KeyError};
@@ -39,8 +39,6 @@ use metrics::Form;
 pub use metrics::TransferMetrics;
 pub use peers::{Peers, PeersError};
 use request::{Rejection, Since};
-pub use serial::Serial;
-pub(crate) use serial::now;
 pub use stream::Stream;
 use tsig::{Refusal, Session};
 

@@ -168,7 +168,7 @@ impl<B: Backend> Worker<B> {
             Outcome::Ignore => return None,
             Outcome::Transfer => self.resolver.transfer_over_udp(message, client.ip(), answers)?,
             outcome => {
-                let (system, refusal) = (outcome.system(), Cause::of_refusal(&outcome));
+                let (system, refusal) = (outcome.system(), outcome.refusal());
                 let cause = if self.ending {
                     Cause::Stopping
                 } else if self.resolve_later(message, outcome, datagram.peer) {

@@ -20,7 +20,7 @@ pub mod text;
 mod writer;
 
 pub use codes::{class, rtype};
-pub(crate) use compression::{NameOffsets, pointer_to};
+pub(crate) use compression::{NameOffsets, POINTER_TO_QUESTION, pointer_to};
 pub use dnsconfig::Transport;
 pub use edns::Edns;
 pub(crate) use edns::{EXTENDED_ERROR, OUR_UDP_SIZE, extended_error, info, options};
@@ -31,6 +31,7 @@ pub use message::{Heading, Message};
 pub use name::Name;
 pub use query::{MAX_UDP, Malformed, PLAIN_UDP, Query};
 pub use question::Question;
+pub(crate) use record::append_record_body;
 pub use record::{Record, Records, Section};
 pub(crate) use writer::{Full, Mark, Owner, Writer, refuse};
 

@@ -5,7 +5,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use cluster::snapshot::Snapshot;
-use skydns::transfer::{Serial, TransferMetrics, Transfers};
+use skydns::Serial;
+use skydns::transfer::{TransferMetrics, Transfers};
 use skydns::wire::{Message, Name, Section, rtype};
 
 /// Owner, type, TTL and data.

@@ -10,10 +10,10 @@ use super::lookup::{Alias, Families, Found};
 use super::sample::Sample;
 use super::{Answer, Answered, path};
 use crate::backend::View;
+use crate::backend::zones::{Authority, is_ours};
 use crate::external::{ExternalAnswer, ExternalQuery, ExternalRecord};
 use crate::own_names::{MAX_CHAIN, OwnTarget};
 use crate::wire::{Full, Mark, Name, NameOffsets, Section, class, rtype};
-use crate::zones::{Authority, is_ours};
 
 /// Maximum number of external queries for one answer. Without a limit, one client query could cause hundreds.
 const MAX_QUESTIONS: usize = 32;

@@ -4,10 +4,10 @@ use std::net::IpAddr;
 
 use super::sample::Sample;
 use super::{Answer, path};
+use crate::backend::zones::Authority;
 use crate::backend::{Entry, Lookup, View};
 use crate::record::Host;
 use crate::wire::{Name, Transport};
-use crate::zones::Authority;
 
 /// The address families to look up.
 #[derive(Debug, Clone, Copy)]

@@ -2,11 +2,11 @@
 
 use super::sample::Sample;
 use super::{Answer, Answered, path};
+use crate::backend::zones::Authority;
 use crate::backend::{Lookup, View};
 use crate::own_names::MAX_CHAIN;
 use crate::record::Host;
 use crate::wire::{Full, Name, Owner, Section, rtype};
-use crate::zones::Authority;
 
 struct Texts<'q> {
     lookup: Lookup,

@@ -7,7 +7,8 @@ use super::Resolver;
 use crate::backend::Backend;
 use crate::engine::{Outcome, Reply};
 use crate::metrics::System;
-use crate::transfer::{self, Transfers};
+use crate::serial;
+use crate::transfer::Transfers;
 use crate::wire::{Query, Transport, Writer, flag};
 
 impl<B: Backend> Resolver<B> {
@@ -70,7 +71,7 @@ impl<B: Backend> Resolver<B> {
                 Writer::new(&query, out).finish(flag::TC, reply.rcode);
                 reply.truncated = true;
             }
-            session.sign(start, transfer::now(), out);
+            session.sign(start, serial::now(), out);
         }
         outcome
     }

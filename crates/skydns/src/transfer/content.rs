@@ -3,12 +3,14 @@
 use super::authority;
 use crate::answer::{DNS_SERVICE, HOSTMASTER, NAME_SERVER};
 use crate::backend::View;
+use crate::backend::zones::SOA_TTL;
 use crate::engine::{self, Asker, Identity, MAX_STEPS, Outcome};
 use crate::external::ExternalAnswers;
 use crate::record::TTL;
 use crate::wire::name::MAX_LABEL;
-use crate::wire::{Header, Message, Name, Query, Section, Transport, class, rtype};
-use crate::zones::SOA_TTL;
+use crate::wire::{
+    Header, Message, Name, Query, Question, Section, Transport, append_record_body, class, rtype,
+};
 
 /// Types of the records that a name without CNAME may have.
 const TYPES: [u16; 6] = [rtype::A, rtype::AAAA, rtype::SRV, rtype::TXT, rtype::MX, rtype::PTR];
@@ -30,11 +32,7 @@ pub(super) struct Record {
 impl Record {
     fn new(owner: &[u8], rtype: u16, ttl: u32, data: &[u8]) -> Self {
         let mut body = Vec::with_capacity(10 + data.len());
-        body.extend_from_slice(&rtype.to_be_bytes());
-        body.extend_from_slice(&class::IN.to_be_bytes());
-        body.extend_from_slice(&ttl.to_be_bytes());
-        body.extend_from_slice(&u16::try_from(data.len()).unwrap_or_default().to_be_bytes());
-        body.extend_from_slice(data);
+        append_record_body((rtype, class::IN), ttl, data, &mut body);
         Self { owner: owner.into(), body: body.into() }
     }
 }
@@ -54,7 +52,7 @@ impl<'v, V: View> Content<'v, V> {
         Self { view, domain, identity, response: Vec::new() }
     }
 
-    /// The SOA record with these numbers, see [`Serial::numbers`](super::Serial::numbers).
+    /// The SOA record with these numbers, see [`Serial::numbers`](crate::Serial::numbers).
     pub(super) fn soa(&self, numbers: [u32; 4]) -> Record {
         let zone = self.view.zone();
         let domain = self.domain.wire();
@@ -114,9 +112,7 @@ impl<'v, V: View> Content<'v, V> {
     fn append_answers(&mut self, name: &[u8], rtype: u16, owner: &[u8], records: &mut Vec<Record>) {
         static NOTHING: ExternalAnswers = ExternalAnswers::none();
         let mut message = Header { id: 0, flags: 0, counts: [1, 0, 0, 0] }.octets().to_vec();
-        message.extend_from_slice(name);
-        message.extend_from_slice(&rtype.to_be_bytes());
-        message.extend_from_slice(&class::IN.to_be_bytes());
+        Question { name, qtype: rtype, qclass: class::IN }.append(&mut message);
         let Ok(mut query) = Query::parse(&message, Transport::Tcp) else { return };
         query.max_tcp = MAX_ANSWER;
         self.response.clear();

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::authority;
 use super::content::{Content, Record, owner};
 use crate::backend::View;
+use crate::backend::zones::Authority;
 use crate::wire::Name;
-use crate::zones::Authority;
 
 /// Maximum number of names that may differ. Beyond this the whole zone is sent.
 const MAX_NAMES: usize = 10_000;

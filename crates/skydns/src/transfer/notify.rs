@@ -14,9 +14,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::content::Content;
 use super::tsig::Session;
-use super::{Change, Transfers, serial};
+use super::{Change, Transfers};
 use crate::backend::View;
-use crate::wire::{HEADER, Header, Name, class, flag, rtype};
+use crate::serial;
+use crate::wire::{Header, Name, POINTER_TO_QUESTION, Question, class, flag, rtype};
 
 /// The opcode NOTIFY, at its position in the flags of a header.
 const NOTIFY: u16 = 4 << 11;
@@ -146,10 +147,8 @@ impl<V: View> Notifier<V> {
         let version = self.transfers.version()?;
         let soa = Content::new(&*version.view, zone).soa(self.transfers.serial.numbers(version.serial));
         let mut message = Header { id, flags: NOTIFY | flag::AA, counts: [1, 1, 0, 0] }.octets().to_vec();
-        message.extend_from_slice(zone.wire());
-        message.extend_from_slice(&rtype::SOA.to_be_bytes());
-        message.extend_from_slice(&class::IN.to_be_bytes());
-        message.extend_from_slice(&[0xc0, u8::try_from(HEADER).unwrap_or_default()]);
+        Question { name: zone.wire(), qtype: rtype::SOA, qclass: class::IN }.append(&mut message);
+        message.extend_from_slice(&POINTER_TO_QUESTION);
         message.extend_from_slice(&soa.body);
         if let Some(key) = &self.transfers.key {
             Session::of_request(key, id).sign(0, serial::now(), &mut message);

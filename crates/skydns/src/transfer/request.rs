@@ -2,11 +2,14 @@
 
 use std::net::IpAddr;
 
+use super::Transfers;
 use super::content::Record;
 use super::tsig::{self, Session};
-use super::{Transfers, serial};
 use crate::backend::View;
-use crate::wire::{Edns, HEADER, Header, Name, Query, Records, Section, Transport, flag, rcode, rtype};
+use crate::serial;
+use crate::wire::{
+    Edns, Header, Name, POINTER_TO_QUESTION, Query, Records, Section, Transport, flag, rcode, rtype,
+};
 
 /// A transfer query that was accepted.
 pub(super) struct Request {
@@ -169,6 +172,6 @@ impl Request {
 /// Appends a record. The owner name ends with a pointer to the question, which is the zone.
 fn append(record: &Record, out: &mut Vec<u8>) {
     out.extend_from_slice(&record.owner);
-    out.extend_from_slice(&[0xc0, u8::try_from(HEADER).unwrap_or_default()]);
+    out.extend_from_slice(&POINTER_TO_QUESTION);
     out.extend_from_slice(&record.body);
 }

@@ -13,10 +13,10 @@ use super::difference::Difference;
 use super::history::Version;
 use super::metrics::Form;
 use super::request::{Rejection, Request};
-use super::serial::follows;
 use crate::backend::View;
 use crate::engine::Reply;
 use crate::metrics::System;
+use crate::serial::follows;
 use crate::shares::Share;
 use crate::wire::{Query, Transport, rcode};
 

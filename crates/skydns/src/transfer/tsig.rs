@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ring::hmac;
 
 use super::key::Key;
-use crate::wire::{Header, Name, Records, flag, rcode, rtype};
+use crate::wire::{Header, Name, Records, append_record_body, flag, rcode, rtype};
 
 /// CLASS of a TSIG record.
 const ANY: u16 = 255;
@@ -178,10 +178,7 @@ impl<'m> Tsig<'m> {
         data.extend_from_slice(&self.error.to_be_bytes());
         append_counted(self.other, &mut data);
         let mut record = self.key.wire().to_vec();
-        record.extend_from_slice(&rtype::TSIG.to_be_bytes());
-        record.extend_from_slice(&ANY.to_be_bytes());
-        record.extend_from_slice(&0_u32.to_be_bytes());
-        append_counted(&data, &mut record);
+        append_record_body((rtype::TSIG, ANY), 0, &data, &mut record);
         record
     }
 

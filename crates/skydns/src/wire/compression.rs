@@ -4,6 +4,9 @@ use indexmap::IndexMap;
 
 use super::{Full, Name, Owner, Section, Writer, rtype};
 
+/// The pointer to the name of the question, which follows the header of twelve octets.
+pub(crate) const POINTER_TO_QUESTION: [u8; 2] = [0xc0, 12];
+
 /// The offset for a compression pointer; `None` if the offset needs more than 14 bits.
 pub(crate) fn pointer_to(offset: usize) -> Option<u16> {
     u16::try_from(offset).ok().filter(|offset| *offset < 0x4000)

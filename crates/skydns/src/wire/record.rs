@@ -91,6 +91,16 @@ impl<'a> Record<'a> {
     }
 }
 
+/// Appends the fields of a record after its owner name to `out`: TYPE, CLASS, TTL in seconds, RDLENGTH and RDATA. `data`
+/// has at most 65,535 octets.
+pub(crate) fn append_record_body((rtype, class): (u16, u16), ttl: u32, data: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&rtype.to_be_bytes());
+    out.extend_from_slice(&class.to_be_bytes());
+    out.extend_from_slice(&ttl.to_be_bytes());
+    out.extend_from_slice(&u16::try_from(data.len()).unwrap_or_default().to_be_bytes());
+    out.extend_from_slice(data);
+}
+
 /// Iterator over the records of a message. The iterator ends at a malformed record.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {

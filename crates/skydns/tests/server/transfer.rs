@@ -8,7 +8,8 @@ use std::time::SystemTime;
 
 use futures::future::join_all;
 use prometheus::core::Collector as _;
-use skydns::transfer::{Serial, TransferMetrics, Transfers};
+use skydns::Serial;
+use skydns::transfer::{TransferMetrics, Transfers};
 use skydns::wire::{Message, Section, framed, rtype};
 use testkit::client::{self, TcpConnection};
 use testkit::eventually;

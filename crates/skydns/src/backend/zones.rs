@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::backend::{Records, View, Zone};
+use super::{Records, View, Zone};
 use crate::wire::name::{Name, is_within};
 
 /// TTL of the SOA record in the answer section, in seconds. A zone with one TTL for all records uses that TTL.

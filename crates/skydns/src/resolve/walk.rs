@@ -8,14 +8,14 @@
 //! type. If the lookup of a name fails, the walk fails, as in musl but not in glibc: a later name could give the wrong
 //! answer.
 
-use super::SearchList;
 use crate::answer::soa_numbers;
 use crate::backend::Zone;
 use crate::engine::{AUTHORITATIVE, Reply, truncation};
 use crate::metrics::{Completion, System};
+use crate::search::SearchList;
 use crate::wire::{
-    Full, HEADER, Header, Message, Name, NameOffsets, Query, Record, Section, Writer, class, flag, rcode,
-    rtype,
+    Full, HEADER, Header, Message, Name, NameOffsets, Query, Question, Record, Section, Writer, class, flag,
+    rcode, rtype,
 };
 
 /// A walk in progress.
@@ -106,9 +106,7 @@ impl Walk {
         let counts = [1, 0, 0, u16::from(query.edns.is_some())];
         let header = Header { flags: query.header.flags & !flag::TC, counts, ..query.header };
         let mut message = header.octets().to_vec();
-        message.extend_from_slice(name.wire());
-        message.extend_from_slice(&qtype.to_be_bytes());
-        message.extend_from_slice(&query.qclass.to_be_bytes());
+        Question { name: name.wire(), qtype, qclass: query.qclass }.append(&mut message);
         if let Some(edns) = &query.edns {
             edns.append(0, &mut message);
         }

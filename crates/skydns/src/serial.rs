@@ -31,22 +31,22 @@ impl Serial {
         Self::starting(now(), rand::random::<u16>())
     }
 
-    pub(super) fn starting(now: u64, mark: u16) -> Arc<Self> {
+    pub(crate) fn starting(now: u64, mark: u16) -> Arc<Self> {
         Arc::new(Self { current: AtomicU32::new(low(now)), mark: mark.into() })
     }
 
-    pub(super) fn get(&self) -> u32 {
+    pub(crate) fn get(&self) -> u32 {
         self.current.load(Ordering::Relaxed)
     }
 
     /// Whether the time `now` is later than the current serial. A version taken at `now` then has a serial that is
     /// not ahead of the clock.
-    pub(super) fn is_past(&self, now: u64) -> bool {
+    pub(crate) fn is_past(&self, now: u64) -> bool {
         follows(low(now), self.get())
     }
 
     /// Advances the serial to the time `now`; if the clock was set back, by one.
-    pub(super) fn next(&self, now: u64) -> u32 {
+    pub(crate) fn next(&self, now: u64) -> u32 {
         let last = self.get();
         let next = if follows(low(now), last) { low(now) } else { last.wrapping_add(1) };
         // Some secondaries treat the serial 0 in a special way.
@@ -67,7 +67,7 @@ impl Serial {
 }
 
 /// Whether `serial` is newer than `other` (RFC 1982, section 3.2).
-pub(super) fn follows(serial: u32, other: u32) -> bool {
+pub(crate) fn follows(serial: u32, other: u32) -> bool {
     (1..1 << 31).contains(&serial.wrapping_sub(other))
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn now() -> u64 {
 }
 
 /// Time until the next second begins.
-pub(super) fn to_next_second() -> Duration {
+pub(crate) fn to_next_second() -> Duration {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Duration::from_secs(1).saturating_sub(Duration::from_nanos(now.subsec_nanos().into()))
 }
