@@ -21,7 +21,7 @@ pub struct Store {
     /// The Service name of each slice that does not belong to its [`expected_service`]. The Service is always in the
     /// namespace of the slice.
     strays: HashMap<ObjectKey, SmolStr, RandomState>,
-    /// Deleted Services and the time of deletion, for `explain`; the latest is last.
+    /// Deleted Services and the time of deletion, for look-ups of objects; the latest is last.
     deleted: VecDeque<(ObjectKey, SystemTime)>,
     pub(super) services: RelistTracker<ObjectKey>,
     pub(super) endpoints: RelistTracker<ObjectKey>,

@@ -105,9 +105,9 @@ fn leads_to(upstream: SocketAddr, ours: SocketAddr) -> bool {
         return false;
     }
     // `::` also accepts IPv4, unless IPV6_V6ONLY is set; 0.0.0.0 does not accept IPv6.
-    let everywhere = here.is_unspecified() && (here.is_ipv6() || there.is_ipv4());
-    let anywhere = there.is_unspecified() && (here.is_loopback() || here.is_unspecified());
-    there == here || anywhere || everywhere && is_local(there)
+    let listens_on_all = here.is_unspecified() && (here.is_ipv6() || there.is_ipv4());
+    let goes_to_loopback = there.is_unspecified() && (here.is_loopback() || here.is_unspecified());
+    there == here || goes_to_loopback || listens_on_all && is_local(there)
 }
 
 /// Whether the address is local. Only local addresses can be bound.

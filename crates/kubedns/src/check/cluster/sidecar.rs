@@ -21,8 +21,8 @@ pub(super) struct Status {
     pub(super) probes: Vec<Probe>,
     /// `None` in a pod without dnsmasq.
     pub(super) dnsmasq: Option<Dnsmasq>,
-    pub(super) kubedns: Fetched<Kubedns>,
-    pub(super) nanny: Fetched<Nanny>,
+    pub(super) kubedns: ContainerReport<Kubedns>,
+    pub(super) nanny: ContainerReport<Nanny>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -74,14 +74,14 @@ pub(super) struct DnsmasqUpstream {
 /// The report of another container, or the error of the sidecar's request for it.
 #[derive(Debug, Deserialize)]
 #[serde(default)]
-pub(super) struct Fetched<T> {
+pub(super) struct ContainerReport<T> {
     /// The URL; empty if the sidecar does not read this container.
     pub(super) source: String,
     pub(super) known: Option<T>,
     pub(super) error: Option<String>,
 }
 
-impl<T> Default for Fetched<T> {
+impl<T> Default for ContainerReport<T> {
     fn default() -> Self {
         Self { source: String::new(), known: None, error: None }
     }
