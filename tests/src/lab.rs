@@ -20,7 +20,7 @@ use testkit::message::Message;
 use testkit::ports::free_port;
 use testkit::query::Query;
 use testkit::reply::Reply;
-use testkit::upstream::{Asked, Handler, Reaction, Upstream};
+use testkit::upstream::{Asked, Handler, Upstream};
 
 use crate::conformance::wire::Target;
 use crate::conformance::wire::cluster::Cluster;
@@ -174,9 +174,4 @@ pub fn in_a_line(message: &Message) -> String {
 /// The status code of a GET request; 0 without a response.
 pub async fn status_of(http: SocketAddr, path: &str) -> u16 {
     get(http, path).await.map_or(0, |response| response.status)
-}
-
-/// An upstream that never answers.
-pub fn silent(_: &Asked) -> Reaction {
-    Reaction::silence()
 }

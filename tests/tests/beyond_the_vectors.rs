@@ -18,7 +18,7 @@ use testkit::objects::{mk_cluster_ip, mk_config_map, mk_endpoints, mk_external_n
 use testkit::query::Query;
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Reaction, Upstream, answering};
-use tests::lab::{Lab, in_a_line, silent, status_of};
+use tests::lab::{Lab, in_a_line, status_of};
 
 /// Timeout of every wait, long enough for a busy machine.
 const LONG: Duration = Duration::from_secs(30);
@@ -143,7 +143,7 @@ async fn a_chain_of_eight_aliases_is_followed_and_one_of_nine_fails() {
 
 #[tokio::test]
 async fn silent_upstreams_are_servfail_within_two_seconds() {
-    let mut lab = Lab::with_upstream(&[], silent).await;
+    let mut lab = Lab::with_upstream(&[], |_: &Asked| Reaction::silence()).await;
     lab.set(mk_external_name("apps", "ext", "www.outside.test")).await;
     for name in ["www.outside.test.", "ext.apps.svc.cluster.local.", "9.9.9.10.in-addr.arpa."] {
         let rtype = if name.ends_with("arpa.") { "PTR" } else { "A" };

@@ -114,7 +114,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     follow_etcd(&mut tasks, checked.etcd, &registry, &zones, &shutdown.stop)?;
     forget_on_edits(&mut tasks, &options, forwarder, configuration.subscribe(), stop());
     transfer_zones(&mut tasks, transfers, published, &stop);
-    queries.follow(&mut tasks, &options, configuration.state(), &stop());
+    follow_queries(&mut tasks, &queries, &options, configuration.state(), &stop);
     let watching = queries.routes(status.published(), options.topology, stop());
     let routes = status.routes().or(explainer.route()).unify().or(watching).unify();
     http.serve(&mut tasks, routes.boxed(), registry.route(&exposition.path).boxed(), &stop);
@@ -185,6 +185,20 @@ fn follow_etcd(
     registry.register("the metrics of the zones of etcd", metrics.clone())?;
     zones.follow(tasks, &metrics, publish, stop);
     Ok(())
+}
+
+/// Starts the query log, and dnstap if it has a reader.
+fn follow_queries(
+    tasks: &mut Tasks,
+    queries: &Queries,
+    options: &Options,
+    config: watch::Receiver<dnsconfig::State>,
+    stop: &impl Fn() -> CancellationToken,
+) {
+    if let Some(reader) = options.dnstap.0.clone() {
+        queries.send(reader, tasks, stop());
+    }
+    queries.log(tasks, options.log.v.0, options.topology, config, stop());
 }
 
 /// Starts the task that empties the cache after edits of the configuration, if dnsmasq is behind kubedns.

@@ -26,7 +26,6 @@ use warp::reply::Response;
 use warp::{Filter, Rejection};
 
 use self::owners::Owners;
-use crate::options::Options;
 
 /// The verbosity (`-v`) from which every query is logged.
 const EACH_QUERY: i32 = 6;
@@ -59,23 +58,26 @@ impl Queries {
         Self { tap: server.tap(), top: server.top(), owners: Arc::new(owners) }
     }
 
-    /// Starts the query log and dnstap.
-    pub(crate) fn follow(
+    /// Starts sending the queries to the reader of `--dnstap`.
+    pub(crate) fn send(&self, reader: dnstap::Reader, tasks: &mut Tasks, stop: CancellationToken) {
+        let version = format!("{} {}", daemon::version::PROJECT, daemon::version::VERSION);
+        let sending = dnstap::run(reader, Arc::clone(&self.tap), version, stop);
+        tasks.lasting("sending dnstap", sending);
+    }
+
+    /// Starts the query log. `verbosity` is the value of `-v`.
+    pub(crate) fn log(
         &self,
         tasks: &mut Tasks,
-        options: &Options,
+        verbosity: i32,
+        topology: Topology,
         config: watch::Receiver<dnsconfig::State>,
-        stop: &CancellationToken,
+        stop: CancellationToken,
     ) {
-        if let Some(reader) = options.dnstap.0.clone() {
-            let version = format!("{} {}", daemon::version::PROJECT, daemon::version::VERSION);
-            let sending = dnstap::run(reader, Arc::clone(&self.tap), version, stop.clone());
-            tasks.lasting("sending dnstap", sending);
-        }
-        let queries = if options.log.v.0 >= EACH_QUERY { Logged::All } else { Logged::Configured };
-        let open = query_log(&self.tap, options.topology, queries);
+        let queries = if verbosity >= EACH_QUERY { Logged::All } else { Logged::Configured };
+        let open = query_log(&self.tap, topology, queries);
         let logger = QueryLogger::new(open, config, queries);
-        tasks.lasting("writing the query log", logger.run(stop.clone()));
+        tasks.lasting("writing the query log", logger.run(stop));
     }
 
     /// The routes `GET /tap` and `GET /top`. Responses of `/tap` end at `stop`.

@@ -172,9 +172,7 @@ impl fmt::Display for Question {
 mod tests {
     use super::*;
     use testkit::reply::Reply;
-    use testkit::upstream::{Asked, Upstream, Zone};
-
-    use crate::lab::silent;
+    use testkit::upstream::{Asked, Reaction, Upstream, Zone};
 
     const SHORT: Duration = Duration::from_millis(300);
 
@@ -184,7 +182,7 @@ mod tests {
         let failing = |asked: &Asked| Reply::to(&asked.packet).rcode("SERVFAIL").into();
         let lying = |asked: &Asked| Reply::to(&asked.packet).wrong_id().into();
         let [failing, lying] = [Upstream::start(failing).await, Upstream::start(lying).await];
-        let silent = Upstream::start(silent).await;
+        let silent = Upstream::start(|_: &Asked| Reaction::silence()).await;
         let question = |server: &Upstream, right: &str| {
             let mut question = Question::new("x", 0, "a.test.", "A", right);
             question.servers = Endpoints::of(server.addr());

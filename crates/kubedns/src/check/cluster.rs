@@ -5,6 +5,7 @@
 
 mod api;
 mod names;
+mod page;
 mod pod;
 mod report;
 mod sidecar;

@@ -17,7 +17,6 @@ use testkit::upstream::{self, Asked, Reaction, Replay, Upstream};
 
 use crate::conformance::memory::{Memory, Recalled, has_opt};
 use crate::conformance::vector::Files;
-use crate::lab::silent;
 
 /// The environment of one scenario. Dropping the environment stops its servers and removes its files.
 pub(crate) struct Place {
@@ -37,7 +36,7 @@ impl Place {
         let upstream = Upstream::start(replay.handler()).await;
         let directory = tempfile::tempdir().context("a directory for the scenario")?;
         let kubeconfig = write_kubeconfig(directory.path(), api_server, &json!({}))?;
-        let blackhole = Upstream::start(silent).await;
+        let blackhole = Upstream::start(|_: &Asked| Reaction::silence()).await;
         let values = vec![
             ("$KUBECONFIG", kubeconfig.display().to_string()),
             ("$UPSTREAM", upstream.addr().to_string()),

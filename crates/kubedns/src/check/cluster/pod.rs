@@ -1,28 +1,17 @@
 //! Checks the status pages of the containers: readiness, probes, upstreams and configuration.
 
-use std::time::Duration;
-
-use daemon::http::Page;
-use daemon::http::authority;
 use futures::future::join_all;
 
 use super::Options;
+use super::page::page;
 use super::report::{Check, milliseconds};
 use super::sidecar::{DnsmasqUpstream, Finding, Status};
 
 const GROUP: &str = "pod";
 const UPSTREAMS: &str = "upstreams";
 const CONFIGURATION: &str = "configuration";
-/// Timeout of a status page.
-const TIME: Duration = Duration::from_secs(3);
 /// Bound of a page in octets, except for the sidecar's status.
 const SIZE: usize = 64 << 10;
-
-/// Reads the page `target` of a server, given as `http://HOST:PORT`.
-pub(super) async fn page(server: &str, target: &str, size: usize) -> Result<Page, String> {
-    let authority = authority(server).unwrap_or(server);
-    daemon::http::get(authority, target, TIME, size).await.map_err(|error| error.to_string())
-}
 
 /// Checks that kubedns is ready; Services send queries to ready pods alone.
 pub(super) async fn readiness(server: &str) -> Check {

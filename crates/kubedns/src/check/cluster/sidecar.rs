@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::pod::page;
+use super::page::page;
 
 /// Bound of the status, in octets.
 const SIZE: usize = 8 << 20;
