@@ -128,12 +128,14 @@ impl Tls {
         });
         // A read that hangs found none.
         let read = read.await.unwrap_or_default();
-        // If the CA certificates cannot be read now, those read before stay in use.
-        let settings = match (read.certs.is_empty(), newest.take()) {
-            (true, None) => return Err(wrong(no_authorities(&read))),
-            (false, Some(before)) if before.authorities != hash(&read.certs) => Settings::new(&read)?,
-            (false, None) => Settings::new(&read)?,
-            (_, Some(before)) => Settings { read: Instant::now(), ..before },
+        let settings = match newest.take() {
+            Some(before) if before.authorities == hash(&read.certs) => before.read_now(),
+            before => match (Settings::new(&read), before) {
+                (Ok(settings), _) => settings,
+                // If the CA certificates cannot be read or used now, those read before stay in use.
+                (Err(_), Some(before)) => before.read_now(),
+                (Err(error), None) => return Err(error),
+            },
         };
         Ok(newest.insert(settings).connector.clone())
     }
@@ -153,6 +155,10 @@ impl Settings {
         config.resumption = Resumption::in_memory_sessions(SESSIONS);
         let connector = TlsConnector::from(Arc::new(config));
         Ok(Self { connector, authorities: hash(&read.certs), read: Instant::now() })
+    }
+
+    fn read_now(self) -> Self {
+        Self { read: Instant::now(), ..self }
     }
 }
 

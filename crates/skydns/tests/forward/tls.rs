@@ -125,7 +125,8 @@ async fn sessions_are_resumed_and_the_expiry_is_shown() {
     }
 }
 
-/// A changed CA file is used without a restart. If the file is missing, the previous certificates stay in use.
+/// A changed CA file is used without a restart. If the file is missing or unusable, the previous certificates stay in
+/// use.
 #[tokio::test]
 async fn another_ca_file_counts_without_a_restart() {
     let directory = tempfile::tempdir().unwrap();
@@ -136,20 +137,24 @@ async fn another_ca_file_counts_without_a_restart() {
     let ask = async || told(&subject.ask_by(a("x.test."), &[gate.upstream(Some("dns.test"))]).await);
     let wrong = "failed: Certificate Certificate";
     assert_eq!(ask().await, wrong, "there is no file");
-    for (certificates, expected) in [
-        (Some("stranger-ca.pem"), wrong),
-        (Some("ca.pem"), "NOERROR 192.0.2.1"),
-        (None, "NOERROR 192.0.2.1"),
-        (Some("stranger-ca.pem"), wrong),
+    let [stranger, ours] =
+        ["stranger-ca.pem", "ca.pem"].map(|name| std::fs::read_to_string(file(name)).unwrap());
+    let garbage = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_owned();
+    for (what, certificates, expected) in [
+        ("another CA", Some(&stranger), wrong),
+        ("the CA of the upstream", Some(&ours), "NOERROR 192.0.2.1"),
+        ("no file", None, "NOERROR 192.0.2.1"),
+        ("a damaged certificate", Some(&garbage), "NOERROR 192.0.2.1"),
+        ("another CA again", Some(&stranger), wrong),
     ] {
         match certificates {
-            Some(certificates) => drop(std::fs::copy(file(certificates), &ca_file).unwrap()),
+            Some(certificates) => std::fs::write(&ca_file, certificates).unwrap(),
             None => std::fs::remove_file(&ca_file).unwrap(),
         }
         tokio::time::pause();
         tokio::time::advance(Duration::from_secs(61)).await;
         tokio::time::resume();
-        assert_eq!(ask().await, expected, "{certificates:?}");
+        assert_eq!(ask().await, expected, "{what}");
     }
 }
 
