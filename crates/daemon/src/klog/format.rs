@@ -115,45 +115,43 @@ impl Visit for Fields {
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.put(field, cut(value).into());
+        self.put(field, short(format_args!("{value}")).into());
     }
 
     fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
-        let mut text = Short::default();
-        let _ = write!(text, "{}", Chain(value));
-        self.put(field, text.0.into());
+        self.put(field, short(format_args!("{}", Chain(value))).into());
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        let mut text = Short::default();
-        let _ = write!(text, "{value:?}");
-        self.put(field, text.0.into());
-    }
-}
-
-/// A text that is truncated at [`LONGEST`].
-#[derive(Default)]
-struct Short(String);
-
-impl fmt::Write for Short {
-    fn write_str(&mut self, more: &str) -> fmt::Result {
-        if self.0.len() < LONGEST {
-            self.0.push_str(more);
-            if self.0.len() > LONGEST {
-                self.0 = cut(&self.0);
-            }
-        }
-        Ok(())
+        self.put(field, short(format_args!("{value:?}")).into());
     }
 }
 
 /// The text, truncated at [`LONGEST`] bytes.
-fn cut(text: &str) -> String {
-    if text.len() <= LONGEST {
-        return text.to_owned();
+fn short(text: fmt::Arguments<'_>) -> String {
+    let mut short = Short::default();
+    let _ = short.write_fmt(text);
+    match short.omitted {
+        0 => short.text,
+        omitted => format!("{}... ({omitted} more bytes)", short.text),
     }
-    let end = text.floor_char_boundary(LONGEST);
-    format!("{}... ({} more bytes)", text.get(..end).unwrap_or_default(), text.len() - end)
+}
+
+/// The first [`LONGEST`] bytes of a text, and the number of bytes after them.
+#[derive(Default)]
+struct Short {
+    text: String,
+    omitted: usize,
+}
+
+impl fmt::Write for Short {
+    fn write_str(&mut self, more: &str) -> fmt::Result {
+        let room = if self.omitted == 0 { LONGEST - self.text.len() } else { 0 };
+        let (shown, rest) = more.split_at(more.floor_char_boundary(room));
+        self.text.push_str(shown);
+        self.omitted += rest.len();
+        Ok(())
+    }
 }
 
 #[cfg(test)]
