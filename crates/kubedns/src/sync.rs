@@ -30,6 +30,9 @@ pub use saving::Saving;
 
 /// Bound of the events in one publication.
 const BATCH: usize = 1024;
+/// Number of times that the other tasks of the thread run without a further event before a batch is complete. One task
+/// reads from the connection, another decodes.
+const IDLE_ROUNDS: u32 = 2;
 /// Interval of the periodic work, such as gauges and the snapshot file.
 const TICK: Duration = Duration::from_secs(1);
 /// Pause between two counts of all objects, in multiples of the duration of a count. In a large cluster objects change
@@ -143,6 +146,7 @@ impl Sync {
                     if received == 0 && !stop.is_cancelled() {
                         return Err(WatchersEnded);
                     }
+                    self.gather(&mut batch).await;
                     if self.apply_batch(&mut batch, begun) {
                         // The lists are complete: count the objects at the next tick.
                         next_count = Instant::now();
@@ -208,6 +212,18 @@ impl Sync {
                 let error = daemon::error_chain::brief(&error);
                 tracing::error!(%directory, error, "the snapshot file is not used");
             }
+        }
+    }
+
+    /// Adds the events that have already reached this process. The tasks that read them run on this thread, and only while
+    /// this task yields. Objects that change together are then published together: a large Service is rebuilt once.
+    async fn gather(&mut self, batch: &mut Vec<Received<Event>>) {
+        let mut idle = 0;
+        while idle < IDLE_ROUNDS && batch.len() < BATCH {
+            tokio::task::yield_now().await;
+            let before = batch.len();
+            batch.extend(std::iter::from_fn(|| self.events.try_recv().ok()).take(BATCH - before));
+            idle = if batch.len() == before { idle + 1 } else { 0 };
         }
     }
 
