@@ -107,8 +107,8 @@ fn refuses_what_is_no_message() {
             message([1, 2, 0, 0], &[record(5, &[2]), a.clone()].concat()),
             bad_data(5),
         ),
-        // The data of an unknown type look like the start of a name. Such a name would continue into the record whose
-        // pointer leads to the data.
+        // The owner name of the second record points to the data of the first record, which look like the start of a name.
+        // The rest of that name would be the second record itself.
         ("name that would continue with a label", into_pointer(&[5]), MessageError::BadName(RECORDS + 13)),
         (
             "name that would continue after a label",
