@@ -66,7 +66,7 @@ mod tests {
         let label = "a".repeat(63);
         let long = [label.as_str(); 3].join(".");
         for (name, search, ndots, expected) in [
-            // A name with fewer dots than `ndots` is completed first; a name with more dots is first queried unchanged.
+            // A name with fewer dots than `ndots` is completed first; any other name is first queried unchanged.
             (
                 "web.apps",
                 "prod",

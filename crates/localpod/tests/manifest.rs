@@ -12,7 +12,7 @@ use localpod::pod::{Access, Wiring};
 use localpod::ports::Ports;
 use localpod::programs::Programs;
 
-/// The ports of the manifest. With them, localpod's arguments must equal the arguments in the manifest.
+/// The ports of the manifest. With them, the arguments of the manifest must be among localpod's, in the same order.
 fn manifest_ports() -> Ports {
     Ports {
         dns: 53,

@@ -208,7 +208,7 @@ fn suffix_offset(name: &[u8], suffix: &[u8]) -> Option<usize> {
     is_within(name, suffix).then(|| name.len() - suffix.len())
 }
 
-/// Appends an error response to `message`: the header with the RCODE, and the question up to `question_end`. With
+/// Appends the error response to the query `message`: the header with the RCODE, and the question up to `question_end`. With
 /// `dnssec_ok` the response has an OPT record (RFC 6891, section 6.1.1).
 pub(crate) fn refuse(
     message: &[u8],

@@ -175,7 +175,7 @@ async fn a_ca_file_whose_read_hangs_leaves_the_previous_certificates_in_use() {
     tokio::time::advance(Duration::from_secs(61)).await;
     tokio::time::resume();
     eventually(PATIENCE, async || ask().await == "NOERROR 192.0.2.1").await;
-    // Lets the one thread that reads end.
+    // The blocked thread can finish.
     drop(std::fs::OpenOptions::new().write(true).open(&ca_file).unwrap());
 }
 

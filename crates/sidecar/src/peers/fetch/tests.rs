@@ -77,7 +77,7 @@ async fn a_file_whose_read_hangs_is_silence() {
         let error = fetch(path.to_str().unwrap(), &files).await.unwrap_err().to_string();
         assert_eq!(error, "no answer within 1s", "attempt {attempt}");
     }
-    // Lets the one thread that reads end.
+    // The blocked thread can finish.
     drop(std::fs::OpenOptions::new().write(true).open(&path).unwrap());
     std::fs::remove_file(&path).unwrap();
     std::fs::write(&path, "{}").unwrap();
