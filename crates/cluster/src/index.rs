@@ -617,14 +617,15 @@ impl Index {
         for (key, old) in &outdated {
             self.rebuild(key, old);
         }
-        // The external zone has the TTLs and the sync state of the cluster's zone.
-        if std::mem::take(&mut self.external.changed) | self.changed {
-            self.set_external_zone();
-        }
         // Until the first lists are complete, nobody is served the records. Publishing them would only share them, and
         // the next batch of the lists would have to copy what it changes.
-        if !std::mem::take(&mut self.changed) && (outdated.is_empty() || !self.snapshot.synced) {
+        let changed = std::mem::take(&mut self.changed);
+        if !changed && (outdated.is_empty() || !self.snapshot.synced) {
             return false;
+        }
+        // The external zone has the TTLs and the sync state of the cluster's zone.
+        if std::mem::take(&mut self.external.changed) || changed {
+            self.set_external_zone();
         }
         self.published.set(self.snapshot.clone());
         true

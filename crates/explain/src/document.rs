@@ -19,7 +19,7 @@ pub(crate) struct Explanation {
     pub(crate) verdict: Verdict,
     /// Reasons why the answer, or every answer of this server, may be outdated or wrong.
     pub(crate) warnings: Vec<Note>,
-    /// The names that a resolver queries for the given name, in order.
+    /// The candidates of the search list for the given name, in the resolver's order.
     pub(crate) tried: Vec<Tried>,
     /// The first name with an answer. If no name has an answer, the name that was most probably meant.
     pub(crate) detail: Detail,
@@ -77,7 +77,7 @@ pub(crate) struct Note {
     pub(crate) text: String,
 }
 
-/// One name that a resolver queries.
+/// One candidate of the search list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Tried {
     pub(crate) name: String,
@@ -107,7 +107,7 @@ pub(crate) struct Detail {
 }
 
 /// The servers that kubedns selects for a name. kubedns itself answers the cluster domain, further zones (etcd, external,
-/// cluster set) and names of the `ConfigMap`. Reverse names without a record are forwarded. Names of one label have no server.
+/// cluster set) and names of the `ConfigMap`. Reverse names without a record are forwarded. Names of one label usually have no server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum Route {
@@ -286,8 +286,8 @@ pub(crate) struct Dnsmasq {
     pub(crate) domain: Option<String>,
     /// The servers; empty for the node's resolv.conf, whose servers are unknown here.
     pub(crate) servers: Vec<String>,
-    /// Seconds for which dnsmasq caches the answer of kubedns; 0 if dnsmasq does not cache it (`--no-negcache`). `None` if the
-    /// answer does not come to dnsmasq from kubedns alone, or if the outcome is negative although some type has records.
+    /// Seconds for which dnsmasq caches the answer of kubedns; 0 if dnsmasq does not cache it (`--no-negcache`). `None` if
+    /// dnsmasq gets the answer from other servers, too, or if the requested types differ: one without and one with records.
     pub(crate) keeps_seconds: Option<u32>,
 }
 

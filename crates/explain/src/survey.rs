@@ -84,7 +84,7 @@ impl Survey {
             Outcome::NxDomain | Outcome::Forwarded => {
                 near::find(evidence, &self.readings, candidate, &self.request.types)
             }
-            // After other outcomes the Service exists, or kubedns cannot know whether the Service exists.
+            // With another outcome the name exists, or kubedns cannot tell.
             _ => Vec::new(),
         };
         let detail = detail(evidence, candidate);

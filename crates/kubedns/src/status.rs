@@ -1,7 +1,7 @@
 //! The status port: `/readiness` and `/cache`.
 //!
-//! The port listens from the start. Until the first lists are complete, `/readiness` returns 503. kube-dns has its port closed in
-//! that time; the kubelet treats both as not ready.
+//! The port listens from the start. `/readiness` returns 503 until kubedns serves cluster names and knows its configuration.
+//! kube-dns has its port closed in that time; the kubelet treats both as not ready.
 
 mod cache;
 

@@ -33,6 +33,8 @@ const BATCH: usize = 1024;
 /// Number of times that the other tasks of the thread run without a further event before a batch is complete. One task
 /// reads from the connection, another decodes.
 const IDLE_ROUNDS: u32 = 2;
+/// Longest time for which a batch waits for further events.
+const GATHERING: Duration = Duration::from_millis(20);
 /// Interval of the periodic work, such as gauges and the snapshot file.
 const TICK: Duration = Duration::from_secs(1);
 /// Pause between two counts of all objects, in multiples of the duration of a count. In a large cluster objects change
@@ -218,8 +220,9 @@ impl Sync {
     /// Adds the events that have already reached this process. The tasks that read them run on this thread, and only while
     /// this task yields. Objects that change together are then published together: a large Service is rebuilt once.
     async fn gather(&mut self, batch: &mut Vec<Received<Event>>) {
+        let begun = Instant::now();
         let mut idle = 0;
-        while idle < IDLE_ROUNDS && batch.len() < BATCH {
+        while idle < IDLE_ROUNDS && batch.len() < BATCH && begun.elapsed() < GATHERING {
             tokio::task::yield_now().await;
             let before = batch.len();
             batch.extend(std::iter::from_fn(|| self.events.try_recv().ok()).take(BATCH - before));

@@ -1,4 +1,5 @@
-//! Checks that an answer to a cluster name allocates no memory, from the published records to the bytes in the transport's buffer.
+//! Checks that an answer with the records of a Service allocates no memory, from the published records to the bytes in the
+//! transport's buffer. The other tests bound the allocations of pod names and search lists.
 
 #![allow(clippy::unwrap_used, reason = "a test whose set-up fails has to end there")]
 

@@ -1,7 +1,6 @@
 //! The containers of the pod, with the flags of the manifest for the chosen topology, moved to loopback ports.
 //!
-//! Pure functions turn options into command lines. A comment gives the reason for each flag that is not in the
-//! manifest.
+//! Pure functions turn options into command lines. Comments give the reasons for most flags that are not in the manifest.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;

@@ -143,7 +143,7 @@ fn is_leftover(path: &Path) -> bool {
 
 fn usable(path: &Path) -> io::Result<()> {
     if let Err(error) = DirBuilder::new().recursive(true).mode(0o755).create(path) {
-        // mkdir(2) returns this error for every path that exists.
+        // The path is no directory: the write below reports that.
         if error.kind() != io::ErrorKind::AlreadyExists {
             return Err(error);
         }

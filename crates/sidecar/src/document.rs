@@ -31,7 +31,7 @@ pub(crate) struct Status {
     /// True if `--kubedns-explain` is set, so that kubedns can explain names.
     #[serde(skip)]
     pub(crate) explains: bool,
-    /// The rule for health checks: `self` or `through`.
+    /// The rule for health checks: `self` or `through`, see [`Mode`](crate::options::Mode).
     pub(crate) health: &'static str,
     pub(crate) probes: Vec<ProbeStatus>,
     /// `None` in a pod without dnsmasq.

@@ -81,9 +81,9 @@ impl<B: Backend> Server<B> {
         Arc::clone(self.resolver.top())
     }
 
-    /// Answers queries until `stop` is cancelled. Queries that then wait for upstreams, or arrive meanwhile, are
-    /// still answered. The shutdown takes about four seconds at most. Connections are then closed, even if the client
-    /// has not read all answers.
+    /// Answers queries until `stop` is cancelled. The shutdown then takes about four seconds at most. During the shutdown,
+    /// waiting and new queries are still answered. At its end connections are closed, even if the client has not read
+    /// all answers.
     pub async fn run(self, stop: CancellationToken) -> io::Result<()> {
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
         let stopped = Arc::new(AtomicBool::new(false));

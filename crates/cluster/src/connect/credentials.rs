@@ -109,7 +109,8 @@ impl Credentials {
             },
             Token::Plugin(plugin) => plugin.token().await?,
         };
-        let token = token.map(|token| authorization("Bearer", &token)).transpose()?;
+        let token = token.map(|token| authorization("Bearer", &token)).transpose();
+        let token = token.map_err(CredentialsError::from)?;
         if let Some(value) = token.or_else(|| self.fixed.clone()) {
             request.headers_mut().insert(AUTHORIZATION, value);
         }

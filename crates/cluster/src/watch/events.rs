@@ -9,8 +9,8 @@ use super::encoding::{MAX_OBJECT, WatchEvent};
 use super::failure::Failure;
 use super::pieces::Pieces;
 
-/// Pause of the thread after it has received events. All events that arrive during the pause cost a single wake-up.
-/// Later events are read at once.
+/// Pause of the thread after it has received events. All events that arrive during the pause cost a single wake-up. An
+/// event that arrives after the pause is read immediately.
 const TOGETHER: Duration = Duration::from_millis(20);
 
 /// The response to a watch request.

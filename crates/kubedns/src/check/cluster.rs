@@ -95,7 +95,12 @@ pub(super) fn command(words: impl IntoIterator<Item = OsString>) -> Exit {
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let checks = match runtime {
-        Ok(runtime) => runtime.block_on(run(&options)),
+        Ok(runtime) => {
+            let checks = runtime.block_on(run(&options));
+            // A read of a file on a dead mount must not delay the report.
+            runtime.shutdown_background();
+            checks
+        }
         Err(error) => return mistake(NAME, &format!("cannot start the runtime: {error}")),
     };
     let stdout = match options.output {
