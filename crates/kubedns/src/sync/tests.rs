@@ -165,6 +165,23 @@ async fn a_list_of_what_is_known_publishes_nothing() {
     running.end().await.unwrap();
 }
 
+/// The other task of this thread sends an event each time that it runs, as the task of a watch does.
+#[tokio::test]
+async fn events_that_arrive_together_are_published_together() {
+    let running = Running::start(PATIENCE, |_| None);
+    running.send(first_lists()).await;
+    running.until(|running| running.status.progress() == Progress::Synced).await;
+    let before = running.metrics.publications.get();
+    for number in 0..30 {
+        running.send([service(&format!("new-{number}"), "10.96.1.1")]).await;
+        tokio::task::yield_now().await;
+    }
+    running.until(|running| running.metrics.records.get() == 32).await;
+    let publications = running.metrics.publications.get() - before;
+    assert!(publications < 10, "{publications} publications of 30 events");
+    running.end().await.unwrap();
+}
+
 #[tokio::test]
 async fn programming_latency_is_measured_for_changes_and_not_for_the_first_lists() {
     let running = Running::start(PATIENCE, |_| None);
