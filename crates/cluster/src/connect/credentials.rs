@@ -119,7 +119,7 @@ impl Credentials {
 }
 
 /// The header of the password in the kubeconfig, else of the token. kube's own layer would panic if the token is not
-/// valid in a header, and would link the interpreters of `auth-provider` configurations.
+/// valid in a header.
 fn fixed(user: &AuthInfo) -> Result<Option<HeaderValue>, InvalidHeaderValue> {
     let value = match (&user.username, &user.password, &user.token) {
         (Some(name), Some(password), _) => {
