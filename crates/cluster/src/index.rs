@@ -56,6 +56,7 @@ pub struct Index {
     published: Arc<Published>,
 }
 
+#[derive(Default)]
 struct External {
     services: TreeCache<Arc<ExternalNode>>,
     /// Whether the external zone has changed since the last [`Index::publish`].
@@ -172,7 +173,8 @@ impl Index {
             namespaces: RelistTracker::default(),
             outdated: HashMap::default(),
             snapshot,
-            external: External { services: TreeCache::default(), changed: true },
+            external: External::default(),
+            // The first publication also shows the zones that have no records yet.
             changed: true,
             objects_changed: false,
             published,

@@ -109,8 +109,7 @@ impl Credentials {
             },
             Token::Plugin(plugin) => plugin.token().await?,
         };
-        let token = token.map(|token| authorization("Bearer", &token)).transpose();
-        let token = token.map_err(CredentialsError::from)?;
+        let token = token.map(|token| authorization("Bearer", &token)).transpose()?;
         if let Some(value) = token.or_else(|| self.fixed.clone()) {
             request.headers_mut().insert(AUTHORIZATION, value);
         }
@@ -120,7 +119,7 @@ impl Credentials {
 
 /// The header of the password in the kubeconfig, else of the token. kube's own layer would panic if the token is not
 /// valid in a header.
-fn fixed(user: &AuthInfo) -> Result<Option<HeaderValue>, InvalidHeaderValue> {
+fn fixed(user: &AuthInfo) -> Result<Option<HeaderValue>, CredentialsError> {
     let value = match (&user.username, &user.password, &user.token) {
         (Some(name), Some(password), _) => {
             let pair = format!("{name}:{}", password.expose_secret());
@@ -133,7 +132,7 @@ fn fixed(user: &AuthInfo) -> Result<Option<HeaderValue>, InvalidHeaderValue> {
 }
 
 /// The value of an `Authorization` header, which is not logged.
-fn authorization(scheme: &str, credentials: &str) -> Result<HeaderValue, InvalidHeaderValue> {
+fn authorization(scheme: &str, credentials: &str) -> Result<HeaderValue, CredentialsError> {
     let mut value = HeaderValue::try_from(format!("{scheme} {credentials}"))?;
     value.set_sensitive(true);
     Ok(value)
