@@ -472,6 +472,10 @@ impl Backend for Published {
     fn view(&self) -> Self::Guard {
         Reading(self.current.load())
     }
+
+    fn keep(guard: Self::Guard) -> Arc<Snapshot> {
+        arc_swap::Guard::into_inner(guard.0)
+    }
 }
 
 /// Holds the snapshot that a query reads.

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use cluster::snapshot::Snapshot;
 use skydns::Name;
-use skydns::engine::{Identity, Outcome, answer};
+use skydns::engine::{Identity, Outcome, Pending, answer};
 use skydns::external::{ExternalAnswer, ExternalAnswers, ExternalQuery, ExternalRecord};
 use skydns::wire::{Malformed, Query, Transport, rtype};
 
@@ -53,12 +53,12 @@ pub(crate) fn ask(
                 );
                 return;
             }
-            Outcome::Forward(_) => {
+            Outcome::Pending(Pending::Forward(_)) => {
                 assert!(Query::parse(octets, transport).is_ok(), "only queries are sent on");
                 assert_eq!(out, b"before");
                 return;
             }
-            Outcome::Expensive => unreachable!("a small cluster takes little work"),
+            Outcome::Pending(Pending::Expensive) => unreachable!("a small cluster takes little work"),
             Outcome::Search(_) => unreachable!("no name is completed"),
             Outcome::Transfer => unreachable!("no zone is transferred"),
             Outcome::Ignore => {
@@ -70,7 +70,7 @@ pub(crate) fn ask(
                 assert_eq!(out, b"before");
                 return;
             }
-            Outcome::NeedsExternal(questions) => {
+            Outcome::Pending(Pending::External(questions)) => {
                 assert!(round < ROUNDS, "nothing more can be asked: {questions:?}");
                 assert_eq!(out, b"before");
                 assert!((1..=QUESTIONS).contains(&questions.len()), "{} questions", questions.len());

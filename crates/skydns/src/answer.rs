@@ -157,10 +157,6 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         found
     }
 
-    pub(crate) fn is_own(&self) -> bool {
-        self.own
-    }
-
     /// Whether the zone has an apex and empty non-terminals as in RFC 1034; kube-dns has neither.
     pub(crate) fn is_whole_zone(&self) -> bool {
         self.view.zone().strict || self.authority.further.is_some()

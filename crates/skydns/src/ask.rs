@@ -4,7 +4,7 @@
 //! without records. An alias with an external target is therefore shown without addresses.
 
 use crate::backend::View;
-use crate::engine::{self, Identity, Outcome};
+use crate::engine::{self, Identity, Outcome, Pending};
 use crate::external::{ExternalAnswer, ExternalAnswers, ExternalQuery, MAX_ROUNDS};
 use crate::forward;
 use crate::wire::{self, Message, Name, PLAIN_UDP, Section, Transport, rcode, text};
@@ -51,7 +51,7 @@ pub fn ask(view: &impl View, name: &Name, qtype: u16) -> Response {
                 response.truncated = out.len() > PLAIN_UDP && is_truncated(view, &query);
                 return response;
             }
-            Outcome::NeedsExternal(questions) => {
+            Outcome::Pending(Pending::External(questions)) => {
                 for question in questions {
                     external.insert(question.clone(), ExternalAnswer::Records(Vec::new()));
                     response.external.push(question);
@@ -60,7 +60,9 @@ pub fn ask(view: &impl View, name: &Name, qtype: u16) -> Response {
             // With `--search-suffix` the server completes such a name. The name has no records of its own, so that `explain` shows
             // the candidates instead.
             Outcome::Search(_) => return Response { rcode: Some(rcode::NOERROR), ..response },
-            Outcome::Forward(_) | Outcome::Transfer | Outcome::Ignore | Outcome::Expensive => {
+            Outcome::Pending(Pending::Forward(_) | Pending::Expensive)
+            | Outcome::Transfer
+            | Outcome::Ignore => {
                 return response;
             }
         }

@@ -26,6 +26,9 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Returns the current view, with one atomic load.
     fn view(&self) -> Self::Guard;
+
+    /// Keeps the view of a guard for a query that waits.
+    fn keep(guard: Self::Guard) -> Arc<Self::View>;
 }
 
 /// Content of one zone at one point in time. No call blocks; a call for a plain name does not allocate.

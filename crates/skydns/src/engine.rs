@@ -18,41 +18,59 @@ use crate::own_names::{OwnNames, OwnTarget};
 use crate::search::SearchList;
 use crate::wire::{self, Malformed, Name, Query, Transport, Writer, class, flag, rcode, reverse, rtype};
 
-/// Outcome of one query message.
+/// Outcome of one message of a client.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The answer was appended to the buffer.
     Reply(Reply),
-    /// The query is not for our names: forward it to an upstream unchanged. Nothing was written.
-    Forward(System),
-    /// The answer needs external names. The caller gets the answers to these queries and calls the engine again.
-    /// Nothing was written.
-    NeedsExternal(Vec<ExternalQuery>),
+    /// The answer needs more than the view. Nothing was written.
+    Pending(Pending),
     /// The name must be completed with a search list, see [`crate::search`]. Nothing was written.
     Search(SearchList),
     /// The query asks for a zone transfer, see [`crate::transfer`]. Nothing was written.
     Transfer,
-    /// The answer takes more steps than allowed. Nothing was written.
-    Expensive,
-    /// The message gets no response.
+    /// The message gets no response: it has no header, or is itself a response. No query has this outcome.
     Ignore,
 }
 
-impl Outcome {
+/// Outcome of one name of a query, after search list and transfer have been decided.
+///
+/// The late path knows only these two. A query that waits can therefore neither be dropped nor start over.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// The answer was appended to the buffer.
+    Reply(Reply),
+    /// The answer needs more than the view. Nothing was written.
+    Pending(Pending),
+}
+
+/// What an answer waits for.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Pending {
+    /// The query is not for our names: forward it to an upstream unchanged.
+    Forward(System),
+    /// The answer needs external names. The caller gets the answers to these queries and calls the engine again.
+    External(Vec<ExternalQuery>),
+    /// The answer takes more steps than allowed.
+    Expensive,
+}
+
+impl Pending {
     /// The part of the server that answers the query.
     pub(crate) fn system(&self) -> System {
         match self {
-            Self::Reply(reply) => reply.system,
             Self::Forward(system) => *system,
-            Self::NeedsExternal(_) | Self::Search(_) | Self::Transfer | Self::Expensive | Self::Ignore => {
-                System::Auth
-            }
+            Self::External(_) | Self::Expensive => System::Auth,
         }
     }
+}
 
-    /// Reason for rejecting the query instead of waiting for its answer.
-    pub(crate) fn refusal(&self) -> Cause {
-        if *self == Self::Expensive { Cause::Expensive } else { Cause::Overloaded }
+impl From<Progress> for Outcome {
+    fn from(progress: Progress) -> Self {
+        match progress {
+            Progress::Reply(reply) => Self::Reply(reply),
+            Progress::Pending(pending) => Self::Pending(pending),
+        }
     }
 }
 
@@ -76,7 +94,7 @@ pub const MAX_STEPS: usize = 10_000_000;
 /// Answers `message` from `view` and appends the answer to `out`. `external` holds the answers to the external
 /// queries that an earlier call returned.
 ///
-/// An answer takes at most [`MAX_STEPS`]. An answer that needs more has the outcome [`Outcome::Expensive`].
+/// An answer takes at most [`MAX_STEPS`]. An answer that needs more is [`Pending::Expensive`].
 pub fn answer<V: View>(
     view: &V,
     identity: &Identity,
@@ -85,7 +103,27 @@ pub fn answer<V: View>(
     external: &ExternalAnswers,
     out: &mut Vec<u8>,
 ) -> Outcome {
-    answer_for(Asker { steps: MAX_STEPS, client: None }, view, identity, message, transport, external, out)
+    let mut query = match Query::parse(message, transport) {
+        Ok(query) => query,
+        Err(malformed) => {
+            return answer_malformed(&malformed, message, out).map_or(Outcome::Ignore, Outcome::Reply);
+        }
+    };
+    query.max_udp = view.zone().max_udp();
+
+    let asker = Asker { steps: MAX_STEPS, client: None };
+    answer_query(asker, view, identity, &query, external, out)
+}
+
+/// Answers a message that is not a well-formed query with an error; `None` if the message must not be answered.
+pub(crate) fn answer_malformed(malformed: &Malformed, message: &[u8], out: &mut Vec<u8>) -> Option<Reply> {
+    match *malformed {
+        Malformed::Ignore => None,
+        Malformed::Refuse { rcode, question_end, dnssec_ok } => {
+            wire::refuse(message, question_end, rcode, dnssec_ok, out);
+            Some(Reply { system: System::Auth, qtype: 0, rcode, truncated: false, zone: None })
+        }
+    }
 }
 
 /// The client of a query, and the work that its answer may take.
@@ -97,35 +135,7 @@ pub(crate) struct Asker {
     pub(crate) client: Option<IpAddr>,
 }
 
-/// Answers as [`answer`] does, for a client and with a work limit.
-pub(crate) fn answer_for<V: View>(
-    asker: Asker,
-    view: &V,
-    identity: &Identity,
-    message: &[u8],
-    transport: Transport,
-    external: &ExternalAnswers,
-    out: &mut Vec<u8>,
-) -> Outcome {
-    let mut query = match Query::parse(message, transport) {
-        Ok(query) => query,
-        Err(Malformed::Ignore) => return Outcome::Ignore,
-        Err(Malformed::Refuse { rcode, question_end, dnssec_ok }) => {
-            wire::refuse(message, question_end, rcode, dnssec_ok, out);
-            return Outcome::Reply(Reply {
-                system: System::Auth,
-                qtype: 0,
-                rcode,
-                truncated: false,
-                zone: None,
-            });
-        }
-    };
-    query.max_udp = view.zone().max_udp();
-    answer_query(asker, view, identity, &query, external, out)
-}
-
-/// Answers as [`answer_for`] does, for a parsed query.
+/// Answers as [`answer`] does, for a parsed query of a client and with a work limit.
 pub(crate) fn answer_query<V: View>(
     asker: Asker,
     view: &V,
@@ -135,11 +145,37 @@ pub(crate) fn answer_query<V: View>(
     out: &mut Vec<u8>,
 ) -> Outcome {
     let start = out.len();
-    let outcome = Engine { view, identity, query, external, asker, start }.answer(out);
+    let engine = Engine { view, identity, query, external, asker, start };
+
+    let outcome = engine.answer(out);
     if !matches!(outcome, Outcome::Reply(_)) {
         out.truncate(start);
     }
     outcome
+}
+
+/// Answers a query whose search list, if any, is walked by the caller. Transfers are not answered either: AXFR and
+/// IXFR are ordinary types here. The query has passed the checks of [`answer_query`] before.
+pub(crate) fn answer_name<V: View>(
+    steps: usize,
+    view: &V,
+    identity: &Identity,
+    query: &Query<'_>,
+    external: &ExternalAnswers,
+    out: &mut Vec<u8>,
+) -> Progress {
+    let start = out.len();
+    let asker = Asker { steps, client: None };
+    let engine = Engine { view, identity, query, external, asker, start };
+
+    let progress = match engine.name(out) {
+        Named::Progress(progress) => progress,
+        Named::Missing(authority) => engine.missing(authority, out),
+    };
+    if !matches!(progress, Progress::Reply(_)) {
+        out.truncate(start);
+    }
+    progress
 }
 
 struct Engine<'a, V> {
@@ -152,39 +188,81 @@ struct Engine<'a, V> {
     start: usize,
 }
 
-impl<V: View> Engine<'_, V> {
+/// Result of looking up the query name.
+enum Named<'a> {
+    /// The name was answered, or its answer waits.
+    Progress(Progress),
+    /// A zone of ours holds the name, and the name does not exist. Nothing usable was written.
+    Missing(Authority<'a>),
+}
+
+impl From<Reply> for Named<'_> {
+    fn from(reply: Reply) -> Self {
+        Self::Progress(Progress::Reply(reply))
+    }
+}
+
+impl<'a, V: View> Engine<'a, V> {
     fn answer(&self, out: &mut Vec<u8>) -> Outcome {
-        let zone = self.view.zone();
-        let name = self.query.lower();
-        if self.query.lax && zone.strict {
-            self.bare(rcode::FORMERR, flag::RD, out);
-            return self.because(&Cause::Malformed, rcode::FORMERR, System::Auth, out);
-        }
-        if self.query.edns.as_ref().is_some_and(|edns| edns.version != 0) {
-            return self.bare(rcode::BADVERS, flag::RD, out);
-        }
-        if self.query.qtype == rtype::ANY && (!zone.forwards_all || is_ours(self.view, name)) {
-            return self.refused(&Cause::AnyType, out);
+        if let Some(reply) = self.rejected(out) {
+            return Outcome::Reply(reply);
         }
         if self.query.qclass != class::IN {
-            return self.other_class(out);
+            return Outcome::Reply(self.other_class(out));
         }
+
+        let zone = self.view.zone();
         if zone.serial.is_some() && matches!(self.query.qtype, rtype::AXFR | rtype::IXFR) {
             return Outcome::Transfer;
         }
-        if zone.search.as_ref().is_some_and(|search| search.holds(name)) {
-            let any = self.query.qtype == rtype::ANY;
-            return match zone.search_list(self.query.name) {
-                Some(list) if !any && self.view.has_synced() => Outcome::Search(list),
-                _ if any => self.refused(&Cause::AnyType, out),
-                _ => self.refused(&Cause::NotSynced, out),
-            };
+        if zone.search.as_ref().is_some_and(|search| search.holds(self.query.lower())) {
+            return self.completed(out);
         }
-        if let Some(own) = zone.own_names.as_deref()
-            && let Some(outcome) = self.own(own, out)
+
+        match self.name(out) {
+            Named::Progress(progress) => progress.into(),
+            Named::Missing(authority) => match self.list_of_client() {
+                Some(list) => Outcome::Search(list),
+                None => self.missing(authority, out).into(),
+            },
+        }
+    }
+
+    /// Answers a query that is rejected whatever its name.
+    fn rejected(&self, out: &mut Vec<u8>) -> Option<Reply> {
+        let zone = self.view.zone();
+        if self.query.lax && zone.strict {
+            self.bare(rcode::FORMERR, flag::RD, out);
+            return Some(self.because(&Cause::Malformed, rcode::FORMERR, System::Auth, out));
+        }
+        if self.query.edns.as_ref().is_some_and(|edns| edns.version != 0) {
+            return Some(self.bare(rcode::BADVERS, flag::RD, out));
+        }
+        if self.query.qtype == rtype::ANY && (!zone.forwards_all || is_ours(self.view, self.query.lower())) {
+            return Some(self.refused(&Cause::AnyType, out));
+        }
+        None
+    }
+
+    /// Completes a name below the search suffix.
+    fn completed(&self, out: &mut Vec<u8>) -> Outcome {
+        let any = self.query.qtype == rtype::ANY;
+        match self.view.zone().search_list(self.query.name) {
+            Some(list) if !any && self.view.has_synced() => Outcome::Search(list),
+            _ if any => Outcome::Reply(self.refused(&Cause::AnyType, out)),
+            _ => Outcome::Reply(self.refused(&Cause::NotSynced, out)),
+        }
+    }
+
+    /// Answers for the name without regard to search lists.
+    fn name(&self, out: &mut Vec<u8>) -> Named<'a> {
+        let name = self.query.lower();
+        if let Some(own) = self.view.zone().own_names.as_deref()
+            && let Some(progress) = self.own(own, out)
         {
-            return outcome;
+            return Named::Progress(progress);
         }
+
         let authority = Authority::of(self.view, name);
         if self.query.qtype == rtype::PTR
             && authority.is_none_or(|authority| authority.further.is_some())
@@ -196,46 +274,73 @@ impl<V: View> Engine<'_, V> {
     }
 
     /// Answers from the zone that holds the name, or forwards the query.
-    fn named(&self, authority: Option<Authority<'_>>, out: &mut Vec<u8>) -> Outcome {
-        let outcome = match authority {
-            None => self.forward(out),
-            Some(authority) if authority.records.has_synced() => self.authoritative(authority, out),
-            Some(authority) if authority.further.is_some() => self.servfail(&Cause::ZoneNotLoaded, out),
-            Some(_) => self.refused(&Cause::NotSynced, out),
-        };
-        match (outcome, authority.and_then(|authority| authority.further)) {
-            (Outcome::Reply(reply), Some(further)) => {
-                Outcome::Reply(Reply { zone: Some(further.number), ..reply })
-            }
-            (outcome, _) => outcome,
+    fn named(&self, authority: Option<Authority<'a>>, out: &mut Vec<u8>) -> Named<'a> {
+        let Some(authority) = authority else { return Named::Progress(self.forward(out)) };
+        if !authority.records.has_synced() {
+            let reply = match authority.further {
+                Some(_) => self.servfail(&Cause::ZoneNotLoaded, out),
+                None => self.refused(&Cause::NotSynced, out),
+            };
+            return of_zone(reply, authority).into();
         }
+
+        match self.settle(authority, out, |answer| answer.authoritative()) {
+            Some(Progress::Reply(reply)) => of_zone(reply, authority).into(),
+            Some(progress) => Named::Progress(progress),
+            None => Named::Missing(authority),
+        }
+    }
+
+    /// Answers for a name that does not exist in its zone: forwards the query if the zone falls through, otherwise
+    /// NXDOMAIN.
+    fn missing(&self, authority: Authority<'a>, out: &mut Vec<u8>) -> Progress {
+        if self.view.zone().falls_through(self.query.lower()) {
+            return Progress::Pending(Pending::Forward(self.system_of_servers()));
+        }
+
+        out.truncate(self.start);
+        let mut answer = self.begin(authority, out);
+        answer.negative();
+        Progress::Reply(of_zone(self.nxdomain(answer), authority))
+    }
+
+    fn nxdomain(&self, answer: Answer<'_, '_, V>) -> Reply {
+        let own = if answer.is_whole_zone() { AUTHORITATIVE } else { 0 };
+        answer.message.finish(self.copied_flags() | own, rcode::NXDOMAIN);
+        self.reply(System::Auth, rcode::NXDOMAIN, false)
     }
 
     fn begin<'q, 'b>(&'q self, authority: Authority<'q>, out: &'b mut Vec<u8>) -> Answer<'q, 'b, V> {
         Answer::new((self.view, authority), self.query, self.external, self.asker.steps, out)
     }
 
+    /// The part of the server that forwards the name.
+    fn system_of_servers(&self) -> System {
+        let (_, stub) = self.view.zone().servers_for(self.query.lower());
+        if stub.is_some() { System::Stub } else { System::Recursive }
+    }
+
     /// Answers SERVFAIL, with the cause if extended errors are enabled.
-    fn servfail(&self, cause: &Cause, out: &mut Vec<u8>) -> Outcome {
+    fn servfail(&self, cause: &Cause, out: &mut Vec<u8>) -> Reply {
         Writer::new(self.query, out).finish(self.copied_flags() | flag::RA, rcode::SERVFAIL);
         self.because(cause, rcode::SERVFAIL, System::Auth, out)
     }
 
     /// Answers without records. `copied` are the flags to copy from the query; CD is always copied.
-    fn bare(&self, rcode: u16, copied: u16, out: &mut Vec<u8>) -> Outcome {
+    fn bare(&self, rcode: u16, copied: u16, out: &mut Vec<u8>) -> Reply {
         let flags = self.query.header.flags & (copied | flag::CD);
         Writer::new(self.query, out).finish(flags, rcode);
         self.reply(System::Auth, rcode, false)
     }
 
     /// Answers REFUSED. kube-dns does not copy RD here, against RFC 1035, section 4.1.1.
-    fn refused(&self, cause: &Cause, out: &mut Vec<u8>) -> Outcome {
+    fn refused(&self, cause: &Cause, out: &mut Vec<u8>) -> Reply {
         self.bare(rcode::REFUSED, if self.view.zone().strict { flag::RD } else { 0 }, out);
         self.because(cause, rcode::REFUSED, System::Auth, out)
     }
 
     /// Adds the cause to the written answer, if extended errors are enabled.
-    fn because(&self, cause: &Cause, rcode: u16, system: System, out: &mut Vec<u8>) -> Outcome {
+    fn because(&self, cause: &Cause, rcode: u16, system: System, out: &mut Vec<u8>) -> Reply {
         if self.view.zone().extended_errors {
             cause.append(self.start, self.query.limit(), out);
         }
@@ -248,18 +353,16 @@ impl<V: View> Engine<'_, V> {
 
     /// Forwards the query. A query that [must not be forwarded](crate::backend::Zone::must_not_forward) gets
     /// SERVFAIL.
-    fn forward(&self, out: &mut Vec<u8>) -> Outcome {
-        let zone = self.view.zone();
-        let (_, stub) = zone.servers_for(self.query.lower());
-        let system = if stub.is_some() { System::Stub } else { System::Recursive };
-        if zone.must_not_forward(self.query.lower()) {
+    fn forward(&self, out: &mut Vec<u8>) -> Progress {
+        let system = self.system_of_servers();
+        if self.view.zone().must_not_forward(self.query.lower()) {
             Writer::new(self.query, out).finish(self.copied_flags() | flag::RA, rcode::SERVFAIL);
-            return self.because(&Cause::OneLabel, rcode::SERVFAIL, system, out);
+            return Progress::Reply(self.because(&Cause::OneLabel, rcode::SERVFAIL, system, out));
         }
-        Outcome::Forward(system)
+        Progress::Pending(Pending::Forward(system))
     }
 
-    fn other_class(&self, out: &mut Vec<u8>) -> Outcome {
+    fn other_class(&self, out: &mut Vec<u8>) -> Reply {
         let texts = self.chaos_texts();
         // The routes are answered even before the cluster's records are complete: the nanny must not wait for the
         // records.
@@ -295,10 +398,10 @@ impl<V: View> Engine<'_, V> {
         }
     }
 
-    fn reverse(&self, address: IpAddr, authority: Option<Authority<'_>>, out: &mut Vec<u8>) -> Outcome {
+    fn reverse(&self, address: IpAddr, authority: Option<Authority<'a>>, out: &mut Vec<u8>) -> Named<'a> {
         if !self.view.has_synced() {
             // The address may belong to the cluster, so an upstream must not answer the query.
-            return self.refused(&Cause::NotSynced, out);
+            return self.refused(&Cause::NotSynced, out).into();
         }
         let start = out.len();
         let mut records = self.begin(Authority::cluster(self.view), out);
@@ -311,38 +414,45 @@ impl<V: View> Engine<'_, V> {
                 let truncated = records.truncated();
                 let flags = self.copied_flags() | flag::RA | truncation(truncated, self.query);
                 records.message.finish(flags, rcode::NOERROR);
-                self.reply(System::Reverse, rcode::NOERROR, truncated)
+                self.reply(System::Reverse, rcode::NOERROR, truncated).into()
             }
-            Answered::Failed | Answered::Unknown => self.bare(rcode::SERVFAIL, flag::RD, out),
+            Answered::Failed | Answered::Unknown => self.bare(rcode::SERVFAIL, flag::RD, out).into(),
         }
     }
 
-    #[expect(
-        clippy::redundant_closure_for_method_calls,
-        reason = "the method is not general enough over lifetimes"
-    )]
-    fn authoritative(&self, authority: Authority<'_>, out: &mut Vec<u8>) -> Outcome {
-        self.settle(authority, out, |answer| answer.authoritative())
-    }
-
-    /// Answers for an own name, or for the address of an own name.
-    fn own(&self, own: &OwnNames, out: &mut Vec<u8>) -> Option<Outcome> {
+    /// Answers for an own name, or for the address of an own name; `None` for other names.
+    fn own(&self, own: &OwnNames, out: &mut Vec<u8>) -> Option<Progress> {
         let name = self.query.lower();
         if self.query.qtype == rtype::PTR
             && let Some(names) = reverse::address(name).and_then(|address| own.names_of(address))
         {
-            return Some(self.own_pointers(names, out));
+            return Some(Progress::Reply(self.own_pointers(names, out)));
         }
+
         Some(match own.find(name)? {
-            OwnTarget::Unresolvable => self.servfail(&Cause::Alias, out),
+            OwnTarget::Unresolvable => Progress::Reply(self.servfail(&Cause::Alias, out)),
             OwnTarget::Addresses(addresses) => {
-                self.settle(Authority::cluster(self.view), out, |answer| answer.host(addresses))
+                self.settle_own(Authority::cluster(self.view), out, |answer| answer.host(addresses))
             }
             OwnTarget::Name(target) => self.alias(&target, out),
         })
     }
 
-    fn own_pointers(&self, names: &[Name], out: &mut Vec<u8>) -> Outcome {
+    /// Answers as [`settle`](Self::settle) does, and NXDOMAIN for an own name whose target does not exist. An own name
+    /// is in no zone, so this NXDOMAIN has no SOA.
+    fn settle_own<'q>(
+        &'q self,
+        authority: Authority<'q>,
+        out: &mut Vec<u8>,
+        find: impl FnOnce(&mut Answer<'q, '_, V>) -> Answered,
+    ) -> Progress {
+        self.settle(authority, out, find).unwrap_or_else(|| {
+            out.truncate(self.start);
+            Progress::Reply(self.nxdomain(self.begin(authority, out)))
+        })
+    }
+
+    fn own_pointers(&self, names: &[Name], out: &mut Vec<u8>) -> Reply {
         let mut answer = self.begin(Authority::cluster(self.view), out);
         answer.own_pointers(names);
         let truncated = answer.truncated();
@@ -352,62 +462,61 @@ impl<V: View> Engine<'_, V> {
     }
 
     /// Answers for an own-name alias with the records of its target. The alias is the owner of the records.
-    fn alias(&self, target: &Name, out: &mut Vec<u8>) -> Outcome {
+    fn alias(&self, target: &Name, out: &mut Vec<u8>) -> Progress {
         match Authority::of(self.view, target.wire()) {
-            None => self.settle(Authority::cluster(self.view), out, |answer| answer.external_alias(target)),
-            Some(authority) if authority.records.has_synced() => {
-                self.settle(authority, out, |answer| answer.target(target))
+            None => {
+                self.settle_own(Authority::cluster(self.view), out, |answer| answer.external_alias(target))
             }
-            Some(authority) if authority.further.is_some() => self.servfail(&Cause::ZoneNotLoaded, out),
-            Some(_) => self.servfail(&Cause::NotSynced, out),
+            Some(authority) if authority.records.has_synced() => {
+                self.settle_own(authority, out, |answer| answer.target(target))
+            }
+            Some(authority) => {
+                let cause = if authority.further.is_some() { Cause::ZoneNotLoaded } else { Cause::NotSynced };
+                Progress::Reply(self.servfail(&cause, out))
+            }
         }
     }
 
-    /// Answers with the records that `find` writes.
+    /// Answers with the records that `find` writes; `None` if the name does not exist.
     fn settle<'q>(
         &'q self,
         authority: Authority<'q>,
         out: &mut Vec<u8>,
         find: impl FnOnce(&mut Answer<'q, '_, V>) -> Answered,
-    ) -> Outcome {
+    ) -> Option<Progress> {
         let mut answer = self.begin(authority, out);
         let found = find(&mut answer);
         if answer.exhausted() {
-            return Outcome::Expensive;
+            return Some(Progress::Pending(Pending::Expensive));
         }
         let needs = std::mem::take(&mut answer.needs);
         if !needs.is_empty() {
-            return Outcome::NeedsExternal(needs);
+            return Some(Progress::Pending(Pending::External(needs)));
         }
-        let missing = found == Answered::Missing && !answer.is_own();
-        if missing && let Some(list) = self.list_of_client() {
-            return Outcome::Search(list);
-        }
-        if missing && self.view.zone().falls_through(self.query.lower()) {
-            let (_, stub) = self.view.zone().servers_for(self.query.lower());
-            return Outcome::Forward(if stub.is_some() { System::Stub } else { System::Recursive });
-        }
-        let strict = answer.is_whole_zone();
+
         let (rcode, own) = match found {
+            Answered::Missing => return None,
             Answered::Written | Answered::Empty => (rcode::NOERROR, AUTHORITATIVE),
-            Answered::Missing => (rcode::NXDOMAIN, if strict { AUTHORITATIVE } else { 0 }),
             Answered::Failed => (rcode::SERVFAIL, flag::RA),
-            Answered::Unknown => (rcode::SERVFAIL, if strict { flag::RA } else { 0 }),
+            Answered::Unknown if answer.is_whole_zone() => (rcode::SERVFAIL, flag::RA),
+            Answered::Unknown => (rcode::SERVFAIL, 0),
         };
-        if matches!(found, Answered::Empty | Answered::Missing) {
+        if found == Answered::Empty {
             answer.negative();
         }
         let truncated = answer.truncated();
         let flags = self.copied_flags() | own | truncation(truncated, self.query);
         answer.message.finish(flags, rcode);
-        match found {
+
+        let reply = match found {
             Answered::Failed => {
                 let cause = self.external.failure().unwrap_or(&Cause::Alias);
                 self.because(cause, rcode, System::Auth, out)
             }
             Answered::Unknown => self.because(&Cause::RegionUnknown, rcode, System::Auth, out),
             _ => self.reply(System::Auth, rcode, truncated),
-        }
+        };
+        Some(Progress::Reply(reply))
     }
 
     /// The client's search list, if the name is in the first domain of the list.
@@ -420,9 +529,14 @@ impl<V: View> Engine<'_, V> {
         zone.search_list_of_client(self.query.name, namespace)
     }
 
-    fn reply(&self, system: System, rcode: u16, truncated: bool) -> Outcome {
-        Outcome::Reply(Reply { system, qtype: self.query.qtype, rcode, truncated, zone: None })
+    fn reply(&self, system: System, rcode: u16, truncated: bool) -> Reply {
+        Reply { system, qtype: self.query.qtype, rcode, truncated, zone: None }
     }
+}
+
+/// The reply, counted for the further zone that holds the name.
+fn of_zone(reply: Reply, authority: Authority<'_>) -> Reply {
+    Reply { zone: authority.further.map(|further| further.number), ..reply }
 }
 
 /// The TC flag of a truncated answer. TC asks the client to retry over TCP, so an answer over TCP never has TC.

@@ -1,8 +1,23 @@
 //! The DNS server: records behind a [`Backend`], the query engine, transports and forwarding.
 //!
-//! A transport ([`udp`], [`tcp`]) receives the octets of a query. The [`engine`] answers the query from one immutable
-//! [`View`], or returns the external queries that the answer needs. [`resolve`] sends these to the upstreams and
-//! calls the engine again. The crate knows no Kubernetes types.
+//! ```text
+//! transport    udp, tcp              octets in, octets out
+//!    |
+//! Resolver::answer                   parses the query and takes the view, each once: an Ask
+//!    |-- search     resolve/search   the names of a pod's search list, one after the other
+//!    |-- authority  engine, answer   our own names, from the view
+//!    |-- cache      forward/cache    external names that an upstream has answered before
+//!    |
+//!    v  Attempt: answered, or a WaitingQuery
+//! admission    Resolver::admit       a place for each query that waits, shared fairly
+//!    |
+//! Resolver::resolve  resolve/late    always an answer
+//!    |-- forwarding  forward         upstreams
+//!    |-- lane                        answers that take much work, one at a time
+//! ```
+//!
+//! The engine is a pure function from a query and one immutable [`View`] to an answer, or to the external queries that
+//! the answer needs. The crate knows no Kubernetes types.
 
 mod answer;
 pub mod ask;

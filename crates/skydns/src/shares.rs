@@ -72,13 +72,6 @@ impl Shares {
     }
 }
 
-impl Share {
-    /// The address by which the host that holds the place is counted.
-    pub(crate) fn client(&self) -> IpAddr {
-        self.host.0
-    }
-}
-
 impl Drop for Share {
     fn drop(&mut self) {
         let mut table = self.shares.table.lock();

@@ -12,9 +12,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::backend::Backend;
-use crate::engine::Outcome;
 use crate::metrics::Took;
-use crate::resolve::{BUDGET, Resolver};
+use crate::resolve::{Attempt, BUDGET, Resolver, WaitingQuery};
 use crate::shares::Shares;
 use crate::tap::Answered;
 use crate::wire::{self, Transport, framed, set_length};
@@ -115,7 +114,7 @@ struct Connection<B: Backend> {
 }
 
 struct LateAnswer {
-    answer: Option<Vec<u8>>,
+    answer: Vec<u8>,
     expensive: bool,
 }
 
@@ -136,16 +135,16 @@ impl InFlight {
         self.tasks.len() < MAX_IN_FLIGHT && self.expensive < MAX_EXPENSIVE
     }
 
-    fn spawn(&mut self, expensive: bool, answer: impl Future<Output = Option<Vec<u8>>> + Send + 'static) {
+    fn spawn(&mut self, expensive: bool, answer: impl Future<Output = Vec<u8>> + Send + 'static) {
         self.expensive += usize::from(expensive);
         self.tasks.spawn(async move { LateAnswer { answer: answer.await, expensive } });
     }
 
-    /// Waits for the next answer; `None` if a query gets no response.
+    /// Waits for the next answer; `None` if no query waits.
     async fn next(&mut self) -> Option<Vec<u8>> {
         let waited = self.tasks.join_next().await?.ok()?;
         self.expensive -= usize::from(waited.expensive);
-        waited.answer
+        Some(waited.answer)
     }
 }
 
@@ -192,7 +191,7 @@ impl<B: Backend> Connection<B> {
             let start = answers.len();
             answers.extend_from_slice(&[0, 0]);
             match self.resolver.answer(&query, self.client.ip(), Transport::Tcp, &mut answers) {
-                Outcome::Reply(reply) => {
+                Attempt::Answered(reply) => {
                     set_length(&mut answers, start);
                     self.resolver.record(&Answered {
                         client: self.client,
@@ -203,17 +202,17 @@ impl<B: Backend> Connection<B> {
                         took: Took::AtOnce(started.elapsed()),
                     });
                 }
-                Outcome::Ignore => answers.truncate(start),
-                Outcome::Transfer => {
+                Attempt::Ignored => answers.truncate(start),
+                Attempt::Transfer => {
                     answers.truncate(start);
                     self.send(&answers).await?;
                     answers.clear();
                     self.transfer(&query, started).await?;
                     frames.rest();
                 }
-                outcome => {
+                Attempt::Waits(waiting) => {
                     answers.truncate(start);
-                    self.answer_later(query, outcome, in_flight);
+                    self.answer_later(waiting, in_flight);
                 }
             }
             if answers.len() > READ {
@@ -252,20 +251,21 @@ impl<B: Backend> Connection<B> {
     }
 
     /// Answers a query in a task, because the query cannot be answered at once.
-    fn answer_later(&self, query: Vec<u8>, outcome: Outcome, in_flight: &mut InFlight) {
+    fn answer_later(&self, waiting: Box<WaitingQuery<B::View>>, in_flight: &mut InFlight) {
         let resolver = Arc::clone(&self.resolver);
-        let expensive = outcome == Outcome::Expensive;
         let client = self.client;
-        let share = resolver.admit(client.ip(), &query, &outcome);
+        let expensive = waiting.is_expensive();
+        let admitted = resolver.admit(&waiting);
+
         in_flight.spawn(expensive, async move {
-            if let Some(share) = share {
-                return resolver.resolve(&query, Transport::Tcp, outcome, client, share).await;
+            if let Some(admitted) = admitted {
+                return resolver.resolve(waiting, client, admitted).await;
             }
             if expensive {
                 // The error response is delayed: after an immediate response the client would retry at once.
                 tokio::time::sleep(BUDGET).await;
             }
-            resolver.refuse(&query, Transport::Tcp, &outcome, client)
+            resolver.reject(&waiting, client)
         });
     }
 

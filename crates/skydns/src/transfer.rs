@@ -40,7 +40,8 @@ pub use metrics::TransferMetrics;
 pub use peers::{Peers, PeersError};
 use request::{Rejection, Since};
 pub use stream::Stream;
-use tsig::{Refusal, Session};
+use tsig::Refusal;
+pub(crate) use tsig::Session;
 
 /// Maximum number of concurrent transfers. Each transfer holds a version and a message.
 const MAX_TRANSFERS: usize = 128;

@@ -20,9 +20,9 @@ use socket::{Peer, QUIET, Wait};
 
 use crate::backend::Backend;
 use crate::cause::Cause;
-use crate::engine::Outcome;
+use crate::engine::Reply;
 use crate::metrics::{Shard, Took};
-use crate::resolve::{BUDGET, Resolver};
+use crate::resolve::{Attempt, BUDGET, Resolver, WaitingQuery};
 use crate::tap::Answered;
 use crate::top::Sampler;
 use crate::wire::Transport;
@@ -164,20 +164,10 @@ impl<B: Backend> Worker<B> {
         let message = buffer.get(..datagram.len)?;
         let (start, client) = (answers.len(), datagram.peer.socket_addr());
         let reply = match self.resolver.answer(message, client.ip(), Transport::Udp, answers) {
-            Outcome::Reply(reply) => reply,
-            Outcome::Ignore => return None,
-            Outcome::Transfer => self.resolver.transfer_over_udp(message, client.ip(), answers)?,
-            outcome => {
-                let (system, refusal) = (outcome.system(), outcome.refusal());
-                let cause = if self.ending {
-                    Cause::Stopping
-                } else if self.resolve_later(message, outcome, datagram.peer) {
-                    refusal
-                } else {
-                    return None;
-                };
-                self.resolver.fail(message, Transport::Udp, system, &cause, answers)?
-            }
+            Attempt::Answered(reply) => reply,
+            Attempt::Waits(waiting) => self.resolve_later(waiting, datagram.peer, answers)?,
+            // Zones are sent over TCP alone.
+            Attempt::Transfer | Attempt::Ignored => return None,
         };
         let end = answers.len();
         let before = std::mem::replace(now, Instant::now());
@@ -199,12 +189,22 @@ impl<B: Backend> Worker<B> {
         }
     }
 
-    /// Passes a query on to be answered later. Returns true if the query was not admitted.
-    fn resolve_later(&self, message: &[u8], outcome: Outcome, peer: Peer) -> bool {
+    /// Passes a query on to be answered later. A query that may not wait is answered with SERVFAIL at once.
+    fn resolve_later(
+        &self,
+        waiting: Box<WaitingQuery<B::View>>,
+        peer: Peer,
+        answers: &mut Vec<u8>,
+    ) -> Option<Reply> {
+        if self.ending {
+            return Some(self.resolver.fail(&waiting, &Cause::Stopping, answers));
+        }
+
         let socket = Arc::clone(&self.socket);
         // If the send buffer is full, the answer is lost, as it might be on the network.
         let send = move |answer: &[u8]| socket.send(answer, &peer);
-        self.resolver.resolve_later(message, Transport::Udp, outcome, peer.socket_addr(), send)
+        let rejected = self.resolver.resolve_later(waiting, peer.socket_addr(), send).err()?;
+        Some(self.resolver.fail(&rejected, &rejected.cause_of_rejection(), answers))
     }
 
     /// Sends a batch. Consecutive answers from the same local address are sent in one system call.

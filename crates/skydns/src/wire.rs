@@ -29,6 +29,7 @@ pub use frames::{Frames, framed};
 pub use header::{HEADER, Header, flag, rcode};
 pub use message::{Heading, Message};
 pub use name::Name;
+pub(crate) use query::OwnedQuery;
 pub use query::{MAX_UDP, Malformed, PLAIN_UDP, Query};
 pub use question::Question;
 pub(crate) use record::append_record_body;

@@ -9,7 +9,7 @@ mod own_names;
 mod zones;
 
 use fixed::Fixed;
-use skydns::engine::{Identity, Outcome, answer};
+use skydns::engine::{Identity, Outcome, Pending, answer};
 use skydns::external::{ExternalAnswer, ExternalAnswers, ExternalQuery, ExternalRecord};
 use skydns::resolve::external_answer;
 use skydns::wire::Transport;
@@ -50,7 +50,7 @@ fn reply(view: &Fixed, query: &[u8], transport: Transport, outside: &ExternalAns
 fn an_alias_asks_outside_once_and_says_so_when_nobody_answers() {
     let (view, query) = (Fixed::new(&[]), Query::new("out.apps.svc.cluster.local.", "A").wire());
     let asked = answer(&view, &identity(), &query, Transport::Udp, &ExternalAnswers::none(), &mut Vec::new());
-    assert_eq!(asked, Outcome::NeedsExternal(vec![address_of("www.outside.test")]));
+    assert_eq!(asked, Outcome::Pending(Pending::External(vec![address_of("www.outside.test")])));
     for (known, expected) in [
         (ExternalAnswer::Failed, ";; SERVFAIL, flags: qr rd ra"),
         (ExternalAnswer::Records(Vec::new()), ";; NOERROR, flags: qr aa rd ra"),
@@ -215,10 +215,13 @@ fn missing_names_of_some_zones_are_forwarded() {
     let some = Fixed::new(&[]).fallthrough(&["other.svc.cluster.local", "vm.cluster.local"]);
     let unsynced = Fixed::new(&[]).fallthrough(&["."]).unsynced();
     for (name, expected) in [
-        ("no.apps.svc.cluster.local.", ["Forward(Recursive)", "NXDOMAIN", "REFUSED"]),
-        ("no.OTHER.svc.cluster.local.", ["Forward(Recursive)", "Forward(Recursive)", "REFUSED"]),
-        ("vm.cluster.local.", ["Forward(Recursive)", "Forward(Recursive)", "REFUSED"]),
-        ("xvm.cluster.local.", ["Forward(Recursive)", "NXDOMAIN", "REFUSED"]),
+        ("no.apps.svc.cluster.local.", ["Pending(Forward(Recursive))", "NXDOMAIN", "REFUSED"]),
+        (
+            "no.OTHER.svc.cluster.local.",
+            ["Pending(Forward(Recursive))", "Pending(Forward(Recursive))", "REFUSED"],
+        ),
+        ("vm.cluster.local.", ["Pending(Forward(Recursive))", "Pending(Forward(Recursive))", "REFUSED"]),
+        ("xvm.cluster.local.", ["Pending(Forward(Recursive))", "NXDOMAIN", "REFUSED"]),
         // An existing name is not forwarded, even if its alias cannot be resolved.
         ("web.apps.svc.cluster.local.", ["NOERROR", "NOERROR", "REFUSED"]),
         ("out.apps.svc.cluster.local.", ["SERVFAIL", "SERVFAIL", "REFUSED"]),
@@ -244,15 +247,15 @@ fn the_longest_domain_that_holds_a_name_decides_who_answers() {
         let (query, mut out) = (Query::new(name, "A").wire(), Vec::new());
         match answer(view, &identity(), &query, Transport::Udp, &ExternalAnswers::none(), &mut out) {
             Outcome::Reply(_) => testkit::dig::show(&out).lines().next().unwrap_or_default().to_owned(),
-            Outcome::NeedsExternal(questions) => format!("asks for {}", questions[0].name),
+            Outcome::Pending(Pending::External(questions)) => format!("asks for {}", questions[0].name),
             other => format!("{other:?}"),
         }
     };
     let (synced, unsynced) = (view(), view().unsynced());
     for (name, before, after) in [
-        ("corp.cluster.local.", "Forward(Stub)", "Forward(Stub)"),
-        ("host.CORP.cluster.local.", "Forward(Stub)", "Forward(Stub)"),
-        ("other.local.", "Forward(Stub)", "Forward(Stub)"),
+        ("corp.cluster.local.", "Pending(Forward(Stub))", "Pending(Forward(Stub))"),
+        ("host.CORP.cluster.local.", "Pending(Forward(Stub))", "Pending(Forward(Stub))"),
+        ("other.local.", "Pending(Forward(Stub))", "Pending(Forward(Stub))"),
         ("xcorp.cluster.local.", ";; REFUSED, flags: qr", ";; NXDOMAIN, flags: qr rd"),
         ("web.apps.svc.cluster.local.", ";; REFUSED, flags: qr", ";; NOERROR, flags: qr aa rd ra"),
         ("into.apps.svc.cluster.local.", ";; REFUSED, flags: qr", "asks for host.corp.cluster.local."),
@@ -275,9 +278,9 @@ fn with_a_cache_in_front_whatever_is_outside_is_forwarded() {
     };
     let (stock, cache) = (Fixed::new(&[]), Fixed::new(&[]).forwards_all());
     for (name, rtype, before, after) in [
-        ("short.", "A", ";; SERVFAIL, flags: qr rd ra", "Forward(Recursive)"),
-        (".", "NS", ";; SERVFAIL, flags: qr rd ra", "Forward(Recursive)"),
-        ("www.outside.test.", "ANY", ";; REFUSED, flags: qr", "Forward(Recursive)"),
+        ("short.", "A", ";; SERVFAIL, flags: qr rd ra", "Pending(Forward(Recursive))"),
+        (".", "NS", ";; SERVFAIL, flags: qr rd ra", "Pending(Forward(Recursive))"),
+        ("www.outside.test.", "ANY", ";; REFUSED, flags: qr", "Pending(Forward(Recursive))"),
         ("web.apps.svc.cluster.local.", "ANY", ";; REFUSED, flags: qr", ";; REFUSED, flags: qr"),
     ] {
         assert_eq!(

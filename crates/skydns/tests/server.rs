@@ -3,6 +3,8 @@
 
 #[path = "server/autopath.rs"]
 mod autopath;
+#[path = "server/every_query.rs"]
+mod every_query;
 #[path = "server/expensive.rs"]
 mod expensive;
 #[path = "server/extended_errors.rs"]

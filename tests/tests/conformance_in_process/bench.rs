@@ -1,7 +1,7 @@
 //! Passes the questions of one scenario to the engine.
 
 use skydns::Zone;
-use skydns::engine::{Identity, Outcome, answer};
+use skydns::engine::{Identity, Outcome, Pending, answer};
 use skydns::external::{ExternalAnswer, ExternalAnswers, ExternalQuery};
 use skydns::resolve::external_answer;
 use testkit::upstream::Transport;
@@ -76,11 +76,13 @@ fn ask(cluster: &Cluster, memory: Option<&Memory>, case: &Case) -> Option<Observ
         match answer(&*view, &identity, &packet, case.query.transport, &outside, &mut out) {
             Outcome::Reply(_) => return Some(Observed::Packet(out)),
             Outcome::Ignore => return Some(Observed::Nothing("timeout".to_owned())),
-            Outcome::Forward(_) => return None,
+            Outcome::Pending(Pending::Forward(_)) => return None,
             Outcome::Search(_) => return Some(Observed::Nothing("to be completed".to_owned())),
             Outcome::Transfer => return Some(Observed::Nothing("a transfer".to_owned())),
-            Outcome::Expensive => return Some(Observed::Nothing("too much work".to_owned())),
-            Outcome::NeedsExternal(questions) => {
+            Outcome::Pending(Pending::Expensive) => {
+                return Some(Observed::Nothing("too much work".to_owned()));
+            }
+            Outcome::Pending(Pending::External(questions)) => {
                 for question in questions {
                     let told = look_up(memory, case, &view.zone, &question);
                     outside.insert(question, told);

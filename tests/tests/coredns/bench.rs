@@ -11,7 +11,7 @@ use cluster::snapshot::{Published, Snapshot};
 use daemon::flags::{Style, parse};
 use kubedns::options::Options;
 use serde_json::Value;
-use skydns::engine::{Identity, Outcome, answer};
+use skydns::engine::{Identity, Outcome, Pending, answer};
 use skydns::external::{ExternalAnswer, ExternalAnswers};
 use skydns::wire::Transport;
 use testkit::query::Query;
@@ -58,12 +58,12 @@ impl Cluster {
             let (mut out, view) = (Vec::new(), self.published.get());
             match answer(&*view, &identity, &query, Transport::Tcp, &outside, &mut out) {
                 Outcome::Reply(_) => return Some(read(out)),
-                Outcome::NeedsExternal(names) => {
+                Outcome::Pending(Pending::External(names)) => {
                     for name in names {
                         outside.insert(name, ExternalAnswer::Records(Vec::new()));
                     }
                 }
-                Outcome::Forward(_) => return None,
+                Outcome::Pending(Pending::Forward(_)) => return None,
                 other => panic!("{question}: {other:?}"),
             }
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use skydns::engine::{self, Identity, Outcome};
+use skydns::engine::{self, Identity, Outcome, Pending};
 use skydns::external::ExternalAnswers;
 use skydns::wire::Transport;
 use skydns::{Backend as _, Lookup, Name, Records as _, Zone};
@@ -59,7 +59,7 @@ fn said(published: &Published, name: &str, rtype: &str) -> String {
             let aliases = answer.lines().filter_map(|line| line.split_once(" IN CNAME ")).map(|(_, to)| to);
             rcode.into_iter().chain(aliases).collect::<Vec<_>>().join(" ")
         }
-        Outcome::NeedsExternal(questions) => format!("asks for {}", questions[0].name),
+        Outcome::Pending(Pending::External(questions)) => format!("asks for {}", questions[0].name),
         other => format!("{other:?}"),
     }
 }

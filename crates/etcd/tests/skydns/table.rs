@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use etcd::records::ZoneRecords;
 use etcd::{Access, Feed, Metrics, Sink, Subtree, Tree};
-use skydns::engine::{Identity, Outcome, answer};
+use skydns::engine::{Identity, Outcome, Pending, answer};
 use skydns::external::{ExternalAnswer, ExternalAnswers, ExternalQuery, ExternalRecord};
 use skydns::wire::Transport;
 use skydns::{FurtherZone, Lookup, Name, Pointer, Records, View, Zone, Zones};
@@ -95,7 +95,7 @@ impl Served {
         loop {
             match answer(self, &identity, &query, Transport::Tcp, &known, &mut out) {
                 Outcome::Reply(_) => return show(&out),
-                Outcome::NeedsExternal(questions) => {
+                Outcome::Pending(Pending::External(questions)) => {
                     for question in questions {
                         let records = said(outside, &question);
                         known.insert(question, ExternalAnswer::Records(records));

@@ -3,12 +3,13 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::Resolver;
+use super::{Ask, Attempt, Resolver};
 use crate::backend::Backend;
-use crate::engine::{Outcome, Reply};
+use crate::cause::Cause;
+use crate::engine::Reply;
 use crate::metrics::System;
 use crate::serial;
-use crate::transfer::Transfers;
+use crate::transfer::{Session, Transfers};
 use crate::wire::{Query, Transport, Writer, flag};
 
 impl<B: Backend> Resolver<B> {
@@ -23,56 +24,78 @@ impl<B: Backend> Resolver<B> {
         self.transfers.as_ref()
     }
 
-    /// Answers a transfer query over UDP.
-    pub(crate) fn transfer_over_udp(
-        &self,
-        message: &[u8],
-        client: IpAddr,
-        out: &mut Vec<u8>,
-    ) -> Option<Reply> {
-        let query = Query::parse(message, Transport::Udp).ok()?;
-        let rcode = self.transfers.as_ref()?.answer_over_udp(message, client, out)?;
-        Some(Reply { system: System::Auth, qtype: query.qtype, rcode, truncated: false, zone: None })
+    /// Answers a transfer query over UDP. Over TCP the transport sends the zone.
+    pub(super) fn transfer(&self, ask: Ask<'_, B::View>, out: &mut Vec<u8>) -> Attempt<B::View> {
+        let query = ask.query;
+        if query.transport == Transport::Tcp {
+            return Attempt::Transfer;
+        }
+
+        let transfers = self.transfers.as_ref();
+        let answered = transfers
+            .and_then(|transfers| transfers.answer_over_udp(query.message, ask.client, out))
+            .map(|rcode| Reply {
+                system: System::Auth,
+                qtype: query.qtype,
+                rcode,
+                truncated: false,
+                zone: None,
+            });
+        Attempt::Answered(
+            answered.unwrap_or_else(|| self.servfail(ask, System::Auth, &Cause::ZoneNotLoaded, out)),
+        )
     }
 
     /// Answers a query. The answer to a signed query is signed: a secondary signs all its queries, for example for
-    /// the SOA. Answers that wait for an upstream are not signed.
+    /// the SOA.
     pub(super) fn answer_signed(
         &self,
         transfers: &Transfers<B::View>,
-        message: &[u8],
+        query: &Query<'_>,
         client: IpAddr,
-        transport: Transport,
+        view: B::Guard,
         out: &mut Vec<u8>,
-    ) -> Outcome {
-        let Ok(query) = Query::parse(message, transport) else {
-            return self.answer_unsigned(message, client, transport, out);
-        };
-        let (qtype, start) = (query.qtype, out.len());
-        let mut session = match transfers.session(message, query.question_end()) {
-            Ok(None) => return self.answer_unsigned(message, client, transport, out),
-            Ok(Some(session)) => session,
+    ) -> Attempt<B::View> {
+        let start = out.len();
+        let session = match transfers.session(query.message, query.question_end()) {
+            Ok(session) => session,
             Err(refusal) => {
-                refusal.append(message, query.question_end(), out);
+                refusal.append(query.message, query.question_end(), out);
                 let rcode = refusal.rcode();
-                return Outcome::Reply(Reply {
+                return Attempt::Answered(Reply {
                     system: System::Auth,
-                    qtype,
+                    qtype: query.qtype,
                     rcode,
                     truncated: false,
                     zone: None,
                 });
             }
         };
-        let mut outcome = self.answer_unsigned(message, client, transport, out);
-        if let Outcome::Reply(reply) = &mut outcome {
-            if out.len() - start + session.room() > query.limit() {
-                out.truncate(start);
-                Writer::new(&query, out).finish(flag::TC, reply.rcode);
-                reply.truncated = true;
+
+        let attempt = self.answer_unsigned(query, client, view, session.as_ref(), out);
+        match (attempt, session) {
+            (Attempt::Answered(reply), Some(session)) => {
+                Attempt::Answered(sign(session, query, start, reply, out))
             }
-            session.sign(start, serial::now(), out);
+            (attempt, _) => attempt,
         }
-        outcome
     }
+}
+
+/// Signs the response that begins at `start` of `out`. A response that is then too large is replaced by a truncated one,
+/// which is signed, too.
+pub(super) fn sign(
+    mut session: Session,
+    query: &Query<'_>,
+    start: usize,
+    mut reply: Reply,
+    out: &mut Vec<u8>,
+) -> Reply {
+    if out.len() - start + session.room() > query.limit() {
+        out.truncate(start);
+        Writer::new(query, out).finish(flag::TC, reply.rcode);
+        reply.truncated = true;
+    }
+    session.sign(start, serial::now(), out);
+    reply
 }

@@ -14,7 +14,7 @@ pub const PLAIN_UDP: usize = 512;
 const MAX_TCP: usize = 65_535;
 
 /// A well-formed query with one question.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Query<'q> {
     /// The whole message.
     pub message: &'q [u8],
@@ -29,6 +29,8 @@ pub struct Query<'q> {
     pub qclass: u16,
     /// EDNS, if the query has an OPT record.
     pub edns: Option<Edns<&'q [u8]>>,
+    /// Offset of the EDNS options in the message; 0 without an OPT record.
+    options_at: usize,
     /// The transport.
     pub transport: Transport,
     /// Whether a section has fewer records than its count, or an OPT record has an owner other than the root.
@@ -85,13 +87,49 @@ impl<'q> Query<'q> {
         let question = Question::read(message).map_err(|_| Malformed::refuse(rcode::FORMERR))?;
         let (Question { name, qtype, qclass }, question_end) = question;
         let records = Records::new(message, question_end, counts);
-        let (edns, lax) = edns_among(records).map_err(|edns| Malformed::Refuse {
+        let (opt, lax) = edns_among(records).map_err(|edns| Malformed::Refuse {
             rcode: rcode::FORMERR,
             question_end,
             dnssec_ok: edns.map(|edns| edns.dnssec_ok),
         })?;
-        let (lower, max_udp, max_tcp) = (lower(name), MAX_UDP, MAX_TCP);
-        Ok(Self { message, header, name, lower, qtype, qclass, edns, transport, lax, max_udp, max_tcp })
+
+        Ok(Self {
+            message,
+            header,
+            name,
+            lower: lower(name),
+            qtype,
+            qclass,
+            edns: opt.map(|(edns, _)| edns),
+            options_at: opt.map_or(0, |(_, options_at)| options_at),
+            transport,
+            lax,
+            max_udp: MAX_UDP,
+            max_tcp: MAX_TCP,
+        })
+    }
+
+    /// Copies the query, so that it can wait without the buffer in which it was received.
+    pub(crate) fn to_owned(&self) -> OwnedQuery {
+        OwnedQuery {
+            message: self.message.into(),
+            name_len: self.name.len(),
+            options_len: self.edns.map_or(0, |edns| edns.options.len()),
+            parsed: Query {
+                message: &[],
+                header: self.header,
+                name: &[],
+                lower: self.lower,
+                qtype: self.qtype,
+                qclass: self.qclass,
+                edns: self.edns.map(|edns| edns.map(|_| &[][..])),
+                options_at: self.options_at,
+                transport: self.transport,
+                lax: self.lax,
+                max_udp: self.max_udp,
+                max_tcp: self.max_tcp,
+            },
+        }
     }
 
     /// Offset of the end of the question section.
@@ -114,6 +152,30 @@ impl<'q> Query<'q> {
     }
 }
 
+/// A query with its message. It is parsed once: what was read is kept beside the octets.
+#[derive(Debug)]
+pub(crate) struct OwnedQuery {
+    message: Box<[u8]>,
+    name_len: usize,
+    options_len: usize,
+    /// The fields of the query, without those that borrow from the message.
+    parsed: Query<'static>,
+}
+
+impl OwnedQuery {
+    /// The query, as it was parsed.
+    pub(crate) fn query(&self) -> Query<'_> {
+        let octets = |at: usize, len: usize| self.message.get(at..at + len).unwrap_or_default();
+        let options = octets(self.parsed.options_at, self.options_len);
+        Query {
+            message: &self.message,
+            name: octets(HEADER, self.name_len),
+            edns: self.parsed.edns.map(|edns| edns.map(|_| options)),
+            ..self.parsed.clone()
+        }
+    }
+}
+
 fn lower(name: &[u8]) -> [u8; MAX_NAME] {
     let mut lower = [0; MAX_NAME];
     for (to, from) in lower.iter_mut().zip(name) {
@@ -124,10 +186,13 @@ fn lower(name: &[u8]) -> [u8; MAX_NAME] {
 
 type EdnsOf<'q> = Option<Edns<&'q [u8]>>;
 
-/// Returns the EDNS in the records after the question, and whether the records are [lax](Query::lax). The error holds
-/// the first OPT record, if that record was readable.
-fn edns_among(mut records: Records<'_>) -> Result<(EdnsOf<'_>, bool), EdnsOf<'_>> {
-    let (mut edns, mut lax) = (None, false);
+/// Returns the EDNS in the records after the question with the offset of its options, and whether the records are
+/// [lax](Query::lax). The error holds the first OPT record, if that record was readable.
+#[expect(clippy::type_complexity, reason = "two options and a flag, read in one place")]
+fn edns_among(mut records: Records<'_>) -> Result<(Option<(Edns<&[u8]>, usize)>, bool), EdnsOf<'_>> {
+    let mut edns = None;
+    let mut options_at = 0;
+    let mut lax = false;
     while !records.ran_out()
         && let Some(record) = records.skim()
     {
@@ -145,8 +210,9 @@ fn edns_among(mut records: Records<'_>) -> Result<(EdnsOf<'_>, bool), EdnsOf<'_>
             return Err(edns.or(Some(opt)));
         }
         edns = Some(opt);
+        options_at = record.data_range().start;
     }
-    Ok((edns, lax || records.ran_out()))
+    Ok((edns.map(|edns| (edns, options_at)), lax || records.ran_out()))
 }
 
 /// Whether EDNS options fill the RDATA exactly, and each client subnet option has all its fixed fields (RFC 7871,

@@ -69,10 +69,10 @@ fn the_longest_domain_has_a_name() {
         (long.as_str(), answer.as_str()),
         ("WWW.Acme.Test A", "NOERROR, qr aa rd ra: WWW.Acme.Test. 30 IN A 192.0.2.1"),
         ("www.db.acme.test A", "NOERROR, qr aa rd ra: www.db.acme.test. 30 IN A 192.0.2.2"),
-        ("www.stub.acme.test A", "Forward(Stub)"),
+        ("www.stub.acme.test A", "Pending(Forward(Stub))"),
         ("www.zone.stub.acme.test A", "NOERROR, qr aa rd ra: www.zone.stub.acme.test. 30 IN A 192.0.2.3"),
-        ("www.elsewhere.test A", "Forward(Stub)"),
-        ("www.xacme.test A", "Forward(Stub)"),
+        ("www.elsewhere.test A", "Pending(Forward(Stub))"),
+        ("www.xacme.test A", "Pending(Forward(Stub))"),
         // If a zone and a stub domain have the same name, the zone is used.
         ("www.equal.test A", "NOERROR, qr aa rd ra: www.equal.test. 30 IN A 192.0.2.6"),
         // Zones above and below the cluster domain.
@@ -91,8 +91,8 @@ fn the_longest_domain_has_a_name() {
             "9.2.0.192.in-addr.arpa PTR",
             "NXDOMAIN, qr aa rd ra: 2.0.192.in-addr.arpa. 60 IN SOA ns.dns.2.0.192.in-addr.arpa. hostmaster.2.0.192.in-addr.arpa.",
         ),
-        ("9.3.0.192.in-addr.arpa PTR", "Forward(Recursive)"),
-        ("www.example.com A", "Forward(Recursive)"),
+        ("9.3.0.192.in-addr.arpa PTR", "Pending(Forward(Recursive))"),
+        ("www.example.com A", "Pending(Forward(Recursive))"),
         ("www.acme.test ANY", "REFUSED, qr: "),
     ] {
         assert_eq!(ask(&view, question, &ExternalAnswers::none()), expected, "{question}");

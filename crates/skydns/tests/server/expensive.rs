@@ -1,6 +1,6 @@
 //! Expensive queries wait in a queue, and do not delay other queries.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -128,4 +128,38 @@ async fn an_expensive_query_of_another_host_has_its_turn() {
     assert!(meanwhile < 10, "{meanwhile} of the flood came first");
     drop(flood);
     tokio::time::timeout(Duration::from_secs(20), server.stop()).await.expect("it ends");
+}
+
+/// A name of a search list waits in the same bounded queue as a query of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn searched_name_needs_place_in_queue() {
+    // The most expensive queries of one host that may wait.
+    const PLACES: u16 = 256;
+    let done = Arc::default();
+    let pod = IpAddr::V4(FLOODER);
+    let view = Fixed::new(&[]).autopath(&[], &[(pod, "apps")]).laborious(&["svc", "slow"], &done);
+    let server = start(view);
+    let flood = UdpSocket::bind((FLOODER, 0)).await.expect("bound");
+    let slow = |id| Query::new("slow.svc.cluster.local.", "A").id(id).wire();
+    for id in 0..PLACES + 50 {
+        flood.send_to(&slow(id), server.address).await.expect("sent");
+    }
+
+    // The second name of the list takes as much work as a query of the flood.
+    let searched = Query::new("slow.apps.svc.cluster.local.", "A").id(u16::MAX).edns(1232).wire();
+    flood.send_to(&searched, server.address).await.expect("sent");
+    let mut answers_before = 0;
+    let mut buffer = [0; 512];
+    let answer = loop {
+        let length = tokio::time::timeout(PATIENCE, flood.recv(&mut buffer)).await.expect("in time");
+        let answer = &buffer[..length.expect("received")];
+        if answer[..2] == u16::MAX.to_be_bytes() {
+            break answer;
+        }
+        answers_before += 1;
+    };
+
+    assert!(show_sorted(answer).starts_with(";; SERVFAIL"), "{}", show_sorted(answer));
+    assert!(answers_before < PLACES, "{answers_before} were answered first");
+    server.stop().await;
 }

@@ -32,6 +32,8 @@ pub(crate) struct Fixed {
     lookups: AtomicUsize,
     /// A name with an expensive lookup, and the number of these lookups.
     laborious: Option<(&'static [&'static str], Arc<AtomicUsize>)>,
+    /// A name that does not exist, with an expensive lookup.
+    expensive_and_missing: Option<&'static [&'static str]>,
     /// The cache of upstream replies, if any.
     cache: Option<CacheLimits>,
     /// The namespace of each client that is a pod.
@@ -70,6 +72,7 @@ impl Fixed {
             unknown: None,
             lookups: AtomicUsize::new(0),
             laborious: None,
+            expensive_and_missing: None,
             cache: None,
             pods: BTreeMap::new(),
         }
@@ -128,6 +131,18 @@ impl Fixed {
     pub(crate) fn laborious(self, path: &'static [&'static str], done: &Arc<AtomicUsize>) -> Self {
         let view = self.with_address(path, "l", "apps.svc");
         Self { laborious: Some((path, Arc::clone(done))), ..view }
+    }
+
+    /// Makes the lookups of a name expensive, although the name does not exist.
+    pub(crate) fn expensive_and_missing(mut self, path: &'static [&'static str]) -> Self {
+        self.expensive_and_missing = Some(path);
+        self
+    }
+
+    /// Removes a name.
+    pub(crate) fn without(mut self, path: &[&'static str]) -> Self {
+        self.records.remove(path);
+        self
     }
 
     /// Adds a cache of upstream replies.
@@ -271,6 +286,9 @@ impl Records for Fixed {
             return Lookup::TargetUnknown;
         }
         let Some((_, records)) = self.records.iter().find(|(key, _)| *key == path) else {
+            if self.expensive_and_missing.is_some_and(|expensive| expensive == path) {
+                *steps = steps.saturating_sub(LABOUR.0);
+            }
             return Lookup::Missing;
         };
         if let Some((_, done)) = self.laborious.as_ref().filter(|(name, _)| *name == path) {
@@ -327,6 +345,10 @@ impl Backend for Always {
     fn view(&self) -> Arc<Fixed> {
         Arc::clone(&self.0)
     }
+
+    fn keep(guard: Self::Guard) -> Arc<Fixed> {
+        guard
+    }
 }
 
 /// A running server. Dropping this value stops the server.
@@ -351,8 +373,20 @@ pub(crate) fn bind_with_transfers(
     metrics: Metrics,
     transfers: Option<Arc<Transfers<Fixed>>>,
 ) -> std::io::Result<Server<Always>> {
+    let cache = view.cache;
+    bind_backend(address, Always(view), cache, metrics, transfers)
+}
+
+/// Binds a server of any backend to `address`.
+fn bind_backend<B: Backend<View = Fixed>>(
+    address: SocketAddr,
+    backend: B,
+    cache: Option<CacheLimits>,
+    metrics: Metrics,
+    transfers: Option<Arc<Transfers<Fixed>>>,
+) -> std::io::Result<Server<B>> {
     let registry = prometheus::Registry::new();
-    let cache = view.cache.and_then(|limits| Cache::new(limits, CacheMetrics::new(&registry).ok()?));
+    let cache = cache.and_then(|limits| Cache::new(limits, CacheMetrics::new(&registry).ok()?));
     let forwarder = ForwardMetrics::new(&registry)
         .map(|metrics| Forwarder::with(Limits::default(), metrics, TlsTrust::default(), cache));
     let config = Config {
@@ -362,7 +396,15 @@ pub(crate) fn bind_with_transfers(
         forwarder: Arc::new(forwarder.unwrap_or_else(|error| unreachable!("{error}"))),
         metrics,
     };
-    Server::bind_with_transfers(config, Arc::new(Always(view)), transfers)
+    Server::bind_with_transfers(config, Arc::new(backend), transfers)
+}
+
+/// Starts a server of any backend on a free loopback port.
+pub(crate) fn start_backend<B: Backend<View = Fixed>>(backend: B, cache: Option<CacheLimits>) -> Running {
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let metrics = Metrics::new("skydns", "skydns");
+    let server = bind_backend(address, backend, cache, metrics.clone(), None);
+    run(server.unwrap_or_else(|error| panic!("bind: {error}")), metrics)
 }
 
 /// Starts a server on a free loopback port.
@@ -385,7 +427,7 @@ pub(crate) fn start_with_transfers(view: &Arc<Fixed>, transfers: &Arc<Transfers<
     run(server.unwrap_or_else(|error| panic!("bind: {error}")), metrics)
 }
 
-fn run(server: Server<Always>, metrics: Metrics) -> Running {
+fn run<B: Backend>(server: Server<B>, metrics: Metrics) -> Running {
     let (address, tap, top) = (server.local_addr(), server.tap(), server.top());
     let stop = CancellationToken::new();
     let mut task = tokio::task::JoinSet::new();

@@ -1,0 +1,95 @@
+//! A query on its way through the layers: who asks what, and the view that answers.
+//!
+//! The message is parsed once, and the view is taken once. Both stay the same until the answer, so that no two parts
+//! of an answer can come from different records or settings.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::cause::Cause;
+use crate::engine::{Pending, Reply};
+use crate::metrics::System;
+use crate::search::SearchList;
+use crate::transfer::Session;
+use crate::wire::{OwnedQuery, Query};
+
+/// A query that is being answered, with its client and its view.
+#[derive(Debug)]
+pub(crate) struct Ask<'a, V> {
+    pub(crate) query: &'a Query<'a>,
+    pub(crate) client: IpAddr,
+    pub(crate) view: &'a V,
+}
+
+// Derived, these would require that the view can be copied.
+impl<V> Clone for Ask<'_, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<V> Copy for Ask<'_, V> {}
+
+impl<'a, V> Ask<'a, V> {
+    /// The same client and view, with another query: a name of the client's search list.
+    pub(crate) fn with_query<'q>(self, query: &'q Query<'q>) -> Ask<'q, V>
+    where
+        'a: 'q,
+    {
+        Ask { query, client: self.client, view: self.view }
+    }
+}
+
+/// Result of the attempt to answer a message at once.
+#[derive(Debug)]
+pub enum Attempt<V> {
+    /// The answer was appended to the buffer.
+    Answered(Reply),
+    /// The answer takes longer. Nothing was appended.
+    Waits(Box<WaitingQuery<V>>),
+    /// The query asks for a zone transfer over TCP. Nothing was appended.
+    Transfer,
+    /// The message gets no response: it has no header, or is itself a response.
+    Ignored,
+}
+
+/// A query whose answer takes longer, with all that the answer needs. It ends with an answer: see
+/// [`Resolver::resolve`](super::Resolver).
+#[derive(Debug)]
+pub struct WaitingQuery<V> {
+    pub(crate) query: OwnedQuery,
+    pub(crate) client: IpAddr,
+    pub(crate) view: Arc<V>,
+    pub(crate) work: Work,
+    /// Signs the answer to a signed query (RFC 8945, section 5.3).
+    pub(crate) session: Option<Session>,
+}
+
+/// What is left to do for a query.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// Answer the name itself.
+    Name(Pending),
+    /// Walk the rest of the search list.
+    Search(SearchList),
+}
+
+impl<V> WaitingQuery<V> {
+    /// The part of the server that answers the query.
+    pub(crate) fn system(&self) -> System {
+        match &self.work {
+            Work::Name(pending) => pending.system(),
+            Work::Search(_) => System::Auth,
+        }
+    }
+
+    /// Whether the query goes to the queue of expensive queries.
+    pub(crate) fn is_expensive(&self) -> bool {
+        matches!(self.work, Work::Name(Pending::Expensive))
+    }
+
+    /// The reason for SERVFAIL if the query is not admitted.
+    pub(crate) fn cause_of_rejection(&self) -> Cause {
+        if self.is_expensive() { Cause::Expensive } else { Cause::Overloaded }
+    }
+}
