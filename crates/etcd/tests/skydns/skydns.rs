@@ -219,6 +219,6 @@ async fn the_table_of_skydns_holds() {
     let answered = served.ask("a.mail2.skydns.test MX", OUTSIDE);
     assert!(either.contains(&answered), "{answered}");
     // Names outside the zones in etcd are forwarded.
-    assert_eq!(served.ask("2.0.0.10.in-addr.arpa PTR", &[]), "Forward(Recursive)");
-    assert_eq!(served.ask("10.in-addr.arpa NS", &[]), "Forward(Recursive)");
+    assert_eq!(served.ask("2.0.0.10.in-addr.arpa PTR", &[]), "Pending(Forward(Recursive))");
+    assert_eq!(served.ask("10.in-addr.arpa NS", &[]), "Pending(Forward(Recursive))");
 }

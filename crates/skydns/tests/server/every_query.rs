@@ -15,6 +15,8 @@ use super::*;
 const COMBINATIONS: u64 = 24;
 /// One combination in this number also has an upstream that is silent, for which each query waits almost two seconds.
 const SILENT_ONE_IN: u64 = 8;
+/// Number of queries that wait for an answer at a time. The kernel drops what does not fit into a socket's queue.
+const WINDOW: usize = 64;
 const POD: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// A wildcard that takes much work and matches nothing.
 const EXPENSIVE: &[&str] = &["svc", "*", "nosuch"];
@@ -217,23 +219,26 @@ fn names_of(waiting: BTreeMap<u16, (String, Vec<u8>)>) -> Vec<String> {
 
 /// Sends all queries over UDP, and returns those without an answer.
 async fn unanswered_over_udp(server: SocketAddr, options: &Options) -> Vec<String> {
-    let mut waiting = queries(options);
+    let mut to_send: Vec<(u16, (String, Vec<u8>))> = queries(options).into_iter().collect();
+    let mut waiting = BTreeMap::new();
     let socket = UdpSocket::bind((POD, 0)).await.expect("a socket");
     let mut buffer = [0; 4096];
 
-    for (_, query) in waiting.clone().into_values() {
-        socket.send_to(&query, server).await.expect("sent");
-        // The socket's queue must not overflow: the answers are read between the queries.
-        while let Ok(length) = socket.try_recv(&mut buffer) {
-            answered(&mut waiting, &buffer[..length]);
+    loop {
+        while waiting.len() < WINDOW
+            && let Some((id, (what, query))) = to_send.pop()
+        {
+            socket.send_to(&query, server).await.expect("sent");
+            waiting.insert(id, (what, query));
         }
-    }
-    while !waiting.is_empty()
-        && let Ok(received) = tokio::time::timeout(PATIENCE, socket.recv(&mut buffer)).await
-    {
+        if waiting.is_empty() {
+            return Vec::new();
+        }
+        let Ok(received) = tokio::time::timeout(PATIENCE, socket.recv(&mut buffer)).await else {
+            return names_of(waiting);
+        };
         answered(&mut waiting, &buffer[..received.expect("received")]);
     }
-    names_of(waiting)
 }
 
 /// Sends all queries over one TCP connection, and returns those without an answer.
