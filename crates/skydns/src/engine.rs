@@ -383,7 +383,7 @@ impl<V: View> Engine<'_, V> {
         if missing && let Some(list) = self.list_of_client() {
             return Outcome::Search(list);
         }
-        if missing && self.view.zone().falls_through(self.query.lower()) {
+        if missing && authority.falls_through(self.view.zone(), self.query.lower()) {
             let (_, stub) = self.view.zone().servers_for(self.query.lower());
             return Outcome::Forward(if stub.is_some() { System::Stub } else { System::Recursive });
         }

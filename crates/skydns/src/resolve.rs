@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
-use crate::backend::zones::is_ours;
+use crate::backend::zones::{is_ours, negative_ttl_limit};
 use crate::backend::{Backend, View};
 use crate::cause::Cause;
 use crate::engine::{self, Asker, Identity, Outcome, Reply};
@@ -25,6 +25,7 @@ use crate::transfer::Transfers;
 use crate::wire::{HEADER, Message, Query, Section, Transport, Writer, class, flag, rcode, rtype};
 
 mod fit;
+mod negative;
 mod signed;
 pub mod walk;
 
@@ -166,6 +167,9 @@ impl<B: Backend> Resolver<B> {
             let whole = out.split_off(start);
             fit(&whole, &query, out)
         };
+        if let Some(limit) = negative_ttl_limit(&*view, query.lower()) {
+            negative::limit_ttls(out.get_mut(start..).unwrap_or_default(), limit);
+        }
         if let Some(id) = out.get_mut(start..).and_then(<[u8]>::first_chunk_mut) {
             *id = query.header.id.to_be_bytes();
         }
@@ -416,10 +420,14 @@ impl<B: Backend> Resolver<B> {
             query.max_udp = view.zone().max_udp();
             Arc::clone(view.zone().servers_for(query.lower()).0)
         };
+        let negative_ttl_limit = negative_ttl_limit(&*self.backend.view(), query.lower());
         match self.forwarder.exchange(forwarded(&query), servers, client).await {
             Ok(upstream) => {
                 let start = out.len();
                 let truncated = fit(&upstream.message, &query, out);
+                if let Some(limit) = negative_ttl_limit {
+                    negative::limit_ttls(out.get_mut(start..).unwrap_or_default(), limit);
+                }
                 if matches!(upstream.rcode, rcode::SERVFAIL | rcode::REFUSED) {
                     let cause = Cause::Reply(upstream.upstream.clone(), upstream.rcode);
                     self.explain(message, transport, &cause, start, out);

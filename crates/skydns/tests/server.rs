@@ -7,6 +7,8 @@ mod autopath;
 mod expensive;
 #[path = "server/extended_errors.rs"]
 mod extended_errors;
+#[path = "server/fallthrough.rs"]
+mod fallthrough;
 #[path = "support/fixed.rs"]
 mod fixed;
 #[path = "server/search.rs"]

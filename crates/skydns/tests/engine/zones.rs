@@ -182,3 +182,37 @@ fn an_alias_of_an_upstream_into_a_zone_is_followed_there() {
          www.outside.test. 30 IN CNAME www.acme.test.; www.acme.test. 30 IN A 192.0.2.1"
     );
 }
+
+/// A zone falls through only if `--fallthrough` names the zone or a part of it.
+#[test]
+fn nested_zone_falls_through_by_own_name() {
+    let view = |fallthrough: &[&str]| {
+        Fixed::new(&[])
+            .other_domains(&["new.example"])
+            .further("etcd.cluster.local", zone("192.0.2.1"))
+            .further("db.etcd.cluster.local", zone("192.0.2.2"))
+            .fallthrough(fallthrough)
+    };
+    for (fallthrough, forwarded) in [
+        (&["cluster.local"][..], &["no.cluster.local"][..]),
+        (&["cluster.local", "new.example"], &["no.cluster.local", "no.new.example"]),
+        (&["etcd.cluster.local"], &["no.etcd.cluster.local", "no.vm.etcd.cluster.local"]),
+        (&["vm.etcd.cluster.local"], &["no.vm.etcd.cluster.local"]),
+        (&["cluster.local", "db.etcd.cluster.local"], &["no.cluster.local", "no.db.etcd.cluster.local"]),
+        (&["local"], &[]),
+    ] {
+        let view = view(fallthrough);
+        for name in [
+            "no.cluster.local",
+            "no.new.example",
+            "no.etcd.cluster.local",
+            "no.vm.etcd.cluster.local",
+            "no.db.etcd.cluster.local",
+        ] {
+            let answer = ask(&view, &format!("{name} A"), &ExternalAnswers::none());
+            let is_forwarded = answer == "Forward(Recursive)";
+            assert!(is_forwarded || answer.starts_with("NXDOMAIN"), "{name}: {answer}");
+            assert_eq!(is_forwarded, forwarded.contains(&name), "{name}, --fallthrough={fallthrough:?}");
+        }
+    }
+}
