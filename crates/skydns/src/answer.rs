@@ -266,7 +266,8 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
 
     /// Writes the addresses of a name, following aliases.
     fn addresses(&mut self, path: &[&str], families: Families) -> Answered {
-        let Found { lookup, ttl, addresses, aliases } = self.look_up(self.authority, path, families);
+        let Found { lookup, ttl, addresses, has_addresses, aliases } =
+            self.look_up(self.authority, path, families);
         match lookup {
             Lookup::Missing => return Answered::Missing,
             // kube-dns reports an unknown target for SRV queries only.
@@ -274,7 +275,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
             Lookup::Exists => {}
         }
         let (addresses, cut) = addresses.into_shuffled();
-        let chased = self.aliases(aliases, families);
+        let chased = self.aliases(aliases, has_addresses, families);
         if chased == Answered::Failed && addresses.is_empty() {
             return Answered::Failed;
         }
@@ -362,7 +363,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         };
         let mut aliases = Sample::new(self.room());
         aliases.add(Alias { target: target.clone(), ttl, external: true });
-        let found = self.aliases(aliases, families);
+        let found = self.aliases(aliases, false, families);
         self.settle_ttls();
         found
     }
