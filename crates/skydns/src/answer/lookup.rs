@@ -7,7 +7,7 @@ use super::{Answer, path};
 use crate::backend::zones::Authority;
 use crate::backend::{Entry, Lookup, View};
 use crate::record::Host;
-use crate::wire::{Name, Transport};
+use crate::wire::{Name, Transport, rtype};
 
 /// The address families to look up.
 #[derive(Debug, Clone, Copy)]
@@ -20,6 +20,15 @@ impl Families {
     pub(super) const V4: Self = Self { v4: true, v6: false };
     pub(super) const V6: Self = Self { v4: false, v6: true };
     pub(super) const BOTH: Self = Self { v4: true, v6: true };
+
+    /// The family of an address type; `None` for other types.
+    pub(super) fn of(qtype: u16) -> Option<Self> {
+        match qtype {
+            rtype::A => Some(Self::V4),
+            rtype::AAAA => Some(Self::V6),
+            _ => None,
+        }
+    }
 
     pub(super) fn include(self, address: IpAddr) -> bool {
         match address {
