@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
-use crate::backend::zones::is_ours;
+use crate::backend::zones::{is_ours, negative_ttl_limit};
 use crate::backend::{Backend, View};
 use crate::cause::Cause;
 use crate::engine::{self, Asker, Identity, Outcome, Pending, Progress, Reply};
@@ -29,6 +29,7 @@ use crate::wire::{Message, Query, Section, Transport, Writer, class, flag, rcode
 mod ask;
 mod fit;
 mod late;
+mod negative;
 mod search;
 mod signed;
 pub mod walk;
@@ -210,6 +211,9 @@ impl<B: Backend> Resolver<B> {
             let whole = out.split_off(start);
             fit(&whole, query, out)
         };
+        if let Some(limit) = negative_ttl_limit(ask.view, query.lower()) {
+            negative::limit_ttls(out.get_mut(start..).unwrap_or_default(), limit);
+        }
         if let Some(id) = out.get_mut(start..).and_then(<[u8]>::first_chunk_mut) {
             *id = query.header.id.to_be_bytes();
         }
