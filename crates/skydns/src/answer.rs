@@ -150,11 +150,15 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
             _ => self.nothing_of_the_type(path),
         };
         // kube-dns answers NXDOMAIN for empty non-terminals, and some search lists depend on these answers.
-        if found == Answered::Missing && self.is_whole_zone() && self.authority.records.has_descendants(path)
-        {
+        if found == Answered::Missing && self.is_whole_zone() && self.is_above_a_name(path) {
             return Answered::Empty;
         }
         found
+    }
+
+    /// Whether a name without records of its own exists: a name above another one, or the name server.
+    fn is_above_a_name(&self, path: &[&str]) -> bool {
+        matches!(path, ["dns"] | ["dns", "ns"]) || self.authority.records.has_descendants(path)
     }
 
     /// Whether the zone has an apex and empty non-terminals as in RFC 1034; kube-dns has neither.
@@ -165,7 +169,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
     /// Answers for names that exist without a Service.
     fn well_known(&mut self, path: &[&str]) -> Option<Answered> {
         if self.authority.further.is_some() {
-            return None;
+            return self.further_name_server(path);
         }
         match (path, self.query.qtype) {
             (["dns-version"], rtype::TXT) => {
@@ -183,6 +187,28 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
             (["dns", "ns"] | ["dns"], _) if self.view.zone().strict => Some(Answered::Empty),
             _ => None,
         }
+    }
+
+    /// Answers A and AAAA of a further zone's name server with the addresses of the DNS Service. `None` for other
+    /// queries, and for a zone with addresses or aliases of its own at that name.
+    fn further_name_server(&mut self, path: &[&str]) -> Option<Answered> {
+        if path != ["dns", "ns"] {
+            return None;
+        }
+        let families = Families::of(self.query.qtype)?;
+        let own = self.look_up(self.authority, path, families);
+        if own.has_addresses || !own.aliases.is_empty() {
+            return None;
+        }
+
+        let cluster = Authority::cluster(self.view);
+        if !cluster.records.has_synced() {
+            self.unanswered = true;
+            return Some(Answered::Failed);
+        }
+        let service = self.look_up(cluster, &DNS_SERVICE, families);
+        let ttl = self.authority.ttl_of(self.view.zone(), TTL);
+        Some(self.write_addresses(service.addresses, ttl))
     }
 
     /// Answers for the zone's apex.
@@ -262,7 +288,8 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
 
     /// Writes the addresses of a name, following aliases.
     fn addresses(&mut self, path: &[&str], families: Families) -> Answered {
-        let Found { lookup, ttl, addresses, aliases } = self.look_up(self.authority, path, families);
+        let Found { lookup, ttl, addresses, has_addresses, aliases } =
+            self.look_up(self.authority, path, families);
         match lookup {
             Lookup::Missing => return Answered::Missing,
             // kube-dns reports an unknown target for SRV queries only.
@@ -270,7 +297,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
             Lookup::Exists => {}
         }
         let (addresses, cut) = addresses.into_shuffled();
-        let chased = self.aliases(aliases, families);
+        let chased = self.aliases(aliases, has_addresses, families);
         if chased == Answered::Failed && addresses.is_empty() {
             return Answered::Failed;
         }
@@ -330,20 +357,23 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
     /// Writes the addresses of an own name.
     pub(crate) fn host(&mut self, addresses: &[IpAddr]) -> Answered {
         self.own = true;
-        let families = match self.query.qtype {
-            rtype::A => Families::V4,
-            rtype::AAAA => Families::V6,
-            _ => return Answered::Empty,
-        };
-        let mut chosen = Sample::<_, 8>::new(self.room());
+        let Some(families) = Families::of(self.query.qtype) else { return Answered::Empty };
+        let mut chosen = Sample::new(self.room());
         addresses.iter().filter(|ip| families.include(**ip)).for_each(|ip| chosen.add(*ip));
-        let (chosen, cut) = chosen.into_shuffled();
-        let ttl = self.view.zone().ttl();
+        self.write_addresses(chosen, self.view.zone().ttl())
+    }
+
+    /// Writes addresses of the query name, in random order.
+    fn write_addresses(&mut self, addresses: Sample<IpAddr, 8>, ttl: u32) -> Answered {
+        let (addresses, cut) = addresses.into_shuffled();
         self.truncated |= cut;
-        for address in &chosen {
-            self.truncated |= self.message.address(Section::Answer, Owner::Question, *address, ttl).is_err();
+        for address in &addresses {
+            if self.message.address(Section::Answer, Owner::Question, *address, ttl).is_err() {
+                self.truncated = true;
+                break;
+            }
         }
-        if chosen.is_empty() { Answered::Empty } else { Answered::Written }
+        if addresses.is_empty() { Answered::Empty } else { Answered::Written }
     }
 
     /// Writes the CNAME of an own-name alias with an external target. A query for addresses also gets the target's
@@ -351,14 +381,12 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
     pub(crate) fn external_alias(&mut self, target: &Name) -> Answered {
         self.own = true;
         let ttl = self.view.zone().ttl();
-        let families = match self.query.qtype {
-            rtype::A => Families::V4,
-            rtype::AAAA => Families::V6,
-            _ => return self.wrote(|m| m.cname(Owner::Question, target.wire(), ttl)),
+        let Some(families) = Families::of(self.query.qtype) else {
+            return self.wrote(|m| m.cname(Owner::Question, target.wire(), ttl));
         };
         let mut aliases = Sample::new(self.room());
         aliases.add(Alias { target: target.clone(), ttl, external: true });
-        let found = self.aliases(aliases, families);
+        let found = self.aliases(aliases, false, families);
         self.settle_ttls();
         found
     }

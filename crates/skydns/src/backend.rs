@@ -141,7 +141,8 @@ pub struct Zone {
     pub ttl: Option<u32>,
     /// TTL of negative answers of the zone, in seconds (RFC 2308).
     pub negative_ttl: u32,
-    /// Zones, in lower case, whose nonexistent names are forwarded.
+    /// Zones, in lower case, whose nonexistent names are forwarded. A zone above a further zone does not include the
+    /// further zone.
     pub fallthrough: Arc<[Name]>,
     /// TXT records of the CHAOS name `routes.kubedns.`: the settings behind `upstreams` and `stub_domains`. Without
     /// records the answer is REFUSED.
@@ -231,11 +232,6 @@ impl Zone {
         let names =
             |zone: &Self| zone.stub_domains().iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
         Arc::ptr_eq(&self.stub_domains.all, &other.stub_domains.all) || names(self) == names(other)
-    }
-
-    /// Whether a nonexistent name of the cluster (wire format, lower case) is forwarded.
-    pub(crate) fn falls_through(&self, name: &[u8]) -> bool {
-        self.fallthrough.iter().any(|zone| is_within(name, zone.wire()))
     }
 
     /// The upstreams for a name (wire format, lower case), and the stub domain of the upstreams, if any. The longest

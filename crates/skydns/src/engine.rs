@@ -294,7 +294,7 @@ impl<'a, V: View> Engine<'a, V> {
     /// Answers for a name that does not exist in its zone: forwards the query if the zone falls through, otherwise
     /// NXDOMAIN.
     fn missing(&self, authority: Authority<'a>, out: &mut Vec<u8>) -> Progress {
-        if self.view.zone().falls_through(self.query.lower()) {
+        if authority.falls_through(self.view.zone(), self.query.lower()) {
             return Progress::Pending(Pending::Forward(self.system_of_servers()));
         }
 

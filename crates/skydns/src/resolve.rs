@@ -12,29 +12,32 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
-use crate::backend::zones::is_ours;
+use crate::backend::zones::negative_ttl_limit;
 use crate::backend::{Backend, View};
 use crate::cause::Cause;
 use crate::engine::{self, Asker, Identity, Outcome, Pending, Progress, Reply};
-use crate::external::{ExternalAnswer, ExternalAnswers, ExternalQuery, ExternalRecord};
-use crate::forward::{self, FORWARDED_FLAGS, Forwarder};
+use crate::external::ExternalAnswers;
+use crate::forward::Forwarder;
 use crate::lane::Lane;
 use crate::metrics::{Shard, System};
 use crate::shares::Shares;
 use crate::tap::{Answered, Tap};
 use crate::top::{Sampler, Top};
 use crate::transfer::{Session, Transfers};
-use crate::wire::{Message, Query, Section, Transport, Writer, class, flag, rcode, rtype};
+use crate::wire::{Query, Transport, Writer, flag, rcode};
 
 mod ask;
+mod external_lookup;
 mod fit;
 mod late;
+mod negative;
 mod search;
 mod signed;
 pub mod walk;
 
 use ask::{Ask, Work};
 pub use ask::{Attempt, WaitingQuery};
+pub use external_lookup::{external_answer, forwarded};
 pub use fit::fit;
 use signed::sign;
 
@@ -48,8 +51,6 @@ const MAX_WAITING_OF_CLIENT: usize = 2048;
 const STEPS_OVER_UDP: usize = 8192;
 /// Maximum work for an immediate answer over TCP, in steps. The threads for TCP have other work as well.
 const STEPS_OVER_TCP: usize = 4096;
-/// Maximum number of aliases to follow within an upstream's answer.
-const MAX_CHAIN: usize = 16;
 /// Time after which a query is answered with SERVFAIL. Clients retry after two seconds or later.
 pub(crate) const BUDGET: Duration = Duration::from_millis(1950);
 /// The external answers of a query that has not waited for any.
@@ -210,6 +211,9 @@ impl<B: Backend> Resolver<B> {
             let whole = out.split_off(start);
             fit(&whole, query, out)
         };
+        if let Some(limit) = negative_ttl_limit(ask.view, query.lower()) {
+            negative::limit_ttls(out.get_mut(start..).unwrap_or_default(), limit);
+        }
         if let Some(id) = out.get_mut(start..).and_then(<[u8]>::first_chunk_mut) {
             *id = query.header.id.to_be_bytes();
         }
@@ -266,44 +270,6 @@ impl<B: Backend> Resolver<B> {
         self.tasks.close();
         self.tasks.wait().await;
     }
-
-    async fn look_up(
-        &self,
-        view: &B::View,
-        question: &ExternalQuery,
-        client: IpAddr,
-        deadline: tokio::time::Instant,
-    ) -> Result<ExternalAnswer, Cause> {
-        let lower = question.name.to_lowercase();
-        let servers = Arc::clone(view.zone().servers_for(lower.wire()).0);
-        let query = forward::Query::new(question.name.wire(), question.qtype);
-        let asked = self.forwarder.exchange(query.clone(), Arc::clone(&servers), client);
-        // In a later round less time may be left than the forwarder's own budget.
-        let asked = tokio::time::timeout_at(deadline, asked).await;
-        let reply = asked.unwrap_or_else(|_| self.forwarder.kept(query, servers));
-        let reply = reply.map_err(|error| Cause::from(&error))?;
-        let is_ours = |name: &[u8]| is_ours(view, name);
-        match external_answer(question, is_ours, &reply.message, reply.rcode) {
-            ExternalAnswer::Failed => Err(Cause::Reply(reply.upstream.clone(), reply.rcode)),
-            // A truncated reply may lack all addresses.
-            answer @ ExternalAnswer::Records(_) if reply.truncated && !has_addresses(&answer) => {
-                Ok(ExternalAnswer::Failed)
-            }
-            answer @ ExternalAnswer::Records(_) => Ok(answer),
-        }
-    }
-}
-
-/// Converts a query to the form that is forwarded to upstreams.
-pub fn forwarded(query: &Query<'_>) -> forward::Query {
-    forward::Query {
-        name: query.name.into(),
-        qtype: query.qtype,
-        qclass: query.qclass,
-        flags: query.header.flags & FORWARDED_FLAGS,
-        edns: query.edns.map(|edns| edns.map(Box::from)),
-        transport: query.transport,
-    }
 }
 
 /// Adds the cause to the response that begins at `start` of `out`, if extended errors are enabled.
@@ -320,58 +286,4 @@ fn steps_at_once(transport: Transport) -> usize {
         Transport::Udp => STEPS_OVER_UDP,
         Transport::Tcp => STEPS_OVER_TCP,
     }
-}
-
-/// Extracts the answer to `question` from the upstream's `message` with RCODE `code`. The answer is the chain of
-/// aliases from the name in `question`, and the addresses of the names in the chain. The chain ends before a name
-/// (wire format, lower case) that `is_ours`. Records of other names must not be passed on.
-// Differs from kube-dns, which passes on the whole answer section.
-pub fn external_answer(
-    question: &ExternalQuery,
-    is_ours: impl Fn(&[u8]) -> bool,
-    message: &[u8],
-    code: u16,
-) -> ExternalAnswer {
-    if !matches!(code, rcode::NOERROR | rcode::NXDOMAIN) {
-        return ExternalAnswer::Failed;
-    }
-    let Ok(message) = Message::parse(message) else { return ExternalAnswer::Failed };
-    let mut records = Vec::new();
-    for record in message.section(Section::Answer) {
-        if !matches!(record.rtype, rtype::A | rtype::AAAA | rtype::CNAME) || record.class != class::IN {
-            continue;
-        }
-        let mut rdata = Vec::new();
-        let (Ok(owner), Ok(())) = (record.owner(), record.append_data(&mut rdata)) else { continue };
-        records.push(ExternalRecord { owner, rtype: record.rtype, rdata: rdata.into() });
-    }
-    let names = chain(question.name.wire(), is_ours, &records);
-    records.retain(|record| names.iter().any(|name| record.owner.wire().eq_ignore_ascii_case(name)));
-    ExternalAnswer::Records(records)
-}
-
-fn has_addresses(answer: &ExternalAnswer) -> bool {
-    match answer {
-        ExternalAnswer::Records(records) => records.iter().any(|record| record.rtype != rtype::CNAME),
-        ExternalAnswer::Failed => false,
-    }
-}
-
-/// `start`, and the names that its aliases among `records` lead to. The chain ends before one of our own names.
-fn chain(start: &[u8], is_ours: impl Fn(&[u8]) -> bool, records: &[ExternalRecord]) -> Vec<Vec<u8>> {
-    let alias = |name: &[u8]| {
-        let mut aliases = records.iter().filter(|record| record.rtype == rtype::CNAME);
-        // A length octet is never a letter, so the comparison may ignore case.
-        let found = aliases.find(|record| record.owner.wire().eq_ignore_ascii_case(name))?;
-        Some(found.rdata.to_vec())
-    };
-    let mut names = vec![start.to_vec()];
-    while let Some(target) = names.last().and_then(|name| alias(name)) {
-        let ours = is_ours(&target.to_ascii_lowercase());
-        if ours || names.len() > MAX_CHAIN || names.iter().any(|name| name.eq_ignore_ascii_case(&target)) {
-            break;
-        }
-        names.push(target);
-    }
-    names
 }

@@ -3,6 +3,8 @@
 
 #[path = "support/fixed.rs"]
 mod fixed;
+#[path = "engine/mixed_names.rs"]
+mod mixed_names;
 #[path = "engine/own_names.rs"]
 mod own_names;
 #[path = "engine/zones.rs"]

@@ -9,6 +9,8 @@ mod every_query;
 mod expensive;
 #[path = "server/extended_errors.rs"]
 mod extended_errors;
+#[path = "server/fallthrough.rs"]
+mod fallthrough;
 #[path = "support/fixed.rs"]
 mod fixed;
 #[path = "server/search.rs"]

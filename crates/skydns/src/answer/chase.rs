@@ -1,4 +1,8 @@
 //! Follows aliases (ExternalName, federated names, own-name aliases) to their addresses.
+//!
+//! A chain of CNAMEs is written whole, with the addresses at its end, or not at all: a client that follows the chain
+//! does not use the other addresses of its first name. A chain without addresses is written only if it is all that the
+//! name has.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -36,6 +40,15 @@ enum CnameMode<'n> {
     Owner(Option<&'n Name>),
     /// Write no CNAME: the owner name already has one.
     Suppressed,
+}
+
+/// The aliases of one name.
+struct Aliases<'n> {
+    /// The name; `None` for the query name.
+    owner: Option<&'n Name>,
+    targets: SmallVec<[Alias; 1]>,
+    /// Whether the name has addresses besides its aliases, of any family.
+    beside_addresses: bool,
 }
 
 /// The state of following aliases, within one section of the answer.
@@ -83,15 +96,21 @@ impl Walk<'_> {
 }
 
 impl<'q, V: View> Answer<'q, '_, V> {
-    /// Writes the aliases of the query name and their addresses.
-    pub(super) fn aliases(&mut self, aliases: Sample<Alias, 1>, families: Families) -> Answered {
-        let (aliases, cut) = aliases.into_shuffled();
-        if aliases.is_empty() {
+    /// Writes the aliases of the query name and their addresses. `beside_addresses` tells whether the name has other
+    /// addresses, of any family.
+    pub(super) fn aliases(
+        &mut self,
+        aliases: Sample<Alias, 1>,
+        beside_addresses: bool,
+        families: Families,
+    ) -> Answered {
+        let (targets, cut) = aliases.into_shuffled();
+        if targets.is_empty() {
             return Answered::Empty;
         }
         self.truncated |= cut;
         let mut walk = Walk::new(Section::Answer, families, Name::from_wire(self.query.lower()));
-        match self.follow_all(&mut walk, None, aliases) {
+        match self.follow_all(&mut walk, Aliases { owner: None, targets, beside_addresses }) {
             Ok(ChaseResult::Addresses) => Answered::Written,
             Ok(ChaseResult::NoData) if self.message.count(Section::Answer) > 0 => Answered::Written,
             Ok(ChaseResult::NoData) => Answered::Empty,
@@ -116,18 +135,15 @@ impl<'q, V: View> Answer<'q, '_, V> {
         Ok(())
     }
 
-    /// Follows all aliases of one name; `owner` is that name, or `None` for the query name.
+    /// Follows all aliases of one name.
     ///
-    /// A name has at most one CNAME: the CNAME of one alias is written, with the addresses of all aliases.
-    fn follow_all(
-        &mut self,
-        walk: &mut Walk<'q>,
-        owner: Option<&Name>,
-        aliases: SmallVec<[Alias; 1]>,
-    ) -> Result<ChaseResult, Full> {
+    /// A name has at most one CNAME: the CNAME of one alias is written, with the addresses of all aliases. If no alias
+    /// has an address, a CNAME is written only for a name without addresses.
+    fn follow_all(&mut self, walk: &mut Walk<'q>, aliases: Aliases<'_>) -> Result<ChaseResult, Full> {
+        let Aliases { owner, targets, beside_addresses } = aliases;
         let mut reached = ChaseResult::Failed;
         let mut bare = None;
-        for alias in aliases {
+        for alias in targets {
             let step = self.step(walk);
             let cname = if reached == ChaseResult::Addresses {
                 CnameMode::Suppressed
@@ -145,6 +161,10 @@ impl<'q, V: View> Answer<'q, '_, V> {
                 bare = bare.or(alias.external.then_some(alias));
             }
             reached = reached.max(result);
+        }
+
+        if beside_addresses {
+            return Ok(reached);
         }
         if let (ChaseResult::NoData, Some(alias)) = (reached, bare) {
             self.write_bare_alias(walk, owner, &alias)?;
@@ -213,7 +233,8 @@ impl<'q, V: View> Answer<'q, '_, V> {
             OwnTarget::Unresolvable => Ok(ChaseResult::Failed),
             OwnTarget::Name(target) => {
                 let alias = Alias { target: Name::clone(target), ttl, external: true };
-                self.follow_all(walk, Some(name), SmallVec::from_iter([alias]))
+                let targets = SmallVec::from_iter([alias]);
+                self.follow_all(walk, Aliases { owner: Some(name), targets, beside_addresses: false })
             }
             OwnTarget::Addresses(addresses) => {
                 let (families, mut reached) = (walk.families, ChaseResult::NoData);
@@ -239,8 +260,10 @@ impl<'q, V: View> Answer<'q, '_, V> {
             return Ok(ChaseResult::Failed);
         }
         let Some(path) = path(relative) else { return Ok(ChaseResult::NoData) };
-        let Found { ttl, addresses, aliases, .. } = self.look_up(authority, &path, walk.families);
-        let ((addresses, cut), (aliases, aliases_cut)) = (addresses.into_shuffled(), aliases.into_shuffled());
+        let Found { ttl, addresses, has_addresses, aliases, .. } =
+            self.look_up(authority, &path, walk.families);
+        let (addresses, cut) = addresses.into_shuffled();
+        let (targets, aliases_cut) = aliases.into_shuffled();
         if (cut || aliases_cut) && walk.section == Section::Additional {
             // The section is left out: a client would take a part of the addresses for all of them.
             return Err(Full);
@@ -249,10 +272,12 @@ impl<'q, V: View> Answer<'q, '_, V> {
         for address in &addresses {
             self.address_of(walk, name, *address, ttl)?;
         }
-        let reached = if aliases.is_empty() {
+
+        let reached = if targets.is_empty() {
             ChaseResult::NoData
         } else {
-            self.follow_all(walk, Some(name), aliases)?
+            let beside_addresses = has_addresses;
+            self.follow_all(walk, Aliases { owner: Some(name), targets, beside_addresses })?
         };
         Ok(if addresses.is_empty() { reached } else { ChaseResult::Addresses })
     }

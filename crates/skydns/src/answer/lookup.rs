@@ -7,7 +7,7 @@ use super::{Answer, path};
 use crate::backend::zones::Authority;
 use crate::backend::{Entry, Lookup, View};
 use crate::record::Host;
-use crate::wire::{Name, Transport};
+use crate::wire::{Name, Transport, rtype};
 
 /// The address families to look up.
 #[derive(Debug, Clone, Copy)]
@@ -20,6 +20,15 @@ impl Families {
     pub(super) const V4: Self = Self { v4: true, v6: false };
     pub(super) const V6: Self = Self { v4: false, v6: true };
     pub(super) const BOTH: Self = Self { v4: true, v6: true };
+
+    /// The family of an address type; `None` for other types.
+    pub(super) fn of(qtype: u16) -> Option<Self> {
+        match qtype {
+            rtype::A => Some(Self::V4),
+            rtype::AAAA => Some(Self::V6),
+            _ => None,
+        }
+    }
 
     pub(super) fn include(self, address: IpAddr) -> bool {
         match address {
@@ -45,14 +54,19 @@ pub(super) struct Found {
     /// The lowest TTL of the addresses, in seconds.
     pub(super) ttl: u32,
     pub(super) addresses: Sample<IpAddr, 8>,
+    /// Whether the name has addresses, of any family.
+    pub(super) has_addresses: bool,
     pub(super) aliases: Sample<Alias, 1>,
 }
 
 impl Found {
     fn add_addresses(&mut self, entry: &Entry<'_>, families: Families, ttl: u32) {
-        for address in entry.record.addresses().filter(|address| families.include(*address)) {
-            self.ttl = self.ttl.min(ttl);
-            self.addresses.add(address);
+        for address in entry.record.addresses() {
+            self.has_addresses = true;
+            if families.include(address) {
+                self.ttl = self.ttl.min(ttl);
+                self.addresses.add(address);
+            }
         }
     }
 }
@@ -67,8 +81,13 @@ impl<'q, V: View> Answer<'q, '_, V> {
     /// Looks up the addresses and aliases at `path` in the zone `of`.
     pub(super) fn look_up(&self, of: Authority<'q>, path: &[&str], families: Families) -> Found {
         let zone = self.view.zone();
-        let (addresses, aliases) = (Sample::new(self.room()), Sample::new(self.room()));
-        let mut found = Found { lookup: Lookup::Missing, ttl: of.max_ttl(zone), addresses, aliases };
+        let mut found = Found {
+            lookup: Lookup::Missing,
+            ttl: of.max_ttl(zone),
+            addresses: Sample::new(self.room()),
+            has_addresses: false,
+            aliases: Sample::new(self.room()),
+        };
         found.lookup = self.records_of(of, path, false, &mut |entry| match &entry.record.host {
             Host::Name(target) => {
                 let target = Name::clone(target);

@@ -35,6 +35,11 @@ impl<T: Hash + Eq, const N: usize> Sample<T, N> {
         self.items.push(item);
     }
 
+    /// Whether no item was added.
+    pub(super) fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
     /// Whether items were dropped.
     pub(super) fn is_cut(&self) -> bool {
         self.highest.is_some()

@@ -192,6 +192,30 @@ impl<'v> Authority<'v> {
     pub(crate) fn negative_ttl(&self, zone: &Zone) -> u32 {
         self.further.map_or(zone.negative_ttl, |further| further.negative_ttl)
     }
+
+    /// Whether a nonexistent name of this zone (wire format, lower case) is forwarded. `zone` is the cluster's zone.
+    ///
+    /// Only the name of this zone, or a name below it, counts: a zone that is nested in another one does not fall
+    /// through with it.
+    pub(crate) fn falls_through(&self, zone: &Zone, name: &[u8]) -> bool {
+        zone.fallthrough
+            .iter()
+            .any(|part| is_within(part.wire(), self.domain.wire()) && is_within(name, part.wire()))
+    }
+}
+
+/// Upper limit of the negative TTL of an upstream's response for a name (wire format, lower case), in seconds.
+///
+/// Only nonexistent names of our zones that fall through have a limit. Such a name may be created here at any time, and
+/// must not stay away for longer than after a negative answer of our own.
+pub(crate) fn negative_ttl_limit(view: &impl View, name: &[u8]) -> Option<u32> {
+    let zone = view.zone();
+    if zone.fallthrough.is_empty() {
+        return None;
+    }
+
+    let authority = Authority::of(view, name)?;
+    Some(authority.negative_ttl(zone))
 }
 
 impl FurtherZone {

@@ -10,7 +10,8 @@ use futures::future::join_all;
 use tokio::time::Instant as Deadline;
 
 use super::ask::{Ask, Work};
-use super::{BUDGET, Resolver, WaitingQuery, append_cause, fit, forwarded, sign, steps_at_once};
+use super::{BUDGET, Resolver, WaitingQuery, append_cause, fit, forwarded, negative, sign, steps_at_once};
+use crate::backend::zones::negative_ttl_limit;
 use crate::backend::{Backend, View};
 use crate::cause::Cause;
 use crate::engine::{self, MAX_STEPS, Pending, Progress, Reply};
@@ -166,6 +167,9 @@ impl<B: Backend> Resolver<B> {
 
         let start = out.len();
         let truncated = fit(&upstream.message, query, out);
+        if let Some(limit) = negative_ttl_limit(ask.view, query.lower()) {
+            negative::limit_ttls(out.get_mut(start..).unwrap_or_default(), limit);
+        }
         if matches!(upstream.rcode, rcode::SERVFAIL | rcode::REFUSED) {
             let cause = Cause::Reply(upstream.upstream.clone(), upstream.rcode);
             append_cause(ask, &cause, start, out);

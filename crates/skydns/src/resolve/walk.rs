@@ -39,6 +39,8 @@ pub struct Walk {
     ttl: u32,
     /// TTL of the zone's records, in seconds.
     alias_ttl: u32,
+    /// SERIAL, REFRESH, RETRY and EXPIRE of the SOA record in a negative answer of the walk: those of the zone.
+    soa_numbers: [u32; 4],
     end: End,
     steps: u64,
 }
@@ -86,6 +88,7 @@ impl Walk {
             first_response,
             ttl,
             alias_ttl,
+            soa_numbers: soa_numbers(zone.serial.as_deref()),
             end,
             steps: 0,
         }
@@ -184,8 +187,8 @@ impl Walk {
             truncated = response.copy(query, name, self.ttl.min(self.alias_ttl), &mut writer);
         } else if matches!(self.end, End::Missing) {
             // The SOA is left out if it does not fit: the answer is complete without it.
-            let _ =
-                writer.soa(Section::Authority, self.owner.wire(), soa_numbers(None), (self.ttl, self.ttl));
+            let ttls = (self.ttl, self.ttl);
+            let _ = writer.soa(Section::Authority, self.owner.wire(), self.soa_numbers, ttls);
         }
         let (rcode, own, completion) = match self.end {
             End::Failed => (rcode::SERVFAIL, flag::RA, Completion::Failed),

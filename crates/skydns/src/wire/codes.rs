@@ -13,6 +13,7 @@ pub mod rtype {
     pub const AAAA: u16 = 28;
     pub const SRV: u16 = 33;
     pub const OPT: u16 = 41;
+    pub const RRSIG: u16 = 46;
     pub const SVCB: u16 = 64;
     pub const HTTPS: u16 = 65;
     pub const TSIG: u16 = 250;

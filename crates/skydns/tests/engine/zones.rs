@@ -182,3 +182,83 @@ fn an_alias_of_an_upstream_into_a_zone_is_followed_there() {
          www.outside.test. 30 IN CNAME www.acme.test.; www.acme.test. 30 IN A 192.0.2.1"
     );
 }
+
+/// A zone falls through only if `--fallthrough` names the zone or a part of it.
+#[test]
+fn nested_zone_falls_through_by_own_name() {
+    let view = |fallthrough: &[&str]| {
+        Fixed::new(&[])
+            .other_domains(&["new.example"])
+            .further("etcd.cluster.local", zone("192.0.2.1"))
+            .further("db.etcd.cluster.local", zone("192.0.2.2"))
+            .fallthrough(fallthrough)
+    };
+    for (fallthrough, forwarded) in [
+        (&["cluster.local"][..], &["no.cluster.local"][..]),
+        (&["cluster.local", "new.example"], &["no.cluster.local", "no.new.example"]),
+        (&["etcd.cluster.local"], &["no.etcd.cluster.local", "no.vm.etcd.cluster.local"]),
+        (&["vm.etcd.cluster.local"], &["no.vm.etcd.cluster.local"]),
+        (&["cluster.local", "db.etcd.cluster.local"], &["no.cluster.local", "no.db.etcd.cluster.local"]),
+        (&["local"], &[]),
+    ] {
+        let view = view(fallthrough);
+        for name in [
+            "no.cluster.local",
+            "no.new.example",
+            "no.etcd.cluster.local",
+            "no.vm.etcd.cluster.local",
+            "no.db.etcd.cluster.local",
+        ] {
+            let answer = ask(&view, &format!("{name} A"), &ExternalAnswers::none());
+            let is_forwarded = answer == "Forward(Recursive)";
+            assert!(is_forwarded || answer.starts_with("NXDOMAIN"), "{name}: {answer}");
+            assert_eq!(is_forwarded, forwarded.contains(&name), "{name}, --fallthrough={fallthrough:?}");
+        }
+    }
+}
+
+/// A and AAAA of the name server that the NS record of a zone names.
+#[test]
+fn name_server_of_zone_has_addresses() {
+    let dns_service = |view: Fixed| view.address_at(&["svc", "kube-system", "kube-dns"], "10.96.0.10");
+    let own = || zone("192.0.2.1").address_at(&["dns", "ns"], "2001:db8::53");
+    let view = |cluster: Fixed| {
+        cluster
+            .further("set.test", zone("192.0.2.1"))
+            .skydns_zone("etcd.test", zone("192.0.2.1"))
+            .skydns_zone("own.test", own())
+    };
+    let soa = |domain: &str| format!("{domain}. 60 IN SOA ns.dns.{domain}. hostmaster.{domain}.");
+    let synced = view(dns_service(Fixed::new(&[])));
+    let unsynced = view(dns_service(Fixed::new(&[])).unsynced());
+    let without_service = view(Fixed::new(&[]));
+
+    for domain in ["set.test", "etcd.test"] {
+        let nodata = format!("NOERROR, qr aa rd ra: {}", soa(domain));
+        let address = format!("NOERROR, qr aa rd ra: ns.dns.{domain}. 30 IN A 10.96.0.10");
+        let name_server = format!(
+            "NOERROR, qr aa rd ra: {domain}. 30 IN NS ns.dns.{domain}.; ns.dns.{domain}. 30 IN A 10.96.0.10"
+        );
+        for (view, question, expected) in [
+            (&synced, format!("{domain} NS"), &name_server),
+            (&synced, format!("ns.dns.{domain} A"), &address),
+            (&synced, format!("ns.dns.{domain} AAAA"), &nodata),
+            (&synced, format!("ns.dns.{domain} TXT"), &nodata),
+            (&synced, format!("dns.{domain} A"), &nodata),
+            (&synced, format!("a.ns.dns.{domain} A"), &format!("NXDOMAIN, qr aa rd ra: {}", soa(domain))),
+            (&without_service, format!("ns.dns.{domain} A"), &nodata),
+            // The addresses of the DNS Service are not known yet.
+            (&unsynced, format!("ns.dns.{domain} A"), &"SERVFAIL, qr rd ra: ".to_owned()),
+        ] {
+            assert_eq!(&ask(view, &question, &ExternalAnswers::none()), expected, "{question}");
+        }
+    }
+
+    // A zone with a name server of its own.
+    for (question, expected) in [
+        ("ns.dns.own.test AAAA", "NOERROR, qr aa rd ra: ns.dns.own.test. 30 IN AAAA 2001:db8::53".to_owned()),
+        ("ns.dns.own.test A", format!("NOERROR, qr aa rd ra: {}", soa("own.test"))),
+    ] {
+        assert_eq!(ask(&unsynced, question, &ExternalAnswers::none()), expected, "{question}");
+    }
+}

@@ -91,6 +91,28 @@ fn soa(message: &[u8]) -> (u32, u32) {
     (u32::from_be_bytes(numbers[0]), u32::from_be_bytes(numbers[3]))
 }
 
+/// The numbers of the first SOA record in the answer to an A or SOA query: those of the zone or of a negative answer.
+async fn soa_numbers(server: SocketAddr, name: &str, rtype: &str) -> Vec<u8> {
+    let answer = client::udp(server, &Query::new(name, rtype).wire(), PATIENCE).await.expect("an answer");
+    let message = Message::parse(&answer).expect("a message");
+    let soa = message.records().find(|record| record.rtype == rtype::SOA).expect("an SOA record");
+    soa.data().last_chunk::<20>().expect("the numbers of an SOA").to_vec()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn completed_missing_name_has_zone_serial() {
+    let primary = Primary::start(Fixed::new(&[]).small().search("search.cluster.local", &[]), PEERS);
+    let server = primary.server.address;
+
+    let zone = soa_numbers(server, "cluster.local.", "SOA").await;
+    for missing in
+        ["no.apps.svc.cluster.local.", "no.apps.search.cluster.local.", "apps.search.cluster.local."]
+    {
+        assert_eq!(soa_numbers(server, missing, "A").await, zone, "{missing}");
+    }
+    primary.server.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn each_request_gets_its_answer() {
     let primary = Primary::start(Fixed::new(&[]).small(), PEERS);

@@ -38,6 +38,7 @@ pub(crate) struct Fixed {
     cache: Option<CacheLimits>,
     /// The namespace of each client that is a pod.
     pods: BTreeMap<IpAddr, &'static str>,
+    pointers: BTreeMap<IpAddr, Pointer>,
 }
 
 /// The labels of a name below the zone, in wire format. The memory is leaked for the lifetime `'static`.
@@ -75,6 +76,7 @@ impl Fixed {
             expensive_and_missing: None,
             cache: None,
             pods: BTreeMap::new(),
+            pointers: BTreeMap::new(),
         }
     }
 
@@ -104,6 +106,15 @@ impl Fixed {
         let address = address.parse().unwrap_or_else(|e| unreachable!("{e}"));
         let record = ServiceRecord::new(Host::Address(address), &[]);
         self.records.insert(path.to_vec(), vec![("a".to_owned(), record)]);
+        self
+    }
+
+    /// Adds an alias to the records of a name.
+    pub(crate) fn alias_beside(mut self, path: &[&'static str], target: &str) -> Self {
+        let target = Name::parse(target).unwrap_or_else(|error| unreachable!("{error}"));
+        let alias = ServiceRecord::new(Host::Name(Cow::Owned(target)), base("apps.svc"));
+        let records = self.records.entry(path.to_vec()).or_default();
+        records.push((format!("alias{}", records.len()), alias));
         self
     }
 
@@ -224,6 +235,27 @@ impl Fixed {
         self
     }
 
+    /// Adds a zone in SkyDNS style.
+    pub(crate) fn skydns_zone(mut self, domain: &str, content: Self) -> Self {
+        let domain = Name::parse(domain).unwrap_or_else(|e| unreachable!("{e}"));
+        let zone = FurtherZone::new(&domain, Arc::new(content));
+        self.zones = self.zones.with(FurtherZone { skydns: true, ..zone });
+        self
+    }
+
+    /// Adds a PTR record of an address: `name` in the cluster's zone.
+    pub(crate) fn pointer(mut self, address: IpAddr, name: &str) -> Self {
+        let pointer = Pointer { created: 0, name: base(name).into(), named: true };
+        self.pointers.insert(address, pointer);
+        self
+    }
+
+    /// Replaces the cluster domain.
+    pub(crate) fn domain(mut self, domain: &str) -> Self {
+        self.zone.domain = Name::parse(domain).unwrap_or_else(|e| unreachable!("{e}"));
+        self
+    }
+
     /// A zone without records.
     pub(crate) fn empty() -> Self {
         Self { records: BTreeMap::new(), ..Self::new(&[]) }
@@ -320,7 +352,9 @@ impl Records for Fixed {
 }
 
 impl View for Fixed {
-    fn reverse_record<'v>(&'v self, _address: IpAddr, _visit: &mut dyn FnMut(&'v Pointer)) {}
+    fn reverse_record<'v>(&'v self, address: IpAddr, visit: &mut dyn FnMut(&'v Pointer)) {
+        self.pointers.get(&address).into_iter().for_each(visit);
+    }
 
     fn namespace_of(&self, client: IpAddr) -> Option<&str> {
         self.pods.get(&client).copied()

@@ -1,0 +1,121 @@
+//! Nonexistent names of the cluster that an upstream answers: `--fallthrough`.
+
+use skydns::forward::CacheLimits;
+
+use super::*;
+
+/// The SOA record of the upstream. The upstream allows negative answers to be cached for a day.
+const SOA: &str = ". 86400 IN SOA a.root-servers.test. nstld.test. 1 2 3 4 86400";
+
+/// An upstream with one name, `vm.cluster.local`. It signs the negative answer for `signed.cluster.local`.
+async fn upstream() -> Upstream {
+    Upstream::start(|asked: &Asked| {
+        let name = asked.name();
+        let reply = Reply::to(&asked.packet);
+        let negative = |reply: Reply| reply.authority(SOA).authority(". 86400 IN NS a.root-servers.test.");
+        match (name.as_str(), asked.rtype().as_str()) {
+            ("vm.cluster.local.", "A") => reply.answer("vm.cluster.local. 86400 IN A 198.51.100.1"),
+            ("vm.cluster.local.", _) => negative(reply),
+            ("signed.cluster.local.", _) => {
+                negative(reply).authority(". 86400 IN RRSIG \\# 1 00").rcode("NXDOMAIN")
+            }
+            _ => negative(reply).rcode("NXDOMAIN"),
+        }
+        .into()
+    })
+    .await
+}
+
+/// RCODE, and owner, TTL and type of each record. An SOA record also shows its MINIMUM.
+fn summary(answer: &str) -> String {
+    let rcode = answer.trim_start_matches(";; ").split(',').next().unwrap_or_default();
+    let record = |line: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        let minimum = if words[3] == "SOA" { format!("/{}", words[10]) } else { String::new() };
+        format!(" {} {} {}{minimum}", words[0], words[1], words[3])
+    };
+    let records = answer.lines().filter(|line| !line.starts_with(';')).map(record);
+    [rcode.to_owned()].into_iter().chain(records).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fallthrough_negative_answer_keeps_our_ttl() {
+    let upstream = upstream().await;
+    let view = |negative_ttl| {
+        let etcd = Fixed::empty().address_at(&["www"], "192.0.2.1");
+        Fixed::new(&[upstream.addr()])
+            .ttls(30, negative_ttl)
+            .fallthrough(&["cluster.local", "etcd.cluster.local"])
+            .further("etcd.cluster.local", etcd)
+    };
+    let minute = start(view(60));
+    let seconds = start(view(5));
+
+    for (what, name, rtype, in_minute, in_seconds) in [
+        (
+            "a missing name",
+            "no.apps.svc.cluster.local.",
+            "A",
+            "NXDOMAIN . 60 NS . 60 SOA/60",
+            "NXDOMAIN . 5 NS . 5 SOA/5",
+        ),
+        (
+            "no record of the type",
+            "vm.cluster.local.",
+            "AAAA",
+            "NOERROR . 60 NS . 60 SOA/60",
+            "NOERROR . 5 NS . 5 SOA/5",
+        ),
+        (
+            "a signed answer keeps the data of its records",
+            "signed.cluster.local.",
+            "A",
+            "NXDOMAIN . 60 NS . 60 RRSIG . 60 SOA/86400",
+            "NXDOMAIN . 5 NS . 5 RRSIG . 5 SOA/86400",
+        ),
+        (
+            "a zone below has its own negative TTL",
+            "no.etcd.cluster.local.",
+            "A",
+            "NXDOMAIN . 60 NS . 60 SOA/60",
+            "NXDOMAIN . 60 NS . 60 SOA/60",
+        ),
+        (
+            "an existing name",
+            "vm.cluster.local.",
+            "A",
+            "NOERROR vm.cluster.local. 86400 A",
+            "NOERROR vm.cluster.local. 86400 A",
+        ),
+        (
+            "an external name",
+            "missing.test.",
+            "A",
+            "NXDOMAIN . 86400 NS . 86400 SOA/86400",
+            "NXDOMAIN . 86400 NS . 86400 SOA/86400",
+        ),
+    ] {
+        let query = Query::new(name, rtype);
+        assert_eq!(summary(&udp(minute.address, &query).await), in_minute, "{what}");
+        assert_eq!(summary(&udp(seconds.address, &query).await), in_seconds, "{what}, --negative-ttl=5s");
+        assert_eq!(summary(&tcp(seconds.address, &query).await), in_seconds, "{what}, over TCP");
+    }
+    for server in [minute, seconds] {
+        server.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fallthrough_cached_answer_keeps_our_ttl() {
+    let upstream = upstream().await;
+    let view = Fixed::new(&[upstream.addr()]).ttls(30, 5).fallthrough(&["cluster.local"]);
+    let server = start(view.caching(CacheLimits::default()));
+    let name = "no.apps.svc.cluster.local.";
+
+    for _ in 0..3 {
+        let answer = udp(server.address, &Query::new(name, "A")).await;
+        assert_eq!(summary(&answer), "NXDOMAIN . 5 NS . 5 SOA/5");
+    }
+    assert_eq!(upstream.count_of(name, "A"), 1, "the other answers are from the cache");
+    server.stop().await;
+}
