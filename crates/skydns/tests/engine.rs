@@ -7,6 +7,8 @@ mod fixed;
 mod mixed_names;
 #[path = "engine/own_names.rs"]
 mod own_names;
+#[path = "engine/reverse.rs"]
+mod reverse;
 #[path = "engine/zones.rs"]
 mod zones;
 
@@ -392,6 +394,32 @@ fn malformed_queries_with_edns_are_answered_with_edns() {
             dnssec_ok.map(|ok| (1232, ok)),
             "{what}"
         );
+    }
+}
+
+/// The lengths are those of kube-dns.
+#[test]
+fn edns_option_of_wrong_length_is_formerr() {
+    const OPT: [u8; 9] = [0, 0, 41, 0x10, 0, 0, 0, 0, 0];
+    for (code, lengths, well_formed) in [
+        (1, [0, 1, 17, 18, 19], [18, 19].as_slice()),
+        (2, [1, 3, 4, 5, 8], &[4, 8]),
+        (3, [0, 1, 2, 3, 4], &[0, 1, 2, 3, 4]),
+        (8, [0, 1, 3, 4, 8], &[4, 8]),
+        (9, [0, 1, 3, 4, 5], &[0, 4, 5]),
+        (11, [0, 1, 2, 3, 4], &[0, 2]),
+        (15, [0, 1, 2, 3, 4], &[2, 3, 4]),
+        (65001, [0, 1, 2, 3, 4], &[0, 1, 2, 3, 4]),
+    ] {
+        for length in lengths {
+            let [high, low] = u16::to_be_bytes(code);
+            let option = [vec![0, length + 4, high, low, 0, length], vec![0; length.into()]].concat();
+            let query = with_additional(1, &[&OPT[..], &option].concat());
+            let reply = reply(&Fixed::new(&[]), &query, Transport::Udp, &ExternalAnswers::none());
+            let rcode = Message::parse(&reply).unwrap().rcode_name();
+            let expected = if well_formed.contains(&length) { "NOERROR" } else { "FORMERR" };
+            assert_eq!(rcode, expected, "option {code} of {length} octets");
+        }
     }
 }
 
