@@ -93,6 +93,24 @@ fn scripts_of_workflow_exist() {
     }
 }
 
+/// The default shell of a workflow ignores a failure before a pipe. A called workflow in the concurrency group of its
+/// caller never starts.
+#[test]
+fn release_workflow_fails_and_ends() {
+    let read = |name: &str| -> serde_norway::Value {
+        let text = fs::read_to_string(repository().join(".github/workflows").join(name)).unwrap();
+        serde_norway::from_str(&text).unwrap()
+    };
+    let (release, checks) = (read("release.yml"), read("ci.yml"));
+    assert_eq!(release["defaults"]["run"]["shell"].as_str(), Some("bash"));
+
+    let group = |workflow: &serde_norway::Value| {
+        let group = workflow["concurrency"]["group"].as_str().unwrap();
+        group.replace("${{ github.workflow }}", release["name"].as_str().unwrap())
+    };
+    assert_ne!(group(&release), group(&checks));
+}
+
 /// Writes the files that images/release makes for an architecture.
 fn write_release(directory: &Path, architecture: &str, chart: &str) {
     fs::create_dir_all(directory).unwrap();
