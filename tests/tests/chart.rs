@@ -12,7 +12,7 @@ use testkit::kubectl::is_missing;
 use tests::manifests::render::{documents, label, render, root};
 use tests::manifests::{difference, schema};
 
-const SHAPES: &[&str] = &["alone", "base", "direct", "ha", "hardened", "stock-1.36", "trial"];
+const SHAPES: &[&str] = &["alone", "base", "direct", "ha", "hardened", "nodelocal", "stock-1.36", "trial"];
 
 fn chart() -> PathBuf {
     tests::repository().join("charts/kube-dns-rs")
@@ -75,7 +75,9 @@ fn without_values_a_shape_is_installed_as_it_is() {
     }
     for name in SHAPES {
         let shape = format!("shape=\"{name}\"");
-        let objects = installed(&[&shape, "configMap.create=true", "rbac.endpointSlices=false"]);
+        // The shape trial has no ConfigMap of its own.
+        let create = format!("configMap.create={}", *name != "trial");
+        let objects = installed(&[&shape, &create, "rbac.endpointSlices=false"]);
         let shape = fs::read_to_string(chart().join(format!("shapes/{name}.yaml"))).unwrap();
         assert_eq!(difference::paths(&objects, &documents(&shape).unwrap()), BTreeSet::new(), "{name}");
     }
@@ -126,6 +128,18 @@ fn each_value_does_what_it_says() {
             json!({"dns": "yes", "kubernetes.io/os": "linux"}),
         ),
         ("tolerations=[{\"operator\":\"Exists\"}]", "/tolerations/1", json!({"operator": "Exists"})),
+        ("priorityClassName=\"mine\"", "/priorityClassName", json!("mine")),
+        ("affinity={\"podAntiAffinity\":{}}", "/affinity", json!({"podAntiAffinity": {}})),
+        (
+            "extraVolumes=[{\"name\":\"ca\",\"configMap\":{\"name\":\"ca\"}}]",
+            "/volumes/1",
+            json!({"name": "ca", "configMap": {"name": "ca"}}),
+        ),
+        (
+            "kubedns.extraVolumeMounts=[{\"name\":\"kube-dns-config\",\"mountPath\":\"/mine\"}]",
+            "/containers/0/volumeMounts/1",
+            json!({"name": "kube-dns-config", "mountPath": "/mine"}),
+        ),
     ];
     for (value, pointer, expected) in cases {
         let objects = installed(&["shape=\"base\"", value]);
@@ -159,17 +173,157 @@ fn values_of_other_objects_do_what_they_say() {
             json!("[\"1.1.1.1\"]"),
         ),
         ("rbac.pods=true", "ClusterRole/kube-dns-pods", "/rules/0/resources/0", json!("pods")),
+        (
+            "secondaryClusterIP=\"fd00::a\"",
+            "Service/kube-dns",
+            "/spec/clusterIPs",
+            json!(["10.96.0.10", "fd00::a"]),
+        ),
+        (
+            "secondaryClusterIP=\"fd00::a\"",
+            "Service/kube-dns",
+            "/spec/ipFamilyPolicy",
+            json!("RequireDualStack"),
+        ),
+        (
+            "networkPolicy.create=true",
+            "NetworkPolicy/kube-dns",
+            "/spec",
+            json!({
+                "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
+                "policyTypes": ["Ingress"],
+                "ingress": [{"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]}],
+            }),
+        ),
+        (
+            "networkPolicy={\"create\":true,\"metricsFrom\":[{\"namespaceSelector\":{}}]}",
+            "NetworkPolicy/kube-dns",
+            "/spec/ingress/1/from",
+            json!([{"namespaceSelector": {}}]),
+        ),
     ];
     for (value, object, pointer, expected) in cases {
         let objects = installed(&[value]);
         let found = objects.iter().find(|found| label(found) == object).unwrap();
         assert_eq!(found.pointer(pointer), Some(&expected), "{value}");
+        assert_eq!(schema::check(found), Ok(()), "{value}");
     }
     let labels: BTreeSet<String> = installed(&[]).iter().map(label).collect();
     let kept = ["ClusterRole/kube-dns-endpointslices", "ClusterRoleBinding/kube-dns-endpointslices"];
     let own = ["Deployment/kube-dns", "Service/kube-dns", "ServiceAccount/kube-dns"];
     let expected = kept.iter().chain(&own).map(|&name| name.to_owned()).collect();
     assert_eq!(labels, expected, "the ConfigMap stays the cluster's own");
+}
+
+/// The cache on the nodes has Kubernetes' own image, and shares the addresses and the domain with kube-dns.
+#[test]
+fn node_cache_values_change_its_daemonset() {
+    if is_helm_missing() {
+        return;
+    }
+    let container = "/spec/template/spec/containers/0";
+    let cases = [
+        (
+            "nodeLocal.image=\"mirror.example/cache:1\"",
+            format!("{container}/image"),
+            json!("mirror.example/cache:1"),
+        ),
+        ("nodeLocal.args=[\"-v=2\"]", format!("{container}/args/6"), json!("-v=2")),
+        (
+            "nodeLocal.resources={\"limits\":{\"memory\":\"50Mi\"}}",
+            format!("{container}/resources"),
+            json!({"limits": {"memory": "50Mi"}}),
+        ),
+        ("clusterIP=\"10.0.0.10\"", format!("{container}/args/1"), json!("169.254.20.10,10.0.0.10")),
+        (
+            "image.pullSecrets=[\"mine\"]",
+            "/spec/template/spec/imagePullSecrets".to_owned(),
+            json!([{"name": "mine"}]),
+        ),
+    ];
+    for (value, pointer, expected) in cases {
+        let objects = installed(&["shape=\"nodelocal\"", value]);
+        let found = objects.iter().find(|object| label(object) == "DaemonSet/node-local-dns").unwrap();
+        assert_eq!(found.pointer(&pointer), Some(&expected), "{value}");
+    }
+
+    let corefile = installed(&["shape=\"nodelocal\"", "clusterDomain=\"k8s.example\""]);
+    let config_map = corefile.iter().find(|object| label(object) == "ConfigMap/node-local-dns").unwrap();
+    assert!(config_map["data"]["Corefile"].as_str().unwrap().starts_with("k8s.example:53 {"));
+}
+
+#[test]
+fn autoscaler_example_scales_the_deployment() {
+    let example = fs::read_to_string(chart().join("examples/hpa.yaml")).unwrap();
+    let [autoscaler] = documents(&example).unwrap().try_into().unwrap();
+    assert_eq!(schema::check(&autoscaler), Ok(()));
+
+    let shape = fs::read_to_string(chart().join("shapes/hardened.yaml")).unwrap();
+    let target = &autoscaler["spec"]["scaleTargetRef"];
+    let name = format!("{}/{}", target["kind"].as_str().unwrap(), target["name"].as_str().unwrap());
+    let shape = documents(&shape).unwrap();
+    let deployment = shape.iter().find(|object| label(object) == name).unwrap();
+    assert_eq!(deployment.pointer("/spec/replicas"), None, "the autoscaler alone sets the number");
+    for container in deployment.pointer("/spec/template/spec/containers").unwrap().as_array().unwrap() {
+        // Utilisation is a share of the request.
+        assert!(container.pointer("/resources/requests/cpu").is_some(), "{container}");
+    }
+}
+
+/// A value for a thing that the shape does not have ends the installation: it would have no effect.
+#[test]
+fn value_without_place_fails_by_name() {
+    if is_helm_missing() {
+        return;
+    }
+    let mount = "kubedns.extraVolumeMounts=[{\"name\":\"ca\",\"mountPath\":\"/ca\"}]";
+    let cases: [(&[&str], &str); 12] = [
+        (
+            &["configMap.data={\"stubDomains\":\"{}\"}"],
+            "configMap.data has no effect without configMap.create: the ConfigMap stays as it is in the cluster",
+        ),
+        (
+            &["shape=\"trial\"", "configMap.create=true"],
+            "configMap.create: the shape trial has no ConfigMap, it uses that of the cluster",
+        ),
+        (
+            &["shape=\"alone\"", "dnsmasq.args=[\"--log-queries\"]"],
+            "dnsmasq.args: the shape alone has no container dnsmasq",
+        ),
+        (
+            &["shape=\"alone\"", "dnsmasq.nannyArgs=[\"-v=4\"]"],
+            "dnsmasq.nannyArgs: the shape alone has no container dnsmasq",
+        ),
+        (
+            &["shape=\"alone\"", "dnsmasq.resources={\"limits\":{}}"],
+            "dnsmasq.resources: the shape alone has no container dnsmasq",
+        ),
+        (&["nodeLocal.image=\"a\""], "nodeLocal.image: the shape hardened has no cache on the nodes"),
+        (&["nodeLocal.args=[\"-a\"]"], "nodeLocal.args: the shape hardened has no cache on the nodes"),
+        (
+            &["shape=\"nodelocal\"", "secondaryClusterIP=\"fd00::a\""],
+            "secondaryClusterIP: the shape nodelocal has no Service of two addresses",
+        ),
+        (
+            &["secondaryClusterIP=\"10.0.0.1\""],
+            "secondaryClusterIP: 10.0.0.1 and clusterIP 10.96.0.10 are of the same IP family",
+        ),
+        (
+            &["networkPolicy.metricsFrom=[{\"namespaceSelector\":{}}]"],
+            "networkPolicy.metricsFrom has no effect without networkPolicy.create",
+        ),
+        (&[mount], "kubedns.extraVolumeMounts: there is no volume ca: add it to extraVolumes"),
+        (
+            &["extraVolumes=[{\"name\":\"kube-dns-config\",\"emptyDir\":{}}]"],
+            "extraVolumes: there is already a volume kube-dns-config",
+        ),
+    ];
+    for (values, expected) in cases {
+        let set = values.iter().flat_map(|value| ["--set-json", value]);
+        let output = helm(&["template"].into_iter().chain(set).collect::<Vec<_>>());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(expected), "{values:?}: {said}");
+    }
 }
 
 #[test]
@@ -186,6 +340,12 @@ fn a_wrong_value_is_refused_by_its_name() {
         ("sidecar.args=[\"v=4\"]", "sidecar/args"),
         ("configMap.data={\"stubDomains\":{}}", "configMap/data/stubDomains"),
         ("image.pullPolicy=\"Sometimes\"", "image/pullPolicy"),
+        ("affinity={\"podAffinities\":{}}", "podAffinities"),
+        ("extraVolumes=[{\"name\":\"a\"}]", "extraVolumes/0"),
+        ("sidecar.extraVolumeMounts=[{\"name\":\"a\",\"mountPath\":\"a\"}]", "sidecar/extraVolumeMounts/0"),
+        ("networkPolicy.metricsFrom=[{\"pods\":{}}]", "pods"),
+        ("secondaryClusterIP=\"dns\"", "secondaryClusterIP"),
+        ("nodeLocal.tag=\"1\"", "tag"),
     ];
     for (value, named) in cases {
         let output = helm(&["template", "--set-json", value]);

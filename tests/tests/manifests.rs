@@ -337,6 +337,21 @@ fn in_the_direct_topology_dnsmasq_is_reached_through_kubedns_only() {
     }
 }
 
+#[test]
+fn node_cache_is_of_the_stock_release() {
+    if skip() {
+        return;
+    }
+    let (_, after) = STOCK.split_once("k8s-dns-kube-dns:").unwrap();
+    let release = after.lines().next().unwrap();
+    let images: Vec<Value> = rendered("nodelocal")
+        .iter()
+        .filter_map(|object| object.pointer("/spec/template/spec/containers/0/image").cloned())
+        .collect();
+    let image = format!("registry.k8s.io/dns/k8s-dns-node-cache:{release}");
+    assert!(images.contains(&json!(image)), "{images:?}");
+}
+
 /// Without a dnsmasq, kubedns answers the clients, and forwards to the upstreams of the ConfigMap.
 #[test]
 fn alone_has_two_containers_and_leaves_nothing_to_a_dnsmasq() {

@@ -22,6 +22,11 @@ items:
 {{- $_ := set .pod.metadata "annotations" (merge dict $values.podAnnotations (.pod.metadata.annotations | default dict)) }}
 {{- $_ := set .pod.spec "nodeSelector" (merge dict $values.nodeSelector .pod.spec.nodeSelector) }}
 {{- $_ := set .pod.spec "tolerations" (concat .pod.spec.tolerations $values.tolerations) }}
+{{- with $values.affinity }}{{ $_ := set $.pod.spec "affinity" . }}{{ end }}
+{{- with $values.priorityClassName }}{{ $_ := set $.pod.spec "priorityClassName" . }}{{ end }}
+{{- with $values.extraVolumes }}
+{{- $_ := set $.pod.spec "volumes" (concat ($.pod.spec.volumes | default list) .) }}
+{{- end }}
 {{- range .pod.spec.containers }}
 {{- include "edit.container" (dict "root" $.root "container" .) }}
 {{- end }}
@@ -41,4 +46,21 @@ items:
 {{- $args = append $args . }}
 {{- end }}
 {{- $_ := set .container "args" (concat $args $values.args) }}
+{{- with $values.extraVolumeMounts }}
+{{- $_ := set $.container "volumeMounts" (concat ($.container.volumeMounts | default list) .) }}
+{{- end }}
+{{- end -}}
+
+{{- /* Changes the template of the pod of the cache on each node, .pod. */ -}}
+{{- define "edit.nodeLocal" -}}
+{{- $values := .root.Values -}}
+{{- $container := first .pod.spec.containers -}}
+{{- with $values.image.pullSecrets }}
+{{- $secrets := list }}{{ range . }}{{ $secrets = append $secrets (dict "name" .) }}{{ end }}
+{{- $_ := set $.pod.spec "imagePullSecrets" $secrets }}
+{{- end }}
+{{- with $values.image.pullPolicy }}{{ $_ := set $container "imagePullPolicy" . }}{{ end }}
+{{- with $values.nodeLocal.image }}{{ $_ := set $container "image" . }}{{ end }}
+{{- with $values.nodeLocal.resources }}{{ $_ := set $container "resources" . }}{{ end }}
+{{- $_ := set $container "args" (concat $container.args $values.nodeLocal.args) }}
 {{- end -}}

@@ -21,9 +21,11 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::builder::ValueParser;
 
+use self::words::{Stop, Version, Words};
+
 pub(crate) use self::usage::OLD_LOGGING;
 pub(crate) use self::value::plain;
-pub use self::value::{GoDuration, ValueError, atoi, boolean, int, quote};
+pub use self::value::{GoDuration, GoPeriod, ValueError, atoi, boolean, int, quote};
 
 /// The Go package whose error texts and help layout are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,49 +68,116 @@ impl Exit {
     }
 }
 
-/// Parses a command line; `argv` is without the program's name.
+/// The options of a program, and the words of its command line that mean nothing.
+#[derive(Debug)]
+pub struct ProgramOptions<P> {
+    /// The options.
+    pub options: P,
+    /// Words that are neither flags nor values, such as the `true` of `--profiling true`. Go ignores them.
+    pub ignored: Vec<String>,
+}
+
+/// Parses the command line of a program; `argv` is without the program's name.
+///
+/// As in Go, words that are neither flags nor values are ignored. The caller must log them. Differs from kube-dns: such
+/// a word is a mistake at the beginning, where it may be a misspelt subcommand, and anywhere if it is one of the
+/// `subcommands`.
 ///
 /// The error is an [`Exit`] if the process must end: status 0 for `--help` (on standard error, as in Go) and
 /// `--version` (on standard output), status 2 for any mistake.
+pub fn parse_program<P: Parser>(
+    program: &str,
+    style: Style,
+    subcommands: &[&str],
+    argv: impl IntoIterator<Item = OsString>,
+) -> Result<ProgramOptions<P>, Exit> {
+    let command = go_command(P::command());
+    let words = read_words(&command, program, style, argv)?;
+
+    let first_word = words.stray.first().filter(|_| words.begins_with_word);
+    let is_subcommand = |word: &&OsString| subcommands.iter().any(|subcommand| *word == subcommand);
+    if let Some(word) = first_word.or_else(|| words.stray.iter().find(is_subcommand)) {
+        return Err(unexpected_word(program, style, word));
+    }
+
+    let takes_words = command.get_positionals().next().is_some();
+    let (positional, stray) = match (takes_words, words.stray) {
+        (true, stray) => (words.after_dashes, stray),
+        (false, stray) => (Vec::new(), [stray, words.after_dashes].concat()),
+    };
+    let ignored = stray.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+
+    let options = parse_values(&command, program, style, words.flags, positional)?;
+    exit_with_version(program, words.version)?;
+    Ok(ProgramOptions { options, ignored })
+}
+
+/// Parses a command line, whose words that are neither flags nor values are positional arguments. If the command has
+/// none, such a word is a mistake. The error is that of [`parse_program`].
 pub fn parse<P: Parser>(
     program: &str,
     style: Style,
     argv: impl IntoIterator<Item = OsString>,
 ) -> Result<P, Exit> {
     let command = go_command(P::command());
-    let fail = |text: &str| error::exit(program, style, text);
-    let words = match words::read(&command, style, argv) {
-        Ok(words) => words,
-        Err(words::Stop::Help) => {
-            return Err(Exit {
-                status: 0,
-                stdout: String::new(),
-                stderr: usage::render(&command, program, style),
-            });
-        }
-        Err(words::Stop::Wrong(text)) => return Err(fail(&text)),
-    };
+    let words = read_words(&command, program, style, argv)?;
+    let positional = [words.stray, words.after_dashes].concat();
+
     let takes_words = command.get_positionals().next().is_some();
+    if let (false, Some(word)) = (takes_words, positional.first()) {
+        return Err(unexpected_word(program, style, word));
+    }
+
+    let options = parse_values(&command, program, style, words.flags, positional)?;
+    exit_with_version(program, words.version)?;
+    Ok(options)
+}
+
+fn read_words(
+    command: &clap::Command,
+    program: &str,
+    style: Style,
+    argv: impl IntoIterator<Item = OsString>,
+) -> Result<Words, Exit> {
+    words::read(command, style, argv).map_err(|stop| match stop {
+        Stop::Help => {
+            Exit { status: 0, stdout: String::new(), stderr: usage::render(command, program, style) }
+        }
+        Stop::Wrong(text) => error::exit(program, style, &text),
+    })
+}
+
+/// Parses the values of `flags`, each written as `--name=value`.
+fn parse_values<P: Parser>(
+    command: &clap::Command,
+    program: &str,
+    style: Style,
+    flags: Vec<OsString>,
+    positional: Vec<OsString>,
+) -> Result<P, Exit> {
+    let wrong_value = |wrong: clap::Error| error::exit(program, style, &error::text(command, style, &wrong));
+
     let mut line = vec![OsString::from(program)];
-    line.extend(words.flags);
-    // Differs from kube-dns, which ignores such words. There, a flag without its dashes is ignored, too.
-    if let (false, Some(word)) = (takes_words, words.rest.first()) {
-        let word = quote(&word.to_string_lossy());
-        return Err(fail(&format!("unexpected word {word}: {program} accepts only flags")));
-    }
-    if takes_words {
+    line.extend(flags);
+    if !positional.is_empty() {
         line.push("--".into());
-        line.extend(words.rest);
+        line.extend(positional);
     }
-    let mut matches = command
-        .clone()
-        .try_get_matches_from(line)
-        .map_err(|wrong| fail(&error::text(&command, style, &wrong)))?;
-    let options =
-        P::from_arg_matches_mut(&mut matches).map_err(|wrong| fail(&error::text(&command, style, &wrong)))?;
-    match words.version {
+
+    let mut matches = command.clone().try_get_matches_from(line).map_err(wrong_value)?;
+    P::from_arg_matches_mut(&mut matches).map_err(wrong_value)
+}
+
+fn unexpected_word(program: &str, style: Style, word: &OsString) -> Exit {
+    let word = quote(&word.to_string_lossy());
+    error::exit(program, style, &format!("unexpected word {word}: {program} accepts only flags"))
+}
+
+/// The exit of `--version`, if the command line has it.
+fn exit_with_version(program: &str, version: Option<Version>) -> Result<(), Exit> {
+    match version {
         Some(version) => Err(Exit { status: 0, stdout: version.text(program), stderr: String::new() }),
-        None => Ok(options),
+        None => Ok(()),
     }
 }
 

@@ -11,7 +11,7 @@ mod reply;
 
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use nix::sys::socket::{setsockopt, sockopt};
@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use warp::Filter;
 
 use crate::error_chain::without_number;
-use crate::net::wildcard_addr;
+use crate::net::{listen_addr, without_brackets};
 
 pub use self::get::{GetError, Page, StreamingPage, authority, get, get_streaming};
 pub use self::reply::{json, not_found, plain_error, text, with_type};
@@ -83,14 +83,14 @@ impl Server {
     /// Go, all forms of the wildcard address (empty, `0.0.0.0`, `::`) listen on both IP families. A kubelet probes the
     /// pod's first address, which may be of either family.
     pub async fn bind(host: &str, port: u16) -> Result<Self, BindError> {
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        let shown = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
-        let fail = |error: io::Error| BindError::new(&shown, &error);
-        let listener = match host {
-            "" | "0.0.0.0" | "::" => listen_everywhere(port),
-            _ => TcpListener::bind((host, port)).await,
+        let shown = match without_brackets(host) {
+            host if host.contains(':') => format!("[{host}]:{port}"),
+            host => format!("{host}:{port}"),
         };
-        let listener = listener.map_err(fail)?;
+        let fail = |error: io::Error| BindError::new(&shown, &error);
+
+        let ip = listen_addr(host).await.map_err(fail)?;
+        let listener = listen(ip, port).map_err(fail)?;
         let local = listener.local_addr().map_err(fail)?;
         Ok(Self { listener, local, limits: Limits::default() })
     }
@@ -116,13 +116,13 @@ impl Server {
 /// The backlog of the listener, the same as tokio's default.
 const BACKLOG: u32 = 1024;
 
-fn listen_everywhere(port: u16) -> io::Result<TcpListener> {
-    let ip = wildcard_addr();
+fn listen(ip: IpAddr, port: u16) -> io::Result<TcpListener> {
     let socket = if ip.is_ipv6() { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
-    if ip.is_ipv6() {
+    if ip.is_ipv6() && ip.is_unspecified() {
         // The system's default (`net.ipv6.bindv6only`) may differ.
         setsockopt(&socket, sockopt::Ipv6V6Only, &false)?;
     }
+
     socket.set_reuseaddr(true)?;
     socket.bind((ip, port).into())?;
     socket.listen(BACKLOG)

@@ -4,6 +4,7 @@
 //! the names and texts of the Go client, `kube_dns_build_info`, and `promhttp_metric_handler_requests_*`. There is no
 //! Go runtime here, so the `go_*` metrics of kube-dns do not exist.
 
+mod name_prefix;
 mod process;
 
 use std::sync::Arc;
@@ -22,6 +23,8 @@ use warp::http::StatusCode;
 use warp::reply::Response;
 
 use crate::{http, version};
+
+pub use self::name_prefix::NamePrefix;
 
 /// The content type of [`Metrics::render`], the same as in the Go client.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";

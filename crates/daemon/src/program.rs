@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Parser;
 
-use crate::flags::{self, Style};
+use crate::flags::{self, ProgramOptions, Style};
 use crate::klog::{self, LogFlags};
 use crate::shutdown::{Shutdown, Signals};
 
@@ -23,6 +23,8 @@ pub struct Program {
     pub name: &'static str,
     /// The Go package whose command-line syntax and texts are used.
     pub style: Style,
+    /// The subcommands. `main.rs` runs them if one is the first word.
+    pub subcommands: &'static [&'static str],
     /// Number of threads of the async runtime.
     pub worker_threads: usize,
 }
@@ -48,11 +50,22 @@ where
     F: FnOnce(O, Shutdown) -> Fut,
     Fut: Future<Output = anyhow::Result<()>>,
 {
-    let options = match flags::parse::<O>(program.name, program.style, std::env::args_os().skip(1)) {
-        Ok(options) => options,
+    let Program { name, style, subcommands, .. } = program;
+    let words = std::env::args_os().skip(1);
+    let ProgramOptions { options, ignored } = match flags::parse_program::<O>(name, style, subcommands, words)
+    {
+        Ok(parsed) => parsed,
         Err(exit) => return exit.print(),
     };
+
     klog::init(options.log());
+    if !ignored.is_empty() {
+        tracing::warn!(
+            words = ignored.join(" "),
+            "ignored words of the command line that are neither flags nor values"
+        );
+    }
+
     let code = match drive(program, options, run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

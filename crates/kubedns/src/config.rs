@@ -109,7 +109,8 @@ impl Configuration {
         let state = follower.subscribe();
         // Differs from the nanny, which ignores an emptied resolv.conf: kubedns then has no upstreams.
         let files = vec![options.resolv_conf.clone()];
-        let resolv_conf = resolv_conf::Follower::open(files, Emptied::Final, options.config_period.into());
+        let resolv_conf =
+            resolv_conf::Follower::open(files, Emptied::Final, options.config_period.duration());
         let upstreams = Upstreams::new(options, resolv_conf.subscribe());
         let (topology, domain) = (options.topology, options.domain.clone());
         let wanted = watch::Sender::default();

@@ -14,6 +14,11 @@ fn main() -> ExitCode {
     if let Some(done) = querylog::command("kube-dns", std::env::args_os().skip(1)) {
         return done;
     }
-    let program = daemon::Program { name: "kube-dns", style: Style::Pflag, worker_threads: 2 };
+    let program = daemon::Program {
+        name: "kube-dns",
+        style: Style::Pflag,
+        subcommands: &["explain", "check", "tap", "top"],
+        worker_threads: 2,
+    };
     daemon::main(program, kubedns::run)
 }

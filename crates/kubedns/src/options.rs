@@ -3,6 +3,7 @@
 mod clusterset;
 mod domains;
 mod etcd;
+mod exposition;
 mod external;
 mod pins;
 mod prefer_zone;
@@ -17,7 +18,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use daemon::flags::{GoDuration, int};
+use daemon::flags::{GoDuration, GoPeriod, int};
 use daemon::klog::LogFlags;
 use dnsconfig::federation::{self, FederationError};
 use dnsconfig::name::{LABEL_RULE, is_label};
@@ -40,6 +41,7 @@ pub use clusterset::ClusterSetError;
 pub use domains::{ClusterDomains, ClusterDomainsError};
 pub use etcd::{EtcdError, EtcdFlags, EtcdSource, EtcdZone, EtcdZoneError};
 pub use explain::Topology;
+pub use exposition::{Exposition, MetricsPort};
 pub use external::ExternalZoneError;
 pub use pins::{PinError, Pins};
 pub use prefer_zone::{PreferZone, PreferZoneError, ZoneNameError};
@@ -100,7 +102,7 @@ pub struct Options {
     pub config_dir: String,
     /// period at which to check for updates in config-dir.
     #[arg(long, verbatim_doc_comment, value_name = "duration", default_value = "10s")]
-    pub config_period: GoDuration,
+    pub config_period: GoPeriod,
     /// address on which to serve the status and the metrics over HTTP
     #[arg(long, value_name = "string", default_value = "0.0.0.0")]
     pub http_bind_address: String,
@@ -269,7 +271,7 @@ impl Options {
     pub fn config_from(&self) -> Result<ConfigFrom, BothConfigs> {
         match (given(&self.config_dir), given(&self.config_map)) {
             (Some(_), Some(_)) => Err(BothConfigs),
-            (Some(path), None) => Ok(ConfigFrom::Directory(path.into(), self.config_period.into())),
+            (Some(path), None) => Ok(ConfigFrom::Directory(path.into(), self.config_period.duration())),
             (None, Some(name)) => {
                 Ok(ConfigFrom::ConfigMap(self.config_map_namespace.clone(), name.to_owned()))
             }
@@ -498,60 +500,6 @@ impl FromStr for Federations {
     fn from_str(text: &str) -> Result<Self, FederationError> {
         federation::parse(text).map(Self)
     }
-}
-
-/// Port and path of the metrics, and the prefix of the DNS server's metrics, from the `PROMETHEUS_*` variables.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Exposition {
-    /// `PROMETHEUS_PORT`; `None` if metrics are not served.
-    pub port: Option<u16>,
-    /// `PROMETHEUS_PATH`.
-    pub path: String,
-    /// `PROMETHEUS_NAMESPACE`.
-    pub namespace: String,
-    /// `PROMETHEUS_SUBSYSTEM`.
-    pub subsystem: String,
-}
-
-/// Invalid `PROMETHEUS_*` variable.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum ExpositionError {
-    /// Not a port.
-    #[error("PROMETHEUS_PORT is {0:?} and not a port number")]
-    Port(String),
-    /// Not a valid prefix of a metric name.
-    #[error("{0} is {1:?}; expected letters, digits and underscores, not beginning with a digit")]
-    Name(&'static str, String),
-}
-
-impl Exposition {
-    /// Reads the variables with `lookup`.
-    ///
-    /// # Errors
-    ///
-    /// When a variable is invalid.
-    pub fn from_env(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, ExpositionError> {
-        let value = |name: &str| lookup(name).filter(|value| !value.is_empty());
-        let port = value("PROMETHEUS_PORT")
-            .map(|text| text.parse().map_err(|_| ExpositionError::Port(text)))
-            .transpose()?;
-        let name = |variable: &'static str| {
-            let name = value(variable).unwrap_or_else(|| "skydns".to_owned());
-            if is_metric_name(&name) { Ok(name) } else { Err(ExpositionError::Name(variable, name)) }
-        };
-        let path = value("PROMETHEUS_PATH").unwrap_or_else(|| "/metrics".to_owned());
-        Ok(Self {
-            port,
-            path: if path.starts_with('/') { path } else { format!("/{path}") },
-            namespace: name("PROMETHEUS_NAMESPACE")?,
-            subsystem: name("PROMETHEUS_SUBSYSTEM")?,
-        })
-    }
-}
-
-fn is_metric_name(name: &str) -> bool {
-    !name.starts_with(|c: char| c.is_ascii_digit())
-        && name.chars().all(|c| c == '_' || c.is_ascii_alphanumeric())
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! Sockets are bound first, so that every client gets a response. Until the first lists are complete, cluster names are REFUSED.
 //! Work that may take long, such as requests to the API server, happens in tasks.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,9 @@ use crate::etcd::{EtcdZones, LostZones};
 use crate::forget;
 use crate::loops::LoopFinder;
 use crate::metrics::Metrics;
-use crate::options::{ConfigFrom, Domain, Exposition, Options, PreferZone, Topology, TransferTo};
+use crate::options::{
+    ConfigFrom, Domain, Exposition, MetricsPort, Options, PreferZone, Topology, TransferTo,
+};
 use crate::status::Status;
 use crate::sync::{Loading, Saving, Sync, ZoneTemplate};
 use crate::tap::Queries;
@@ -65,7 +67,8 @@ const ENDING: Duration = Duration::from_secs(5);
 /// When kubedns cannot start, or when a critical task ends early.
 pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     tracing::info!(version = daemon::version::VERSION, domain = %options.domain, "kube-dns is starting");
-    let exposition = Exposition::from_env(|name| std::env::var(name).ok())?;
+    let exposition = Exposition::from_env(|name| std::env::var(name).ok());
+    exposition.log_mistakes();
     let checked = CheckedOptions::of(&options)?;
     let connection = connect(&options).await?;
     let (registry, metrics) = metrics(&options)?;
@@ -75,7 +78,8 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     let zone = Zone { serial: transfers.as_ref().map(|transfers| transfers.serial()), ..checked.zone };
     let published = Arc::new(Published::new(Snapshot::new(zone.clone())));
     let forwarder = forwarder(&options, &registry)?;
-    let dns = bind_dns(&options, &exposition, &registry, &forwarder, &published, transfers.as_ref())?;
+    let address = dns_address(&options).await?;
+    let dns = bind_dns(address, &exposition, &registry, &forwarder, &published, transfers.as_ref())?;
     let queries = Queries::new(&dns, Owners::new(&connection, &checked.scope));
     let loops = LoopFinder::new(&forwarder, configuration.subscribe(), &zone);
     let status = Status::new(Arc::clone(&published), shutdown.draining.clone());
@@ -371,22 +375,25 @@ fn forwarder(options: &Options, registry: &daemon::metrics::Metrics) -> anyhow::
     Ok(Arc::new(Forwarder::with(limits, metrics, options.tls_trust(), cache)))
 }
 
+/// The address of `--dns-bind-address` and `--dns-port`.
+async fn dns_address(options: &Options) -> anyhow::Result<SocketAddr> {
+    let host = options.dns_bind_address.as_str();
+    let ip = daemon::net::listen_addr(host).await;
+    let ip =
+        ip.with_context(|| format!("--dns-bind-address {host:?} is neither an IP address nor a known name"))?;
+    Ok(SocketAddr::new(ip, options.dns_port))
+}
+
 fn bind_dns(
-    options: &Options,
+    address: SocketAddr,
     exposition: &Exposition,
     registry: &daemon::metrics::Metrics,
     forwarder: &Arc<Forwarder>,
     published: &Arc<Published>,
     transfers: Option<&Arc<Transfers<Snapshot>>>,
 ) -> anyhow::Result<skydns::server::Server<Published>> {
-    let ip: IpAddr = options
-        .dns_bind_address
-        .parse()
-        .with_context(|| format!("--dns-bind-address {:?} is not an IP address", options.dns_bind_address))?;
-    // The unspecified address of one family binds both families, as in Go.
-    let ip = if ip.is_unspecified() { daemon::net::wildcard_addr() } else { ip };
-    let address = SocketAddr::new(ip, options.dns_port);
-    let metrics = skydns::metrics::Metrics::new(&exposition.namespace, &exposition.subsystem);
+    let (namespace, subsystem) = (exposition.namespace.as_str(), exposition.subsystem.as_str());
+    let metrics = skydns::metrics::Metrics::new(namespace, subsystem);
     registry.register("the metrics of the DNS server", metrics.clone())?;
     let zones = skydns::metrics::ZoneMetrics::new(metrics.clone(), Arc::clone(published));
     registry.register("kubedns_zone_queries_total", zones.context("cannot set up metrics")?)?;
@@ -455,14 +462,19 @@ impl HttpServers {
             .await
             .context("cannot serve the status")?;
         tracing::info!(address = %status.local_addr(), "serving /readiness, /cache, /explain, /tap and /top");
-        let Some(port) = exposition.port else {
-            tracing::info!("metrics are not served: PROMETHEUS_PORT is not set");
-            return Ok(Self { status, metrics: None });
-        };
-        let metrics = daemon::http::Server::bind(&options.http_bind_address, port);
-        let metrics = metrics.await.context("cannot serve metrics")?;
-        tracing::info!(address = %metrics.local_addr(), path = exposition.path, "serving metrics");
-        Ok(Self { status, metrics: Some(metrics) })
+
+        let MetricsPort::Port(port) = exposition.port else { return Ok(Self { status, metrics: None }) };
+        match daemon::http::Server::bind(&options.http_bind_address, port).await {
+            Ok(metrics) => {
+                tracing::info!(address = %metrics.local_addr(), path = exposition.path, "serving metrics");
+                Ok(Self { status, metrics: Some(metrics) })
+            }
+            // As in kube-dns, a port that is taken does not end DNS.
+            Err(error) => {
+                tracing::error!(%error, "metrics are not served");
+                Ok(Self { status, metrics: None })
+            }
+        }
     }
 
     fn serve(

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use daemon::flags::GoDuration;
+use daemon::flags::{GoDuration, GoPeriod};
 use daemon::klog::LogFlags;
 
 use crate::config::routes::Forward;
@@ -35,7 +35,7 @@ pub struct Flags {
     pub config_dir: PathBuf,
     /// interval to check for configuration updates, besides being notified of them
     #[arg(long = "syncInterval", value_name = "duration", default_value = "10s")]
-    pub sync_interval: GoDuration,
+    pub sync_interval: GoPeriod,
     /// local kubedns instance address for non-IP name resolution
     #[arg(long = "kubednsServer", value_name = "string", default_value = "127.0.0.1:10053")]
     pub kubedns_server: String,

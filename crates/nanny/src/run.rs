@@ -12,7 +12,7 @@ use daemon::tasks::Tasks;
 use dnsclient::resolve::{Resolver, Sources};
 use dnsconfig::query_log::QueryLog;
 use dnsconfig::resolv_conf::{self, Emptied};
-use dnsconfig::{Nameserver, Source, State};
+use dnsconfig::{Nameserver, ServerAddr, Source, State};
 use querylog::log::{Logged, NotWritten, QueryLogger};
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -47,6 +47,8 @@ const FIRST_NAMES: Duration = Duration::from_secs(3);
 const NO_RESTART: &str = "dnsmasq would have to be restarted, and -restartDnsmasq is false";
 /// The writer of the query log if dnsmasq does not forward to kubedns.
 const KUBEDNS: &str = "kubedns, to which dnsmasq forwards no names";
+/// Limit of the look-up of -kubednsServer.
+const LOOKUP: Duration = Duration::from_secs(5);
 /// The time limit for the end of the tasks beside dnsmasq.
 const ENDING: Duration = Duration::from_secs(2);
 
@@ -69,7 +71,7 @@ struct Nanny {
 impl Nanny {
     async fn prepare(flags: Flags) -> anyhow::Result<Self> {
         let arguments = Arguments::read(flags.dnsmasq.clone());
-        let sources = name_sources(&flags, &arguments)?;
+        let sources = name_sources(&flags, &arguments).await?;
         let dnsmasq = Dnsmasq::ask(&flags.dnsmasq_exec).await?;
         tell_version(&dnsmasq);
         let directory = state_directory(&flags.state_dir)?;
@@ -140,9 +142,8 @@ impl Nanny {
     }
 }
 
-fn name_sources(flags: &Flags, arguments: &Arguments) -> anyhow::Result<Sources> {
-    let kubedns: Nameserver =
-        flags.kubedns_server.parse().context("-kubednsServer (accepted: IP, IP:port)")?;
+async fn name_sources(flags: &Flags, arguments: &Arguments) -> anyhow::Result<Sources> {
+    let kubedns = kubedns_address(&flags.kubedns_server).await?;
     let given = flags.kubedns_domain.trim_matches('.').to_ascii_lowercase();
     if !given.is_empty() && !dnsconfig::name::is_subdomain(&given) {
         anyhow::bail!("-kubednsDomain: {given:?} is no domain name");
@@ -152,6 +153,14 @@ fn name_sources(flags: &Flags, arguments: &Arguments) -> anyhow::Result<Sources>
     let cluster_domain = given.or_else(routed).unwrap_or_else(|| CLUSTER_DOMAIN.to_owned());
     debug!(%kubedns, cluster_domain, "stub servers given by names under this domain are resolved through kubedns");
     Ok(Sources { kubedns, cluster_domain, hosts: dnsclient::hosts::FILE.into() })
+}
+
+/// The address of `-kubednsServer`. A name such as `localhost` is looked up once, at the start.
+async fn kubedns_address(server: &str) -> anyhow::Result<Nameserver> {
+    let accepted = "-kubednsServer (accepted: IP, IP:port, name:port)";
+    let server = ServerAddr::from_flag(server).context(accepted)?;
+    let address = timeout(LOOKUP, server.resolve()).await.context("lookup timed out").context(accepted)?;
+    Ok(address.context(accepted)?.into())
 }
 
 fn tell_version(dnsmasq: &Dnsmasq) {
@@ -217,7 +226,7 @@ async fn routing(
     tasks: &mut Tasks,
     stop: &CancellationToken,
 ) -> anyhow::Result<Routing> {
-    let period: Duration = flags.sync_interval.into();
+    let period = flags.sync_interval.duration();
     let domains = [sources.cluster_domain.clone()].into();
     let config = Source::Directory { path: flags.config_dir.clone(), period }.open_for(domains);
     let states = config.subscribe();

@@ -21,6 +21,7 @@ const VERDICT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Runs probes and HTTP servers until shutdown.
 pub async fn run(options: Options, Shutdown { stop, .. }: Shutdown) -> anyhow::Result<()> {
+    options.log_mistakes();
     let parts = Arc::new(Parts::new(options)?);
     let server = Server::bind(&parts.options.prometheus_addr, parts.options.prometheus_port).await?;
     let healthz = match &parts.exechealthz {

@@ -8,6 +8,11 @@ fn main() -> ExitCode {
     if let Some(done) = querylog::command("sidecar", std::env::args_os().skip(1)) {
         return done;
     }
-    let program = daemon::Program { name: "sidecar", style: Style::Pflag, worker_threads: 1 };
+    let program = daemon::Program {
+        name: "sidecar",
+        style: Style::Pflag,
+        subcommands: &["tap", "top", "explain", "check"],
+        worker_threads: 1,
+    };
     daemon::main(program, sidecar::run)
 }

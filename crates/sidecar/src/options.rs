@@ -1,7 +1,10 @@
 //! The command line.
 
+use std::time::Duration;
+
 use daemon::flags::int;
 use daemon::klog::LogFlags;
+use daemon::metrics::NamePrefix;
 use dnsconfig::ServerAddr;
 
 use crate::nslookup::Command;
@@ -35,11 +38,11 @@ pub struct Options {
     #[arg(long, value_name = "string", default_value = "127.0.0.1")]
     pub dnsmasq_addr: String,
     /// port that the dnsmasq server is listening on
-    #[arg(long, value_name = "int", default_value = "53", value_parser = int::<u16>)]
-    pub dnsmasq_port: u16,
+    #[arg(long, value_name = "int", default_value = "53", value_parser = int::<i64>)]
+    pub dnsmasq_port: i64,
     /// interval with which to poll dnsmasq for stats
-    #[arg(long, value_name = "int", default_value = "5000", value_parser = int::<u64>)]
-    pub dnsmasq_poll_interval_ms: u64,
+    #[arg(long, value_name = "int", default_value = "5000", value_parser = int::<i64>)]
+    pub dnsmasq_poll_interval_ms: i64,
     /// The probes; repeatable.
     #[arg(long, value_name = "string", help = PROBE)]
     pub probe: Vec<Spec>,
@@ -69,7 +72,7 @@ pub struct Options {
     pub prometheus_addr: String,
     /// prometheus metric namespace
     #[arg(long, value_name = "string", default_value = "kubedns")]
-    pub prometheus_namespace: String,
+    pub prometheus_namespace: NamePrefix,
     /// http path used to export metrics
     #[arg(long, value_name = "string", default_value = "/metrics")]
     pub prometheus_path: String,
@@ -94,9 +97,25 @@ pub struct Options {
 }
 
 impl Options {
-    /// The address of dnsmasq; `None` in a pod without dnsmasq.
+    /// The address of dnsmasq; `None` in a pod without dnsmasq. A number that is not a port becomes port 0, where
+    /// nothing answers: as in kube-dns, the sidecar then counts errors instead of ending.
     pub fn dnsmasq(&self) -> Option<ServerAddr> {
-        (!self.dnsmasq_addr.is_empty()).then(|| ServerAddr::new(&self.dnsmasq_addr, self.dnsmasq_port))
+        let port = u16::try_from(self.dnsmasq_port).unwrap_or_default();
+        (!self.dnsmasq_addr.is_empty()).then(|| ServerAddr::new(&self.dnsmasq_addr, port))
+    }
+
+    /// The interval between two readings of dnsmasq's counters. Zero or less is the shortest possible interval.
+    pub fn dnsmasq_poll_interval(&self) -> Duration {
+        Duration::from_millis(u64::try_from(self.dnsmasq_poll_interval_ms).unwrap_or_default())
+    }
+
+    /// Logs the values that the sidecar does not use as they are.
+    pub fn log_mistakes(&self) {
+        let port = self.dnsmasq_port;
+        if !self.dnsmasq_addr.is_empty() && !(1..=i64::from(u16::MAX)).contains(&port) {
+            tracing::error!(port, "counters of dnsmasq cannot be read: --dnsmasq-port is not a port number");
+        }
+        self.prometheus_namespace.log_changes("--prometheus-namespace");
     }
 }
 

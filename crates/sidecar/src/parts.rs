@@ -87,8 +87,8 @@ impl Dnsmasq {
         metrics: &Metrics,
     ) -> Result<Self, MetricError> {
         let namespace = options.prometheus_namespace.as_str();
-        let every = Duration::from_millis(options.dnsmasq_poll_interval_ms);
-        let counters = Counters::new(at.clone(), every, namespace, metrics)?;
+        let interval = options.dnsmasq_poll_interval();
+        let counters = Counters::new(at.clone(), interval, namespace, metrics)?;
         let upstreams = Upstreams::new(
             at,
             known,

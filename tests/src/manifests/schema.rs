@@ -1,7 +1,9 @@
 //! Checks that documents have no unknown fields and no values of a wrong type, with the types of k8s-openapi.
 
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{ConfigMap, ReplicationController, Service, ServiceAccount};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use serde::Serialize;
@@ -18,6 +20,8 @@ pub fn check(document: &Value) -> Result<(), String> {
         ("v1", "ReplicationController") => round_trip::<ReplicationController>(document),
         ("apps/v1", "Deployment") => round_trip::<Deployment>(document),
         ("apps/v1", "DaemonSet") => round_trip::<DaemonSet>(document),
+        ("autoscaling/v2", "HorizontalPodAutoscaler") => round_trip::<HorizontalPodAutoscaler>(document),
+        ("networking.k8s.io/v1", "NetworkPolicy") => round_trip::<NetworkPolicy>(document),
         ("policy/v1", "PodDisruptionBudget") => round_trip::<PodDisruptionBudget>(document),
         ("rbac.authorization.k8s.io/v1", "Role") => round_trip::<Role>(document),
         ("rbac.authorization.k8s.io/v1", "RoleBinding") => round_trip::<RoleBinding>(document),

@@ -32,6 +32,7 @@ const CLUSTER: Instead = Because("needs a cluster with nodes and pods");
 const DRY_RUN: Instead =
     Because("needs an API server with dry runs; tests/tests/manifests.rs renders the manifests");
 const REGISTRY: Instead = Because("needs the images in a registry");
+const RELEASED: Instead = Because("needs a published release");
 const ROLES: Instead = Because("needs an API server with RBAC");
 const TYPED: Instead =
     Because("is the beginning of a command line; tests/tests/docs/flags.rs knows its flags");
@@ -55,6 +56,8 @@ const ELSEWHERE: &[(&str, &str, Instead)] = &[
     ("", " logs deploy/", CLUSTER),
     ("", "REGISTRY=", REGISTRY),
     ("README.md", "make run", Test("tests/tests/e2e.rs", "what_the_guide_says_works_when_pasted")),
+    ("RELEASING.md", "cosign verify", RELEASED),
+    ("RELEASING.md", "gh attestation", RELEASED),
     ("charts/kube-dns-rs/README.md", "delete deployment", CLUSTER),
     ("docs/configmap.md", "openssl", Because("asks a public resolver")),
     ("docs/etcd.md", "kube-dns --etcd-zone", TYPED),

@@ -278,6 +278,43 @@ fn a_word_that_is_no_flag_is_a_mistake() {
 }
 
 #[test]
+fn stray_words_are_ignored_as_in_go() {
+    let none: &[&str] = &[];
+    let pflag: [(&[&str], &[&str]); 6] = [
+        (&["--dns-port=1"], none),
+        (&["--profiling", "false", "--dns-port=1"], &["false"]),
+        (&["--dns-port=1", "domain=a", "-"], &["domain=a", "-"]),
+        (&["--dns-port=1", "--", "a", "--b"], &["a", "--b"]),
+        (&["", "--dns-port=1"], &[""]),
+        (&["--", "a", "--dns-port=2"], &["a", "--dns-port=2"]),
+    ];
+    for (words, ignored) in pflag {
+        let parsed = parse_program::<Small>("kube-dns", Style::Pflag, &["explain"], argv(words));
+        assert_eq!(parsed.unwrap().ignored, ignored, "{words:?}");
+    }
+
+    // Go's flag package reads no flags after the first stray word, and the nanny passes on what follows `--`.
+    let words = ["-restartDnsmasq", "false", "-no-such-flag", "--", "-k", "tap"];
+    let nanny = parse_program::<Passing>("dnsmasq-nanny", Style::Go, &["tap"], argv(&words)).unwrap();
+    assert!(nanny.options.restart_dnsmasq);
+    assert_eq!(nanny.options.rest, ["-k", "tap"]);
+    assert_eq!(nanny.ignored, ["false", "-no-such-flag"]);
+}
+
+#[test]
+fn misplaced_subcommand_is_a_mistake() {
+    for words in [&["explian", "web"][..], &["explian", "--dns-port=1"], &["--dns-port=1", "explain", "web"]]
+    {
+        let exit = parse_program::<Small>("kube-dns", Style::Pflag, &["explain"], argv(words)).unwrap_err();
+        let word = words.iter().find(|word| !word.starts_with('-')).unwrap();
+        let stderr = format!(
+            "Usage of kube-dns: see kube-dns --help\nunexpected word {word:?}: kube-dns accepts only flags\n"
+        );
+        assert_eq!((exit.status, exit.stderr), (2, stderr), "{words:?}");
+    }
+}
+
+#[test]
 fn help_is_laid_out_as_pflag_lays_it_out() {
     for word in ["--help", "-h", "-help"] {
         let exit = parse::<Both>("kube-dns", Style::Pflag, argv(&["--dns-port=x", word])).unwrap_err();

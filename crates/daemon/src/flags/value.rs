@@ -137,17 +137,63 @@ impl FromStr for GoDuration {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
+        let SignedDuration { negative, size } = text.parse()?;
+        if negative && !size.is_zero() {
+            return Err(ValueError::Duration {
+                reason: "negative duration".to_owned(),
+                text: text.to_owned(),
+            });
+        }
+        Ok(Self(size))
+    }
+}
+
+/// The period of a repeated task, in the syntax of [`GoDuration`]. A period of zero or less means never, as for Go's
+/// `time.Tick`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GoPeriod(Option<Duration>);
+
+impl GoPeriod {
+    /// A period that no process reaches, in place of never: a hundred years.
+    pub const NEVER: Duration = Duration::from_hours(100 * 365 * 24);
+
+    /// The period as a duration, [`Self::NEVER`] at most.
+    pub fn duration(self) -> Duration {
+        self.0.map_or(Self::NEVER, |period| period.min(Self::NEVER))
+    }
+}
+
+impl FromStr for GoPeriod {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let SignedDuration { negative, size } = text.parse()?;
+        Ok(Self(Some(size).filter(|size| !negative && !size.is_zero())))
+    }
+}
+
+/// A duration with its sign.
+struct SignedDuration {
+    negative: bool,
+    size: Duration,
+}
+
+impl FromStr for SignedDuration {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
         let wrong = |reason: &str| ValueError::Duration { reason: reason.to_owned(), text: text.to_owned() };
         let (negative, mut rest) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),
             None => (false, text.strip_prefix('+').unwrap_or(text)),
         };
         if rest == "0" {
-            return Ok(Self::default());
+            return Ok(Self { negative, size: Duration::ZERO });
         }
         if rest.is_empty() {
             return Err(wrong("invalid duration"));
         }
+
         let mut total: u64 = 0;
         while !rest.is_empty() {
             let (number, after) = split(rest, |c| c == '.' || c.is_ascii_digit());
@@ -158,18 +204,16 @@ impl FromStr for GoDuration {
             if unit.is_empty() {
                 return Err(wrong("missing unit in duration"));
             }
-            let size = nanoseconds(unit)
+            let unit_size = nanoseconds(unit)
                 .ok_or_else(|| wrong(&format!("unknown unit {} in duration", quote(unit))))?;
-            total = scaled(number, size)
+            total = scaled(number, unit_size)
                 .and_then(|part| total.checked_add(part))
                 .filter(|total| i64::try_from(*total).is_ok())
                 .ok_or_else(|| wrong("invalid duration"))?;
             rest = after;
         }
-        if negative && total > 0 {
-            return Err(wrong("negative duration"));
-        }
-        Ok(Self(Duration::from_nanos(total)))
+
+        Ok(Self { negative, size: Duration::from_nanos(total) })
     }
 }
 

@@ -13,8 +13,13 @@ use crate::version;
 pub(super) struct Words {
     /// Flags as `--name=value`, in order.
     pub(super) flags: Vec<OsString>,
-    /// All words that are not flags, and all words after `--`, in order.
-    pub(super) rest: Vec<OsString>,
+    /// The words before `--` that are neither flags nor values. In Go's flag package, all words from the first of them on.
+    pub(super) stray: Vec<OsString>,
+    /// All words after `--`, in order.
+    pub(super) after_dashes: Vec<OsString>,
+    /// Whether the command line begins with a word that is not a flag, such as a misspelt subcommand. An empty word does
+    /// not count: templates leave such words behind.
+    pub(super) begins_with_word: bool,
     /// The requested output format of `--version`, if any.
     pub(super) version: Option<Version>,
 }
@@ -54,24 +59,24 @@ pub(super) fn read(
     argv: impl IntoIterator<Item = OsString>,
 ) -> Result<Words, Stop> {
     let mut words = Words::default();
-    let mut argv = argv.into_iter();
+    let mut argv = argv.into_iter().peekable();
+    words.begins_with_word =
+        argv.peek().is_some_and(|word| !word.is_empty() && word != "--" && dashes(word).is_none());
+
     while let Some(word) = argv.next() {
         if word == "--" {
-            words.rest.extend(argv);
+            words.after_dashes.extend(argv);
             break;
         }
-        match dashes(&word) {
-            None => {
-                words.rest.push(word);
-                if style == Style::Go {
-                    // Go's flag package stops at the first word that is not a flag.
-                    words.rest.extend(argv);
-                    break;
-                }
-            }
+
+        // Go's flag package reads no flags after the first word that is not a flag.
+        let flags_ended = style == Style::Go && !words.stray.is_empty();
+        match dashes(&word).filter(|_| !flags_ended) {
+            None => words.stray.push(word),
             Some(flag) => Typed::new(&word, flag, style)?.resolve(command, &mut argv, &mut words)?,
         }
     }
+
     Ok(words)
 }
 

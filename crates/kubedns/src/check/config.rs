@@ -21,7 +21,7 @@ Validates a ConfigMap of kube-dns before it is applied.
 
   kube-dns check config [--domain=DOMAIN] FILE|DIR|-
 
-FILE is YAML or JSON with a ConfigMap, DIR has one file per key, like a mounted ConfigMap, and - is standard input.
+FILE is YAML or JSON with a ConfigMap, also in a List as kubectl prints it, DIR has one file per key, like a mounted ConfigMap, and - is standard input.
 The exit status is 0 if the ConfigMap is good, 1 if there are findings, one line each, and 2 if nothing can be read.
 
 ";
@@ -88,16 +88,32 @@ fn read(path: &str) -> Result<Vec<ConfigMap>, String> {
     config_maps(&text)
 }
 
-/// Returns all `ConfigMap`s among the documents of a YAML file.
+/// Returns all `ConfigMap`s among the documents of a YAML file, and among the items of its Lists.
 fn config_maps(text: &str) -> Result<Vec<ConfigMap>, String> {
     let mut maps = Vec::new();
     for document in serde_norway::Deserializer::from_str(text) {
         let document = Value::deserialize(document).map_err(|error| format!("not YAML: {error}"))?;
-        if document.get("kind").and_then(Value::as_str) == Some("ConfigMap") {
-            maps.push(config_map(&document));
-        }
+        collect_config_maps(&document, None, &mut maps);
     }
+
     if maps.is_empty() { Err("there is no ConfigMap in it".to_owned()) } else { Ok(maps) }
+}
+
+/// Adds the `ConfigMap`s in `object`, a `ConfigMap` or a List of objects. `item_kind` is the kind of an item without one:
+/// the API server leaves it out in a `ConfigMapList`. The parser bounds the depth of nested Lists.
+fn collect_config_maps(object: &Value, item_kind: Option<&str>, maps: &mut Vec<ConfigMap>) {
+    let kind = object.get("kind").and_then(Value::as_str).or(item_kind);
+    match kind {
+        Some("ConfigMap") => maps.push(config_map(object)),
+        Some(list @ ("List" | "ConfigMapList")) => {
+            let item_kind = (list == "ConfigMapList").then_some("ConfigMap");
+            let items = object.get("items").and_then(Value::as_sequence);
+            for item in items.into_iter().flatten() {
+                collect_config_maps(item, item_kind, maps);
+            }
+        }
+        _ => {}
+    }
 }
 
 fn config_map(document: &Value) -> ConfigMap {
@@ -159,10 +175,25 @@ mod tests {
         let file = directory.path().join("map.yaml");
         let of = |data: &str| format!("kind: ConfigMap\nmetadata: {{name: kube-dns}}\ndata:\n{data}");
         let good = of("  stubDomains: |\n    {\"acme.example\": [\"192.0.2.1\"]}\n");
+        let list = |kind: &str, item_kind: &str| {
+            let item = |name| {
+                format!("{{{item_kind}metadata: {{name: {name}}}, data: {{hosts: 192.0.2.1 h.test}}}}")
+            };
+            format!("{{kind: {kind}, items: [{}, {}]}}", item("a"), item("b"))
+        };
         let service = "kind: Service\nmetadata: {name: kube-dns}\n---\n";
         for (text, status, lines) in [
             (good.clone(), 0, &["kube-dns: good (stubDomains)"][..]),
             (format!("{service}{good}"), 0, &["kube-dns: good (stubDomains)"]),
+            (list("List", "kind: ConfigMap, "), 0, &["a: good (hosts)", "b: good (hosts)"]),
+            (list("ConfigMapList", ""), 0, &["a: good (hosts)", "b: good (hosts)"]),
+            (
+                format!("{{kind: List, items: [{}, {{kind: Service}}]}}", list("List", "kind: ConfigMap, ")),
+                0,
+                &["a: good (hosts)", "b: good (hosts)"],
+            ),
+            (list("List", "kind: Secret, "), 2, &["kube-dns check config: /"]),
+            ("{kind: List, items: null}".to_owned(), 2, &["kube-dns check config: /"]),
             (
                 of("  stubDomain: '{}'\n  upstreamNameservers: '[\"10.0.0.300\"]'\n  federations: x\n"),
                 1,

@@ -13,7 +13,7 @@ fn without_flags_the_defaults_of_kube_dns_hold() {
     assert_eq!((options.dns_port, options.healthz_port), (53, 8081));
     assert_eq!(options.dns_bind_address, "0.0.0.0");
     assert_eq!(options.initial_sync_timeout, GoDuration::from_secs(60));
-    assert_eq!(options.config_period, GoDuration::from_secs(10));
+    assert_eq!(options.config_period.duration(), Duration::from_secs(10));
     assert_eq!(options.config_from(), Ok(ConfigFrom::Flags));
     assert_eq!(options.snapshot_dir(), None);
     assert_eq!(options.endpoints_source, Choice::Auto);
@@ -355,33 +355,11 @@ fn the_configuration_comes_from_one_place() {
     let from = |words: &[&str]| options(words).unwrap().config_from();
     let directory = ConfigFrom::Directory("/c".into(), Duration::from_secs(3));
     assert_eq!(from(&["--config-dir=/c", "--config-period=3s"]), Ok(directory));
+    for never in ["0", "-1s"] {
+        let directory = ConfigFrom::Directory("/c".into(), GoPeriod::NEVER);
+        assert_eq!(from(&["--config-dir=/c", &format!("--config-period={never}")]), Ok(directory), "{never}");
+    }
     let map = ConfigFrom::ConfigMap("kube-system".to_owned(), "kube-dns".to_owned());
     assert_eq!(from(&["--config-map=kube-dns", "--config-dir="]), Ok(map));
     assert_eq!(from(&["--config-map=kube-dns", "--config-dir=/c"]), Err(BothConfigs));
-}
-
-#[test]
-fn the_environment_says_where_metrics_are() {
-    let read = |variables: &[(&str, &str)]| {
-        Exposition::from_env(|name| {
-            let found = variables.iter().find(|(variable, _)| *variable == name)?;
-            Some(found.1.to_owned())
-        })
-    };
-    let nothing = read(&[]).unwrap();
-    assert_eq!((nothing.port, nothing.path.as_str()), (None, "/metrics"));
-    assert_eq!((nothing.namespace.as_str(), nothing.subsystem.as_str()), ("skydns", "skydns"));
-    let all = read(&[
-        ("PROMETHEUS_PORT", "10055"),
-        ("PROMETHEUS_PATH", "custom"),
-        ("PROMETHEUS_NAMESPACE", "nsx"),
-        ("PROMETHEUS_SUBSYSTEM", "subx"),
-    ]);
-    let all = all.unwrap();
-    assert_eq!((all.port, all.path.as_str()), (Some(10055), "/custom"));
-    assert_eq!((all.namespace.as_str(), all.subsystem.as_str()), ("nsx", "subx"));
-    let error = read(&[("PROMETHEUS_PORT", "http")]).unwrap_err();
-    assert_eq!(error.to_string(), "PROMETHEUS_PORT is \"http\" and not a port number");
-    assert!(read(&[("PROMETHEUS_NAMESPACE", "1a")]).is_err());
-    assert!(read(&[("PROMETHEUS_SUBSYSTEM", "a-b")]).is_err());
 }

@@ -12,11 +12,11 @@ use kubedns::sync::READY_WITHOUT_CONFIG;
 use nix::sys::signal::Signal;
 use testkit::objects::{mk_cluster_ip, mk_config_map, mk_endpoint_slice, mk_endpoints, mk_headless, mk_node};
 use testkit::ports::ipv6_is_here;
-use testkit::process::Program;
+use testkit::process::{Program, address};
 use testkit::query::Query;
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Reaction, Upstream};
-use testkit::{client, eventually};
+use testkit::{client, eventually, http};
 
 use super::cluster::{Cluster, PATIENCE};
 use super::process::{Kubedns, program};
@@ -47,7 +47,7 @@ async fn it_serves_at_once_and_cluster_names_when_the_first_lists_are_in() {
 #[tokio::test]
 async fn any_address_is_one_of_either_family() {
     let cluster = Cluster::with_web();
-    for flag in ["--dns-bind-address=0.0.0.0", "--dns-bind-address=::"] {
+    for flag in ["--dns-bind-address=0.0.0.0", "--dns-bind-address=::", "--dns-bind-address="] {
         let kubedns = Kubedns::start(&cluster, &[flag]).await;
         kubedns.until_answered(WEB, "A", "10.96.0.7").await;
         let mut ips = vec![IpAddr::from(Ipv4Addr::LOCALHOST)];
@@ -406,6 +406,59 @@ async fn metrics_are_called_as_the_environment_says() {
     assert_eq!(count, Some(1.0));
 }
 
+/// kube-dns starts with each of these command lines and environments, so containers with them exist.
+#[tokio::test]
+async fn odd_values_do_not_prevent_start() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken_port = taken.local_addr().unwrap().port().to_string();
+    let not_a_port = "metrics are not served: PROMETHEUS_PORT is not a port number";
+    let cases: [(&str, (&str, &str), &str); 8] = [
+        (
+            "--dns-bind-address=localhost",
+            ("PROMETHEUS_PATH", ""),
+            "serving DNS over UDP and TCP address=\"127.0.0.1:",
+        ),
+        (
+            "--dns-bind-address=[::1]",
+            ("PROMETHEUS_PATH", ""),
+            "serving DNS over UDP and TCP address=\"[::1]:",
+        ),
+        ("--config-period=-1s", ("PROMETHEUS_PATH", ""), "serving metrics"),
+        ("false", ("PROMETHEUS_PATH", ""), "neither flags nor values words=\"false\""),
+        ("--v=2", ("PROMETHEUS_PORT", "abc"), not_a_port),
+        ("--v=2", ("PROMETHEUS_PORT", "99999"), not_a_port),
+        ("--v=2", ("PROMETHEUS_PORT", "tcp://10.0.0.1:9090"), not_a_port),
+        ("--v=2", ("PROMETHEUS_PORT", &taken_port), "metrics are not served error=\"cannot listen on "),
+    ];
+    let cluster = Cluster::with_web();
+    let url = format!("--kube-master-url={}", cluster.url());
+    for (flag, (variable, value), expected) in cases {
+        let has_no_ipv6 = flag.contains("::1") && !ipv6_is_here();
+        if has_no_ipv6 {
+            continue;
+        }
+
+        let flags = ["--http-bind-address=127.0.0.1", url.as_str(), flag];
+        let mut process = program(&flags).env("PROMETHEUS_PORT", "0").env(variable, value).start();
+        let status = address(&process.line_with("serving /readiness", PATIENCE).await);
+        process.line_with(expected, PATIENCE).await;
+        eventually(PATIENCE, || async { http::get(status, "/readiness").await.unwrap().status == 200 }).await;
+    }
+}
+
+#[tokio::test]
+async fn impossible_metric_prefix_is_escaped() {
+    let cluster = Cluster::with_web();
+    let url = format!("--kube-master-url={}", cluster.url());
+    let names = [("PROMETHEUS_NAMESPACE", "my-ns"), ("PROMETHEUS_SUBSYSTEM", "1.b")];
+    let kubedns = Kubedns::start_with(&[&url], &names).await;
+    kubedns.until_ready().await;
+    kubedns.ask(WEB, "A").await;
+    let count = kubedns.metric("my_ns_1_b_dns_request_count_total{system=\"auth\"}").await;
+    assert_eq!(count, Some(1.0));
+    assert_eq!(kubedns.logged("metric names cannot have this prefix"), 2);
+}
+
 #[tokio::test]
 async fn mistakes_end_it_with_one_line_and_status_255() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -418,7 +471,10 @@ async fn mistakes_end_it_with_one_line_and_status_255() {
         ),
         (&[api, "--config-map=a", "--config-dir=b"], "cannot use both --config-map and --config-dir"),
         (&[api, &port], "cannot serve DNS: cannot listen on 127.0.0.1:"),
-        (&[api, "--dns-bind-address=nowhere"], "--dns-bind-address \"nowhere\" is not an IP address"),
+        (
+            &[api, "--dns-bind-address=no.such.invalid"],
+            "--dns-bind-address \"no.such.invalid\" is neither an IP address nor a known name",
+        ),
         (&[], "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set"),
         (&["--kubecfg-file=/"], "cannot"),
     ];

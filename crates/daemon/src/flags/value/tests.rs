@@ -56,6 +56,23 @@ fn durations_that_are_none() {
 }
 
 #[test]
+fn period_of_zero_or_less_is_never() {
+    for (text, expected) in [
+        ("10s", Duration::from_secs(10)),
+        ("1ns", Duration::from_nanos(1)),
+        ("0", GoPeriod::NEVER),
+        ("0s", GoPeriod::NEVER),
+        ("-1s", GoPeriod::NEVER),
+        ("-2562047h47m16.854775807s", GoPeriod::NEVER),
+        ("2562047h47m16.854775807s", GoPeriod::NEVER),
+    ] {
+        assert_eq!(text.parse::<GoPeriod>().unwrap().duration(), expected, "{text}");
+    }
+    let error = "-5".parse::<GoPeriod>().unwrap_err();
+    assert_eq!(error.to_string(), "time: missing unit in duration \"-5\"");
+}
+
+#[test]
 fn integers_in_every_base() {
     let cases: [(&str, Option<i32>); 20] = [
         ("0", Some(0)),

@@ -1,0 +1,58 @@
+{{- /* Fails if a value has no place in the .objects of the shape. */ -}}
+{{- define "checks" -}}
+{{- $values := .root.Values -}}
+{{- $shape := $values.shape -}}
+{{- $names := list -}}
+{{- $containers := list -}}
+{{- $volumes := list -}}
+{{- range .objects -}}
+{{- $names = append $names (printf "%s/%s" .kind .metadata.name) -}}
+{{- if and (eq .kind "Deployment") (ne .metadata.name "kube-dns-autoscaler") -}}
+{{- range .spec.template.spec.containers }}{{ $containers = append $containers .name }}{{ end -}}
+{{- range .spec.template.spec.volumes }}{{ $volumes = append $volumes .name }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{- if and $values.configMap.create (not (has "ConfigMap/kube-dns" $names)) -}}
+{{- fail (printf "configMap.create: the shape %s has no ConfigMap, it uses that of the cluster" $shape) -}}
+{{- end -}}
+{{- if and $values.configMap.data (not $values.configMap.create) -}}
+{{- fail "configMap.data has no effect without configMap.create: the ConfigMap stays as it is in the cluster" -}}
+{{- end -}}
+
+{{- with $values.secondaryClusterIP -}}
+{{- if or (not (has "Service/kube-dns" $names)) (has "DaemonSet/node-local-dns" $names) -}}
+{{- fail (printf "secondaryClusterIP: the shape %s has no Service of two addresses" $shape) -}}
+{{- end -}}
+{{- if eq (contains ":" .) (contains ":" $values.clusterIP) -}}
+{{- fail (printf "secondaryClusterIP: %s and clusterIP %s are of the same IP family" . $values.clusterIP) -}}
+{{- end -}}
+{{- end -}}
+
+{{- if not (has "DaemonSet/node-local-dns" $names) -}}
+{{- range $key, $value := $values.nodeLocal -}}
+{{- if $value -}}{{- fail (printf "nodeLocal.%s: the shape %s has no cache on the nodes, only nodelocal has" $key $shape) -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- if and $values.networkPolicy.metricsFrom (not $values.networkPolicy.create) -}}
+{{- fail "networkPolicy.metricsFrom has no effect without networkPolicy.create" -}}
+{{- end -}}
+
+{{- range $values.extraVolumes -}}
+{{- if has .name $volumes -}}{{- fail (printf "extraVolumes: there is already a volume %s" .name) -}}{{- end -}}
+{{- $volumes = append $volumes .name -}}
+{{- end -}}
+{{- range $container := list "kubedns" "dnsmasq" "sidecar" -}}
+{{- range $key, $value := get $values $container -}}
+{{- if and $value (not (has $container $containers)) -}}
+{{- fail (printf "%s.%s: the shape %s has no container %s" $container $key $shape $container) -}}
+{{- end -}}
+{{- end -}}
+{{- range (get $values $container).extraVolumeMounts -}}
+{{- if not (has .name $volumes) -}}
+{{- fail (printf "%s.extraVolumeMounts: there is no volume %s: add it to extraVolumes" $container .name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,29 @@
+{{- /* The NetworkPolicy of the pods of a Deployment, .deployment. */ -}}
+{{- define "networkPolicy" -}}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata:
+  name: {{ .deployment.metadata.name }}
+  namespace: {{ .deployment.metadata.namespace }}
+  labels:
+    {{- .deployment.metadata.labels | toYaml | nindent 4 }}
+spec:
+  podSelector:
+    {{- .deployment.spec.selector | toYaml | nindent 4 }}
+  policyTypes: [Ingress]
+  ingress:
+  # DNS, from everywhere. Clients in the networks of nodes and outside the cluster have no labels.
+  - ports:
+    - {port: 53, protocol: UDP}
+    - {port: 53, protocol: TCP}
+  {{- with .root.Values.networkPolicy.metricsFrom }}
+  # Metrics of sidecar, kubedns and nanny, and the status page.
+  - from:
+    {{- toYaml . | nindent 4 }}
+    ports:
+    - {port: 10054, protocol: TCP}
+    - {port: 10055, protocol: TCP}
+    - {port: 10056, protocol: TCP}
+  {{- end }}
+{{- end -}}

@@ -1,0 +1,89 @@
+//! The first part of metric names, as operators choose it.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::str::FromStr;
+
+/// The first part of metric names, from a flag or an environment variable.
+///
+/// The Go client accepts any text, and serves names with `_` in place of each character that the text format does not
+/// have, unless the scraper asks for UTF-8 names. Differs from kube-dns: UTF-8 names are not served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamePrefix {
+    given: String,
+    name: String,
+}
+
+impl NamePrefix {
+    /// A prefix at the beginning of a name, where digits are not allowed.
+    pub fn new(given: &str) -> Self {
+        let mut name = escaped(given);
+        if name.starts_with(|c: char| c.is_ascii_digit()) {
+            name.replace_range(..1, "_");
+        }
+        Self { given: given.to_owned(), name }
+    }
+
+    /// A part of names that follows a prefix.
+    pub fn second_part(given: &str) -> Self {
+        Self { given: given.to_owned(), name: escaped(given) }
+    }
+
+    /// The prefix as it is in the names.
+    pub fn as_str(&self) -> &str {
+        &self.name
+    }
+
+    /// Logs a warning if the names do not have the given text. `setting` is the flag or the variable.
+    pub fn log_changes(&self, setting: &str) {
+        if self.given != self.name {
+            let (given, used) = (&self.given, &self.name);
+            tracing::warn!(
+                setting,
+                given,
+                used,
+                "metric names cannot have this prefix; _ replaces its characters"
+            );
+        }
+    }
+}
+
+impl FromStr for NamePrefix {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(Self::new(text))
+    }
+}
+
+impl fmt::Display for NamePrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.given)
+    }
+}
+
+/// The text with `_` in place of each character that metric names cannot have.
+fn escaped(text: &str) -> String {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':');
+    text.chars().map(|c| if allowed(c) { c } else { '_' }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefix_is_escaped_as_in_go() {
+        for (given, expected) in [
+            ("skydns", "skydns"),
+            ("my-ns", "my_ns"),
+            ("1a", "_a"),
+            ("a:b", "a:b"),
+            ("\u{e9}.x", "__x"),
+            ("", ""),
+        ] {
+            assert_eq!(NamePrefix::new(given).as_str(), expected, "{given:?}");
+        }
+        assert_eq!(NamePrefix::second_part("1a-b").as_str(), "1a_b");
+    }
+}

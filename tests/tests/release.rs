@@ -1,0 +1,401 @@
+//! Runs the scripts of a release on small archives: what the release workflow does, without registry and signatures.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has to end there")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tests::repository;
+
+const VERSION: &str = "1.2.3";
+const IMAGES: [&str; 3] = ["kubedns", "nanny", "sidecar"];
+const ARCHITECTURES: [&str; 2] = ["amd64", "arm64"];
+
+fn script(name: &str) -> Command {
+    Command::new(repository().join("images").join(name))
+}
+
+fn text(output: &[u8]) -> String {
+    String::from_utf8_lossy(output).into_owned()
+}
+
+/// The output of a command that must succeed.
+fn succeeds(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// The error output of a command that must fail.
+fn fails(command: &mut Command) -> String {
+    let Output { status, stderr, .. } = command.output().unwrap();
+    assert!(!status.success(), "{command:?}");
+    text(&stderr)
+}
+
+#[allow(clippy::print_stderr, reason = "a skipped test must not look like a passed one")]
+fn is_missing(program: &str, what: &str) -> bool {
+    let missing =
+        !Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
+    if missing {
+        eprintln!("SKIPPED: {program} is not installed, so {what}");
+    }
+    missing
+}
+
+fn workflows() -> Vec<PathBuf> {
+    let directory = fs::read_dir(repository().join(".github/workflows")).unwrap();
+    directory.map(|entry| entry.unwrap().path()).collect()
+}
+
+#[test]
+fn workflows_are_free_of_lint() {
+    if is_missing("actionlint", "the workflows were NOT checked") {
+        return;
+    }
+    let output = Command::new("actionlint").args(workflows()).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stdout));
+}
+
+/// A tag of an action can be moved to other code, which could then sign and publish.
+#[test]
+fn actions_are_pinned_to_commits() {
+    for workflow in workflows() {
+        for line in fs::read_to_string(&workflow).unwrap().lines() {
+            let Some((_, action)) = line.split_once("uses: ") else { continue };
+            if action.starts_with("./") {
+                assert!(repository().join(action).exists(), "{action}");
+                continue;
+            }
+            let commit = action.split_once('@').and_then(|(_, rest)| rest.split_once(" # v"));
+            let is_pinned = commit.is_some_and(|(commit, _)| {
+                commit.len() == 40 && commit.bytes().all(|byte| byte.is_ascii_hexdigit())
+            });
+            assert!(is_pinned, "{}: {action}", workflow.display());
+        }
+    }
+}
+
+#[test]
+fn scripts_of_workflow_exist() {
+    let workflow = fs::read_to_string(repository().join(".github/workflows/release.yml")).unwrap();
+    for name in ["archive", "gather", "publish", "release", "sign", "tagged"] {
+        assert!(workflow.contains(&format!("images/{name} ")), "{name}");
+        assert!(repository().join("images").join(name).exists(), "{name}");
+    }
+    for image in IMAGES {
+        assert!(
+            workflow.contains(&format!("subject-digest: ${{{{ steps.images.outputs.{image} }}}}")),
+            "{image}"
+        );
+    }
+}
+
+/// The default shell of a workflow ignores a failure before a pipe. A called workflow in the concurrency group of its
+/// caller never starts.
+#[test]
+fn release_workflow_fails_and_ends() {
+    let read = |name: &str| -> serde_norway::Value {
+        let text = fs::read_to_string(repository().join(".github/workflows").join(name)).unwrap();
+        serde_norway::from_str(&text).unwrap()
+    };
+    let (release, checks) = (read("release.yml"), read("ci.yml"));
+    assert_eq!(release["defaults"]["run"]["shell"].as_str(), Some("bash"));
+
+    let group = |workflow: &serde_norway::Value| {
+        let group = workflow["concurrency"]["group"].as_str().unwrap();
+        group.replace("${{ github.workflow }}", release["name"].as_str().unwrap())
+    };
+    assert_ne!(group(&release), group(&checks));
+}
+
+/// Writes the files that images/release makes for an architecture.
+fn write_release(directory: &Path, architecture: &str, chart: &str) {
+    fs::create_dir_all(directory).unwrap();
+    for image in IMAGES {
+        for kind in ["oci.tar", "cdx.json"] {
+            let name = format!("kube-dns-rs-{image}-{VERSION}-{architecture}.{kind}");
+            fs::write(directory.join(name), format!("{image} {architecture}")).unwrap();
+        }
+    }
+    fs::write(directory.join(format!("kube-dns-rs-chart-{VERSION}.tgz")), chart).unwrap();
+    write_sums(directory);
+}
+
+fn write_sums(directory: &Path) {
+    let sums = "rm -f SHA256SUMS; sha256sum -- * >SHA256SUMS.new; mv SHA256SUMS.new SHA256SUMS";
+    succeeds(Command::new("sh").args(["-c", sums]).current_dir(directory));
+}
+
+#[test]
+fn gather_joins_two_architectures() {
+    let work = tempfile::tempdir().unwrap();
+    let releases = ARCHITECTURES.map(|architecture| work.path().join(architecture));
+    for (directory, architecture) in releases.iter().zip(ARCHITECTURES) {
+        write_release(directory, architecture, "chart");
+    }
+    let out = work.path().join(VERSION);
+    succeeds(script("gather").arg(&out).args(&releases));
+
+    let sums = fs::read_to_string(out.join("SHA256SUMS")).unwrap();
+    assert_eq!(sums.lines().count(), 2 * 2 * IMAGES.len() + 1, "{sums}");
+    succeeds(Command::new("sha256sum").args(["--check", "SHA256SUMS"]).current_dir(&out));
+}
+
+#[test]
+fn gather_refuses_files_that_differ() {
+    let work = tempfile::tempdir().unwrap();
+    let releases = ARCHITECTURES.map(|architecture| work.path().join(architecture));
+    write_release(&releases[0], "amd64", "chart");
+    write_release(&releases[1], "arm64", "another chart");
+    let said = fails(script("gather").arg(work.path().join(VERSION)).args(&releases));
+    assert!(said.contains("kube-dns-rs-chart-1.2.3.tgz of ") && said.contains("differs"), "{said}");
+
+    write_release(&releases[1], "arm64", "chart");
+    fs::write(releases[1].join("kube-dns-rs-nanny-1.2.3-arm64.oci.tar"), "damaged").unwrap();
+    let said = fails(script("gather").arg(work.path().join(VERSION)).args(&releases));
+    assert!(said.contains("checksum"), "{said}");
+}
+
+/// A podman with its own storage, for images without any layer that needs a registry.
+struct Podman {
+    work: tempfile::TempDir,
+}
+
+impl Podman {
+    fn new() -> Self {
+        let work = tempfile::tempdir().unwrap();
+        fs::write(work.path().join("Containerfile"), "FROM scratch\nCOPY content /content\n").unwrap();
+        Self { work }
+    }
+
+    fn command_line(&self) -> String {
+        let below = |name: &str| self.work.path().join(name).display().to_string();
+        let (root, runroot) = (below("root"), below("runroot"));
+        format!("podman --root {root} --runroot {runroot} --storage-driver vfs")
+    }
+
+    fn run(&self, words: &[&str]) {
+        let line = self.command_line();
+        let mut podman = line.split(' ');
+        let mut command = Command::new(podman.next().unwrap());
+        succeeds(command.args(podman).args(words).current_dir(self.work.path()));
+    }
+
+    /// Writes an OCI archive of an image for `platform`, whose file name says `architecture`.
+    fn write_archive(&self, release: &Path, image: &str, architecture: &str, platform: &str) {
+        let archive = release.join(format!("kube-dns-rs-{image}-{VERSION}-{architecture}.oci.tar"));
+        let tag = format!("localhost/{image}:{architecture}");
+        fs::write(self.work.path().join("content"), format!("{image} {architecture}")).unwrap();
+        self.run(&["build", "--quiet", "--no-cache", "--platform", platform, "--tag", &tag, "."]);
+        self.run(&[
+            "save",
+            "--quiet",
+            "--format",
+            "oci-archive",
+            "--output",
+            archive.to_str().unwrap(),
+            &tag,
+        ]);
+        self.run(&["rmi", &tag]);
+    }
+}
+
+/// The JSON of a blob in a directory of the OCI layout.
+fn blob(layout: &Path, digest: &str) -> Value {
+    let file = layout.join("blobs").join(digest.replace(':', "/"));
+    serde_json::from_slice(&fs::read(file).unwrap()).unwrap()
+}
+
+#[test]
+fn published_images_have_one_index_each() {
+    if is_missing("podman", "no image was published to a directory") {
+        return;
+    }
+    let podman = Podman::new();
+    let release = podman.work.path().join(VERSION);
+    fs::create_dir(&release).unwrap();
+    for image in IMAGES {
+        for architecture in ARCHITECTURES {
+            podman.write_archive(&release, image, architecture, &format!("linux/{architecture}"));
+        }
+    }
+    let registry = podman.work.path().join("registry");
+    fs::create_dir(&registry).unwrap();
+    let destination = format!("oci:{}", registry.display());
+    let publish =
+        || script("publish").arg(&release).arg(&destination).env("PODMAN", podman.command_line()).output();
+    let output = publish().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+
+    let digests = text(&output.stdout);
+    let rows: Vec<Vec<&str>> = digests.lines().map(|line| line.split(' ').collect()).collect();
+    let named: Vec<String> = rows.iter().map(|row| row[..2].join(" ")).collect();
+    let expected: Vec<String> = IMAGES
+        .iter()
+        .flat_map(|image| ["index", "linux/amd64", "linux/arm64"].map(|kind| format!("{image} {kind}")))
+        .collect();
+    assert_eq!(named, expected);
+
+    // What was pushed is what was said, and has the images of the archives.
+    for (image, rows) in IMAGES.iter().zip(rows.chunks(3)) {
+        let layout = registry.join(image);
+        let index = blob(&layout, rows[0][2]);
+        let pushed: Vec<String> = index["manifests"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|manifest| {
+                let architecture = manifest["platform"]["architecture"].as_str().unwrap();
+                format!("linux/{architecture} {}", manifest["digest"].as_str().unwrap())
+            })
+            .collect();
+        assert_eq!(pushed, rows[1..].iter().map(|row| row[1..].join(" ")).collect::<Vec<_>>());
+        for row in &rows[1..] {
+            let config = blob(&layout, blob(&layout, row[2])["config"]["digest"].as_str().unwrap());
+            assert_eq!(format!("linux/{}", config["architecture"].as_str().unwrap()), row[1]);
+        }
+    }
+
+    // The same release again changes nothing.
+    assert_eq!(text(&publish().unwrap().stdout), digests);
+
+    // An archive of the wrong architecture would leave the other without an image.
+    podman.write_archive(&release, "nanny", "arm64", "linux/amd64");
+    let output = publish().unwrap();
+    let said = text(&output.stderr);
+    assert!(!output.status.success() && said.contains("the archives of nanny are for linux/amd64"), "{said}");
+}
+
+#[test]
+fn sign_covers_every_published_digest() {
+    let work = tempfile::tempdir().unwrap();
+    let release = work.path().join(VERSION);
+    for architecture in ARCHITECTURES {
+        write_release(&release, architecture, "chart");
+    }
+    let digests = work.path().join("digests");
+    fs::write(
+        &digests,
+        "kubedns index sha256:1\nkubedns linux/amd64 sha256:2\nkubedns linux/arm64 sha256:3\n",
+    )
+    .unwrap();
+    let sign = || {
+        let mut command = script("sign");
+        command.arg(&release).arg(&digests).arg("registry.example/dns").env("COSIGN", "echo cosign");
+        command
+    };
+
+    let list =
+        |architecture| format!("{}/kube-dns-rs-kubedns-1.2.3-{architecture}.cdx.json", release.display());
+    let sums = release.join("SHA256SUMS").display().to_string();
+    let expected = [
+        "cosign sign --yes --recursive registry.example/dns/kubedns@sha256:1".to_owned(),
+        format!(
+            "cosign attest --yes --type cyclonedx --predicate {} registry.example/dns/kubedns@sha256:2",
+            list("amd64")
+        ),
+        format!(
+            "cosign attest --yes --type cyclonedx --predicate {} registry.example/dns/kubedns@sha256:3",
+            list("arm64")
+        ),
+        format!("cosign sign-blob --yes --bundle {sums}.sigstore.json {sums}"),
+    ];
+    let said = succeeds(&mut sign());
+    assert_eq!(said.lines().collect::<Vec<_>>(), expected);
+
+    fs::remove_file(list("arm64")).unwrap();
+    assert!(fails(&mut sign()).contains("kubedns-1.2.3-arm64.cdx.json"));
+    let failing = sign().env("COSIGN", "false").status().unwrap();
+    assert!(!failing.success(), "a signature that fails ends the release");
+}
+
+/// A copy of the files that name the version, as the commit of a tag.
+struct Tree {
+    directory: tempfile::TempDir,
+}
+
+impl Tree {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let tree = Self { directory };
+        for file in
+            ["Cargo.toml", "CHANGELOG.md", "charts/kube-dns-rs/Chart.yaml", "images/version", "images/tagged"]
+        {
+            let copy = tree.path(file);
+            fs::create_dir_all(copy.parent().unwrap()).unwrap();
+            fs::copy(repository().join(file), copy).unwrap();
+        }
+        let manifests = repository().join("manifests");
+        succeeds(Command::new("cp").arg("-r").arg(manifests).arg(tree.path("manifests")));
+        tree.edit("CHANGELOG.md", "(unreleased)", "(2027-01-31)");
+        tree.git(&["init", "--quiet"]);
+        tree
+    }
+
+    fn path(&self, file: &str) -> PathBuf {
+        self.directory.path().join(file)
+    }
+
+    fn edit(&self, file: &str, before: &str, after: &str) {
+        let text = fs::read_to_string(self.path(file)).unwrap();
+        assert!(text.contains(before), "{file}: {before}");
+        fs::write(self.path(file), text.replace(before, after)).unwrap();
+    }
+
+    fn git(&self, words: &[&str]) {
+        let identity =
+            ["-c", "user.name=test", "-c", "user.email=test@localhost", "-c", "commit.gpgsign=false"];
+        succeeds(Command::new("git").args(identity).args(words).current_dir(self.directory.path()));
+    }
+
+    /// Commits the tree and tags it.
+    fn tag(&self, tag: &str) {
+        self.git(&["add", "--all"]);
+        self.git(&["commit", "--quiet", "--message", "test"]);
+        self.git(&["tag", "--no-sign", tag]);
+    }
+
+    fn tagged(&self, tag: &str) -> Command {
+        let mut command = Command::new(self.path("images/tagged"));
+        command.arg(tag);
+        command
+    }
+}
+
+#[test]
+fn tag_and_tree_have_one_version() {
+    let version = env!("CARGO_PKG_VERSION");
+    let tag = format!("v{version}");
+
+    let tree = Tree::new();
+    tree.tag(&tag);
+    assert_eq!(succeeds(&mut tree.tagged(&tag)), format!("{version}\n"));
+    assert!(fails(&mut tree.tagged("v9.9.9")).contains("the version of this tree is "));
+
+    let edits = [
+        ("CHANGELOG.md", "(2027-01-31)", "(unreleased)", "CHANGELOG.md has no section"),
+        ("charts/kube-dns-rs/Chart.yaml", "\nappVersion: ", "\nappVersion: 9", "Chart.yaml lacks appVersion"),
+        ("charts/kube-dns-rs/Chart.yaml", "\nversion: ", "\nversion: 9", "Chart.yaml lacks version"),
+        (
+            "manifests/base/deployment.yaml",
+            "kube-dns-rs/kubedns:",
+            "kube-dns-rs/kubedns:9",
+            "the manifests have images of",
+        ),
+    ];
+    for (file, before, after, expected) in edits {
+        let tree = Tree::new();
+        tree.edit(file, before, after);
+        tree.tag(&tag);
+        let said = fails(&mut tree.tagged(&tag));
+        assert!(said.contains(expected), "{file}: {said}");
+    }
+
+    let changed = Tree::new();
+    changed.tag(&tag);
+    changed.edit("CHANGELOG.md", "# Changelog", "# Changes");
+    assert!(fails(&mut changed.tagged(&tag)).contains(".dirty"));
+}
