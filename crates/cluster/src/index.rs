@@ -4,6 +4,7 @@
 mod objects;
 mod packed;
 mod pods;
+mod published_objects;
 mod shared;
 mod store;
 
@@ -26,6 +27,7 @@ use crate::scope::Namespaces;
 use crate::snapshot::{ExternalZone, Federation, PodNames, Published, Snapshot, Topology};
 pub use objects::Objects;
 use pods::Pods;
+pub use published_objects::{ObjectsView, PublishedObjects};
 use shared::Shared;
 use store::Store;
 
@@ -53,7 +55,10 @@ pub struct Index {
     changed: bool,
     /// Whether objects have changed since the last [`Index::take_objects_changed`], even if no record has changed.
     objects_changed: bool,
+    /// Whether objects have changed since they were last published.
+    objects_unpublished: bool,
     published: Arc<Published>,
+    published_objects: Arc<PublishedObjects>,
 }
 
 #[derive(Default)]
@@ -98,9 +103,6 @@ pub enum PodMode {
     /// Answers with the address in the name if a pod of that namespace has it.
     Verified,
 }
-
-/// A closure that reads the index between two batches of events. The closure itself sends its result to the requester.
-pub type IndexReader = Box<dyn FnOnce(&Index) + Send>;
 
 /// Progress of the first lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -177,7 +179,9 @@ impl Index {
             // The first publication also shows the zones that have no records yet.
             changed: true,
             objects_changed: false,
+            objects_unpublished: true,
             published,
+            published_objects: Arc::default(),
         }
     }
 
@@ -361,6 +365,7 @@ impl Index {
     }
 
     fn apply_pod(&mut self, change: Change<Pod>) {
+        // Pods are not among the published objects.
         self.objects_changed |= self.pods.apply(change);
         self.check_sync();
     }
@@ -370,14 +375,19 @@ impl Index {
     fn update(&mut self, key: &ObjectKey, change: impl FnOnce(&mut Store, &ObjectKey)) {
         self.outdate(key);
         change(&mut self.store, key);
-        self.objects_changed = true;
+        self.note_objects_changed();
     }
 
     /// Changes the endpoints of one Service.
     fn update_endpoints(&mut self, key: &ObjectKey, change: impl FnOnce(&mut Store, &ObjectKey)) {
         self.outdate_endpoints(key);
         change(&mut self.store, key);
+        self.note_objects_changed();
+    }
+
+    fn note_objects_changed(&mut self) {
         self.objects_changed = true;
+        self.objects_unpublished = true;
     }
 
     /// Marks the records of the Service `key` as outdated, if they depend on endpoints. Must be called before the
@@ -530,6 +540,7 @@ impl Index {
         self.lacking_service = None;
         if self.source == Some(source) {
             self.store.forget_other_than(source);
+            self.objects_unpublished = true;
             return;
         }
         for key in self.store.keys() {
@@ -538,7 +549,7 @@ impl Index {
         self.source = Some(source);
         self.in_force.send_replace(self.source);
         self.store.forget_other_than(source);
-        self.objects_changed = true;
+        self.note_objects_changed();
         self.check_sync();
     }
 
@@ -624,6 +635,10 @@ impl Index {
         for (key, old) in &outdated {
             self.rebuild(key, old);
         }
+
+        // A reader that sees new records must find their objects.
+        self.publish_objects();
+
         // Until the first lists are complete, nobody is served the records. Publishing them would only share them, and
         // the next batch of the lists would have to copy what it changes.
         let changed = std::mem::take(&mut self.changed);
@@ -636,6 +651,20 @@ impl Index {
         }
         self.published.set(self.snapshot.clone());
         true
+    }
+
+    /// Makes all changes of objects visible to readers, also those that change no record. As with the records, the
+    /// objects are not shared while the first lists arrive.
+    fn publish_objects(&mut self) {
+        let Some(source) = self.source else { return };
+        if self.snapshot.synced && std::mem::take(&mut self.objects_unpublished) {
+            self.published_objects.set(self.store.view(source));
+        }
+    }
+
+    /// The published objects, for readers on other threads.
+    pub fn published_objects(&self) -> Arc<PublishedObjects> {
+        Arc::clone(&self.published_objects)
     }
 
     /// Whether the first lists are complete or a snapshot file is served.

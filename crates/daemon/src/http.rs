@@ -6,10 +6,10 @@
 //! dashboards expect.
 
 mod connections;
+mod gate;
 mod get;
 mod reply;
 
-use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -23,6 +23,7 @@ use warp::Filter;
 use crate::error_chain::without_number;
 use crate::net::{listen_addr, without_brackets};
 
+pub use self::gate::{NotLocal, local_only};
 pub use self::get::{GetError, Page, StreamingPage, authority, get, get_streaming};
 pub use self::reply::{json, not_found, plain_error, text, with_type};
 
@@ -131,13 +132,6 @@ fn listen(ip: IpAddr, port: u16) -> io::Result<TcpListener> {
 /// The address of the client of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientAddr(pub SocketAddr);
-
-/// Extracts whether the client is on this machine or in this pod. Only such clients may see the queries of pods.
-pub fn is_local() -> impl Filter<Extract = (bool,), Error = Infallible> + Clone + Send + Sync + 'static {
-    warp::ext::optional::<ClientAddr>().map(|client: Option<ClientAddr>| {
-        client.is_some_and(|client| client.0.ip().to_canonical().is_loopback())
-    })
-}
 
 /// Matches a whole path with any method, as Go's mux does.
 pub fn exact_path(

@@ -8,6 +8,7 @@ pub mod error_chain;
 pub mod exec;
 pub mod files;
 pub mod flags;
+pub mod half_core;
 pub mod http;
 pub mod klog;
 pub mod metrics;

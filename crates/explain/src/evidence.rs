@@ -6,22 +6,22 @@ use cluster::snapshot::Snapshot;
 use crate::candidate::Candidate;
 use crate::document::{NameKind, Service};
 use crate::moment::Moment;
-use crate::objects::{FoundObject, IndexReply};
+use crate::objects::{FoundObject, FoundObjects};
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Evidence<'e> {
     pub(crate) snapshot: &'e Snapshot,
-    /// The objects; `None` if the index did not answer in time.
-    pub(crate) reply: Option<&'e IndexReply>,
+    /// The objects; `None` until the first lists are complete.
+    pub(crate) found: Option<&'e FoundObjects>,
     /// Whether any upstream server is configured, even one that is not in use.
     pub(crate) has_upstreams: bool,
     pub(crate) now: Moment,
 }
 
 impl<'e> Evidence<'e> {
-    /// The object that the index returned for a Service.
+    /// The object of a Service.
     pub(crate) fn object(self, key: &ObjectKey) -> Option<&'e FoundObject> {
-        self.reply?.objects.iter().find(|found| found.object.key == *key)
+        self.found?.objects.iter().find(|found| found.object.key == *key)
     }
 
     /// The Service that a name denotes, if the Service exists.
@@ -34,7 +34,7 @@ impl<'e> Evidence<'e> {
         if self.snapshot.has_namespace(namespace) {
             return Some(true);
         }
-        self.reply?.namespaces.get(namespace).copied()
+        self.found?.namespaces.get(namespace).copied()
     }
 
     /// Whether the name denotes a missing member of an existing Service.

@@ -6,12 +6,12 @@
 //! [`command`] requests the JSON and prints it as text.
 //!
 //! ```text
-//! Request ─> Survey::new (published snapshot) ─> IndexRequest ─> index task ─> IndexReply ─> Survey::conclude ─> Explanation
+//! Request ─> Survey::new (published snapshot) ─> ObjectLookup ─> published objects ─> FoundObjects ─> Survey::conclude ─> Explanation
 //! ```
 //!
-//! Explanations change no state, and DNS queries never wait for them. The query engine answers from the published snapshot, as
-//! for clients. The index task looks up the objects between two batches of events. Explanations send no queries to upstream
-//! servers. Names, search lists, concurrent requests, visited objects and waits all have bounds.
+//! Explanations change no state, and neither DNS queries nor events wait for them. The query engine answers from the published
+//! snapshot, as for clients. Both steps and the look-up run on a blocking thread, one explanation at a time.
+//! Explanations send no queries to upstream servers. Names, search lists, requests and visited objects all have bounds.
 
 mod answer;
 mod candidate;
@@ -36,10 +36,11 @@ mod verdict;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, oneshot};
 
-use cluster::index::IndexReader;
+use cluster::index::PublishedObjects;
 use cluster::snapshot::Published;
+use daemon::half_core::HalfCore;
 
 pub use command::{Options as CommandOptions, command};
 pub use state::{LostZone, ServerState};
@@ -49,16 +50,18 @@ use document::Explanation;
 use request::Request;
 use survey::Survey;
 
-/// Bound of the concurrent explanations.
+/// Bound of the requests that wait or are being explained.
 const MAX_AT_ONCE: usize = 4;
 
 /// Explains names. A clone shares all state.
 #[derive(Clone)]
 pub struct Explainer {
     published: Arc<Published>,
+    objects: Arc<PublishedObjects>,
     server: Arc<StateOf>,
-    index: mpsc::Sender<IndexReader>,
     slots: Arc<Semaphore>,
+    /// The processor time of all pages.
+    share: Arc<HalfCore>,
     topology: Topology,
 }
 
@@ -105,29 +108,51 @@ pub(crate) enum Unexplained {
 }
 
 impl Explainer {
-    /// Returns an explainer of the records in `published`, and the receiver of the look-ups that the index task has to run.
+    /// Returns an explainer of the records in `published`, and of the `objects` that they were made of. All pages take
+    /// turns for the same `share` of the processor.
     pub fn new(
         published: Arc<Published>,
+        objects: Arc<PublishedObjects>,
         server: Arc<StateOf>,
+        share: Arc<HalfCore>,
         topology: Topology,
-    ) -> (Self, mpsc::Receiver<IndexReader>) {
-        let (index, questions) = mpsc::channel(objects::QUEUE);
+    ) -> Self {
         let slots = Arc::new(Semaphore::new(MAX_AT_ONCE));
-        (Self { published, server, index, slots, topology }, questions)
+        Self { published, objects, server, slots, share, topology }
     }
 
+    /// Explains a name on a blocking thread. A wildcard visits all Services, which takes many milliseconds.
     pub(crate) async fn explain(&self, request: Request) -> Result<Explanation, Unexplained> {
-        let _slot = self.slots.try_acquire().map_err(|_| Unexplained::Busy)?;
-        let snapshot = self.published.get();
-        let (config, hosts) = ((self.server)().config.config, dnsclient::hosts::FILE.into());
-        let front = Front { config, topology: self.topology, hosts };
-        // A wildcard name visits all Services, which would delay other connections on this thread.
-        let survey = tokio::task::spawn_blocking(move || Survey::new(snapshot, &front, request));
-        let survey = survey.await.map_err(|_| Unexplained::Ending)?;
-        let reply = objects::ask(&self.index, survey.wanted()).await;
+        let slot = Arc::clone(&self.slots).try_acquire_owned().map_err(|_| Unexplained::Busy)?;
+        let this = self.clone();
+        let (result, done) = oneshot::channel();
+
+        tokio::task::spawn_blocking(move || {
+            let _turn = this.share.turn();
+            if !result.is_closed() {
+                // A client that leaves meanwhile misses its explanation.
+                let _ = result.send(this.explain_now(request));
+            }
+            drop(slot);
+        });
+
+        done.await.map_err(|_| Unexplained::Ending)
+    }
+
+    /// Explains a name from the records and objects that are published now.
+    fn explain_now(&self, request: Request) -> Explanation {
         let server = (self.server)();
-        let conclude = move || survey.conclude(reply.as_ref(), &server, SystemTime::now().into());
-        tokio::task::spawn_blocking(conclude).await.map_err(|_| Unexplained::Ending)
+        let front = Front {
+            config: Arc::clone(&server.config.config),
+            topology: self.topology,
+            hosts: dnsclient::hosts::FILE.into(),
+        };
+
+        // The records first: the objects are published before the records that are made of them.
+        let survey = Survey::new(self.published.get(), &front, request);
+        let found = self.objects.get().map(|view| survey.wanted().look_up(&view));
+
+        survey.conclude(found.as_ref(), &server, SystemTime::now().into())
     }
 }
 

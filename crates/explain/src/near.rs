@@ -100,7 +100,7 @@ pub(crate) fn readings(candidates: &[Candidate], domain: &Name) -> Vec<Reading> 
     readings
 }
 
-/// The Services to request from the index: those of the readings, and Services of the same names in similar namespaces.
+/// The Services to look up: those of the readings, and Services of the same names in similar namespaces.
 pub(crate) fn wanted(snapshot: &Snapshot, readings: &[Reading]) -> Vec<ObjectKey> {
     let keys = || readings.iter().map(|reading| &reading.key);
     let similar = keys().flat_map(|key| {
@@ -137,7 +137,7 @@ pub(crate) fn find(
         Some(_) => explained.kind.service(),
         None => None,
     };
-    let services = evidence.reply.map_or(&[][..], |reply| &reply.near);
+    let services = evidence.found.map_or(&[][..], |found| &found.near);
     let open = readings.iter().filter(|reading| Some(&reading.key) != own);
     let mut scored: Vec<(u8, &ObjectKey, &Reading, Note)> = open
         .flat_map(|reading| services.iter().map(move |service| (reading, service)))

@@ -1,23 +1,16 @@
-//! Looks up Services and endpoints in the index. The look-ups pass through a short queue to the index task, and change nothing
-//! in the index.
+//! Looks up Services and endpoints in the published objects, on the thread of the reader.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::time::Duration;
 
-use cluster::index::{Index, IndexReader};
+use cluster::index::ObjectsView;
 use cluster::objects::{self, EndpointsSource, ObjectKey, Protocol};
 use cluster::records::{Member, ServiceEndpoints};
 use smol_str::SmolStr;
-use tokio::sync::{mpsc, oneshot};
 
 use crate::document::{Address, Endpoints, Object, Port, Service, ServiceKind};
 use crate::moment::Moment;
 
-/// Bound of the look-ups that wait for the index task.
-pub(crate) const QUEUE: usize = 4;
-/// Timeout of the index's answer.
-const PATIENCE: Duration = Duration::from_secs(2);
 /// Bound of the Services that one look-up visits.
 const MAX_LOOKED_AT: usize = 50_000;
 /// Bound of the Services in the detail of one name.
@@ -25,9 +18,9 @@ pub(crate) const MAX_OBJECTS: usize = 4;
 /// Bound of each list of addresses, objects, ports or hostnames of one Service.
 const MAX_SHOWN: usize = 8;
 
-/// A look-up in the index.
+/// A look-up in the published objects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct IndexRequest {
+pub(crate) struct ObjectLookup {
     /// The Services to describe, each with a hostname to find among its addresses.
     pub(crate) objects: Vec<(ObjectKey, Option<String>)>,
     /// Services whose names may be misspelled. The reply lists all Services that share the name or the namespace of one of them.
@@ -37,10 +30,10 @@ pub(crate) struct IndexRequest {
 }
 
 /// The result of a look-up.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct IndexReply {
-    /// The kind of objects that the index takes endpoints from; `None` before the selection.
-    pub(crate) source: Option<EndpointsSource>,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FoundObjects {
+    /// The kind of objects that endpoints are taken from.
+    pub(crate) source: EndpointsSource,
     /// The objects, in the order of the request.
     pub(crate) objects: Vec<FoundObject>,
     pub(crate) near: Vec<ObjectKey>,
@@ -62,39 +55,30 @@ pub(crate) struct FoundObject {
     pub(crate) hostnames: Vec<String>,
     /// The number of hostnames left out.
     pub(crate) more_hostnames: usize,
-    /// Time at which the index saw the deletion of the Service, if recent.
+    /// Time at which kubedns saw the deletion of the Service, if recent.
     pub(crate) deleted: Option<Moment>,
 }
 
-/// Sends a look-up to the index task; `None` if the queue is full, the task has ended, or the reply times out.
-pub(crate) async fn ask(index: &mpsc::Sender<IndexReader>, request: IndexRequest) -> Option<IndexReply> {
-    let (sender, reply) = oneshot::channel();
-    let question = move |index: &Index| {
-        // Skip the look-up if the requester no longer waits.
-        if !sender.is_closed() {
-            let source = *index.source().borrow();
-            let _ = sender.send(request.look_up(index, source));
-        }
-    };
-    index.try_send(Box::new(question)).ok()?;
-    tokio::time::timeout(PATIENCE, reply).await.ok()?.ok()
-}
+impl ObjectLookup {
+    pub(crate) fn look_up(&self, view: &ObjectsView) -> FoundObjects {
+        let objects =
+            self.objects.iter().map(|(key, hostname)| FoundObject::new(view, key, hostname.as_deref()));
+        let (near, cut) = self.near(view);
 
-impl IndexRequest {
-    pub(crate) fn look_up(&self, index: &Index, source: Option<EndpointsSource>) -> IndexReply {
-        let look_up = |(key, hostname): &(ObjectKey, Option<String>)| {
-            FoundObject::new(index, source, key, hostname.as_deref())
-        };
-        let objects = self.objects.iter().map(look_up).collect();
-        let (near, cut) = self.near(index);
-        let (namespaces, behind) = (self.namespaces(index), self.behind(index, source));
-        IndexReply { source, objects, near, namespaces, cut, behind }
+        FoundObjects {
+            source: view.source(),
+            objects: objects.collect(),
+            near,
+            namespaces: self.namespaces(view),
+            cut,
+            behind: self.behind(view),
+        }
     }
 
-    fn namespaces(&self, index: &Index) -> BTreeMap<SmolStr, bool> {
+    fn namespaces(&self, view: &ObjectsView) -> BTreeMap<SmolStr, bool> {
         let mut open: BTreeSet<SmolStr> = self.objects.iter().map(|(key, _)| key.namespace.clone()).collect();
         let mut found = BTreeMap::new();
-        let mut services = index.store().objects().service_keys();
+        let mut services = view.objects().service_keys();
         for key in services.by_ref().take(MAX_LOOKED_AT) {
             found.extend(open.take(&key.namespace).map(|namespace| (namespace, true)));
             if open.is_empty() {
@@ -107,36 +91,36 @@ impl IndexRequest {
         found
     }
 
-    fn behind(&self, index: &Index, source: Option<EndpointsSource>) -> Vec<(FoundObject, bool)> {
+    fn behind(&self, view: &ObjectsView) -> Vec<(FoundObject, bool)> {
         let Some(address) = self.address else { return Vec::new() };
-        let found = index.store().objects().services().take(MAX_LOOKED_AT).filter_map(|service| {
-            let backing = index.store().service_endpoints(&service.key, source);
+        let found = view.objects().services().take(MAX_LOOKED_AT).filter_map(|service| {
+            let backing = view.service_endpoints(&service.key);
             let ready = members(&backing).iter().find(|member| member.ip == address)?.ready;
-            Some((FoundObject::new(index, source, &service.key, None), ready))
+            Some((FoundObject::new(view, &service.key, None), ready))
         });
         let mut behind: Vec<_> = found.take(MAX_OBJECTS).collect();
         behind.sort_by(|(a, _), (b, _)| a.object.key.cmp(&b.object.key));
         behind
     }
 
-    fn near(&self, index: &Index) -> (Vec<ObjectKey>, bool) {
+    fn near(&self, view: &ObjectsView) -> (Vec<ObjectKey>, bool) {
         if self.near.is_empty() {
             return (Vec::new(), false);
         }
         let is_near = |key: &ObjectKey| {
             self.near.iter().any(|wanted| wanted.namespace == key.namespace || wanted.name == key.name)
         };
-        let mut services = index.store().objects().service_keys();
+        let mut services = view.objects().service_keys();
         let near = services.by_ref().take(MAX_LOOKED_AT).filter(is_near).collect();
         (near, services.next().is_some())
     }
 }
 
 impl FoundObject {
-    fn new(index: &Index, source: Option<EndpointsSource>, key: &ObjectKey, hostname: Option<&str>) -> Self {
-        let backing = index.store().service_endpoints(key, source);
-        let service = index.store().service(key);
-        let deleted = index.store().deleted(key).filter(|_| service.is_none());
+    fn new(view: &ObjectsView, key: &ObjectKey, hostname: Option<&str>) -> Self {
+        let backing = view.service_endpoints(key);
+        let service = view.service(key);
+        let deleted = view.deleted(key).filter(|_| service.is_none());
         let members = members(&backing);
         let of_hostname = members.iter().filter(|member| {
             hostname.is_some_and(|wanted| member.hostname.is_some_and(|known| known == wanted))

@@ -136,7 +136,6 @@ fn without_ports(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> 
 
 /// A note that a Service with a cluster IP has no ready endpoints.
 fn nobody_behind(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
-    evidence.reply?.source?;
     let Object { key, service, endpoints } = &evidence.object(candidate.kind.service()?)?.object;
     let has_ip = service.as_ref().is_some_and(|service| service.kind == ServiceKind::ClusterIp);
     let ready = endpoints.as_ref().map_or(0, |endpoints| endpoints.ready);
@@ -159,7 +158,7 @@ fn without_pointer(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note
     if !candidate.dnsmasq.leads_to_kubedns() {
         return None;
     }
-    let behind = evidence.reply.map(|reply| reply.behind.as_slice()).unwrap_or_default();
+    let behind = evidence.found.map(|found| found.behind.as_slice()).unwrap_or_default();
     let service = |(found, ready): &(FoundObject, bool)| {
         format!("{}{}", found.object.key, if *ready { "" } else { " (not ready)" })
     };

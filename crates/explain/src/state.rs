@@ -5,7 +5,7 @@ use dnsconfig::State;
 use crate::document::{Note, Object, Server};
 use crate::kind;
 use crate::moment::Moment;
-use crate::objects::IndexReply;
+use crate::objects::FoundObjects;
 use cluster::index::Progress;
 use cluster::objects::{EndpointsSource, Kind};
 use cluster::snapshot::Snapshot;
@@ -38,7 +38,7 @@ pub struct LostZone {
 }
 
 /// The server as part of the document.
-pub(crate) fn server(state: &ServerState, snapshot: &Snapshot, reply: Option<&IndexReply>) -> Server {
+pub(crate) fn server(state: &ServerState, snapshot: &Snapshot, found: Option<&FoundObjects>) -> Server {
     let records_from = match state.progress {
         Progress::Waiting => "nowhere",
         Progress::Stale | Progress::StaleOverdue => "snapshot_file",
@@ -49,7 +49,7 @@ pub(crate) fn server(state: &ServerState, snapshot: &Snapshot, reply: Option<&In
         domain: snapshot.zone.domain.to_string(),
         synced: snapshot.synced,
         records_from: records_from.to_owned(),
-        endpoints_from: endpoints_kind(reply).map(|(_, name)| name.to_owned()),
+        endpoints_from: endpoints_kind(found).map(|(_, name)| name.to_owned()),
         config_version: state.config.version.to_string(),
         config_loaded: state.config.loaded_at.into(),
         config_rejected: state.config.error.as_ref().map(|rejection| rejection.text.clone()),
@@ -57,8 +57,8 @@ pub(crate) fn server(state: &ServerState, snapshot: &Snapshot, reply: Option<&In
 }
 
 /// The kind of objects that endpoints come from, and its name.
-fn endpoints_kind(reply: Option<&IndexReply>) -> Option<(Kind, &'static str)> {
-    Some(match reply?.source? {
+fn endpoints_kind(found: Option<&FoundObjects>) -> Option<(Kind, &'static str)> {
+    Some(match found?.source {
         EndpointsSource::Endpoints => (Kind::Endpoints, "Endpoints"),
         EndpointsSource::EndpointSlices => (Kind::EndpointSlice, "EndpointSlice"),
     })
@@ -67,11 +67,11 @@ fn endpoints_kind(reply: Option<&IndexReply>) -> Option<(Kind, &'static str)> {
 /// Warnings that an answer made of `objects` may be outdated or incomplete at `now`.
 pub(crate) fn warnings(
     state: &ServerState,
-    reply: Option<&IndexReply>,
+    found: Option<&FoundObjects>,
     objects: &[Object],
     now: Moment,
 ) -> Vec<Note> {
-    let mut warnings = vec![progress(state, reply), rejected(&state.config, now)];
+    let mut warnings = vec![progress(state, found), rejected(&state.config, now)];
     warnings.extend(
         state
             .config
@@ -82,16 +82,10 @@ pub(crate) fn warnings(
     if state.draining {
         warnings.push(Some(Note::new("draining", "this kubedns is shutting down")));
     }
-    warnings.push(match reply {
-        None => {
-            let text = "the index is too busy to answer: Services, endpoints and similar names are not shown";
-            Some(Note::new("index_busy", text))
-        }
-        Some(reply) if reply.cut => {
-            Some(Note::new("near_cut", "there are too many Services to find all similar names"))
-        }
-        Some(_) => None,
-    });
+    if found.is_some_and(|found| found.cut) {
+        let text = "there are too many Services to find all similar names";
+        warnings.push(Some(Note::new("near_cut", text)));
+    }
     let is_over_capacity = |object: &&Object| object.endpoints.as_ref().is_some_and(|e| e.over_capacity);
     warnings.extend(objects.iter().filter(is_over_capacity).map(|Object { key, .. }| {
         let text =
@@ -101,8 +95,8 @@ pub(crate) fn warnings(
     warnings.into_iter().flatten().collect()
 }
 
-fn progress(state: &ServerState, reply: Option<&IndexReply>) -> Option<Note> {
-    let endpoints = endpoints_kind(reply).map(|(kind, _)| kind);
+fn progress(state: &ServerState, found: Option<&FoundObjects>) -> Option<Note> {
+    let endpoints = endpoints_kind(found).map(|(kind, _)| kind);
     let is_needed = |kind: &&Kind| **kind == Kind::Service || Some(**kind) == endpoints;
     let lost: Vec<&Kind> = state.lost.iter().filter(is_needed).collect();
     let (code, text) = match state.progress {

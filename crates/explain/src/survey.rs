@@ -1,5 +1,5 @@
-//! Builds an explanation in two steps: first from the records, then from the look-up in the index. Neither step waits or changes
-//! state.
+//! Builds an explanation in two steps: first from the records, then from the look-up of the objects. Neither step waits or
+//! changes state.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::document::{Answer, Detail, Explanation, NameKind, Outcome, Question, 
 use crate::evidence::Evidence;
 use crate::moment::Moment;
 use crate::near::{self, Reading};
-use crate::objects::{IndexReply, IndexRequest};
+use crate::objects::{FoundObjects, ObjectLookup};
 use crate::request::{Request, Search};
 use crate::state::{self, ServerState};
 use crate::{reasons, search, verdict};
@@ -45,7 +45,7 @@ impl Survey {
     }
 
     /// The look-up of Services and endpoints, which the records do not show.
-    pub(crate) fn wanted(&self) -> IndexRequest {
+    pub(crate) fn wanted(&self) -> ObjectLookup {
         let mut objects = Vec::new();
         for candidate in &self.candidates {
             let hostname = match &candidate.kind {
@@ -67,17 +67,17 @@ impl Survey {
             }
             _ => None,
         });
-        IndexRequest { objects, near: near::wanted(&self.snapshot, &self.readings), address }
+        ObjectLookup { objects, near: near::wanted(&self.snapshot, &self.readings), address }
     }
 
-    /// Builds the explanation; `reply` is `None` if the index did not answer in time.
+    /// Builds the explanation; `found` is `None` until the first lists are complete.
     pub(crate) fn conclude(
         self,
-        reply: Option<&IndexReply>,
+        found: Option<&FoundObjects>,
         server: &ServerState,
         now: Moment,
     ) -> Explanation {
-        let evidence = Evidence { snapshot: &self.snapshot, reply, has_upstreams: server.has_upstreams, now };
+        let evidence = Evidence { snapshot: &self.snapshot, found, has_upstreams: server.has_upstreams, now };
         let at = verdict::most_telling(evidence, &self.candidates, &self.request.name);
         let candidate = &self.candidates[at];
         let near = match candidate.outcome() {
@@ -88,7 +88,7 @@ impl Survey {
             _ => Vec::new(),
         };
         let detail = detail(evidence, candidate);
-        let mut warnings = state::warnings(server, reply, &detail.objects, now);
+        let mut warnings = state::warnings(server, found, &detail.objects, now);
         warnings.extend(state::lost_zones(server, &self.snapshot, &candidate.name));
         Explanation {
             question: self.question(),
@@ -97,7 +97,7 @@ impl Survey {
             warnings,
             tried: verdict::tried(evidence, &self.candidates),
             near,
-            server: state::server(server, &self.snapshot, reply),
+            server: state::server(server, &self.snapshot, found),
             detail,
         }
     }
@@ -121,7 +121,7 @@ impl Survey {
 fn detail(evidence: Evidence<'_>, candidate: &Candidate) -> Detail {
     let mut reasons = reasons::of(evidence, candidate);
     reasons.extend(reasons::disagreement(candidate));
-    let behind = evidence.reply.iter().flat_map(|reply| &reply.behind).map(|(found, _)| found);
+    let behind = evidence.found.iter().flat_map(|found| &found.behind).map(|(found, _)| found);
     let behind = behind.filter(|found| !candidate.sources.contains(&found.object.key));
     let objects = candidate.sources.iter().filter_map(|key| evidence.object(key)).chain(behind);
     Detail {

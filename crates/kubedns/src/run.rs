@@ -40,7 +40,7 @@ use crate::tap::metrics::TapMetrics;
 use crate::tap::owners::Owners;
 use crate::upstream_state::UpstreamState;
 use cluster::connect::Connection;
-use cluster::index::{Index, IndexReader, PodMode, Progress};
+use cluster::index::{Index, PodMode, Progress, PublishedObjects};
 use cluster::objects::{Change, EndpointsSource, Event, Exposed, FromApi, Kind, Service};
 use cluster::records::EndpointNames;
 use cluster::scope::{Namespaces, Scope};
@@ -83,15 +83,16 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     let queries = Queries::new(&dns, Owners::new(&connection, &checked.scope));
     let loops = LoopFinder::new(&forwarder, configuration.subscribe(), &zone);
     let status = Status::new(Arc::clone(&published), shutdown.draining.clone());
-    let (explainer, questions) = explainer(&options, &configuration, &status, &metrics, checked.etcd.lost());
+    let index = Index::with(options.index(&checked.scope), Arc::clone(&published));
+    let objects = index.published_objects();
+    let explainer = explainer(&options, &configuration, &status, objects, &metrics, checked.etcd.lost());
     let http = HttpServers::bind(&options, &exposition).await?;
     let zone = ZoneTemplate { zone, topology: options.topology, listening: vec![dns.local_addr()] };
     let ((sink, events), (zones, further)) = (mpsc::channel(QUEUE), mpsc::channel(QUEUE));
     let mut sync = Sync {
-        index: Index::with(options.index(&checked.scope), Arc::clone(&published)),
+        index,
         events,
         further,
-        questions,
         settings: configuration.subscribe(),
         settled: configuration.settled(),
         loops: loops.subscribe(),
@@ -223,10 +224,12 @@ fn explainer(
     options: &Options,
     configuration: &Configuration,
     status: &Status,
+    objects: Arc<PublishedObjects>,
     metrics: &Metrics,
     lost: LostZones,
-) -> (Explainer, mpsc::Receiver<IndexReader>) {
+) -> Explainer {
     let (config, settings) = (configuration.state(), configuration.subscribe());
+    let share = Arc::clone(status.share());
     let (published, status, watch) = (Arc::clone(status.published()), status.clone(), metrics.watch.clone());
     let clusterset = options.clusterset_domain.0.first().map(Domain::name);
     let server = move || {
@@ -241,7 +244,7 @@ fn explainer(
             has_upstreams: !settings.borrow().upstreams.is_empty(),
         }
     };
-    Explainer::new(published, Arc::new(server), options.topology)
+    Explainer::new(published, objects, Arc::new(server), share, options.topology)
 }
 
 /// The zone of the cluster set, if one of its watches is not open.

@@ -4,25 +4,27 @@
 //! kube-dns has its port closed in that time; the kubelet treats both as not ready.
 
 mod cache;
+mod pieces;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-use bytes::Bytes;
+use daemon::half_core::HalfCore;
 use serde::Serialize as _;
 use serde_json::ser::{PrettyFormatter, Serializer};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use warp::Filter;
 use warp::http::StatusCode;
-use warp::reply::Response;
+use warp::http::header::{CONTENT_TYPE, HeaderValue};
+use warp::reply::{Reply as _, Response};
 
 pub use cache::Cache;
 use cluster::index::Progress;
 use cluster::snapshot::Published;
 
-/// Bound of the dumps in memory. A dump of a large cluster has tens of megabytes, which are freed once the client has read it.
-const MAX_DUMPS: usize = 2;
+/// Bound of the concurrent readers of `/cache`. Each keeps a thread, and the records that were published when it came.
+const MAX_READERS: usize = 2;
 
 /// The state that the status port reports, shared with the tasks that set it.
 #[derive(Debug, Clone)]
@@ -31,16 +33,23 @@ pub struct Status {
     progress: Arc<AtomicU8>,
     configured: Arc<AtomicBool>,
     draining: CancellationToken,
-    /// One permit for each dump in memory.
-    dumps: Arc<Semaphore>,
+    /// One permit for each reader of `/cache`.
+    readers: Arc<Semaphore>,
+    /// The processor time of all pages.
+    share: Arc<HalfCore>,
 }
 
 impl Status {
     /// The state before the first records. The cancellation of `draining` ends readiness.
     pub fn new(published: Arc<Published>, draining: CancellationToken) -> Self {
-        let dumps = Arc::new(Semaphore::new(MAX_DUMPS));
-        let (progress, configured) = (Arc::default(), Arc::default());
-        let status = Self { published, progress, configured, draining, dumps };
+        let status = Self {
+            published,
+            progress: Arc::default(),
+            configured: Arc::default(),
+            draining,
+            readers: Arc::new(Semaphore::new(MAX_READERS)),
+            share: Arc::default(),
+        };
         status.set(Progress::Waiting);
         status
     }
@@ -48,6 +57,11 @@ impl Status {
     /// The records.
     pub fn published(&self) -> &Arc<Published> {
         &self.published
+    }
+
+    /// The processor time that all pages share.
+    pub fn share(&self) -> &Arc<HalfCore> {
+        &self.share
     }
 
     /// Sets the progress towards the first complete lists.
@@ -115,43 +129,35 @@ impl Status {
 
     /// Returns the records in the format of kube-dns: JSON indented by tabs, with content type text/plain.
     fn cache(&self) -> Response {
-        let Ok(permit) = Arc::clone(&self.dumps).try_acquire_owned() else {
+        let Ok(permit) = Arc::clone(&self.readers).try_acquire_owned() else {
             let busy = "others are reading the cache, try again\n";
             return daemon::http::plain_error(StatusCode::SERVICE_UNAVAILABLE, busy);
         };
-        let mut text = Vec::new();
-        let mut writer = Serializer::with_formatter(&mut text, PrettyFormatter::with_indent(b"\t"));
-        if let Err(error) = Cache(&self.published.get()).serialize(&mut writer) {
-            tracing::error!(%error, "cannot write the records for /cache");
-            return daemon::http::plain_error(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "cannot write the records\n",
-            );
-        }
-        let mut response = daemon::http::text(StatusCode::OK, "");
-        *response.body_mut() = Bytes::from_owner(Dump { text, _permit: permit }).into();
+
+        let snapshot = self.published.get();
+        let body = pieces::body(Arc::clone(&self.share), permit, move |out| {
+            let mut writer = Serializer::with_formatter(out, PrettyFormatter::with_indent(b"\t"));
+            Cache(&snapshot).serialize(&mut writer).map_err(std::io::Error::from)
+        });
+
+        let mut response = warp::reply::stream(body).into_response();
+        let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+        response.headers_mut().insert(CONTENT_TYPE, plain);
         response
-    }
-}
-
-/// The body of a response, with the permit for its memory.
-struct Dump {
-    text: Vec<u8>,
-    _permit: OwnedSemaphorePermit,
-}
-
-impl AsRef<[u8]> for Dump {
-    fn as_ref(&self) -> &[u8] {
-        &self.text
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use skydns::{Name, Zone};
+    use testkit::eventually;
 
     use super::*;
     use cluster::snapshot::Snapshot;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
 
     fn status() -> (Status, CancellationToken) {
         let zone = Zone::new(&Name::parse("cluster.local.").unwrap());
@@ -203,12 +209,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn dumps_are_bounded_and_room_comes_back() {
+    async fn cache_readers_are_bounded() {
         let (status, _draining) = status();
-        let held: Vec<Response> = (0..MAX_DUMPS).map(|_| status.cache()).collect();
+        let held: Vec<Response> = (0..MAX_READERS).map(|_| status.cache()).collect();
         assert!(held.iter().all(|response| response.status() == StatusCode::OK));
         assert_eq!(get(&status, "/cache").await.0, 503);
         drop(held);
-        assert_eq!(get(&status, "/cache").await.0, 200);
+        eventually(PATIENCE, || async { get(&status, "/cache").await.0 == 200 }).await;
     }
 }

@@ -21,7 +21,7 @@ use crate::loops::{self, ForwardingRoute, Loops};
 use crate::metrics::Metrics;
 use crate::options::Topology;
 use crate::status::Status;
-use cluster::index::{Index, IndexReader, Progress};
+use cluster::index::{Index, Progress};
 use cluster::objects::{Change, EndpointsSource, Event};
 use cluster::watch::Received;
 use loading::Loaded;
@@ -94,8 +94,6 @@ pub struct Sync {
     pub events: mpsc::Receiver<Received<Event>>,
     /// New content of further zones (etcd).
     pub further: mpsc::Receiver<FurtherZone>,
-    /// Look-ups in the index.
-    pub questions: mpsc::Receiver<IndexReader>,
     /// The configuration.
     pub settings: watch::Receiver<Arc<Settings>>,
     /// Whether the settings are those of the configuration. Before that they are defaults.
@@ -159,7 +157,6 @@ impl Sync {
                 Ok(()) = self.loops.changed() => self.configure(),
                 Ok(()) = self.settled.changed() => self.settle(),
                 Some(zone) = self.further.recv() => self.publish_zone(zone),
-                Some(question) = self.questions.recv() => question(&self.index),
                 _ = tick.tick() => {
                     let now = Instant::now();
                     if !counted && now >= next_count {

@@ -16,6 +16,7 @@ use cluster::objects::{
 };
 use cluster::one_or_many::OneOrMany;
 use cluster::snapshot::{Published, Snapshot};
+use kubedns::status::Cache;
 use skydns::{Name, Zone};
 
 const SERVICES: u32 = 10_000;
@@ -89,6 +90,61 @@ fn cluster() -> (Index, Arc<Published>) {
     index.apply(Event::EndpointsFrom(EndpointsSource::EndpointSlices));
     index.publish();
     (index, published)
+}
+
+/// A namespace with all Services, and a headless Service with five thousand addresses and two ports.
+fn crowded_namespace() -> Arc<Published> {
+    let domain = Name::parse("cluster.local").unwrap_or_else(|error| unreachable!("{error}"));
+    let published = Arc::new(Published::new(Snapshot::new(Zone::new(&domain))));
+    let mut index = Index::new(Arc::clone(&published));
+    let key = |number| ObjectKey::new("crowd", format!("{}-{number}", word(number)));
+    for number in 0..SERVICES {
+        index.apply(Event::Service(Change::Apply(Service { key: key(number), ..service(number) })));
+    }
+
+    let mut large = slice(0);
+    large.key.namespace = "crowd".into();
+    large.service = key(0).name;
+    large.endpoints = (0..5000)
+        .flat_map(|number| {
+            slice(number).endpoints.into_iter().take(1).map(move |endpoint| SliceEndpoint {
+                hostname: Some(format!("member-{number}").into()),
+                ..endpoint
+            })
+        })
+        .collect();
+    index.apply(Event::EndpointSlice(Change::Apply(large)));
+    index.apply(Event::Service(Change::RelistDone));
+    index.apply(Event::EndpointSlice(Change::RelistDone));
+    index.apply(Event::EndpointsFrom(EndpointsSource::EndpointSlices));
+    index.publish();
+    published
+}
+
+#[test]
+fn cache_page_takes_few_kilobytes() {
+    let snapshot = crowded_namespace().get();
+    let mut page = Counter(0);
+    let memory = measure(|| {
+        serde_json::to_writer(&mut page, &Cache(&snapshot)).unwrap_or_else(|error| unreachable!("{error}"));
+    });
+    eprintln!("/cache of {} bytes {:10} bytes", page.0, memory.bytes_max);
+    assert!(page.0 > 1_500_000, "{}", page.0);
+    assert!(memory.bytes_max < 200_000, "{}", memory.bytes_max);
+}
+
+/// Counts the octets that are written to it.
+struct Counter(usize);
+
+impl std::io::Write for Counter {
+    fn write(&mut self, octets: &[u8]) -> std::io::Result<usize> {
+        self.0 += octets.len();
+        Ok(octets.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Bytes and allocations per Service.

@@ -43,8 +43,6 @@ const CLUSTER_DOMAIN: &str = "cluster.local";
 /// Limit of the wait for the addresses of stub servers before the first start of dnsmasq. The wait applies only
 /// without a servers file: adding servers later then takes a restart.
 const FIRST_NAMES: Duration = Duration::from_secs(3);
-/// The error for taps with -restartDnsmasq=false.
-const NO_RESTART: &str = "dnsmasq would have to be restarted, and -restartDnsmasq is false";
 /// The writer of the query log if dnsmasq does not forward to kubedns.
 const KUBEDNS: &str = "kubedns, to which dnsmasq forwards no names";
 /// Limit of the look-up of -kubednsServer.
@@ -88,13 +86,12 @@ impl Nanny {
         if let Some(directory) = &directory {
             tasks.lasting("write status", report.clone().write_file(Arc::clone(directory), beside.clone()));
         }
-        let queries = Queries::new(report.metrics())?;
+        let queries = Queries::new(report.metrics(), logs_queries(&arguments))?;
         // The query log is opened before dnsmasq starts, so that a configured query log needs no restart of dnsmasq.
         let logger = QueryLogger::new(query_log(&queries, asks_kubedns), states, Logged::Configured);
         tasks.lasting("write the query log", logger.run(beside.clone()));
-        let follow_queries = follow_queries(&arguments, &queries);
-        let may_follow = flags.restart_dnsmasq || logs_queries(&arguments);
-        serve_pages(&flags.status_addr, &report, (&queries, may_follow), &mut tasks, &beside).await;
+        let follow_queries = queries.wanted();
+        serve_pages(&flags.status_addr, &report, &queries, &mut tasks, &beside).await;
         let incomplete = (unresolved && plan.mode == Mode::Restart).then(|| routes.clone());
         let supervisor = Supervisor {
             program: flags.dnsmasq_exec,
@@ -286,7 +283,7 @@ fn query_log(
 ) -> impl Fn(&QueryLog) -> Result<Reader, NotWritten> + use<> {
     let queries = queries.clone();
     move |log| {
-        let reader = || queries.follow(log.filter.clone(), log.rate);
+        let reader = || queries.query_log(log.filter.clone(), log.rate);
         asks_kubedns.then(reader).ok_or(NotWritten::Elsewhere(KUBEDNS))
     }
 }
@@ -296,17 +293,11 @@ fn logs_queries(arguments: &Arguments) -> bool {
     arguments.all("log-queries").last().is_some_and(|form| form.starts_with("extra"))
 }
 
-/// A value that is true while followers need dnsmasq to log queries. Always false if the user's arguments contain
-/// `--log-queries=extra`.
-fn follow_queries(arguments: &Arguments, queries: &Queries) -> watch::Receiver<bool> {
-    if logs_queries(arguments) { watch::Sender::new(false).subscribe() } else { queries.wanted() }
-}
-
 /// Serves the status page. A failure of the page must not stop DNS.
 async fn serve_pages(
     address: &str,
     report: &Report,
-    (queries, may_follow): (&Queries, bool),
+    queries: &Queries,
     tasks: &mut Tasks,
     stop: &CancellationToken,
 ) {
@@ -323,14 +314,10 @@ async fn serve_pages(
         Ok(server) => {
             info!(address = %server.local_addr(), "status and metrics pages");
             let queries = queries.clone();
-            let follow = move |choice: &querylog::Choice| {
-                if may_follow {
-                    Ok(queries.follow(choice.filter.clone(), choice.rate))
-                } else {
-                    Err(NO_RESTART.to_owned())
-                }
+            let tap = move |choice: &querylog::Choice| {
+                queries.tap(choice.filter.clone(), choice.rate).map_err(|error| error.to_string())
             };
-            let pages = report.pages().or(querylog::serve::route(follow, stop.clone())).unify();
+            let pages = report.pages().or(querylog::serve::route(tap, stop.clone())).unify();
             tasks.lasting("status pages", server.run(pages, stop.clone()));
         }
         Err(error) => warn!(%error, "no status page"),

@@ -21,7 +21,7 @@ Follows queries and their answers for --seconds, then exits.
   tap [--name GLOB] [--client NETWORK] [--rcode RCODE] [--type TYPE] [--seconds 30] [--rate 1000] [--json]
 
 It connects to kubedns. Where dnsmasq is in front of kubedns, only the nanny sees the clients: --dnsmasq connects to it.
-dnsmasq can turn query logging on only at its start: the nanny restarts it before and after, and both restarts empty its cache.
+That works while dnsmasq logs queries: with queryLog in the ConfigMap, or with --log-queries=extra among its arguments.
 
 ";
 const TOP_USAGE: &str = "\
@@ -44,7 +44,7 @@ struct TapOptions {
     /// status port of kubedns (default `http://127.0.0.1:8081`); with --dnsmasq, status port of the nanny (default `http://127.0.0.1:10056`)
     #[arg(long, value_name = "string", default_value = "")]
     server: String,
-    /// follow the queries that dnsmasq receives; restarts dnsmasq twice
+    /// follow the queries that dnsmasq receives, where it logs them
     #[arg(long)]
     dnsmasq: bool,
     #[command(flatten)]

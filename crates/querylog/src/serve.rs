@@ -1,11 +1,13 @@
 //! `GET /tap?name=GLOB&client=NETWORK&rcode=RCODE&type=TYPE&seconds=30&rate=1000`: a line of JSON for each query.
 //!
 //! Requests from outside the pod get 403: not everybody who can reach the port may read the queries of pods.
-//! Requests through `kubectl exec` and `kubectl port-forward` come from within the pod.
+//! Requests through `kubectl exec` and `kubectl port-forward` come from within the pod. A tap changes no state: the source
+//! of lines is there, or the tap is rejected.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::http::NotLocal;
 use futures::stream::{self, Stream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep};
@@ -32,6 +34,10 @@ pub trait Source: Send + Sync + 'static {
     fn next(&mut self) -> Option<Line>;
     /// Returns the number of matching lines that were omitted since the last call.
     fn left_out(&mut self) -> u64;
+    /// Whether no further lines can come. The tap then ends.
+    fn is_over(&self) -> bool {
+        false
+    }
 }
 
 /// The route `/tap`. `open` starts the collection of lines. If `open` fails, the reply is the error with status 503.
@@ -41,13 +47,13 @@ pub fn route<S: Source>(
 ) -> impl Filter<Extract = (Response,), Error = Rejection> + Clone + Send + Sync + 'static {
     let readers = Arc::new(Semaphore::new(MAX_READERS));
     let query = warp::query::raw().or(warp::any().map(String::new)).unify();
-    daemon::http::exact_path("/tap").and(warp::method()).and(query).and(daemon::http::is_local()).map(
-        move |method: Method, query: String, local: bool| {
+    daemon::http::exact_path("/tap").and(warp::method()).and(query).and(daemon::http::local_only()).map(
+        move |method: Method, query: String, local: Result<(), NotLocal>| {
             if method != Method::GET {
                 return not_allowed();
             }
-            if !local {
-                return refused(StatusCode::FORBIDDEN, &"only from within the pod");
+            if let Err(error) = local {
+                return refused(StatusCode::FORBIDDEN, &error);
             }
             let choice = match Choice::from_query(&query) {
                 Ok(choice) => choice,
@@ -97,8 +103,8 @@ impl<S: Source> Following<S> {
         Self { source, end: now + choice.time, told: now, stop, _reader: reader }
     }
 
-    /// The body of the reply. The body ends after the chosen time, when the process stops, or when the reader
-    /// disconnects.
+    /// The body of the reply. The body ends after the chosen time, with the source, when the process stops, or when the
+    /// reader disconnects.
     fn chunks(self) -> impl Stream<Item = Result<String, std::convert::Infallible>> {
         stream::unfold(self, |mut this| async move { Some((Ok(this.chunk().await?), this)) })
     }
@@ -107,7 +113,7 @@ impl<S: Source> Following<S> {
     async fn chunk(&mut self) -> Option<String> {
         loop {
             let now = Instant::now();
-            let over = now >= self.end || self.stop.is_cancelled();
+            let over = now >= self.end || self.stop.is_cancelled() || self.source.is_over();
             let mut chunk = self.lines();
             if over || now - self.told >= OMITTED_INTERVAL {
                 self.told = now;

@@ -19,7 +19,7 @@ pub(crate) fn routes(
     let query = warp::query::raw().or(warp::any().map(String::new)).unify();
     warp::path::full()
         .and(query)
-        .and(http::is_local())
+        .and(http::local_only().map(|local: Result<(), http::NotLocal>| local.is_ok()))
         .then(move |path: warp::path::FullPath, query: String, local: bool| {
             let parts = Arc::clone(&parts);
             async move { reply(&parts, path.as_str(), &query, local).await }

@@ -49,7 +49,7 @@ pub async fn get(address: SocketAddr, path: &str) -> io::Result<Response> {
 pub async fn request(address: SocketAddr, method: &str, path: &str) -> io::Result<String> {
     let exchange = async {
         let mut stream = TcpStream::connect(address).await?;
-        let request = format!("{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+        let request = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await?;
         let mut text = String::new();
         stream.read_to_string(&mut text).await?;

@@ -273,11 +273,16 @@ async fn ask_in_vain(ports: Ports) {
     }
 }
 
-/// Starts a pod for the commands of a page. For docs/troubleshooting.md a server of dnsmasq does not answer.
+/// Starts a pod for the commands of a page. For docs/troubleshooting.md a server of dnsmasq does not answer, and for
+/// docs/queries.md dnsmasq logs queries.
 async fn pod(page: &str) -> Pod {
     let dead = format!("--dnsmasq-arg=--server=/corp.test/127.0.0.1#{}", free_port());
-    let args = [dead.as_str(), "--sidecar-arg=--upstream-probe-interval-ms=1000"];
-    Pod::start_with(if page == "docs/troubleshooting.md" { &args } else { &[] }).await
+    let args: &[&str] = match page {
+        "docs/troubleshooting.md" => &[&dead, "--sidecar-arg=--upstream-probe-interval-ms=1000"],
+        "docs/queries.md" => &["--dnsmasq-arg=--log-queries=extra"],
+        _ => &[],
+    };
+    Pod::start_with(args).await
 }
 
 /// The required programs that are not installed. Prints a line for each.

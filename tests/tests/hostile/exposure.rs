@@ -18,8 +18,24 @@ use tests::steady::Steady;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// HTTP methods other than GET and HEAD, and an unknown method.
-const METHODS: [&str; 8] = ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "SHUTDOWN"];
+/// All HTTP methods, and an unknown method.
+const METHODS: [&str; 10] =
+    ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "SHUTDOWN"];
+/// The pages of all ports, and a page that does not exist.
+const PAGES: [&str; 12] = [
+    "/",
+    "/readiness",
+    "/cache",
+    "/explain?name=web-1.shop",
+    "/tap?seconds=1",
+    "/top",
+    "/metrics",
+    "/status",
+    "/healthz",
+    "/runbook",
+    "/healthcheck/dnsmasq",
+    "/quitquitquit",
+];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_request_to_a_status_port_changes_anything() {
@@ -28,9 +44,7 @@ async fn no_request_to_a_status_port_changes_anything() {
     let before = state(&rig).await;
     let steady = Steady::start(rig.questions(), 100);
     for port in [ports.readiness, ports.kubedns_metrics, ports.sidecar, ports.nanny] {
-        for path in
-            ["/", "/readiness", "/cache", "/metrics", "/status", "/healthcheck/dnsmasq", "/quitquitquit"]
-        {
+        for path in PAGES {
             for method in METHODS {
                 let _answer = request(port, method, path).await;
             }
@@ -61,8 +75,9 @@ async fn state(rig: &Rig) -> (Vec<u32>, String, Vec<String>) {
 /// Sends a request with a body, and returns the response.
 async fn request(port: u16, method: &str, path: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
-    let head =
-        format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{{}}");
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{{}}"
+    );
     stream.write_all(head.as_bytes()).await?;
     let mut text = String::new();
     tokio::time::timeout(PATIENCE, stream.read_to_string(&mut text)).await??;

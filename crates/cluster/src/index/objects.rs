@@ -8,7 +8,8 @@ use treecache::Map;
 
 use super::Counts;
 use super::packed::{Pack, PackKeyed, pack_name, pack_octets, unpack_octets};
-use crate::objects::{EndpointSlice, Endpoints, ObjectKey, Service};
+use crate::objects::{EndpointSlice, Endpoints, EndpointsSource, ObjectKey, Service};
+use crate::records::ServiceEndpoints;
 
 /// Room for the lengths of the packed Service and the packed Endpoints, in octets.
 const LENGTHS: usize = 10;
@@ -209,6 +210,23 @@ impl Objects {
     pub(super) fn get(&self, key: &ObjectKey) -> PackedObjects<'_> {
         let packed = self.namespaces.get(&key.namespace).and_then(|entries| entries.get(&key.name));
         packed.map(|packed| PackedObjects::read(packed)).unwrap_or_default()
+    }
+
+    /// A Service.
+    pub fn service(&self, key: &ObjectKey) -> Option<Service> {
+        self.get(key).service(key)
+    }
+
+    /// The endpoints of a Service from `source`.
+    pub fn service_endpoints(&self, key: &ObjectKey, source: Option<EndpointsSource>) -> ServiceEndpoints {
+        let entry = self.get(key);
+        match source {
+            None => ServiceEndpoints::None,
+            Some(EndpointsSource::EndpointSlices) => ServiceEndpoints::Slices(entry.slices(key).collect()),
+            Some(EndpointsSource::Endpoints) => {
+                entry.endpoints(key).map_or(ServiceEndpoints::None, ServiceEndpoints::Endpoints)
+            }
+        }
     }
 
     /// Whether an identical Service is stored.

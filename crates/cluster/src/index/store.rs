@@ -1,12 +1,14 @@
 //! The current objects, grouped by Service.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use foldhash::quality::RandomState;
 use smol_str::SmolStr;
 
 use super::objects::Objects;
+use super::published_objects::{Deletions, ObjectsView};
 use crate::objects::{EndpointSlice, Endpoints, EndpointsSource, ObjectKey, Service};
 use crate::records::ServiceEndpoints;
 use crate::relist::RelistTracker;
@@ -21,8 +23,8 @@ pub struct Store {
     /// The Service name of each slice that does not belong to its [`expected_service`]. The Service is always in the
     /// namespace of the slice.
     strays: HashMap<ObjectKey, SmolStr, RandomState>,
-    /// Deleted Services and the time of deletion, for look-ups of objects; the latest is last.
-    deleted: VecDeque<(ObjectKey, SystemTime)>,
+    /// The last deleted Services, for look-ups of objects.
+    deleted: Deletions,
     pub(super) services: RelistTracker<ObjectKey>,
     pub(super) endpoints: RelistTracker<ObjectKey>,
     pub(super) slices: RelistTracker<ObjectKey>,
@@ -57,7 +59,7 @@ impl Store {
 
     /// A Service.
     pub fn service(&self, key: &ObjectKey) -> Option<Service> {
-        self.objects.get(key).service(key)
+        self.objects.service(key)
     }
 
     /// The Endpoints of a Service.
@@ -81,14 +83,12 @@ impl Store {
 
     /// The endpoints of a Service from the source in use.
     pub fn service_endpoints(&self, key: &ObjectKey, source: Option<EndpointsSource>) -> ServiceEndpoints {
-        let entry = self.objects.get(key);
-        match source {
-            None => ServiceEndpoints::None,
-            Some(EndpointsSource::EndpointSlices) => ServiceEndpoints::Slices(entry.slices(key).collect()),
-            Some(EndpointsSource::Endpoints) => {
-                entry.endpoints(key).map_or(ServiceEndpoints::None, ServiceEndpoints::Endpoints)
-            }
-        }
+        self.objects.service_endpoints(key, source)
+    }
+
+    /// The objects for readers beside the index. Only reference counts are incremented.
+    pub(super) fn view(&self, source: EndpointsSource) -> ObjectsView {
+        ObjectsView { objects: self.objects.clone(), source, deleted: Arc::clone(&self.deleted) }
     }
 
     pub(super) fn keys(&self) -> Vec<ObjectKey> {
@@ -124,17 +124,14 @@ impl Store {
         self.objects.set_slice(slice);
     }
 
-    /// The deletion time of a Service, if it is among the last 256 deleted Services.
-    pub fn deleted(&self, key: &ObjectKey) -> Option<SystemTime> {
-        self.deleted.iter().rev().find(|(deleted, _)| deleted == key).map(|(_, at)| *at)
-    }
-
     pub(super) fn remove_service(&mut self, key: &ObjectKey) {
         if self.service(key).is_some() {
-            if self.deleted.len() == MAX_DELETED {
-                self.deleted.pop_front();
+            // The first deletion after a publication copies the list, which readers may hold.
+            let deleted = Arc::make_mut(&mut self.deleted);
+            if deleted.len() == MAX_DELETED {
+                deleted.pop_front();
             }
-            self.deleted.push_back((key.clone(), SystemTime::now()));
+            deleted.push_back((key.clone(), SystemTime::now()));
         }
         self.objects.remove_service(key);
     }

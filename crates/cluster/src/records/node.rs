@@ -189,15 +189,11 @@ impl ServiceNode {
         self.members.len() + self.ports.iter().map(of_port).sum::<usize>()
     }
 
-    /// Visits all entries: first the entries of the addresses, then the entries of each port, with its labels.
-    pub fn visit_all<'v>(&'v self, visit: &mut dyn FnMut(Option<&'v [SmolStr; 2]>, Entry<'v>)) {
-        let (all, mut steps) = (0..self.members.len(), usize::MAX);
-        self.visit_entries(all.clone(), None, &mut steps, &mut |entry| visit(None, entry));
-        for port in self.ports.iter() {
-            self.visit_entries(all.clone(), Some(port), &mut steps, &mut |entry| {
-                visit(Some(&port.path), entry);
-            });
-        }
+    /// Visits one entry for each member: the SRV entry of `port`, if the member has the port, or the addresses if `port`
+    /// is `None`.
+    pub fn visit_members<'v>(&'v self, port: Option<&'v PortRecords>, visit: &mut dyn FnMut(Entry<'v>)) {
+        let mut steps = usize::MAX;
+        self.visit_entries(0..self.members.len(), port, &mut steps, visit);
     }
 }
 

@@ -118,9 +118,9 @@ impl Cluster {
         let (config, hosts) = (Arc::clone(&self.server.config.config), self.hosts.clone());
         let front = Front { config, topology: self.topology, hosts };
         let survey = Survey::new(self.published.get(), &front, Request::new(parameters).ok()?);
-        let source = (self.server.progress != Progress::Waiting).then_some(self.source);
-        let reply = survey.wanted().look_up(&self.index, source);
-        Some(survey.conclude(Some(&reply), &self.server, NOW))
+        let view = self.index.published_objects().get();
+        let found = view.map(|view| survey.wanted().look_up(&view));
+        Some(survey.conclude(found.as_ref(), &self.server, NOW))
     }
 
     /// Explains the name in the arguments `words`, separated by spaces.

@@ -1,20 +1,21 @@
 //! The records in the JSON format of `/cache`. Nodes, entries and fields have the names and the order of kube-dns.
 //!
-//! The serializer writes directly from the records: a copy as JSON values would take several times the memory of the records.
+//! The serializer writes directly from the records, in windows of some hundred names: a client that reads slowly must not
+//! cost memory for each Service.
 //! Further zones (etcd, external, cluster set) and names of the ConfigMap have keys of their own, which are omitted if empty.
 
 mod beside;
-
-use std::collections::BTreeMap;
+mod in_order;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use skydns::{Entry, Host, Zone, name};
+use skydns::{Entry, Host, ServiceRecord, Zone, name};
 use smol_str::SmolStr;
 use treecache::Node;
 
 use beside::OtherRecords;
-use cluster::records::ServiceNode;
+use cluster::records::{PortRecords, ServiceNode};
 use cluster::snapshot::Snapshot;
+use in_order::in_order;
 
 /// All records of a snapshot: the tree from the DNS root down to the cluster zone, further zones, and names of the ConfigMap.
 #[derive(Debug)]
@@ -99,17 +100,49 @@ struct Namespace<'a> {
 
 impl Serialize for Namespace<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let zone = &self.snapshot.zone;
-        let services = self.snapshot.services.node(&[self.name]).into_iter().flat_map(Node::entries);
-        let mut services: Vec<_> =
-            services.map(|(label, service)| (label, Service { node: service, zone })).collect();
-        services.sort_unstable_by_key(|(label, _)| *label);
-        let aliases = self.snapshot.aliases.node(&[self.name]).into_iter().flat_map(Node::entries);
-        let mut entries = Entries::default();
-        for (label, alias) in aliases {
-            entries.add_of(&Entry { label, record: alias.record(), synthesized: false }, zone);
-        }
-        node(serializer, &Children(services), &entries)
+        let Self { snapshot, name } = *self;
+        node(serializer, &Services { snapshot, namespace: name }, &Aliases { snapshot, namespace: name })
+    }
+}
+
+/// The aliases of a namespace, by name.
+struct Aliases<'a> {
+    snapshot: &'a Snapshot,
+    namespace: &'a str,
+}
+
+impl<'a> Serialize for Aliases<'a> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { snapshot, namespace } = *self;
+        let zone = ShownZone { domain: snapshot.zone.domain.wire(), ttl: &|ttl| snapshot.zone.ttl_of(ttl) };
+        zone.entries(serializer, |offer: &mut dyn FnMut(Entry<'a>)| {
+            let aliases = snapshot.aliases.node(&[namespace]).into_iter().flat_map(Node::entries);
+            for (label, alias) in aliases {
+                offer(Entry { label, record: alias.record(), synthesized: false });
+            }
+        })
+    }
+}
+
+/// The Services of a namespace, by name.
+struct Services<'a> {
+    snapshot: &'a Snapshot,
+    namespace: &'a str,
+}
+
+impl<'a> Serialize for Services<'a> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { snapshot, namespace } = *self;
+        let mut map = serializer.serialize_map(None)?;
+        let visit = |offer: &mut dyn FnMut(&'a SmolStr, &'a ServiceNode)| {
+            let services = snapshot.services.node(&[namespace]).into_iter().flat_map(Node::entries);
+            services.for_each(|(label, service)| offer(label, service));
+        };
+        in_order(visit, |label, services| {
+            let mut services = services.into_iter();
+            services.try_for_each(|node| map.serialize_entry(label, &Service { node, zone: &snapshot.zone }))
+        })?;
+        map.end()
     }
 }
 
@@ -121,69 +154,118 @@ struct Service<'a> {
 
 impl Serialize for Service<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut addresses = Entries::default();
-        let mut protocols: BTreeMap<&SmolStr, Branch<BTreeMap<&SmolStr, Leaf<'_>>>> = BTreeMap::new();
-        self.node.visit_all(&mut |port, entry| match port {
-            None => addresses.add_of(&entry, self.zone),
-            Some([protocol, name]) => {
-                let ports = &mut protocols.entry(protocol).or_insert_with(|| Branch(BTreeMap::new())).0;
-                ports.entry(name).or_default().0.add_of(&entry, self.zone);
-            }
-        });
-        node(serializer, &protocols, &addresses)
+        let Self { node: service, zone } = *self;
+        let addresses = ServiceEntries { service, zone, ports: None };
+        node(serializer, &Protocols { service, zone }, &addresses)
+    }
+}
+
+/// The addresses of a Service, or the entries of some of its ports.
+struct ServiceEntries<'a> {
+    service: &'a ServiceNode,
+    zone: &'a Zone,
+    ports: Option<&'a [PortRecords]>,
+}
+
+impl<'a> Serialize for ServiceEntries<'a> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { service, zone, ports } = *self;
+        let shown = ShownZone { domain: zone.domain.wire(), ttl: &|ttl| zone.ttl_of(ttl) };
+        shown.entries(serializer, |offer: &mut dyn FnMut(Entry<'a>)| match ports {
+            None => service.visit_members(None, offer),
+            Some(ports) => ports.iter().for_each(|port| service.visit_members(Some(port), offer)),
+        })
+    }
+}
+
+/// The protocols of a Service's ports.
+struct Protocols<'a> {
+    service: &'a ServiceNode,
+    zone: &'a Zone,
+}
+
+impl Serialize for Protocols<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { service, zone } = *self;
+        // The ports are sorted by protocol and name.
+        let protocols = service.ports.chunk_by(|one, next| one.path[0] == next.path[0]);
+        serializer.collect_map(protocols.filter_map(|ports| {
+            let [protocol, _] = &ports.first()?.path;
+            Some((protocol, Branch(Ports { service, zone, ports })))
+        }))
+    }
+}
+
+/// The ports of one protocol, by name.
+struct Ports<'a> {
+    service: &'a ServiceNode,
+    zone: &'a Zone,
+    ports: &'a [PortRecords],
+}
+
+impl Serialize for Ports<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { service, zone, ports } = *self;
+        let names = ports.chunk_by(|one, next| one.path[1] == next.path[1]);
+        serializer.collect_map(names.filter_map(|ports| {
+            let [_, name] = &ports.first()?.path;
+            Some((name, Leaf(ServiceEntries { service, zone, ports: Some(ports) })))
+        }))
     }
 }
 
 /// A node with entries alone.
-#[derive(Default)]
-struct Leaf<'a>(Entries<'a>);
+struct Leaf<T>(T);
 
-impl Serialize for Leaf<'_> {
+impl<T: Serialize> Serialize for Leaf<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         node(serializer, &EmptyMap, &self.0)
     }
 }
 
-/// The entries of a node by label.
-#[derive(Default)]
-struct Entries<'a>(BTreeMap<&'a str, Vec<ShownRecord<'a>>>);
-
-impl<'a> Entries<'a> {
-    /// Adds an entry of the cluster zone.
-    fn add_of(&mut self, entry: &Entry<'a>, zone: &Zone) {
-        self.add(entry, zone.domain.wire(), zone.ttl_of(entry.record.ttl));
-    }
-
-    /// Adds an entry of the zone `domain`; the answers have this TTL, in seconds.
-    fn add(&mut self, entry: &Entry<'a>, domain: &[u8], ttl: u32) {
-        let Entry { label, record, .. } = entry;
-        let extras = record.extras;
-        let shown = |host| ShownRecord {
-            host,
-            port: record.port,
-            priority: record.priority,
-            weight: record.weight,
-            text: extras.map_or("", |extras| &extras.text),
-            ttl,
-            mail: extras.is_some_and(|extras| extras.mail),
-        };
-        self.0.entry(label).or_default().extend(hosts(entry, domain).into_iter().map(shown));
-    }
+/// The part of a zone that its entries are shown with.
+struct ShownZone<'z> {
+    /// The domain, in wire format.
+    domain: &'z [u8],
+    /// The TTL of the answers of a record with this TTL, in seconds.
+    ttl: &'z dyn Fn(u32) -> u32,
 }
 
-impl Serialize for Entries<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+impl ShownZone<'_> {
+    /// Writes the entries of a node by label; `visit` visits them in any order.
+    fn entries<'a, S: Serializer>(
+        &self,
+        serializer: S,
+        visit: impl Fn(&mut dyn FnMut(Entry<'a>)),
+    ) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        for (label, records) in &self.0 {
-            // Several records of one label have the keys `label`, `label#1`, `label#2` and so on.
-            for (number, shown) in records.iter().enumerate() {
+        let visit = |offer: &mut dyn FnMut(&'a str, ServiceRecord<'a>)| {
+            visit(&mut |entry: Entry<'a>| offer(entry.label, entry.record));
+        };
+        in_order(visit, |label, records| self.records(&mut map, label, &records))?;
+        map.end()
+    }
+
+    /// Writes the records of one label.
+    fn records<M: SerializeMap>(
+        &self,
+        map: &mut M,
+        label: &str,
+        records: &[ServiceRecord<'_>],
+    ) -> Result<(), M::Error> {
+        let mut number = 0;
+        for record in records {
+            for host in hosts(label, record, self.domain) {
+                let shown = ShownRecord::new(record, host, (self.ttl)(record.ttl));
+                // Several records of one label have the keys `label`, `label#1`, `label#2` and so on.
                 match number {
-                    0 => map.serialize_entry(label, shown)?,
-                    more => map.serialize_entry(&format!("{label}#{more}"), shown)?,
+                    0 => map.serialize_entry(label, &shown)?,
+                    more => map.serialize_entry(&format!("{label}#{more}"), &shown)?,
                 }
+                number += 1;
             }
         }
-        map.end()
+        Ok(())
     }
 }
 
@@ -203,11 +285,27 @@ struct ShownRecord<'a> {
     mail: bool,
 }
 
+impl<'a> ShownRecord<'a> {
+    fn new(record: &'a ServiceRecord<'_>, host: String, ttl: u32) -> Self {
+        let extras = record.extras;
+        Self {
+            host,
+            port: record.port,
+            priority: record.priority,
+            weight: record.weight,
+            text: extras.map_or("", |extras| &extras.text),
+            ttl,
+            mail: extras.is_some_and(|extras| extras.mail),
+        }
+    }
+}
+
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-fn hosts(Entry { label, record, .. }: &Entry<'_>, domain: &[u8]) -> Vec<String> {
+/// The hosts of a record under `label`.
+fn hosts(label: &str, record: &ServiceRecord<'_>, domain: &[u8]) -> Vec<String> {
     let below = || name::text_below(record.base, domain);
     match &record.host {
         Host::Base => vec![below()],

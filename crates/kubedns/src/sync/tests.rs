@@ -6,6 +6,7 @@ use skydns::{Records as _, View as _};
 use testkit::eventually;
 
 use super::*;
+use cluster::index::PublishedObjects;
 use cluster::objects::{Endpoints, FromApi, ObjectKey, Service};
 use cluster::snapshot::{Published, Snapshot};
 
@@ -18,6 +19,7 @@ struct Running {
     settings: watch::Sender<Arc<Settings>>,
     settled: watch::Sender<bool>,
     published: Arc<Published>,
+    objects: Arc<PublishedObjects>,
     status: Status,
     metrics: Arc<Metrics>,
     stop: CancellationToken,
@@ -33,11 +35,12 @@ impl Running {
         let ((sink, events), (zones, further)) = (mpsc::channel(64), mpsc::channel(4));
         let settings = watch::Sender::new(Arc::new(settings(&[])));
         let settled = watch::Sender::new(false);
+        let index = Index::new(Arc::clone(&published));
+        let objects = index.published_objects();
         let sync = Sync {
-            index: Index::new(Arc::clone(&published)),
+            index,
             events,
             further,
-            questions: mpsc::channel(1).1,
             settings: settings.subscribe(),
             settled: settled.subscribe(),
             loops: watch::Sender::default().subscribe(),
@@ -56,7 +59,7 @@ impl Running {
         };
         let (stop, mut task) = (CancellationToken::new(), tokio::task::JoinSet::new());
         task.spawn(sync.run(stop.clone()));
-        Self { sink, zones, settings, settled, published, status, metrics, stop, task }
+        Self { sink, zones, settings, settled, published, objects, status, metrics, stop, task }
     }
 
     async fn send(&self, events: impl IntoIterator<Item = Event>) {
@@ -382,4 +385,66 @@ fn a_configuration_that_does_not_come_is_given_up_some_time_after_all_else_is_re
     assert!(overdue(111));
     status.set_configured();
     assert!(!overdue(112));
+}
+
+/// An explainer whose explanations stop in their middle until the returned sender is dropped. The receiver gets a message
+/// from each explanation that has begun.
+fn stopping_explainer(
+    running: &Running,
+) -> (explain::Explainer, std::sync::mpsc::Sender<()>, mpsc::UnboundedReceiver<()>) {
+    let (release, released) = std::sync::mpsc::channel();
+    let released = parking_lot::Mutex::new(released);
+    let (begun, begins) = mpsc::unbounded_channel();
+    let server = move || {
+        let _ = begun.send(());
+        let _ = released.lock().recv();
+        explain::ServerState {
+            progress: Progress::Synced,
+            draining: false,
+            lost: Vec::new(),
+            lost_zones: Vec::new(),
+            config: dnsconfig::State::new(dnsconfig::Config::default()),
+            has_upstreams: true,
+        }
+    };
+    let explainer = explain::Explainer::new(
+        Arc::clone(&running.published),
+        Arc::clone(&running.objects),
+        Arc::new(server),
+        Arc::clone(running.status.share()),
+        Topology::DropIn,
+    );
+    (explainer, release, begins)
+}
+
+#[tokio::test]
+async fn stopped_readers_delay_no_event() {
+    let running = Running::start(PATIENCE, |_| None);
+    running.send(first_lists()).await;
+    running.until(|running| running.status.progress() == Progress::Synced).await;
+
+    let (explainer, release, mut begins) = stopping_explainer(&running);
+    let mut readers = tokio::task::JoinSet::new();
+    for _ in 0..4 {
+        let route = explainer.route();
+        let request = warp::test::request().path("/explain?name=10.0.0.9");
+        readers.spawn(async move { request.reply(&route).await.status() });
+    }
+    begins.recv().await.unwrap();
+
+    for name in ["first", "second", "third"] {
+        running.send([service(name, "10.96.0.9")]).await;
+        let key = ObjectKey::new("apps", name);
+        running
+            .until(|running| {
+                let objects = running.objects.get().unwrap();
+                objects.service(&key).is_some()
+                    && running.published.get().services.entry(&["apps"], name).is_some()
+            })
+            .await;
+    }
+
+    drop(release);
+    assert_eq!(readers.join_all().await, [200; 4]);
+    running.end().await.unwrap();
 }

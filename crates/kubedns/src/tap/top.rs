@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use cluster::snapshot::{Published, Snapshot};
+use daemon::http::NotLocal;
 use explain::Topology;
 use querylog::ranking::{Owner, Ranking, Row};
 use skydns::top::{self, Top};
@@ -19,7 +20,7 @@ use super::owners::Owners;
 const ROWS: usize = 20;
 /// Note for pods in which dnsmasq is the only client of kubedns.
 const IN_FRONT: &str = "dnsmasq is in front: kubedns receives its cache misses, without the addresses of clients; \
-                        tap --dnsmasq follows its clients";
+                        queryLog logs its clients";
 
 /// The route `GET /top`.
 pub(crate) fn route(
@@ -30,15 +31,15 @@ pub(crate) fn route(
 ) -> impl Filter<Extract = (Response,), Error = Rejection> + Clone + Send + Sync + 'static {
     let (top, published, owners) = (Arc::clone(top), Arc::clone(published), Arc::clone(owners));
     let page = Page { top, published, topology, owners };
-    daemon::http::exact_path("/top").and(warp::method()).and(daemon::http::is_local()).then(
-        move |method: Method, local: bool| {
+    daemon::http::exact_path("/top").and(warp::method()).and(daemon::http::local_only()).then(
+        move |method: Method, local: Result<(), NotLocal>| {
             let page = page.clone();
             async move {
                 if method != Method::GET {
                     return querylog::serve::not_allowed();
                 }
-                if !local {
-                    return daemon::http::plain_error(StatusCode::FORBIDDEN, "only from within the pod\n");
+                if let Err(error) = local {
+                    return daemon::http::plain_error(StatusCode::FORBIDDEN, format!("{error}\n"));
                 }
                 daemon::http::json(StatusCode::OK, &page.ranking().await)
             }
@@ -164,12 +165,16 @@ mod tests {
         let connection = Arc::new(Connection::new(access).await.unwrap());
         let owners = Arc::new(Owners::new(&connection, &Scope::default()));
         let route = route(&Arc::default(), &published, Topology::Alone, &owners);
-        for (method, client, status) in
-            [("GET", "127.0.0.1:1", 200), ("POST", "127.0.0.1:1", 405), ("GET", "10.244.0.7:1", 403)]
-        {
+        for (method, client, host, status) in [
+            ("GET", "127.0.0.1:1", "127.0.0.1:8081", 200),
+            ("POST", "127.0.0.1:1", "127.0.0.1:8081", 405),
+            ("GET", "10.244.0.7:1", "127.0.0.1:8081", 403),
+            ("GET", "127.0.0.1:1", "pages.example:8081", 403),
+        ] {
             let client = daemon::http::ClientAddr(client.parse().unwrap());
             let request = warp::test::request().method(method).path("/top").extension(client);
-            assert_eq!(request.reply(&route).await.status(), status, "{method} {client:?}");
+            let reply = request.header("host", host).reply(&route).await;
+            assert_eq!(reply.status(), status, "{method} {client:?} {host}");
         }
     }
 }

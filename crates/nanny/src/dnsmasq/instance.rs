@@ -29,7 +29,7 @@ pub(super) struct Instance {
     pub(super) up: bool,
     /// dnsmasq reads its servers from the nanny's file, so other servers need no restart.
     pub(super) reads_file: bool,
-    /// dnsmasq runs with `--log-queries=extra` for taps or the query log.
+    /// dnsmasq runs with `--log-queries=extra` for the query log.
     pub(super) logs_queries: bool,
     pub(super) trial: Option<Trial>,
 }

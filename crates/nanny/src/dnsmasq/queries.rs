@@ -1,7 +1,8 @@
-//! The queries of dnsmasq's clients, for their followers (`tap` and `top`).
+//! The queries of dnsmasq's clients, for their followers: taps (`tap --dnsmasq`) and the query log.
 //!
-//! dnsmasq cannot start to log queries while it runs. So the nanny restarts dnsmasq with `--log-queries=extra` when
-//! the first follower arrives, and without that option when the last follower leaves. Each restart empties the cache.
+//! dnsmasq cannot start to log queries while it runs, and a restart empties its cache. So only the query log of the
+//! `ConfigMap` has dnsmasq restarted with `--log-queries=extra`. A tap follows the queries while they are logged anyway;
+//! otherwise it is rejected, because reading a page must not change anything.
 //! [`query_lines`] joins the log lines of a query. Each follower has a filter and a bounded queue.
 //!
 //! [`query_lines`]: crate::dnsmasq::query_lines
@@ -22,6 +23,14 @@ use crate::dnsmasq::query_lines::{Answered, Joiner};
 /// Limit of lines that wait for a reader.
 const QUEUE: usize = 4096;
 
+/// The reason why there is no tap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "dnsmasq does not log queries, and a tap does not restart it: set queryLog in the ConfigMap, or start dnsmasq with \
+     --log-queries=extra"
+)]
+pub(crate) struct NotLogged;
+
 /// The followers of dnsmasq's queries: the open taps (requests to `/tap`) and the query log. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Queries(Arc<Shared>);
@@ -29,6 +38,9 @@ pub(crate) struct Queries(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
+    /// The arguments of the user make dnsmasq log queries.
+    always_logged: bool,
+    /// The query log is open.
     wanted: watch::Sender<bool>,
     counters: Counters,
 }
@@ -69,10 +81,18 @@ struct State {
     next: u64,
 }
 
+/// The purpose of a follower.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FollowerKind {
+    Tap,
+    QueryLog,
+}
+
 /// Lines that one reader has not read yet.
 #[derive(Debug)]
 struct Queue {
     id: u64,
+    kind: FollowerKind,
     filter: Filter,
     rate: u32,
     lines: VecDeque<Line>,
@@ -107,12 +127,18 @@ impl Queue {
 }
 
 impl Queries {
-    pub(crate) fn new(metrics: &Metrics) -> Result<Self, MetricError> {
-        let counters = Counters::new(metrics)?;
-        Ok(Self(Arc::new(Shared { state: Mutex::default(), wanted: watch::Sender::default(), counters })))
+    /// No followers. With `always_logged`, the arguments of the user make dnsmasq log queries.
+    pub(crate) fn new(metrics: &Metrics, always_logged: bool) -> Result<Self, MetricError> {
+        Ok(Self(Arc::new(Shared {
+            state: Mutex::default(),
+            always_logged,
+            wanted: watch::Sender::default(),
+            counters: Counters::new(metrics)?,
+        })))
     }
 
-    /// A value that is true while there are followers, so that dnsmasq has to log queries.
+    /// A value that is true while the query log is open, so that dnsmasq has to be started with `--log-queries=extra`.
+    /// Always false if it logs queries anyway.
     pub(crate) fn wanted(&self) -> watch::Receiver<bool> {
         self.0.wanted.subscribe()
     }
@@ -137,13 +163,31 @@ impl Queries {
         self.0.state.lock().joiner.lost();
     }
 
-    /// Adds a follower of the queries that match `filter`, of at most `rate` lines per second.
-    pub(crate) fn follow(&self, filter: Filter, rate: u32) -> Reader {
+    /// Opens the query log: queries that match `filter`, of at most `rate` lines per second.
+    pub(crate) fn query_log(&self, filter: Filter, rate: u32) -> Reader {
+        self.follow(FollowerKind::QueryLog, filter, rate)
+    }
+
+    /// Opens a tap on the queries that match `filter`, of at most `rate` lines per second.
+    ///
+    /// # Errors
+    ///
+    /// [`NotLogged`] if dnsmasq does not log queries.
+    pub(crate) fn tap(&self, filter: Filter, rate: u32) -> Result<Reader, NotLogged> {
+        if self.0.is_logged(&self.0.state.lock()) {
+            Ok(self.follow(FollowerKind::Tap, filter, rate))
+        } else {
+            Err(NotLogged)
+        }
+    }
+
+    fn follow(&self, kind: FollowerKind, filter: Filter, rate: u32) -> Reader {
         let mut state = self.0.state.lock();
         let id = state.next;
         state.next += 1;
         state.readers.push(Queue {
             id,
+            kind,
             filter,
             rate,
             lines: VecDeque::new(),
@@ -151,16 +195,27 @@ impl Queries {
             second: 0,
             taken: 0,
         });
-        self.0.tell(&state);
+        self.0.followers_changed(&state);
         Reader { id, shared: Arc::clone(&self.0) }
     }
 }
 
 impl Shared {
-    fn tell(&self, state: &State) {
+    /// Whether dnsmasq logs queries, or is about to be restarted with its query log.
+    fn is_logged(&self, state: &State) -> bool {
+        self.always_logged || state.has_query_log()
+    }
+
+    fn followers_changed(&self, state: &State) {
         self.counters.followers.set(gauge_value(state.readers.len()));
-        let wanted = !state.readers.is_empty();
+        let wanted = !self.always_logged && state.has_query_log();
         self.wanted.send_if_modified(|known| std::mem::replace(known, wanted) != wanted);
+    }
+}
+
+impl State {
+    fn has_query_log(&self) -> bool {
+        self.readers.iter().any(|reader| reader.kind == FollowerKind::QueryLog)
     }
 }
 
@@ -186,6 +241,11 @@ impl Source for Reader {
     fn left_out(&mut self) -> u64 {
         self.queue(|queue| std::mem::take(&mut queue.left_out)).unwrap_or_default()
     }
+
+    /// A tap is over when dnsmasq no longer logs queries.
+    fn is_over(&self) -> bool {
+        !self.shared.is_logged(&self.shared.state.lock())
+    }
 }
 
 impl Drop for Reader {
@@ -195,7 +255,7 @@ impl Drop for Reader {
         if state.readers.is_empty() {
             state.joiner = Joiner::default();
         }
-        self.shared.tell(&state);
+        self.shared.followers_changed(&state);
     }
 }
 
@@ -206,12 +266,17 @@ mod tests {
     use super::*;
 
     fn queries() -> Queries {
-        Queries::new(&Metrics::new("nanny").unwrap()).unwrap()
+        Queries::new(&Metrics::new("nanny").unwrap(), false).unwrap()
     }
 
-    fn follow(queries: &Queries, query: &str) -> Reader {
+    fn query_log(queries: &Queries, query: &str) -> Reader {
         let Choice { filter, rate, .. } = Choice::from_query(query).unwrap();
-        queries.follow(filter, rate)
+        queries.query_log(filter, rate)
+    }
+
+    fn tap(queries: &Queries, query: &str) -> Result<Reader, NotLogged> {
+        let Choice { filter, rate, .. } = Choice::from_query(query).unwrap();
+        queries.tap(filter, rate)
     }
 
     fn ask(queries: &Queries, number: usize, name: &str) {
@@ -220,12 +285,15 @@ mod tests {
     }
 
     #[test]
-    fn dnsmasq_is_to_log_while_somebody_follows() {
+    fn tap_follows_only_logged_queries() {
         let queries = queries();
         let wanted = queries.wanted();
+        assert!(matches!(tap(&queries, ""), Err(NotLogged)));
+        assert!(!*wanted.borrow(), "a tap does not restart dnsmasq");
         ask(&queries, 1, "a.test");
-        let mut all = follow(&queries, "");
-        let mut some = follow(&queries, "name=*.acme.test&rcode=NXDOMAIN");
+
+        let mut all = query_log(&queries, "");
+        let mut some = tap(&queries, "name=*.acme.test&rcode=NXDOMAIN").unwrap();
         assert!(*wanted.borrow());
         ask(&queries, 2, "a.test");
         ask(&queries, 3, "b.Acme.test");
@@ -234,17 +302,28 @@ mod tests {
         };
         assert_eq!(names(&mut all), ["a.test.", "b.acme.test."]);
         assert_eq!(names(&mut some), ["b.acme.test."]);
+
+        assert!(!some.is_over());
         drop(all);
-        assert!(*wanted.borrow());
-        drop(some);
+        assert!(some.is_over(), "the query log has ended");
+        assert!(!*wanted.borrow(), "a tap does not keep dnsmasq logging");
+    }
+
+    #[test]
+    fn arguments_that_log_need_no_restart() {
+        let queries = Queries::new(&Metrics::new("nanny").unwrap(), true).unwrap();
+        let wanted = queries.wanted();
+        let followed = tap(&queries, "").unwrap();
+        let _log = query_log(&queries, "");
         assert!(!*wanted.borrow());
+        assert!(!followed.is_over());
     }
 
     #[test]
     fn lines_that_nobody_reads_are_bounded_and_counted() {
         let queries = queries();
-        let mut slow = follow(&queries, "rate=100000");
-        let mut few = follow(&queries, "rate=1");
+        let mut slow = query_log(&queries, "rate=100000");
+        let mut few = query_log(&queries, "rate=1");
         for number in 0..QUEUE + 10 {
             ask(&queries, number, "a.test");
         }

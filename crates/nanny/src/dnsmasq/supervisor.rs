@@ -56,7 +56,7 @@ pub(crate) struct Supervisor {
     pub(crate) may_restart: bool,
     /// The destinations of `--log-queries` lines.
     pub(crate) query_lines: QueryLines,
-    /// True while taps or the query log need dnsmasq to log queries. Always false if the user's arguments contain
+    /// True while the query log needs dnsmasq to log queries. Always false if the user's arguments contain
     /// `--log-queries=extra`.
     pub(crate) follow_queries: watch::Receiver<bool>,
     pub(crate) report: Report,
@@ -321,7 +321,7 @@ impl Supervisor {
     }
 }
 
-/// Returns when the first tap or query log starts, or the last one ends.
+/// Returns when the query log starts or ends.
 async fn turned(follow: &mut watch::Receiver<bool>, follows: bool) {
     if follow.wait_for(|wanted| *wanted != follows).await.is_err() {
         std::future::pending::<()>().await;

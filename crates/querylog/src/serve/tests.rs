@@ -100,19 +100,21 @@ async fn mistakes_and_strangers_are_refused() {
     let body = String::from_utf8(refused.body).unwrap();
     assert_eq!((refused.status, body.as_str()), (400, "seconds \"x\": a number from 1 to 600 is accepted\n"));
     let route = route(move |_| Ok(Shared::default()), CancellationToken::new());
-    let request = |method: &str, client: Option<&str>| {
-        let request = warp::test::request().method(method).path("/tap?seconds=1");
+    let request = |method: &str, client: Option<&str>, host: &str| {
+        let request = warp::test::request().method(method).path("/tap?seconds=1").header("host", host);
         match client {
             Some(client) => request.extension(daemon::http::ClientAddr(client.parse().unwrap())),
             None => request,
         }
     };
-    for (method, client, status) in [
-        ("POST", Some("127.0.0.1:1"), 405),
-        ("GET", Some("10.244.0.7:1"), 403),
-        ("GET", Some("[fd00::1]:1"), 403),
-        ("GET", None, 403),
+    for (method, client, host, status) in [
+        ("POST", Some("127.0.0.1:1"), "127.0.0.1", 405),
+        ("GET", Some("10.244.0.7:1"), "127.0.0.1", 403),
+        ("GET", Some("[fd00::1]:1"), "127.0.0.1", 403),
+        ("GET", None, "127.0.0.1", 403),
+        ("GET", Some("127.0.0.1:1"), "pages.example:8081", 403),
     ] {
-        assert_eq!(request(method, client).reply(&route).await.status(), status, "{method} {client:?}");
+        let reply = request(method, client, host).reply(&route).await;
+        assert_eq!(reply.status(), status, "{method} {client:?} {host}");
     }
 }

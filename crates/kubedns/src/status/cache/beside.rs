@@ -5,10 +5,11 @@ use std::net::IpAddr;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use skydns::own_names::OwnTarget;
-use skydns::{FurtherZone, Name, name};
+use skydns::{Entry, FurtherZone, Name, name};
 use smol_str::SmolStr;
 
-use super::Entries;
+use super::ShownZone;
+use super::in_order::in_order;
 use cluster::snapshot::Snapshot;
 
 /// The keys of `/cache` besides the tree.
@@ -54,30 +55,43 @@ impl<'a> OtherRecords<'a> {
 }
 
 impl Names<'_> {
-    /// The path of each owner name.
-    fn paths(&self) -> BTreeMap<String, Vec<SmolStr>> {
-        let mut paths = BTreeMap::new();
+    /// Visits each owner name with its path.
+    fn visit_paths(&self, offer: &mut dyn FnMut(String, Vec<SmolStr>)) {
         self.0.records.owner_names(&mut |path| {
             if let Some(name) = Name::of_path(path, &self.0.domain) {
-                paths.insert(name.to_string(), path.iter().map(SmolStr::new).collect());
+                offer(name.to_string(), path.iter().map(SmolStr::new).collect());
             }
         });
-        paths
     }
 }
 
 impl Serialize for Names<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let FurtherZone { domain, records, .. } = self.0;
         let mut map = serializer.serialize_map(None)?;
-        for (name, path) in self.paths() {
-            let (path, mut steps) = (path.iter().map(SmolStr::as_str).collect::<Vec<_>>(), usize::MAX);
-            let mut entries = Entries::default();
-            records.records(&path, false, &mut steps, &mut |entry| {
-                entries.add(&entry, domain.wire(), self.0.ttl_of(entry.record.ttl));
-            });
-            map.serialize_entry(&name, &entries)?;
-        }
+        in_order(
+            |offer| self.visit_paths(offer),
+            |name, paths: Vec<Vec<SmolStr>>| {
+                let path = paths.last().into_iter().flatten().map(SmolStr::as_str);
+                map.serialize_entry(&name, &NameEntries { zone: self.0, path: &path.collect::<Vec<_>>() })
+            },
+        )?;
         map.end()
+    }
+}
+
+/// The entries at a path of a zone.
+struct NameEntries<'a, 'p> {
+    zone: &'a FurtherZone,
+    path: &'p [&'p str],
+}
+
+impl<'a> Serialize for NameEntries<'a, '_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { zone, path } = *self;
+        let shown = ShownZone { domain: zone.domain.wire(), ttl: &|ttl| zone.ttl_of(ttl) };
+        shown.entries(serializer, |offer: &mut dyn FnMut(Entry<'a>)| {
+            let mut steps = usize::MAX;
+            zone.records.records(path, false, &mut steps, offer);
+        })
     }
 }

@@ -1,0 +1,70 @@
+//! Half of a core for work that may wait, such as pages.
+//!
+//! Pages are read by people and scripts, in any number. What they cost must not delay queries and events, also on a
+//! machine with few cores. So only one piece of this work runs at a time, and a pause as long as the piece follows.
+
+use std::time::Instant;
+
+use parking_lot::{Mutex, MutexGuard};
+
+/// Half of a core. All work that shares it takes turns.
+#[derive(Debug, Default)]
+pub struct HalfCore(Mutex<()>);
+
+/// The turn of one piece of work. Dropping the turn blocks the thread for a pause, and then lets others run.
+#[derive(Debug)]
+pub struct Turn<'a> {
+    _only: MutexGuard<'a, ()>,
+    began: Instant,
+}
+
+impl HalfCore {
+    /// Waits for a turn. Only threads that may block may wait for it.
+    pub fn turn(&self) -> Turn<'_> {
+        let only = self.0.lock();
+        Turn { _only: only, began: Instant::now() }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        std::thread::sleep(self.began.elapsed());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn turns_run_one_at_a_time() {
+        let share = Arc::new(HalfCore::default());
+        let running = Arc::new(AtomicU32::new(0));
+        let workers = (0..4).map(|_| {
+            let share = Arc::clone(&share);
+            let running = Arc::clone(&running);
+            std::thread::spawn(move || {
+                let _turn = share.turn();
+                assert_eq!(running.fetch_add(1, Ordering::SeqCst), 0);
+                std::thread::yield_now();
+                running.fetch_sub(1, Ordering::SeqCst);
+            })
+        });
+        workers.collect::<Vec<_>>().into_iter().for_each(|worker| worker.join().unwrap());
+    }
+
+    #[test]
+    fn pause_lasts_as_long_as_turn() {
+        const WORK: Duration = Duration::from_millis(5);
+        let share = HalfCore::default();
+        let turn = share.turn();
+        let began = turn.began;
+        std::thread::sleep(WORK);
+        drop(turn);
+        assert!(began.elapsed() >= WORK * 2, "{:?}", began.elapsed());
+    }
+}

@@ -1,0 +1,123 @@
+//! The gate of pages that only people with access to the pod may see, such as the queries of pods.
+
+use std::convert::Infallible;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use thiserror::Error;
+use warp::Filter;
+use warp::http::HeaderMap;
+use warp::http::header::HOST;
+
+use super::ClientAddr;
+
+/// The reason why a request does not pass the gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum NotLocal {
+    /// The client is not in this pod.
+    #[error("only from within the pod")]
+    Client,
+    /// A web page can give its own name the address of the loopback, and then have the browser send requests to it.
+    /// Such requests have that name in their Host header.
+    #[error("only with an IP address or localhost in the Host header")]
+    Host,
+}
+
+/// Extracts whether the request comes from within this pod, and was addressed to an IP address or to localhost. Requests
+/// through `kubectl exec` and `kubectl port-forward` come from 127.0.0.1 or ::1.
+pub fn local_only()
+-> impl Filter<Extract = (Result<(), NotLocal>,), Error = Infallible> + Clone + Send + Sync + 'static {
+    warp::ext::optional::<ClientAddr>().and(warp::header::headers_cloned()).map(check)
+}
+
+fn check(client: Option<ClientAddr>, headers: HeaderMap) -> Result<(), NotLocal> {
+    let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+    if !client.is_some_and(|client| loopback.contains(&client.0.ip().to_canonical())) {
+        return Err(NotLocal::Client);
+    }
+
+    let mut hosts = headers.get_all(HOST).iter();
+    let host = hosts.next().and_then(|host| host.to_str().ok());
+    let is_only = hosts.next().is_none();
+    if is_only && host.is_some_and(is_address_or_localhost) { Ok(()) } else { Err(NotLocal::Host) }
+}
+
+/// Whether the value of a Host header is an IP address or `localhost`, with or without a port.
+fn is_address_or_localhost(host: &str) -> bool {
+    if host.parse::<SocketAddr>().is_ok() {
+        return true;
+    }
+    let is_port = |port: &str| port.parse::<u16>().is_ok();
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if is_port(port) && !name.contains(':') => name,
+        _ => host,
+    };
+    let unbracketed = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
+    match unbracketed {
+        Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+        None => name.eq_ignore_ascii_case("localhost") || name.parse::<Ipv4Addr>().is_ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLIENT: &str = "127.0.0.1:40000";
+
+    fn answer(client: &str, hosts: &[&str]) -> Result<(), NotLocal> {
+        let mut headers = HeaderMap::new();
+        for host in hosts {
+            headers.append(HOST, host.parse().unwrap());
+        }
+        check(Some(ClientAddr(client.parse().unwrap())), headers)
+    }
+
+    #[test]
+    fn only_loopback_clients_pass() {
+        for (client, expected) in [
+            ("127.0.0.1:40000", Ok(())),
+            ("[::1]:40000", Ok(())),
+            ("[::ffff:127.0.0.1]:40000", Ok(())),
+            ("127.0.0.2:40000", Err(NotLocal::Client)),
+            ("[::ffff:127.0.0.2]:40000", Err(NotLocal::Client)),
+            ("10.244.0.7:40000", Err(NotLocal::Client)),
+            ("[fd00::1]:40000", Err(NotLocal::Client)),
+        ] {
+            assert_eq!(answer(client, &["127.0.0.1:8081"]), expected, "{client}");
+        }
+        assert_eq!(check(None, HeaderMap::new()), Err(NotLocal::Client));
+    }
+
+    #[test]
+    fn only_addresses_and_localhost_pass() {
+        for host in [
+            "127.0.0.1",
+            "127.0.0.1:8081",
+            "192.0.2.1:8081",
+            "[::1]",
+            "[::1]:8081",
+            "localhost",
+            "localhost:8081",
+            "LocalHost:80",
+        ] {
+            assert_eq!(answer(CLIENT, &[host]), Ok(()), "{host}");
+        }
+        for host in [
+            "evil.example",
+            "evil.example:8081",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example:8081",
+            "localhost:x",
+            "localhost:99999",
+            "::1",
+            "[::1",
+            "[evil.example]:8081",
+            "",
+            ":8081",
+        ] {
+            assert_eq!(answer(CLIENT, &[host]), Err(NotLocal::Host), "{host:?}");
+        }
+        assert_eq!(answer(CLIENT, &[]), Err(NotLocal::Host));
+        assert_eq!(answer(CLIENT, &["localhost", "evil.example"]), Err(NotLocal::Host));
+    }
+}
