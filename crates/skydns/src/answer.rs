@@ -415,7 +415,8 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         let zone = self.view.zone();
         let mut records = Answered::Missing;
         let (view, message, truncated) = (self.view, &mut self.message, &mut self.truncated);
-        view.reverse_record(address, &mut |pointer| {
+        // An IPv4 address may be written as IPv6 (`::ffff:10.0.0.1`).
+        view.reverse_record(address.to_canonical(), &mut |pointer| {
             if has_room_for(pointer.name.len(), &zone.domain) && (pointer.named || zone.strict) {
                 records = Answered::Written;
                 *truncated |= message.ptr(&[&pointer.name, zone.domain.wire()], zone.ttl()).is_err();

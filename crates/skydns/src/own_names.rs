@@ -81,9 +81,9 @@ impl OwnNames {
         self.look_up(name).is_some()
     }
 
-    /// The names of an address, for its PTR records.
+    /// The names of an address, for its PTR records. An IPv4 address may be written as IPv6 (`::ffff:10.0.0.1`).
     pub fn names_of(&self, address: IpAddr) -> Option<&[Name]> {
-        self.addresses.get(&address).map(Vec::as_slice)
+        self.addresses.get(&address.to_canonical()).map(Vec::as_slice)
     }
 
     /// Final target of a name (wire format, lower case); `None` if the name is not an own name.

@@ -7,6 +7,8 @@ mod fixed;
 mod mixed_names;
 #[path = "engine/own_names.rs"]
 mod own_names;
+#[path = "engine/reverse.rs"]
+mod reverse;
 #[path = "engine/zones.rs"]
 mod zones;
 
