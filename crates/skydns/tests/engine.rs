@@ -397,6 +397,32 @@ fn malformed_queries_with_edns_are_answered_with_edns() {
     }
 }
 
+/// The lengths are those of kube-dns.
+#[test]
+fn edns_option_of_wrong_length_is_formerr() {
+    const OPT: [u8; 9] = [0, 0, 41, 0x10, 0, 0, 0, 0, 0];
+    for (code, lengths, well_formed) in [
+        (1, [0, 1, 17, 18, 19], [18, 19].as_slice()),
+        (2, [1, 3, 4, 5, 8], &[4, 8]),
+        (3, [0, 1, 2, 3, 4], &[0, 1, 2, 3, 4]),
+        (8, [0, 1, 3, 4, 8], &[4, 8]),
+        (9, [0, 1, 3, 4, 5], &[0, 4, 5]),
+        (11, [0, 1, 2, 3, 4], &[0, 2]),
+        (15, [0, 1, 2, 3, 4], &[2, 3, 4]),
+        (65001, [0, 1, 2, 3, 4], &[0, 1, 2, 3, 4]),
+    ] {
+        for length in lengths {
+            let [high, low] = u16::to_be_bytes(code);
+            let option = [vec![0, length + 4, high, low, 0, length], vec![0; length.into()]].concat();
+            let query = with_additional(1, &[&OPT[..], &option].concat());
+            let reply = reply(&Fixed::new(&[]), &query, Transport::Udp, &ExternalAnswers::none());
+            let rcode = Message::parse(&reply).unwrap().rcode_name();
+            let expected = if well_formed.contains(&length) { "NOERROR" } else { "FORMERR" };
+            assert_eq!(rcode, expected, "option {code} of {length} octets");
+        }
+    }
+}
+
 #[test]
 fn an_upstream_answers_for_the_names_that_were_asked_for_and_no_other() {
     let zone = Zone::new(&name("cluster.local")).with_stub_domains([(name("corp.cluster.local"), [].into())]);

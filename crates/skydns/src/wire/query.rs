@@ -2,7 +2,7 @@
 
 use dnsconfig::Transport;
 
-use super::edns::{Edns, options};
+use super::edns::{EXTENDED_ERROR, Edns, options};
 use super::name::MAX_NAME;
 use super::{HEADER, Header, Question, Records, Section, rcode, rtype};
 
@@ -215,12 +215,46 @@ fn edns_among(mut records: Records<'_>) -> Result<(Option<(Edns<&[u8]>, usize)>,
     Ok((edns.map(|edns| (edns, options_at)), lax || records.ran_out()))
 }
 
-/// Whether EDNS options fill the RDATA exactly, and each client subnet option has all its fixed fields (RFC 7871,
-/// section 6).
+/// Whether EDNS options fill the RDATA exactly, and the data of each known option are well-formed.
 fn options_are_well_formed(octets: &[u8]) -> bool {
+    options(octets).all(|option| {
+        let Some((code, option)) = option else { return false };
+        let data = option.get(OPTION_HEADER..).unwrap_or_default();
+        option_is_well_formed(code, data)
+    })
+}
+
+/// Length of an option's code and length, in octets.
+const OPTION_HEADER: usize = 4;
+
+/// Whether the data of an option are well-formed. As in kube-dns, unknown options may have any data, and so may NSID,
+/// cookies and padding.
+fn option_is_well_formed(code: u16, data: &[u8]) -> bool {
+    const LLQ: u16 = 1;
+    const UPDATE_LEASE: u16 = 2;
     const CLIENT_SUBNET: u16 = 8;
-    /// Length of option code, option length, family and two prefix lengths, in octets.
-    const FIXED: usize = 8;
-    options(octets)
-        .all(|option| option.is_some_and(|(code, option)| code != CLIENT_SUBNET || option.len() >= FIXED))
+    const EXPIRE: u16 = 9;
+    const TCP_KEEPALIVE: u16 = 11;
+
+    match code {
+        LLQ => data.len() >= 18,
+        UPDATE_LEASE => matches!(data.len(), 4 | 8),
+        CLIENT_SUBNET => client_subnet_is_well_formed(data),
+        EXPIRE => data.is_empty() || data.len() >= 4,
+        TCP_KEEPALIVE => matches!(data.len(), 0 | 2),
+        EXTENDED_ERROR => data.len() >= 2,
+        _ => true,
+    }
+}
+
+/// Whether a client subnet has all its fixed fields, a known family and possible prefix lengths (RFC 7871, section 6).
+fn client_subnet_is_well_formed(data: &[u8]) -> bool {
+    let Some(&[high, low, source, scope]) = data.first_chunk() else { return false };
+    match u16::from_be_bytes([high, low]) {
+        // The client wants no subnet to be sent.
+        0 => source == 0,
+        1 => source <= 32 && scope <= 32,
+        2 => source <= 128 && scope <= 128,
+        _ => false,
+    }
 }
