@@ -76,7 +76,9 @@ fn answered(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
         }),
         // The name of a federation leads to another cluster; local endpoints do not matter.
         NameKind::Federation { .. } => None,
-        _ => nobody_behind(evidence, candidate).or_else(|| only_near(evidence, candidate)),
+        _ => without_ports(evidence, candidate)
+            .or_else(|| nobody_behind(evidence, candidate))
+            .or_else(|| only_near(evidence, candidate)),
     }
 }
 
@@ -117,6 +119,19 @@ fn bare_alias(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
         None => format!("it is an alias of {target}, which has no address"),
     };
     Some(Note::new("alias_leads_nowhere", text))
+}
+
+/// A note that a Service with a cluster IP has no ports. The API server rejects such a Service, so another tool has
+/// written it.
+fn without_ports(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
+    let Object { key, service, .. } = &evidence.object(candidate.kind.service()?)?.object;
+    let service = service.as_ref()?;
+    if service.kind != ServiceKind::ClusterIp || !service.ports.is_empty() {
+        return None;
+    }
+
+    let text = format!("the name resolves, but connections fail: Service {key} has no ports");
+    Some(Note::new("no_ports", text))
 }
 
 /// A note that a Service with a cluster IP has no ready endpoints.

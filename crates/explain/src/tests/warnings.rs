@@ -3,7 +3,7 @@
 use cluster::index::Progress;
 use cluster::objects::{Change, Event, Kind, ObjectKey};
 use dnsconfig::Rejection;
-use testkit::objects::mk_cluster_ip;
+use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_headless};
 
 use super::cluster::Cluster;
 use crate::Topology;
@@ -108,6 +108,23 @@ fn a_stub_domain_that_is_one_of_ours_stands_beside_kubedns() {
     cluster.stub_domains(&[("local", "192.0.2.9")]);
     let detail = cluster.explain(WEB).detail;
     assert_eq!((detail.dnsmasq.asks, detail.reasons), (DnsmasqAsks::Kubedns, Vec::new()));
+}
+
+#[test]
+fn service_without_ports_gets_warning() {
+    let mut cluster = Cluster::with_everything();
+    cluster.service(&mk_cluster_ip("prod", "portless", &["10.96.3.7"], &[]));
+    cluster.service(&mk_headless("prod", "portless-set", &[]));
+    cluster.endpoints(&mk_endpoints("prod", "portless-set", &["10.244.1.40"], &[]));
+    cluster.index.publish();
+
+    let text = "the name resolves, but connections fail: Service prod/portless has no ports";
+    cluster.expect(
+        ["/verdict/outcome", "/detail/reasons/0/code", "/detail/reasons/0/text"],
+        &[("portless.prod.svc.cluster.local. A", ["answered", "no_ports", text])],
+    );
+    assert_eq!(cluster.reasons("web.prod.svc.cluster.local. A"), [""; 0]);
+    assert_eq!(cluster.reasons("portless-set.prod.svc.cluster.local. A"), [""; 0], "pods have the ports");
 }
 
 #[test]
