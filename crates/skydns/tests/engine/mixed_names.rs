@@ -26,12 +26,17 @@ fn outside() -> ExternalAnswers {
 
 /// The records of `mixed.apps.svc`, sorted, or the RCODE.
 fn records_of(view: &Fixed, rtype: &str) -> String {
-    let answer = ask(view, &format!("mixed.apps.svc.cluster.local {rtype}"), &outside());
+    records_at(view, "mixed.apps.svc.cluster.local", rtype).replace("mixed.apps.svc.cluster.local.", "MIXED")
+}
+
+/// The records of a name, sorted, or the RCODE.
+fn records_at(view: &Fixed, name: &str, rtype: &str) -> String {
+    let answer = ask(view, &format!("{name} {rtype}"), &outside());
     let (header, records) = answer.split_once(": ").unwrap();
     let mut records: Vec<&str> = records.split("; ").filter(|record| !record.contains(" SOA ")).collect();
     records.sort_unstable();
-    let records = records.join("; ").replace("mixed.apps.svc.cluster.local.", "MIXED");
-    if records.is_empty() { header.split(',').next().unwrap_or_default().to_owned() } else { records }
+    let rcode = header.split(',').next().unwrap_or_default();
+    if records.is_empty() { rcode.to_owned() } else { records.join("; ") }
 }
 
 /// kube-dns answers the addresses alone, too. A client that follows a CNAME ignores the addresses beside it.
@@ -85,4 +90,29 @@ fn alias_without_addresses_alone_is_answered() {
     let expected = "MIXED 30 IN CNAME no.apps.svc.cluster.local.";
     assert_eq!(records_of(&view, "A"), expected);
     assert_eq!(records_of(&view, "AAAA"), expected);
+}
+
+/// docs/etcd.md says so: SkyDNS and CoreDNS answer names and addresses together.
+#[test]
+fn zone_name_with_both_has_both() {
+    let mixed = ["mixed"];
+    let zone = Fixed::empty()
+        .address_at(&mixed, "192.0.2.1")
+        .alias_beside(&mixed, "www.etcd.test")
+        .alias_beside(&mixed, "no.etcd.test")
+        .address_at(&["www"], "192.0.2.2");
+    let view = Fixed::new(&[]).skydns_zone("etcd.test", zone);
+    let srv = "mixed.etcd.test. 30 IN SRV 10 33";
+    for (rtype, expected) in [
+        (
+            "A",
+            "mixed.etcd.test. 30 IN A 192.0.2.1; mixed.etcd.test. 30 IN CNAME www.etcd.test.; \
+             www.etcd.test. 30 IN A 192.0.2.2",
+        ),
+        ("AAAA", "NOERROR"),
+        // `ask` shows priority and weight of SRV records.
+        ("SRV", &*[srv, srv, srv, "www.etcd.test. 30 IN A 192.0.2.2"].join("; ")),
+    ] {
+        assert_eq!(records_at(&view, "mixed.etcd.test", rtype), expected, "{rtype}");
+    }
 }
