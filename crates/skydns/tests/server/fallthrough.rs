@@ -38,6 +38,52 @@ fn summary(answer: &str) -> String {
     [rcode.to_owned()].into_iter().chain(records).collect()
 }
 
+/// Title, name and type of each query; the answers with a negative TTL of the cluster of 60 and of 5 seconds.
+const CASES: [(&str, &str, &str, &str, &str); 6] = [
+    (
+        "a missing name",
+        "no.apps.svc.cluster.local.",
+        "A",
+        "NXDOMAIN . 60 NS . 60 SOA/60",
+        "NXDOMAIN . 5 NS . 5 SOA/5",
+    ),
+    (
+        "no record of the type",
+        "vm.cluster.local.",
+        "AAAA",
+        "NOERROR . 60 NS . 60 SOA/60",
+        "NOERROR . 5 NS . 5 SOA/5",
+    ),
+    (
+        "a signed answer keeps the data of its records",
+        "signed.cluster.local.",
+        "A",
+        "NXDOMAIN . 60 NS . 60 RRSIG . 60 SOA/86400",
+        "NXDOMAIN . 5 NS . 5 RRSIG . 5 SOA/86400",
+    ),
+    (
+        "a zone below has its own negative TTL",
+        "no.etcd.cluster.local.",
+        "A",
+        "NXDOMAIN . 60 NS . 60 SOA/60",
+        "NXDOMAIN . 60 NS . 60 SOA/60",
+    ),
+    (
+        "an existing name",
+        "vm.cluster.local.",
+        "A",
+        "NOERROR vm.cluster.local. 86400 A",
+        "NOERROR vm.cluster.local. 86400 A",
+    ),
+    (
+        "an external name",
+        "missing.test.",
+        "A",
+        "NXDOMAIN . 86400 NS . 86400 SOA/86400",
+        "NXDOMAIN . 86400 NS . 86400 SOA/86400",
+    ),
+];
+
 #[tokio::test(flavor = "multi_thread")]
 async fn fallthrough_negative_answer_keeps_our_ttl() {
     let upstream = upstream().await;
@@ -51,50 +97,7 @@ async fn fallthrough_negative_answer_keeps_our_ttl() {
     let minute = start(view(60));
     let seconds = start(view(5));
 
-    for (what, name, rtype, in_minute, in_seconds) in [
-        (
-            "a missing name",
-            "no.apps.svc.cluster.local.",
-            "A",
-            "NXDOMAIN . 60 NS . 60 SOA/60",
-            "NXDOMAIN . 5 NS . 5 SOA/5",
-        ),
-        (
-            "no record of the type",
-            "vm.cluster.local.",
-            "AAAA",
-            "NOERROR . 60 NS . 60 SOA/60",
-            "NOERROR . 5 NS . 5 SOA/5",
-        ),
-        (
-            "a signed answer keeps the data of its records",
-            "signed.cluster.local.",
-            "A",
-            "NXDOMAIN . 60 NS . 60 RRSIG . 60 SOA/86400",
-            "NXDOMAIN . 5 NS . 5 RRSIG . 5 SOA/86400",
-        ),
-        (
-            "a zone below has its own negative TTL",
-            "no.etcd.cluster.local.",
-            "A",
-            "NXDOMAIN . 60 NS . 60 SOA/60",
-            "NXDOMAIN . 60 NS . 60 SOA/60",
-        ),
-        (
-            "an existing name",
-            "vm.cluster.local.",
-            "A",
-            "NOERROR vm.cluster.local. 86400 A",
-            "NOERROR vm.cluster.local. 86400 A",
-        ),
-        (
-            "an external name",
-            "missing.test.",
-            "A",
-            "NXDOMAIN . 86400 NS . 86400 SOA/86400",
-            "NXDOMAIN . 86400 NS . 86400 SOA/86400",
-        ),
-    ] {
+    for (what, name, rtype, in_minute, in_seconds) in CASES {
         let query = Query::new(name, rtype);
         assert_eq!(summary(&udp(minute.address, &query).await), in_minute, "{what}");
         assert_eq!(summary(&udp(seconds.address, &query).await), in_seconds, "{what}, --negative-ttl=5s");
