@@ -18,7 +18,7 @@
 //! * An upstream counts as silent after [`Limits::patience`] or an equal part of the budget; in kube-dns, after two
 //!   seconds. A late reply is still accepted while the next upstream is queried (`attempts`).
 //! * After a second SERVFAIL, or after REFUSED, the next upstream is tried. If no upstream has a better reply, the
-//!   SERVFAIL or REFUSED is the answer.
+//!   SERVFAIL or REFUSED is the answer: at once when no upstream is left to wait for.
 //! * Dead upstreams are tried last until they answer a probe or a query (`health`).
 //! * Plain DNS upstreams are queried over UDP first, even for a client over TCP. A truncated reply is retried over
 //!   TCP. If the retry fails or time is short, a client over UDP gets the truncated reply, with TC. A truncated reply

@@ -2,7 +2,8 @@
 //!
 //! The next upstream is tried when one fails (network error, no DNS message, SERVFAIL, REFUSED), or is silent for its
 //! part of the budget. Replies of earlier upstreams are still accepted: the first good reply is the answer. If all
-//! upstreams fail, the error response of the most preferred upstream is the answer.
+//! upstreams fail, the error response of the most preferred upstream is the answer. It is the answer at once if no
+//! upstream is left that may have a better one: each has answered or failed, or is known to be dead.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -16,6 +17,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::exchange::Exchange;
 use super::failure::Failure;
+use super::health::Candidate;
 use super::inflight::Key;
 use super::{ForwardError, Reply, Shared};
 use crate::wire::rcode;
@@ -29,6 +31,8 @@ struct Attempt {
     /// Position in the order in which upstreams were tried.
     index: usize,
     upstream: Upstream,
+    /// Whether the upstream was known to be dead.
+    dead: bool,
     asked: Instant,
     /// Time from which the upstream counts as silent.
     silent_from: Instant,
@@ -42,9 +46,7 @@ pub(super) struct Attempts {
     key: Arc<Key>,
     deadline: Instant,
     /// Upstreams still to try, those believed alive first.
-    plan: VecDeque<Upstream>,
-    /// Number of upstreams in `plan` that are believed alive.
-    alive: usize,
+    plan: VecDeque<Candidate>,
     /// Whether there are more upstreams than may be queried at the same time.
     crowded: bool,
     /// Whether to try all upstreams once more after all of them failed.
@@ -66,12 +68,11 @@ impl Attempts {
             probe(&shared, &upstream, question.unwrap_or_else(|| Arc::clone(&key)));
         }
         Self {
-            crowded: order.upstreams.len() > shared.limits.max_open,
+            crowded: order.candidates.len() > shared.limits.max_open,
             shared,
             key,
             deadline,
-            plan: order.upstreams.into(),
-            alive: order.alive,
+            plan: order.candidates.into(),
             retry_all: true,
             next_attempt: now,
             asking: FuturesUnordered::new(),
@@ -84,8 +85,11 @@ impl Attempts {
 
     /// Queries upstreams until a reply is the answer, or no upstream is left to wait for.
     pub(super) async fn run(mut self) -> Result<Reply, ForwardError> {
-        self.start_next();
         loop {
+            if self.may_start() && self.next_attempt <= Instant::now() {
+                self.start_next();
+            }
+
             tokio::select! {
                 biased;
                 Some((attempt, result)) = self.asking.next() => {
@@ -93,12 +97,16 @@ impl Attempts {
                         self.record_timeouts();
                         return Ok(reply);
                     }
+                    if self.refusal.is_some() && !self.may_improve() {
+                        break;
+                    }
                 }
                 () = sleep_until(self.deadline), if self.refusal.is_some() => break,
-                () = sleep_until(self.next_attempt), if self.may_start() => self.start_next(),
+                () = sleep_until(self.next_attempt), if self.may_start() => {}
                 else => break,
             }
         }
+
         self.record_timeouts();
         self.refusal.map(|(_, reply)| reply).ok_or_else(|| ForwardError::AllFailed(self.failures.into()))
     }
@@ -109,13 +117,18 @@ impl Attempts {
             && self.next_attempt < self.deadline
     }
 
+    /// Whether an upstream is left that may have a better reply than SERVFAIL or REFUSED. A dead upstream has none.
+    fn may_improve(&self) -> bool {
+        self.plan.iter().any(|candidate| !candidate.dead) || self.pending.iter().any(|attempt| !attempt.dead)
+    }
+
     fn start_next(&mut self) {
         let now = Instant::now();
         let patience = self.patience(now);
-        let Some(upstream) = self.plan.pop_front() else { return };
-        self.alive = self.alive.saturating_sub(1);
+        let Some(Candidate { upstream, dead }) = self.plan.pop_front() else { return };
         self.next_attempt = now + patience;
-        let attempt = Attempt { index: self.asked, upstream, asked: now, silent_from: self.next_attempt };
+        let silent_from = self.next_attempt;
+        let attempt = Attempt { index: self.asked, upstream, dead, asked: now, silent_from };
         self.asked += 1;
         let until = if self.crowded { self.give_up_at(now, patience) } else { self.deadline };
         self.pending.push(attempt.clone());
@@ -137,7 +150,8 @@ impl Attempts {
     /// Time for which the next upstream may be silent: an equal part of the remaining time, within limits. Upstreams
     /// believed dead get no part while others are left.
     fn patience(&self, now: Instant) -> Duration {
-        let sharers = if self.alive > 0 { self.alive } else { self.plan.len() };
+        let alive = self.plan.iter().filter(|candidate| !candidate.dead).count();
+        let sharers = if alive > 0 { alive } else { self.plan.len() };
         let part = (self.deadline - now) / u32::try_from(sharers.max(1)).unwrap_or(u32::MAX);
         part.max(LEAST_PATIENCE).min(self.shared.limits.patience)
     }
@@ -178,7 +192,8 @@ impl Attempts {
         let all_failed = self.plan.is_empty() && self.pending.is_empty() && self.refusal.is_none();
         if all_failed && self.retry_all && last != Failure::Timeout {
             self.retry_all = false;
-            self.plan.extend(self.failures.iter().map(|(upstream, _)| upstream.clone()));
+            let failed = self.failures.iter().map(|(upstream, _)| upstream.clone());
+            self.plan.extend(failed.map(|upstream| Candidate { upstream, dead: false }));
             self.next_attempt = Instant::now() + self.shared.limits.retry_pause;
         }
     }

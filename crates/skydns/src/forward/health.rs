@@ -55,12 +55,18 @@ struct Dead {
     next_probe: Instant,
 }
 
-/// The upstreams of a query, in the order in which to try them.
+/// An upstream of a query.
+#[derive(Clone, Debug)]
+pub(super) struct Candidate {
+    pub(super) upstream: Upstream,
+    /// Whether the upstream is known to be dead.
+    pub(super) dead: bool,
+}
+
+/// The upstreams of a query, in the order in which to try them: those believed alive come first.
 #[derive(Debug)]
 pub(super) struct Order {
-    pub(super) upstreams: Vec<Upstream>,
-    /// Number of upstreams believed alive, which come first.
-    pub(super) alive: usize,
+    pub(super) candidates: Vec<Candidate>,
     /// Dead upstreams that are due for a probe, each with a query that it answered before, if there is one.
     pub(super) probes: Vec<(Upstream, Option<Arc<Key>>)>,
 }
@@ -73,26 +79,25 @@ impl Health {
     /// repetition.
     pub(super) fn order(&self, upstreams: &[Upstream], now: Instant) -> Order {
         let mut states = self.0.lock();
-        let (mut alive, mut dead) = (Vec::with_capacity(upstreams.len()), Vec::new());
+        let mut candidates: Vec<Candidate> = Vec::with_capacity(upstreams.len());
         let mut probes = Vec::new();
+
         for upstream in upstreams {
-            if alive.contains(upstream) || dead.contains(upstream) {
+            if candidates.iter().any(|candidate| candidate.upstream == *upstream) {
                 continue;
             }
             let state = remembered(&mut states, upstream, now);
-            let Some(Dead { next_probe, .. }) = state.dead else {
-                alive.push(upstream.clone());
-                continue;
-            };
-            dead.push(upstream.clone());
-            if !state.probing && next_probe <= now {
+            candidates.push(Candidate { upstream: upstream.clone(), dead: state.dead.is_some() });
+
+            if state.dead.is_some_and(|dead| dead.next_probe <= now) && !state.probing {
                 state.probing = true;
                 probes.push((upstream.clone(), state.known.clone()));
             }
         }
-        let count = alive.len();
-        alive.append(&mut dead);
-        Order { upstreams: alive, alive: count, probes }
+
+        // The sort is stable: each group stays in the configured order.
+        candidates.sort_by_key(|candidate| candidate.dead);
+        Order { candidates, probes }
     }
 
     /// Records the RCODE of a reply of the upstream to `question`.

@@ -9,12 +9,14 @@
 
 mod bounds;
 mod cache;
+mod clock;
 mod faults;
 #[path = "../support/fixed.rs"]
 #[allow(dead_code, reason = "other tests need the rest")]
 mod fixed;
 mod order;
 mod passing;
+mod refusals;
 mod server;
 mod streams;
 mod support;

@@ -1,15 +1,14 @@
 //! Queries that are sent to upstreams, and replies that are accepted as the answer.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 
 use skydns::forward::{Limits, Query};
 use skydns::wire::flag::{AD, CD, RD};
 use skydns::wire::{Edns, Transport};
 use testkit::reply::Reply;
-use testkit::upstream::{Asked, Reaction, Upstream};
+use testkit::upstream::{Asked, Upstream};
 
-use crate::support::{Subject, a, is, nobody, question, refuses, says, told};
+use crate::support::{Subject, a, is, question, refuses, says, told};
 
 fn edns(udp_size: u16, dnssec_ok: bool, options: &[u8]) -> Edns<Box<[u8]>> {
     Edns { udp_size, version: 0, dnssec_ok, options: options.into() }
@@ -118,31 +117,6 @@ async fn only_servfail_and_refused_lead_to_the_next_upstream() {
             assert_eq!(told(&reply), told_by_two, "{rcode} over {transport:?}");
             assert_eq!((first.count(), second.count()), counts, "{rcode} over {transport:?}");
         }
-    }
-}
-
-/// If no upstream has an answer, SERVFAIL or REFUSED is returned. The RCODE is that of the first upstream in the list
-/// that has replied. The reply does not wait for the whole budget.
-#[tokio::test]
-async fn servfail_and_refused_are_answers_where_there_is_no_other() {
-    let quiet = Upstream::start(|_: &Asked| Reaction::silence()).await;
-    let failing = Upstream::start(refuses("SERVFAIL")).await;
-    let unwilling = Upstream::start(refuses("REFUSED")).await;
-    let (servfail, refused) = (failing.addr(), unwilling.addr());
-    let cases = [
-        ("alone", vec![refused], "REFUSED"),
-        ("twice", vec![servfail, refused], "SERVFAIL"),
-        ("before an absent one", vec![refused, nobody()], "REFUSED"),
-        ("after an absent one", vec![nobody(), servfail], "SERVFAIL"),
-        ("before a silent one", vec![refused, quiet.addr()], "REFUSED"),
-        ("before and after a silent one", vec![servfail, quiet.addr(), refused], "SERVFAIL"),
-    ];
-    let limits = Limits { patience: Duration::from_millis(300), ..Limits::default() };
-    for (what, upstreams, expected) in cases {
-        let asked = Instant::now();
-        let reply = Subject::new(limits.clone()).ask_a("x.test.", &upstreams).await;
-        assert_eq!(reply, expected, "{what}");
-        assert!(asked.elapsed() < Duration::from_millis(1700), "{what} took {:?}", asked.elapsed());
     }
 }
 

@@ -30,7 +30,8 @@ fn ordered(health: &Health, upstreams: &[u8], now: Instant) -> (Vec<u8>, usize, 
         IpAddr::V6(_) => 0,
     };
     let probes = order.probes.iter().map(|(upstream, _)| octet(upstream)).collect();
-    (order.upstreams.iter().map(octet).collect(), order.alive, probes)
+    let alive = order.candidates.iter().take_while(|candidate| !candidate.dead).count();
+    (order.candidates.iter().map(|candidate| octet(&candidate.upstream)).collect(), alive, probes)
 }
 
 /// Makes the upstream silent to two names and to the probe.

@@ -1,0 +1,52 @@
+//! A stopped clock, for exact bounds of time over real sockets.
+
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use tokio::task::spawn_blocking;
+use tokio::time;
+
+use crate::support::PATIENCE;
+
+/// The time of tokio, which passes only in [`StoppedClock::advance`].
+///
+/// A paused clock jumps to the next timer whenever the runtime is idle, even if a packet is on its way. While a
+/// blocking task runs, it does not.
+pub(crate) struct StoppedClock {
+    _blocking: mpsc::Sender<()>,
+}
+
+impl StoppedClock {
+    /// Stops the clock until the value is dropped.
+    pub(crate) fn stop() -> Self {
+        time::pause();
+        let (sender, receiver) = mpsc::channel();
+        spawn_blocking(move || receiver.recv());
+        Self { _blocking: sender }
+    }
+
+    /// Moves the clock.
+    pub(crate) async fn advance(&self, time: Duration) {
+        time::advance(time).await;
+    }
+
+    /// Waits until `condition` holds, in real time. The clock stands still.
+    pub(crate) async fn until(&self, what: &str, condition: impl Fn() -> bool) {
+        let started = Instant::now();
+        while !condition() {
+            assert!(started.elapsed() < PATIENCE, "{what}: not while the clock stands still");
+            self.turn().await;
+        }
+    }
+
+    /// Lets tasks run and packets arrive for two milliseconds of real time. The clock stands still.
+    pub(crate) async fn turn(&self) {
+        spawn_blocking(|| std::thread::sleep(Duration::from_millis(2))).await.unwrap();
+    }
+}
+
+impl Drop for StoppedClock {
+    fn drop(&mut self) {
+        time::resume();
+    }
+}
