@@ -13,7 +13,7 @@ use crate::backend::{Backend, View};
 use crate::cause::Cause;
 use crate::engine::{self, Asker, Identity, Outcome, Reply};
 use crate::external::{ExternalAnswer, ExternalAnswers, ExternalQuery, MAX_ROUNDS};
-use crate::forward::Forwarder;
+use crate::forward::{self, Forwarder};
 use crate::lane::Lane;
 use crate::metrics::{Completion, Shard, System, Took};
 use crate::search::SearchList;
@@ -24,12 +24,10 @@ use crate::transfer::Transfers;
 use crate::wire::{HEADER, Query, Transport, Writer, flag, rcode};
 
 mod external_lookup;
-mod fit;
 mod signed;
 pub mod walk;
 
-pub use external_lookup::{external_answer, forwarded};
-pub use fit::fit;
+pub use external_lookup::external_answer;
 use walk::Walk;
 
 /// Maximum number of queries that wait for upstreams. Each query holds its message and a task: about 2 KiB.
@@ -159,15 +157,7 @@ impl<B: Backend> Resolver<B> {
         let view = self.backend.view();
         query.max_udp = view.zone().max_udp();
         let found = cache.answer(&query, view.zone().servers_for(query.lower()).0)?;
-        let start = out.len();
-        found.append(query.name, query.edns.map(|edns| edns.dnssec_ok), out);
-        let truncated = out.len() - start > query.limit() && {
-            let whole = out.split_off(start);
-            fit(&whole, &query, out)
-        };
-        if let Some(id) = out.get_mut(start..).and_then(<[u8]>::first_chunk_mut) {
-            *id = query.header.id.to_be_bytes();
-        }
+        let truncated = found.append_answer(&query, out);
         Some(Reply { system, qtype: query.qtype, rcode: found.rcode(), truncated, zone: None })
     }
 
@@ -415,10 +405,11 @@ impl<B: Backend> Resolver<B> {
             query.max_udp = view.zone().max_udp();
             Arc::clone(view.zone().servers_for(query.lower()).0)
         };
-        match self.forwarder.exchange(forwarded(&query), servers, client).await {
+        let question = forward::Query::of_client(&query);
+        match self.forwarder.exchange(question, servers, client, transport).await {
             Ok(upstream) => {
                 let start = out.len();
-                let truncated = fit(&upstream.message, &query, out);
+                let truncated = upstream.append_answer(&query, out);
                 if matches!(upstream.rcode, rcode::SERVFAIL | rcode::REFUSED) {
                     let cause = Cause::Reply(upstream.upstream.clone(), upstream.rcode);
                     self.explain(message, transport, &cause, start, out);
@@ -444,7 +435,7 @@ impl<B: Backend> Resolver<B> {
             match outcome {
                 Outcome::Reply(reply) => return Some(reply),
                 Outcome::NeedsExternal(questions) if rounds < MAX_ROUNDS => {
-                    self.resolve_external(questions, &mut external, client, deadline).await;
+                    self.resolve_external(questions, &mut external, client, transport, deadline).await;
                     rounds += 1;
                     if rounds == MAX_ROUNDS {
                         external.close();
@@ -495,10 +486,11 @@ impl<B: Backend> Resolver<B> {
         mut questions: Vec<ExternalQuery>,
         external: &mut ExternalAnswers,
         client: IpAddr,
+        transport: Transport,
         deadline: tokio::time::Instant,
     ) {
         questions.dedup();
-        let asked = questions.iter().map(|question| self.look_up(question, client, deadline));
+        let asked = questions.iter().map(|question| self.look_up(question, client, transport, deadline));
         for (question, answer) in questions.iter().zip(join_all(asked).await) {
             let answer = answer.unwrap_or_else(|cause| {
                 external.fail(cause);

@@ -8,8 +8,8 @@ use crate::backend::zones::is_ours;
 use crate::backend::{Backend, View};
 use crate::cause::Cause;
 use crate::external::{ExternalAnswer, ExternalQuery, ExternalRecord};
-use crate::forward::{self, FORWARDED_FLAGS};
-use crate::wire::{Message, Query, Section, class, rcode, rtype};
+use crate::forward;
+use crate::wire::{Message, Section, Transport, class, rcode, rtype};
 
 /// Maximum number of aliases to follow within an upstream's answer.
 const MAX_CHAIN: usize = 16;
@@ -20,12 +20,13 @@ impl<B: Backend> Resolver<B> {
         &self,
         question: &ExternalQuery,
         client: IpAddr,
+        transport: Transport,
         deadline: tokio::time::Instant,
     ) -> Result<ExternalAnswer, Cause> {
         let lower = question.name.to_lowercase();
         let servers = Arc::clone(self.backend.view().zone().servers_for(lower.wire()).0);
         let query = forward::Query::new(question.name.wire(), question.qtype);
-        let asked = self.forwarder.exchange(query.clone(), Arc::clone(&servers), client);
+        let asked = self.forwarder.exchange(query.clone(), Arc::clone(&servers), client, transport);
         // In a later round less time may be left than the forwarder's own budget.
         let asked = tokio::time::timeout_at(deadline, asked).await;
         let reply = asked.unwrap_or_else(|_| self.forwarder.kept(query, servers));
@@ -40,18 +41,6 @@ impl<B: Backend> Resolver<B> {
             }
             answer @ ExternalAnswer::Records(_) => Ok(answer),
         }
-    }
-}
-
-/// Converts a query to the form that is forwarded to upstreams.
-pub fn forwarded(query: &Query<'_>) -> forward::Query {
-    forward::Query {
-        name: query.name.into(),
-        qtype: query.qtype,
-        qclass: query.qclass,
-        flags: query.header.flags & FORWARDED_FLAGS,
-        edns: query.edns.map(|edns| edns.map(Box::from)),
-        transport: query.transport,
     }
 }
 

@@ -14,6 +14,7 @@ mod faults;
 #[path = "../support/fixed.rs"]
 #[allow(dead_code, reason = "other tests need the rest")]
 mod fixed;
+mod one_key;
 mod order;
 mod passing;
 mod refusals;

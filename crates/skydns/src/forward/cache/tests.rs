@@ -10,7 +10,7 @@ use testkit::reply::Reply as Answer;
 use tokio::time::advance;
 
 use super::*;
-use crate::forward::{Failure, Verdict, judge};
+use crate::forward::{Failure, Query, Verdict, judge};
 use crate::wire::Transport;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -21,18 +21,15 @@ fn upstreams(last: u8) -> Upstreams {
 }
 
 /// The query of a client as it is forwarded to `upstreams`.
-fn key(ask: &Ask, upstreams: &Upstreams) -> Key {
+fn key(ask: &Ask, upstreams: &Upstreams) -> Arc<Key> {
     let wire = ask.wire();
-    let mut query = crate::resolve::forwarded(&wire::Query::parse(&wire, Transport::Udp).unwrap());
-    if let Some(edns) = &mut query.edns {
-        edns.options = crate::forward::options::forwarded(&edns.options).into();
-    }
-    Key { query, upstreams: Arc::clone(upstreams) }
+    let query = Query::of_client(&wire::Query::parse(&wire, Transport::Udp).unwrap());
+    Arc::new(Key { query, upstreams: Arc::clone(upstreams) })
 }
 
-fn received(key: &Key, reply: &Answer) -> Reply {
+fn received(key: &Key, reply: &Answer) -> Arc<Reply> {
     match judge(&key.query, 7, &key.upstreams[0], &reply.wire()) {
-        Verdict::Reply(reply) => reply,
+        Verdict::Reply(reply) => Arc::new(reply),
         other => panic!("{other:?}"),
     }
 }
@@ -150,7 +147,7 @@ async fn the_upstreams_last_word_counts_and_failures_are_none() {
         let rest = subject.cache.instead_of(Err(ForwardError::Overloaded), &key);
         assert_eq!(rest.ok().map(|reply| reply.rcode), kept, "{what}");
         let others = Answer::to(&x().wire()).rcode("FORMERR");
-        let formerr = subject.cache.instead_of(Ok(Arc::new(received(&key, &others))), &key);
+        let formerr = subject.cache.instead_of(Ok(received(&key, &others)), &key);
         assert_eq!(formerr.unwrap().rcode, rcode::FORMERR, "{what}: that is an answer");
     }
 }
