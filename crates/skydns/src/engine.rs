@@ -406,7 +406,12 @@ impl<V: View> Engine<'_, V> {
                 self.because(cause, rcode, System::Auth, out)
             }
             Answered::Unknown => self.because(&Cause::RegionUnknown, rcode, System::Auth, out),
-            _ => self.reply(System::Auth, rcode, truncated),
+            _ => {
+                if self.external.is_stale() {
+                    Cause::Stale.append(self.start, self.query.limit(), out);
+                }
+                self.reply(System::Auth, rcode, truncated)
+            }
         }
     }
 

@@ -27,6 +27,7 @@ mod external_lookup;
 mod signed;
 pub mod walk;
 
+use external_lookup::LookedUp;
 pub use external_lookup::external_answer;
 use walk::Walk;
 
@@ -491,11 +492,19 @@ impl<B: Backend> Resolver<B> {
     ) {
         questions.dedup();
         let asked = questions.iter().map(|question| self.look_up(question, client, transport, deadline));
-        for (question, answer) in questions.iter().zip(join_all(asked).await) {
-            let answer = answer.unwrap_or_else(|cause| {
-                external.fail(cause);
-                ExternalAnswer::Failed
-            });
+        for (question, looked_up) in questions.iter().zip(join_all(asked).await) {
+            let answer = match looked_up {
+                Ok(LookedUp { answer, stale }) => {
+                    if stale {
+                        external.set_stale();
+                    }
+                    answer
+                }
+                Err(cause) => {
+                    external.fail(cause);
+                    ExternalAnswer::Failed
+                }
+            };
             external.insert(question.clone(), answer);
         }
     }

@@ -18,7 +18,7 @@ use crate::support::{PATIENCE, Question, Subject, a, address, is, says, short, t
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn an_hour() -> CacheLimits {
+pub(crate) fn an_hour() -> CacheLimits {
     CacheLimits { stale: 3600 * SECOND, ..CacheLimits::default() }
 }
 
@@ -61,7 +61,7 @@ fn silent(_: &Asked) -> Reaction {
     Reaction::silence()
 }
 
-fn servfail(asked: &Asked) -> Reaction {
+pub(crate) fn servfail(asked: &Asked) -> Reaction {
     Reply::to(&asked.packet).rcode("SERVFAIL").into()
 }
 

@@ -7,6 +7,7 @@
     reason = "the helpers of tests end them with a panic, as the tests themselves do"
 )]
 
+mod aliases;
 mod bounds;
 mod cache;
 mod clock;

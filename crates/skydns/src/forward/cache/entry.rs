@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::CacheLimits;
 use super::metrics::{CacheMetrics, Held};
+use crate::external::STALE_TTL;
 use crate::forward::key::Key;
 use crate::forward::{Query, Reply, answer};
 use crate::wire::{self, Edns, Header, Message, Section, extended_error, flag, info, rcode, rtype};
@@ -16,8 +17,6 @@ use crate::wire::{self, Edns, Header, Message, Section, extended_error, flag, in
 const MAX_TTL: u32 = 86_400;
 /// Upper limit of the TTL of a negative answer, in seconds (RFC 2308, section 5).
 const MAX_NEGATIVE_TTL: u32 = 10_800;
-/// TTL of all records of a stale answer, in seconds (RFC 8767, section 4).
-const STALE_TTL: u32 = 30;
 /// Memory per entry for the table and the allocator, in octets, beyond the content. 10,000 replies with one address
 /// take 6 MB.
 const OVERHEAD: usize = 320;
