@@ -216,7 +216,8 @@ impl Forwarder {
             return self.ask(flight, client, transport)?.outcome().await;
         };
 
-        if let Some((reply, refresh)) = cache.reply(key) {
+        let are_dead = || self.shared.health.are_all_dead(&key.upstreams, Instant::now());
+        if let Some((reply, refresh)) = cache.reply(key, are_dead) {
             if refresh {
                 drop(self.ask(flight, client, transport));
             }

@@ -8,16 +8,16 @@
 //!
 //! Whole replies with NOERROR or NXDOMAIN and a TTL above zero are cached. The SOA record of a negative reply sets
 //! its lifetime (RFC 2308). Truncated replies are not cached, nor are replies to queries with forwarded EDNS options
-//! such as a client subnet. The key includes the list of upstreams: replies from before an edit of the list no longer
-//! match.
+//! such as a client subnet. The key is that of the query in flight. It includes the list of upstreams: replies from
+//! before an edit of the list no longer match.
 //!
 //! # Stale replies
 //!
 //! A fresh reply is the answer, with its TTLs counted down. A stale reply is the answer only while the upstreams
 //! fail. Failures are SERVFAIL, REFUSED, and no usable reply within [`Limits::budget`](super::Limits::budget), which
 //! is the client response timer of RFC 8767, section 5. All TTLs of a stale answer are 30 seconds. After a failure of
-//! the upstreams, the next clients get the stale reply at once. The upstreams are then retried every
-//! [`CacheLimits::recheck`], and no client waits for the retry.
+//! the upstreams, and while all of them are known to be dead, clients get the stale reply at once. The upstreams are
+//! then retried every [`CacheLimits::recheck`], and no client waits for the retry.
 //!
 //! # Bounds
 //!
@@ -120,14 +120,23 @@ impl Cache {
     }
 
     /// The cached reply to a query that would otherwise be forwarded. The second value tells whether the caller
-    /// should still forward the query, to refresh the reply.
-    pub(super) fn reply(&self, key: &Arc<Key>) -> Option<(Arc<Reply>, bool)> {
+    /// should still forward the query, to refresh the reply. A stale reply is also used before the upstreams have failed
+    /// for this query, if they `are_dead`.
+    pub(super) fn reply(
+        &self,
+        key: &Arc<Key>,
+        are_dead: impl FnOnce() -> bool,
+    ) -> Option<(Arc<Reply>, bool)> {
         if !key.is_cacheable() {
             return None;
         }
         let now = Instant::now();
         let known = self.table.get(key).and_then(|entry| {
-            let state = entry.state(&self.limits, now)?;
+            let state = entry.state(&self.limits, now).or_else(|| {
+                let stale = entry.state_when_failing(&self.limits, now)?;
+                let due = State::Stale { due: true };
+                (matches!(stale, State::Stale { .. }) && are_dead()).then_some(due)
+            })?;
             Some((entry, state))
         });
         let Some((entry, state)) = known else {

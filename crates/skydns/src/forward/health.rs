@@ -207,6 +207,13 @@ impl Health {
     pub(super) fn lacks_edns(&self, upstream: &Upstream, now: Instant) {
         remembered(&mut self.0.lock(), upstream, now).lacked_edns = Some(now);
     }
+
+    /// Whether all upstreams are known to be dead, each with a failure within a minute.
+    pub(super) fn are_all_dead(&self, upstreams: &[Upstream], now: Instant) -> bool {
+        let states = self.0.lock();
+        let is_dead = |state: &State| state.dead.is_some() && state.failed_recently(now);
+        upstreams.iter().all(|upstream| states.get(upstream).is_some_and(is_dead))
+    }
 }
 
 impl State {

@@ -20,6 +20,7 @@ mod order;
 mod passing;
 mod refusals;
 mod server;
+mod stale;
 mod streams;
 mod support;
 mod tls;

@@ -149,9 +149,17 @@ impl Entry {
     pub(super) fn reply(&self, state: State, query: &Query) -> Reply {
         let mut message = self.reply.message.clone();
         self.write_age(state, &mut message);
-        let stale = matches!(state, State::Stale { .. });
-        let opt = if stale { Some(self.stale_opt(query.kind.dnssec_ok)) } else { self.reply.opt.clone() };
-        Reply { message, opt, upstream: self.reply.upstream.clone(), stale, ..*self.reply }
+        let upstream = self.reply.upstream.clone();
+        match state {
+            State::Fresh(_) => {
+                let opt = self.reply.opt.clone();
+                Reply { message, opt, upstream, stale: false, ..*self.reply }
+            }
+            State::Stale { .. } => {
+                let opt = Some(self.stale_opt(query.kind.dnssec_ok));
+                Reply { message, opt, upstream, stale: true, ..*self.reply }
+            }
+        }
     }
 
     /// Counts the TTLs down in `message`, which begins as the reply does, and clears the flags that only a reply of the
@@ -171,8 +179,10 @@ impl Entry {
 
         if let Ok(header) = Header::parse(message) {
             // The upstream verified signatures that may have expired since.
-            let stale = matches!(state, State::Stale { .. });
-            let cleared = if stale { flag::AA | flag::AD } else { flag::AA };
+            let cleared = match state {
+                State::Fresh(_) => flag::AA,
+                State::Stale { .. } => flag::AA | flag::AD,
+            };
             Header { flags: header.flags & !cleared, ..header }.write_over(message);
         }
     }

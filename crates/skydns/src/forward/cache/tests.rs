@@ -53,7 +53,7 @@ impl Subject {
         let wire = ask.wire();
         let at_once =
             self.cache.answer(&wire::Query::parse(&wire, Transport::Udp).unwrap(), upstreams).is_some();
-        assert_eq!(at_once, self.cache.reply(&key(ask, upstreams)).is_some(), "{ask:?}");
+        assert_eq!(at_once, self.cache.reply(&key(ask, upstreams), || false).is_some(), "{ask:?}");
         at_once
     }
 }
@@ -159,11 +159,11 @@ async fn who_asks_again_is_one_and_the_others_need_not_wait() {
     let key = key(&x(), &here);
     subject.settle(&x(), &here, &address(&x()));
     advance(61 * SECOND).await;
-    assert!(subject.cache.reply(&key).is_none());
+    assert!(subject.cache.reply(&key, || false).is_none());
     subject.settle(&x(), &here, &Answer::to(&x().wire()).rcode("SERVFAIL"));
     assert!(subject.knows(&x(), &here), "answered at once from now on");
     advance(30 * SECOND).await;
-    let refresh: Vec<bool> = (0..5).map(|_| subject.cache.reply(&key).unwrap().1).collect();
+    let refresh: Vec<bool> = (0..5).map(|_| subject.cache.reply(&key, || false).unwrap().1).collect();
     assert_eq!(refresh, [true, false, false, false, false]);
     assert_eq!((subject.cache.metrics.stale.get(), subject.cache.metrics.misses.get()), (7, 1));
     subject.settle(&x(), &here, &address(&x()));
