@@ -50,6 +50,7 @@ mod tests {
 
     use skydns::Name;
     use skydns::forward::{Cache, CacheLimits, CacheMetrics, ForwardMetrics, Limits, Query, TlsTrust};
+    use skydns::wire::Transport;
     use testkit::upstream::Upstream;
 
     use super::*;
@@ -81,7 +82,7 @@ mod tests {
         let ask = async || {
             let query = Query::new(Name::parse("x.test").unwrap().wire(), 1);
             let servers = [dnsmasq.addr().into()].into();
-            forwarder.exchange(query, servers, Ipv4Addr::LOCALHOST.into()).await.unwrap();
+            forwarder.exchange(query, servers, Ipv4Addr::LOCALHOST.into(), Transport::Udp).await.unwrap();
             dnsmasq.count()
         };
         let (publish, settings) = watch::channel(configured("192.0.2.1"));

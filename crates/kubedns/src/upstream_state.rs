@@ -69,6 +69,7 @@ mod tests {
 
     use cluster::snapshot::Snapshot;
     use skydns::forward::{ForwardMetrics, Limits, Query};
+    use skydns::wire::Transport;
     use testkit::ports::free_port;
 
     use super::*;
@@ -87,8 +88,9 @@ mod tests {
         let metrics = ForwardMetrics::new(&prometheus::Registry::new()).unwrap();
         let forwarder = Arc::new(Forwarder::new(Limits::default(), metrics));
         for name in [&b"\x01a\0"[..], b"\x01b\0", b"\x01c\0"] {
-            let asked =
-                forwarder.exchange(Query::new(name, 1), [dead.clone()].into(), Ipv4Addr::LOCALHOST.into());
+            let servers = [dead.clone()].into();
+            let client = Ipv4Addr::LOCALHOST.into();
+            let asked = forwarder.exchange(Query::new(name, 1), servers, client, Transport::Udp);
             assert!(asked.await.is_err());
         }
         let families = UpstreamState::new(forwarder, published).unwrap().collect();

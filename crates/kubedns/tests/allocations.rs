@@ -174,7 +174,7 @@ fn cached_names_outside_are_answered_without_allocating() {
     let metrics = ForwardMetrics::new(&registry).unwrap();
     let forwarder = Arc::new(Forwarder::with(Limits::default(), metrics, TlsTrust::default(), cache));
     let question = forward::Query::new(Name::parse("www.outside.test").unwrap().wire(), 1);
-    let asking = forwarder.exchange(question, upstreams, [127, 0, 0, 1].into());
+    let asking = forwarder.exchange(question, upstreams, [127, 0, 0, 1].into(), Transport::Udp);
     runtime.block_on(asking).unwrap();
     let records = Arc::new(Published::new(Snapshot::new(zone)));
     let resolver = resolver(records, forwarder, runtime.handle().clone());

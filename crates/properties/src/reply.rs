@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 
 use skydns::Name;
 use skydns::external::{ExternalAnswer, ExternalQuery, ExternalRecord};
-use skydns::forward::{self, Verdict};
+use skydns::forward::{self, Reply, Verdict};
 use skydns::resolve;
-use skydns::wire::{Heading, Message, Query, Question, Record, Transport, rtype};
+use skydns::wire::{Heading, Message, Query, Question, Record, Section, Transport, rtype};
 
 use crate::{example, memory, message, query};
 
@@ -14,8 +14,9 @@ use crate::{example, memory, message, query};
 const HEADER: [u8; 12] = [0, 0, 0x80, 0, 0, 0, 0, 1, 0, 0, 0, 0];
 
 /// For any message from an upstream server, parsing takes memory of at most a multiple of its size. An accepted reply
-/// has the question of the query. A forwarded message is no larger than the client accepts. Forwarded messages, and
-/// answers that contain records of an upstream's message, can be parsed by other software.
+/// has the question of the query. The answer for a client has its ID, its question and its EDNS, and is no larger than
+/// the client accepts. Such answers, and answers that contain records of an upstream's message, can be parsed by other
+/// software.
 pub fn reply(input: &[u8]) {
     let Some((&[choice, size0, size1], octets)) = input.split_first_chunk() else { return };
     let transport = if choice & 1 == 0 { Transport::Udp } else { Transport::Tcp };
@@ -27,8 +28,10 @@ pub fn reply(input: &[u8]) {
     }
     let asked = asked(octets, edns);
     let Ok(query) = Query::parse(&asked, transport) else { unreachable!("a query of ours: {asked:02x?}") };
-    judge(&query, octets);
-    pass_on(&query, &asked, octets);
+    if let Some(reply) = judge(&query, octets) {
+        pass_on(&query, &reply);
+        pass_on_to_others(&query, &reply);
+    }
     answer_with(choice, transport, octets);
 }
 
@@ -68,53 +71,71 @@ fn again(record: &Record<'_>) {
     assert_eq!(message::alone(&same), Some(octets), "uncompressed names do not change");
 }
 
-/// Checks that an accepted reply has the ID and the question of our query, and can be parsed.
-fn judge(query: &Query<'_>, octets: &[u8]) {
+/// Checks that an accepted reply has the ID and the question of our query, and can be parsed. Returns the reply.
+fn judge(query: &Query<'_>, octets: &[u8]) -> Option<Reply> {
     let id = octets.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
     let upstream = &SocketAddr::from(([192, 0, 2, 1], 53)).into();
-    let asked = resolve::forwarded(query);
-    if let Verdict::Reply(reply) = forward::judge(&asked, id, upstream, octets) {
-        let read = Message::parse(&reply.message);
-        let read = read.unwrap_or_else(|error| unreachable!("{error} in the reply {:02x?}", reply.message));
-        assert!(read.header().is_response());
-        let header = read.header();
-        assert_eq!((header.rcode(), header.is_truncated()), (reply.rcode, reply.truncated));
-        assert_eq!((header.counts[1], read.end()), (reply.answers, reply.message.len()));
-        let asked = Question { name: query.name, qtype: query.qtype, qclass: query.qclass };
-        assert!(
-            read.question().is_some_and(|question| question.matches(asked)),
-            "the reply has the question"
-        );
-    }
+    let asked = forward::Query::of_client(query);
     if let Verdict::Reply(_) = forward::judge(&asked, id ^ 1, upstream, octets) {
         unreachable!("a reply with another ID was accepted");
     }
+
+    let Verdict::Reply(reply) = forward::judge(&asked, id, upstream, octets) else { return None };
+    let read = Message::parse(&reply.message);
+    let read = read.unwrap_or_else(|error| unreachable!("{error} in the reply {:02x?}", reply.message));
+    assert!(read.header().is_response());
+    let header = read.header();
+    assert_eq!((header.rcode(), header.is_truncated()), (reply.rcode & 0xf, reply.truncated));
+    assert_eq!((header.counts[1], read.end()), (reply.answers, reply.message.len()));
+    assert!(read.records().all(|record| record.rtype != rtype::OPT || record.section != Section::Additional));
+    let asked = Question { name: query.name, qtype: query.qtype, qclass: query.qclass };
+    assert!(read.question().is_some_and(|question| question.matches(asked)), "the reply has the question");
+    Some(reply)
 }
 
-/// Checks that a message forwarded to the client is no larger than the client accepts, has the ID of the client's
-/// query, and has TC if it is truncated.
-fn pass_on(query: &Query<'_>, asked: &[u8], octets: &[u8]) {
+/// Checks that the answer for the client is no larger than the client accepts, has the ID, the question and an OPT
+/// record as the client's query, and has TC if it is truncated.
+fn pass_on(query: &Query<'_>, reply: &Reply) {
     let mut out = b"before".to_vec();
-    let truncated = resolve::fit(octets, query, &mut out);
-    let passed = out.strip_prefix(b"before").unwrap_or_default();
-    assert!(passed.len() <= query.limit(), "{} octets are more than {}", passed.len(), query.limit());
-    assert_eq!(passed.get(..2), asked.get(..2), "the ID is the client's");
-    let read = Message::parse(passed);
-    let read = read.unwrap_or_else(|error| unreachable!("{error} in the forwarded message: {passed:02x?}"));
-    assert_eq!(read.end(), passed.len());
-    if let Ok(whole) = Message::parse(octets) {
-        assert_eq!(read.question(), whole.question());
-        let left_out = read.records().count() < whole.records().count();
-        assert!(left_out || read.header().counts == whole.header().counts);
-        if query.transport == Transport::Udp {
-            assert_eq!(
-                truncated,
-                read.header().is_truncated(),
-                "TC is set if and only if something is missing"
-            );
+    let truncated = reply.append_answer(query, &mut out);
+    let answer = out.strip_prefix(b"before").unwrap_or_default();
+    assert!(answer.len() <= query.limit(), "{} octets are more than {}", answer.len(), query.limit());
+
+    let read = Message::parse(answer);
+    let read = read.unwrap_or_else(|error| unreachable!("{error} in the answer: {answer:02x?}"));
+    assert_eq!((read.end(), read.header().id), (answer.len(), query.header.id));
+    let asked = Question { name: query.name, qtype: query.qtype, qclass: query.qclass };
+    assert_eq!(read.question(), Some(asked), "in the client's case");
+    let opts = read.section(Section::Additional).filter(|record| record.rtype == rtype::OPT).count();
+    assert_eq!(opts, usize::from(query.edns.is_some()));
+
+    let whole = Message::parse(&reply.message).map_or(0, |message| message.records().count());
+    let left_out = read.records().count() - opts < whole;
+    assert!(left_out || read.header().counts[1] == reply.answers);
+    if query.transport == Transport::Udp {
+        assert_eq!(truncated, read.header().is_truncated(), "TC is set if and only if something is missing");
+    }
+}
+
+/// Checks the answers for other clients that share the reply: their queries differ in ID, case, EDNS and transport.
+fn pass_on_to_others(query: &Query<'_>, reply: &Reply) {
+    let key = forward::Query::of_client(query);
+    let upper = query.name.to_ascii_uppercase();
+    // The octets of lengths are no letters.
+    for (name, edns) in
+        [(&upper[..], None), (&upper, Some(0)), (query.name, Some(1400)), (&upper, Some(u16::MAX))]
+    {
+        let mut other = message::query(name, query.qtype, edns);
+        if let Some(id) = other.first_chunk_mut() {
+            *id = (!query.header.id).to_be_bytes();
         }
-    } else {
-        assert!(truncated, "a malformed message is truncated");
+        for transport in [Transport::Udp, Transport::Tcp] {
+            let Ok(other) = Query::parse(&other, transport) else {
+                unreachable!("a query of ours: {other:02x?}")
+            };
+            assert_eq!(forward::Query::of_client(&other), key, "one query to the upstreams");
+            pass_on(&other, reply);
+        }
     }
 }
 

@@ -6,8 +6,9 @@
 use crate::backend::View;
 use crate::engine::{self, Identity, Outcome, Pending};
 use crate::external::{ExternalAnswer, ExternalAnswers, ExternalQuery, MAX_ROUNDS};
-use crate::forward;
-use crate::wire::{self, Message, Name, PLAIN_UDP, Section, Transport, rcode, text};
+use crate::wire::{
+    self, Header, Message, Name, PLAIN_UDP, Question, Section, Transport, class, flag, rcode, text,
+};
 
 /// The answer to one query.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -37,7 +38,7 @@ pub struct Record {
 
 /// Queries `view` for the records of type `qtype` of `name`.
 pub fn ask(view: &impl View, name: &Name, qtype: u16) -> Response {
-    let query = forward::Query::new(name.wire(), qtype).encode(0);
+    let query = query_message(name, qtype);
     let mut response = Response::default();
     let (mut external, mut out) = (ExternalAnswers::none(), Vec::new());
     for round in 0..=MAX_ROUNDS {
@@ -68,6 +69,13 @@ pub fn ask(view: &impl View, name: &Name, qtype: u16) -> Response {
         }
     }
     response
+}
+
+/// A query as a stub resolver sends it: with RD, without EDNS.
+fn query_message(name: &Name, qtype: u16) -> Vec<u8> {
+    let mut message = Header { id: 0, flags: flag::RD, counts: [1, 0, 0, 0] }.octets().to_vec();
+    Question { name: name.wire(), qtype, qclass: class::IN }.append(&mut message);
+    message
 }
 
 fn answer(

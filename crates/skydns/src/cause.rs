@@ -40,6 +40,8 @@ pub(crate) enum Cause {
     Reply(Upstream, u16),
     /// No upstream replied before the deadline.
     Late,
+    /// The upstreams fail, and the answer is from the cache (RFC 8767).
+    Stale,
     /// An upstream forwards our queries back to us.
     Loop,
     /// Too many queries of the client are waiting for upstreams.
@@ -66,6 +68,7 @@ impl Cause {
             Self::OneLabel => (info::BLOCKED, "external names of one label are not forwarded"),
             Self::NoUpstreams => (info::NO_REACHABLE_AUTHORITY, "no upstream servers for this name"),
             Self::Late => (info::NO_REACHABLE_AUTHORITY, "no upstream replied in time"),
+            Self::Stale => (info::STALE_ANSWER, ""),
             Self::Loop => (info::OTHER, "an upstream forwards to this server"),
             Self::Overloaded => (info::OTHER, "too many queries of this client are waiting"),
             Self::Expensive => (info::OTHER, "the answer takes too much work"),

@@ -514,7 +514,12 @@ impl<'a, V: View> Engine<'a, V> {
                 self.because(cause, rcode, System::Auth, out)
             }
             Answered::Unknown => self.because(&Cause::RegionUnknown, rcode, System::Auth, out),
-            _ => self.reply(System::Auth, rcode, truncated),
+            _ => {
+                if self.external.is_stale() {
+                    Cause::Stale.append(self.start, self.query.limit(), out);
+                }
+                self.reply(System::Auth, rcode, truncated)
+            }
         };
         Some(Progress::Reply(reply))
     }

@@ -9,6 +9,9 @@ use crate::wire::Name;
 /// [`ExternalAnswers::close`].
 pub(crate) const MAX_ROUNDS: usize = 3;
 
+/// TTL of all records of a stale answer, in seconds (RFC 8767, section 4).
+pub(crate) const STALE_TTL: u32 = 30;
+
 /// A query that only an upstream can answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExternalQuery {
@@ -35,6 +38,8 @@ pub enum ExternalAnswer {
     /// The aliases and addresses of the name; empty for NXDOMAIN and NODATA. A chain of aliases ends at the first
     /// name in our zones. The records of that name are not included.
     Records(Vec<ExternalRecord>),
+    /// As `Records`, but of a truncated reply: there may be more records.
+    Truncated(Vec<ExternalRecord>),
     /// No upstream gave a usable answer.
     Failed,
 }
@@ -44,13 +49,14 @@ pub enum ExternalAnswer {
 pub struct ExternalAnswers {
     answers: Vec<(ExternalQuery, ExternalAnswer)>,
     closed: bool,
+    stale: bool,
     failure: Option<Cause>,
 }
 
 impl ExternalAnswers {
     /// A collection without answers.
     pub const fn none() -> Self {
-        Self { answers: Vec::new(), closed: false, failure: None }
+        Self { answers: Vec::new(), closed: false, stale: false, failure: None }
     }
 
     /// The answer to a query; `None` if the query must still be sent.
@@ -62,6 +68,16 @@ impl ExternalAnswers {
     /// Ends the lookups: queries without an answer count as failed.
     pub fn close(&mut self) {
         self.closed = true;
+    }
+
+    /// Records that an answer is stale: it replaces a failure of the upstreams.
+    pub(crate) fn set_stale(&mut self) {
+        self.stale = true;
+    }
+
+    /// Whether an answer is stale.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.stale
     }
 
     /// Records why a query got no usable answer. Only the first cause is kept.

@@ -12,7 +12,7 @@
 //!   After SERVFAIL the same upstream is queried once more.
 //! * The next upstream is tried when the current one is unreachable, is silent, or sends data that is not a DNS
 //!   message.
-//! * The client's flags RD, AD, CD and its OPT record are forwarded, except for hop-by-hop options.
+//! * The client's flags RD, AD and CD, DO and its end-to-end EDNS options are forwarded.
 //!
 //! Beyond kube-dns, for speed and safety:
 //! * An upstream counts as silent after [`Limits::patience`] or an equal part of the budget; in kube-dns, after two
@@ -20,14 +20,17 @@
 //! * After a second SERVFAIL, or after REFUSED, the next upstream is tried. If no upstream has a better reply, the
 //!   SERVFAIL or REFUSED is the answer: at once when no upstream is left to wait for.
 //! * Dead upstreams are tried last until they answer a probe or a query (`health`).
+//! * The rest of the question is our own (`query`): the name in lower case, an OPT record with our UDP size. Clients
+//!   whose questions are the same to an upstream share one query, which is sent once (`inflight`), and one entry of
+//!   the cache (`key`). Each client gets an answer with its own ID, case, EDNS and size (`answer`).
 //! * Plain DNS upstreams are queried over UDP first, even for a client over TCP. A truncated reply is retried over
-//!   TCP. If the retry fails or time is short, a client over UDP gets the truncated reply, with TC. A truncated reply
-//!   over TCP without records counts as a failure.
+//!   TCP. If the retry fails or time is short, a client over UDP gets the truncated reply, with TC. For a client over
+//!   TCP, the upstreams are then queried over TCP alone. A truncated reply over TCP without records counts as a failure.
+//! * An upstream that does not know EDNS is queried without, for ten minutes (`exchange`).
 //! * Upstreams over TCP and TLS are queried over persistent connections (`pool`). An upstream with an untrusted
 //!   certificate fails and is never queried in plain text (`tls`).
 //! * A reply counts only if address, port, ID and question match the query (RFC 5452). Source port and ID of a query
 //!   are random. Other packets are counted and ignored.
-//! * Identical queries in flight to the same upstreams are sent once (`inflight`).
 //! * Upstreams that forward to this server are detected (`loops`), so that the caller can leave them out.
 //!
 //! # Bounds
@@ -46,18 +49,21 @@
 //! limits if few file descriptors are available. Every task ends at the end of its query's budget, even if no caller
 //! waits any more.
 
+mod answer;
 mod attempts;
 mod cache;
 mod exchange;
 mod failure;
 mod health;
 mod inflight;
+mod key;
 mod limits;
 mod loops;
 mod metrics;
 mod options;
 mod pool;
 mod query;
+mod reply;
 mod tls;
 
 use std::collections::BTreeSet;
@@ -79,17 +85,19 @@ pub use failure::Failure;
 pub use limits::Limits;
 pub use loops::usable_upstreams;
 pub use metrics::ForwardMetrics;
-pub(crate) use query::FORWARDED_FLAGS;
-pub use query::{Query, Reply};
+pub use query::Query;
+pub use reply::Reply;
 pub use tls::{Pin, TlsTrust};
 
 use attempts::Attempts;
 use health::Health;
-use inflight::{InFlight, Key, Outcome, QueryOwner, Role, Waiter};
+use inflight::{Flight, InFlight, Outcome, QueryOwner, Role, Waiter};
+use key::Key;
 use loops::Loops;
 use pool::Pool;
 use tls::Tls;
 
+use crate::wire::Transport;
 use crate::wire::name::Name;
 
 /// Shortest time between two log lines that name a client with too many queries.
@@ -172,49 +180,75 @@ impl Forwarder {
     }
 
     /// Sends `query` to `upstreams`, the most preferred first, on behalf of `client`. Returns the reply of one
-    /// upstream.
+    /// upstream. `transport` is that of the client: over TCP, the client needs a whole reply.
     ///
     /// The result comes within [`Limits::budget`]. The future may be dropped at any time: other callers of an
     /// identical query still get their reply.
     pub async fn exchange(
         &self,
-        mut query: Query,
+        query: Query,
         upstreams: Arc<[Upstream]>,
         client: IpAddr,
+        transport: Transport,
     ) -> Result<Arc<Reply>, ForwardError> {
         let shared = &self.shared;
+        let deadline = Instant::now() + shared.limits.budget;
         // Loop probes are recognized first: a loop must be noticed even if no upstream is left.
-        if shared.loops.notice(&query.name) {
+        if shared.loops.notice(query.name()) {
             return Err(ForwardError::Loop);
         }
         if upstreams.is_empty() {
             return Err(ForwardError::NoUpstreams);
         }
-        if let Some(edns) = &mut query.edns {
-            edns.options = options::forwarded(&edns.options).into();
-        }
+
         let key = Arc::new(Key { query, upstreams });
-        let Some(cache) = &shared.cache else { return self.ask(&key, client)?.outcome().await };
-        if let Some((reply, refresh)) = cache.reply(&key) {
+        let reply = self.cached_or_asked(&key, client, transport).await?;
+        // A client over UDP retries over TCP after a truncated reply. A client over TCP cannot.
+        if transport == Transport::Tcp && reply.is_cut_by_udp() {
+            return self.whole_reply(key, client, deadline).await;
+        }
+        Ok(reply)
+    }
+
+    async fn cached_or_asked(&self, key: &Arc<Key>, client: IpAddr, transport: Transport) -> Outcome {
+        let flight = Flight { key: Arc::clone(key), over_tcp: false };
+        let Some(cache) = &self.shared.cache else {
+            return self.ask(flight, client, transport)?.outcome().await;
+        };
+
+        let are_dead = || self.shared.health.are_all_dead(&key.upstreams, Instant::now());
+        if let Some((reply, refresh)) = cache.reply(key, are_dead) {
             if refresh {
-                drop(self.ask(&key, client));
+                drop(self.ask(flight, client, transport));
             }
             return Ok(reply);
         }
-        let outcome = match self.ask(&key, client) {
+
+        let outcome = match self.ask(flight, client, transport) {
             Ok(waiter) => waiter.outcome().await,
             Err(error) => Err(error),
         };
-        cache.instead_of(outcome, &key)
+        cache.instead_of(outcome, key)
     }
 
-    /// Returns the cached reply, fresh or stale, if the caller cannot wait for [`exchange`](Self::exchange). `query`
-    /// must have no EDNS.
-    pub(crate) fn kept(&self, query: Query, upstreams: Arc<[Upstream]>) -> Outcome {
-        let late = Err(ForwardError::AllFailed([].into()));
+    /// Queries the upstreams over TCP alone, until `deadline` at most.
+    async fn whole_reply(&self, key: Arc<Key>, client: IpAddr, deadline: Instant) -> Outcome {
+        let flight = Flight { key: Arc::clone(&key), over_tcp: true };
+        let outcome = match self.ask(flight, client, Transport::Tcp) {
+            Ok(waiter) => timeout_at(deadline, waiter.outcome()).await.unwrap_or_else(|_| Err(late())),
+            Err(error) => Err(error),
+        };
         match &self.shared.cache {
-            Some(cache) => cache.instead_of(late, &Key { query, upstreams }),
-            None => late,
+            Some(cache) => cache.instead_of(outcome, &key),
+            None => outcome,
+        }
+    }
+
+    /// Returns the cached reply, fresh or stale, if the caller cannot wait for [`exchange`](Self::exchange).
+    pub(crate) fn kept(&self, query: Query, upstreams: Arc<[Upstream]>) -> Outcome {
+        match &self.shared.cache {
+            Some(cache) => cache.instead_of(Err(late()), &Arc::new(Key { query, upstreams })),
+            None => Err(late()),
         }
     }
 
@@ -228,16 +262,16 @@ impl Forwarder {
 
     /// Sends a query to the upstreams, or joins an identical query in flight. The query continues even if no caller
     /// waits any more.
-    fn ask(&self, key: &Arc<Key>, client: IpAddr) -> Result<Waiter, ForwardError> {
-        match self.shared.in_flight.join(key, client) {
+    fn ask(&self, flight: Flight, client: IpAddr, transport: Transport) -> Result<Waiter, ForwardError> {
+        match self.shared.in_flight.join(&flight, client) {
             Role::Overloaded => {
                 self.overloaded(client);
                 Err(ForwardError::Overloaded)
             }
             Role::Waiter(waiter) => Ok(waiter),
             Role::QueryOwner(owner, waiter) => {
-                let (shared, key) = (Arc::clone(&self.shared), Arc::clone(key));
-                self.shared.tasks.spawn(run_query(shared, key, owner));
+                let shared = Arc::clone(&self.shared);
+                self.shared.tasks.spawn(run_query(shared, flight, transport, owner));
                 Ok(waiter)
             }
         }
@@ -285,6 +319,9 @@ impl Forwarder {
         let exchange = Exchange {
             query: &query,
             upstream,
+            over_tcp: false,
+            // An upstream that rejects EDNS would not pass the query on.
+            edns: false,
             deadline: Instant::now() + shared.limits.budget,
             limits: &shared.limits,
             health: &shared.health,
@@ -318,17 +355,24 @@ impl Forwarder {
     }
 }
 
-/// Queries the upstreams, and passes the outcome to all waiting callers.
-async fn run_query(shared: Arc<Shared>, key: Arc<Key>, owner: QueryOwner) {
+/// The error of a caller that cannot wait for the upstreams.
+fn late() -> ForwardError {
+    ForwardError::AllFailed([].into())
+}
+
+/// Queries the upstreams, and passes the outcome to all waiting callers. `client` is the transport of the first.
+async fn run_query(shared: Arc<Shared>, flight: Flight, client: Transport, owner: QueryOwner) {
     let deadline = Instant::now() + shared.limits.budget;
-    let asking = Attempts::new(Arc::clone(&shared), Arc::clone(&key), deadline).run();
+    let asking = Attempts::new(Arc::clone(&shared), flight.clone(), client, deadline).run();
     let outcome = shared.stop.run_until_cancelled(asking).await.unwrap_or(Err(ForwardError::Stopped));
     if let Err(error @ ForwardError::AllFailed(_)) = &outcome {
         shared.metrics.failed.inc();
         tracing::debug!(%error, "forwarding failed");
     }
+
+    let outcome = outcome.map(Arc::new);
     if let Some(cache) = &shared.cache {
-        cache.settle(&key, &outcome);
+        cache.settle(&flight.key, &outcome);
     }
-    owner.finish(outcome.map(Arc::new));
+    owner.finish(outcome);
 }

@@ -28,7 +28,6 @@ use crate::wire::{Query, Transport, Writer, flag, rcode};
 
 mod ask;
 mod external_lookup;
-mod fit;
 mod late;
 mod negative;
 mod search;
@@ -37,8 +36,7 @@ pub mod walk;
 
 use ask::{Ask, Work};
 pub use ask::{Attempt, WaitingQuery};
-pub use external_lookup::{external_answer, forwarded};
-pub use fit::fit;
+pub use external_lookup::external_answer;
 use signed::sign;
 
 /// Maximum number of queries that wait for upstreams. Each query holds its message and a task: about 2 KiB.
@@ -206,16 +204,9 @@ impl<B: Backend> Resolver<B> {
         let found = cache.answer(query, ask.view.zone().servers_for(query.lower()).0)?;
 
         let start = out.len();
-        found.append(query.name, query.edns.map(|edns| edns.dnssec_ok), out);
-        let truncated = out.len() - start > query.limit() && {
-            let whole = out.split_off(start);
-            fit(&whole, query, out)
-        };
+        let truncated = found.append_answer(query, out);
         if let Some(limit) = negative_ttl_limit(ask.view, query.lower()) {
             negative::limit_ttls(out.get_mut(start..).unwrap_or_default(), limit);
-        }
-        if let Some(id) = out.get_mut(start..).and_then(<[u8]>::first_chunk_mut) {
-            *id = query.header.id.to_be_bytes();
         }
         Some(Reply { system, qtype: query.qtype, rcode: found.rcode(), truncated, zone: None })
     }

@@ -23,7 +23,7 @@ pub use codes::{class, rtype};
 pub(crate) use compression::{NameOffsets, POINTER_TO_QUESTION, pointer_to};
 pub use dnsconfig::Transport;
 pub use edns::Edns;
-pub(crate) use edns::{EXTENDED_ERROR, OUR_UDP_SIZE, extended_error, info, options};
+pub(crate) use edns::{EXTENDED_ERROR, OPT_LEN, OUR_UDP_SIZE, extended_error, extended_rcode, info, options};
 pub(crate) use frames::set_length;
 pub use frames::{Frames, framed};
 pub use header::{HEADER, Header, flag, rcode};

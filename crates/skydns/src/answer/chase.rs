@@ -15,7 +15,7 @@ use super::sample::Sample;
 use super::{Answer, Answered, path};
 use crate::backend::View;
 use crate::backend::zones::{Authority, is_ours};
-use crate::external::{ExternalAnswer, ExternalQuery, ExternalRecord};
+use crate::external::{ExternalAnswer, ExternalQuery, ExternalRecord, STALE_TTL};
 use crate::own_names::{MAX_CHAIN, OwnTarget};
 use crate::wire::{Full, Mark, Name, NameOffsets, Section, class, rtype};
 
@@ -300,8 +300,13 @@ impl<'q, V: View> Answer<'q, '_, V> {
                     self.unanswered = true;
                     ChaseResult::Failed
                 }
-                Some(ExternalAnswer::Records(records)) => {
-                    self.steps.set(self.steps.get().saturating_sub(records.len()));
+                Some(ExternalAnswer::Records(records)) => self.external_records(walk, records)?,
+                Some(ExternalAnswer::Truncated(records)) => {
+                    if walk.section == Section::Additional {
+                        // The section is left out: a client would take a part of the addresses for all of them.
+                        return Err(Full);
+                    }
+                    self.truncated = true;
                     self.external_records(walk, records)?
                 }
             };
@@ -315,6 +320,8 @@ impl<'q, V: View> Answer<'q, '_, V> {
         walk: &mut Walk<'q>,
         records: &'q [ExternalRecord],
     ) -> Result<ChaseResult, Full> {
+        self.steps.set(self.steps.get().saturating_sub(records.len()));
+        let ttl = if self.external.is_stale() { STALE_TTL } else { super::EXTERNAL_TTL };
         let mut reached = ChaseResult::NoData;
         let mut ours = None;
         for record in records {
@@ -326,7 +333,6 @@ impl<'q, V: View> Answer<'q, '_, V> {
             if walk.written.contains(record) {
                 continue;
             }
-            let ttl = super::EXTERNAL_TTL;
             self.record_of(walk, Some(&record.owner), record.rtype, ttl, &record.rdata)?;
             walk.written.insert(record);
         }

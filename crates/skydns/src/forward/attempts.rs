@@ -18,9 +18,10 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::exchange::Exchange;
 use super::failure::Failure;
 use super::health::Candidate;
-use super::inflight::Key;
+use super::inflight::Flight;
+use super::key::Key;
 use super::{ForwardError, Reply, Shared};
-use crate::wire::rcode;
+use crate::wire::{Transport, rcode};
 
 /// Minimum time before the next upstream is tried, for any number of upstreams.
 const LEAST_PATIENCE: Duration = Duration::from_millis(300);
@@ -30,9 +31,7 @@ const LEAST_PATIENCE: Duration = Duration::from_millis(300);
 struct Attempt {
     /// Position in the order in which upstreams were tried.
     index: usize,
-    upstream: Upstream,
-    /// Whether the upstream was known to be dead.
-    dead: bool,
+    candidate: Candidate,
     asked: Instant,
     /// Time from which the upstream counts as silent.
     silent_from: Instant,
@@ -43,7 +42,9 @@ type Asking = Pin<Box<dyn Future<Output = (Attempt, Result<Reply, Failure>)> + S
 /// One query, and the attempts to get a reply to it.
 pub(super) struct Attempts {
     shared: Arc<Shared>,
-    key: Arc<Key>,
+    flight: Flight,
+    /// Transport of the client that asked first, for the metrics.
+    client: Transport,
     deadline: Instant,
     /// Upstreams still to try, those believed alive first.
     plan: VecDeque<Candidate>,
@@ -61,16 +62,19 @@ pub(super) struct Attempts {
 }
 
 impl Attempts {
-    pub(super) fn new(shared: Arc<Shared>, key: Arc<Key>, deadline: Instant) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, flight: Flight, client: Transport, deadline: Instant) -> Self {
         let now = Instant::now();
+        let key = &flight.key;
         let order = shared.health.order(&key.upstreams, now);
         for (upstream, question) in order.probes {
-            probe(&shared, &upstream, question.unwrap_or_else(|| Arc::clone(&key)));
+            probe(&shared, &upstream, question.unwrap_or_else(|| Arc::clone(key)));
         }
+
         Self {
             crowded: order.candidates.len() > shared.limits.max_open,
             shared,
-            key,
+            flight,
+            client,
             deadline,
             plan: order.candidates.into(),
             retry_all: true,
@@ -119,22 +123,24 @@ impl Attempts {
 
     /// Whether an upstream is left that may have a better reply than SERVFAIL or REFUSED. A dead upstream has none.
     fn may_improve(&self) -> bool {
-        self.plan.iter().any(|candidate| !candidate.dead) || self.pending.iter().any(|attempt| !attempt.dead)
+        self.plan.iter().any(|candidate| !candidate.dead)
+            || self.pending.iter().any(|attempt| !attempt.candidate.dead)
     }
 
     fn start_next(&mut self) {
         let now = Instant::now();
         let patience = self.patience(now);
-        let Some(Candidate { upstream, dead }) = self.plan.pop_front() else { return };
+        let Some(candidate) = self.plan.pop_front() else { return };
         self.next_attempt = now + patience;
-        let silent_from = self.next_attempt;
-        let attempt = Attempt { index: self.asked, upstream, dead, asked: now, silent_from };
+        let attempt = Attempt { index: self.asked, candidate, asked: now, silent_from: self.next_attempt };
         self.asked += 1;
         let until = if self.crowded { self.give_up_at(now, patience) } else { self.deadline };
         self.pending.push(attempt.clone());
-        let (shared, key) = (Arc::clone(&self.shared), Arc::clone(&self.key));
+        let shared = Arc::clone(&self.shared);
+        let flight = self.flight.clone();
+        let client = self.client;
         self.asking.push(Box::pin(async move {
-            let result = ask(&shared, &key, &attempt, until).await;
+            let result = ask(&shared, &flight, client, &attempt, until).await;
             (attempt, result)
         }));
     }
@@ -170,7 +176,7 @@ impl Attempts {
             Ok(reply) if !matches!(reply.rcode, rcode::SERVFAIL | rcode::REFUSED) => return Some(reply),
             Ok(reply) => self.refused(attempt.index, reply, now),
             Err(failure) => {
-                self.failures.push((attempt.upstream.clone(), failure));
+                self.failures.push((attempt.candidate.upstream.clone(), failure));
                 self.plan_retry(failure);
             }
         }
@@ -193,7 +199,7 @@ impl Attempts {
         if all_failed && self.retry_all && last != Failure::Timeout {
             self.retry_all = false;
             let failed = self.failures.iter().map(|(upstream, _)| upstream.clone());
-            self.plan.extend(failed.map(|upstream| Candidate { upstream, dead: false }));
+            self.plan.extend(failed.map(|upstream| Candidate { upstream, dead: false, edns: true }));
             self.next_attempt = Instant::now() + self.shared.limits.retry_pause;
         }
     }
@@ -202,7 +208,7 @@ impl Attempts {
     fn record_timeouts(&self) {
         let now = Instant::now();
         for attempt in self.pending.iter().filter(|attempt| attempt.silent_from <= now) {
-            failed(&self.shared, &self.key, attempt, Failure::Timeout);
+            failed(&self.shared, &self.flight.key, attempt, Failure::Timeout);
         }
     }
 }
@@ -210,43 +216,46 @@ impl Attempts {
 /// Queries one upstream until `until` and records the outcome.
 async fn ask(
     shared: &Arc<Shared>,
-    key: &Arc<Key>,
+    flight: &Flight,
+    client: Transport,
     attempt: &Attempt,
     until: Instant,
 ) -> Result<Reply, Failure> {
-    let result = exchange(shared, key, &attempt.upstream, until).await;
+    let Candidate { upstream, edns, .. } = &attempt.candidate;
+    let metrics = shared.metrics.upstream(upstream);
+    let exchange = Exchange {
+        query: &flight.key.query,
+        upstream,
+        over_tcp: flight.over_tcp,
+        edns: *edns,
+        deadline: until,
+        limits: &shared.limits,
+        health: &shared.health,
+        pool: &shared.pool,
+        metrics: &metrics,
+    };
+    let result = timeout_at(until, exchange.run(client)).await.unwrap_or(Err(Failure::Timeout));
+
     match &result {
-        Ok(reply) => shared.health.answered(&attempt.upstream, key, reply.rcode, Instant::now()),
-        Err(failure) => failed(shared, key, attempt, *failure),
+        Ok(reply) => shared.health.answered(upstream, &flight.key, reply.rcode, Instant::now()),
+        Err(failure) => failed(shared, &flight.key, attempt, *failure),
     }
     result
 }
 
-async fn exchange(
-    shared: &Shared,
-    key: &Key,
-    upstream: &Upstream,
-    deadline: Instant,
-) -> Result<Reply, Failure> {
-    let metrics = shared.metrics.upstream(upstream);
-    let Shared { limits, health, pool, .. } = shared;
-    let exchange =
-        Exchange { query: &key.query, upstream, deadline, limits, health, pool, metrics: &metrics };
-    timeout_at(deadline, exchange.run()).await.unwrap_or(Err(Failure::Timeout))
-}
-
 fn failed(shared: &Arc<Shared>, key: &Arc<Key>, attempt: &Attempt, failure: Failure) {
-    shared.metrics.upstream(&attempt.upstream).failure(failure);
+    let upstream = &attempt.candidate.upstream;
+    shared.metrics.upstream(upstream).failure(failure);
     let (now, silent) = (Instant::now(), failure == Failure::Timeout);
     if silent && now < attempt.silent_from {
         return;
     }
-    note_failure(shared, &attempt.upstream, failure, now);
+    note_failure(shared, upstream, failure, now);
     if !silent {
         return;
     }
-    if let Some(question) = shared.health.silent(&attempt.upstream, key, attempt.asked, now) {
-        probe(shared, &attempt.upstream, question);
+    if let Some(question) = shared.health.silent(upstream, key, attempt.asked, now) {
+        probe(shared, upstream, question);
     }
 }
 
@@ -263,8 +272,22 @@ fn probe(shared: &Arc<Shared>, upstream: &Upstream, question: Arc<Key>) {
     let (owned, upstream, asked) = (Arc::clone(shared), upstream.clone(), Instant::now());
     shared.tasks.spawn(async move {
         let shared = owned;
-        let exchange = exchange(&shared, &question, &upstream, asked + shared.limits.budget);
-        match shared.stop.run_until_cancelled(exchange).await {
+        let metrics = shared.metrics.upstream(&upstream);
+        let deadline = asked + shared.limits.budget;
+        let exchange = Exchange {
+            query: &question.query,
+            upstream: &upstream,
+            over_tcp: false,
+            edns: shared.health.knows_edns(&upstream, asked),
+            deadline,
+            limits: &shared.limits,
+            health: &shared.health,
+            pool: &shared.pool,
+            metrics: &metrics,
+        };
+        let probing = timeout_at(deadline, exchange.run(Transport::Udp));
+        let result = shared.stop.run_until_cancelled(probing).await;
+        match result.map(|result| result.unwrap_or(Err(Failure::Timeout))) {
             Some(Ok(reply)) => shared.health.answered(&upstream, &question, reply.rcode, Instant::now()),
             Some(Err(failure)) => {
                 shared.metrics.upstream(&upstream).failure(failure);

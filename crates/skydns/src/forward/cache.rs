@@ -8,16 +8,16 @@
 //!
 //! Whole replies with NOERROR or NXDOMAIN and a TTL above zero are cached. The SOA record of a negative reply sets
 //! its lifetime (RFC 2308). Truncated replies are not cached, nor are replies to queries with forwarded EDNS options
-//! such as a client subnet. The key includes the list of upstreams: replies from before an edit of the list no longer
-//! match.
+//! such as a client subnet. The key is that of the query in flight. It includes the list of upstreams: replies from
+//! before an edit of the list no longer match.
 //!
 //! # Stale replies
 //!
 //! A fresh reply is the answer, with its TTLs counted down. A stale reply is the answer only while the upstreams
 //! fail. Failures are SERVFAIL, REFUSED, and no usable reply within [`Limits::budget`](super::Limits::budget), which
 //! is the client response timer of RFC 8767, section 5. All TTLs of a stale answer are 30 seconds. After a failure of
-//! the upstreams, the next clients get the stale reply at once. The upstreams are then retried every
-//! [`CacheLimits::recheck`], and no client waits for the retry.
+//! the upstreams, and while all of them are known to be dead, clients get the stale reply at once. The upstreams are
+//! then retried every [`CacheLimits::recheck`], and no client waits for the retry.
 //!
 //! # Bounds
 //!
@@ -25,7 +25,6 @@
 //! are evicted before names with repeated queries. The table is split into shards, each with a read-write lock.
 
 mod entry;
-mod key;
 mod metrics;
 mod outages;
 
@@ -37,12 +36,12 @@ use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 use tokio::time::Instant;
 
 use entry::{Entry, State};
-use key::{BorrowedKey, CacheKey, QueryKind, Upstreams};
 pub use metrics::CacheMetrics;
 use outages::Outages;
 
-use super::inflight::{Key, Outcome};
-use super::{FORWARDED_FLAGS, ForwardError, Query, Reply};
+use super::inflight::Outcome;
+use super::key::{BorrowedKey, Key, Upstreams};
+use super::{ForwardError, Reply};
 use crate::wire::{self, rcode};
 
 /// Minimum size with which an entry counts, in octets.
@@ -73,7 +72,7 @@ impl Default for CacheLimits {
 /// The cached replies.
 #[derive(Debug)]
 pub struct Cache {
-    table: quick_cache::sync::Cache<CacheKey, Arc<Entry>, Sizes, RandomState, Evictions>,
+    table: quick_cache::sync::Cache<Arc<Key>, Arc<Entry>, Sizes, RandomState, Evictions>,
     limits: CacheLimits,
     metrics: CacheMetrics,
     outages: Outages,
@@ -87,22 +86,17 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Appends the reply to `out`, with ID 0. `name` is the query name, with upper and lower case as in the query.
-    /// `dnssec_ok` is the DO bit of the query; `None` if the query has no OPT record, and then the answer has none.
-    pub(crate) fn append(&self, name: &[u8], dnssec_ok: Option<bool>, out: &mut Vec<u8>) {
-        self.entry.append(self.state, name, dnssec_ok, out);
+    /// Appends the answer to the client's query to `out`. Returns whether it is truncated.
+    pub(crate) fn append_answer(&self, query: &wire::Query<'_>, out: &mut Vec<u8>) -> bool {
+        self.entry.append_answer(self.state, query, out)
     }
 
     pub(crate) fn rcode(&self) -> u16 {
-        self.entry.header().rcode()
+        self.entry.rcode()
     }
 
-    fn reply(&self, query: &Query) -> Arc<Reply> {
-        let mut message = Vec::new();
-        self.append(&query.name, query.edns.as_ref().map(|edns| edns.dnssec_ok), &mut message);
-        let [_, answers, ..] = self.entry.header().counts;
-        let upstream = self.entry.upstream().clone();
-        Arc::new(Reply { message, upstream, rcode: self.rcode(), truncated: false, answers })
+    fn reply(&self, key: &Key) -> Arc<Reply> {
+        Arc::new(self.entry.reply(self.state, &key.query))
     }
 }
 
@@ -120,20 +114,29 @@ impl Cache {
 
     /// The cached answer to a client's query; `None` if an upstream must be queried.
     pub(crate) fn answer(&self, query: &wire::Query<'_>, upstreams: &Upstreams) -> Option<Found> {
-        let flags = query.header.flags & FORWARDED_FLAGS;
-        let kind = QueryKind::of(query.qtype, query.qclass, flags, query.edns.as_ref())?;
-        let entry = self.table.get(&BorrowedKey { name: query.lower(), kind, upstreams })?;
+        let entry = self.table.get(&BorrowedKey::of_client(query, upstreams)?)?;
         let state = entry.state(&self.limits, Instant::now())?;
         (state != State::Stale { due: true }).then(|| self.found(entry, state))
     }
 
     /// The cached reply to a query that would otherwise be forwarded. The second value tells whether the caller
-    /// should still forward the query, to refresh the reply.
-    pub(super) fn reply(&self, key: &Key) -> Option<(Arc<Reply>, bool)> {
-        let cache_key = CacheKey::of(key)?;
+    /// should still forward the query, to refresh the reply. A stale reply is also used before the upstreams have failed
+    /// for this query, if they `are_dead`.
+    pub(super) fn reply(
+        &self,
+        key: &Arc<Key>,
+        are_dead: impl FnOnce() -> bool,
+    ) -> Option<(Arc<Reply>, bool)> {
+        if !key.is_cacheable() {
+            return None;
+        }
         let now = Instant::now();
-        let known = self.table.get(&cache_key).and_then(|entry| {
-            let state = entry.state(&self.limits, now)?;
+        let known = self.table.get(key).and_then(|entry| {
+            let state = entry.state(&self.limits, now).or_else(|| {
+                let stale = entry.state_when_failing(&self.limits, now)?;
+                let due = State::Stale { due: true };
+                (matches!(stale, State::Stale { .. }) && are_dead()).then_some(due)
+            })?;
             Some((entry, state))
         });
         let Some((entry, state)) = known else {
@@ -141,11 +144,11 @@ impl Cache {
             return None;
         };
         let refresh = state == State::Stale { due: true } && entry.claim_retry(self.limits.recheck, now);
-        Some((self.found(entry, state).reply(&key.query), refresh))
+        Some((self.found(entry, state).reply(key), refresh))
     }
 
     /// Caches the upstreams' reply, or records that the upstreams failed.
-    pub(super) fn settle(&self, key: &Key, outcome: &Result<Reply, ForwardError>) {
+    pub(super) fn settle(&self, key: &Arc<Key>, outcome: &Outcome) {
         let now = Instant::now();
         match outcome {
             Ok(reply) if matches!(reply.rcode, rcode::NOERROR | rcode::NXDOMAIN) => {
@@ -158,15 +161,15 @@ impl Cache {
     }
 
     /// Replaces a failed outcome by the cached reply, if there is one.
-    pub(super) fn instead_of(&self, outcome: Outcome, key: &Key) -> Outcome {
-        if outcome.as_ref().is_ok_and(|reply| !is_failure(reply)) {
+    pub(super) fn instead_of(&self, outcome: Outcome, key: &Arc<Key>) -> Outcome {
+        if !key.is_cacheable() || outcome.as_ref().is_ok_and(|reply| !is_failure(reply)) {
             return outcome;
         }
-        let known = CacheKey::of(key).and_then(|key| self.table.get(&key)).and_then(|entry| {
+        let known = self.table.get(key).and_then(|entry| {
             let state = entry.state_when_failing(&self.limits, Instant::now())?;
             Some(self.found(entry, state))
         });
-        known.map_or(outcome, |found| Ok(found.reply(&key.query)))
+        known.map_or(outcome, |found| Ok(found.reply(key)))
     }
 
     /// Removes all replies.
@@ -176,17 +179,19 @@ impl Cache {
 
     /// Replaces the entry, or removes the entry if the new reply must not be cached. In both cases the older reply is
     /// obsolete.
-    fn keep(&self, key: &Key, reply: &Reply, now: Instant) {
+    fn keep(&self, key: &Arc<Key>, reply: &Arc<Reply>, now: Instant) {
         self.outages.answered(&key.upstreams, 2 * self.limits.recheck, now);
-        let Some(cache_key) = CacheKey::of(key) else { return };
+        if !key.is_cacheable() {
+            return;
+        }
         match Entry::new(&key.query, reply, &self.metrics, now) {
-            Some(entry) => self.table.insert(cache_key, Arc::new(entry)),
-            None => drop(self.table.remove(&cache_key)),
+            Some(entry) => self.table.insert(Arc::clone(key), Arc::new(entry)),
+            None => drop(self.table.remove(key)),
         }
     }
 
-    fn failed(&self, key: &Key, now: Instant) {
-        let Some(entry) = CacheKey::of(key).and_then(|key| self.table.peek(&key)) else { return };
+    fn failed(&self, key: &Arc<Key>, now: Instant) {
+        let Some(entry) = self.table.peek(key) else { return };
         if let Some(State::Stale { .. }) = entry.state_when_failing(&self.limits, now) {
             entry.failed(self.limits.recheck, now);
             self.outages.failed(&key.upstreams, now);
@@ -213,8 +218,8 @@ fn is_failure(reply: &Reply) -> bool {
 #[derive(Clone, Debug)]
 struct Sizes;
 
-impl Weighter<CacheKey, Arc<Entry>> for Sizes {
-    fn weight(&self, _: &CacheKey, entry: &Arc<Entry>) -> u64 {
+impl Weighter<Arc<Key>, Arc<Entry>> for Sizes {
+    fn weight(&self, _: &Arc<Key>, entry: &Arc<Entry>) -> u64 {
         u64::from(entry.size()).max(SHARE)
     }
 }
@@ -222,11 +227,11 @@ impl Weighter<CacheKey, Arc<Entry>> for Sizes {
 #[derive(Clone, Debug)]
 struct Evictions(CacheMetrics);
 
-impl Lifecycle<CacheKey, Arc<Entry>> for Evictions {
+impl Lifecycle<Arc<Key>, Arc<Entry>> for Evictions {
     type RequestState = ();
 
     // Only evictions call this hook; `on_evict` is also called for replaced entries.
-    fn before_evict(&self, (): &mut (), _: &CacheKey, _: &mut Arc<Entry>) {
+    fn before_evict(&self, (): &mut (), _: &Arc<Key>, _: &mut Arc<Entry>) {
         self.0.evictions.inc();
     }
 }

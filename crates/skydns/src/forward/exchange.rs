@@ -28,6 +28,10 @@ const MARGIN: Duration = Duration::from_millis(10);
 pub(super) struct Exchange<'a> {
     pub(super) query: &'a Query,
     pub(super) upstream: &'a Upstream,
+    /// Whether to leave out the query over UDP, for clients that need a whole reply.
+    pub(super) over_tcp: bool,
+    /// Whether the upstream is believed to know EDNS.
+    pub(super) edns: bool,
     pub(super) deadline: Instant,
     pub(super) limits: &'a Limits,
     pub(super) health: &'a Health,
@@ -37,11 +41,12 @@ pub(super) struct Exchange<'a> {
 
 impl Exchange<'_> {
     /// Queries the upstream until there is a usable reply or a failure. After SERVFAIL or a truncated reply, the
-    /// retry ends before the deadline. The caller must limit the time of the first attempt.
-    pub(super) async fn run(self) -> Result<Reply, Failure> {
+    /// retry ends before the deadline. The caller must limit the time of the first attempt. `client` is the transport
+    /// of the client, for the metrics.
+    pub(super) async fn run(self, client: Transport) -> Result<Reply, Failure> {
         let asked = Instant::now();
-        self.metrics.request(self.query.transport);
-        let mut reply = self.ask_once().await?;
+        self.metrics.request(client);
+        let mut reply = self.ask_with_or_without_edns().await?;
         if reply.rcode == rcode::SERVFAIL {
             self.metrics.servfail();
             reply = self.ask_again(reply).await?;
@@ -53,7 +58,8 @@ impl Exchange<'_> {
     /// Retries after SERVFAIL, as kube-dns does. If the retry has no outcome in time, the SERVFAIL is returned. A
     /// failure of the retry is returned as the failure of the query.
     async fn ask_again(self, servfail: Reply) -> Result<Reply, Failure> {
-        let second = timeout_at(self.return_by(), self.ask_once()).await;
+        // A server that does not know EDNS may reply SERVFAIL to it.
+        let second = timeout_at(self.return_by(), self.ask_once(servfail.opt.is_some())).await;
         second.unwrap_or_else(|_| {
             self.metrics.failure(Failure::Timeout);
             Ok(servfail)
@@ -68,42 +74,54 @@ impl Exchange<'_> {
     /// Queries for our own probes. Returns the first usable reply with any RCODE, and does not count in the metrics.
     pub(super) async fn run_once(self) -> Result<Reply, Failure> {
         match self.upstream.protocol {
-            Protocol::Udp => udp::ask(self).await,
-            Protocol::Tcp | Protocol::Tls => stream::ask(self).await,
+            Protocol::Udp => udp::ask(self, false).await,
+            Protocol::Tcp | Protocol::Tls => self.ask_with_or_without_edns().await,
         }
     }
 
-    async fn ask_once(self) -> Result<Reply, Failure> {
+    /// Queries with an OPT record, and without if the upstream does not know EDNS: it then replies FORMERR or NOTIMP,
+    /// without an OPT record (RFC 6891, section 7). This is remembered for a while.
+    // Differs from kube-dns, which sends an OPT record if the client does.
+    async fn ask_with_or_without_edns(self) -> Result<Reply, Failure> {
+        let reply = self.ask_once(self.edns).await?;
+        if !self.edns || !rejects_edns(&reply) {
+            return Ok(reply);
+        }
+
+        let without = timeout_at(self.return_by(), self.ask_once(false)).await;
+        let Ok(Ok(without)) = without else { return Ok(reply) };
+        if without.rcode != reply.rcode {
+            self.health.lacks_edns(self.upstream, Instant::now());
+        }
+        Ok(without)
+    }
+
+    async fn ask_once(self, edns: bool) -> Result<Reply, Failure> {
         match self.upstream.protocol {
-            Protocol::Udp => self.query_udp_then_tcp().await,
-            Protocol::Tcp | Protocol::Tls => stream::ask(self).await,
+            Protocol::Udp if self.over_tcp => self.retry_over_tcp(edns).await,
+            Protocol::Udp => self.query_udp_then_tcp(edns).await,
+            Protocol::Tcp | Protocol::Tls => stream::ask(self, edns).await,
         }
     }
 
     /// Sends the query over UDP. After a truncated reply, or after too many wrong IDs, sends the query over TCP. Over
-    /// TCP an attacker gains nothing by guessing IDs.
+    /// TCP an attacker gains nothing by guessing IDs. If TCP fails, the result is that of UDP.
     // Differs from kube-dns, which queries over the client's transport.
-    async fn query_udp_then_tcp(self) -> Result<Reply, Failure> {
-        let over_udp = udp::ask(self).await;
+    async fn query_udp_then_tcp(self, edns: bool) -> Result<Reply, Failure> {
+        let over_udp = udp::ask(self, edns).await;
         let retry = match &over_udp {
-            Ok(reply) => reply.truncated,
+            Ok(reply) => reply.truncated && !self.health.was_silent_over_tcp(self.upstream, Instant::now()),
             Err(failure) => *failure == Failure::Flooded,
         };
-        // A client over UDP can use a truncated reply, because the client retries over TCP. A client over TCP cannot.
-        let acceptable = self.query.transport == Transport::Udp;
-        if !retry || acceptable && self.health.was_silent_over_tcp(self.upstream, Instant::now()) {
-            return over_udp;
-        }
-        let over_tcp = self.retry_over_tcp().await;
-        if acceptable { over_tcp.or(over_udp) } else { over_tcp }
+        if retry { self.retry_over_tcp(edns).await.or(over_udp) } else { over_udp }
     }
 
-    /// Repeats the query over TCP, within the time that is left.
-    async fn retry_over_tcp(self) -> Result<Reply, Failure> {
+    /// Sends the query over TCP, within the time that is left.
+    async fn retry_over_tcp(self, edns: bool) -> Result<Reply, Failure> {
         let asked = Instant::now();
         self.metrics.tcp_retry();
         let until = (asked + self.limits.tcp_retry).min(self.return_by());
-        let result = timeout_at(until, tcp::ask(self)).await.unwrap_or(Err(Failure::Timeout));
+        let result = timeout_at(until, tcp::ask(self, edns)).await.unwrap_or(Err(Failure::Timeout));
         if let Err(failure) = &result {
             self.metrics.failure(*failure);
         }
@@ -115,4 +133,10 @@ impl Exchange<'_> {
         }
         result
     }
+}
+
+/// Whether the upstream did not understand a query because of its OPT record.
+fn rejects_edns(reply: &Reply) -> bool {
+    reply.opt.is_none() && matches!(reply.rcode, rcode::FORMERR | rcode::NOTIMP)
+        || reply.rcode == rcode::BADVERS
 }

@@ -14,7 +14,7 @@ use dnsconfig::Upstream;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::inflight::Key;
+use super::key::Key;
 use crate::wire::rcode;
 
 /// Maximum number of upstreams with a state. Beyond this, the least recently used state is removed.
@@ -25,6 +25,9 @@ const PROBE_EVERY: Duration = Duration::from_secs(1);
 
 /// Time after a timeout over TCP during which truncated replies of the upstream are not retried over TCP.
 const TCP_PAUSE: Duration = Duration::from_secs(10);
+
+/// Time for which queries to an upstream that does not know EDNS have no OPT record.
+const EDNS_PAUSE: Duration = Duration::from_mins(10);
 
 /// Age after which a failure no longer counts. The upstream may not have been queried since.
 const FAILURE_COUNTS: Duration = Duration::from_mins(1);
@@ -47,6 +50,8 @@ struct State {
     failures: u32,
     last_failure: Option<Instant>,
     tcp_silent: Option<Instant>,
+    /// The last time at which the upstream replied only to a query without OPT record.
+    lacked_edns: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +66,8 @@ pub(super) struct Candidate {
     pub(super) upstream: Upstream,
     /// Whether the upstream is known to be dead.
     pub(super) dead: bool,
+    /// Whether the upstream is believed to know EDNS.
+    pub(super) edns: bool,
 }
 
 /// The upstreams of a query, in the order in which to try them: those believed alive come first.
@@ -87,7 +94,11 @@ impl Health {
                 continue;
             }
             let state = remembered(&mut states, upstream, now);
-            candidates.push(Candidate { upstream: upstream.clone(), dead: state.dead.is_some() });
+            candidates.push(Candidate {
+                upstream: upstream.clone(),
+                dead: state.dead.is_some(),
+                edns: state.knows_edns(now),
+            });
 
             if state.dead.is_some_and(|dead| dead.next_probe <= now) && !state.probing {
                 state.probing = true;
@@ -130,9 +141,8 @@ impl Health {
     /// Whether the upstream is failing: dead, or failed several times in a row, with the last failure within a
     /// minute.
     pub(super) fn is_down(&self, upstream: &Upstream, now: Instant) -> bool {
-        let counts = |at: Instant| now.saturating_duration_since(at) < FAILURE_COUNTS;
         self.0.lock().get(upstream).is_some_and(|state| {
-            state.last_failure.is_some_and(counts) && (state.dead.is_some() || state.failures >= IN_A_ROW)
+            state.failed_recently(now) && (state.dead.is_some() || state.failures >= IN_A_ROW)
         })
     }
 
@@ -151,7 +161,7 @@ impl Health {
             return None;
         }
         let first = state.silent_to.get_or_insert_with(|| Arc::clone(question));
-        if first.query.name.eq_ignore_ascii_case(&question.query.name) {
+        if first.query.name() == question.query.name() {
             return None;
         }
         state.probing = true;
@@ -187,11 +197,36 @@ impl Health {
     pub(super) fn over_tcp(&self, upstream: &Upstream, now: Instant, silent: bool) {
         remembered(&mut self.0.lock(), upstream, now).tcp_silent = silent.then_some(now);
     }
+
+    /// Whether the upstream is believed to know EDNS.
+    pub(super) fn knows_edns(&self, upstream: &Upstream, now: Instant) -> bool {
+        self.0.lock().get(upstream).is_none_or(|state| state.knows_edns(now))
+    }
+
+    /// Records that the upstream does not know EDNS.
+    pub(super) fn lacks_edns(&self, upstream: &Upstream, now: Instant) {
+        remembered(&mut self.0.lock(), upstream, now).lacked_edns = Some(now);
+    }
+
+    /// Whether all upstreams are known to be dead, each with a failure within a minute.
+    pub(super) fn are_all_dead(&self, upstreams: &[Upstream], now: Instant) -> bool {
+        let states = self.0.lock();
+        let is_dead = |state: &State| state.dead.is_some() && state.failed_recently(now);
+        upstreams.iter().all(|upstream| states.get(upstream).is_some_and(is_dead))
+    }
 }
 
 impl State {
     fn answered_since(&self, asked: Instant) -> bool {
         self.last_answer.is_some_and(|answer| answer > asked)
+    }
+
+    fn failed_recently(&self, now: Instant) -> bool {
+        self.last_failure.is_some_and(|failure| now.saturating_duration_since(failure) < FAILURE_COUNTS)
+    }
+
+    fn knows_edns(&self, now: Instant) -> bool {
+        self.lacked_edns.is_none_or(|at| now.saturating_duration_since(at) >= EDNS_PAUSE)
     }
 }
 

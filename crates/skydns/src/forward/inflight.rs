@@ -8,22 +8,23 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use dnsconfig::Upstream;
 use parking_lot::Mutex;
 use prometheus::IntGauge;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use super::{ForwardError, ForwardMetrics, Limits, Query, Reply};
+use super::key::{Key, Upstreams};
+use super::{ForwardError, ForwardMetrics, Limits, Reply};
 use crate::shares::{Share, Shares};
 
 /// Result for all callers of a query.
 pub(super) type Outcome = Result<Arc<Reply>, ForwardError>;
 
-/// Identity of a query: queries are identical if they have the same octets and the same upstreams.
-#[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) struct Key {
-    pub(super) query: Query,
-    pub(super) upstreams: Arc<[Upstream]>,
+/// A query in flight, which all clients with the same key share.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Flight {
+    pub(super) key: Arc<Key>,
+    /// Whether the query is sent over TCP alone. Only clients over TCP with a truncated reply need this.
+    pub(super) over_tcp: bool,
 }
 
 #[derive(Debug)]
@@ -37,9 +38,9 @@ pub(super) struct InFlight {
 
 #[derive(Debug, Default)]
 struct Table {
-    questions: HashMap<Arc<Key>, watch::Receiver<Option<Outcome>>>,
+    flights: HashMap<Flight, watch::Receiver<Option<Outcome>>>,
     /// The limits of each list of upstreams, shared among its clients.
-    routes: HashMap<Arc<[Upstream]>, Arc<Shares>>,
+    routes: HashMap<Upstreams, Arc<Shares>>,
 }
 
 /// Role of a caller in a query.
@@ -64,26 +65,27 @@ impl InFlight {
         }
     }
 
-    /// Joins the query `key` on behalf of `client`, or adds the query to the table.
-    pub(super) fn join(&self, key: &Arc<Key>, client: IpAddr) -> Role {
+    /// Joins the query `flight` on behalf of `client`, or adds the query to the table.
+    pub(super) fn join(&self, flight: &Flight, client: IpAddr) -> Role {
         let mut table = self.table.lock();
-        if let Some(outcome) = table.questions.get(key) {
+        if let Some(outcome) = table.flights.get(flight) {
             let Ok(seat) = Arc::clone(&self.joiners).try_acquire_owned() else { return Role::Overloaded };
             self.metrics.joined.inc();
             return Role::Waiter(Waiter { outcome: outcome.clone(), _seat: Some(seat) });
         }
-        let route = table.routes.get(&key.upstreams).cloned();
+        let upstreams = &flight.key.upstreams;
+        let route = table.routes.get(upstreams).cloned();
         let route = route.unwrap_or_else(|| Shares::new(self.max_per_route, self.max_per_route));
         let (Some(of_all), Some(of_route)) = (self.all.take(client), route.take(client)) else {
             return Role::Overloaded;
         };
-        table.routes.insert(Arc::clone(&key.upstreams), route);
+        table.routes.insert(Arc::clone(upstreams), route);
         let (sender, outcome) = watch::channel(None);
-        table.questions.insert(Arc::clone(key), outcome.clone());
+        table.flights.insert(flight.clone(), outcome.clone());
         self.metrics.in_flight.inc();
         let entry = Entry {
             table: Arc::clone(&self.table),
-            key: Arc::clone(key),
+            flight: flight.clone(),
             places: Some([of_all, of_route]),
             in_flight: self.metrics.in_flight.clone(),
         };
@@ -108,7 +110,7 @@ impl QueryOwner {
 
 struct Entry {
     table: Arc<Mutex<Table>>,
-    key: Arc<Key>,
+    flight: Flight,
     places: Option<[Share; 2]>,
     in_flight: IntGauge,
 }
@@ -116,10 +118,11 @@ struct Entry {
 impl Drop for Entry {
     fn drop(&mut self) {
         let mut table = self.table.lock();
-        table.questions.remove(&self.key);
+        table.flights.remove(&self.flight);
         self.places = None;
-        if table.routes.get(&self.key.upstreams).is_some_and(|route| route.taken() == 0) {
-            table.routes.remove(&self.key.upstreams);
+        let upstreams = &self.flight.key.upstreams;
+        if table.routes.get(upstreams).is_some_and(|route| route.taken() == 0) {
+            table.routes.remove(upstreams);
         }
         self.in_flight.dec();
     }

@@ -61,7 +61,7 @@ pub(super) struct Probe<'a> {
 impl Probe<'_> {
     /// The query to send.
     pub(super) fn query(&self) -> Query {
-        Query::new(self.name.clone(), rtype::TXT)
+        Query::new(&self.name, rtype::TXT)
     }
 
     /// Whether the query has come back so far.

@@ -5,7 +5,7 @@
 //! subnets (RFC 7871, which forwarders may pass on), extended errors (RFC 8914), understood algorithms (RFC 6975),
 //! and private options.
 
-use crate::wire::{Header, Message, Section, options, rtype};
+use crate::wire::options;
 
 /// Maximum length of forwarded EDNS options, in octets. The limit keeps queries in flight small.
 const MAX_OPTIONS: usize = 4096;
@@ -21,45 +21,15 @@ pub(super) fn forwarded(octets: &[u8]) -> Vec<u8> {
 }
 
 /// Removes hop-by-hop options. The result ends before the first malformed option.
-fn without_hop_by_hop(octets: &[u8]) -> Vec<u8> {
+pub(super) fn without_hop_by_hop(octets: &[u8]) -> Vec<u8> {
     let whole = options(octets).map_while(|option| option);
     let kept = whole.filter(|(code, _)| !HOP_BY_HOP.contains(code));
     kept.flat_map(|(_, option)| option).copied().collect()
 }
 
-/// Removes the hop-by-hop options of a message; without `keeps_opt`, the whole OPT record. If the OPT record changes,
-/// the records after it are removed, too. Their compressed names may point at octets that have moved.
-pub(super) fn strip(message: &Message<'_>, bytes: &[u8], keeps_opt: bool) -> Vec<u8> {
-    let whole = bytes.get(..message.end()).unwrap_or(bytes);
-    let mut additional = message.section(Section::Additional).zip(1_u16..);
-    let Some((opt, count)) = additional.find(|(record, _)| record.rtype == rtype::OPT) else {
-        return whole.to_vec();
-    };
-    let header = message.header();
-    let [questions, answers, authorities, _] = header.counts;
-    if !keeps_opt {
-        let mut out = whole.get(..opt.range().start).unwrap_or(whole).to_vec();
-        Header { counts: [questions, answers, authorities, count - 1], ..header }.write_over(&mut out);
-        return out;
-    }
-    let kept = without_hop_by_hop(opt.data());
-    if kept.len() == opt.data().len() && !additional.any(|(record, _)| record.rtype == rtype::OPT) {
-        return whole.to_vec();
-    }
-    let before = opt.data_range().start.saturating_sub(2);
-    let mut out = whole.get(..before).unwrap_or(whole).to_vec();
-    Header { counts: [questions, answers, authorities, count], ..header }.write_over(&mut out);
-    out.extend_from_slice(&u16::try_from(kept.len()).unwrap_or_default().to_be_bytes());
-    out.extend_from_slice(&kept);
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use testkit::message::{self, Edns};
-    use testkit::query::Query;
-    use testkit::reply::Reply;
 
     fn option(code: u16, value: &[u8]) -> Vec<u8> {
         let length = u16::try_from(value.len()).unwrap();
@@ -84,38 +54,6 @@ mod tests {
         ];
         for (what, options, expected) in cases {
             assert_eq!(without_hop_by_hop(&options), expected, "{what}");
-        }
-    }
-
-    fn with(options: &[(u16, &[u8])]) -> Edns {
-        let options = options.iter().map(|(code, value)| (*code, value.to_vec())).collect();
-        Edns { udp: 1232, options, ..Edns::default() }
-    }
-
-    #[test]
-    fn replies_stay_messages() {
-        let reply = || {
-            let reply =
-                Reply::to(&Query::new("x.test.", "A").id(7).wire()).answer("x.test. 60 IN A 192.0.2.1");
-            reply.additional("y.test. 60 IN A 192.0.2.2")
-        };
-        let plain = reply().opt(with(&[(15, &[0, 3])])).wire();
-        let cookie = reply().opt(with(&[(10, &[7; 16]), (15, &[0, 3])])).wire();
-        // Two OPT records, the second with a cookie, and another record between them.
-        let second = with(&[(10, &[7; 16])]);
-        let opt = reply().opt(second).wire().split_off(reply().wire().len());
-        let behind = reply().wire().split_off(reply().wire().len() - 22);
-        let mut twice = [&plain[..], &behind, &opt].concat();
-        twice[11] = 4;
-        for (what, octets) in [("no option of a hop", &plain), ("a cookie", &cookie), ("two", &twice)] {
-            let stripped = strip(&Message::parse(octets).unwrap(), octets, true);
-            let read = message::Message::parse(&stripped).unwrap();
-            assert_eq!((read.answer.len(), read.additional.len(), read.trailing), (1, 1, 0), "{what}");
-            assert_eq!(read.edns, Some(with(&[(15, &[0, 3])])), "{what}");
-            assert!(stripped == plain, "{what}");
-            let bare = strip(&Message::parse(octets).unwrap(), octets, false);
-            let read = message::Message::parse(&bare).unwrap();
-            assert_eq!((read.additional.len(), read.edns, read.trailing), (1, None, 0), "{what}");
         }
     }
 }

@@ -1,67 +1,108 @@
-//! Queries to upstreams and their replies.
+//! Queries to upstreams.
+//!
+//! The question is our own: the name in lower case, our UDP size, and an OPT record whether or not the client sent
+//! one. So clients cannot make several queries for one entry of the cache, each of which a forged reply could answer.
 
-use dnsconfig::Upstream;
+use crate::wire::{self, Edns, HEADER, Header, OPT_LEN, Question, class, flag};
 
-use crate::wire::{Edns, Header, Question, Transport, class, flag};
+use super::options;
 
 /// Header flags of a client's query that are forwarded.
-pub(crate) const FORWARDED_FLAGS: u16 = flag::RD | flag::AD | flag::CD;
+const FORWARDED_FLAGS: u16 = flag::RD | flag::AD | flag::CD;
 
 /// Code of the EDNS option Padding (RFC 7830).
 const PADDING: u16 = 12;
 /// Padded queries are a multiple of this length, in octets.
 const PADDED_TO: usize = 128;
 
-/// One query for upstreams. Callers with equal queries may share one reply.
+/// One query for upstreams. Clients share its reply if their queries differ only in ID, upper and lower case,
+/// transport, UDP size, hop-by-hop options, or in whether there is an OPT record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Query {
-    /// QNAME in uncompressed wire format, with the client's case.
-    pub name: Box<[u8]>,
-    /// QTYPE.
-    pub qtype: u16,
-    /// QCLASS.
-    pub qclass: u16,
+    /// QNAME in uncompressed wire format, in lower case.
+    pub(super) name: Box<[u8]>,
+    pub(super) kind: QueryKind,
+    /// EDNS options without hop-by-hop options. If the other options are longer than 4096 octets, all options are left
+    /// out.
+    pub(super) options: Box<[u8]>,
+}
+
+/// Everything that a reply depends on, except the name, the EDNS options and the upstreams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct QueryKind {
+    pub(super) qtype: u16,
+    pub(super) qclass: u16,
     /// RD, AD and CD, at their positions in the header.
-    pub flags: u16,
-    /// The OPT record to send, if any. Hop-by-hop options are left out. If the other options are longer than 4096
-    /// octets, all options are left out.
-    pub edns: Option<Edns<Box<[u8]>>>,
-    /// Transport of the client. A truncated reply is acceptable for a client over UDP.
-    pub transport: Transport,
+    pub(super) flags: u16,
+    pub(super) dnssec_ok: bool,
+}
+
+impl QueryKind {
+    pub(super) fn of_client(query: &wire::Query<'_>) -> Self {
+        Self {
+            qtype: query.qtype,
+            qclass: query.qclass,
+            flags: query.header.flags & FORWARDED_FLAGS,
+            dnssec_ok: query.edns.is_some_and(|edns| edns.dnssec_ok),
+        }
+    }
 }
 
 impl Query {
-    /// Creates a query as a stub resolver sends it over UDP: class IN, with RD, without EDNS.
-    pub fn new(name: impl Into<Box<[u8]>>, qtype: u16) -> Self {
-        let (qclass, flags, transport) = (class::IN, flag::RD, Transport::Udp);
-        Self { name: name.into(), qtype, qclass, flags, edns: None, transport }
+    /// Creates a query as a stub resolver sends it: class IN, with RD, without DO. `name` is in uncompressed wire
+    /// format.
+    pub fn new(name: impl AsRef<[u8]>, qtype: u16) -> Self {
+        let kind = QueryKind { qtype, qclass: class::IN, flags: flag::RD, dnssec_ok: false };
+        Self { name: name.as_ref().to_ascii_lowercase().into(), kind, options: Box::default() }
+    }
+
+    /// Creates the query that is sent on behalf of a client.
+    pub fn of_client(query: &wire::Query<'_>) -> Self {
+        let options = query.edns.map(|edns| options::forwarded(edns.options)).unwrap_or_default();
+        Self { name: query.lower().into(), kind: QueryKind::of_client(query), options: options.into() }
+    }
+
+    /// QNAME in uncompressed wire format, in lower case.
+    pub fn name(&self) -> &[u8] {
+        &self.name
     }
 
     /// The question section.
     pub(super) fn question(&self) -> Question<'_> {
-        Question { name: &self.name, qtype: self.qtype, qclass: self.qclass }
+        Question { name: &self.name, qtype: self.kind.qtype, qclass: self.kind.qclass }
     }
 
-    pub(crate) fn encode(&self, id: u16) -> Vec<u8> {
-        let counts = [1, 0, 0, u16::from(self.edns.is_some())];
-        let mut out = Header { id, flags: self.flags, counts }.octets().to_vec();
-        self.question().append(&mut out);
-        if let Some(edns) = &self.edns {
-            edns.append(0, &mut out);
-        }
-        out
+    /// The query message. Without `edns`, it has no OPT record.
+    pub(super) fn encode(&self, id: u16, edns: bool) -> Vec<u8> {
+        self.encode_with(id, edns.then_some(&*self.options))
     }
 
     /// The query message with ID 0 and an OPT record, padded to a multiple of 128 octets (RFC 8467, section 4.1).
     /// Padding hides the length of the name.
     pub(super) fn encode_padded(&self) -> Vec<u8> {
-        let edns = self.edns.as_ref().map_or_else(|| Edns::ours(false), Edns::borrowed);
-        let with = |options: Vec<u8>| Self { edns: Some(edns.map(|_| options.into())), ..self.clone() };
-        let header =
-            |length: usize| [PADDING, u16::try_from(length).unwrap_or_default()].map(u16::to_be_bytes);
-        let length = with([edns.options, header(0).as_flattened()].concat()).encode(0).len();
-        let padding = length.next_multiple_of(PADDED_TO) - length;
-        with([edns.options, header(padding).as_flattened(), &vec![0; padding]].concat()).encode(0)
+        let unpadded = self.length_with(self.options.len() + size_of::<[u16; 2]>());
+        let padding = unpadded.next_multiple_of(PADDED_TO) - unpadded;
+
+        let header = [PADDING, u16::try_from(padding).unwrap_or_default()].map(u16::to_be_bytes);
+        let options = [&*self.options, header.as_flattened(), &vec![0; padding]].concat();
+        self.encode_with(0, Some(&options))
+    }
+
+    fn encode_with(&self, id: u16, options: Option<&[u8]>) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.length_with(options.map_or(0, <[u8]>::len)));
+        let counts = [1, 0, 0, u16::from(options.is_some())];
+        out.extend_from_slice(&Header { id, flags: self.kind.flags, counts }.octets());
+        self.question().append(&mut out);
+
+        if let Some(options) = options {
+            Edns { options, ..Edns::ours(self.kind.dnssec_ok) }.append(0, &mut out);
+        }
+        out
+    }
+
+    /// Length of the query message with an OPT record that has so many octets of options.
+    fn length_with(&self, options: usize) -> usize {
+        HEADER + self.name.len() + size_of::<[u16; 2]>() + OPT_LEN + options
     }
 
     /// A reply message without records: the header `reply` and the question.
@@ -70,20 +111,4 @@ impl Query {
         self.question().append(&mut out);
         out
     }
-}
-
-/// Reply of an upstream.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reply {
-    /// The whole message: a well-formed response to the query. The question may differ in upper and lower case, and
-    /// the ID is not the client's.
-    pub message: Vec<u8>,
-    /// The upstream that replied.
-    pub upstream: Upstream,
-    /// RCODE of the header.
-    pub rcode: u16,
-    /// Whether TC is set: the message is incomplete, and a retry over TCP did not help.
-    pub truncated: bool,
-    /// ANCOUNT.
-    pub answers: u16,
 }

@@ -1,57 +1,57 @@
 //! Look-ups of names that only upstreams can resolve, for an answer of our own.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::Resolver;
+use super::late::LateAsk;
 use crate::backend::zones::is_ours;
 use crate::backend::{Backend, View};
 use crate::cause::Cause;
 use crate::external::{ExternalAnswer, ExternalQuery, ExternalRecord};
-use crate::forward::{self, FORWARDED_FLAGS};
-use crate::wire::{Message, Query, Section, class, rcode, rtype};
+use crate::forward::{self, Failure};
+use crate::wire::{Message, Section, Transport, class, rcode, rtype};
 
 /// Maximum number of aliases to follow within an upstream's answer.
 const MAX_CHAIN: usize = 16;
 
+/// The answer of the upstreams to an external query.
+pub(super) struct LookedUp {
+    pub(super) answer: ExternalAnswer,
+    /// Whether the answer replaces a failure of the upstreams.
+    pub(super) stale: bool,
+}
+
 impl<B: Backend> Resolver<B> {
-    /// Looks up an external name at its upstreams, until `deadline` at most.
+    /// Looks up an external name at its upstreams, until `deadline` at most, for a client over `transport`.
     pub(super) async fn look_up(
         &self,
         view: &B::View,
         question: &ExternalQuery,
         client: IpAddr,
+        transport: Transport,
         deadline: tokio::time::Instant,
-    ) -> Result<ExternalAnswer, Cause> {
+    ) -> Result<LookedUp, Cause> {
         let lower = question.name.to_lowercase();
-        let servers = Arc::clone(view.zone().servers_for(lower.wire()).0);
-        let query = forward::Query::new(question.name.wire(), question.qtype);
-        let asked = self.forwarder.exchange(query.clone(), Arc::clone(&servers), client);
+        let servers = Arc::clone(self.backend.view().zone().servers_for(lower.wire()).0);
+        let query = forward::Query::new(lower.wire(), question.qtype);
+        let asked = self.forwarder.exchange(query.clone(), Arc::clone(&servers), client, transport);
         // In a later round less time may be left than the forwarder's own budget.
         let asked = tokio::time::timeout_at(deadline, asked).await;
         let reply = asked.unwrap_or_else(|_| self.forwarder.kept(query, servers));
         let reply = reply.map_err(|error| Cause::from(&error))?;
-        let is_ours = |name: &[u8]| is_ours(view, name);
-        match external_answer(question, is_ours, &reply.message, reply.rcode) {
-            ExternalAnswer::Failed => Err(Cause::Reply(reply.upstream.clone(), reply.rcode)),
-            // A truncated reply may lack all addresses.
-            answer @ ExternalAnswer::Records(_) if reply.truncated && !has_addresses(&answer) => {
-                Ok(ExternalAnswer::Failed)
-            }
-            answer @ ExternalAnswer::Records(_) => Ok(answer),
-        }
-    }
-}
 
-/// Converts a query to the form that is forwarded to upstreams.
-pub fn forwarded(query: &Query<'_>) -> forward::Query {
-    forward::Query {
-        name: query.name.into(),
-        qtype: query.qtype,
-        qclass: query.qclass,
-        flags: query.header.flags & FORWARDED_FLAGS,
-        edns: query.edns.map(|edns| edns.map(Box::from)),
-        transport: query.transport,
+        let view = self.backend.view();
+        let is_ours = |name: &[u8]| is_ours(&*view, name);
+        let answer = match external_answer(question, is_ours, &reply.message, reply.rcode) {
+            ExternalAnswer::Failed => return Err(Cause::Reply(reply.upstream.clone(), reply.rcode)),
+            // As for the name itself: a client over UDP retries over TCP, a client over TCP cannot use a part.
+            ExternalAnswer::Records(_) if reply.truncated && transport == Transport::Tcp => {
+                return Err(Cause::Upstream(reply.upstream.clone(), Failure::Garbage));
+            }
+            ExternalAnswer::Records(records) if reply.truncated => ExternalAnswer::Truncated(records),
+            answer => answer,
+        };
+        Ok(LookedUp { answer, stale: reply.stale })
     }
 }
 
@@ -81,13 +81,6 @@ pub fn external_answer(
     let names = chain(question.name.wire(), is_ours, &records);
     records.retain(|record| names.iter().any(|name| record.owner.wire().eq_ignore_ascii_case(name)));
     ExternalAnswer::Records(records)
-}
-
-fn has_addresses(answer: &ExternalAnswer) -> bool {
-    match answer {
-        ExternalAnswer::Records(records) => records.iter().any(|record| record.rtype != rtype::CNAME),
-        ExternalAnswer::Failed => false,
-    }
 }
 
 /// `start`, and the names that its aliases among `records` lead to. The chain ends before one of our own names.

@@ -10,12 +10,14 @@ use futures::future::join_all;
 use tokio::time::Instant as Deadline;
 
 use super::ask::{Ask, Work};
-use super::{BUDGET, Resolver, WaitingQuery, append_cause, fit, forwarded, negative, sign, steps_at_once};
+use super::external_lookup::LookedUp;
+use super::{BUDGET, Resolver, WaitingQuery, append_cause, negative, sign, steps_at_once};
 use crate::backend::zones::negative_ttl_limit;
 use crate::backend::{Backend, View};
 use crate::cause::Cause;
 use crate::engine::{self, MAX_STEPS, Pending, Progress, Reply};
 use crate::external::{ExternalAnswer, ExternalAnswers, ExternalQuery, MAX_ROUNDS};
+use crate::forward;
 use crate::metrics::{System, Took};
 use crate::shares::Share;
 use crate::tap::Answered;
@@ -28,7 +30,7 @@ pub(crate) struct Admitted {
     _place: Share,
     /// Whether the place is one in the queue of expensive queries.
     in_lane: bool,
-    deadline: Deadline,
+    pub(super) deadline: Deadline,
 }
 
 impl<B: Backend> Resolver<B> {
@@ -155,10 +157,11 @@ impl<B: Backend> Resolver<B> {
         let ask = late.ask();
         let query = ask.query;
         let servers = Arc::clone(ask.view.zone().servers_for(query.lower()).0);
-        let question = forwarded(query);
+        let question = forward::Query::of_client(query);
 
         // After other waits less time may be left than the forwarder's own budget.
-        let exchange = self.forwarder.exchange(question.clone(), Arc::clone(&servers), late.client);
+        let exchange =
+            self.forwarder.exchange(question.clone(), Arc::clone(&servers), late.client, query.transport);
         let exchanged = tokio::time::timeout_at(late.admitted.deadline, exchange).await;
         let upstream = match exchanged.unwrap_or_else(|_| self.forwarder.kept(question, servers)) {
             Ok(upstream) => upstream,
@@ -166,7 +169,7 @@ impl<B: Backend> Resolver<B> {
         };
 
         let start = out.len();
-        let truncated = fit(&upstream.message, query, out);
+        let truncated = upstream.append_answer(query, out);
         if let Some(limit) = negative_ttl_limit(ask.view, query.lower()) {
             negative::limit_ttls(out.get_mut(start..).unwrap_or_default(), limit);
         }
@@ -212,14 +215,20 @@ impl<B: Backend> Resolver<B> {
         external: &mut ExternalAnswers,
     ) {
         questions.dedup();
-        let lookups = questions
-            .iter()
-            .map(|question| self.look_up(late.view, question, late.client, late.admitted.deadline));
-        for (question, answer) in questions.iter().zip(join_all(lookups).await) {
-            let answer = answer.unwrap_or_else(|cause| {
-                external.fail(cause);
-                ExternalAnswer::Failed
-            });
+        let lookups = questions.iter().map(|question| self.look_up(late, question));
+        for (question, looked_up) in questions.iter().zip(join_all(lookups).await) {
+            let answer = match looked_up {
+                Ok(LookedUp { answer, stale }) => {
+                    if stale {
+                        external.set_stale();
+                    }
+                    answer
+                }
+                Err(cause) => {
+                    external.fail(cause);
+                    ExternalAnswer::Failed
+                }
+            };
             external.insert(question.clone(), answer);
         }
     }

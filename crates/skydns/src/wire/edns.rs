@@ -6,7 +6,7 @@ use super::{Record, rtype};
 /// (DNS flag day 2020).
 pub(crate) const OUR_UDP_SIZE: u16 = 1232;
 /// Length of an OPT record without options, in octets.
-pub(super) const OPT_LEN: usize = 11;
+pub(crate) const OPT_LEN: usize = 11;
 /// Code of the option Extended DNS Error (RFC 8914).
 pub(crate) const EXTENDED_ERROR: u16 = 15;
 /// The flag DNSSEC OK, in the upper octet of the OPT flags.
@@ -77,6 +77,12 @@ impl<O: AsRef<[u8]>> Edns<O> {
         out.extend_from_slice(&fixed);
         out.extend_from_slice(options);
     }
+}
+
+/// The upper bits of the RCODE, in the OPT record of a message (RFC 6891, section 6.1.3).
+pub(crate) fn extended_rcode(opt: &Record<'_>) -> u16 {
+    let [upper, ..] = opt.ttl.to_be_bytes();
+    u16::from(upper) << 4
 }
 
 /// The option Extended DNS Error in wire format. `text` is the EXTRA-TEXT, a few hundred octets at most.

@@ -43,6 +43,9 @@ pub struct Header {
 }
 
 impl Header {
+    /// The largest RCODE that fits into the header.
+    pub(crate) const MAX_RCODE: u16 = 0x000f;
+
     /// Parses the header of a message.
     pub fn parse(bytes: &[u8]) -> Result<Self, MessageError> {
         let octets: &[u8; HEADER] = bytes.first_chunk().ok_or(MessageError::Short(bytes.len() & !1))?;
@@ -85,6 +88,6 @@ impl Header {
 
     /// The RCODE in the header, which has four bits. An OPT record may hold eight more bits.
     pub fn rcode(&self) -> u16 {
-        self.flags & 0x000f
+        self.flags & Self::MAX_RCODE
     }
 }

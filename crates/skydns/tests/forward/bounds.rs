@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 use futures::future::join_all;
-use skydns::forward::{Limits, Query};
-use skydns::wire::Edns;
-use skydns::wire::flag::{AD, CD, RD};
+use skydns::forward::Limits;
 use testkit::eventually;
+use testkit::message::Edns;
+use testkit::query::Query as Ask;
 use testkit::upstream::{Asked, Upstream};
 use tokio::sync::Semaphore;
 
-use crate::support::{PATIENCE, Subject, a, a_over_tcp, is, says, silent, told};
+use crate::support::{PATIENCE, Subject, a, is, says, silent, told};
 
 const OVERLOADED: &str = "too many queries in flight";
 
@@ -62,22 +62,22 @@ async fn different_questions_are_asked_apart() {
     let first = Upstream::start(silent).await;
     let second = Upstream::start(silent).await;
     let subject = Subject::new(Limits::default());
-    let edns = |udp_size| Edns { udp_size, version: 0, dnssec_ok: false, options: [].into() };
+    let x = || Ask::new("x.test.", "A");
+    let dnssec_ok = Edns { udp: 1232, dnssec_ok: true, ..Edns::default() };
+    let subnet = Edns { udp: 1232, options: vec![(8, vec![0, 1, 24, 0, 10, 0, 0])], ..Edns::default() };
     let queries = [
-        a("x.test."),
-        a("X.test."),
-        a_over_tcp("x.test."),
-        Query { qtype: 28, ..a("x.test.") },
-        Query { qclass: 3, ..a("x.test.") },
-        Query { flags: 0, ..a("x.test.") },
-        Query { flags: RD | CD, ..a("x.test.") },
-        Query { flags: RD | AD, ..a("x.test.") },
-        Query { edns: Some(edns(512)), ..a("x.test.") },
-        Query { edns: Some(edns(1232)), ..a("x.test.") },
+        x(),
+        Ask::new("x.test.", "AAAA"),
+        x().class("CH"),
+        x().flags(""),
+        x().flags("rd cd"),
+        x().flags("rd ad"),
+        x().opt(dnssec_ok),
+        x().opt(subnet),
     ];
     let count = queries.len();
     let (here, there) = ([first.addr()], [second.addr()]);
-    let asking = join_all(queries.map(|query| subject.ask(query, &here)));
+    let asking = join_all(queries.map(|query| subject.ask(query.into(), &here)));
     let elsewhere = subject.ask(a("x.test."), &there);
     let seen = eventually(PATIENCE, || async {
         is(subject.metric("in_flight", &[]), count + 1) && is(subject.metric("joined_total", &[]), 0)

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use skydns::forward::{CacheLimits, Limits, Query};
-use skydns::wire::Edns;
+use skydns::forward::{CacheLimits, Limits};
 use testkit::client::{ask, ask_tcp};
 use testkit::eventually;
 use testkit::message::{Edns as Opt, Message};
@@ -15,11 +14,11 @@ use testkit::reply::Reply;
 use testkit::upstream::{Asked, Reaction, Upstream};
 
 use crate::fixed::{Fixed, start};
-use crate::support::{PATIENCE, Subject, a, address, is, says, short, told};
+use crate::support::{PATIENCE, Question, Subject, a, address, is, says, short, told};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn an_hour() -> CacheLimits {
+pub(crate) fn an_hour() -> CacheLimits {
     CacheLimits { stale: 3600 * SECOND, ..CacheLimits::default() }
 }
 
@@ -62,7 +61,7 @@ fn silent(_: &Asked) -> Reaction {
     Reaction::silence()
 }
 
-fn servfail(asked: &Asked) -> Reaction {
+pub(crate) fn servfail(asked: &Asked) -> Reaction {
     Reply::to(&asked.packet).rcode("SERVFAIL").into()
 }
 
@@ -94,18 +93,20 @@ async fn pass(time: Duration) {
     tokio::time::resume();
 }
 
-fn with_edns(name: &str) -> Query {
-    Query { edns: Some(Edns { udp_size: 1232, version: 0, dnssec_ok: false, options: [].into() }), ..a(name) }
+fn with_edns(name: &str) -> Question {
+    a(name).edns(Opt { udp: 1232, ..Opt::default() })
 }
 
 /// Sends a query; returns the RCODE, the TTLs of all records, and the extended errors among the EDNS options.
 async fn asked(
     subject: &Subject,
-    query: Query,
+    question: Question,
     upstreams: &[SocketAddr],
 ) -> (String, Vec<u32>, Vec<Vec<u8>>) {
-    let message = subject.ask(query, upstreams).await.map(|reply| Message::parse(&reply.message).unwrap());
-    let Ok(message) = message else { return ("none".to_owned(), vec![], vec![]) };
+    let reply = subject.ask(question.clone(), upstreams).await;
+    let Ok(message) = reply.map(|reply| question.answer(&reply)) else {
+        return ("none".to_owned(), vec![], vec![]);
+    };
     let records = message.answer.iter().chain(&message.authority);
     let errors = message.edns.iter().flat_map(|opt| &opt.options).filter(|(code, _)| *code == 15);
     let errors = errors.map(|(_, data)| data.clone()).collect();
@@ -118,9 +119,10 @@ async fn a_fresh_reply_is_answered_without_asking_anybody() {
     let subject = Subject::with_cache(short(), CacheLimits::default());
     assert_eq!(subject.ask_a("x.test.", &[upstream.addr()]).await, "NOERROR 192.0.2.1");
     pass(10 * SECOND).await;
-    let reply = subject.ask(a("X.TEST."), &[upstream.addr()]).await;
+    let question = a("X.TEST.");
+    let reply = subject.ask(question.clone(), &[upstream.addr()]).await;
     assert_eq!(told(&reply), "NOERROR 192.0.2.1");
-    let message = Message::parse(&reply.unwrap().message).unwrap();
+    let message = question.answer(&reply.unwrap());
     assert_eq!(message.questions[0].name, "X.TEST.");
     assert!((49..=50).contains(&message.answer[0].ttl), "{}", message.answer[0]);
     assert_eq!(upstream.count(), 1);

@@ -6,11 +6,11 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use skydns::forward::{Limits, Query};
+use skydns::forward::Limits;
 use testkit::reply::Reply;
 use testkit::upstream::{Act, Asked, Reaction, Transport, Upstream};
 
-use crate::support::{Subject, a, a_over_tcp, address, is, nobody, refuses, says, short, told};
+use crate::support::{Question, Subject, a, a_over_tcp, address, is, nobody, refuses, says, short, told};
 
 /// Fault of an upstream, and the results of queries to it.
 struct Fault {
@@ -185,11 +185,11 @@ const FAULTS: &[Fault] = &[
     ),
 ];
 
-async fn check(what: &str, query: Query, upstreams: &[SocketAddr], expected: &str) {
+async fn check(what: &str, question: Question, upstreams: &[SocketAddr], expected: &str) {
     let limits = short();
     let subject = Subject::new(limits.clone());
     let asked = Instant::now();
-    let outcome = told(&subject.ask(query, upstreams).await);
+    let outcome = told(&subject.ask(question, upstreams).await);
     assert_eq!(outcome, expected, "{what}");
     // The additional second allows for a busy machine.
     assert!(asked.elapsed() < limits.budget + Duration::from_secs(1), "{what} took {:?}", asked.elapsed());

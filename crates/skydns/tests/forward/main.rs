@@ -7,6 +7,7 @@
     reason = "the helpers of tests end them with a panic, as the tests themselves do"
 )]
 
+mod aliases;
 mod bounds;
 mod cache;
 mod clock;
@@ -14,10 +15,12 @@ mod faults;
 #[path = "../support/fixed.rs"]
 #[allow(dead_code, reason = "other tests need the rest")]
 mod fixed;
+mod one_key;
 mod order;
 mod passing;
 mod refusals;
 mod server;
+mod stale;
 mod streams;
 mod support;
 mod tls;

@@ -200,7 +200,7 @@ async fn a_restarting_upstream_is_asked_again() {
         let limits = Limits { retry_pause: 1000 * MS, ..Limits::default() };
         let subject = Subject::new(limits);
         let upstreams: [SocketAddr; 1] = [address];
-        let asking = subject.ask(question("x.test.", 1, transport), &upstreams);
+        let asking = subject.ask(question("x.test.", "A", transport), &upstreams);
         let starting = async {
             eventually(PATIENCE, || async { subject.errors("refused") > 0.5 }).await;
             Upstream::start_on(address, says(1)).await

@@ -2,75 +2,58 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use skydns::forward::{Limits, Query};
-use skydns::wire::flag::{AD, CD, RD};
-use skydns::wire::{Edns, Transport};
+use skydns::forward::Limits;
+use skydns::wire::Transport;
+use testkit::message::{Edns, Message};
+use testkit::query::Query as Ask;
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Upstream};
 
-use crate::support::{Subject, a, is, question, refuses, says, told};
-
-fn edns(udp_size: u16, dnssec_ok: bool, options: &[u8]) -> Edns<Box<[u8]>> {
-    Edns { udp_size, version: 0, dnssec_ok, options: options.into() }
-}
+use crate::support::{Subject, is, question, refuses, says, told};
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|octet| format!("{octet:02x}")).collect::<Vec<_>>().concat()
 }
 
-/// Expected packets are those that kube-dns sent for the same queries, with ID 0 and without the cookie.
+/// The flags, DO and the end-to-end EDNS options are those of the client, as in kube-dns. The name in lower case and
+/// the OPT record are our own. The expected packets have the ID 0.
 #[tokio::test]
-async fn queries_are_those_of_the_reference() {
+async fn queries_have_a_question_of_ours() {
     const QUESTION: &str = "03777777076f75747369646504746573740000010001";
-    let www = || a("www.outside.test.");
-    let options = [0, 8, 0, 7, 0, 1, 0x18, 0, 0x0a, 0, 0, 0, 10, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8];
-    let many = [&[0, 8, 0x10, 0][..], &[0; 4096]].concat();
-    let cases: &[(&str, Query, String)] = &[
-        ("plain", www(), format!("000001000001000000000000{QUESTION}")),
-        ("no RD", Query { flags: 0, ..www() }, format!("000000000001000000000000{QUESTION}")),
-        ("CD", Query { flags: RD | CD, ..www() }, format!("000001100001000000000000{QUESTION}")),
-        ("AD", Query { flags: RD | AD, ..www() }, format!("000001200001000000000000{QUESTION}")),
+    const OPT: &str = "00002904d0000000000000";
+    let www = || Ask::new("www.outside.test.", "A");
+    let edns = |udp, dnssec_ok, options: &[(u16, Vec<u8>)]| {
+        www().opt(Edns { udp, dnssec_ok, options: options.to_vec(), ..Edns::default() })
+    };
+    let subnet = (8, vec![0, 1, 0x18, 0, 0x0a, 0, 0]);
+    let cookie = (10, vec![1, 2, 3, 4, 5, 6, 7, 8]);
+    let many = (8, vec![0; 4096]);
+    let cases: &[(&str, Ask, String)] = &[
+        ("plain", www(), format!("000001000001000000000001{QUESTION}{OPT}")),
+        ("no RD", www().flags(""), format!("000000000001000000000001{QUESTION}{OPT}")),
+        ("CD", www().flags("rd cd"), format!("000001100001000000000001{QUESTION}{OPT}")),
+        ("AD", www().flags("rd ad"), format!("000001200001000000000001{QUESTION}{OPT}")),
         (
             "class HS",
-            Query { qclass: 4, ..www() },
-            format!("000001000001000000000000{}4", &QUESTION[..QUESTION.len() - 1]),
+            www().class("HS"),
+            format!("000001000001000000000001{}4{OPT}", &QUESTION[..QUESTION.len() - 1]),
         ),
-        (
-            "EDNS of 1232 octets",
-            Query { edns: Some(edns(1232, false, &[])), ..www() },
-            format!("000001000001000000000001{QUESTION}00002904d0000000000000"),
-        ),
-        (
-            "EDNS of 100 octets",
-            Query { edns: Some(edns(100, false, &[])), ..www() },
-            format!("000001000001000000000001{QUESTION}0000290064000000000000"),
-        ),
-        (
-            "DO",
-            Query { edns: Some(edns(4096, true, &[])), ..www() },
-            format!("000001000001000000000001{QUESTION}0000291000000080000000"),
-        ),
+        ("EDNS of 100 octets", edns(100, false, &[]), format!("000001000001000000000001{QUESTION}{OPT}")),
+        ("EDNS of 65535 octets", edns(65535, false, &[]), format!("000001000001000000000001{QUESTION}{OPT}")),
+        ("DO", edns(4096, true, &[]), format!("000001000001000000000001{QUESTION}00002904d0000080000000")),
         (
             "options",
-            Query { edns: Some(edns(4096, false, &options)), ..www() },
-            format!("000001000001000000000001{QUESTION}000029100000000000000b{}", hex(&options[..11])),
+            edns(4096, false, &[subnet, cookie]),
+            format!("000001000001000000000001{QUESTION}00002904d000000000000b00080007000118000a0000"),
         ),
-        (
-            "too many options",
-            Query { edns: Some(edns(4096, false, &many)), ..www() },
-            format!("000001000001000000000001{QUESTION}0000291000000000000000"),
-        ),
-        (
-            "case kept",
-            a("wWw.oUtSiDe.tEsT."),
-            "00000100000100000000000003775777076f55745369446504744573540000010001".to_owned(),
-        ),
+        ("too many options", edns(4096, false, &[many]), format!("000001000001000000000001{QUESTION}{OPT}")),
+        ("case", Ask::new("wWw.oUtSiDe.tEsT.", "A"), format!("000001000001000000000001{QUESTION}{OPT}")),
     ];
     let upstream = Upstream::start(says(1)).await;
     let subject = Subject::new(Limits::default());
     for (what, query, expected) in cases {
         upstream.forget();
-        subject.ask(query.clone(), &[upstream.addr()]).await.unwrap();
+        subject.ask(query.clone().into(), &[upstream.addr()]).await.unwrap();
         let asked = upstream.asked();
         assert_eq!(asked.len(), 1, "{what}");
         assert_eq!(format!("0000{}", &hex(&asked[0].packet)[4..]), *expected, "{what}");
@@ -90,12 +73,16 @@ async fn the_whole_reply_is_handed_on() {
     };
     let upstream = Upstream::start(move |asked: &Asked| whole(asked).into()).await;
     let subject = Subject::new(Limits::default());
-    let reply = subject.ask(question("x.test.", 16, Transport::Udp), &[upstream.addr()]).await.unwrap();
+    let question = question("x.test.", "TXT", Transport::Udp).edns(Edns { udp: 1232, ..Edns::default() });
+    let reply = subject.ask(question.clone(), &[upstream.addr()]).await.unwrap();
     assert_eq!(
         (reply.upstream.socket_addr(), reply.rcode, reply.answers, reply.truncated),
         (upstream.addr(), 0, 2, false)
     );
-    assert_eq!(reply.message, whole(&upstream.asked()[0]).wire());
+    let mut answer = question.answer(&reply);
+    let whole = Message::parse(&whole(&upstream.asked()[0]).wire()).unwrap();
+    answer.id = whole.id;
+    assert_eq!(answer, whole);
 }
 
 /// After SERVFAIL and REFUSED, the next upstream is queried. All other replies are returned to the client.
@@ -104,15 +91,16 @@ async fn only_servfail_and_refused_lead_to_the_next_upstream() {
     for transport in [Transport::Udp, Transport::Tcp] {
         for (rcode, told_by_two, counts) in [
             ("NXDOMAIN", "NXDOMAIN", (1, 0)),
-            ("FORMERR", "FORMERR", (1, 0)),
-            ("NOTIMP", "NOTIMP", (1, 0)),
+            // The query is sent to the same upstream again without EDNS.
+            ("FORMERR", "FORMERR", (2, 0)),
+            ("NOTIMP", "NOTIMP", (2, 0)),
             ("REFUSED", "NOERROR 192.0.2.2", (1, 1)),
             // As in kube-dns, a query is sent to the same upstream again after SERVFAIL.
             ("SERVFAIL", "NOERROR 192.0.2.2", (2, 1)),
         ] {
             let (first, second) = (Upstream::start(refuses(rcode)).await, Upstream::start(says(2)).await);
             let subject = Subject::new(Limits::default());
-            let query = question("x.test.", 1, transport);
+            let query = question("x.test.", "A", transport);
             let reply = subject.ask(query, &[first.addr(), second.addr()]).await;
             assert_eq!(told(&reply), told_by_two, "{rcode} over {transport:?}");
             assert_eq!((first.count(), second.count()), counts, "{rcode} over {transport:?}");
@@ -130,7 +118,7 @@ async fn after_servfail_the_same_upstream_is_asked_once_more() {
         })
         .await;
         let subject = Subject::new(Limits::default());
-        let reply = subject.ask(question("x.test.", 1, transport), &[flaky.addr(), second.addr()]).await;
+        let reply = subject.ask(question("x.test.", "A", transport), &[flaky.addr(), second.addr()]).await;
         assert_eq!(told(&reply), "NOERROR 192.0.2.1");
         assert_eq!((flaky.count(), second.count()), (2, 0));
         assert!(is(subject.errors("servfail"), 1));
@@ -154,7 +142,7 @@ async fn large_replies_are_whole() {
         })
         .await;
         let subject = Subject::new(Limits::default());
-        let reply = subject.ask(question("big.test.", 1, transport), &[upstream.addr()]).await.unwrap();
+        let reply = subject.ask(question("big.test.", "A", transport), &[upstream.addr()]).await.unwrap();
         assert_eq!(usize::from(reply.answers), records);
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use skydns::forward::Limits;
 use testkit::upstream::{Asked, Reaction, Upstream};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::clock::StoppedClock;
@@ -99,7 +100,8 @@ async fn check(case: &Case) {
 
     let clock = StoppedClock::stop();
     let asked = Instant::now();
-    let asking = tokio::spawn({
+    let mut tasks = JoinSet::new();
+    let asking = tasks.spawn({
         let subject = subject.clone();
         async move { (told(&subject.ask(crate::support::a("x.test."), &addresses).await), asked.elapsed()) }
     });
@@ -109,7 +111,7 @@ async fn check(case: &Case) {
             .until(&what, || upstreams.iter().flatten().map(Upstream::count).sum::<usize>() >= *packets)
             .await;
         clock.turn().await;
-        clock.advance(*wait * MS - MS).await;
+        clock.advance((*wait - 1) * MS).await;
         clock.turn().await;
         assert!(!asking.is_finished(), "{what}: less than {wait} ms");
         // Timers of tokio fire up to a millisecond late.
@@ -117,7 +119,7 @@ async fn check(case: &Case) {
     }
     clock.until(&what, || asking.is_finished()).await;
 
-    let (told, took) = asking.await.unwrap();
+    let (told, took) = tasks.join_next().await.unwrap().unwrap();
     let expected: Duration = waits.iter().map(|(_, wait)| *wait * MS).sum();
     let late = u32::try_from(waits.len()).unwrap() * MS;
     assert_eq!(told, *outcome, "{what}");

@@ -9,9 +9,9 @@ use prometheus::Registry;
 use skydns::forward::{
     Cache, CacheLimits, CacheMetrics, ForwardError, ForwardMetrics, Forwarder, Limits, Query, Reply, TlsTrust,
 };
-use skydns::wire::Transport;
-use testkit::message::Message;
-use testkit::name;
+use skydns::wire::{self, Transport};
+use testkit::message::{Edns, Message};
+use testkit::query;
 use testkit::reply;
 use testkit::upstream::{Asked, Reaction};
 
@@ -53,10 +53,10 @@ impl Subject {
     /// Sends a query as a new client.
     pub(crate) async fn ask(
         &self,
-        query: Query,
+        question: Question,
         upstreams: &[SocketAddr],
     ) -> Result<Arc<Reply>, ForwardError> {
-        self.ask_as(self.client(), query, upstreams).await
+        self.ask_as(self.client(), question, upstreams).await
     }
 
     fn client(&self) -> IpAddr {
@@ -66,20 +66,21 @@ impl Subject {
     /// Sends a query to upstreams of any protocol.
     pub(crate) async fn ask_by(
         &self,
-        query: Query,
+        question: Question,
         upstreams: &[dnsconfig::Upstream],
     ) -> Result<Arc<Reply>, ForwardError> {
-        self.forwarder.exchange(query, upstreams.into(), self.client()).await
+        let transport = question.transport;
+        self.forwarder.exchange(question.forwarded(), upstreams.into(), self.client(), transport).await
     }
 
     pub(crate) async fn ask_as(
         &self,
         client: IpAddr,
-        query: Query,
+        question: Question,
         upstreams: &[SocketAddr],
     ) -> Result<Arc<Reply>, ForwardError> {
         let upstreams = upstreams.iter().map(|upstream| (*upstream).into()).collect();
-        self.forwarder.exchange(query, upstreams, client).await
+        self.forwarder.exchange(question.forwarded(), upstreams, client, question.transport).await
     }
 
     /// Queries for an address over UDP and returns the reply as [`told`] formats it.
@@ -129,17 +130,53 @@ pub(crate) fn short() -> Limits {
     }
 }
 
+/// A query of a client.
+#[derive(Clone, Debug)]
+pub(crate) struct Question {
+    query: query::Query,
+    transport: Transport,
+}
+
+impl From<query::Query> for Question {
+    /// A query over UDP.
+    fn from(query: query::Query) -> Self {
+        Self { query, transport: Transport::Udp }
+    }
+}
+
+impl Question {
+    pub(crate) fn edns(self, edns: Edns) -> Self {
+        Self { query: self.query.opt(edns), ..self }
+    }
+
+    pub(crate) fn over(self, transport: Transport) -> Self {
+        Self { transport, ..self }
+    }
+
+    fn forwarded(&self) -> Query {
+        Query::of_client(&wire::Query::parse(&self.query.wire(), self.transport).unwrap())
+    }
+
+    /// The answer that the client gets.
+    pub(crate) fn answer(&self, reply: &Reply) -> Message {
+        let query = self.query.wire();
+        let mut answer = Vec::new();
+        reply.append_answer(&wire::Query::parse(&query, self.transport).unwrap(), &mut answer);
+        Message::parse(&answer).unwrap()
+    }
+}
+
 /// A query with the flags of an ordinary stub resolver, without EDNS.
-pub(crate) fn question(name: &str, qtype: u16, transport: Transport) -> Query {
-    Query { transport, ..Query::new(name::to_wire(name).unwrap(), qtype) }
+pub(crate) fn question(name: &str, rtype: &str, transport: Transport) -> Question {
+    Question { query: query::Query::new(name, rtype), transport }
 }
 
-pub(crate) fn a(name: &str) -> Query {
-    question(name, 1, Transport::Udp)
+pub(crate) fn a(name: &str) -> Question {
+    question(name, "A", Transport::Udp)
 }
 
-pub(crate) fn a_over_tcp(name: &str) -> Query {
-    question(name, 1, Transport::Tcp)
+pub(crate) fn a_over_tcp(name: &str) -> Question {
+    question(name, "A", Transport::Tcp)
 }
 
 /// Formats an outcome: the RCODE, `tc` if set, and the addresses; or the error.

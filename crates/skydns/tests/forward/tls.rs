@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use skydns::forward::{Limits, Pin, Query, TlsTrust};
-use skydns::wire::Edns;
+use skydns::forward::{Limits, Pin, TlsTrust};
 use testkit::eventually;
 use testkit::message::{Edns as Opt, Message};
 use testkit::reply::Reply;
@@ -185,52 +184,38 @@ async fn a_ca_file_whose_read_hangs_leaves_the_previous_certificates_in_use() {
 async fn queries_over_tls_are_padded_and_the_padding_of_replies_stays_here() {
     let padded = |asked: &Asked| {
         let reply = crate::support::address(asked, 1);
-        let is_edns = Message::parse(&asked.packet).unwrap().edns.is_some();
         let options = vec![(12, vec![0; 300]), (15, vec![0, 0])];
-        if is_edns { reply.opt(Opt { udp: 1232, options, ..Opt::default() }).into() } else { reply.into() }
+        reply.opt(Opt { udp: 1232, options, ..Opt::default() }).into()
     };
     let upstream = Upstream::start(padded).await;
     let gate = Gate::open("server", upstream.addr()).await;
     let subject = Subject::trusting(short(), trust(&[]));
     let long = format!("{}.test.", "a".repeat(60));
-    let edns = |options: &[u8]| Edns { udp_size: 4096, version: 0, dnssec_ok: true, options: options.into() };
-    let subnet = [0, 8, 0, 4, 0, 1, 0, 0];
-    for (name, client) in [
-        ("x.test.", None),
-        (&*long, None),
-        ("x.test.", Some(edns(&[]))),
-        ("y.test.", Some(edns(&subnet))),
-        (&long, Some(edns(&[0, 12, 0, 3, 0, 0, 0]))),
+    let edns = |name, options| a(name).edns(Opt { udp: 4096, dnssec_ok: true, options, ..Opt::default() });
+    for (what, client, has_edns) in [
+        ("plain", a("x.test."), false),
+        ("long", a(&long), false),
+        ("EDNS", edns("x.test.", vec![]), true),
+        ("client subnet", edns("y.test.", vec![(8, vec![0, 1, 0, 0])]), true),
+        ("padding", edns(&long, vec![(12, vec![0; 3])]), true),
     ] {
         for (upstream_by, is_padded) in
             [(gate.upstream(None), true), (format!("tcp://{}", upstream.addr()).parse().unwrap(), false)]
         {
             upstream.forget();
-            let query = Query { edns: client.clone(), ..a(name) };
-            let reply = subject.ask_by(query, &[upstream_by]).await;
+            let reply = subject.ask_by(client.clone(), &[upstream_by]).await;
             assert_eq!(told(&reply), "NOERROR 192.0.2.1");
             let packet = &upstream.asked()[0].packet;
-            assert_eq!(packet.len() % 128 == 0, is_padded, "{name} {client:?}: {} octets", packet.len());
-            let asked = Message::parse(packet).unwrap().edns;
-            assert_eq!(asked.is_some(), is_padded || client.is_some(), "{name} {client:?}");
-            let is_padding = |opt: &Opt| opt.options.iter().any(|(code, _)| *code == 12);
-            assert_eq!(
-                asked.is_some_and(|opt| is_padding(&opt) && opt.options.last().unwrap().0 == 12),
-                is_padded
-            );
-            let replied = Message::parse(&reply.unwrap().message).unwrap().edns;
-            assert_eq!(
-                replied.as_ref().map(|opt| opt.options.len()),
-                client.as_ref().map(|_| 1),
-                "{name} {client:?}"
-            );
-            assert!(replied.is_none_or(|opt| !is_padding(&opt)));
+            assert_eq!(packet.len() % 128 == 0, is_padded, "{what}: {} octets", packet.len());
+            let options = Message::parse(packet).unwrap().edns.unwrap().options;
+            assert_eq!(options.last().is_some_and(|(code, _)| *code == 12), is_padded, "{what}");
+            let answered = client.answer(&reply.unwrap()).edns.map(|opt| opt.options);
+            assert_eq!(answered, has_edns.then(|| vec![(15, vec![0, 0])]), "{what}");
         }
     }
 }
 
-/// If an upstream replies FORMERR to EDNS that the forwarder added, the query is sent again without EDNS (RFC 6891,
-/// section 7).
+/// If an upstream replies FORMERR to EDNS, the query is sent again without EDNS (RFC 6891, section 7).
 #[tokio::test]
 async fn a_server_older_than_padding_is_asked_without() {
     let old = |asked: &Asked| match Message::parse(&asked.packet).unwrap().edns {
@@ -241,8 +226,11 @@ async fn a_server_older_than_padding_is_asked_without() {
     let gate = Gate::open("server", upstream.addr()).await;
     let subject = Subject::trusting(short(), trust(&[]));
     assert_eq!(told(&subject.ask_by(a("x.test."), &[gate.upstream(None)]).await), "NOERROR 192.0.2.1");
-    let edns = Edns { udp_size: 1232, version: 0, dnssec_ok: true, options: [].into() };
-    let query = Query { edns: Some(edns), ..a("x.test.") };
-    assert_eq!(told(&subject.ask_by(query, &[gate.upstream(None)]).await), "FORMERR", "the client's own OPT");
+    // Further queries have no EDNS from the beginning.
+    let question = a("y.test.").edns(Opt { udp: 1232, dnssec_ok: true, ..Opt::default() });
+    let reply = subject.ask_by(question.clone(), &[gate.upstream(None)]).await;
+    assert_eq!(told(&reply), "NOERROR 192.0.2.1");
+    let edns = question.answer(&reply.unwrap()).edns;
+    assert_eq!(edns, Some(Opt { udp: 1232, dnssec_ok: true, ..Opt::default() }), "our own");
     assert_eq!(upstream.count(), 3);
 }

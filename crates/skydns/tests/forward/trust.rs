@@ -135,8 +135,8 @@ async fn relay(subject: Subject) -> (SocketAddr, tokio::task::JoinSet<()>) {
             let packet = &buffer[..length];
             let question = testkit::message::Message::parse(packet).unwrap().questions.remove(0);
             // Some resolvers randomize the case of names.
-            let query =
-                skydns::forward::Query { qtype: question.rtype, ..a(&question.name.to_ascii_uppercase()) };
+            let rtype = testkit::codes::type_name(question.rtype);
+            let query = testkit::query::Query::new(&question.name.to_ascii_uppercase(), &rtype).into();
             let rcode = match subject.ask(query, &[address]).await {
                 Err(ForwardError::Loop) => "REFUSED",
                 _ => "NOTIMP",

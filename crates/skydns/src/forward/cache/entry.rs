@@ -1,23 +1,22 @@
 //! One cached reply: its lifetime, and the answers made from the reply.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use dnsconfig::Upstream;
 use tokio::time::Instant;
 
 use super::CacheLimits;
-use super::key::CacheKey;
 use super::metrics::{CacheMetrics, Held};
-use crate::forward::{Query, Reply};
-use crate::wire::{Edns, HEADER, Header, Message, Record, Section, extended_error, flag, info, rcode, rtype};
+use crate::external::STALE_TTL;
+use crate::forward::key::Key;
+use crate::forward::{Query, Reply, answer};
+use crate::wire::{self, Edns, Header, Message, Section, extended_error, flag, info, rcode, rtype};
 
 /// Upper limit of a TTL in seconds, so that a mistake in a zone does not stay for more than a day.
 const MAX_TTL: u32 = 86_400;
 /// Upper limit of the TTL of a negative answer, in seconds (RFC 2308, section 5).
 const MAX_NEGATIVE_TTL: u32 = 10_800;
-/// TTL of all records of a stale answer, in seconds (RFC 8767, section 4).
-const STALE_TTL: u32 = 30;
 /// Memory per entry for the table and the allocator, in octets, beyond the content. 10,000 replies with one address
 /// take 6 MB.
 const OVERHEAD: usize = 320;
@@ -34,15 +33,14 @@ pub(super) enum State {
     },
 }
 
-/// A reply whose OPT record is stored apart.
+/// A reply and its lifetime.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// Header, question and records.
-    body: Box<[u8]>,
-    /// Offsets of the TTLs in `body`.
+    reply: Arc<Reply>,
+    /// Offsets of the TTLs in the message of the reply.
     ttls: Box<[u16]>,
-    opt: Option<Edns<Box<[u8]>>>,
-    upstream: Upstream,
+    /// Upper limit of the TTLs, in seconds.
+    max_ttl: u32,
     received: Instant,
     lifetime: Duration,
     /// Time of the next retry of the upstreams, in milliseconds since `received`; 0 if the upstreams have not failed
@@ -53,26 +51,26 @@ pub(super) struct Entry {
 
 impl Entry {
     /// Creates the entry for the reply to `query`; `None` if the reply must not be cached.
-    pub(super) fn new(query: &Query, reply: &Reply, metrics: &CacheMetrics, now: Instant) -> Option<Self> {
+    pub(super) fn new(
+        query: &Query,
+        reply: &Arc<Reply>,
+        metrics: &CacheMetrics,
+        now: Instant,
+    ) -> Option<Self> {
         let message = Message::parse(&reply.message).ok().filter(|_| !reply.truncated)?;
-        message.question()?;
-        let opt = message.records().find(is_opt);
-        // The OPT record holds the upper bits of an extended RCODE (RFC 6891, section 6.1.3).
-        if opt.as_ref().is_some_and(|opt| opt.ttl >> 24 != 0) {
-            return None;
-        }
-        let lifetime = Lifetime::of(&message, query.qtype, reply.rcode)?;
-        let end = opt.as_ref().map_or(message.end(), |opt| opt.range().start);
-        let mut body: Box<[u8]> = reply.message.get(..end)?.into();
-        let ttls = write_ttls(&message, lifetime.cap, &mut body);
-        let opt: Option<Edns<Box<[u8]>>> = opt.map(|opt| Edns::of(&opt).map(Box::from));
-        let size = body.len() + 2 * ttls.len() + opt.as_ref().map_or(0, |opt| opt.options.len());
-        let size = size + query.name.len() + size_of::<Self>() + size_of::<CacheKey>() + OVERHEAD;
+        let lifetime = Lifetime::of(&message, query.kind.qtype, reply.rcode)?;
+        let ttls: Vec<u16> =
+            message.records().filter_map(|record| u16::try_from(record.ttl_range().start).ok()).collect();
+
+        let octets = reply.message.len() + 2 * ttls.len() + query.name().len();
+        let options = reply.opt.as_ref().map_or(0, |opt| opt.options.len());
+        let fixed = size_of::<Self>() + size_of::<Reply>() + size_of::<Key>() + OVERHEAD;
+        let size = octets + options + fixed;
+
         Some(Self {
-            body,
-            ttls,
-            opt,
-            upstream: reply.upstream.clone(),
+            reply: Arc::clone(reply),
+            ttls: ttls.into(),
+            max_ttl: lifetime.cap,
             received: now,
             lifetime: Duration::from_secs(lifetime.seconds.into()),
             recheck: AtomicU64::new(0),
@@ -85,13 +83,8 @@ impl Entry {
         self.held.size()
     }
 
-    pub(super) fn upstream(&self) -> &Upstream {
-        &self.upstream
-    }
-
-    /// Header of the reply, with ID 0. The counts leave out the OPT record.
-    pub(super) fn header(&self) -> Header {
-        Header::parse(&self.body).unwrap_or(Header { id: 0, flags: 0, counts: [0; 4] })
+    pub(super) fn rcode(&self) -> u16 {
+        self.reply.rcode
     }
 
     /// Current state of the entry; `None` if the upstreams must be queried first.
@@ -137,75 +130,74 @@ impl Entry {
         milliseconds(self.age(now).saturating_add(time)).max(1)
     }
 
-    /// Appends the answer; see [`Found::append`](super::Found::append).
-    pub(super) fn append(&self, state: State, name: &[u8], dnssec_ok: Option<bool>, out: &mut Vec<u8>) {
+    /// Appends the answer; see [`Found::append_answer`](super::Found::append_answer).
+    pub(super) fn append_answer(&self, state: State, query: &wire::Query<'_>, out: &mut Vec<u8>) -> bool {
         let start = out.len();
-        out.extend_from_slice(&self.body);
-        let mut header = self.header();
-        if let Some(dnssec_ok) = dnssec_ok {
-            self.append_opt(state, dnssec_ok, out);
-            header.counts[3] = header.counts[3].saturating_add(1);
+        let opt = self.reply.opt.as_ref().map(Edns::borrowed);
+        let written = match (state, &query.edns) {
+            (State::Stale { .. }, Some(edns)) => {
+                let opt = self.stale_opt(edns.dnssec_ok);
+                answer::append(&self.reply.message, Some(opt.borrowed()), self.rcode(), query, out)
+            }
+            _ => answer::append(&self.reply.message, opt, self.rcode(), query, out),
+        };
+        self.write_age(state, out.get_mut(start..start + written.length).unwrap_or_default());
+        written.truncated
+    }
+
+    /// The reply to `query` in this state.
+    pub(super) fn reply(&self, state: State, query: &Query) -> Reply {
+        let mut message = self.reply.message.clone();
+        self.write_age(state, &mut message);
+        let upstream = self.reply.upstream.clone();
+        match state {
+            State::Fresh(_) => {
+                let opt = self.reply.opt.clone();
+                Reply { message, opt, upstream, stale: false, ..*self.reply }
+            }
+            State::Stale { .. } => {
+                let opt = Some(self.stale_opt(query.kind.dnssec_ok));
+                Reply { message, opt, upstream, stale: true, ..*self.reply }
+            }
         }
-        let message = out.get_mut(start..).unwrap_or_default();
-        if let Some(question) = message.get_mut(HEADER..HEADER + name.len()) {
-            question.copy_from_slice(name);
-        }
+    }
+
+    /// Counts the TTLs down in `message`, which begins as the reply does, and clears the flags that only a reply of the
+    /// upstream itself may have.
+    fn write_age(&self, state: State, message: &mut [u8]) {
         for at in &self.ttls {
             let Some(ttl) = message.get_mut(usize::from(*at)..).and_then(<[u8]>::first_chunk_mut) else {
                 break;
             };
             *ttl = match state {
-                State::Fresh(age) => u32::from_be_bytes(*ttl).saturating_sub(age).to_be_bytes(),
+                State::Fresh(age) => {
+                    u32::from_be_bytes(*ttl).min(self.max_ttl).saturating_sub(age).to_be_bytes()
+                }
                 State::Stale { .. } => STALE_TTL.to_be_bytes(),
             };
         }
-        if matches!(state, State::Stale { .. }) {
+
+        if let Ok(header) = Header::parse(message) {
             // The upstream verified signatures that may have expired since.
-            header.flags &= !flag::AD;
+            let cleared = match state {
+                State::Fresh(_) => flag::AA,
+                State::Stale { .. } => flag::AA | flag::AD,
+            };
+            Header { flags: header.flags & !cleared, ..header }.write_over(message);
         }
-        header.write_over(message);
     }
 
-    fn append_opt(&self, state: State, dnssec_ok: bool, out: &mut Vec<u8>) {
-        let opt = self.opt.as_ref().map_or_else(|| Edns::ours(dnssec_ok), Edns::borrowed);
-        let missing = self.header().rcode() == rcode::NXDOMAIN;
-        let info_code = if missing { info::STALE_NXDOMAIN } else { info::STALE_ANSWER };
-        match state {
-            State::Fresh(_) => opt.append(rcode::NOERROR, out),
-            State::Stale { .. } => {
-                let error = extended_error(info_code, "");
-                opt.map(|options| [options, &error].concat()).append(rcode::NOERROR, out);
-            }
-        }
+    /// The OPT record of a stale answer, with the extended error that says so.
+    fn stale_opt(&self, dnssec_ok: bool) -> Edns<Box<[u8]>> {
+        let missing = self.rcode() == rcode::NXDOMAIN;
+        let error = extended_error(if missing { info::STALE_NXDOMAIN } else { info::STALE_ANSWER }, "");
+        let opt = self.reply.opt.as_ref().map_or_else(|| Edns::ours(dnssec_ok), Edns::borrowed);
+        opt.map(|options| [options, &error].concat().into())
     }
 }
 
 fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn is_opt(record: &Record<'_>) -> bool {
-    record.section == Section::Additional && record.rtype == rtype::OPT
-}
-
-/// Completes `body`, a copy of `message` up to the OPT record. The header gets the counts of the remaining records,
-/// ID 0 and no AA; TTLs are limited to `cap`. Returns the offsets of the TTLs.
-fn write_ttls(message: &Message<'_>, cap: u32, body: &mut [u8]) -> Box<[u16]> {
-    let records = || message.records().take_while(|record| !is_opt(record));
-    let additional = records().filter(|record| record.section == Section::Additional).count();
-    let header = message.header();
-    let [questions, answers, authorities, _] = header.counts;
-    let counts = [questions, answers, authorities, u16::try_from(additional).unwrap_or(u16::MAX)];
-    Header { id: 0, flags: header.flags & !flag::AA, counts }.write_over(body);
-    let mut places = Vec::new();
-    for record in records() {
-        let place = record.ttl_range();
-        if let Some(ttl) = body.get_mut(place.clone()) {
-            ttl.copy_from_slice(&record.ttl.min(cap).to_be_bytes());
-        }
-        places.extend(u16::try_from(place.start));
-    }
-    places.into()
 }
 
 /// The time for which a reply is fresh, and the limit of its TTLs.
@@ -219,7 +211,7 @@ impl Lifetime {
     /// The lifetime is the smallest TTL; for a negative answer, at most MINIMUM of the SOA record (RFC 2308, section
     /// 5). `None` for a lifetime of zero, and for a negative answer without SOA record.
     fn of(message: &Message<'_>, qtype: u16, code: u16) -> Option<Self> {
-        let ttls = message.records().filter(|record| !is_opt(record)).map(|record| valid(record.ttl));
+        let ttls = message.records().map(|record| valid(record.ttl));
         let shortest = ttls.min()?;
         let positive =
             code == rcode::NOERROR && message.section(Section::Answer).any(|record| record.rtype == qtype);

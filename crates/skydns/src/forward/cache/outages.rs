@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::key::Upstreams;
+use crate::forward::key::Upstreams;
 
 /// Maximum number of failing lists of upstreams that are logged at the same time.
 const MAX_LOGGED: usize = 64;

@@ -10,7 +10,7 @@ use testkit::reply::Reply as Answer;
 use tokio::time::advance;
 
 use super::*;
-use crate::forward::{Failure, Verdict, judge};
+use crate::forward::{Failure, Query, Verdict, judge};
 use crate::wire::Transport;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -21,18 +21,15 @@ fn upstreams(last: u8) -> Upstreams {
 }
 
 /// The query of a client as it is forwarded to `upstreams`.
-fn key(ask: &Ask, upstreams: &Upstreams) -> Key {
+fn key(ask: &Ask, upstreams: &Upstreams) -> Arc<Key> {
     let wire = ask.wire();
-    let mut query = crate::resolve::forwarded(&wire::Query::parse(&wire, Transport::Udp).unwrap());
-    if let Some(edns) = &mut query.edns {
-        edns.options = crate::forward::options::forwarded(&edns.options).into();
-    }
-    Key { query, upstreams: Arc::clone(upstreams) }
+    let query = Query::of_client(&wire::Query::parse(&wire, Transport::Udp).unwrap());
+    Arc::new(Key { query, upstreams: Arc::clone(upstreams) })
 }
 
-fn received(key: &Key, reply: &Answer) -> Reply {
+fn received(key: &Key, reply: &Answer) -> Arc<Reply> {
     match judge(&key.query, 7, &key.upstreams[0], &reply.wire()) {
-        Verdict::Reply(reply) => reply,
+        Verdict::Reply(reply) => Arc::new(reply),
         other => panic!("{other:?}"),
     }
 }
@@ -56,7 +53,7 @@ impl Subject {
         let wire = ask.wire();
         let at_once =
             self.cache.answer(&wire::Query::parse(&wire, Transport::Udp).unwrap(), upstreams).is_some();
-        assert_eq!(at_once, self.cache.reply(&key(ask, upstreams)).is_some(), "{ask:?}");
+        assert_eq!(at_once, self.cache.reply(&key(ask, upstreams), || false).is_some(), "{ask:?}");
         at_once
     }
 }
@@ -150,7 +147,7 @@ async fn the_upstreams_last_word_counts_and_failures_are_none() {
         let rest = subject.cache.instead_of(Err(ForwardError::Overloaded), &key);
         assert_eq!(rest.ok().map(|reply| reply.rcode), kept, "{what}");
         let others = Answer::to(&x().wire()).rcode("FORMERR");
-        let formerr = subject.cache.instead_of(Ok(Arc::new(received(&key, &others))), &key);
+        let formerr = subject.cache.instead_of(Ok(received(&key, &others)), &key);
         assert_eq!(formerr.unwrap().rcode, rcode::FORMERR, "{what}: that is an answer");
     }
 }
@@ -162,11 +159,11 @@ async fn who_asks_again_is_one_and_the_others_need_not_wait() {
     let key = key(&x(), &here);
     subject.settle(&x(), &here, &address(&x()));
     advance(61 * SECOND).await;
-    assert!(subject.cache.reply(&key).is_none());
+    assert!(subject.cache.reply(&key, || false).is_none());
     subject.settle(&x(), &here, &Answer::to(&x().wire()).rcode("SERVFAIL"));
     assert!(subject.knows(&x(), &here), "answered at once from now on");
     advance(30 * SECOND).await;
-    let refresh: Vec<bool> = (0..5).map(|_| subject.cache.reply(&key).unwrap().1).collect();
+    let refresh: Vec<bool> = (0..5).map(|_| subject.cache.reply(&key, || false).unwrap().1).collect();
     assert_eq!(refresh, [true, false, false, false, false]);
     assert_eq!((subject.cache.metrics.stale.get(), subject.cache.metrics.misses.get()), (7, 1));
     subject.settle(&x(), &here, &address(&x()));

@@ -1,11 +1,11 @@
 //! Checks whether a message from an upstream is the reply to the query.
 
-use dnsconfig::{Protocol, Upstream};
+use dnsconfig::Upstream;
 
 use super::Exchange;
 use crate::forward::failure::Failure;
-use crate::forward::{Query, Reply, options};
-use crate::wire::{Header, Heading, Message, rcode};
+use crate::forward::{Query, Reply};
+use crate::wire::{Header, Heading, Message, Transport, rcode};
 
 /// Result of the check.
 #[derive(Debug)]
@@ -39,17 +39,10 @@ pub fn judge(query: &Query, id: u16, upstream: &Upstream, bytes: &[u8]) -> Verdi
 fn with_question(query: &Query, upstream: &Upstream, bytes: &[u8], heading: &Heading<'_>) -> Verdict {
     let header = heading.header;
     match Message::parse(bytes) {
-        Ok(message) => {
-            // For padding, a query over TLS has an OPT record even if the client's query has none.
-            let keeps_opt = query.edns.is_some() || upstream.protocol != Protocol::Tls;
-            let message = options::strip(&message, bytes, keeps_opt);
-            Verdict::Reply(reply(header, header.counts[1], message, upstream))
-        }
+        Ok(message) => Verdict::Reply(Reply::of_message(&message, bytes, upstream)),
         // Some servers truncate within a record. The incomplete reply is accepted, because the query is then retried
         // over TCP.
-        Err(_) if header.is_truncated() => {
-            Verdict::Reply(reply(header, 0, query.bare_reply(header), upstream))
-        }
+        Err(_) if header.is_truncated() => Verdict::Reply(bare(query, upstream, header)),
         Err(_) => Verdict::Garbage,
     }
 }
@@ -58,13 +51,12 @@ fn with_question(query: &Query, upstream: &Upstream, bytes: &[u8], heading: &Hea
 fn without_question(query: &Query, upstream: &Upstream, header: Header) -> Verdict {
     match header.rcode() {
         rcode::NOERROR | rcode::NXDOMAIN => Verdict::NotOurs,
-        _ => Verdict::Reply(reply(header, 0, query.bare_reply(header), upstream)),
+        _ => Verdict::Reply(bare(query, upstream, header)),
     }
 }
 
-fn reply(header: Header, answers: u16, message: Vec<u8>, upstream: &Upstream) -> Reply {
-    let upstream = upstream.clone();
-    Reply { message, upstream, rcode: header.rcode(), truncated: header.is_truncated(), answers }
+fn bare(query: &Query, upstream: &Upstream, header: Header) -> Reply {
+    Reply::bare(query.bare_reply(header), header, upstream)
 }
 
 /// Checks the message received over a connection for the query `id`. An unusable message is a failure, because no
@@ -74,7 +66,7 @@ pub(super) fn over_stream(exchange: Exchange<'_>, id: u16, message: &[u8]) -> Re
         Verdict::Reply(reply) if reply.truncated && reply.rcode == rcode::NOERROR && reply.answers == 0 => {
             Err(Failure::Garbage)
         }
-        Verdict::Reply(reply) => Ok(reply),
+        Verdict::Reply(reply) => Ok(Reply { transport: Transport::Tcp, ..reply }),
         Verdict::NotOurs => {
             exchange.metrics.mismatch();
             Err(Failure::Garbage)

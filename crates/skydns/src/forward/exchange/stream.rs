@@ -6,21 +6,19 @@ use super::{Exchange, judge};
 use crate::forward::Reply;
 use crate::forward::failure::Failure;
 use crate::forward::pool::AskError;
-use crate::wire::{framed, rcode};
+use crate::wire::framed;
 
 /// Maximum number of retries after a connection ended before the query was sent.
 const MAX_UNSENT: usize = 32;
+/// The connection chooses the ID of a query.
+const CHOSEN_LATER: u16 = 0;
 
-/// Queries over a connection of the pool, with padding if the connection is encrypted.
-pub(super) async fn ask(exchange: Exchange<'_>) -> Result<Reply, Failure> {
-    if exchange.upstream.protocol == Protocol::Tls {
-        let reply = send(exchange, &exchange.query.encode_padded()).await?;
-        // An old server may not support the OPT record that carries the padding (RFC 6891, section 7).
-        if reply.rcode != rcode::FORMERR || exchange.query.edns.is_some() {
-            return Ok(reply);
-        }
-    }
-    send(exchange, &exchange.query.encode(0)).await
+/// Queries over a connection of the pool. Over an encrypted connection, a query with an OPT record is padded.
+pub(super) async fn ask(exchange: Exchange<'_>, edns: bool) -> Result<Reply, Failure> {
+    let padded = edns && exchange.upstream.protocol == Protocol::Tls;
+    let query =
+        if padded { exchange.query.encode_padded() } else { exchange.query.encode(CHOSEN_LATER, edns) };
+    send(exchange, &query).await
 }
 
 /// Sends this query. If the connection closes before the reply, the query is sent once more over another connection.

@@ -28,10 +28,10 @@ thread_local! {
 
 /// Queries from a new socket with a new ID. Sends the query once more after
 /// [`Limits::resend_after`](crate::forward::Limits::resend_after) without a reply.
-pub(super) async fn ask(exchange: Exchange<'_>) -> Result<Reply, Failure> {
+pub(super) async fn ask(exchange: Exchange<'_>, edns: bool) -> Result<Reply, Failure> {
     let socket = open(exchange.upstream.socket_addr()).await?;
     let id = rand::random();
-    let query = exchange.query.encode(id);
+    let query = exchange.query.encode(id, edns);
     send(&socket, &query).await?;
     let second_try = sleep_until(Instant::now() + exchange.limits.resend_after);
     tokio::pin!(second_try);

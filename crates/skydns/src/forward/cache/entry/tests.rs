@@ -14,7 +14,7 @@ const SOA: &str = "test. 900 IN SOA ns.test. admin.test. 1 3600 600 86400 60";
 fn query(name: &str, rtype: &str) -> Query {
     let ask = Ask::new(name, rtype).wire();
     let asked = crate::wire::Query::parse(&ask, crate::wire::Transport::Udp).unwrap();
-    crate::resolve::forwarded(&asked)
+    Query::of_client(&asked)
 }
 
 /// A reply to a query for `name` and `rtype`.
@@ -30,15 +30,22 @@ fn entry(query: &Query, wire: &[u8]) -> Option<Entry> {
     let Verdict::Reply(reply) = judge(query, 7, &SocketAddr::from(([192, 0, 2, 53], 53)).into(), wire) else {
         return None;
     };
-    Entry::new(query, &reply, &metrics(), Instant::now())
+    Entry::new(query, &Arc::new(reply), &metrics(), Instant::now())
 }
 
-/// The answer that an entry gives; `dnssec_ok` as in [`Entry::append`].
+/// The answer that an entry gives to a query; `dnssec_ok` is the DO bit, `None` without EDNS.
 fn answer(entry: &Entry, state: State, name: &str, dnssec_ok: Option<bool>) -> Read {
     let mut out = b"before".to_vec();
-    entry.append(state, &testkit::name::to_wire(name).unwrap(), dnssec_ok, &mut out);
+    let ask = ask(name, dnssec_ok);
+    entry.append_answer(state, &wire::Query::parse(&ask, wire::Transport::Udp).unwrap(), &mut out);
     assert!(out.starts_with(b"before"));
     Read::parse(&out[6..]).unwrap()
+}
+
+fn ask(name: &str, dnssec_ok: Option<bool>) -> Vec<u8> {
+    let ask = Ask::new(name, "A").id(0);
+    let edns = dnssec_ok.map(|dnssec_ok| Opt { udp: 1232, dnssec_ok, ..Opt::default() });
+    edns.map_or_else(|| ask.clone(), |edns| ask.clone().opt(edns)).wire()
 }
 
 /// Name of the case, query type, reply, and the lifetime of its entry in seconds (`None`: not cached).
@@ -225,18 +232,18 @@ proptest! {
         dnssec_ok in any::<Option<bool>>(),
         failing in any::<bool>(),
     ) {
-        let query = query("x.test.", "A");
-        let mut wire = odd();
+        let mut octets = odd();
         for (at, octet) in flips {
-            wire.get_mut(at).into_iter().for_each(|place| *place = octet);
+            octets.get_mut(at).into_iter().for_each(|place| *place = octet);
         }
-        let Some(entry) = entry(&query, &wire) else { return Ok(()) };
+        let Some(entry) = entry(&query("x.test.", "A"), &octets) else { return Ok(()) };
         let state = if failing { State::Stale { due: false } } else { State::Fresh(age) };
         let mut out = Vec::new();
-        entry.append(state, &query.name, dnssec_ok, &mut out);
+        let ask = ask("x.test.", dnssec_ok);
+        entry.append_answer(state, &wire::Query::parse(&ask, wire::Transport::Udp).unwrap(), &mut out);
         prop_assert_eq!(Message::parse(&out).map(|message| message.end()), Ok(out.len()));
         prop_assert!(message::Message::parse(&out).is_ok());
-        prop_assert!(out.len() <= wire.len() + 17);
-        prop_assert!(entry.size() as usize > entry.body.len());
+        prop_assert!(out.len() <= octets.len() + 17);
+        prop_assert!(entry.size() as usize > entry.reply.message.len());
     }
 }

@@ -15,7 +15,7 @@ fn upstream() -> Upstream {
 
 /// A correct reply with one address.
 fn right() -> Vec<u8> {
-    let mut packet = query().encode(ID);
+    let mut packet = query().encode(ID, false);
     packet[2] |= 0x80;
     packet[7] = 1;
     packet.extend(b"\xc0\x0c\x00\x01\x00\x01\x00\x00\x00\x3c\x00\x04\xc0\x00\x02\x01");
@@ -25,7 +25,7 @@ fn right() -> Vec<u8> {
 #[test]
 fn the_right_reply_is_taken_whole() {
     let Verdict::Reply(reply) = judge(&query(), ID, &upstream(), &right()) else { panic!("not taken") };
-    assert_eq!(reply.message, right());
+    assert_eq!(*reply.message, right());
     assert_eq!((reply.rcode, reply.answers, reply.truncated, reply.upstream), (0, 1, false, upstream()));
 }
 
