@@ -17,7 +17,7 @@ mod notify;
 mod peers;
 mod request;
 mod stream;
-mod tsig;
+pub(crate) mod tsig;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use crate::backend::View;
 use crate::backend::zones::{Authority, FurtherZone};
 use crate::serial::{self, Serial};
 use crate::shares::Shares;
-use crate::wire::{Name, Transport, rcode};
+use crate::wire::{Name, Query, Transport, rcode};
 use content::Content;
 use history::{History, Version};
 pub use key::{Key, KeyError};
@@ -40,7 +40,7 @@ pub use metrics::TransferMetrics;
 pub use peers::{Peers, PeersError};
 use request::{Rejection, Since};
 pub use stream::Stream;
-use tsig::{Refusal, Session};
+use tsig::{Refusal, ResponseSigner};
 
 /// Maximum number of concurrent transfers. Each transfer holds a version and a message.
 const MAX_TRANSFERS: usize = 128;
@@ -150,9 +150,11 @@ impl<V: View> Transfers<V> {
         }
     }
 
-    /// Checks the signature of a query that is not a transfer query.
-    pub(crate) fn session(&self, message: &[u8], question_end: usize) -> Result<Option<Session>, Refusal> {
-        tsig::check(message, question_end, self.key.as_ref(), serial::now())
+    /// Checks the signature of a query that is not a transfer query. The result signs the response; it is `None` if the
+    /// query is not signed.
+    pub(crate) fn response_signer(&self, query: &Query<'_>) -> Result<Option<ResponseSigner>, Refusal> {
+        let session = tsig::check(query.message, query.question_end(), self.key.as_ref(), serial::now())?;
+        Ok(session.map(|session| ResponseSigner::new(session, query)))
     }
 
     fn version(&self) -> Option<Arc<Version<V>>> {

@@ -9,7 +9,7 @@ use crate::engine::{Outcome, Reply};
 use crate::metrics::System;
 use crate::serial;
 use crate::transfer::Transfers;
-use crate::wire::{Query, Transport, Writer, flag};
+use crate::wire::{Query, Transport, rcode};
 
 impl<B: Backend> Resolver<B> {
     /// Adds zone transfers to the resolver.
@@ -48,30 +48,28 @@ impl<B: Backend> Resolver<B> {
         let Ok(query) = Query::parse(message, transport) else {
             return self.answer_unsigned(message, client, transport, out);
         };
-        let (qtype, start) = (query.qtype, out.len());
-        let mut session = match transfers.session(message, query.question_end()) {
+        let signer = match transfers.response_signer(&query) {
             Ok(None) => return self.answer_unsigned(message, client, transport, out),
-            Ok(Some(session)) => session,
+            Ok(Some(signer)) => signer,
             Err(refusal) => {
                 refusal.append(message, query.question_end(), out);
-                let rcode = refusal.rcode();
                 return Outcome::Reply(Reply {
                     system: System::Auth,
-                    qtype,
-                    rcode,
+                    qtype: query.qtype,
+                    rcode: refusal.rcode(),
                     truncated: false,
                     zone: None,
                 });
             }
         };
+
+        let start = out.len();
         let mut outcome = self.answer_unsigned(message, client, transport, out);
-        if let Outcome::Reply(reply) = &mut outcome {
-            if out.len() - start + session.room() > query.limit() {
-                out.truncate(start);
-                Writer::new(&query, out).finish(flag::TC, reply.rcode);
-                reply.truncated = true;
-            }
-            session.sign(start, serial::now(), out);
+        if let Outcome::Reply(reply) = &mut outcome
+            && signer.sign(start, serial::now(), out)
+        {
+            reply.truncated = true;
+            reply.rcode = rcode::NOERROR;
         }
         outcome
     }
