@@ -85,7 +85,15 @@ pub fn answer<V: View>(
     external: &ExternalAnswers,
     out: &mut Vec<u8>,
 ) -> Outcome {
-    answer_for(Asker { steps: MAX_STEPS, client: None }, view, identity, message, transport, external, out)
+    answer_for(
+        Asker { steps: MAX_STEPS, client: None, zone_data: false },
+        view,
+        identity,
+        message,
+        transport,
+        external,
+        out,
+    )
 }
 
 /// The client of a query, and the work that its answer may take.
@@ -95,6 +103,8 @@ pub(crate) struct Asker {
     pub(crate) steps: usize,
     /// The client whose search list completes the name; `None` to answer without a search list.
     pub(crate) client: Option<IpAddr>,
+    /// Whether only the data of the name itself are answered, for zone transfers: aliases are not followed.
+    pub(crate) zone_data: bool,
 }
 
 /// Answers as [`answer`] does, for a client and with a work limit.
@@ -169,7 +179,7 @@ impl<V: View> Engine<'_, V> {
         if self.query.qclass != class::IN {
             return self.other_class(out);
         }
-        if zone.serial.is_some() && matches!(self.query.qtype, rtype::AXFR | rtype::IXFR) {
+        if zone.serials.is_some() && matches!(self.query.qtype, rtype::AXFR | rtype::IXFR) {
             return Outcome::Transfer;
         }
         if zone.search.as_ref().is_some_and(|search| search.holds(name)) {
@@ -212,7 +222,7 @@ impl<V: View> Engine<'_, V> {
     }
 
     fn begin<'q, 'b>(&'q self, authority: Authority<'q>, out: &'b mut Vec<u8>) -> Answer<'q, 'b, V> {
-        Answer::new((self.view, authority), self.query, self.external, self.asker.steps, out)
+        Answer::new((self.view, authority), self.query, self.external, self.asker, out)
     }
 
     /// Answers SERVFAIL, with the cause if extended errors are enabled.

@@ -228,7 +228,7 @@ impl<B: Backend> Resolver<B> {
             Transport::Udp => STEPS_OVER_UDP,
             Transport::Tcp => STEPS_OVER_TCP,
         };
-        let asker = Asker { steps, client };
+        let asker = Asker { steps, client, zone_data: false };
         engine::answer_for(asker, &*self.backend.view(), &self.identity, message, transport, external, out)
     }
 

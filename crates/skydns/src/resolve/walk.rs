@@ -184,8 +184,12 @@ impl Walk {
             truncated = response.copy(query, name, self.ttl.min(self.alias_ttl), &mut writer);
         } else if matches!(self.end, End::Missing) {
             // The SOA is left out if it does not fit: the answer is complete without it.
-            let _ =
-                writer.soa(Section::Authority, self.owner.wire(), soa_numbers(None), (self.ttl, self.ttl));
+            let _ = writer.soa(
+                Section::Authority,
+                self.owner.wire(),
+                soa_numbers(None, &self.owner),
+                (self.ttl, self.ttl),
+            );
         }
         let (rcode, own, completion) = match self.end {
             End::Failed => (rcode::SERVFAIL, flag::RA, Completion::Failed),

@@ -57,7 +57,7 @@ impl Names<'_> {
     /// The path of each owner name.
     fn paths(&self) -> BTreeMap<String, Vec<SmolStr>> {
         let mut paths = BTreeMap::new();
-        self.0.records.owner_names(&mut |path| {
+        self.0.records.owner_names(None, &mut |path| {
             if let Some(name) = Name::of_path(path, &self.0.domain) {
                 paths.insert(name.to_string(), path.iter().map(SmolStr::new).collect());
             }
