@@ -320,7 +320,12 @@ impl Records for Snapshot {
         let other = other.filter(|other| !self.hides_services() && !other.hides_services());
         visit(&["dns-version"]);
         each_entry(&self.services, other.map(|other| &other.services), &mut |namespace, name, service| {
-            names_of_service([namespace, name], service, visit);
+            names_of_service([namespace, name], service, &mut |path| {
+                // Federated names are in no list.
+                if !self.is_federated(path) {
+                    visit(path);
+                }
+            });
         });
         each_entry(&self.aliases, other.map(|other| &other.aliases), &mut |namespace, name, _| {
             visit(&["svc", namespace, name]);
@@ -381,6 +386,13 @@ impl Snapshot {
             }
             _ => pods.iter().for_each(|(address, namespaces)| names_of_pods(*address, namespaces, visit)),
         }
+    }
+
+    /// Whether a path is answered as a federated name, see [`Self::federation`].
+    fn is_federated(&self, path: &[&str]) -> bool {
+        let &["svc", federation, namespace, name] = path else { return false };
+        let is_known = |known: &Arc<Federation>| known.domains.contains_key(federation);
+        self.federation.as_ref().is_some_and(is_known) && label::is_service_name(name) && is_label(namespace)
     }
 
     /// Whether a federation has the name of a namespace. Federated names then override names of the namespace, and depend
