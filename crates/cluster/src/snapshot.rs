@@ -4,6 +4,7 @@ mod external;
 mod label;
 mod pod;
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::net::IpAddr;
@@ -314,19 +315,22 @@ impl Records for Snapshot {
         true
     }
 
-    fn owner_names(&self, visit: &mut dyn FnMut(&[&str])) {
+    fn owner_names(&self, unlike: Option<&dyn Records>, visit: &mut dyn FnMut(&[&str])) {
+        let other = unlike.and_then(|other| (other as &dyn Any).downcast_ref::<Self>());
+        let other = other.filter(|other| !self.hides_services() && !other.hides_services());
         visit(&["dns-version"]);
-        for (namespace, services) in self.services.root().children() {
-            services
-                .entries()
-                .for_each(|(name, service)| names_of_service([namespace, name], service, visit));
-        }
-        for (namespace, aliases) in self.aliases.root().children() {
-            aliases.entries().for_each(|(name, _)| visit(&["svc", namespace, name]));
-        }
-        if let PodNames::Verified(pods) = &self.pods {
-            pods.iter().for_each(|(address, namespaces)| names_of_pods(*address, namespaces, visit));
-        }
+        each_entry(&self.services, other.map(|other| &other.services), &mut |namespace, name, service| {
+            names_of_service([namespace, name], service, &mut |path| {
+                // Federated names are in no list.
+                if !self.is_federated(path) {
+                    visit(path);
+                }
+            });
+        });
+        each_entry(&self.aliases, other.map(|other| &other.aliases), &mut |namespace, name, _| {
+            visit(&["svc", namespace, name]);
+        });
+        self.pod_names(other, visit);
     }
 
     fn has_descendants(&self, path: &[&str]) -> bool {
@@ -366,53 +370,71 @@ impl View for Snapshot {
     fn zones(&self) -> &Zones {
         &self.zones
     }
-
-    fn names_changed_since(&self, older: &Self, visit: &mut dyn FnMut(&[&str])) {
-        if !self.answers_alike(older) {
-            older.owner_names(visit);
-            return self.owner_names(visit);
-        }
-        self.services_changed_since(older, visit);
-        let same = |ours: &Arc<ExternalName>, theirs: &Arc<ExternalName>| ours == theirs;
-        self.aliases.differences(&older.aliases, &same, &mut |path, name| {
-            for namespace in path {
-                visit(&["svc", namespace, name]);
-            }
-        });
-        if let (PodNames::Verified(ours), PodNames::Verified(theirs)) = (&self.pods, &older.pods) {
-            ours.differences(theirs, |ours, theirs| ours == theirs, &mut |address, ours, theirs| {
-                for namespaces in ours.into_iter().chain(theirs) {
-                    names_of_pods(*address, namespaces, visit);
-                }
-            });
-        }
-    }
 }
 
 /// Names for zone transfers.
 impl Snapshot {
-    /// Whether both snapshots have the same configuration, so that equal records give equal answers.
-    fn answers_alike(&self, other: &Self) -> bool {
-        let (ours, theirs) = (&self.zone, &other.zone);
-        ours.delegates_like(theirs)
-            && self.zones.iter().map(|zone| &zone.domain).eq(other.zones.iter().map(|zone| &zone.domain))
-            && ours.search.as_deref() == theirs.search.as_deref()
-            && self.federation == other.federation
-            && std::mem::discriminant(&self.pods) == std::mem::discriminant(&other.pods)
+    /// Visits the names of pods. Those that `other` answers in the same way may be left out.
+    fn pod_names(&self, other: Option<&Self>, visit: &mut dyn FnMut(&[&str])) {
+        let PodNames::Verified(pods) = &self.pods else { return };
+        let comparable = other.filter(|other| self.serves_like(other)).map(|other| &other.pods);
+        match comparable {
+            Some(PodNames::Verified(others)) => {
+                pods.differences(others, |ours, theirs| ours == theirs, &mut |address, ours, _| {
+                    ours.into_iter().for_each(|namespaces| names_of_pods(*address, namespaces, visit));
+                });
+            }
+            _ => pods.iter().for_each(|(address, namespaces)| names_of_pods(*address, namespaces, visit)),
+        }
     }
 
-    fn services_changed_since(&self, older: &Self, visit: &mut dyn FnMut(&[&str])) {
-        let same = |ours: &Arc<ServiceNode>, theirs: &Arc<ServiceNode>| ours == theirs;
-        self.services.differences(&older.services, &same, &mut |path, name| {
-            for namespace in path {
-                for services in [&older.services, &self.services] {
-                    if let Some(service) = services.entry(path, name) {
-                        names_of_service([namespace, name], service, visit);
-                    }
-                }
-            }
-        });
+    /// Whether a path is answered as a federated name, see [`Self::federation`].
+    fn is_federated(&self, path: &[&str]) -> bool {
+        let &["svc", federation, namespace, name] = path else { return false };
+        let is_known = |known: &Arc<Federation>| known.domains.contains_key(federation);
+        self.federation.as_ref().is_some_and(is_known) && label::is_service_name(name) && is_label(namespace)
     }
+
+    /// Whether a federation has the name of a namespace. Federated names then override names of the namespace, and depend
+    /// on other Services and on the nodes.
+    fn hides_services(&self) -> bool {
+        let federations = self.federation.iter().flat_map(|federation| federation.domains.keys());
+        federations.into_iter().any(|name| self.has_namespace(name))
+    }
+
+    /// Whether both snapshots serve the same namespaces.
+    fn serves_like(&self, other: &Self) -> bool {
+        match (&self.served, &other.served) {
+            (None, None) => true,
+            (Some(ours), Some(theirs)) => {
+                let mut is_same = true;
+                ours.differences(theirs, |(), ()| true, &mut |_, _, _| is_same = false);
+                is_same
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Visits the entries of a tree of namespaces, with namespace and name. With `other`, only those entries that `other`
+/// does not have in the same form.
+pub(crate) fn each_entry<V: Clone + PartialEq>(
+    tree: &TreeCache<V>,
+    other: Option<&TreeCache<V>>,
+    visit: &mut dyn FnMut(&str, &str, &V),
+) {
+    let Some(other) = other else {
+        for (namespace, node) in tree.root().children() {
+            node.entries().for_each(|(name, value)| visit(namespace, name, value));
+        }
+        return;
+    };
+    let is_same = |ours: &V, theirs: &V| ours == theirs;
+    tree.differences(other, &is_same, &mut |path, name| {
+        if let ([namespace], Some(value)) = (path, tree.entry(path, name)) {
+            visit(namespace, name, value);
+        }
+    });
 }
 
 /// Visits the owner names of a Service.

@@ -1,5 +1,6 @@
 //! The messages of a zone as records of the DNS server, see [`skydns::Records`].
 
+use std::any::Any;
 use std::borrow::Cow;
 
 use skydns::{Entry, Host, Lookup, Records, ServiceRecord};
@@ -42,9 +43,10 @@ impl Records for ZoneRecords {
         true
     }
 
-    fn owner_names(&self, visit: &mut dyn FnMut(&[&str])) {
+    fn owner_names(&self, unlike: Option<&dyn Records>, visit: &mut dyn FnMut(&[&str])) {
+        let other = unlike.and_then(|other| (other as &dyn Any).downcast_ref::<Self>());
         if let Some(tree) = &self.0 {
-            tree.names(visit);
+            tree.names(other.and_then(|other| other.0.as_ref()), visit);
         }
     }
 
@@ -96,10 +98,13 @@ impl Records for Merged {
         true
     }
 
-    fn owner_names(&self, visit: &mut dyn FnMut(&[&str])) {
+    fn owner_names(&self, unlike: Option<&dyn Records>, visit: &mut dyn FnMut(&[&str])) {
+        let other = unlike.and_then(|other| (other as &dyn Any).downcast_ref::<Self>());
+        let other = other.filter(|other| other.0.len() == self.0.len());
         for (at, place) in self.0.iter().enumerate() {
             let before = self.0.get(..at).unwrap_or_default();
-            place.owner_names(&mut |path| {
+            let counterpart = other.and_then(|other| other.0.get(at)).map(|place| place as &dyn Records);
+            place.owner_names(counterpart, &mut |path| {
                 if !before.iter().any(|place| place.has_descendants(path)) {
                     visit(path);
                 }

@@ -169,9 +169,19 @@ impl Tree {
     }
 
     /// Visits the names of all keys and of their ancestors, since all these names have records. Names with a wildcard
-    /// label are skipped.
-    pub(crate) fn names(&self, visit: &mut dyn FnMut(&[&str])) {
-        names(self.messages.root(), &mut Vec::new(), visit);
+    /// label are skipped. With `other`, only the names of keys that have changed, some of them twice.
+    pub(crate) fn names(&self, other: Option<&Self>, visit: &mut dyn FnMut(&[&str])) {
+        let Some(other) = other else {
+            return names(self.messages.root(), &mut Vec::new(), visit);
+        };
+        self.messages.differences(&other.messages, &|ours, theirs| ours == theirs, &mut |path, label| {
+            let key = [path, &[label.as_str()]].concat();
+            let is_name = |label: &&str| !label.is_empty() && !is_wildcard(label);
+            let depth = key.iter().take_while(|label| is_name(label)).count();
+            for length in 1..=depth {
+                visit(key.get(..length).unwrap_or_default());
+            }
+        });
     }
 
     /// All messages in the order of their keys.

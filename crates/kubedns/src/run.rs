@@ -14,7 +14,7 @@ use daemon::shutdown::Shutdown;
 use daemon::tasks::Tasks;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
-use skydns::Serial;
+use skydns::Serials;
 use skydns::engine::Identity;
 use skydns::forward::{Cache, CacheMetrics, ForwardMetrics, Forwarder, Limits};
 use skydns::transfer::{TransferMetrics, Transfers};
@@ -75,7 +75,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     let configuration = Configuration::open(&options, checked.config_from, &connection, &metrics);
 
     let transfers = transfers(checked.transfer_to, &registry)?;
-    let zone = Zone { serial: transfers.as_ref().map(|transfers| transfers.serial()), ..checked.zone };
+    let zone = Zone { serials: transfers.as_ref().map(|transfers| transfers.serials()), ..checked.zone };
     let published = Arc::new(Published::new(Snapshot::new(zone.clone())));
     let forwarder = forwarder(&options, &registry)?;
     let address = dns_address(&options).await?;
@@ -430,7 +430,7 @@ fn transfers(
     registry.register("the metrics of transfers", metrics.clone())?;
     let secondaries = peers.targets().len();
     tracing::info!(secondaries, signed = key.is_some(), "zone transfers enabled");
-    Ok(Some(Transfers::new(peers, key, Serial::new(), metrics)))
+    Ok(Some(Transfers::new(peers, key, Serials::new(), metrics)))
 }
 
 /// Starts the tasks that keep versions of the zones and notify secondaries.

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a helper that cannot go on has to end there")]
 
+#[path = "index/agreement.rs"]
+mod agreement;
 #[path = "index/transfers.rs"]
 mod transfers;
 
@@ -17,7 +19,7 @@ use cluster::objects::{
 };
 use cluster::records::{EndpointNames, ExternalRecords, RecordOptions};
 use cluster::scope::Namespaces;
-use cluster::snapshot::{PodNames, Published, Snapshot};
+use cluster::snapshot::{Published, Snapshot};
 use kubedns::status::Cache;
 use proptest::prelude::*;
 use skydns::{Name, Records as _, Zone};
@@ -410,44 +412,6 @@ proptest! {
         index.publish();
         list(&mut index, &cluster);
         prop_assert!(!index.publish());
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
-
-    #[test]
-    fn the_changes_between_any_two_versions_lead_from_one_to_the_other(
-        start in proptest::collection::vec(change(), 0..24),
-        steps in proptest::collection::vec(step(), 0..12),
-        strict in any::<bool>(),
-        verified in any::<bool>(),
-    ) {
-        let mut cluster = Cluster::default();
-        cluster.take_all(&start);
-        let (mut index, published) = index();
-        list(&mut index, &cluster);
-        index.apply(Event::EndpointsFrom(EndpointsSource::Endpoints));
-        let transfers = transfers::transfers();
-        let mut copies = Vec::new();
-        for (at, step) in (0_u64..).zip(&steps) {
-            cluster.take(step);
-            show(&mut index, &cluster, step);
-            index.publish();
-            let mut snapshot = Snapshot::clone(&published.get());
-            snapshot.zone.strict = strict;
-            if verified {
-                snapshot.pods = PodNames::Verified(pods(at));
-            }
-            transfers.take(&Arc::new(snapshot), at);
-            let whole = transfers::whole(&transfers);
-            for copy in &copies {
-                let mut copy = transfers::Copy::clone(copy);
-                prop_assert!(copy.update(&transfers), "the difference is sent");
-                prop_assert_eq!(&copy, &whole);
-            }
-            copies.push(whole);
-        }
     }
 }
 

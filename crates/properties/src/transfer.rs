@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, LazyLock};
 
 use cluster::snapshot::Snapshot;
-use skydns::Serial;
+use skydns::Serials;
 use skydns::transfer::{Key, TransferMetrics, Transfers};
 use skydns::wire::{Query, Section, Transport, rcode, rtype};
 use tokio::runtime::Runtime;
@@ -27,6 +27,20 @@ static PRIMARIES: LazyLock<[Arc<Transfers<Snapshot>>; 2]> =
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build();
     runtime.unwrap_or_else(|error| unreachable!("{error}"))
+});
+
+/// EXPIRE of the first primary's SOA records. It returns in an IXFR request, and identifies the process.
+static EXPIRE: LazyLock<u32> = LazyLock::new(|| {
+    let [open, _] = &*PRIMARIES;
+    let domain = example::name("cluster.local");
+    let question = [domain.wire(), &rtype::AXFR.to_be_bytes(), &1_u16.to_be_bytes()].concat();
+    let request = [&[0, 7, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0][..], &question].concat();
+    let first = open.begin(&request, CLIENT).and_then(|mut stream| RUNTIME.block_on(stream.next()));
+    let first = first.unwrap_or_default();
+    let soa = message::read(&first).section(Section::Answer).next();
+    let numbers = soa.and_then(|soa| soa.data().last_chunk::<20>().copied());
+    let expire = numbers.and_then(|numbers| numbers.get(12..)?.first_chunk().copied());
+    expire.map_or(0, u32::from_be_bytes)
 });
 
 /// For any transfer request, each message of the response can be parsed by other software, and has the ID and the
@@ -58,7 +72,7 @@ pub fn transfer(input: &[u8]) {
 fn primary(key: Option<Key>) -> Arc<Transfers<Snapshot>> {
     let metrics = TransferMetrics::new().unwrap_or_else(|error| unreachable!("{error}"));
     let peers = "127.0.0.1".parse().unwrap_or_else(|error| unreachable!("{error}"));
-    let transfers = Transfers::new(peers, key, Serial::new(), metrics);
+    let transfers = Transfers::new(peers, key, Serials::new(), metrics);
     for (view, time) in example::versions().iter().zip(TIME..) {
         assert!(transfers.take(view, time), "a version differs from the one before");
     }
@@ -75,7 +89,7 @@ fn since(octets: &[u8], older: bool) -> Vec<u8> {
     }
     request.extend([0xc0, 12, 0, 6, 0, 1, 0, 0, 0, 0, 0, 22, 0, 0]);
     let serial = u32::try_from(TIME + u64::from(!older)).unwrap_or(u32::MAX);
-    request.extend([serial, 0, 0, 0, 0].into_iter().flat_map(u32::to_be_bytes));
+    request.extend([serial, 0, 0, *EXPIRE, 0].into_iter().flat_map(u32::to_be_bytes));
     request
 }
 

@@ -16,9 +16,10 @@ use smallvec::SmallVec;
 
 use crate::backend::zones::Authority;
 use crate::backend::{Entry, Lookup, View, has_room_for};
+use crate::engine::Asker;
 use crate::external::{ExternalAnswers, ExternalQuery};
 use crate::record::TTL;
-use crate::serial::{self, Serial};
+use crate::serial::{self, Serials};
 use crate::wire::name::labels;
 use crate::wire::{Full, Name, Owner, Query, Section, Writer, class, rtype};
 use lookup::{Alias, Families, Found};
@@ -68,6 +69,7 @@ pub(crate) struct Answer<'q, 'b, V> {
     unanswered: bool,
     /// Steps of work that are left.
     steps: Cell<usize>,
+    asker: Asker,
 }
 
 impl<'q, 'b, V: View> Answer<'q, 'b, V> {
@@ -75,10 +77,10 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         (view, authority): (&'q V, Authority<'q>),
         query: &'q Query<'q>,
         external: &'q ExternalAnswers,
-        steps: usize,
+        asker: Asker,
         out: &'b mut Vec<u8>,
     ) -> Self {
-        let (message, steps) = (Writer::new(query, out), Cell::new(steps));
+        let (message, steps) = (Writer::new(query, out), Cell::new(asker.steps));
         let (name, own) = (query.lower(), false);
         Self {
             view,
@@ -92,6 +94,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
             truncated: false,
             unanswered: false,
             steps,
+            asker,
         }
     }
 
@@ -216,7 +219,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         let (zone, authority) = (self.view.zone(), self.authority);
         match self.query.qtype {
             rtype::SOA => {
-                let numbers = soa_numbers(zone.serial.as_deref());
+                let numbers = soa_numbers(zone.serials.as_deref(), authority.domain);
                 let ttls = (authority.soa_ttl(zone), authority.negative_ttl(zone));
                 self.wrote(|m| m.soa(Section::Answer, authority.domain.wire(), numbers, ttls))
             }
@@ -406,7 +409,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         }
         let (authority, ttl) = (self.authority, self.authority.negative_ttl(self.view.zone()));
         // The SOA is left out if it does not fit: the answer is complete without it.
-        let numbers = soa_numbers(self.view.zone().serial.as_deref());
+        let numbers = soa_numbers(self.view.zone().serials.as_deref(), authority.domain);
         let _ = self.message.soa(Section::Authority, authority.domain.wire(), numbers, (ttl, ttl));
     }
 
@@ -471,9 +474,9 @@ fn path(relative: &[u8]) -> Option<Path<'_>> {
 
 /// SERIAL, REFRESH, RETRY and EXPIRE of the SOA. A zone without transfers has no secondaries; its serial is the
 /// current hour, which never decreases.
-pub(crate) fn soa_numbers(serial: Option<&Serial>) -> [u32; 4] {
-    if let Some(serial) = serial {
-        return serial.current_numbers();
+pub(crate) fn soa_numbers(serials: Option<&Serials>, domain: &Name) -> [u32; 4] {
+    if let Some(serials) = serials {
+        return serials.current_numbers(domain);
     }
     let now = serial::now();
     [u32::try_from(now - now % 3600).unwrap_or(u32::MAX), 28_800, 7_200, 604_800]

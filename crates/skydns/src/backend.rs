@@ -4,6 +4,7 @@
 mod search_list;
 pub mod zones;
 
+use std::any::Any;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use self::zones::Zones;
 use crate::own_names::{OwnNames, OwnTarget};
 use crate::record::{NEGATIVE_TTL, ServiceRecord, TTL};
 use crate::search::Search;
-use crate::serial::Serial;
+use crate::serial::Serials;
 use crate::wire::name::{MAX_NAME, Name, is_within, labels};
 use crate::wire::{MAX_UDP, OUR_UDP_SIZE};
 
@@ -32,7 +33,7 @@ pub trait Backend: Send + Sync + 'static {
 }
 
 /// Content of one zone at one point in time. No call blocks; a call for a plain name does not allocate.
-pub trait Records: Send + Sync {
+pub trait Records: Any + Send + Sync {
     /// Whether the first list of records is complete. Before that, queries for cluster names get REFUSED, and queries
     /// for names of further zones SERVFAIL.
     fn has_synced(&self) -> bool;
@@ -58,9 +59,12 @@ pub trait Records: Send + Sync {
         false
     }
 
-    /// Visits the owner name of every stored record once, as a path: see [`Records::records`]. Wildcards, and pod
-    /// names synthesized from addresses, are left out.
-    fn owner_names(&self, _visit: &mut dyn FnMut(&[&str])) {}
+    /// Visits the owner name of every stored record, as a path: see [`Records::records`]. Wildcards, and pod names
+    /// synthesized from addresses, are left out.
+    ///
+    /// With `unlike`, a name may be left out if its records in `unlike` are the same. Such a visit takes time in
+    /// proportion to the difference.
+    fn owner_names(&self, _unlike: Option<&dyn Records>, _visit: &mut dyn FnMut(&[&str])) {}
 
     /// Whether `path` has records or descendants (RFC 8020: such a name exists, even without records).
     fn has_descendants(&self, path: &[&str]) -> bool;
@@ -81,13 +85,6 @@ pub trait View: Records + Sized {
 
     /// The further zones.
     fn zones(&self) -> &Zones;
-
-    /// Visits the owner names of the cluster whose records may differ from those of `older`. A name may be visited
-    /// twice. By default these are all names of both views.
-    fn names_changed_since(&self, older: &Self, visit: &mut dyn FnMut(&[&str])) {
-        older.owner_names(visit);
-        self.owner_names(visit);
-    }
 }
 
 /// Existence of a name.
@@ -155,9 +152,9 @@ pub struct Zone {
     pub search: Option<Arc<Search>>,
     /// Hosts and aliases from the configuration, if any. They override all domains.
     pub own_names: Option<Arc<OwnNames>>,
-    /// Serial of the SOA, if the zone is transferred. Without transfers the serial is the current hour, and AXFR and
-    /// IXFR are ordinary query types.
-    pub serial: Option<Arc<Serial>>,
+    /// Serials of this zone and the further zones, if zones are transferred. Without transfers the serial is the current
+    /// hour, and AXFR and IXFR are ordinary query types.
+    pub serials: Option<Arc<Serials>>,
 }
 
 /// The stub domains of a zone.
@@ -190,7 +187,7 @@ impl Zone {
             stub_domains: StubDomains::default(),
             search: None,
             own_names: None,
-            serial: None,
+            serials: None,
         }
     }
 
@@ -227,11 +224,6 @@ impl Zone {
             && !self.stub_domains.delegated.iter().any(|stub| is_within(name, stub.wire()))
     }
 
-    /// Whether both zones have the same stub domains.
-    pub fn delegates_like(&self, other: &Self) -> bool {
-        let names =
-            |zone: &Self| zone.stub_domains().iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
-        Arc::ptr_eq(&self.stub_domains.all, &other.stub_domains.all) || names(self) == names(other)
     }
 
     /// The upstreams for a name (wire format, lower case), and the stub domain of the upstreams, if any. The longest

@@ -111,7 +111,7 @@ pub fn answer<V: View>(
     };
     query.max_udp = view.zone().max_udp();
 
-    let asker = Asker { steps: MAX_STEPS, client: None };
+    let asker = Asker { steps: MAX_STEPS, client: None, zone_data: false };
     answer_query(asker, view, identity, &query, external, out)
 }
 
@@ -133,6 +133,8 @@ pub(crate) struct Asker {
     pub(crate) steps: usize,
     /// The client whose search list completes the name; `None` to answer without a search list.
     pub(crate) client: Option<IpAddr>,
+    /// Whether only the data of the name itself are answered, for zone transfers: aliases are not followed.
+    pub(crate) zone_data: bool,
 }
 
 /// Answers as [`answer`] does, for a parsed query of a client and with a work limit.
@@ -165,7 +167,7 @@ pub(crate) fn answer_name<V: View>(
     out: &mut Vec<u8>,
 ) -> Progress {
     let start = out.len();
-    let asker = Asker { steps, client: None };
+    let asker = Asker { steps, client: None, zone_data: false };
     let engine = Engine { view, identity, query, external, asker, start };
 
     let progress = match engine.name(out) {
@@ -212,7 +214,7 @@ impl<'a, V: View> Engine<'a, V> {
         }
 
         let zone = self.view.zone();
-        if zone.serial.is_some() && matches!(self.query.qtype, rtype::AXFR | rtype::IXFR) {
+        if zone.serials.is_some() && matches!(self.query.qtype, rtype::AXFR | rtype::IXFR) {
             return Outcome::Transfer;
         }
         if zone.search.as_ref().is_some_and(|search| search.holds(self.query.lower())) {
@@ -311,7 +313,7 @@ impl<'a, V: View> Engine<'a, V> {
     }
 
     fn begin<'q, 'b>(&'q self, authority: Authority<'q>, out: &'b mut Vec<u8>) -> Answer<'q, 'b, V> {
-        Answer::new((self.view, authority), self.query, self.external, self.asker.steps, out)
+        Answer::new((self.view, authority), self.query, self.external, self.asker, out)
     }
 
     /// The part of the server that forwards the name.

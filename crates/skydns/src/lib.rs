@@ -48,5 +48,5 @@ pub use backend::{Backend, Entry, Lookup, Pointer, Records, StubDomain, StubDoma
 pub use own_names::OwnNames;
 pub use record::{Host, ServiceRecord};
 pub use search::Search;
-pub use serial::Serial;
+pub use serial::Serials;
 pub use wire::name::{self, Name};

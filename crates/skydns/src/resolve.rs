@@ -23,7 +23,7 @@ use crate::metrics::{Shard, System};
 use crate::shares::Shares;
 use crate::tap::{Answered, Tap};
 use crate::top::{Sampler, Top};
-use crate::transfer::{Session, Transfers};
+use crate::transfer::{ResponseSigner, Transfers};
 use crate::wire::{Query, Transport, Writer, flag, rcode};
 
 mod ask;
@@ -139,13 +139,13 @@ impl<B: Backend> Resolver<B> {
         }
     }
 
-    /// Answers a query at once, without regard to its signature. `session` will sign the answer if it takes longer.
+    /// Answers a query at once, without regard to its signature. `signer` signs the answer if it takes longer.
     fn answer_unsigned(
         &self,
         query: &Query<'_>,
         client: IpAddr,
         view: B::Guard,
-        session: Option<&Session>,
+        signer: Option<&ResponseSigner>,
         out: &mut Vec<u8>,
     ) -> Attempt<B::View> {
         let ask = Ask { query, client, view: &*view };
@@ -161,13 +161,13 @@ impl<B: Backend> Resolver<B> {
             client,
             view: B::keep(view),
             work,
-            session: session.cloned(),
+            signer: signer.cloned(),
         }))
     }
 
     /// Answers from the records, the search list and the cache, as far as these go.
     fn try_answer(&self, ask: Ask<'_, B::View>, out: &mut Vec<u8>) -> Outcome {
-        let asker = Asker { steps: steps_at_once(ask.query.transport), client: Some(ask.client) };
+        let asker = Asker { steps: steps_at_once(ask.query.transport), client: Some(ask.client), zone_data: false };
         match engine::answer_query(asker, ask.view, &self.identity, ask.query, &NOTHING, out) {
             Outcome::Pending(pending) => self.try_cache(ask, pending, out).into(),
             Outcome::Search(list) => match self.search_at_once(ask, list, out) {
@@ -234,8 +234,8 @@ impl<B: Backend> Resolver<B> {
         let ask = Ask { query: &query, client: waiting.client, view: &*waiting.view };
 
         let reply = self.servfail(ask, waiting.system(), cause, out);
-        match &waiting.session {
-            Some(session) => sign(session.clone(), &query, start, reply, out),
+        match waiting.signer.clone() {
+            Some(signer) => sign(signer, start, reply, out),
             None => reply,
         }
     }

@@ -1,68 +1,92 @@
-//! The serial of transferred zones (RFC 1982), and the timers of their SOA.
+//! The serials of transferred zones (RFC 1982), and the timers of their SOA.
 //!
-//! The serial of a version is the time of the version in seconds, and at most one version is taken each second.
-//! Therefore the serial is not ahead of the clock, unless the clock was set back. A restarted process, or another
-//! replica, continues with a higher serial without any stored state.
+//! Each zone has its own serial. The serial of a version is the time of the version in seconds, and a zone has at most
+//! one version each second. Therefore a serial is not ahead of the clock, unless the clock was set back. A restarted
+//! process, or another replica, continues with a higher serial without any stored state.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use arc_swap::ArcSwap;
+
+use crate::wire::Name;
 
 /// REFRESH: seconds between two queries of a secondary for the serial, if no NOTIFY arrives.
 const REFRESH: u32 = 60;
 /// RETRY: seconds until a secondary repeats a failed query.
 const RETRY: u32 = 15;
-/// EXPIRE: seconds without contact after which a secondary drops the zone. [`Serial::mark`] is added.
+/// EXPIRE: seconds without contact after which a secondary drops the zone. [`Serials::mark`] is added.
 const EXPIRE: u32 = 604_800;
 
-/// The current serial. The engine reads the serial for each SOA record.
+/// The serials of all zones. The engine reads them for each SOA record.
 #[derive(Debug)]
-pub struct Serial {
-    current: AtomicU32,
+pub struct Serials {
+    /// Serial of a zone that has no version yet: the start of the process.
+    start: u32,
+    /// The serial of each zone that has a version.
+    zones: ArcSwap<Vec<(Name, u32)>>,
     /// Random number of this process, which is added to EXPIRE. An IXFR query returns EXPIRE in its SOA record. The
     /// number shows whether this process made the client's version: two replicas may have different records with the
     /// same serial.
     mark: u32,
 }
 
-impl Serial {
-    /// Creates the serial of a process that starts now.
+impl Serials {
+    /// Creates the serials of a process that starts now.
     pub fn new() -> Arc<Self> {
         Self::starting(now(), rand::random::<u16>())
     }
 
     pub(crate) fn starting(now: u64, mark: u16) -> Arc<Self> {
-        Arc::new(Self { current: AtomicU32::new(low(now)), mark: mark.into() })
+        Arc::new(Self { start: low_bits(now), zones: ArcSwap::default(), mark: mark.into() })
     }
 
-    pub(crate) fn get(&self) -> u32 {
-        self.current.load(Ordering::Relaxed)
+    /// The serial of a zone.
+    pub(crate) fn of_zone(&self, zone: &Name) -> u32 {
+        let zones = self.zones.load();
+        let known = zones.iter().find(|(name, _)| name == zone);
+        known.map_or(self.start, |(_, serial)| *serial)
     }
 
-    /// Whether the time `now` is later than the current serial. A version taken at `now` then has a serial that is
-    /// not ahead of the clock.
-    pub(crate) fn is_past(&self, now: u64) -> bool {
-        follows(low(now), self.get())
+    /// Whether the time `now` is later than all serials. A version made at `now` then has a serial that is not ahead
+    /// of the clock.
+    pub(crate) fn are_before(&self, now: u64) -> bool {
+        let now = low_bits(now);
+        let zones = self.zones.load();
+        follows(now, self.start) && zones.iter().all(|(_, serial)| follows(now, *serial))
     }
 
-    /// Advances the serial to the time `now`; if the clock was set back, by one.
-    pub(crate) fn next(&self, now: u64) -> u32 {
-        let last = self.get();
-        let next = if follows(low(now), last) { low(now) } else { last.wrapping_add(1) };
+    /// The serial of the next version of a zone: the time `now`, or one more than the last serial if the clock was
+    /// set back.
+    pub(crate) fn next(&self, zone: &Name, now: u64) -> u32 {
+        let last = self.of_zone(zone);
+        let now = low_bits(now);
+        let next = if follows(now, last) { now } else { last.wrapping_add(1) };
         // Some secondaries treat the serial 0 in a special way.
-        let next = next.max(1);
-        self.current.store(next, Ordering::Relaxed);
-        next
+        next.max(1)
+    }
+
+    /// Puts the serial of a zone in force.
+    pub(crate) fn set(&self, zone: &Name, serial: u32) {
+        let zones = self.zones.load();
+        let others = zones.iter().filter(|(name, _)| name != zone).cloned();
+        let all = others.chain([(zone.clone(), serial)]).collect();
+        self.zones.store(Arc::new(all));
+    }
+
+    /// EXPIRE of the SOA records of this process.
+    pub(crate) fn expire(&self) -> u32 {
+        EXPIRE + self.mark
     }
 
     /// SERIAL, REFRESH, RETRY and EXPIRE of an SOA record of version `serial`.
     pub(crate) fn numbers(&self, serial: u32) -> [u32; 4] {
-        [serial, REFRESH, RETRY, EXPIRE + self.mark]
+        [serial, REFRESH, RETRY, self.expire()]
     }
 
-    /// SERIAL, REFRESH, RETRY and EXPIRE of the current version.
-    pub(crate) fn current_numbers(&self) -> [u32; 4] {
-        self.numbers(self.get())
+    /// SERIAL, REFRESH, RETRY and EXPIRE of the current version of a zone.
+    pub(crate) fn current_numbers(&self, zone: &Name) -> [u32; 4] {
+        self.numbers(self.of_zone(zone))
     }
 }
 
@@ -83,7 +107,7 @@ pub(crate) fn to_next_second() -> Duration {
 }
 
 /// The low 32 bits of a time. The time wraps in 2106, and so does the serial.
-fn low(seconds: u64) -> u32 {
+fn low_bits(seconds: u64) -> u32 {
     u32::try_from(seconds & u64::from(u32::MAX)).unwrap_or_default()
 }
 
@@ -91,31 +115,57 @@ fn low(seconds: u64) -> u32 {
 mod tests {
     use super::*;
 
+    fn zone(text: &str) -> Name {
+        Name::parse(text).unwrap()
+    }
+
+    fn advance(serials: &Serials, zone: &Name, now: u64) -> u32 {
+        let next = serials.next(zone, now);
+        serials.set(zone, next);
+        next
+    }
+
     #[test]
-    fn serials_are_times_and_only_grow() {
+    fn serials_are_times_and_grow() {
         let wrapped = 1 << 32;
-        for (what, start, times, serials) in [
+        for (what, start, times, expected) in [
             ("a running clock", 1000, vec![1001, 1005], vec![1001, 1005]),
             ("a clock that is set back", 1000, vec![1001, 900, 901, 1010], vec![1001, 1002, 1003, 1010]),
             ("a clock that stops", 1000, vec![1000, 1000], vec![1001, 1002]),
             ("a clock that wraps", wrapped - 1, vec![wrapped, wrapped + 1], vec![1, 2]),
         ] {
-            let serial = Serial::starting(start, 0);
-            let taken: Vec<u32> = times.into_iter().map(|now| serial.next(now)).collect();
-            assert_eq!(taken, serials, "{what}");
+            let serials = Serials::starting(start, 0);
+            let zone = zone("cluster.local");
+            let taken: Vec<u32> = times.into_iter().map(|now| advance(&serials, &zone, now)).collect();
+            assert_eq!(taken, expected, "{what}");
             assert!(taken.iter().is_sorted_by(|first, second| follows(**second, **first)), "{what}");
         }
     }
 
     #[test]
-    fn a_restarted_process_goes_on_above() {
-        let first = Serial::starting(1000, 7);
-        assert!(!first.is_past(1000), "the process before may have had this second");
-        assert!(first.is_past(1001));
-        let last = first.next(1001);
-        let second = Serial::starting(1001, 8);
-        assert!(!second.is_past(1001) && second.is_past(1002));
-        assert!(follows(second.next(1002), last));
+    fn each_zone_has_its_own_serial() {
+        let serials = Serials::starting(1000, 0);
+        let one = zone("cluster.local");
+        let other = zone("k8s.example");
+        advance(&serials, &one, 1001);
+        advance(&serials, &other, 1003);
+        advance(&serials, &one, 1007);
+        assert_eq!(serials.of_zone(&one), 1007);
+        assert_eq!(serials.of_zone(&other), 1003);
+        assert_eq!(serials.of_zone(&zone("sky.test")), 1000, "a zone without a version");
+        assert!(!serials.are_before(1007) && serials.are_before(1008));
+    }
+
+    #[test]
+    fn restarted_process_continues_above() {
+        let zone = zone("cluster.local");
+        let first = Serials::starting(1000, 7);
+        assert!(!first.are_before(1000), "the process before may have had this second");
+        assert!(first.are_before(1001));
+        let last = advance(&first, &zone, 1001);
+        let second = Serials::starting(1001, 8);
+        assert!(!second.are_before(1001) && second.are_before(1002));
+        assert!(follows(second.next(&zone, 1002), last));
         assert_ne!(first.numbers(last), second.numbers(last), "their versions are not the same");
     }
 }

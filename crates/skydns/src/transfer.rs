@@ -1,10 +1,11 @@
 //! Zone transfers: AXFR (RFC 5936), IXFR (RFC 1995) and NOTIFY (RFC 1996). With a key, queries are signed by TSIG
 //! (RFC 8945).
 //!
-//! [`Transfers`] keeps the last versions of the records. A version is a view, from which the engine answers. A
-//! transfer consists of the engine's own answers for each name of the view, so a secondary answers as this server
-//! does. The difference of two versions covers the names whose records differ. Names that cannot be enumerated are
-//! not transferred: docs/transfer.md lists them.
+//! One enumeration is the base of everything: [`names`] has the owner names of a zone, and [`content`] the records of
+//! each, which are the engine's own answers. AXFR writes the enumeration. The difference of two enumerations
+//! ([`difference`]) makes a version of the zone if it is not empty, and IXFR writes the differences since the client's
+//! version. A property test compares transfers with answers. docs/transfer.md lists the names that cannot be
+//! enumerated.
 //!
 //! Zone transfers are off unless there are peers.
 
@@ -13,11 +14,12 @@ mod difference;
 mod history;
 mod key;
 mod metrics;
+mod names;
 mod notify;
 mod peers;
 mod request;
 mod stream;
-mod tsig;
+pub(crate) mod tsig;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -29,35 +31,38 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backend::View;
 use crate::backend::zones::{Authority, FurtherZone};
-use crate::serial::{self, Serial};
+use crate::serial::{self, Serials};
 use crate::shares::Shares;
-use crate::wire::{Name, Transport, rcode};
+use crate::wire::{Name, Query, Transport, rcode};
 use content::Content;
+use difference::{Change, Difference};
 use history::{History, Version};
 pub use key::{Key, KeyError};
 use metrics::Form;
 pub use metrics::TransferMetrics;
 pub use peers::{Peers, PeersError};
-use request::{Rejection, Since};
+use request::Rejection;
 pub use stream::Stream;
 use tsig::Refusal;
-pub(crate) use tsig::Session;
+pub(crate) use tsig::ResponseSigner;
 
 /// Maximum number of concurrent transfers. Each transfer holds a version and a message.
 const MAX_TRANSFERS: usize = 128;
 /// Maximum number of concurrent transfers of one host.
 const MAX_OF_HOST: usize = 8;
-/// Interval at which expired versions are dropped if nothing changes.
+/// Interval at which expired steps are dropped if nothing changes.
 const TIDYING: Duration = Duration::from_mins(1);
 
 /// Zone transfers, and the versions of the zones.
 pub struct Transfers<V> {
     peers: Peers,
     key: Option<Arc<Key>>,
-    serial: Arc<Serial>,
+    serials: Arc<Serials>,
     history: Mutex<History<V>>,
-    /// Serial of the last change of each zone.
-    changes: watch::Sender<Arc<[Change]>>,
+    /// The zones that can be transferred and have no version yet. `None` before the first view.
+    loading: Mutex<Option<Vec<Name>>>,
+    /// The current serial of each zone.
+    current: watch::Sender<Arc<[ZoneSerial]>>,
     places: Arc<Shares>,
     /// A permit for the one message that is being made.
     turn: Arc<Semaphore>,
@@ -65,59 +70,80 @@ pub struct Transfers<V> {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Change {
+struct ZoneSerial {
     zone: Name,
     serial: u32,
 }
 
 impl<V: View> Transfers<V> {
-    /// Creates transfers for `peers`. With `key`, queries must be signed. `serial` numbers the versions of the views.
-    pub fn new(peers: Peers, key: Option<Key>, serial: Arc<Serial>, metrics: TransferMetrics) -> Arc<Self> {
+    /// Creates transfers for `peers`. With `key`, queries must be signed. `serials` numbers the versions of the zones.
+    pub fn new(peers: Peers, key: Option<Key>, serials: Arc<Serials>, metrics: TransferMetrics) -> Arc<Self> {
         Arc::new(Self {
             peers,
             key: key.map(Arc::new),
-            serial,
+            serials,
             history: Mutex::default(),
-            changes: watch::Sender::new(Arc::new([])),
+            loading: Mutex::default(),
+            current: watch::Sender::new(Arc::new([])),
             places: Shares::new(MAX_TRANSFERS, MAX_OF_HOST),
             turn: Arc::new(Semaphore::new(1)),
             metrics,
         })
     }
 
-    /// The serial to set in the [`Zone`](crate::Zone) of every view.
-    pub fn serial(&self) -> Arc<Serial> {
-        Arc::clone(&self.serial)
+    /// The serials to set in the [`Zone`](crate::Zone) of every view.
+    pub fn serials(&self) -> Arc<Serials> {
+        Arc::clone(&self.serials)
     }
 
-    /// Makes `view` the current version, if a zone may differ from the last version. Returns whether a zone may
-    /// differ.
+    /// Makes a version of each zone whose records are not the same in `view` as in the zone's last version. Returns
+    /// whether there is a new version.
     ///
     /// `now` is the time in seconds since 1970. The function does not wait for the next second;
     /// [`follow`](Self::follow) does.
     pub fn take(&self, view: &Arc<V>, now: u64) -> bool {
-        let changed: Vec<Name> = match self.version() {
-            None => zones(&**view).cloned().collect(),
-            Some(last) => {
-                zones(&**view).filter(|zone| differs(&*last.view, &**view, zone)).cloned().collect()
-            }
-        };
-        if changed.is_empty() {
-            return false;
+        let zones: Vec<Name> = zones(&**view).cloned().collect();
+        let (loaded, loading) = zones.iter().cloned().partition(|zone| is_loaded(&**view, zone));
+        let loaded: Vec<Name> = loaded;
+        self.history.lock().retain(&zones);
+
+        let mut is_new = false;
+        for zone in &loaded {
+            is_new |= self.take_zone(zone, view, now);
         }
-        let serial = self.serial.next(now);
-        self.history.lock().push(Version::new(serial, Arc::clone(view)), Instant::now());
-        self.metrics.serial.set(serial.into());
-        self.changes.send_modify(|changes| {
-            let unchanged = changes.iter().filter(|change| !changed.contains(&change.zone)).cloned();
-            let changed = changed.iter().map(|zone| Change { zone: zone.clone(), serial });
-            *changes = unchanged.chain(changed).collect();
-        });
+        *self.loading.lock() = Some(loading);
+        if is_new {
+            let serial_of =
+                |zone: &Name| ZoneSerial { zone: zone.clone(), serial: self.serials.of_zone(zone) };
+            self.current.send_replace(loaded.iter().map(serial_of).collect());
+        }
+        is_new
+    }
+
+    /// Makes a version of one zone if its records have changed. Returns whether they have.
+    fn take_zone(&self, zone: &Name, view: &Arc<V>, now: u64) -> bool {
+        let last = self.version(zone);
+        let change = last.map_or(Change::Whole, |last| Change::between(&*last.view, &**view, zone));
+        let difference: Option<Difference> = match change {
+            Change::Nothing => {
+                self.history.lock().renew(zone, view);
+                return false;
+            }
+            Change::Records(difference) => Some(difference),
+            Change::Whole => None,
+        };
+
+        let serial = self.serials.next(zone, now);
+        let version = Version::new(serial, Arc::clone(view));
+        self.history.lock().push(zone, version, difference, Instant::now());
+        // A secondary that learns of the serial must get this version.
+        self.serials.set(zone, serial);
+        self.metrics.set_serial(zone, serial);
         true
     }
 
-    /// Takes a version of `current` after each change in `changes`, until `stop` is cancelled. At most one version is
-    /// taken each second.
+    /// Takes the versions of `current` after each change in `changes`, until `stop` is cancelled. A zone has at most
+    /// one version each second.
     pub async fn follow(
         self: Arc<Self>,
         mut changes: watch::Receiver<()>,
@@ -131,51 +157,50 @@ impl<V: View> Transfers<V> {
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
-                told = changes.changed() => if told.is_err() { return },
+                signal = changes.changed() => if signal.is_err() { return },
                 () = tokio::time::sleep(TIDYING) => {
                     self.history.lock().forget(Instant::now());
                     continue;
                 }
             }
-            if !self.serial.is_past(serial::now()) {
+            if !self.serials.are_before(serial::now()) {
                 tokio::time::sleep(serial::to_next_second()).await;
             }
             changes.borrow_and_update();
-            let (this, view) = (Arc::clone(&self), current());
-            if view.has_synced() {
-                let taken = tokio::task::spawn_blocking(move || this.take(&view, serial::now())).await;
-                if taken.is_ok_and(|taken| taken) {
-                    tracing::debug!(serial = self.serial.get(), "zone version published");
-                }
+
+            let this = Arc::clone(&self);
+            let view = current();
+            let taken = tokio::task::spawn_blocking(move || this.take(&view, serial::now())).await;
+            if taken.is_ok_and(|is_new| is_new) {
+                tracing::debug!("zone versions published");
             }
         }
     }
 
-    /// Checks the signature of a query that is not a transfer query.
-    pub(crate) fn session(&self, message: &[u8], question_end: usize) -> Result<Option<Session>, Refusal> {
-        tsig::check(message, question_end, self.key.as_ref(), serial::now())
+    /// Checks the signature of a query that is not a transfer query. The result signs the response; it is `None` if the
+    /// query is not signed.
+    pub(crate) fn response_signer(&self, query: &Query<'_>) -> Result<Option<ResponseSigner>, Refusal> {
+        let session = tsig::check(query.message, query.question_end(), self.key.as_ref(), serial::now())?;
+        Ok(session.map(|session| ResponseSigner::new(session, query)))
     }
 
-    fn version(&self) -> Option<Arc<Version<V>>> {
-        self.history.lock().current().cloned()
+    fn version(&self, zone: &Name) -> Option<Arc<Version<V>>> {
+        self.history.lock().current(zone).cloned()
     }
 
-    /// The version that a client claims to have, if this process made the version and still keeps it.
-    fn version_of(&self, since: Since) -> Option<Arc<Version<V>>> {
-        let [.., expire] = self.serial.numbers(since.serial);
-        let ours = since.expire == 0 || since.expire == expire;
-        self.history.lock().find(since.serial).filter(|_| ours).cloned()
+    /// Whether a zone has no version yet because its records are not loaded.
+    fn is_loading(&self, zone: &Name) -> bool {
+        self.loading.lock().as_ref().is_none_or(|loading| loading.contains(zone))
     }
 
     /// Answers a transfer query over UDP with only the SOA record. From the serial the client knows whether to retry
     /// over TCP (RFC 1995, section 2).
     pub(crate) fn answer_over_udp(&self, message: &[u8], client: IpAddr, out: &mut Vec<u8>) -> Option<u16> {
         let (rcode, response, form, result) = match self.accept(message, client, Transport::Udp)? {
-            Ok(mut request) => {
-                let version = self.version()?;
-                let content = Content::new(&*version.view, &request.zone);
-                let soa = content.soa(self.serial.numbers(version.serial));
-                (rcode::NOERROR, request.soa_alone(soa), Form::Soa, "completed")
+            Ok(mut accepted) => {
+                let content = Content::new(&*accepted.version.view, &accepted.request.zone);
+                let soa = content.soa(self.serials.numbers(accepted.version.serial));
+                (rcode::NOERROR, accepted.request.soa_alone(soa), Form::Soa, "completed")
             }
             Err(Rejection { rcode, response }) => (rcode, response, Form::Error, "refused"),
         };
@@ -186,34 +211,21 @@ impl<V: View> Transfers<V> {
 }
 
 /// The zones of a view that can be transferred. Zones of [pointers](crate::FurtherZone::pointers) are incomplete and
-/// cannot be transferred.
+/// cannot be transferred, and neither can a domain of which another zone holds the name.
 fn zones<V: View>(view: &V) -> impl Iterator<Item = &Name> {
     let zone = view.zone();
-    let is_whole = |zone: &&FurtherZone| !zone.pointers && zone.records.is_enumerable();
-    let further = view.zones().iter().filter(is_whole).map(|zone| &zone.domain);
-    std::iter::once(&zone.domain).chain(zone.other_domains.iter()).chain(further)
+    let further = view.zones().iter().filter(|zone: &&FurtherZone| !zone.pointers).map(|zone| &zone.domain);
+    let all = std::iter::once(&zone.domain).chain(zone.other_domains.iter()).chain(further);
+    all.filter(|domain| authority(view, domain).is_some())
+}
+
+/// Whether the records of a zone are complete.
+fn is_loaded<V: View>(view: &V, zone: &Name) -> bool {
+    authority(view, zone).is_some_and(|authority| authority.records.has_synced())
 }
 
 /// The zone with exactly this name, if it can be transferred.
 fn authority<'v, V: View>(view: &'v V, zone: &Name) -> Option<Authority<'v>> {
     let authority = Authority::of(view, zone.wire())?;
     (authority.domain == zone && authority.records.is_enumerable()).then_some(authority)
-}
-
-/// Whether the records of a zone may differ between two views.
-fn differs<V: View>(older: &V, newer: &V, zone: &Name) -> bool {
-    let (Some(ours), Some(theirs)) = (authority(newer, zone), authority(older, zone)) else { return true };
-    match (ours.further, theirs.further) {
-        (Some(ours), Some(theirs)) => {
-            let same_ttls = (ours.ttl, ours.negative_ttl) == (theirs.ttl, theirs.negative_ttl);
-            let same = same_ttls && Arc::ptr_eq(&ours.records, &theirs.records);
-            !(same && newer.zone().delegates_like(older.zone()))
-        }
-        (None, None) => {
-            let mut differs = false;
-            newer.names_changed_since(older, &mut |_| differs = true);
-            differs
-        }
-        _ => true,
-    }
 }

@@ -235,7 +235,7 @@ fn owner_names_are_visited_once() {
     }
     set.publish(|_| true);
     let mut names = Vec::new();
-    skydns::Records::owner_names(&set.records, &mut |path| names.push(path.join(".")));
+    skydns::Records::owner_names(&set.records, None, &mut |path| names.push(path.join(".")));
     names.sort();
     let expected = [
         "svc.a.db",

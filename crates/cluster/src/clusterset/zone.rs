@@ -1,5 +1,6 @@
 //! The published records of the cluster set's zone.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use skydns::{Entry, Lookup, Records};
@@ -7,6 +8,7 @@ use treecache::TreeCache;
 
 use super::import::Import;
 use crate::objects::ObjectKey;
+use crate::snapshot::each_entry;
 
 /// The records of all imports. `clone` only increments a reference count.
 #[derive(Debug, Clone, Default)]
@@ -59,13 +61,13 @@ impl Records for ImportRecords {
         true
     }
 
-    fn owner_names(&self, visit: &mut dyn FnMut(&[&str])) {
-        for (namespace, imports) in self.imports.root().children() {
-            for (name, import) in imports.entries() {
-                let above = ["svc", namespace.as_str(), name.as_str()];
-                import.owner_names(&mut |below| visit(&[&above, below].concat()));
-            }
-        }
+    fn owner_names(&self, unlike: Option<&dyn Records>, visit: &mut dyn FnMut(&[&str])) {
+        let other = unlike.and_then(|other| (other as &dyn Any).downcast_ref::<Self>());
+        let imports = other.map(|other| &other.imports);
+        each_entry(&self.imports, imports, &mut |namespace, name, import| {
+            let above = ["svc", namespace, name];
+            import.owner_names(&mut |below| visit(&[&above, below].concat()));
+        });
     }
 
     fn has_descendants(&self, path: &[&str]) -> bool {

@@ -1,10 +1,12 @@
 //! The external zone: Services with their external addresses (`--external-zone`).
 
+use std::any::Any;
 use std::sync::Arc;
 
 use skydns::{Entry, Lookup, Records};
 use treecache::TreeCache;
 
+use super::each_entry;
 use crate::records::ExternalNode;
 
 /// The content of the external zone at one point in time.
@@ -55,12 +57,12 @@ impl Records for ExternalZone {
         true
     }
 
-    fn owner_names(&self, visit: &mut dyn FnMut(&[&str])) {
-        for (namespace, services) in self.services.root().children() {
-            for (name, service) in services.entries() {
-                service.owner_names(&mut |below| visit(&[&[namespace.as_str(), name], below].concat()));
-            }
-        }
+    fn owner_names(&self, unlike: Option<&dyn Records>, visit: &mut dyn FnMut(&[&str])) {
+        let other = unlike.and_then(|other| (other as &dyn Any).downcast_ref::<Self>());
+        let services = other.map(|other| &other.services);
+        each_entry(&self.services, services, &mut |namespace, name, service| {
+            service.owner_names(&mut |below| visit(&[&[namespace, name], below].concat()));
+        });
     }
 
     fn has_descendants(&self, path: &[&str]) -> bool {

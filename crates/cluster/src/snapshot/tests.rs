@@ -161,7 +161,8 @@ fn each_pod_has_an_owner_name_that_resolves() {
     let pods = PodNames::Verified(pods.into_iter().collect());
     let snapshot = Snapshot { pods, synced: true, ..Snapshot::new(zone) };
     let mut names = Vec::new();
-    snapshot.owner_names(&mut |path| names.extend(path.strip_prefix(&["pod", "a"]).map(<[&str]>::concat)));
+    snapshot
+        .owner_names(None, &mut |path| names.extend(path.strip_prefix(&["pod", "a"]).map(<[&str]>::concat)));
     names.sort();
     // No label ends with a dash.
     assert_eq!(names, ["10-0-0-1", "fd00--0", "fd00--1"]);

@@ -1,54 +1,65 @@
-//! Transfers of published zones: a secondary has the same zone after incremental changes (IXFR) as after a whole transfer.
+//! A secondary of published zones: it transfers them whole (AXFR) and by increments (IXFR).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use cluster::snapshot::Snapshot;
-use skydns::Serial;
+use skydns::Serials;
 use skydns::transfer::{TransferMetrics, Transfers};
-use skydns::wire::{Message, Name, Section, rtype};
+use skydns::wire::{Message, Name, Section, rcode, rtype};
 
-/// Owner, type, TTL and data.
-type Record = (String, u16, u32, Vec<u8>);
+/// Owner in lower case, type, TTL and data.
+pub(crate) type Record = (String, u16, u32, Vec<u8>);
 
-/// The zone in a secondary: its SOA, and the other records.
+/// A zone in a secondary: its SOA, and the other records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Copy {
-    soa: Record,
-    records: BTreeSet<Record>,
+    pub(crate) soa: Record,
+    pub(crate) records: BTreeSet<Record>,
 }
+
+/// The copies of one zone by their serials.
+pub(crate) type Copies = BTreeMap<u32, Copy>;
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 pub(crate) fn transfers() -> Arc<Transfers<Snapshot>> {
     let metrics = TransferMetrics::new().unwrap();
-    Transfers::new("127.0.0.1".parse().unwrap(), None, Serial::new(), metrics)
+    Transfers::new("127.0.0.1".parse().unwrap(), None, Serials::new(), metrics)
 }
 
-/// All records of the response to a query. `authority` follows the question.
-fn ask(transfers: &Arc<Transfers<Snapshot>>, qtype: u16, authority: &[u8]) -> Vec<Record> {
-    let domain = Name::parse("cluster.local").unwrap();
+/// All records of the response to a query. `authority` follows the question. `None` for an error response.
+fn ask(
+    transfers: &Arc<Transfers<Snapshot>>,
+    zone: &Name,
+    qtype: u16,
+    authority: &[u8],
+) -> Option<Vec<Record>> {
     let counts = [1, 0, u16::from(!authority.is_empty()), 0].map(u16::to_be_bytes);
-    let question = [domain.wire(), &qtype.to_be_bytes(), &1_u16.to_be_bytes()].concat();
+    let question = [zone.wire(), &qtype.to_be_bytes(), &1_u16.to_be_bytes()].concat();
     let query = [&[0, 7, 0, 0], counts.as_flattened(), &question, authority].concat();
     let mut stream = transfers.begin(&query, CLIENT).expect("it is a query");
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let mut records = Vec::new();
     while let Some(message) = runtime.block_on(stream.next()) {
         let message = Message::parse(&message).expect("a message");
+        if message.header().rcode() != rcode::NOERROR {
+            return None;
+        }
         records.extend(message.section(Section::Answer).map(|record| {
             let mut data = Vec::new();
             record.append_data(&mut data).unwrap();
-            (record.owner().unwrap().to_string(), record.rtype, record.ttl, data)
+            let owner = record.owner().unwrap().to_string().to_lowercase();
+            (owner, record.rtype, record.ttl, data)
         }));
     }
-    records
+    Some(records)
 }
 
-/// Transfers the whole zone (AXFR).
-pub(crate) fn whole(transfers: &Arc<Transfers<Snapshot>>) -> Copy {
-    copy(ask(transfers, rtype::AXFR, &[]))
+/// Transfers a whole zone (AXFR); `None` if the zone is not transferred.
+pub(crate) fn whole(transfers: &Arc<Transfers<Snapshot>>, zone: &Name) -> Option<Copy> {
+    ask(transfers, zone, rtype::AXFR, &[]).map(copy)
 }
 
 fn copy(mut records: Vec<Record>) -> Copy {
@@ -61,33 +72,52 @@ fn copy(mut records: Vec<Record>) -> Copy {
 }
 
 impl Copy {
-    /// Updates the copy with an IXFR (RFC 1995). Returns false if the response is the whole zone.
-    pub(crate) fn update(&mut self, transfers: &Arc<Transfers<Snapshot>>) -> bool {
+    pub(crate) fn serial(&self) -> u32 {
+        let numbers = self.soa.3.last_chunk::<20>().expect("the numbers of an SOA");
+        u32::from_be_bytes(*numbers.first_chunk().expect("the serial"))
+    }
+
+    /// Updates the copy with an IXFR (RFC 1995). Each step must lead to one of the `known` copies. Returns false if
+    /// the response is the whole zone.
+    pub(crate) fn update(
+        &mut self,
+        transfers: &Arc<Transfers<Snapshot>>,
+        zone: &Name,
+        known: &Copies,
+    ) -> bool {
         let (_, rtype, ttl, data) = &self.soa;
         let length = u16::try_from(data.len()).unwrap().to_be_bytes();
         let fixed = [&rtype.to_be_bytes()[..], &1_u16.to_be_bytes(), &ttl.to_be_bytes(), &length].concat();
-        let records = ask(transfers, rtype::IXFR, &[&[0xc0, 12][..], &fixed, data].concat());
-        let (newest, changes) = records.split_first().expect("a record");
-        if changes.is_empty() {
-            assert_eq!(*newest, self.soa, "nothing has changed");
+        let authority = [&[0xc0, 12][..], &fixed, data].concat();
+        let mut records = ask(transfers, zone, rtype::IXFR, &authority).expect("the zone");
+
+        if let [only] = &records[..] {
+            assert_eq!(*only, self.soa, "nothing has changed");
             return true;
         }
-        if changes.first().is_none_or(|record| record.1 != rtype::SOA) {
+        if records.get(1).is_none_or(|record| record.1 != rtype::SOA) {
             *self = copy(records);
             return false;
         }
+
+        let newest = records.pop().expect("the last SOA");
+        assert_eq!(records.first(), Some(&newest), "the SOA comes first and last");
         let mut deleting = false;
-        for record in changes {
-            if record.1 == rtype::SOA {
-                deleting = *record == self.soa;
-                assert!(deleting || record == newest, "one step from the old version to the new");
+        for record in records.into_iter().skip(1) {
+            if record.1 == rtype::SOA && !deleting {
+                assert_eq!(record, self.soa, "a step begins at the version of the copy");
+                assert_eq!(Some(&*self), known.get(&self.serial()), "a step leads to a version");
+                deleting = true;
+            } else if record.1 == rtype::SOA {
+                self.soa = record;
+                deleting = false;
             } else if deleting {
-                assert!(self.records.remove(record), "{record:?} is deleted, and was not there");
+                assert!(self.records.remove(&record), "{record:?} is deleted, and was not there");
             } else {
                 assert!(self.records.insert(record.clone()), "{record:?} is added, and was there");
             }
         }
-        self.soa = newest.clone();
+        assert_eq!(self.soa, newest, "the last step leads to the version in force");
         true
     }
 }

@@ -17,7 +17,7 @@ use crate::backend::View;
 use crate::backend::zones::{Authority, is_ours};
 use crate::external::{ExternalAnswer, ExternalQuery, ExternalRecord, STALE_TTL};
 use crate::own_names::{MAX_CHAIN, OwnTarget};
-use crate::wire::{Full, Mark, Name, NameOffsets, Section, class, rtype};
+use crate::wire::{Full, Mark, Name, NameOffsets, Owner, Section, class, rtype};
 
 /// Maximum number of external queries for one answer. Without a limit, one client query could cause hundreds.
 const MAX_QUESTIONS: usize = 32;
@@ -109,6 +109,9 @@ impl<'q, V: View> Answer<'q, '_, V> {
             return Answered::Empty;
         }
         self.truncated |= cut;
+        if self.asker.zone_data {
+            return self.alias_alone(&aliases);
+        }
         let mut walk = Walk::new(Section::Answer, families, Name::from_wire(self.query.lower()));
         match self.follow_all(&mut walk, Aliases { owner: None, targets, beside_addresses }) {
             Ok(ChaseResult::Addresses) => Answered::Written,
@@ -122,6 +125,14 @@ impl<'q, V: View> Answer<'q, '_, V> {
                 Answered::Written
             }
         }
+    }
+
+    /// Writes one CNAME without following it. Of several aliases the choice is always the same.
+    fn alias_alone(&mut self, aliases: &[Alias]) -> Answered {
+        let Some(alias) = aliases.iter().min_by_key(|alias| (&alias.target, alias.ttl)) else {
+            return Answered::Empty;
+        };
+        self.wrote(|m| m.cname(Owner::Question, alias.target.wire(), alias.ttl))
     }
 
     /// Writes the addresses of an alias's target to the additional section. Nothing is written if the target cannot

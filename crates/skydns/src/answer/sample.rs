@@ -62,8 +62,16 @@ impl<T: Hash + Eq, const N: usize> Sample<T, N> {
         if self.items.len() > self.room {
             self.thin();
         }
+        fastrand::shuffle(&mut self.items);
+        self.into_distinct()
+    }
+
+    /// Returns the distinct items in any order, and whether other items were dropped. Of equal items the first remains.
+    pub(super) fn into_distinct(mut self) -> (SmallVec<[T; N]>, bool) {
+        if self.items.len() > self.room {
+            self.thin();
+        }
         if self.items.len() > 1 {
-            fastrand::shuffle(&mut self.items);
             drop_repeated(&mut self.items);
         }
         let cut = self.is_cut();

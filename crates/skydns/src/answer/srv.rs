@@ -124,7 +124,9 @@ impl<'q, V: View> Answer<'q, '_, V> {
             Lookup::TargetUnknown => return Answered::Unknown,
             Lookup::Exists => {}
         }
-        let (services, cut) = services.into_shuffled();
+        // Equal services may have different weights. For a transfer the choice is always the same.
+        let (services, cut) =
+            if self.asker.zone_data { services.into_distinct() } else { services.into_shuffled() };
         if services.is_empty() {
             return Answered::Empty;
         }
@@ -141,7 +143,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
             self.settle_ttls();
         }
         let mark = self.message.mark();
-        if self.additional(&services, &targets).is_err() {
+        if !self.asker.zone_data && self.additional(&services, &targets).is_err() {
             // The additional section is left out: a client would take a part of the addresses for all of them.
             self.message.rewind(mark);
         }

@@ -59,7 +59,8 @@ impl<'q, V: View> Answer<'q, '_, V> {
                     }
                 })?;
             }
-            let Some((target, ttl)) = found.alias.filter(|_| texts.is_empty()) else {
+            let Some((target, ttl)) = found.alias.filter(|_| texts.is_empty() && !self.asker.zone_data)
+            else {
                 return Ok(!texts.is_empty());
             };
             self.message.cname(place, target.wire(), ttl)?;

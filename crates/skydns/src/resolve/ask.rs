@@ -10,7 +10,7 @@ use crate::cause::Cause;
 use crate::engine::{Pending, Reply};
 use crate::metrics::System;
 use crate::search::SearchList;
-use crate::transfer::Session;
+use crate::transfer::ResponseSigner;
 use crate::wire::{OwnedQuery, Query};
 
 /// A query that is being answered, with its client and its view.
@@ -62,7 +62,7 @@ pub struct WaitingQuery<V> {
     pub(crate) view: Arc<V>,
     pub(crate) work: Work,
     /// Signs the answer to a signed query (RFC 8945, section 5.3).
-    pub(crate) session: Option<Session>,
+    pub(crate) signer: Option<ResponseSigner>,
 }
 
 /// What is left to do for a query.

@@ -88,7 +88,7 @@ impl<B: Backend> Resolver<B> {
         admitted: Admitted,
     ) -> Vec<u8> {
         let started = Instant::now();
-        let WaitingQuery { query, client: host, view, work, session } = *waiting;
+        let WaitingQuery { query, client: host, view, work, signer } = *waiting;
         let query = query.query();
         let late = LateAsk { query: &query, client: host, view: &view, admitted: &admitted };
 
@@ -97,8 +97,8 @@ impl<B: Backend> Resolver<B> {
             Work::Name(pending) => self.complete(late, pending, &mut out).await,
             Work::Search(list) => self.search(late, list, &mut out).await,
         };
-        if let Some(session) = session {
-            reply = sign(session, &query, 0, reply, &mut out);
+        if let Some(signer) = signer {
+            reply = sign(signer, 0, reply, &mut out);
         }
 
         let took = Took::Waited(started.elapsed());

@@ -9,8 +9,8 @@ use crate::cause::Cause;
 use crate::engine::Reply;
 use crate::metrics::System;
 use crate::serial;
-use crate::transfer::{Session, Transfers};
-use crate::wire::{Query, Transport, Writer, flag};
+use crate::transfer::{ResponseSigner, Transfers};
+use crate::wire::{Query, Transport, rcode};
 
 impl<B: Backend> Resolver<B> {
     /// Adds zone transfers to the resolver.
@@ -56,46 +56,33 @@ impl<B: Backend> Resolver<B> {
         view: B::Guard,
         out: &mut Vec<u8>,
     ) -> Attempt<B::View> {
-        let start = out.len();
-        let session = match transfers.session(query.message, query.question_end()) {
-            Ok(session) => session,
+        let signer = match transfers.response_signer(query) {
+            Ok(signer) => signer,
             Err(refusal) => {
                 refusal.append(query.message, query.question_end(), out);
-                let rcode = refusal.rcode();
                 return Attempt::Answered(Reply {
                     system: System::Auth,
                     qtype: query.qtype,
-                    rcode,
+                    rcode: refusal.rcode(),
                     truncated: false,
                     zone: None,
                 });
             }
         };
 
-        let attempt = self.answer_unsigned(query, client, view, session.as_ref(), out);
-        match (attempt, session) {
-            (Attempt::Answered(reply), Some(session)) => {
-                Attempt::Answered(sign(session, query, start, reply, out))
-            }
+        let start = out.len();
+        let attempt = self.answer_unsigned(query, client, view, signer.as_ref(), out);
+        match (attempt, signer) {
+            (Attempt::Answered(reply), Some(signer)) => Attempt::Answered(sign(signer, start, reply, out)),
             (attempt, _) => attempt,
         }
     }
 }
 
-/// Signs the response that begins at `start` of `out`. A response that is then too large is replaced by a truncated one,
-/// which is signed, too.
-pub(super) fn sign(
-    mut session: Session,
-    query: &Query<'_>,
-    start: usize,
-    mut reply: Reply,
-    out: &mut Vec<u8>,
-) -> Reply {
-    if out.len() - start + session.room() > query.limit() {
-        out.truncate(start);
-        Writer::new(query, out).finish(flag::TC, reply.rcode);
-        reply.truncated = true;
+/// Signs the response that begins at `start` of `out`. The reply tells whether the response was truncated for it.
+pub(super) fn sign(signer: ResponseSigner, start: usize, reply: Reply, out: &mut Vec<u8>) -> Reply {
+    if signer.sign(start, serial::now(), out) {
+        return Reply { truncated: true, rcode: rcode::NOERROR, ..reply };
     }
-    session.sign(start, serial::now(), out);
     reply
 }

@@ -77,6 +77,7 @@ impl Walk {
         let (end, ttl, alias_ttl) = (End::Missing, zone.negative_ttl, zone.ttl());
         let suffix = zone.search.as_ref().and_then(|search| search.suffix());
         let owner = suffix.filter(|suffix| !suffix.is_within(&zone.domain)).unwrap_or(&zone.domain).clone();
+        let soa_numbers = soa_numbers(zone.serials.as_deref(), &owner);
         let first_response = None;
         Self {
             list,
@@ -88,7 +89,7 @@ impl Walk {
             first_response,
             ttl,
             alias_ttl,
-            soa_numbers: soa_numbers(zone.serial.as_deref()),
+            soa_numbers,
             end,
             steps: 0,
         }

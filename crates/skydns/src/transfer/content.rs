@@ -1,24 +1,31 @@
-//! The records of a zone for a transfer: the engine's answers for each owner name and type.
+//! The records of a zone for transfers: for each owner name, the engine's own answers without the records of other
+//! names.
+//!
+//! What needs an upstream is not zone data: a CNAME or SRV record is transferred with its target, and the addresses of
+//! an external target are not. A name inside another zone, or inside a stub domain, is not part of the zone. The
+//! highest such name has an NS record instead (a zone cut), so that a secondary does not deny the names below.
 
 use super::authority;
 use crate::answer::{DNS_SERVICE, HOSTMASTER, NAME_SERVER};
 use crate::backend::View;
-use crate::backend::zones::SOA_TTL;
+use crate::backend::zones::{Authority, SOA_TTL};
 use crate::engine::{self, Asker, Identity, MAX_STEPS, Outcome};
 use crate::external::ExternalAnswers;
 use crate::record::TTL;
-use crate::wire::name::MAX_LABEL;
+use crate::wire::name::is_within;
 use crate::wire::{
     Header, Message, Name, Query, Question, Section, Transport, append_record_body, class, rtype,
 };
 
-/// Types of the records that a name without CNAME may have.
-const TYPES: [u16; 6] = [rtype::A, rtype::AAAA, rtype::SRV, rtype::TXT, rtype::MX, rtype::PTR];
+/// Types of the records that a name may have besides CNAME.
+const TYPES: [u16; 5] = [rtype::A, rtype::AAAA, rtype::SRV, rtype::TXT, rtype::MX];
+/// Those without the addresses.
+const OTHER_TYPES: [u16; 3] = [rtype::SRV, rtype::TXT, rtype::MX];
 /// Maximum size of an answer, in octets. A record takes at least 16 octets, so the 16-bit counts of the header
 /// suffice.
 const MAX_ANSWER: usize = 16 * 65_535;
-/// Allows the full work for an answer. No search list applies, because there is no client.
-const ASKER: Asker = Asker { steps: MAX_STEPS, client: None };
+/// Asks for the data of a name, with the full work for an answer. No search list applies, because there is no client.
+const ASKER: Asker = Asker { steps: MAX_STEPS, client: None, zone_data: true };
 
 /// One record. The order of records is the order of their octets, which is enough for comparing sets.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,6 +41,23 @@ impl Record {
         let mut body = Vec::with_capacity(10 + data.len());
         append_record_body((rtype, class::IN), ttl, data, &mut body);
         Self { owner: owner.into(), body: body.into() }
+    }
+
+    /// Memory of the record, in octets.
+    pub(super) fn octets(&self) -> usize {
+        size_of::<Self>() + self.owner.len() + self.body.len()
+    }
+
+    fn rtype(&self) -> u16 {
+        self.body.first_chunk().copied().map_or(0, u16::from_be_bytes)
+    }
+
+    fn is_alias(&self) -> bool {
+        self.rtype() == rtype::CNAME
+    }
+
+    fn is_address(&self) -> bool {
+        matches!(self.rtype(), rtype::A | rtype::AAAA)
     }
 }
 
@@ -52,7 +76,7 @@ impl<'v, V: View> Content<'v, V> {
         Self { view, domain, identity, response: Vec::new() }
     }
 
-    /// The SOA record with these numbers, see [`Serial::numbers`](crate::Serial::numbers).
+    /// The SOA record with these numbers, see [`Serials::numbers`](crate::Serials::numbers).
     pub(super) fn soa(&self, numbers: [u32; 4]) -> Record {
         let zone = self.view.zone();
         let domain = self.domain.wire();
@@ -60,6 +84,7 @@ impl<'v, V: View> Content<'v, V> {
         let (ttl, negative_ttl) = authority.map_or((SOA_TTL, zone.negative_ttl), |authority| {
             (authority.soa_ttl(zone), authority.negative_ttl(zone))
         });
+
         let mut data = [NAME_SERVER, domain, HOSTMASTER, domain].concat();
         for number in numbers.into_iter().chain([negative_ttl]) {
             data.extend_from_slice(&number.to_be_bytes());
@@ -71,46 +96,91 @@ impl<'v, V: View> Content<'v, V> {
     /// zone without these records. In the cluster's zone without `--strict-dns` the engine does not answer all of
     /// them; the missing records are added here.
     pub(super) fn append_apex(&mut self, records: &mut Vec<Record>) {
-        let (start, zone) = (records.len(), self.view.zone());
-        let ttl = authority(self.view, self.domain).map_or(TTL, |authority| authority.ttl_of(zone, TTL));
-        let server = [NAME_SERVER, self.domain.wire()].concat();
-        records.push(Record::new(&[], rtype::NS, ttl, &server));
-        for rtype in TYPES {
-            self.append_answers(self.domain.wire(), rtype, &[], records);
+        let mut own = Vec::new();
+        self.append_answers(self.domain.wire(), rtype::NS, &[], &mut own);
+        if own.is_empty() {
+            own.push(self.name_server(&[]));
         }
-        let before = records.len();
-        self.append_name(NAME_SERVER, records);
-        if records.len() == before {
-            let mut service = Vec::new();
-            append_owner(&DNS_SERVICE, &mut service);
-            service.extend_from_slice(zone.domain.wire());
-            for rtype in [rtype::A, rtype::AAAA] {
-                self.append_answers(&service, rtype, NAME_SERVER, records);
+        for rtype in TYPES {
+            self.append_answers(self.domain.wire(), rtype, &[], &mut own);
+        }
+        self.append_name_server(&mut own);
+
+        // Neither the apex nor the target of an NS record may be an alias (RFC 1034, section 3.6.2; RFC 2181,
+        // section 10.3).
+        own.retain(|record| !record.is_alias());
+        own.sort_unstable();
+        own.dedup();
+        records.append(&mut own);
+    }
+
+    /// Adds the records of the zone's name server. If the zone has no address of it, the addresses are those of the DNS
+    /// Service.
+    fn append_name_server(&mut self, records: &mut Vec<Record>) {
+        let name = [NAME_SERVER, self.domain.wire()].concat();
+        if self.holds(&name) {
+            for rtype in TYPES {
+                self.append_answers(&name, rtype, NAME_SERVER, records);
             }
         }
-        sort_from(start, records);
+        if records.iter().any(|record| *record.owner == *NAME_SERVER && record.is_address()) {
+            return;
+        }
+
+        let mut service = Vec::new();
+        append_labels(&DNS_SERVICE, &mut service);
+        service.extend_from_slice(self.view.zone().domain.wire());
+        for rtype in [rtype::A, rtype::AAAA] {
+            self.append_answers(&service, rtype, NAME_SERVER, records);
+        }
     }
 
     /// Adds the records of one owner name, sorted. `owner` holds the labels below the zone.
     pub(super) fn append_name(&mut self, owner: &[u8], records: &mut Vec<Record>) {
-        let start = records.len();
         let name = [owner, self.domain.wire()].concat();
-        self.append_answers(&name, rtype::CNAME, owner, records);
-        // A CNAME excludes other records and further CNAMEs (RFC 1034, section 3.6.2).
-        if records.len() > start {
-            sort_from(start, records);
-            records.truncate(start + 1);
+        if is_cut(self.view, self.domain, &name) {
+            records.push(self.name_server(owner));
             return;
         }
-        for rtype in TYPES {
-            self.append_answers(&name, rtype, owner, records);
+        if !self.holds(&name) {
+            return;
         }
-        sort_from(start, records);
+
+        let mut own = Vec::new();
+        for rtype in [rtype::A, rtype::AAAA] {
+            self.append_answers(&name, rtype, owner, &mut own);
+        }
+        // An alias without addresses excludes the other types, unless it is a port.
+        let is_alias = !own.is_empty() && own.iter().all(Record::is_alias);
+        if !is_alias || is_port(owner) {
+            for rtype in OTHER_TYPES {
+                self.append_answers(&name, rtype, owner, &mut own);
+            }
+        }
+        own.sort_unstable();
+        own.dedup();
+        keep_alias_or_others(owner, &mut own);
+        records.append(&mut own);
     }
 
-    /// Adds the whole RRset of type `rtype` of `name` (wire format). The records get the owner `owner`.
+    /// Whether a name (wire format, lower case) is in the zone, and not in a zone or stub domain below.
+    fn holds(&self, name: &[u8]) -> bool {
+        Authority::of(self.view, name).is_some_and(|holder| holder.domain == self.domain)
+    }
+
+    /// The NS record of the zone, or of a cut.
+    fn name_server(&self, owner: &[u8]) -> Record {
+        let ttl = authority(self.view, self.domain)
+            .map_or(TTL, |authority| authority.ttl_of(self.view.zone(), TTL));
+        let server = [NAME_SERVER, self.domain.wire()].concat();
+        Record::new(owner, rtype::NS, ttl, &server)
+    }
+
+    /// Adds the RRset of type `rtype` of `name` (wire format), and the CNAME that the engine answers with it. The
+    /// records get the owner `owner`.
     fn append_answers(&mut self, name: &[u8], rtype: u16, owner: &[u8], records: &mut Vec<Record>) {
         static NOTHING: ExternalAnswers = ExternalAnswers::none();
+
         let mut message = Header { id: 0, flags: 0, counts: [1, 0, 0, 0] }.octets().to_vec();
         Question { name, qtype: rtype, qclass: class::IN }.append(&mut message);
         let Ok(mut query) = Query::parse(&message, Transport::Tcp) else { return };
@@ -118,74 +188,75 @@ impl<'v, V: View> Content<'v, V> {
         self.response.clear();
         let response = &mut self.response;
         let outcome = engine::answer_query(ASKER, self.view, &self.identity, &query, &NOTHING, response);
-        let (Outcome::Reply(_), Ok(message)) = (outcome, Message::parse(response)) else { return };
+
+        // A part of an RRset would differ each time: the engine chooses it at random.
+        let Outcome::Reply(reply) = outcome else { return };
+        if reply.truncated {
+            return;
+        }
+        let Ok(message) = Message::parse(response) else { return };
         for record in message.section(Section::Answer) {
-            let same_name = record.owner().is_ok_and(|owner| owner.wire().eq_ignore_ascii_case(name));
+            let is_own = record.owner().is_ok_and(|owner| owner.wire().eq_ignore_ascii_case(name));
+            let is_of_type = record.rtype == rtype || record.rtype == rtype::CNAME;
             let mut data = Vec::new();
-            if record.rtype == rtype && same_name && record.append_data(&mut data).is_ok() {
-                records.push(Record::new(owner, rtype, record.ttl, &data));
+            if is_own && is_of_type && record.append_data(&mut data).is_ok() {
+                records.push(Record::new(owner, record.rtype, record.ttl, &data));
             }
         }
     }
 }
 
-/// Sorts the records from `start` on and drops repeated records.
-fn sort_from(start: usize, records: &mut Vec<Record>) {
-    let mut own = records.split_off(start);
-    own.sort_unstable();
-    own.dedup();
-    records.append(&mut own);
-}
+/// Keeps the alias of a name, or the other records: a CNAME excludes other records and further CNAMEs (RFC 1034,
+/// section 3.6.2). The engine answers both, because a client of kube-dns expects both. Addresses, and the SRV records
+/// of a port, are what clients look for.
+fn keep_alias_or_others(owner: &[u8], records: &mut Vec<Record>) {
+    let is_service = |record: &Record| record.rtype() == rtype::SRV;
 
-/// Owner names, each as the labels below the zone.
-#[derive(Debug, Default)]
-pub(super) struct Names {
-    octets: Vec<u8>,
-    ends: Vec<u32>,
-}
-
-impl Names {
-    /// The names of zone `domain` in `view`, except those that [`Content::append_apex`] adds.
-    pub(super) fn of<V: View>(view: &V, domain: &Name) -> Self {
-        let mut names = Self::default();
-        if let Some(authority) = authority(view, domain) {
-            authority.records.owner_names(&mut |path| names.push(path));
-        }
-        names
-    }
-
-    fn push(&mut self, path: &[&str]) {
-        let start = self.octets.len();
-        append_owner(path, &mut self.octets);
-        match u32::try_from(self.octets.len()) {
-            Ok(end) if self.octets.len() > start => self.ends.push(end),
-            _ => self.octets.truncate(start),
-        }
-    }
-
-    pub(super) fn get(&self, position: usize) -> Option<&[u8]> {
-        let end = usize::try_from(*self.ends.get(position)?).ok()?;
-        let start = position.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
-        self.octets.get(usize::try_from(start).ok()?..end)
+    if records.iter().any(Record::is_address) || is_port(owner) && records.iter().any(is_service) {
+        records.retain(|record| !record.is_alias());
+    } else if records.iter().any(Record::is_alias) {
+        records.retain(Record::is_alias);
+        records.truncate(1);
     }
 }
 
-/// Appends the owner name of `path`. Nothing is appended if a label is impossible or a wildcard, or if
-/// [`Content::append_apex`] adds the name.
-pub(super) fn append_owner(path: &[&str], out: &mut Vec<u8>) {
-    let is_label = |label: &&str| (1..=MAX_LABEL).contains(&label.len()) && *label != "*";
-    if !path.iter().all(is_label) || matches!(path, [] | ["dns", "ns"]) {
-        return;
+/// Whether an owner name begins with the label of a port (RFC 2782).
+fn is_port(owner: &[u8]) -> bool {
+    owner.get(1) == Some(&b'_')
+}
+
+/// The highest names below zone `domain` that belong to another zone or to a stub domain.
+pub(super) fn cuts<'v, V: View>(view: &'v V, domain: &'v Name) -> impl Iterator<Item = &'v Name> {
+    domains(view).filter(move |name| is_cut(view, domain, name.wire()))
+}
+
+/// Whether a name (wire format, lower case) is one of the [`cuts`].
+fn is_cut<V: View>(view: &V, domain: &Name, name: &[u8]) -> bool {
+    if !domains(view).any(|cut| cut.wire() == name) || !is_foreign(view, domain, name) {
+        return false;
     }
+    let above = |other: &Name| other.wire().len() < name.len() && is_within(name, other.wire());
+    !domains(view).any(|other| above(other) && is_foreign(view, domain, other.wire()))
+}
+
+/// Whether a name (wire format, lower case) is below the apex of zone `domain` but not in the zone.
+fn is_foreign<V: View>(view: &V, domain: &Name, name: &[u8]) -> bool {
+    let is_below = name.len() > domain.wire().len() && is_within(name, domain.wire());
+    is_below && Authority::of(view, name).is_none_or(|holder| holder.domain != domain)
+}
+
+/// The domains at which another zone or a stub domain begins.
+fn domains<V: View>(view: &V) -> impl Iterator<Item = &Name> {
+    let zone = view.zone();
+    let further = view.zones().iter().filter(|zone| !zone.pointers).map(|zone| &zone.domain);
+    let stubs = zone.stub_domains().iter().map(|(domain, _)| domain);
+    std::iter::once(&zone.domain).chain(zone.other_domains.iter()).chain(further).chain(stubs)
+}
+
+/// Appends the labels of `path` in wire format, without the root.
+pub(super) fn append_labels(path: &[&str], out: &mut Vec<u8>) {
     for label in path.iter().rev() {
         out.push(u8::try_from(label.len()).unwrap_or_default());
         out.extend_from_slice(label.as_bytes());
     }
-}
-
-/// The owner name of `path`; `None` if [`append_owner`] appends nothing.
-pub(super) fn owner(path: &[&str]) -> Option<Box<[u8]>> {
-    let mut owner = Vec::new();
-    append_owner(path, &mut owner);
-    if owner.is_empty() { None } else { Some(owner.into()) }
 }

@@ -1,17 +1,24 @@
-//! The difference between two versions of a zone, for incremental transfers (RFC 1995, section 2).
+//! The difference between two versions of a zone: the content of an incremental transfer (RFC 1995), and the reason for
+//! a new version.
 
-use std::collections::BTreeSet;
-
-use super::authority;
-use super::content::{Content, Record, owner};
+use super::content::{Content, Record};
+use super::names::Names;
 use crate::backend::View;
-use crate::backend::zones::Authority;
 use crate::wire::Name;
 
-/// Maximum number of names that may differ. Beyond this the whole zone is sent.
-const MAX_NAMES: usize = 10_000;
-/// Maximum number of deleted and added records together.
-const MAX_RECORDS: usize = 50_000;
+/// Maximum size of a difference, in octets of memory. Beyond this the whole zone is sent.
+pub(super) const MAX_OCTETS: usize = 2 << 20;
+
+/// What a new view means for a zone.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// The zone has the same records.
+    Nothing,
+    /// The zone has other records.
+    Records(Difference),
+    /// The zone has other records, more than are kept, or another SOA.
+    Whole,
+}
 
 /// Records to delete from the older version, and then records to add. Both lists are sorted, and no record is in
 /// both.
@@ -19,52 +26,52 @@ const MAX_RECORDS: usize = 50_000;
 pub(super) struct Difference {
     pub(super) deleted: Vec<Record>,
     pub(super) added: Vec<Record>,
+    /// Memory of the records, in octets.
+    pub(super) octets: usize,
+}
+
+impl Change {
+    /// Compares the records of zone `domain` in two views.
+    pub(super) fn between<V: View>(older: &V, newer: &V, domain: &Name) -> Self {
+        let mut old = Content::new(older, domain);
+        let mut new = Content::new(newer, domain);
+        if old.soa([0; 4]) != new.soa([0; 4]) {
+            return Self::Whole;
+        }
+
+        let mut difference = Difference::default();
+        let mut deleted = Vec::new();
+        let mut added = Vec::new();
+        old.append_apex(&mut deleted);
+        new.append_apex(&mut added);
+        difference.add(&mut deleted, &mut added);
+        for name in Names::differing(older, newer, domain).iter() {
+            old.append_name(name, &mut deleted);
+            new.append_name(name, &mut added);
+            difference.add(&mut deleted, &mut added);
+            if difference.octets > MAX_OCTETS {
+                return Self::Whole;
+            }
+        }
+        if difference.octets == 0 { Self::Nothing } else { Self::Records(difference) }
+    }
 }
 
 impl Difference {
-    /// The difference of zone `domain` between two views; `None` if the whole zone should be sent.
-    pub(super) fn between<V: View>(older: &V, newer: &V, domain: &Name) -> Option<Self> {
-        let names = differing_names(older, newer, domain)?;
-        let (mut old, mut new) = (Content::new(older, domain), Content::new(newer, domain));
-        let (mut deleted, mut added) = (Vec::new(), Vec::new());
-        old.append_apex(&mut deleted);
-        new.append_apex(&mut added);
-        let mut difference = Self::default();
-        difference.add(&mut deleted, &mut added);
-        for name in names {
-            old.append_name(&name, &mut deleted);
-            new.append_name(&name, &mut added);
-            difference.add(&mut deleted, &mut added);
-            if difference.deleted.len() + difference.added.len() > MAX_RECORDS {
-                return None;
-            }
-        }
-        Some(difference)
-    }
-
     /// Adds the difference of one name. `before` and `after` are the sorted records of the name in both views; both
     /// are emptied.
     fn add(&mut self, before: &mut Vec<Record>, after: &mut Vec<Record>) {
-        self.deleted.extend(before.iter().filter(|record| after.binary_search(record).is_err()).cloned());
-        self.added.extend(after.iter().filter(|record| before.binary_search(record).is_err()).cloned());
+        let deleted = before.iter().filter(|record| after.binary_search(record).is_err());
+        let added = after.iter().filter(|record| before.binary_search(record).is_err());
+        for record in deleted {
+            self.octets += record.octets();
+            self.deleted.push(record.clone());
+        }
+        for record in added {
+            self.octets += record.octets();
+            self.added.push(record.clone());
+        }
         before.clear();
         after.clear();
     }
-}
-
-/// The owner names whose records may differ; `None` if there are too many.
-fn differing_names<V: View>(older: &V, newer: &V, domain: &Name) -> Option<BTreeSet<Box<[u8]>>> {
-    let mut names = BTreeSet::new();
-    let mut visit = |path: &[&str]| {
-        if names.len() <= MAX_NAMES {
-            names.extend(owner(path));
-        }
-    };
-    match (authority(older, domain)?, authority(newer, domain)?) {
-        (Authority { further: None, .. }, Authority { further: None, .. }) => {
-            newer.names_changed_since(older, &mut visit);
-        }
-        (older, newer) => [older, newer].iter().for_each(|zone| zone.records.owner_names(&mut visit)),
-    }
-    (names.len() <= MAX_NAMES).then_some(names)
 }

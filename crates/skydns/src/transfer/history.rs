@@ -1,83 +1,147 @@
-//! The last versions of the records. A version shares its unchanged parts with the next version, so only changes take
-//! memory.
+//! The current version of each zone, and the last differences between versions.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::content::Names;
+use super::difference::{Difference, MAX_OCTETS};
+use super::names::Names;
 use crate::backend::View;
 use crate::wire::Name;
 
-/// Maximum number of versions, including the current one.
-const MAX_VERSIONS: usize = 64;
-/// Time for which a version is kept after its replacement.
+/// Maximum number of steps that are kept for a zone.
+const MAX_STEPS: usize = 64;
+/// Time for which a step is kept.
 const MAX_AGE: Duration = Duration::from_mins(10);
 
+/// A version of one zone. The view is one that has the records of the version.
 pub(super) struct Version<V> {
     pub(super) serial: u32,
     pub(super) view: Arc<V>,
-    /// The names of each zone. All current transfers of a zone share the names.
-    names: Mutex<Vec<(Name, Weak<Names>)>>,
+    /// The names of the zone. All current transfers of the version share the names.
+    names: Mutex<Weak<Names>>,
+}
+
+/// A step from one version to the next.
+#[derive(Debug)]
+pub(super) struct Step {
+    pub(super) from: u32,
+    pub(super) to: u32,
+    pub(super) difference: Difference,
+}
+
+impl<V> Version<V> {
+    pub(super) fn new(serial: u32, view: Arc<V>) -> Arc<Self> {
+        Arc::new(Self { serial, view, names: Mutex::default() })
+    }
 }
 
 impl<V: View> Version<V> {
-    pub(super) fn new(serial: u32, view: Arc<V>) -> Self {
-        Self { serial, view, names: Mutex::default() }
-    }
-
-    /// The owner names of zone `domain`.
+    /// The owner names of the zone, which is `domain`.
     pub(super) fn names(&self, domain: &Name) -> Arc<Names> {
         let mut known = self.names.lock();
-        known.retain(|(_, names)| names.strong_count() > 0);
-        let found = known.iter().find(|(zone, _)| zone == domain).and_then(|(_, names)| names.upgrade());
-        found.unwrap_or_else(|| {
-            let names = Arc::new(Names::of(&*self.view, domain));
-            known.push((domain.clone(), Arc::downgrade(&names)));
+        known.upgrade().unwrap_or_else(|| {
+            let names = Arc::new(Names::of_zone(&*self.view, domain));
+            *known = Arc::downgrade(&names);
             names
         })
     }
 }
 
+/// The versions of all zones.
 pub(super) struct History<V> {
-    current: Option<Arc<Version<V>>>,
-    /// Replaced versions, the oldest first, each with the time of its replacement.
-    older: VecDeque<(Arc<Version<V>>, Instant)>,
+    zones: HashMap<Name, ZoneHistory<V>>,
+}
+
+struct ZoneHistory<V> {
+    current: Arc<Version<V>>,
+    /// The steps that lead to the current version, the oldest first, each with its time.
+    steps: VecDeque<(Arc<Step>, Instant)>,
+    /// Memory of the steps, in octets.
+    octets: usize,
 }
 
 impl<V> Default for History<V> {
     fn default() -> Self {
-        Self { current: None, older: VecDeque::new() }
+        Self { zones: HashMap::new() }
     }
 }
 
 impl<V> History<V> {
-    pub(super) fn current(&self) -> Option<&Arc<Version<V>>> {
-        self.current.as_ref()
+    pub(super) fn current(&self, zone: &Name) -> Option<&Arc<Version<V>>> {
+        self.zones.get(zone).map(|zone| &zone.current)
     }
 
-    /// The version with the serial `serial`, if it is kept.
-    pub(super) fn find(&self, serial: u32) -> Option<&Arc<Version<V>>> {
-        let older = self.older.iter().map(|(version, _)| version);
-        older.chain(&self.current).find(|version| version.serial == serial)
+    /// The steps from one version of a zone to another; `None` if they are not kept.
+    pub(super) fn steps_between(&self, zone: &Name, from: u32, to: u32) -> Option<Vec<Arc<Step>>> {
+        let steps = &self.zones.get(zone)?.steps;
+        let first = steps.iter().position(|(step, _)| step.from == from)?;
+        let last = steps.iter().position(|(step, _)| step.to == to)?;
+        Some(steps.range(first..=last.max(first)).map(|(step, _)| Arc::clone(step)).collect())
     }
 
-    /// Makes `version` the current version. `now` is the time of the replacement.
-    pub(super) fn push(&mut self, version: Version<V>, now: Instant) {
-        let replaced = self.current.replace(Arc::new(version));
-        self.older.extend(replaced.map(|version| (version, now)));
-        self.forget(now);
+    /// Makes `version` the current version of a zone. `difference` leads to it from the last version; without it, the
+    /// zone must be transferred whole. `now` is the time of the version.
+    pub(super) fn push(
+        &mut self,
+        zone: &Name,
+        version: Arc<Version<V>>,
+        difference: Option<Difference>,
+        now: Instant,
+    ) {
+        let Some(known) = self.zones.get_mut(zone) else {
+            let new = ZoneHistory { current: version, steps: VecDeque::new(), octets: 0 };
+            self.zones.insert(zone.clone(), new);
+            return;
+        };
+        match difference {
+            Some(difference) => {
+                known.octets += difference.octets;
+                let step = Step { from: known.current.serial, to: version.serial, difference };
+                known.steps.push_back((Arc::new(step), now));
+            }
+            None => known.clear(),
+        }
+        known.current = version;
+        known.forget(now);
     }
 
-    /// Drops expired versions, and the oldest versions beyond [`MAX_VERSIONS`].
+    /// Replaces the view of a zone whose records are the same in `view`. The last view would keep the replaced records
+    /// of other zones in memory.
+    pub(super) fn renew(&mut self, zone: &Name, view: &Arc<V>) {
+        if let Some(known) = self.zones.get_mut(zone) {
+            known.current = Version::new(known.current.serial, Arc::clone(view));
+        }
+    }
+
+    /// Drops the zones that are not in `zones`.
+    pub(super) fn retain(&mut self, zones: &[Name]) {
+        self.zones.retain(|zone, _| zones.contains(zone));
+    }
+
+    /// Drops expired steps.
     pub(super) fn forget(&mut self, now: Instant) {
-        let too_old = |replaced: &Instant| now.duration_since(*replaced) > MAX_AGE;
-        while self.older.len() >= MAX_VERSIONS
-            || self.older.front().is_some_and(|(_, replaced)| too_old(replaced))
+        self.zones.values_mut().for_each(|zone| zone.forget(now));
+    }
+}
+
+impl<V> ZoneHistory<V> {
+    fn clear(&mut self) {
+        self.steps.clear();
+        self.octets = 0;
+    }
+
+    /// Drops expired steps, and the oldest steps beyond the bounds on their number and memory.
+    fn forget(&mut self, now: Instant) {
+        let is_old = |made: &Instant| now.duration_since(*made) > MAX_AGE;
+        while self.steps.len() > MAX_STEPS
+            || self.octets > MAX_OCTETS
+            || self.steps.front().is_some_and(|(_, made)| is_old(made))
         {
-            self.older.pop_front();
+            let Some((step, _)) = self.steps.pop_front() else { break };
+            self.octets -= step.difference.octets;
         }
     }
 }
@@ -86,27 +150,50 @@ impl<V> History<V> {
 mod tests {
     use super::*;
 
-    fn serials(history: &History<()>) -> Vec<u32> {
-        (0..1000).filter(|serial| history.find(*serial).is_some()).collect()
+    fn zone() -> Name {
+        Name::parse("cluster.local").unwrap()
     }
 
-    fn version(serial: u32) -> Version<()> {
-        Version { serial, view: Arc::new(()), names: Mutex::default() }
+    fn push(history: &mut History<()>, serial: u32, octets: usize, now: Instant) {
+        let difference = Difference { octets, ..Difference::default() };
+        history.push(&zone(), Version::new(serial, Arc::new(())), Some(difference), now);
+    }
+
+    /// The serials of the versions from which steps lead to the current version.
+    fn kept(history: &History<()>) -> Vec<u32> {
+        let Some(current) = history.current(&zone()).map(|version| version.serial) else { return Vec::new() };
+        (0..1000).filter(|from| history.steps_between(&zone(), *from, current).is_some()).collect()
     }
 
     #[test]
-    fn old_versions_are_forgotten_by_number_and_by_age() {
-        let (mut history, start) = (History::default(), Instant::now());
-        assert!(history.current().is_none());
+    fn old_steps_expire() {
+        let mut history = History::default();
+        let start = Instant::now();
+        assert!(history.current(&zone()).is_none());
         for serial in 0..100 {
-            history.push(version(serial), start + Duration::from_secs(serial.into()));
+            push(&mut history, serial, 10, start + Duration::from_secs(serial.into()));
         }
-        assert_eq!(serials(&history), (36..100).collect::<Vec<_>>());
-        // The age of a version counts from its replacement.
-        let later = start + Duration::from_secs(99) + MAX_AGE;
-        history.forget(later);
-        assert_eq!(serials(&history), vec![98, 99]);
-        history.push(version(100), later + Duration::from_secs(1));
-        assert_eq!(serials(&history), vec![99, 100]);
+        assert_eq!(kept(&history), (35..99).collect::<Vec<_>>());
+        let steps = history.steps_between(&zone(), 96, 98).unwrap();
+        let steps: Vec<_> = steps.iter().map(|step| (step.from, step.to)).collect();
+        assert_eq!(steps, [(96, 97), (97, 98)], "a transfer of an earlier version goes on");
+
+        history.forget(start + Duration::from_secs(98) + MAX_AGE);
+        assert_eq!(kept(&history), vec![97, 98]);
+    }
+
+    #[test]
+    fn memory_of_steps_is_bounded() {
+        let mut history = History::default();
+        let now = Instant::now();
+        for serial in 0..10 {
+            push(&mut history, serial, MAX_OCTETS / 4, now);
+        }
+        assert_eq!(kept(&history), vec![5, 6, 7, 8]);
+
+        history.push(&zone(), Version::new(10, Arc::new(())), None, now);
+        assert_eq!(kept(&history), Vec::<u32>::new(), "no step leads past a version without difference");
+        push(&mut history, 11, 10, now);
+        assert_eq!(kept(&history), vec![10]);
     }
 }

@@ -2,7 +2,9 @@
 
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
-use prometheus::{IntCounter, IntCounterVec, IntGauge, Opts};
+use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts};
+
+use crate::wire::Name;
 
 /// Metrics of zone transfers. The metrics are exported only if there are peers.
 #[derive(Debug, Clone)]
@@ -10,7 +12,7 @@ pub struct TransferMetrics {
     transfers: IntCounterVec,
     notifies: IntCounterVec,
     pub(super) running: IntGauge,
-    pub(super) serial: IntGauge,
+    serials: IntGaugeVec,
 }
 
 /// The form of a response to a transfer query.
@@ -41,24 +43,27 @@ impl TransferMetrics {
             &["form", "result"],
         )?;
         let notifies = IntCounterVec::new(
-            Opts::new("kubedns_notifies_total", "Rounds of NOTIFY to secondaries, by result."),
+            Opts::new("kubedns_notifies_total", "Changes of zones notified to secondaries, by result."),
             &["result"],
         )?;
         let running = IntGauge::new("kubedns_transfers_running", "Zone transfers in progress.")?;
-        let serial = IntGauge::new("kubedns_zone_serial", "Current serial of the transferred zones.")?;
-        let metrics = Self { transfers, notifies, running, serial };
+        let serials = IntGaugeVec::new(
+            Opts::new("kubedns_zone_serial", "Current serial of each transferred zone."),
+            &["zone"],
+        )?;
+        let metrics = Self { transfers, notifies, running, serials };
         // The series start at zero, so that the first event is visible as an increase.
         for form in [Form::Whole, Form::Incremental, Form::Soa] {
             metrics.transfer(form, "completed");
         }
-        for result in ["acknowledged", "unanswered"] {
+        for result in ["acknowledged", "refused", "unanswered"] {
             metrics.notify(result);
         }
         Ok(metrics)
     }
 
     fn all(&self) -> [&dyn Collector; 4] {
-        [&self.transfers, &self.notifies, &self.running, &self.serial]
+        [&self.transfers, &self.notifies, &self.running, &self.serials]
     }
 
     pub(super) fn transfer(&self, form: Form, result: &str) -> IntCounter {
@@ -69,6 +74,10 @@ impl TransferMetrics {
             Form::Error => "error",
         };
         self.transfers.with_label_values(&[form, result])
+    }
+
+    pub(super) fn set_serial(&self, zone: &Name, serial: u32) {
+        self.serials.with_label_values(&[zone.to_string().as_str()]).set(serial.into());
     }
 
     pub(super) fn notify(&self, result: &str) -> IntCounter {

@@ -1,41 +1,38 @@
 //! Notifications of changed zones to secondaries (RFC 1996) over UDP. A notification is repeated until the secondary
-//! acknowledges it.
+//! responds.
 
-use std::collections::HashMap;
+mod notices;
+
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::net::UdpSocket;
-use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::Transfers;
 use super::content::Content;
 use super::tsig::Session;
-use super::{Change, Transfers};
 use crate::backend::View;
 use crate::serial;
-use crate::wire::{Header, Name, POINTER_TO_QUESTION, Question, class, flag, rtype};
+use crate::wire::{Header, Name, POINTER_TO_QUESTION, Question, class, flag, rcode, rtype};
+use notices::{Due, Notices};
 
 /// The opcode NOTIFY, at its position in the flags of a header.
 const NOTIFY: u16 = 4 << 11;
-/// Time to wait for the acknowledgements in each attempt, in seconds.
-const WAITS: [u64; 5] = [1, 2, 4, 8, 16];
-/// Maximum size of an acknowledgement, in octets.
+/// Maximum size of a response, in octets.
 const MAX_RESPONSE: usize = 1232;
 
 /// Notifies one secondary.
 pub struct Notifier<V> {
     transfers: Arc<Transfers<V>>,
     target: SocketAddr,
-    /// Last serial of each zone that the secondary acknowledged. The map holds only configured zones, so it is
-    /// bounded.
-    known: HashMap<Name, u32>,
-    /// Time of the last round, in seconds since 1970. There is at most one round a second, because there is at most
-    /// one version a second.
-    last: u64,
+    notices: Notices,
+    /// Opened for the first notification, and again after an error.
+    socket: Option<UdpSocket>,
+    /// Whether the last notification without a response was logged, and no response has come since.
+    is_silent: bool,
 }
 
 impl<V: View> Transfers<V> {
@@ -44,8 +41,9 @@ impl<V: View> Transfers<V> {
         let notifier = |target: &SocketAddr| Notifier {
             transfers: Arc::clone(self),
             target: *target,
-            known: HashMap::new(),
-            last: 0,
+            notices: Notices::default(),
+            socket: None,
+            is_silent: false,
         };
         self.peers.targets().iter().map(notifier).collect()
     }
@@ -54,98 +52,97 @@ impl<V: View> Transfers<V> {
 impl<V: View> Notifier<V> {
     /// Notifies the secondary of every change until `stop` is cancelled.
     pub async fn run(mut self, stop: CancellationToken) {
-        let mut changes = self.transfers.changes.subscribe();
-        let working = async {
-            while changes.changed().await.is_ok() {
-                let result = if self.notify(&mut changes).await { "acknowledged" } else { "unanswered" };
-                self.transfers.metrics.notify(result).inc();
-                if result == "unanswered" {
-                    tracing::warn!(secondary = %self.target, "NOTIFY was not acknowledged");
-                }
-            }
-        };
         tokio::select! {
-            () = working => {}
+            () = self.notify() => {}
             () = stop.cancelled() => {}
         }
     }
 
-    /// Sends notifications until the secondary acknowledges all, or all attempts have failed. Another change restarts
-    /// the attempts. Returns whether all notifications were acknowledged.
-    async fn notify(&mut self, changes: &mut watch::Receiver<Arc<[Change]>>) -> bool {
-        let mut attempts = WAITS.into_iter();
-        while let Some(wait) = attempts.next() {
-            if serial::now() <= self.last {
-                tokio::time::sleep(serial::to_next_second()).await;
-            }
-            let pending = self.pending(&changes.borrow_and_update());
-            if pending.is_empty() {
-                return true;
-            }
-            self.last = serial::now();
-            let round = self.round(pending, Instant::now() + Duration::from_secs(wait));
-            tokio::select! {
-                acknowledged = round => if acknowledged && !changes.has_changed().unwrap_or(false) {
-                    return true;
-                },
-                () = changed(changes) => attempts = WAITS.into_iter(),
-            }
-        }
-        false
-    }
-
-    /// The changes that the secondary has not acknowledged.
-    fn pending(&self, changes: &[Change]) -> Vec<Change> {
-        changes
-            .iter()
-            .filter(|change| self.known.get(&change.zone) != Some(&change.serial))
-            .cloned()
-            .collect()
-    }
-
-    /// Sends a message for each zone and receives acknowledgements until `deadline`. Returns true if the secondary
-    /// acknowledged all.
-    async fn round(&mut self, pending: Vec<Change>, deadline: Instant) -> bool {
-        let result = self.exchange(pending, deadline).await;
-        if let Err(error) = &result {
-            tracing::debug!(secondary = %self.target, %error, "cannot send NOTIFY");
-            sleep_until(deadline).await;
-        }
-        result.unwrap_or(false)
-    }
-
-    async fn exchange(&mut self, pending: Vec<Change>, deadline: Instant) -> io::Result<bool> {
-        let any =
-            if self.target.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-        let socket = UdpSocket::bind(SocketAddr::new(any, 0)).await?;
-        socket.connect(self.target).await?;
-        let mut waiting = HashMap::new();
-        for change in pending {
-            let id = rand::random();
-            let Some(message) = self.message(id, &change.zone) else { continue };
-            socket.send(&message).await?;
-            waiting.insert(id, change);
-        }
+    async fn notify(&mut self) {
+        let mut current = self.transfers.current.subscribe();
         let mut buffer = [0; MAX_RESPONSE];
-        while !waiting.is_empty() {
-            let Ok(received) = timeout_at(deadline, socket.recv(&mut buffer)).await else { return Ok(false) };
-            let Ok(header) = Header::parse(buffer.get(..received?).unwrap_or_default()) else { continue };
-            if header.is_response()
-                && header.flags & flag::OPCODE == NOTIFY
-                && let Some(Change { zone, serial }) = waiting.remove(&header.id)
-            {
-                tracing::debug!(secondary = %self.target, %zone, rcode = header.rcode(), "NOTIFY acknowledged");
-                self.known.insert(zone, serial);
+        loop {
+            let zones = Arc::clone(&current.borrow_and_update());
+            self.notices.update(&zones, Instant::now());
+            for due in self.notices.take_due(Instant::now()) {
+                match due {
+                    Due::Send { id, zone } => self.send(id, &zone).await,
+                    Due::GivenUp { zone } => self.give_up(&zone),
+                }
+            }
+
+            tokio::select! {
+                changed = current.changed() => if changed.is_err() { return },
+                () = sleep_until_due(self.notices.next_due()) => {}
+                received = receive(self.socket.as_ref(), &mut buffer) => match received {
+                    Ok(length) => self.take_response(buffer.get(..length).unwrap_or_default()),
+                    Err(error) => self.close(&error),
+                },
             }
         }
-        Ok(true)
     }
 
-    /// The message for a zone, with the current SOA of the zone (RFC 1996, section 3.7); `None` before the first
-    /// version.
+    /// Sends the notification of a zone. A failure is like a lost datagram.
+    async fn send(&mut self, id: u16, zone: &Name) {
+        let Some(message) = self.message(id, zone) else { return };
+        let sent = match self.open_socket().await {
+            Ok(socket) => socket.send(&message).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = sent {
+            self.close(&error);
+        }
+    }
+
+    async fn open_socket(&mut self) -> io::Result<&UdpSocket> {
+        let socket = match self.socket.take() {
+            Some(socket) => socket,
+            None => connect(self.target).await?,
+        };
+        Ok(self.socket.insert(socket))
+    }
+
+    fn close(&mut self, error: &io::Error) {
+        tracing::debug!(secondary = %self.target, %error, "cannot send NOTIFY");
+        self.socket = None;
+    }
+
+    fn give_up(&mut self, zone: &Name) {
+        self.transfers.metrics.notify("unanswered").inc();
+        if !self.is_silent {
+            self.is_silent = true;
+            tracing::warn!(secondary = %self.target, %zone, "NOTIFY was not acknowledged");
+        }
+    }
+
+    fn take_response(&mut self, message: &[u8]) {
+        let Ok(header) = Header::parse(message) else { return };
+        if !header.is_response() || header.flags & flag::OPCODE != NOTIFY {
+            return;
+        }
+        let Some(response) = self.notices.take_response(header.id, header.rcode()) else { return };
+
+        if std::mem::take(&mut self.is_silent) {
+            tracing::info!(secondary = %self.target, "secondary responds to NOTIFY again");
+        }
+        let zone = &response.zone;
+        if header.rcode() == rcode::NOERROR {
+            self.transfers.metrics.notify("acknowledged").inc();
+            tracing::debug!(secondary = %self.target, %zone, "NOTIFY acknowledged");
+        } else {
+            self.transfers.metrics.notify("refused").inc();
+            if response.is_first_error {
+                let rcode = header.rcode();
+                tracing::warn!(secondary = %self.target, %zone, rcode, "NOTIFY was refused");
+            }
+        }
+    }
+
+    /// The message for a zone, with the current SOA of the zone (RFC 1996, section 3.7); `None` if the zone is gone.
     fn message(&self, id: u16, zone: &Name) -> Option<Vec<u8>> {
-        let version = self.transfers.version()?;
-        let soa = Content::new(&*version.view, zone).soa(self.transfers.serial.numbers(version.serial));
+        let version = self.transfers.version(zone)?;
+        let numbers = self.transfers.serials.numbers(version.serial);
+        let soa = Content::new(&*version.view, zone).soa(numbers);
         let mut message = Header { id, flags: NOTIFY | flag::AA, counts: [1, 1, 0, 0] }.octets().to_vec();
         Question { name: zone.wire(), qtype: rtype::SOA, qclass: class::IN }.append(&mut message);
         message.extend_from_slice(&POINTER_TO_QUESTION);
@@ -157,10 +154,23 @@ impl<V: View> Notifier<V> {
     }
 }
 
-/// Waits for a change without marking the change as seen in `changes`.
-async fn changed(changes: &watch::Receiver<Arc<[Change]>>) {
-    let mut changes = changes.clone();
-    if changes.changed().await.is_err() {
-        std::future::pending::<()>().await;
+async fn connect(target: SocketAddr) -> io::Result<UdpSocket> {
+    let any = if target.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind(SocketAddr::new(any, 0)).await?;
+    socket.connect(target).await?;
+    Ok(socket)
+}
+
+async fn receive(socket: Option<&UdpSocket>, buffer: &mut [u8]) -> io::Result<usize> {
+    match socket {
+        Some(socket) => socket.recv(buffer).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn sleep_until_due(due: Option<Instant>) {
+    match due {
+        Some(due) => sleep_until(due).await,
+        None => std::future::pending().await,
     }
 }

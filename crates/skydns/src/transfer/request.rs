@@ -1,9 +1,11 @@
 //! Transfer queries: authorization, the requested zone and version, and the signature of the response.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use super::Transfers;
 use super::content::Record;
+use super::history::Version;
 use super::tsig::{self, Session};
 use crate::backend::View;
 use crate::serial;
@@ -11,7 +13,13 @@ use crate::wire::{
     Edns, Header, Name, POINTER_TO_QUESTION, Query, Records, Section, Transport, flag, rcode, rtype,
 };
 
-/// A transfer query that was accepted.
+/// A transfer query that was accepted, and the version in force at that time.
+pub(super) struct Accepted<V> {
+    pub(super) request: Request,
+    pub(super) version: Arc<Version<V>>,
+}
+
+/// The query of an accepted transfer.
 pub(super) struct Request {
     /// The zone, in lower case.
     pub(super) zone: Name,
@@ -44,7 +52,7 @@ impl<V: View> Transfers<V> {
         message: &[u8],
         client: IpAddr,
         transport: Transport,
-    ) -> Option<Result<Request, Rejection>> {
+    ) -> Option<Result<Accepted<V>, Rejection>> {
         let query = Query::parse(message, transport).ok()?;
         let reject = |rcode, session| Err(Rejection::new(&query, rcode, session));
         if !self.peers.allow(client) {
@@ -61,17 +69,19 @@ impl<V: View> Transfers<V> {
         if self.key.is_some() && session.is_none() {
             return Some(reject(rcode::REFUSED, None));
         }
-        let (zone, since) = (Name::from_wire(query.lower())?, Since::read(&query));
-        Some(match self.version() {
-            _ if query.qtype == rtype::IXFR && since.is_none() => reject(rcode::FORMERR, session),
-            _ if query.qtype == rtype::AXFR && transport == Transport::Udp => reject(rcode::FORMERR, session),
-            None => reject(rcode::SERVFAIL, session),
-            Some(version) => match super::authority(&*version.view, &zone) {
-                None => reject(rcode::NOTAUTH, session),
-                Some(authority) if !authority.records.has_synced() => reject(rcode::SERVFAIL, session),
-                Some(_) => Ok(Request::new(&query, zone, since, session)),
-            },
-        })
+        let zone = Name::from_wire(query.lower())?;
+        let since = Since::read(&query);
+        if query.qtype == rtype::IXFR && since.is_none()
+            || query.qtype == rtype::AXFR && transport == Transport::Udp
+        {
+            return Some(reject(rcode::FORMERR, session));
+        }
+        let Some(version) = self.version(&zone) else {
+            let rcode = if self.is_loading(&zone) { rcode::SERVFAIL } else { rcode::NOTAUTH };
+            return Some(reject(rcode, session));
+        };
+        let request = Request::new(&query, zone, since, session);
+        Some(Ok(Accepted { request, version }))
     }
 }
 

@@ -8,17 +8,17 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::Transfers;
-use super::content::{Content, Names, Record};
-use super::difference::Difference;
-use super::history::Version;
+use super::content::{Content, Record};
+use super::history::{Step, Version};
 use super::metrics::Form;
-use super::request::{Rejection, Request};
+use super::names::Names;
+use super::request::{Accepted, Rejection, Request, Since};
 use crate::backend::View;
 use crate::engine::Reply;
 use crate::metrics::System;
 use crate::serial::follows;
 use crate::shares::Share;
-use crate::wire::{Query, Transport, rcode};
+use crate::wire::{Name, Query, Transport, rcode};
 
 /// Size in octets at which a message takes no further record. A larger message would save little and occupy a thread
 /// for longer.
@@ -52,13 +52,25 @@ struct Work<V> {
 }
 
 /// The remaining records of a response.
+#[derive(Default)]
 struct Plan {
     /// Records to send next.
     ready: VecDeque<Record>,
-    /// For a whole zone, the names whose records follow `ready`, and the index of the next name.
-    names: Option<(Arc<Names>, usize)>,
-    /// The record that ends the response.
-    last: Option<Record>,
+    /// What follows `ready`.
+    parts: VecDeque<Part>,
+}
+
+/// A part of a response. Only the position in it is held, not its records.
+enum Part {
+    Soa(Record),
+    /// The records of the zone's apex and its name server.
+    Apex,
+    /// The records of these names, from a position on.
+    Names(Arc<Names>, usize),
+    /// The records that a step deletes, from a position on.
+    Deleted(Arc<Step>, usize),
+    /// The records that a step adds, from a position on.
+    Added(Arc<Step>, usize),
 }
 
 impl<V: View + 'static> Transfers<V> {
@@ -70,11 +82,10 @@ impl<V: View + 'static> Transfers<V> {
             Stream { transfers, state, form, qtype, rcode, open: true, place }
         };
         let reject = |Rejection { rcode, response }| stream(State::Last(response), Form::Error, rcode, None);
-        let request = match self.accept(message, client, Transport::Tcp)? {
-            Ok(request) => request,
+        let Accepted { request, version } = match self.accept(message, client, Transport::Tcp)? {
+            Ok(accepted) => accepted,
             Err(rejection) => return Some(reject(rejection)),
         };
-        let version = self.version()?;
         let Some(place) = self.places.take(client) else {
             return Some(reject(request.reject(rcode::REFUSED)));
         };
@@ -157,54 +168,77 @@ impl<V: View> Work<V> {
 
 impl Plan {
     /// Makes the plan of the response, and decides its form.
-    fn new<V: View>(transfers: &Transfers<V>, request: &Request, version: &Arc<Version<V>>) -> (Self, Form) {
-        let mut content = Content::new(&*version.view, &request.zone);
-        let soa = |content: &Content<'_, V>, serial| content.soa(transfers.serial.numbers(serial));
-        let current = soa(&content, version.serial);
+    fn new<V: View>(transfers: &Transfers<V>, request: &Request, version: &Version<V>) -> (Self, Form) {
+        let content = Content::new(&*version.view, &request.zone);
+        let soa = |serial| Part::Soa(content.soa(transfers.serials.numbers(serial)));
+        let mut parts = VecDeque::from([soa(version.serial)]);
+
         if let Some(since) = request.since {
-            let newer = follows(version.serial, since.serial);
-            if !newer {
-                return (Self::of([current].into(), None), Form::Soa);
+            if !follows(version.serial, since.serial) {
+                return (Self { parts, ..Self::default() }, Form::Soa);
             }
-            let older = transfers.version_of(since);
-            let difference =
-                older.and_then(|older| Difference::between(&*older.view, &*version.view, &request.zone));
-            if let Some(Difference { deleted, added }) = difference {
-                let old = soa(&content, since.serial);
-                let (deleted, added) = (deleted.into_iter(), added.into_iter());
-                let all = [current.clone(), old].into_iter().chain(deleted);
-                let all = all.chain([current.clone()]).chain(added);
-                return (Self::of(all.collect(), Some(current)), Form::Incremental);
+            if let Some(steps) = transfers.steps(&request.zone, since, version.serial) {
+                for step in steps {
+                    parts.push_back(soa(step.from));
+                    parts.push_back(Part::Deleted(Arc::clone(&step), 0));
+                    parts.push_back(soa(step.to));
+                    parts.push_back(Part::Added(step, 0));
+                }
+                parts.push_back(soa(version.serial));
+                return (Self { parts, ..Self::default() }, Form::Incremental);
             }
         }
-        let mut ready = vec![current.clone()];
-        content.append_apex(&mut ready);
-        let names = Some((version.names(&request.zone), 0));
-        (Self { names, ..Self::of(ready.into(), Some(current)) }, Form::Whole)
-    }
 
-    fn of(ready: VecDeque<Record>, last: Option<Record>) -> Self {
-        Self { ready, names: None, last }
+        let names = Part::Names(version.names(&request.zone), 0);
+        parts.extend([Part::Apex, names, soa(version.serial)]);
+        (Self { parts, ..Self::default() }, Form::Whole)
     }
 
     fn is_done(&self) -> bool {
-        self.ready.is_empty() && self.names.is_none() && self.last.is_none()
+        self.ready.is_empty() && self.parts.is_empty()
     }
 
     fn next<V: View>(&mut self, content: &mut Content<'_, V>) -> Option<Record> {
-        while self.ready.is_empty()
-            && let Some((names, next)) = &mut self.names
-        {
-            match names.get(*next) {
-                Some(name) => {
-                    let mut records = Vec::new();
-                    content.append_name(name, &mut records);
-                    self.ready.extend(records);
-                    *next += 1;
-                }
-                None => self.names = None,
+        loop {
+            if let Some(record) = self.ready.pop_front() {
+                return Some(record);
             }
+            let mut records = Vec::new();
+            match self.parts.pop_front()? {
+                Part::Soa(record) => records.push(record),
+                Part::Apex => content.append_apex(&mut records),
+                Part::Names(names, at) => {
+                    if let Some(name) = names.get(at) {
+                        content.append_name(name, &mut records);
+                        self.parts.push_front(Part::Names(names, at + 1));
+                    }
+                }
+                Part::Deleted(step, at) => {
+                    if let Some(record) = step.difference.deleted.get(at) {
+                        records.push(record.clone());
+                        self.parts.push_front(Part::Deleted(step, at + 1));
+                    }
+                }
+                Part::Added(step, at) => {
+                    if let Some(record) = step.difference.added.get(at) {
+                        records.push(record.clone());
+                        self.parts.push_front(Part::Added(step, at + 1));
+                    }
+                }
+            }
+            self.ready.extend(records);
         }
-        self.ready.pop_front().or_else(|| self.last.take())
+    }
+}
+
+impl<V: View> Transfers<V> {
+    /// The steps from the client's version of a zone to the version `to`; `None` if this process did not make the
+    /// client's version, or does not keep the steps. Some secondaries send no EXPIRE, and their version may
+    /// be another replica's.
+    fn steps(&self, zone: &Name, since: Since, to: u32) -> Option<Vec<Arc<Step>>> {
+        if since.expire != self.serials.expire() {
+            return None;
+        }
+        self.history.lock().steps_between(zone, since.serial, to)
     }
 }

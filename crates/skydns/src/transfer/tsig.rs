@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ring::hmac;
 
 use super::key::Key;
-use crate::wire::{Header, Name, Records, append_record_body, flag, rcode, rtype};
+use crate::wire::{Edns, Header, Name, Query, Records, append_record_body, flag, rcode, rtype};
 
 /// CLASS of a TSIG record.
 const ANY: u16 = 255;
@@ -66,6 +66,18 @@ pub(crate) struct Session {
     /// Whether the next message is the first that we sign.
     first: bool,
     original_id: u16,
+}
+
+/// Signs the one response to a query. It owns all that it needs: the response may be finished later, in another task.
+#[derive(Debug, Clone)]
+pub(crate) struct ResponseSigner {
+    session: Session,
+    /// Header and question of the query.
+    head: Box<[u8]>,
+    /// The DO bit of the query's OPT record; `None` without EDNS.
+    dnssec_ok: Option<bool>,
+    /// Maximum size of the response, in octets.
+    limit: usize,
 }
 
 /// Whether the last record of a message is a TSIG record. The record may be malformed.
@@ -195,7 +207,7 @@ impl Session {
     }
 
     /// Number of octets that [`sign`](Self::sign) adds to a message.
-    pub(crate) fn room(&self) -> usize {
+    fn room(&self) -> usize {
         /// Octets of TYPE, CLASS, TTL, the lengths, time and fudge, the original ID and the error.
         const FIXED: usize = 2 + 2 + 4 + 2 + 8 + 2 + 2 + 2 + 2;
         let algorithm = self.key.algorithm();
@@ -245,6 +257,46 @@ impl Session {
         Header { id: request.id, flags, counts: [1, 0, 0, 0] }.write_over(&mut response);
         let [_, _, now @ ..] = now.to_be_bytes();
         Refusal::Tsig(self.signed(&response, (tsig.time, BADTIME, &now)))
+    }
+}
+
+impl ResponseSigner {
+    /// A signer for the response to `query`, whose signature was checked in `session`.
+    pub(crate) fn new(session: Session, query: &Query<'_>) -> Self {
+        let head = query.message.get(..query.question_end()).unwrap_or_default().into();
+        let dnssec_ok = query.edns.as_ref().map(|edns| edns.dnssec_ok);
+        Self { session, head, dnssec_ok, limit: query.limit() }
+    }
+
+    /// Signs a finished response, which begins at `start` of `out`. `now` is the time in seconds since 1970. Returns true
+    /// if the response has no room for the signature: it was then replaced by a truncated response without records and
+    /// with RCODE 0 (RFC 8945, section 5.3), and the client retries over TCP.
+    pub(crate) fn sign(mut self, start: usize, now: u64, out: &mut Vec<u8>) -> bool {
+        let size = out.len().saturating_sub(start) + self.session.room();
+        let is_too_large = size > self.limit;
+        if is_too_large {
+            self.replace_by_truncated(start, out);
+        }
+        self.session.sign(start, now, out);
+        is_too_large
+    }
+
+    fn replace_by_truncated(&self, start: usize, out: &mut Vec<u8>) {
+        let (Ok(query), Ok(response)) =
+            (Header::parse(&self.head), Header::parse(out.get(start..).unwrap_or_default()))
+        else {
+            return;
+        };
+        out.truncate(start);
+        out.extend_from_slice(&self.head);
+        let mut additional = 0;
+        if let Some(dnssec_ok) = self.dnssec_ok {
+            Edns::ours(dnssec_ok).append(rcode::NOERROR, out);
+            additional = 1;
+        }
+        let copied = response.flags & !response.rcode() | query.flags & flag::RD;
+        let header = Header { id: query.id, flags: copied | flag::TC, counts: [1, 0, 0, additional] };
+        header.write_over(out.get_mut(start..).unwrap_or_default());
     }
 }
 

@@ -25,7 +25,8 @@ use tokio_util::sync::CancellationToken;
 pub(crate) struct Fixed {
     zone: Zone,
     zones: Zones,
-    records: BTreeMap<Vec<&'static str>, Vec<(String, ServiceRecord<'static>)>>,
+    /// Records by path, whose labels are joined by slashes.
+    records: BTreeMap<String, Vec<(String, ServiceRecord<'static>)>>,
     synced: bool,
     /// A name whose lookups return [`Lookup::TargetUnknown`].
     unknown: Option<&'static [&'static str]>,
@@ -60,9 +61,9 @@ impl Fixed {
         let alias = Name::parse("www.outside.test").unwrap_or_else(|e| unreachable!("{e}"));
         let alias = Host::Name(Cow::Owned(alias));
         let records = BTreeMap::from([
-            (vec!["svc", "apps", "web"], vec![("w".into(), address([10, 96, 0, 9].into(), "web.apps.svc"))]),
-            (vec!["svc", "apps", "big"], (0..5000).map(many).collect()),
-            (vec!["svc", "apps", "out"], vec![("out".into(), ServiceRecord::new(alias, base("apps.svc")))]),
+            ("svc/apps/web".to_owned(), vec![("w".into(), address([10, 96, 0, 9].into(), "web.apps.svc"))]),
+            ("svc/apps/big".to_owned(), (0..5000).map(many).collect()),
+            ("svc/apps/out".to_owned(), vec![("out".into(), ServiceRecord::new(alias, base("apps.svc")))]),
         ]);
         let zones = Zones::none();
         Self {
@@ -90,14 +91,14 @@ impl Fixed {
         let alias =
             |target: String| ServiceRecord::new(Host::Name(Cow::Owned(name(&target))), base("apps.svc"));
         let records = targets.enumerate().map(|(at, target)| (format!("a{at}"), alias(target)));
-        self.records.insert(path.to_vec(), records.collect());
+        self.records.insert(path.join("/"), records.collect());
         self
     }
 
     /// Replaces the records of the name `path` with one address, in an entry with this label and base.
     pub(crate) fn with_address(mut self, path: &[&'static str], label: &str, base: &str) -> Self {
         let record = ServiceRecord::new(Host::Address([10, 0, 0, 1].into()), self::base(base));
-        self.records.insert(path.to_vec(), vec![(label.to_owned(), record)]);
+        self.records.insert(path.join("/"), vec![(label.to_owned(), record)]);
         self
     }
 
@@ -105,7 +106,7 @@ impl Fixed {
     pub(crate) fn address_at(mut self, path: &[&'static str], address: &str) -> Self {
         let address = address.parse().unwrap_or_else(|e| unreachable!("{e}"));
         let record = ServiceRecord::new(Host::Address(address), &[]);
-        self.records.insert(path.to_vec(), vec![("a".to_owned(), record)]);
+        self.records.insert(path.join("/"), vec![("a".to_owned(), record)]);
         self
     }
 
@@ -121,7 +122,7 @@ impl Fixed {
     /// Replaces the records at `path` with a port of the name `base`.
     pub(crate) fn port_at(mut self, path: &[&'static str], base: &str, port: u16) -> Self {
         let record = ServiceRecord::new(Host::Base, self::base(base)).with_port(port);
-        self.records.insert(path.to_vec(), vec![("p".to_owned(), record)]);
+        self.records.insert(path.join("/"), vec![("p".to_owned(), record)]);
         self
     }
 
@@ -133,8 +134,8 @@ impl Fixed {
 
     /// Copies the records of `big.apps.svc` to `path`.
     pub(crate) fn with_big_answer_at(mut self, path: &[&'static str]) -> Self {
-        let big = self.records.get(&vec!["svc", "apps", "big"]).cloned();
-        self.records.extend(big.map(|records| (path.to_vec(), records)));
+        let big = self.records.get("svc/apps/big").cloned();
+        self.records.extend(big.map(|records| (path.join("/"), records)));
         self
     }
 
@@ -152,7 +153,7 @@ impl Fixed {
 
     /// Removes a name.
     pub(crate) fn without(mut self, path: &[&'static str]) -> Self {
-        self.records.remove(path);
+        self.records.remove(&path.join("/"));
         self
     }
 
@@ -275,7 +276,7 @@ impl Fixed {
 
     /// Removes `big.apps.svc`.
     pub(crate) fn small(mut self) -> Self {
-        self.records.remove(&vec!["svc", "apps", "big"]);
+        self.records.remove("svc/apps/big");
         self
     }
 
@@ -288,9 +289,9 @@ impl Fixed {
         (0..count).fold(self, add)
     }
 
-    /// Sets the serial to that of `transfers`.
+    /// Sets the serials to those of `transfers`.
     pub(crate) fn transferred(mut self, transfers: &Transfers<Self>) -> Self {
-        self.zone.serial = Some(transfers.serial());
+        self.zone.serials = Some(transfers.serials());
         self
     }
 
@@ -317,7 +318,7 @@ impl Records for Fixed {
         if self.unknown.is_some_and(|unknown| unknown == path) {
             return Lookup::TargetUnknown;
         }
-        let Some((_, records)) = self.records.iter().find(|(key, _)| *key == path) else {
+        let Some(records) = self.records.get(&path.join("/")) else {
             if self.expensive_and_missing.is_some_and(|expensive| expensive == path) {
                 *steps = steps.saturating_sub(LABOUR.0);
             }
@@ -342,12 +343,15 @@ impl Records for Fixed {
         true
     }
 
-    fn owner_names(&self, visit: &mut dyn FnMut(&[&str])) {
-        self.records.keys().for_each(|path| visit(path));
+    fn owner_names(&self, _unlike: Option<&dyn Records>, visit: &mut dyn FnMut(&[&str])) {
+        for path in self.records.keys() {
+            visit(&path.split('/').collect::<Vec<_>>());
+        }
     }
 
     fn has_descendants(&self, path: &[&str]) -> bool {
-        self.records.keys().any(|key| key.starts_with(path))
+        let has_prefix = |key: &String| key.split('/').zip(path).filter(|(own, label)| own == *label).count();
+        self.records.keys().any(|key| has_prefix(key) == path.len())
     }
 }
 

@@ -57,7 +57,7 @@ impl<'a> OtherRecords<'a> {
 impl Names<'_> {
     /// Visits each owner name with its path.
     fn visit_paths(&self, offer: &mut dyn FnMut(String, Vec<SmolStr>)) {
-        self.0.records.owner_names(&mut |path| {
+        self.0.records.owner_names(None, &mut |path| {
             if let Some(name) = Name::of_path(path, &self.0.domain) {
                 offer(name.to_string(), path.iter().map(SmolStr::new).collect());
             }

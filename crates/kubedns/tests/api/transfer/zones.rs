@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use testkit::client;
 use testkit::etcd::Etcd;
 use testkit::eventually;
 use testkit::objects::{mk_cluster_ip, mk_imported_slice, mk_service_import};
+use testkit::query::Query;
 
 use super::super::cluster::{Cluster, PATIENCE};
 use super::super::process::Kubedns;
@@ -13,8 +15,8 @@ use super::{dig, start, whole};
 const TO_US: &str = "--transfer-to=127.0.0.1";
 
 /// Waits until the zone has these records in addition to its apex, and compares each record with the answer to a query. Returns
-/// the serial.
-async fn is_transferred_as_answered(kubedns: &Kubedns, domain: &str, expected: &[&str]) -> u32 {
+/// the SOA.
+async fn is_transferred_as_answered(kubedns: &Kubedns, domain: &str, expected: &[&str]) -> Soa {
     let (apex, server) = (format!("{domain}. "), format!("ns.dns.{domain}. "));
     eventually(PATIENCE, || async {
         let records = whole(kubedns.dns, domain, &[])?;
@@ -29,24 +31,48 @@ async fn is_transferred_as_answered(kubedns: &Kubedns, domain: &str, expected: &
         assert!(answer.iter().any(|record| record == line), "{line} is none of {answer:#?}");
     }
     let soa = dig(kubedns.dns, &[domain, "SOA"]).unwrap();
-    soa[0].split(' ').nth(6).and_then(|serial| serial.parse().ok()).expect("a serial")
+    Soa::parse(&soa[0])
 }
 
-/// Waits until an IXFR since `serial` has these deleted and added records below the apex.
-async fn has_changed(kubedns: &Kubedns, domain: &str, serial: u32, gone: &[&str], come: &[&str]) {
-    let since = format!("IXFR={serial}");
+/// Waits until the IXFR since the version with this SOA has these deleted and added records below the apex.
+async fn has_changed(kubedns: &Kubedns, domain: &str, since: &Soa, gone: &[&str], come: &[&str]) {
     eventually(PATIENCE, || async {
-        let lines = dig(kubedns.dns, &[domain, &since]).map_err(|line| vec![line])?;
+        let response = client::tcp(kubedns.dns, &since.query(domain), PATIENCE).await;
+        let text = testkit::dig::show(&response.map_err(|error| vec![error.to_string()])?);
+        let lines: Vec<String> =
+            text.lines().filter(|line| !line.starts_with(';')).map(str::to_owned).collect();
         let parts: Vec<&[String]> = lines.split(|line| line.contains(" SOA ")).collect();
-        // The SOA records of an IXFR response are new, old, new, new.
+        // The SOA records of an IXFR response with one step are new, old, new, new.
         let [[], [], deleted, added, []] = parts[..] else { return Err(lines) };
-        let [deleted, added] = [deleted, added].map(|lines| {
-            let below = lines.iter().filter(|line| !line.starts_with(&format!("{domain}. ")));
-            below.cloned().collect::<BTreeSet<_>>()
-        });
-        if (deleted, added) == (owned(gone), owned(come)) { Ok(()) } else { Err(lines) }
+        let below = |lines: &[String]| -> BTreeSet<String> {
+            let apex = format!("{domain}. ");
+            lines.iter().filter(|line| !line.starts_with(&apex)).cloned().collect()
+        };
+        if below(deleted) == owned(gone) && below(added) == owned(come) { Ok(()) } else { Err(lines) }
     })
     .await;
+}
+
+/// The numbers of an SOA record that an IXFR query returns.
+struct Soa {
+    serial: u32,
+    expire: u32,
+}
+
+impl Soa {
+    fn parse(line: &str) -> Self {
+        let number = |at| line.split(' ').nth(at).and_then(|text| text.parse().ok()).expect("a number");
+        Self { serial: number(6), expire: number(9) }
+    }
+
+    /// An IXFR query (RFC 1995, section 3).
+    fn query(&self, domain: &str) -> Vec<u8> {
+        let mut message = Query::new(&format!("{domain}."), "IXFR").wire();
+        message[9] = 1;
+        message.extend([0xc0, 12, 0, 6, 0, 1, 0, 0, 0, 0, 0, 22, 0, 0]);
+        message.extend([self.serial, 0, 0, self.expire, 0].into_iter().flat_map(u32::to_be_bytes));
+        message
+    }
 }
 
 fn owned(lines: &[&str]) -> BTreeSet<String> {
@@ -72,11 +98,11 @@ async fn a_zone_of_etcd_is_transferred() {
         format!("{rails} 7 IN SRV 10 100 8080 {rails}"),
     ];
     let records = records.each_ref().map(String::as_str);
-    let serial = is_transferred_as_answered(&kubedns, "skydns.local", &records).await;
+    let soa = is_transferred_as_answered(&kubedns, "skydns.local", &records).await;
     etcd.put("/skydns/local/skydns/new", r#"{"host":"192.0.2.3","ttl":7}"#).await;
     let come =
         ["new.skydns.local. 7 IN A 192.0.2.3", "new.skydns.local. 7 IN SRV 10 100 0 new.skydns.local."];
-    has_changed(&kubedns, "skydns.local", serial, &[], &come).await;
+    has_changed(&kubedns, "skydns.local", &soa, &[], &come).await;
     assert!(whole(kubedns.dns, "arpa", &[]).is_err(), "reverse names are not a whole zone");
     kubedns.stop().await;
 }
@@ -97,12 +123,12 @@ async fn the_external_zone_is_transferred() {
         names.iter().flat_map(|name| [format!("{name} 30 IN A 192.0.2.1"), format!("{name} {srv}")]);
     let records: Vec<String> = records.collect();
     let records: Vec<&str> = records.iter().map(String::as_str).collect();
-    let serial = is_transferred_as_answered(&kubedns, "lb.example", &records).await;
+    let soa = is_transferred_as_answered(&kubedns, "lb.example", &records).await;
     cluster.set(service("192.0.2.2"));
     let with = |address: &str| names.each_ref().map(|name| format!("{name} 30 IN A {address}"));
     let [gone, come] = ["192.0.2.1", "192.0.2.2"].map(with);
     let [gone, come] = [&gone, &come].map(|records| records.each_ref().map(String::as_str));
-    has_changed(&kubedns, "lb.example", serial, &gone, &come).await;
+    has_changed(&kubedns, "lb.example", &soa, &gone, &come).await;
     kubedns.stop().await;
 }
 
@@ -119,7 +145,7 @@ async fn the_zone_of_the_cluster_set_is_transferred() {
         .flat_map(|name| [format!("{name} 5 IN A 10.1.0.1"), format!("{name} 5 IN SRV 10 100 5432 {member}")])
         .collect();
     let records: Vec<&str> = records.iter().map(String::as_str).collect();
-    let serial = is_transferred_as_answered(&kubedns, "clusterset.local", &records).await;
+    let soa = is_transferred_as_answered(&kubedns, "clusterset.local", &records).await;
     cluster.set(mk_service_import("apps", "web", "ClusterSetIP", &["10.112.0.1"], &["http:80"]));
     let web = "web.apps.svc.clusterset.local.";
     let come = [
@@ -129,6 +155,6 @@ async fn the_zone_of_the_cluster_set_is_transferred() {
         format!("{web} 5 IN SRV 10 100 80 {web}"),
     ];
     let come = come.each_ref().map(String::as_str);
-    has_changed(&kubedns, "clusterset.local", serial, &[], &come).await;
+    has_changed(&kubedns, "clusterset.local", &soa, &[], &come).await;
     kubedns.stop().await;
 }

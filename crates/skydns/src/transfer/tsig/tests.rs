@@ -104,6 +104,51 @@ fn a_response_of_several_messages_is_one_chain() {
     }
 }
 
+#[test]
+fn response_without_room_is_truncated() {
+    let flags = flag::QR | flag::AA | flag::RD | flag::RA;
+    for (what, octets, edns, rcode, expected) in [
+        ("a response with room", 100, None, rcode::NXDOMAIN, (flags | rcode::NXDOMAIN, false, [1, 0, 0, 1])),
+        ("a response without room", 450, None, rcode::NXDOMAIN, (flags | flag::TC, true, [1, 0, 0, 1])),
+        ("a response without room and with EDNS", 450, Some(512), 0, (flags | flag::TC, true, [1, 0, 0, 2])),
+        (
+            "the client accepts more",
+            450,
+            Some(1232),
+            rcode::NXDOMAIN,
+            (flags | rcode::NXDOMAIN, false, [1, 0, 0, 1]),
+        ),
+    ] {
+        let mut request = query();
+        request[2] = 1;
+        if let Some(size) = edns {
+            request[11] = 1;
+            request.extend([0, 0, 41].into_iter().chain(u16::to_be_bytes(size)).chain([0; 6]));
+        }
+        Session::of_request(&ours(), 7).sign(0, NOW, &mut request);
+        let session = checked(&request, NOW).unwrap().unwrap();
+        let parsed = Query::parse(&request, crate::wire::Transport::Udp).unwrap();
+        let signer = ResponseSigner::new(session, &parsed);
+
+        // The response begins after other octets. Its records do not matter here.
+        let mut out = vec![0xff; 3];
+        out.extend(&query());
+        Header { id: 7, flags: flags | rcode, counts: [1, 0, 0, 0] }.write_over(&mut out[3..]);
+        out.resize(3 + octets, 0);
+        let truncated = signer.sign(3, NOW, &mut out);
+
+        let header = Header::parse(&out[3..]).unwrap();
+        assert_eq!((header.flags, truncated, header.counts), expected, "{what}");
+        assert!(out.len() - 3 <= parsed.limit(), "{what}");
+        if truncated {
+            assert!(
+                Tsig::read(&out[3..], QUESTION_END).is_some_and(|(tsig, _)| !tsig.mac.is_empty()),
+                "{what}"
+            );
+        }
+    }
+}
+
 proptest::proptest! {
     /// No message causes a panic, and no message without the key is accepted.
     #[test]

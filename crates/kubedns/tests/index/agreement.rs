@@ -1,0 +1,568 @@
+//! Transfers against the engine, over random clusters with all options and edits of everything that zones hold: a
+//! transfer has the records that the engine answers, a version exists when a zone has changed, and each step of an
+//! incremental transfer leads from one version to the next.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use cluster::clusterset::ClusterSetZone;
+use cluster::index::{Index, Options};
+use cluster::objects::{
+    Change, EndpointsSource, Event, ExternalAddress, FromApi as _, ObjectKey, Protocol, Service,
+    ServiceImport, ServiceKind, ServicePort,
+};
+use cluster::records::{ExternalRecords, RecordOptions};
+use cluster::snapshot::{PodNames, Published, Snapshot};
+use etcd::records::ZoneRecords;
+use etcd::{Message as EtcdMessage, Tree};
+use proptest::prelude::*;
+use skydns::Records as _;
+use skydns::engine::{self, Identity, Outcome};
+use skydns::external::{ExternalAnswer, ExternalAnswers, ExternalQuery, ExternalRecord};
+use skydns::own_names::OwnTarget;
+use skydns::wire::{Message, Section, Transport, rtype};
+use skydns::{Authority, FurtherZone, Host, Name, OwnNames};
+use testkit::objects::mk_service_import;
+
+use super::transfers::{self, Copies, Copy, Record};
+use super::{Cluster, Step, change, index_with, list, options, own_node, pods, show, step};
+
+/// The zones that the views may have.
+const ZONES: [&str; 6] =
+    ["cluster.local", "other.example", "k8s.example", "clusterset.local", "sky.test", "b.svc.cluster.local"];
+/// Stub domains that come and go; some are below zones.
+const STUBS: [&str; 3] = ["y.a.svc.cluster.local", "stub.sky.test", "b.k8s.example"];
+/// Own names that come and go, and the targets of aliases.
+const OWN: [&str; 7] = [
+    "x.a.svc.cluster.local",
+    "own.cluster.local",
+    "own.sky.test",
+    "al.sky.test",
+    "x.a.k8s.example",
+    "in.y.a.svc.cluster.local",
+    "ns.dns.sky.test",
+];
+const TARGETS: [&str; 6] =
+    ["10.7.7.7", "fd00::7", "z.a.svc.cluster.local", "www.outside.test", "b.sky.test", "own.cluster.local"];
+/// Keys of the zone from etcd, from the zone downwards. external-dns writes a child key below each name.
+const KEYS: [&str; 9] =
+    ["al", "al/1a2b", "al/3c4d", "b", "b/1a2b", "b/c/x", "dns/ns/1", "dns/apex/1", "stub/x"];
+const VALUES: [&str; 7] = [
+    r#"{"host":"192.0.2.1","ttl":300}"#,
+    r#"{"host":"2001:db8::1","port":8080,"ttl":7}"#,
+    r#"{"host":"www.outside.test","ttl":60}"#,
+    r#"{"host":"b.sky.test","port":80,"weight":3}"#,
+    r#"{"host":"z.a.svc.cluster.local","priority":1}"#,
+    r#"{"text":"note","ttl":9}"#,
+    r#"{"host":"mail.outside.test","mail":true}"#,
+];
+const TYPES: [(u16, &str); 8] = [
+    (rtype::A, "A"),
+    (rtype::AAAA, "AAAA"),
+    (rtype::CNAME, "CNAME"),
+    (rtype::MX, "MX"),
+    (rtype::NS, "NS"),
+    (rtype::PTR, "PTR"),
+    (rtype::SRV, "SRV"),
+    (rtype::TXT, "TXT"),
+];
+
+/// A change of anything that a zone may depend on.
+#[derive(Debug, Clone)]
+enum Edit {
+    Cluster(Step),
+    Stub(usize),
+    Own(usize, Option<usize>),
+    Etcd(usize, Option<usize>),
+    Import(bool),
+    Pods(u64),
+    /// A publication without a change.
+    Nothing,
+}
+
+fn edit() -> impl Strategy<Value = Edit> {
+    let value = || proptest::option::weighted(0.8, 0..VALUES.len());
+    prop_oneof![
+        8 => step().prop_map(Edit::Cluster),
+        1 => (0..STUBS.len()).prop_map(Edit::Stub),
+        3 => (0..OWN.len(), proptest::option::weighted(0.8, 0..TARGETS.len()))
+            .prop_map(|(name, target)| Edit::Own(name, target)),
+        4 => (0..KEYS.len(), value()).prop_map(|(key, value)| Edit::Etcd(key, value)),
+        1 => any::<bool>().prop_map(Edit::Import),
+        1 => (0_u64..6).prop_map(Edit::Pods),
+        1 => Just(Edit::Nothing),
+    ]
+}
+
+/// Options of the server that do not change while it runs.
+#[derive(Debug, Clone)]
+struct Fixed {
+    options: Options,
+    strict: bool,
+    ttl: Option<u32>,
+    verified: bool,
+    /// Whether a zone from etcd is inside the cluster's zone.
+    nested: bool,
+    fallthrough: bool,
+}
+
+fn fixed() -> impl Strategy<Value = Fixed> {
+    let ttl = proptest::option::of(Just(5));
+    (options(), any::<bool>(), ttl, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
+        |(options, strict, ttl, verified, nested, fallthrough)| {
+            let domain = Name::parse("clusterset.local").unwrap();
+            let clusterset = Some(ClusterSetZone { domain, ttl, negative_ttl: 5 });
+            let options = Options { clusterset, ..options };
+            Fixed { options, strict, ttl, verified, nested, fallthrough }
+        },
+    )
+}
+
+/// The state of the server, of which a view is made after each edit.
+struct World {
+    fixed: Fixed,
+    cluster: Cluster,
+    index: Index,
+    published: Arc<Published>,
+    stubs: BTreeSet<usize>,
+    own: BTreeMap<usize, usize>,
+    own_names: Option<Arc<OwnNames>>,
+    etcd: Tree,
+    records: Arc<ZoneRecords>,
+    time: u64,
+}
+
+impl World {
+    fn new(fixed: Fixed, start: &[Step]) -> Self {
+        let mut cluster = Cluster::default();
+        cluster.take_all(start);
+        let (mut index, published) = index_with(&fixed.options);
+        index.apply(own_node(cluster.zone.clone()));
+        list(&mut index, &cluster);
+        index.apply(Event::EndpointsFrom(EndpointsSource::Endpoints));
+        index.apply(Event::ServiceImport(Change::RelistDone));
+        index.apply(Event::ImportedSlice(Change::RelistDone));
+        index.publish();
+        let records = Arc::new(ZoneRecords::from(Tree::default()));
+        let (stubs, own, etcd) = (BTreeSet::new(), BTreeMap::new(), Tree::default());
+        Self { fixed, cluster, index, published, stubs, own, own_names: None, etcd, records, time: 0 }
+    }
+
+    fn apply(&mut self, edit: &Edit) {
+        match edit {
+            Edit::Cluster(step) => {
+                self.cluster.take(step);
+                show(&mut self.index, &self.cluster, step);
+            }
+            Edit::Stub(at) => {
+                if !self.stubs.remove(at) {
+                    self.stubs.insert(*at);
+                }
+            }
+            Edit::Own(name, target) => {
+                match target {
+                    Some(target) => drop(self.own.insert(*name, *target)),
+                    None => drop(self.own.remove(name)),
+                }
+                self.own_names = (!self.own.is_empty()).then(|| Arc::new(own_names(&self.own)));
+            }
+            Edit::Etcd(key, value) => {
+                let path = KEYS[*key].split('/').collect();
+                match value {
+                    Some(value) => {
+                        let message = EtcdMessage::parse(VALUES[*value].as_bytes()).unwrap();
+                        self.etcd.set(&path, message);
+                    }
+                    None => self.etcd.remove(&path),
+                }
+                self.records = Arc::new(ZoneRecords::from(self.etcd.clone()));
+            }
+            Edit::Import(exists) => self.index.apply(import(*exists)),
+            Edit::Pods(time) => self.time = *time,
+            Edit::Nothing => {}
+        }
+        self.index.publish();
+    }
+
+    fn view(&self) -> Arc<Snapshot> {
+        let mut view = Snapshot::clone(&self.published.get());
+        view.zone.strict = self.fixed.strict;
+        view.zone.ttl = self.fixed.ttl;
+        view.zone.other_domains = [name("other.example")].into();
+        view.zone.own_names = self.own_names.clone();
+        if self.fixed.fallthrough {
+            view.zone.fallthrough = [name("cluster.local")].into();
+        }
+        let stubs = self.stubs.iter().map(|at| (name(STUBS[*at]), Arc::from([])));
+        view.zone = view.zone.with_stub_domains(stubs);
+        let nested = self.fixed.nested.then_some("b.svc.cluster.local");
+        for domain in [Some("sky.test"), nested].into_iter().flatten() {
+            let records = Arc::clone(&self.records);
+            let zone = FurtherZone { skydns: true, ..FurtherZone::new(&name(domain), records) };
+            view.zones = view.zones.with(zone);
+        }
+        if self.fixed.verified {
+            view.pods = PodNames::Verified(pods(self.time));
+        }
+        Arc::new(view)
+    }
+}
+
+fn name(text: &str) -> Name {
+    Name::parse(text).unwrap()
+}
+
+fn own_names(own: &BTreeMap<usize, usize>) -> OwnNames {
+    let mut names = OwnNames::new();
+    for (owner, target) in own {
+        let (owner, target) = (name(OWN[*owner]), TARGETS[*target]);
+        match target.parse::<IpAddr>() {
+            Ok(address) => names.add_host(&owner, &[address]),
+            Err(_) => names.add_alias(&owner, &name(target)),
+        }
+    }
+    names
+}
+
+fn import(exists: bool) -> Event {
+    if !exists {
+        return Event::ServiceImport(Change::Deleted(ObjectKey::new("a", "x")));
+    }
+    let object = mk_service_import("a", "x", "ClusterSetIP", &["10.112.0.1"], &["http:80"]);
+    Event::ServiceImport(Change::Apply(ServiceImport::from_api(&object.to_string()).unwrap().object))
+}
+
+/// The zone that holds a name, by the longest domain; `None` for a stub domain.
+fn holder(view: &Snapshot, owner: &str) -> Option<Name> {
+    let is_below = |domain: &str| owner == domain || owner.ends_with(&format!(".{domain}"));
+    let further = view.zones.iter().map(|zone| &zone.domain);
+    let ours = std::iter::once(&view.zone.domain).chain(view.zone.other_domains.iter()).chain(further);
+    let stubs = view.zone.stub_domains().iter().map(|(domain, _)| domain);
+    let of = |domain: &Name| domain.to_string().trim_end_matches('.').to_owned();
+    let zone = ours.filter(|domain| is_below(&of(domain))).max_by_key(|domain| of(domain).len())?;
+    let stub = stubs.filter(|domain| is_below(&of(domain))).max_by_key(|domain| of(domain).len());
+    stub.is_none_or(|stub| of(stub).len() <= of(zone).len()).then(|| zone.clone())
+}
+
+/// Names that may have records: of each object, edit and label, with or without records now.
+fn candidates(view: &Snapshot) -> BTreeSet<String> {
+    let mut names: BTreeSet<String> = OWN.iter().map(|name| format!("{name}.")).collect();
+    for own in OWN {
+        names.extend(["_http._tcp", "_sql._udp"].map(|port| format!("{port}.{own}.")));
+    }
+    for domain in ["sky.test", "b.svc.cluster.local"] {
+        for key in KEYS {
+            let labels: Vec<&str> = key.split('/').rev().collect();
+            names.extend((0..labels.len()).map(|cut| format!("{}.{domain}.", labels[cut..].join("."))));
+        }
+    }
+    let mut labels: BTreeSet<String> = ["one", "two"].map(str::to_owned).into();
+    view.services.visit(&["*", "*"], &mut usize::MAX.clone(), &mut |_, service| {
+        labels.extend(service.members.iter().map(|member| member.label.to_string()));
+    });
+    for (namespace, service) in ["a", "b"].iter().flat_map(|a| ["x", "y", "z"].map(|b| (*a, b))) {
+        let base = format!("{service}.{namespace}");
+        for domain in ["svc.cluster.local", "svc.other.example", "k8s.example", "svc.clusterset.local"] {
+            names.insert(format!("{base}.{domain}."));
+            names.extend(labels.iter().map(|label| format!("{label}.{base}.{domain}.")));
+            for port in ["_http", "_sql"].iter().flat_map(|a| ["_tcp", "_udp"].map(|b| format!("{a}.{b}"))) {
+                names.insert(format!("{port}.{base}.{domain}."));
+                names.extend(labels.iter().map(|label| format!("{label}.{port}.{base}.{domain}.")));
+            }
+        }
+    }
+    if matches!(view.pods, PodNames::Verified(_)) {
+        for namespace in ["a", "b"] {
+            let pods = (0..6).map(|n| format!("10-0-0-{n}.{namespace}.pod.cluster.local."));
+            names.extend(pods);
+        }
+    }
+    names.insert("dns-version.cluster.local.".to_owned());
+    names.extend(ZONES.map(|zone| format!("{zone}.")));
+    names
+}
+
+/// An upstream that has one address of each family for every name.
+fn upstream(question: &ExternalQuery) -> ExternalAnswer {
+    let rdata = match question.qtype {
+        rtype::A => [192, 0, 2, 99].into_iter().collect(),
+        _ => [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 99].into_iter().collect(),
+    };
+    let (owner, rtype) = (question.name.clone(), question.qtype);
+    ExternalAnswer::Records(vec![ExternalRecord { owner, rtype, rdata }])
+}
+
+/// The records that the engine answers for a name and type, as far as the name is their owner.
+fn answered(view: &Snapshot, owner: &str, rtype: &str) -> BTreeSet<Record> {
+    let query = testkit::query::Query::new(owner, rtype).wire();
+    let identity = Identity { version: String::new() };
+    let mut external = ExternalAnswers::none();
+    let mut out = Vec::new();
+    loop {
+        out.clear();
+        match engine::answer(view, &identity, &query, Transport::Tcp, &external, &mut out) {
+            Outcome::NeedsExternal(questions) => {
+                for question in questions {
+                    let answer = upstream(&question);
+                    external.insert(question, answer);
+                }
+            }
+            Outcome::Reply(_) => break,
+            _ => return BTreeSet::new(),
+        }
+    }
+    let message = Message::parse(&out).unwrap();
+    let records = message.section(Section::Answer).filter_map(|record| {
+        let own = record.owner().unwrap().to_string().to_lowercase();
+        let mut data = Vec::new();
+        record.append_data(&mut data).unwrap();
+        (own == owner).then_some((own, record.rtype, record.ttl, data))
+    });
+    records.collect()
+}
+
+/// Whether a name is a port of an alias with an external target. Every such name exists, so they cannot be listed.
+fn is_port_of_external_alias(view: &Snapshot, owner: &str) -> bool {
+    let mut labels = owner.splitn(3, '.');
+    let is_port = labels.by_ref().take(2).all(|label| label.starts_with('_'));
+    let Some(alias) = labels.next().filter(|_| is_port) else { return false };
+    match view.zone.own(name(alias).wire()) {
+        Some(OwnTarget::Name(target)) => Authority::of(view, target.wire()).is_none(),
+        _ => false,
+    }
+}
+
+/// Whether a zone in SkyDNS style answers for a name, or for the target of its own-name alias.
+fn is_answered_by_skydns(view: &Snapshot, owner: &str) -> bool {
+    let name = name(owner);
+    let target = match view.zone.own(name.wire()) {
+        Some(OwnTarget::Name(target)) => target.into_owned(),
+        _ => name,
+    };
+    let holder = Authority::of(view, target.wire());
+    holder.and_then(|holder| holder.further).is_some_and(|zone| zone.skydns)
+}
+
+/// The targets of all aliases that are stored for a name.
+fn stored_aliases(view: &Snapshot, owner: &str) -> Vec<Vec<u8>> {
+    let owner = name(owner);
+    let Some(holder) = Authority::of(view, owner.wire()) else { return Vec::new() };
+    let labels = skydns::name::labels(holder.relative(owner.wire()));
+    let mut path: Vec<&str> = labels.map(|label| std::str::from_utf8(label).unwrap()).collect();
+    path.reverse();
+    let mut targets = Vec::new();
+    holder.records.records(&path, false, &mut usize::MAX.clone(), &mut |entry| {
+        if let Host::Name(target) = &entry.record.host {
+            targets.push(target.wire().to_vec());
+        }
+    });
+    targets
+}
+
+/// Checks the records of one name in a transfer against the answers of the engine. docs/transfer.md lists where they
+/// may differ.
+fn check_name(
+    view: &Snapshot,
+    zone: &str,
+    owner: &str,
+    copy: &BTreeSet<Record>,
+) -> Result<(), TestCaseError> {
+    let live: BTreeSet<Record> = TYPES.iter().flat_map(|(_, rtype)| answered(view, owner, rtype)).collect();
+    let (aliases, others): (BTreeSet<Record>, BTreeSet<Record>) =
+        live.iter().cloned().partition(|record| record.1 == rtype::CNAME);
+    let says = |what: &str| format!("{what}: {owner} in {zone}\nlive {live:?}\ncopy {copy:?}");
+    let without_ttl = |records: &BTreeSet<Record>| -> BTreeSet<(u16, Vec<u8>)> {
+        records.iter().map(|(_, rtype, _, data)| (*rtype, data.clone())).collect()
+    };
+    let is_apex = owner == format!("{zone}.");
+    let is_server = owner == format!("ns.dns.{zone}.");
+
+    // A secondary cannot load a zone without name server. Without --strict-dns the cluster's zone has none.
+    if is_apex || is_server {
+        prop_assert!(without_ttl(copy).is_superset(&without_ttl(&others)), "{}", says("the apex"));
+        prop_assert!(copy.iter().all(|record| record.1 != rtype::CNAME), "{}", says("an alias"));
+        return Ok(());
+    }
+    let is_cut = copy.iter().any(|record| record.1 == rtype::NS);
+    if is_cut {
+        prop_assert!(holder(view, owner.trim_end_matches('.')).is_none_or(|of| of != name(zone)));
+        return Ok(());
+    }
+    // Names that cannot be listed: those of namespaces have the records of their ExternalName Services.
+    let mut labels = owner.splitn(3, '.').skip(1);
+    let is_namespace = labels.next() == Some("svc") && labels.next() == Some(format!("{zone}.").as_str());
+    if copy.is_empty() && (is_namespace || is_port_of_external_alias(view, owner)) {
+        return Ok(());
+    }
+    if aliases.is_empty() {
+        let is_dangling = copy.iter().all(|record| record.1 == rtype::CNAME) && !copy.is_empty();
+        // SkyDNS does not answer an alias whose target has no addresses.
+        let is_listed = is_dangling && is_answered_by_skydns(view, owner);
+        prop_assert!(*copy == others || is_listed, "{}", says("other records"));
+        return Ok(());
+    }
+    let has_addresses = others.iter().any(|record| matches!(record.1, rtype::A | rtype::AAAA));
+    let is_port = owner.starts_with('_') && others.iter().any(|record| record.1 == rtype::SRV);
+    if has_addresses || is_port {
+        prop_assert_eq!(without_ttl(copy), without_ttl(&others), "{}", says("beside an alias"));
+        return Ok(());
+    }
+    // The engine chooses one of several aliases at random.
+    let mut targets = without_ttl(&aliases);
+    targets.extend(stored_aliases(view, owner).into_iter().map(|target| (rtype::CNAME, target)));
+    prop_assert!(copy.len() == 1 && without_ttl(copy).is_subset(&targets), "{}", says("another alias"));
+    Ok(())
+}
+
+fn check_zone(view: &Snapshot, zone: &Name, copy: &Copy) -> Result<(), TestCaseError> {
+    let zone = zone.to_string();
+    let zone = zone.trim_end_matches('.');
+    let mut by_owner: BTreeMap<&str, BTreeSet<Record>> = BTreeMap::new();
+    for record in &copy.records {
+        by_owner.entry(&record.0).or_default().insert(record.clone());
+    }
+    let candidates = candidates(view);
+    let in_zone =
+        |owner: &&String| holder(view, owner.trim_end_matches('.')).is_some_and(|of| of == name(zone));
+    let names = candidates.iter().filter(in_zone).map(String::as_str);
+    let names: BTreeSet<&str> = names.chain(by_owner.keys().copied()).collect();
+    for owner in names {
+        check_name(view, zone, owner, by_owner.get(owner).unwrap_or(&BTreeSet::new()))?;
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn transfers_equal_answers_and_differences(
+        fixed in fixed(),
+        start in proptest::collection::vec(change(), 0..24),
+        edits in proptest::collection::vec(edit(), 0..12),
+    ) {
+        let mut world = World::new(fixed, &start);
+        let transfers = transfers::transfers();
+        let mut known: BTreeMap<&str, Copies> = BTreeMap::new();
+        for (number, edit) in edits.iter().enumerate() {
+            world.apply(edit);
+            let view = world.view();
+            transfers.take(&view, 3_000_000_000 + u64::try_from(number).unwrap());
+            // Queries for all names take most of the time.
+            let is_checked = number % 4 == 3 || number + 1 == edits.len();
+            for domain in ZONES {
+                let zone = name(domain);
+                let Some(whole) = transfers::whole(&transfers, &zone) else { continue };
+                if is_checked {
+                    check_zone(&view, &zone, &whole)?;
+                }
+
+                let copies = known.entry(domain).or_default();
+                let before = copies.values().next_back().cloned();
+                let is_new = before.is_none_or(|before| before.records != whole.records);
+                prop_assert_eq!(is_new, !copies.contains_key(&whole.serial()), "a version of {}", domain);
+                copies.insert(whole.serial(), whole.clone());
+                for copy in copies.values() {
+                    let mut copy = copy.clone();
+                    prop_assert!(copy.update(&transfers, &zone, copies), "the difference of {} is sent", domain);
+                    prop_assert_eq!(&copy, &whole);
+                }
+            }
+        }
+        for domain in ["cluster.local", "other.example", "sky.test", "clusterset.local"] {
+            prop_assert!(edits.is_empty() || known.contains_key(domain), "{} is transferred", domain);
+        }
+    }
+}
+
+fn no_options() -> Fixed {
+    let options = Options { clusterset: None, ..Options::default() };
+    Fixed { options, strict: false, ttl: None, verified: false, nested: false, fallthrough: false }
+}
+
+/// A Service whose load balancer has a hostname instead of an address.
+fn load_balancer() -> Step {
+    Step::Service(Service {
+        key: ObjectKey::new("a", "x"),
+        kind: ServiceKind::ClusterIp([IpAddr::from([10, 96, 0, 1])].into_iter().collect()),
+        ports: [ServicePort { name: "http".into(), protocol: Protocol::Tcp, port: 80 }].into_iter().collect(),
+        publish_not_ready: false,
+        created: 0,
+        external: [ExternalAddress::Name("lb.example".into())].into_iter().collect(),
+    })
+}
+
+#[test]
+fn records_known_without_upstream_are_transferred() {
+    let records = RecordOptions { external: ExternalRecords::Exposed, ..RecordOptions::default() };
+    let external_zone = Some(name("k8s.example"));
+    let options = Options { records, external_zone, ..Options::default() };
+    let fixed = Fixed { options, ..no_options() };
+    for (what, edit, zone, owner, expected) in [
+        ("a load balancer", Edit::Cluster(load_balancer()), "k8s.example", "x.a.k8s.example.", rtype::CNAME),
+        (
+            "a port of a load balancer",
+            Edit::Cluster(load_balancer()),
+            "k8s.example",
+            "_http._tcp.x.a.k8s.example.",
+            rtype::SRV,
+        ),
+        ("an alias below a key", Edit::Etcd(1, Some(2)), "sky.test", "al.sky.test.", rtype::CNAME),
+        ("an alias below two keys", Edit::Etcd(5, Some(2)), "sky.test", "b.sky.test.", rtype::CNAME),
+        ("a mail exchange", Edit::Etcd(0, Some(6)), "sky.test", "al.sky.test.", rtype::CNAME),
+        ("a host", Edit::Own(1, Some(0)), "cluster.local", "own.cluster.local.", rtype::A),
+        ("an alias", Edit::Own(2, Some(3)), "sky.test", "own.sky.test.", rtype::CNAME),
+        ("a stub domain", Edit::Stub(0), "cluster.local", "y.a.svc.cluster.local.", rtype::NS),
+    ] {
+        let mut world = World::new(fixed.clone(), &[]);
+        let transfers = transfers::transfers();
+        transfers.take(&world.view(), 3_000_000_000);
+        let mut copy = transfers::whole(&transfers, &name(zone)).unwrap();
+        let known = Copies::from([(copy.serial(), copy.clone())]);
+
+        world.apply(&edit);
+        assert!(transfers.take(&world.view(), 3_000_000_001), "{what}: a new version");
+        let whole = transfers::whole(&transfers, &name(zone)).unwrap();
+        let found: Vec<_> = whole.records.iter().filter(|record| record.0 == owner).collect();
+        assert_eq!(found.iter().map(|record| record.1).collect::<Vec<_>>(), [expected], "{what}: {found:?}");
+        assert!(copy.update(&transfers, &name(zone), &known), "{what}: an increment");
+        assert_eq!(copy, whole, "{what}");
+    }
+}
+
+#[test]
+fn unchanged_zone_keeps_its_serial() {
+    let mut world = World::new(no_options(), &[]);
+    let transfers = transfers::transfers();
+    transfers.take(&world.view(), 3_000_000_000);
+    let sky = transfers::whole(&transfers, &name("sky.test")).unwrap();
+    let cluster = transfers::whole(&transfers, &name("cluster.local")).unwrap();
+
+    world.apply(&Edit::Cluster(load_balancer()));
+    assert!(transfers.take(&world.view(), 3_000_000_001));
+    assert_eq!(transfers::whole(&transfers, &name("sky.test")), Some(sky.clone()));
+    let changed = transfers::whole(&transfers, &name("cluster.local")).unwrap();
+    assert!(changed.serial() > cluster.serial());
+
+    world.apply(&Edit::Etcd(0, Some(0)));
+    assert!(transfers.take(&world.view(), 3_000_000_002));
+    assert_eq!(transfers::whole(&transfers, &name("cluster.local")), Some(changed));
+    assert!(transfers::whole(&transfers, &name("sky.test")).unwrap().serial() > sky.serial());
+    assert!(!transfers.take(&world.view(), 3_000_000_003), "nothing has changed");
+}
+
+#[test]
+fn loaded_zone_does_not_wait_for_the_cluster() {
+    let world = World::new(no_options(), &[]);
+    let transfers = transfers::transfers();
+    let view = world.view();
+    let early = Arc::new(Snapshot { synced: false, ..Snapshot::clone(&view) });
+    assert!(transfers.take(&early, 3_000_000_000));
+    assert_eq!(transfers::whole(&transfers, &name("cluster.local")), None);
+    let sky = transfers::whole(&transfers, &name("sky.test")).unwrap();
+
+    assert!(transfers.take(&view, 3_000_000_001));
+    assert!(transfers::whole(&transfers, &name("cluster.local")).is_some());
+    assert_eq!(transfers::whole(&transfers, &name("sky.test")), Some(sky));
+}
