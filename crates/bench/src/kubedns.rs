@@ -29,6 +29,7 @@ const LOOK: Duration = Duration::from_millis(300);
 pub struct Kubedns {
     process: Process,
     address: SocketAddr,
+    status: SocketAddr,
     /// The time from the start of the process to the first correct answer.
     pub first_answer: Duration,
 }
@@ -56,19 +57,21 @@ impl Kubedns {
         upstreams: &[SocketAddr],
     ) -> anyhow::Result<Self> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
+        let status = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
         let nameservers: Vec<String> = upstreams.iter().map(ToString::to_string).collect();
         let program = Program::tied(&bench.kubedns)
             .args([
                 &format!("--domain={DOMAIN}."),
                 &format!("--dns-bind-address={}", bench.options.bind),
                 &format!("--dns-port={}", address.port()),
+                &format!("--healthz-port={}", status.port()),
                 &format!("--nameservers={}", nameservers.join(",")),
             ])
-            .args(["--healthz-port=0", "--resolv-conf=/dev/null", "--lameduck=0s"])
+            .args(["--resolv-conf=/dev/null", "--lameduck=0s"])
             .args(access)
             .args(&bench.options.kubedns_arg);
         let begun = Instant::now();
-        let mut kubedns = Self { process: program.start(), address, first_answer: Duration::ZERO };
+        let mut kubedns = Self { process: program.start(), address, status, first_answer: Duration::ZERO };
         kubedns.wait_for(name, addresses, begun).await?;
         kubedns.first_answer = begun.elapsed();
         Ok(kubedns)
@@ -77,6 +80,11 @@ impl Kubedns {
     /// The address that kubedns listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The address of the status port.
+    pub fn status(&self) -> SocketAddr {
+        self.status
     }
 
     /// The process ID.

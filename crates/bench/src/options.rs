@@ -79,6 +79,8 @@ pub enum Scenario {
     Churn,
     /// Cluster names while queries for external names hang
     Outside,
+    /// Changes and forwarded queries while clients read /explain and /cache
+    Pages,
     /// First answer and memory of the large cluster
     Large,
     /// Cost for the API server of `BENCH_KUBECONFIG`, if given

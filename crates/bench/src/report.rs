@@ -28,6 +28,9 @@ pub struct Report {
     pub churn: Option<Vec<Churn>>,
     /// Latency of cluster names while queries for external names hang.
     pub outside: Option<Outside>,
+    /// Changes and forwarded queries while clients read pages.
+    #[serde(default)]
+    pub pages: Option<Pages>,
     /// First answer and memory of the large cluster.
     pub large: Option<Start>,
     /// Results with a real API server.
@@ -136,6 +139,32 @@ pub struct Outside {
     pub peak: u32,
 }
 
+/// Changes and forwarded queries while clients read pages.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Pages {
+    /// Results without readers, and with readers of each page.
+    pub rows: Vec<PagesRow>,
+    /// Resident memory without readers, in KiB.
+    pub resident: u32,
+    /// Peak memory while two clients read `/cache` slowly, in KiB.
+    pub peak_slow: u32,
+}
+
+/// Results with readers of one page.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PagesRow {
+    /// The readers.
+    pub title: String,
+    /// Number of pages read.
+    pub read: u64,
+    /// Time from a change at the API server to the answer.
+    pub change: Distribution,
+    /// Latency of queries that are forwarded to an upstream.
+    pub forwarded: Distribution,
+    /// Forwarded queries without an answer.
+    pub lost: usize,
+}
+
 /// Results with a real API server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Real {
@@ -182,6 +211,7 @@ impl Report {
             change: None,
             churn: None,
             outside: None,
+            pages: None,
             large: None,
             real: None,
         }
@@ -197,6 +227,7 @@ impl Report {
             change: self.change.or(earlier.change),
             churn: self.churn.or(earlier.churn),
             outside: self.outside.or(earlier.outside),
+            pages: self.pages.or(earlier.pages),
             large: self.large.or(earlier.large),
             real: self.real.or(earlier.real),
         }

@@ -4,6 +4,7 @@ mod change;
 mod churn;
 mod cost;
 mod outside;
+mod pages;
 mod real;
 mod start;
 
@@ -31,6 +32,9 @@ pub async fn run(bench: &Bench) -> anyhow::Result<Report> {
     }
     if options.wants(Scenario::Outside) {
         report.outside = Some(outside::measure(bench, &cluster).await?);
+    }
+    if options.wants(Scenario::Pages) {
+        report.pages = Some(pages::measure(bench, &cluster).await?);
     }
     if options.wants(Scenario::Large) {
         let large = Cluster::generate(options.large, options.seed);

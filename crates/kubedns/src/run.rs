@@ -40,7 +40,7 @@ use crate::tap::metrics::TapMetrics;
 use crate::tap::owners::Owners;
 use crate::upstream_state::UpstreamState;
 use cluster::connect::Connection;
-use cluster::index::{Index, PodMode, Progress, PublishedObjects};
+use cluster::index::{Index, PodMode, Progress};
 use cluster::objects::{Change, EndpointsSource, Event, Exposed, FromApi, Kind, Service};
 use cluster::records::EndpointNames;
 use cluster::scope::{Namespaces, Scope};
@@ -84,8 +84,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     let loops = LoopFinder::new(&forwarder, configuration.subscribe(), &zone);
     let status = Status::new(Arc::clone(&published), shutdown.draining.clone());
     let index = Index::with(options.index(&checked.scope), Arc::clone(&published));
-    let objects = index.published_objects();
-    let explainer = explainer(&options, &configuration, &status, objects, &metrics, checked.etcd.lost());
+    let explainer = explainer(&options, &configuration, &status, &index, &metrics, checked.etcd.lost());
     let http = HttpServers::bind(&options, &exposition).await?;
     let zone = ZoneTemplate { zone, topology: options.topology, listening: vec![dns.local_addr()] };
     let ((sink, events), (zones, further)) = (mpsc::channel(QUEUE), mpsc::channel(QUEUE));
@@ -224,7 +223,7 @@ fn explainer(
     options: &Options,
     configuration: &Configuration,
     status: &Status,
-    objects: Arc<PublishedObjects>,
+    index: &Index,
     metrics: &Metrics,
     lost: LostZones,
 ) -> Explainer {
@@ -244,7 +243,7 @@ fn explainer(
             has_upstreams: !settings.borrow().upstreams.is_empty(),
         }
     };
-    Explainer::new(published, objects, Arc::new(server), share, options.topology)
+    Explainer::new(published, index.published_objects(), Arc::new(server), share, options.topology)
 }
 
 /// The zone of the cluster set, if one of its watches is not open.

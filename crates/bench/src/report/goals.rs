@@ -1,7 +1,7 @@
 //! Goals, and the results that miss a goal. Goals for wall-clock time are shown but not enforced, because such times
 //! depend on the load of the machine.
 
-use super::{Cost, Report, Start};
+use super::{Cost, Pages, Report, Start};
 
 /// Limit of resident memory with ten thousand Services, in MB.
 pub(super) const RESIDENT: f64 = 20.0;
@@ -13,6 +13,10 @@ pub(super) const PEAK: f64 = 1.3;
 pub(super) const FIRST_ANSWER: f64 = 0.3;
 /// Limit of the time to the first answer with a hundred thousand Services, in seconds.
 pub(super) const LARGE_FIRST_ANSWER: f64 = 3.0;
+/// Limit of the median from a change to the answer while clients read pages, as a multiple of the median without readers.
+pub(super) const READ: f64 = 2.0;
+/// Limit of the memory that two slow readers of `/cache` take, in MB.
+pub(super) const SLOW_READERS: f64 = 1.0;
 /// Limit of the p99 from a change to the answer, in milliseconds.
 pub(super) const CHANGE: f64 = 50.0;
 /// Name of the server that must meet the goals.
@@ -23,7 +27,8 @@ impl Report {
     pub fn missed(&self) -> Vec<String> {
         let start = self.start.iter().flat_map(|start| start.missed(RESIDENT));
         let large = self.large.iter().flat_map(|large| large.missed(LARGE_RESIDENT));
-        self.cost.iter().flat_map(Cost::missed).chain(start).chain(large).collect()
+        let pages = self.pages.iter().flat_map(Pages::missed);
+        self.cost.iter().flat_map(Cost::missed).chain(start).chain(large).chain(pages).collect()
     }
 }
 
@@ -61,6 +66,25 @@ impl Start {
                 )
             })
             .collect()
+    }
+}
+
+impl Pages {
+    fn missed(&self) -> Vec<String> {
+        let [idle, rows @ ..] = self.rows.as_slice() else { return Vec::new() };
+        let late = rows.iter().filter(|row| row.change.p50 > READ * idle.change.p50);
+        let mut missed: Vec<String> = late
+            .map(|row| {
+                let multiple = row.change.p50 / idle.change.p50;
+                format!("changes take {multiple:.1} times as long with {}, more than {READ}", row.title)
+            })
+            .collect();
+
+        let taken = megabytes(self.peak_slow.saturating_sub(self.resident));
+        if taken > SLOW_READERS {
+            missed.push(format!("two slow readers of /cache take {taken:.1} MB, more than {SLOW_READERS}"));
+        }
+        missed
     }
 }
 

@@ -2,8 +2,10 @@
 
 use std::fmt::Write as _;
 
-use super::goals::{CHANGE, FIRST_ANSWER, LARGE_FIRST_ANSWER, LARGE_RESIDENT, PEAK, RESIDENT, megabytes};
-use super::{Change, Churn, Cost, Machine, Outside, Real, Report, Start};
+use super::goals::{
+    CHANGE, FIRST_ANSWER, LARGE_FIRST_ANSWER, LARGE_RESIDENT, PEAK, READ, RESIDENT, SLOW_READERS, megabytes,
+};
+use super::{Change, Churn, Cost, Machine, Outside, Pages, PagesRow, Real, Report, Start};
 use crate::distribution::Distribution;
 use crate::questions::Kind;
 
@@ -35,6 +37,9 @@ impl Report {
         }
         if let Some(outside) = &self.outside {
             outside.write(text)?;
+        }
+        if let Some(pages) = &self.pages {
+            pages.write(text)?;
         }
         if let Some(real) = &self.real {
             real.write(text)?;
@@ -161,6 +166,30 @@ impl Outside {
         writeln!(
             text,
             "\nCluster names without an answer: {lost}. External names: {asked} asked, {unanswered} without an answer, the last answer after {longest:.1} s. Peak memory: {peak:.1} MB."
+        )
+    }
+}
+
+impl Pages {
+    fn write(&self, text: &mut String) -> std::fmt::Result {
+        writeln!(text, "\n### While clients read `/explain` and `/cache`\n")?;
+        writeln!(
+            text,
+            "A hundred changes a second at the API server, and a thousand forwarded queries a second; milliseconds. Goal: with readers, changes take at most {READ} times as long (p50).\n"
+        )?;
+        writeln!(text, "| | pages read | change p50 | p99 | forwarded p50 | p99 | lost |")?;
+        writeln!(text, "| --- | --- | --- | --- | --- | --- | --- |")?;
+        for PagesRow { title, read, change, forwarded, lost } in &self.rows {
+            writeln!(
+                text,
+                "| {title} | {read} | {:.1} | {:.1} | {:.2} | {:.2} | {lost} |",
+                change.p50, change.p99, forwarded.p50, forwarded.p99
+            )?;
+        }
+        let taken = megabytes(self.peak_slow.saturating_sub(self.resident));
+        writeln!(
+            text,
+            "\nTwo clients that read `/cache` slowly take {taken:.2} MB of memory. Goal: {SLOW_READERS} MB."
         )
     }
 }

@@ -14,6 +14,7 @@ use crate::kubedns::Kubedns;
 use crate::probe;
 use crate::report::Change;
 use crate::setup::{Bench, say};
+use apiserver::Running;
 
 /// The pause between two changes: 100 a second.
 const PERIOD: Duration = Duration::from_millis(10);
@@ -32,25 +33,38 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
     say("change: 100 changes a second");
     let api = api::anywhere(cluster)?;
     let kubedns = Kubedns::start(bench, &api, cluster, &[]).await?;
-    // Each Service changes once at most: after a second change, `shown` waits in vain for the addresses of the first.
-    let services = cluster.with_cluster_ip().zip(cluster.headless()).flat_map(|(one, other)| [one, other]);
+    let (begun, before) = (Instant::now(), kubedns.usage()?.cpu);
+    let latency = latency(&api, &kubedns, services(cluster).zip(NEW_IPS..NEW_IPS + CHANGES)).await?;
+    let (span, used) = (begun.elapsed(), kubedns.usage()?.cpu.saturating_sub(before));
+    Ok(Change { latency, cpu_share: used.as_secs_f64() / span.as_secs_f64() })
+}
+
+/// Services with and without cluster IPs, in turn.
+pub(super) fn services(cluster: &Cluster) -> impl Iterator<Item = &Service> {
+    cluster.with_cluster_ip().zip(cluster.headless()).flat_map(|(one, other)| [one, other])
+}
+
+/// Gives each Service a new address, a hundred a second, and measures the time to the first answer with that address.
+/// Each Service may change only once: after a second change, `shown` waits in vain for the address of the first.
+pub(super) async fn latency(
+    api: &Running,
+    kubedns: &Kubedns,
+    changes: impl Iterator<Item = (&Service, u32)>,
+) -> anyhow::Result<Distribution> {
     let mut tick = interval(PERIOD);
     tick.set_missed_tick_behavior(MissedTickBehavior::Burst);
     let mut waiting = JoinSet::new();
-    let before = (Instant::now(), kubedns.usage()?.cpu);
-    for (service, ip) in services.zip(NEW_IPS..NEW_IPS + CHANGES) {
+    for (service, ip) in changes {
         tick.tick().await;
-        let changed = moved(service, ip.into());
+        let altered = moved(service, ip.into());
         let object =
-            if changed.cluster_ip.is_some() { changed.object() } else { changed.slice(0, &changed.pods) };
+            if altered.cluster_ip.is_some() { altered.object() } else { altered.slice(0, &altered.pods) };
         let at = Instant::now();
         api.store.set(object).context("cannot change an object")?;
-        waiting.spawn(shown(kubedns.address(), changed, at));
+        waiting.spawn(shown(kubedns.address(), altered, at));
     }
-    let (span, used) = (before.0.elapsed(), kubedns.usage()?.cpu.saturating_sub(before.1));
     let took: anyhow::Result<Vec<Duration>> = waiting.join_all().await.into_iter().collect();
-    let latency = Distribution::of(took?).context("nothing was changed")?;
-    Ok(Change { latency, cpu_share: used.as_secs_f64() / span.as_secs_f64() })
+    Distribution::of(took?).context("nothing was changed")
 }
 
 /// The Service with `ip` as its cluster IP, or as the address of its first pod if headless.

@@ -23,13 +23,15 @@ pub enum NotLocal {
 }
 
 /// Extracts whether the request comes from within this pod, and was addressed to an IP address or to localhost. Requests
-/// through `kubectl exec` and `kubectl port-forward` come from 127.0.0.1 or ::1.
+/// through `kubectl exec` and `kubectl port-forward` come from `127.0.0.1` or `::1`.
 pub fn local_only()
 -> impl Filter<Extract = (Result<(), NotLocal>,), Error = Infallible> + Clone + Send + Sync + 'static {
-    warp::ext::optional::<ClientAddr>().and(warp::header::headers_cloned()).map(check)
+    warp::ext::optional::<ClientAddr>()
+        .and(warp::header::headers_cloned())
+        .map(|client, headers| check(client, &headers))
 }
 
-fn check(client: Option<ClientAddr>, headers: HeaderMap) -> Result<(), NotLocal> {
+fn check(client: Option<ClientAddr>, headers: &HeaderMap) -> Result<(), NotLocal> {
     let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
     if !client.is_some_and(|client| loopback.contains(&client.0.ip().to_canonical())) {
         return Err(NotLocal::Client);
@@ -69,7 +71,7 @@ mod tests {
         for host in hosts {
             headers.append(HOST, host.parse().unwrap());
         }
-        check(Some(ClientAddr(client.parse().unwrap())), headers)
+        check(Some(ClientAddr(client.parse().unwrap())), &headers)
     }
 
     #[test]
@@ -85,7 +87,7 @@ mod tests {
         ] {
             assert_eq!(answer(client, &["127.0.0.1:8081"]), expected, "{client}");
         }
-        assert_eq!(check(None, HeaderMap::new()), Err(NotLocal::Client));
+        assert_eq!(check(None, &HeaderMap::new()), Err(NotLocal::Client));
     }
 
     #[test]

@@ -191,19 +191,19 @@ impl Serialize for Protocols<'_> {
         let protocols = service.ports.chunk_by(|one, next| one.path[0] == next.path[0]);
         serializer.collect_map(protocols.filter_map(|ports| {
             let [protocol, _] = &ports.first()?.path;
-            Some((protocol, Branch(Ports { service, zone, ports })))
+            Some((protocol, Branch(NamedPorts { service, zone, ports })))
         }))
     }
 }
 
 /// The ports of one protocol, by name.
-struct Ports<'a> {
+struct NamedPorts<'a> {
     service: &'a ServiceNode,
     zone: &'a Zone,
     ports: &'a [PortRecords],
 }
 
-impl Serialize for Ports<'_> {
+impl Serialize for NamedPorts<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self { service, zone, ports } = *self;
         let names = ports.chunk_by(|one, next| one.path[1] == next.path[1]);
