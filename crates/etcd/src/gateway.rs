@@ -42,6 +42,9 @@ pub struct KeyValue {
     /// The value.
     #[serde(deserialize_with = "octets")]
     pub value: Vec<u8>,
+    /// The revision at which the key was created.
+    #[serde(deserialize_with = "number")]
+    pub create_revision: u64,
     /// The revision of the last change of the key.
     #[serde(deserialize_with = "number")]
     pub mod_revision: u64,
@@ -60,6 +63,9 @@ pub struct Page {
     pub kvs: Vec<KeyValue>,
     /// Whether there are further keys.
     pub more: bool,
+    /// The number of all keys in the range, whether in this page or not.
+    #[serde(deserialize_with = "number")]
+    pub count: u64,
 }
 
 /// The token that authenticates further requests.
@@ -111,6 +117,13 @@ pub enum EventKind {
     Delete,
 }
 
+impl Event {
+    /// Whether the event created its key, rather than changed it.
+    pub fn is_creation(&self) -> bool {
+        self.kind == EventKind::Put && self.kv.create_revision == self.kv.mod_revision
+    }
+}
+
 /// Error of a response.
 #[derive(Debug, Error)]
 pub enum GatewayError {
@@ -133,6 +146,14 @@ pub fn range(keys: &Range<Vec<u8>>, limit: usize, revision: u64) -> Value {
         "limit": limit.to_string(),
         "revision": revision.to_string(),
     })
+}
+
+/// A request for one key in a range that was set after `revision`, without its value. etcd reads the whole range for it.
+pub fn set_after(keys: &Range<Vec<u8>>, revision: u64) -> Value {
+    let mut request = range(keys, 1, 0);
+    request["min_mod_revision"] = json!((revision + 1).to_string());
+    request["keys_only"] = json!(true);
+    request
 }
 
 /// A request to watch all changes in a range from `revision` on.
@@ -257,10 +278,11 @@ mod tests {
         let set = KeyValue {
             key: b"/skydns/local/a".into(),
             value: br#"{"host":"1.2.3.4"}"#.into(),
+            create_revision: 2,
             mod_revision: 2,
             lease: 0,
         };
-        let deleted = KeyValue { value: Vec::new(), mod_revision: 3, ..set.clone() };
+        let deleted = KeyValue { value: Vec::new(), create_revision: 0, mod_revision: 3, ..set.clone() };
         let event = |kind, kv| vec![Event { kind, kv }];
         let later = Header { revision: 3, ..HEADER };
         let expected = [

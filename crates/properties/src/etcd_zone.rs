@@ -57,7 +57,13 @@ fn events(line: &[u8]) -> Vec<Event> {
     let blank = change.iter().position(|octet| *octet == b' ').unwrap_or(change.len());
     let (key, value) = change.split_at(blank);
     let key = [b"/skydns/test/skydns", key].concat();
-    let kv = KeyValue { key, value: value.to_vec(), mod_revision: 1, lease: u64::from(*kind == b'L') };
+    let kv = KeyValue {
+        key,
+        value: value.to_vec(),
+        mod_revision: 1,
+        lease: u64::from(*kind == b'L'),
+        ..KeyValue::default()
+    };
     vec![Event { kind: event_kind, kv }]
 }
 

@@ -6,6 +6,7 @@ mod relay;
 mod seen;
 
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -132,6 +133,126 @@ async fn the_next_member_is_asked_when_one_fails() {
     let members = [nobody, etcd.url()].iter().map(|url| url.parse().unwrap()).collect();
     let seen = Seen::feed(Access { members, ..Access::default() });
     seen.until(|tree| tree.len() == 1).await;
+}
+
+/// Makes the feed check its silent watch now.
+async fn pass_silence() {
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(31)).await;
+    tokio::time::resume();
+}
+
+/// A change of a zone with the keys `web` and `db`, and the result.
+type MissedChange =
+    (&'static str, fn(&Etcd) -> Pin<Box<dyn Future<Output = ()> + '_>>, &'static [&'static str]);
+
+/// A proxy keeps the connection of the watch open, and loses what etcd sends. Other connections work.
+#[tokio::test]
+async fn muted_watch_is_replaced() {
+    let set = r#"{"host":"10.0.0.2"}"#;
+    let cases: [MissedChange; 4] = [
+        ("a new key", |etcd| Box::pin(etcd.put("/skydns/local/skydns/new", "{}")), &["db", "new", "web"]),
+        ("a deleted key", |etcd| Box::pin(etcd.delete("/skydns/local/skydns/web")), &["db"]),
+        (
+            "a changed key",
+            |etcd| Box::pin(etcd.put("/skydns/local/skydns/web", r#"{"host":"10.0.0.2"}"#)),
+            &["db", "web"],
+        ),
+        (
+            "a key for another",
+            |etcd| {
+                Box::pin(async {
+                    etcd.delete("/skydns/local/skydns/web").await;
+                    etcd.put("/skydns/local/skydns/new", "{}").await;
+                })
+            },
+            &["db", "new"],
+        ),
+    ];
+    for (what, change, expected) in cases {
+        let Some(etcd) = Etcd::start("a muted watch of etcd is").await else { return };
+        for key in ["web", "db"] {
+            etcd.put(&format!("{ZONE}/{key}"), "{}").await;
+        }
+        let relay = Relay::open(etcd.address).await;
+        let seen = Seen::feed(access(&format!("http://{}", relay.address)));
+        seen.until_connected().await;
+        let before = seen.tree();
+
+        relay.mute_open_watches();
+        change(&etcd).await;
+        // This key is in no zone: etcd's revision alone shows nothing.
+        etcd.put("/elsewhere", set).await;
+        pass_silence().await;
+        let failure = seen.until_lost().await;
+        assert_eq!(failure, "the watch is silent although the zone has changed", "{what}");
+        seen.until(|tree| *tree != before && expected.len() == tree.len()).await;
+        assert!(expected.iter().all(|key| seen.tree().holds(&[key])), "{what}");
+        seen.until_connected().await;
+        assert_eq!(seen.metric("kubedns_etcd_lists_total"), 1, "{what}");
+    }
+}
+
+/// The watches are confirmed, and no event ever arrives.
+#[tokio::test]
+async fn zone_without_working_watch_is_listed() {
+    let Some(etcd) = Etcd::start("an etcd without working watches is").await else { return };
+    etcd.put(&format!("{ZONE}/web"), "{}").await;
+    let relay = Relay::open(etcd.address).await;
+    let seen = Seen::feed(access(&format!("http://{}", relay.address)));
+    seen.until_connected().await;
+
+    relay.mute_all_watches();
+    etcd.put(&format!("{ZONE}/db"), "{}").await;
+    for _ in 0..2 {
+        assert_eq!(seen.metric("kubedns_etcd_lists_total"), 1);
+        pass_silence().await;
+        seen.until_lost().await;
+        seen.until_connected().await;
+    }
+    assert_eq!(seen.metric("kubedns_etcd_lists_total"), 2);
+    assert_eq!(seen.tree().len(), 2);
+}
+
+/// Changes elsewhere in etcd, and changes that the watch has reported, are no missed changes.
+#[tokio::test]
+async fn quiet_watch_is_kept() {
+    let Some(etcd) = Etcd::start("a quiet watch of etcd is").await else { return };
+    let relay = Relay::open(etcd.address).await;
+    let seen = Seen::feed(access(&format!("http://{}", relay.address)));
+    seen.until_connected().await;
+    for (key, value) in [("a", "{}"), ("b", "no message"), ("a", r#"{"host":"10.0.0.1"}"#), ("c", "{}")] {
+        etcd.put(&format!("{ZONE}/{key}"), value).await;
+    }
+    etcd.delete(&format!("{ZONE}/a")).await;
+    etcd.delete(&format!("{ZONE}/never")).await;
+    seen.until(|tree| tree.len() == 1 && tree.holds(&["c"])).await;
+    for round in ["r1", "r2", "r3"] {
+        etcd.put("/elsewhere", "{}").await;
+        let ranges = relay.ranges();
+        pass_silence().await;
+        eventually(PATIENCE, async || relay.ranges() > ranges).await;
+        etcd.put(&format!("{ZONE}/{round}"), "{}").await;
+        seen.until(|tree| tree.holds(&[round])).await;
+    }
+    assert_eq!(seen.metric("kubedns_etcd_failures_total"), 0);
+    assert_eq!(seen.metric("kubedns_etcd_lists_total"), 1);
+}
+
+#[tokio::test]
+async fn large_zone_returns_when_smaller() {
+    let Some(etcd) = Etcd::start("a zone that is too large is").await else { return };
+    for key in ["a", "b", "c"] {
+        etcd.put(&format!("{ZONE}/{key}"), "{}").await;
+    }
+    let seen = Seen::limited_feed(access(&etcd.url()), 600);
+    assert_eq!(seen.until_lost().await, "the zone takes more than 600 octets");
+    etcd.delete(&format!("{ZONE}/b")).await;
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_mins(1)).await;
+    tokio::time::resume();
+    seen.until(|tree| tree.len() == 2).await;
+    seen.until_connected().await;
 }
 
 #[tokio::test]

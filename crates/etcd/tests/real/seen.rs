@@ -37,13 +37,18 @@ impl Sink for Teller {
 
 impl Seen {
     pub(crate) fn feed(access: Access) -> Self {
+        Self::limited_feed(access, usize::MAX)
+    }
+
+    /// A feed that keeps at most `max_octets` of messages.
+    pub(crate) fn limited_feed(access: Access, max_octets: usize) -> Self {
         let (sender, state) = watch::channel(State::default());
         let (registry, keys) =
             (Registry::new(), Subtree::new("/skydns", &Name::parse("skydns.local").unwrap()));
         let metrics = Metrics::new().unwrap();
         registry.register(Box::new(metrics.clone())).unwrap();
         let metrics = metrics.feed("skydns.local");
-        let feed = Feed::new(access, keys, Teller(Arc::new(sender)), metrics);
+        let feed = Feed::new(access, keys, Teller(Arc::new(sender)), metrics).limited_to(max_octets);
         let mut running = JoinSet::new();
         running.spawn(feed.run(CancellationToken::new()));
         Self { state, registry, _running: running }

@@ -274,7 +274,7 @@ mod tests {
         let (subtree, mut tree) = (Subtree::new("/skydns", &name(domain)), Tree::default());
         for (key, value) in keys {
             let (key, value) = (format!("/skydns/{key}").into_bytes(), value.as_bytes().to_vec());
-            let kv = KeyValue { key, value, mod_revision: 1, lease: 0 };
+            let kv = KeyValue { key, value, mod_revision: 1, ..KeyValue::default() };
             tree.apply(&subtree, &Event { kind: EventKind::Put, kv }).unwrap();
         }
         ZoneRecords::from(tree)
