@@ -37,7 +37,7 @@ pub struct Index {
     options: Options,
     store: Store,
     nodes: BTreeMap<SmolStr, Node>,
-    listed_nodes: BTreeMap<SmolStr, Node>,
+    node_lists: RelistTracker<SmolStr>,
     source: Option<EndpointsSource>,
     in_force: watch::Sender<Option<EndpointsSource>>,
     /// A Service whose Endpoints lack addresses of its slices. Set while slices cannot be read but stay in use.
@@ -164,7 +164,7 @@ impl Index {
             clusterset,
             store: Store::default(),
             nodes: BTreeMap::new(),
-            listed_nodes: BTreeMap::new(),
+            node_lists: RelistTracker::default(),
             source: None,
             in_force: watch::Sender::new(None),
             lacking_service: None,
@@ -282,13 +282,18 @@ impl Index {
 
     fn apply_node(&mut self, change: Change<Node>) {
         match change {
-            Change::RelistStarted => self.listed_nodes.clear(),
-            Change::RelistDone => self.nodes = std::mem::take(&mut self.listed_nodes),
+            Change::RelistStarted => self.node_lists.begin(self.nodes.keys().cloned()),
+            Change::RelistDone => {
+                for gone in self.node_lists.finish() {
+                    self.nodes.remove(&gone);
+                }
+            }
             Change::Apply(node) => {
-                self.listed_nodes.insert(node.key.name.clone(), node.clone());
+                self.node_lists.settle(&node.key.name);
                 self.nodes.insert(node.key.name.clone(), node);
             }
             Change::Deleted(key) => {
+                self.node_lists.settle(&key.name);
                 self.nodes.remove(&key.name);
             }
         }

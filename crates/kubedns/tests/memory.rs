@@ -11,7 +11,7 @@ use std::sync::Arc;
 use allocation_counter::{AllocationInfo, measure};
 use cluster::index::{Index, Options, PodMode};
 use cluster::objects::{
-    AddressType, Change, EndpointPort, EndpointSlice, EndpointsSource, Event, ObjectKey, Pod, Protocol,
+    AddressType, Change, EndpointPort, EndpointSlice, EndpointsSource, Event, Node, ObjectKey, Pod, Protocol,
     Service, ServiceKind, ServicePort, SliceEndpoint,
 };
 use cluster::one_or_many::OneOrMany;
@@ -132,6 +132,28 @@ fn a_verified_pod_takes_few_bytes() {
     let known = made.map(|(_, published)| published.get().namespace_of_pod([10, 128, 0, 7].into()).cloned());
     assert_eq!(known.flatten().as_deref(), Some("team-7"));
     assert!(kept < 140.0 && peak < 210.0, "{kept} {peak}");
+}
+
+const NODES: u32 = 50_000;
+
+/// Nodes come and go after the list, as in a cluster that scales.
+#[test]
+fn deleted_nodes_leave_no_memory() {
+    let domain = Name::parse("cluster.local").unwrap_or_else(|error| unreachable!("{error}"));
+    let mut index = Index::new(Arc::new(Published::new(Snapshot::new(Zone::new(&domain)))));
+    index.apply(Event::Node(Change::RelistStarted));
+    index.apply(Event::Node(Change::RelistDone));
+    let kept = measure(|| {
+        for number in 0..NODES {
+            let key = ObjectKey::new("", format!("node-{number}.region.compute.internal"));
+            let zone = Some("zone-1".into());
+            let region = Some("region".into());
+            index.apply(Event::Node(Change::Apply(Node { key: key.clone(), zone, region })));
+            index.apply(Event::Node(Change::Deleted(key)));
+        }
+    });
+    eprintln!("{NODES} deleted nodes {:9} bytes", kept.bytes_current);
+    assert!(kept.bytes_current < 10_000, "{} bytes", kept.bytes_current);
 }
 
 #[test]
