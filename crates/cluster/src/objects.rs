@@ -205,7 +205,7 @@ pub struct Endpoints {
     /// The subsets in the order of the object.
     pub subsets: Box<[Subset]>,
     /// Whether the control plane left out addresses because there are more than 1000 (annotation
-    /// `endpoints.kubernetes.io/over-capacity`).
+    /// `endpoints.kubernetes.io/over-capacity` with the value `truncated`).
     pub over_capacity: bool,
     /// The time of the change of a pod or Service that led to this version (annotation
     /// `endpoints.kubernetes.io/last-change-trigger-time`).

@@ -25,6 +25,10 @@ use crate::one_or_many::OneOrMany;
 /// First octets of a protobuf-encoded object, followed by a `runtime.Unknown` that contains the object.
 pub(crate) const MAGIC: &[u8; 4] = b"k8s\0";
 
+/// The value of [`api::OVER_CAPACITY`] if addresses were left out. Kubernetes 1.21 set `warning` on objects that had all of
+/// their addresses.
+const TRUNCATED: &str = "truncated";
+
 /// An object as received.
 #[derive(Debug, Clone)]
 pub enum Encoded {
@@ -244,7 +248,7 @@ impl FromApi for Endpoints {
                     ports: endpoint_ports(subset.ports, notes),
                 })
             }),
-            over_capacity: api::value(&metadata.annotations, api::OVER_CAPACITY).is_some(),
+            over_capacity: api::value(&metadata.annotations, api::OVER_CAPACITY) == Some(TRUNCATED),
             last_change: last_change(&metadata),
         })
     }

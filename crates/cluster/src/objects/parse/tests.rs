@@ -93,6 +93,18 @@ fn endpoints_drop_what_is_no_address_and_say_so() {
 }
 
 #[test]
+fn warned_endpoints_are_not_truncated() {
+    for (annotation, expected) in [("truncated", true), ("warning", false), ("", false)] {
+        let json = format!(
+            r#"{{"metadata":{{"name":"db","namespace":"apps","annotations":
+            {{"endpoints.kubernetes.io/over-capacity":"{annotation}"}}}},"subsets":[]}}"#
+        );
+        let endpoints = Endpoints::from_api(&json).unwrap().object;
+        assert_eq!(endpoints.over_capacity, expected, "{annotation}");
+    }
+}
+
+#[test]
 fn a_slice_belongs_to_the_service_of_its_label() {
     let parsed = EndpointSlice::from_api(
         r#"{"metadata":{"name":"db-x1","namespace":"apps","labels":{"kubernetes.io/service-name":"db"}},
