@@ -199,7 +199,7 @@ impl<E: Send + 'static> Feed<E> {
     /// Runs one watch, from its request to its end.
     async fn watch(&mut self, watching: &mut Watching) -> Result<(), Stop> {
         if std::mem::replace(&mut watching.doubtful, true) {
-            self.same_history(&watching.history).await?;
+            self.same_history(&mut watching.history).await?;
         }
         let asked = jittered(&self.timing.watch);
         let seconds = u32::try_from(asked.as_secs()).unwrap_or(u32::MAX).max(1);
@@ -258,7 +258,10 @@ impl<E: Send + 'static> Feed<E> {
             "ADDED" | "MODIFIED" => self.apply(object, history, false, at).await?,
             "DELETED" => {
                 match object.key() {
-                    Some(key) => self.send(Change::Deleted(key), at).await?,
+                    Some(key) => {
+                        history.note_deleted(&key);
+                        self.send(Change::Deleted(key), at).await?;
+                    }
                     None => self.malformed.object(None, &"it is deleted and has no name"),
                 }
                 history.advance(&object.version());
@@ -291,8 +294,9 @@ impl<E: Send + 'static> Feed<E> {
                     self.malformed.part(&key, note);
                 }
                 if listed {
-                    history.saw(&key, &parsed.uid);
+                    history.note_listed(&key, &parsed.uid);
                 } else {
+                    history.note_changed(&key, &parsed.uid);
                     history.advance(&parsed.version);
                 }
                 self.send_event(parsed.object, at).await
@@ -305,7 +309,10 @@ impl<E: Send + 'static> Feed<E> {
                 }
                 history.advance(&object.version());
                 match key {
-                    Some(key) => self.send(Change::Deleted(key), at).await,
+                    Some(key) => {
+                        history.note_deleted(&key);
+                        self.send(Change::Deleted(key), at).await
+                    }
                     None => Ok(()),
                 }
             }
@@ -322,13 +329,13 @@ impl<E: Send + 'static> Feed<E> {
     }
 
     /// Lists one object to check that the API server's database was not wiped or restored.
-    async fn same_history(&self, history: &History) -> Result<(), Failure> {
+    async fn same_history(&self, history: &mut History) -> Result<(), Failure> {
         let mut page = self.exchange.list(&Extent::Page { limit: 1, token: None }).await?;
         let mut first = None;
         loop {
             match page.next().await? {
                 ListPart::Object(object) => first = first.or_else(|| object.identity()),
-                ListPart::End(meta) => return history.check(&meta.resource_version, first.as_ref()),
+                ListPart::End(meta) => return history.check(&meta.resource_version, first),
             }
         }
     }

@@ -329,3 +329,32 @@ async fn a_watch_that_cannot_be_read_is_left_behind_by_a_list() {
     pass(&mut feed, 10 * MINUTE).await;
     assert_eq!(stub.lists(), 2);
 }
+
+/// The Service `a` at this version, created `times` times.
+fn recreated(version: u32, times: u32) -> Value {
+    let mut service = service("a", version);
+    service["metadata"]["uid"] = format!("uid-{times}").into();
+    service
+}
+
+#[tokio::test(start_paused = true)]
+async fn recreated_first_object_costs_no_list() {
+    let stub = Stub::new(move |asked| {
+        if !asked.watches() {
+            let times = if asked.at < SECOND { 1 } else { 2 };
+            return Some(page(if times == 1 { 9 } else { 20 }, &[recreated(9, times)], None));
+        }
+        Some(if asked.version() == "9" {
+            let deleted = (2 * SECOND, event("DELETED", &recreated(10, 1)));
+            let added = (SECOND, event("ADDED", &recreated(11, 2)));
+            watching(vec![deleted, added], End::Broken)
+        } else {
+            quiet()
+        })
+    });
+    let mut feed = start(&stub);
+    pass(&mut feed, 5 * MINUTE).await;
+    assert_eq!(failures(&feed), [("broken", 1)]);
+    assert_eq!(stub.lists(), 1);
+    assert_eq!(feed.mirror.keys(), ["apps/a"]);
+}
