@@ -1,7 +1,8 @@
 //! Credentials from a plugin: the `exec` section of a kubeconfig.
 
+mod process;
+
 use std::collections::HashMap;
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,7 @@ use tokio::process::Command;
 use tokio::sync::Mutex;
 
 use super::certificate::{ClientCertificate, IdentityError};
+use process::RunError;
 
 /// Timeout of a plugin, shorter than the timeout of a request.
 // Differs from kube-dns: client-go has no such timeout, so a hanging plugin blocks all requests.
@@ -36,6 +38,8 @@ pub(super) enum PluginError {
     Start { command: String, reason: String },
     #[error("the exec plugin {command:?} timed out after {LIMIT:?}")]
     Hangs { command: String },
+    #[error("the exec plugin {command:?} {reason}")]
+    Verbose { command: String, reason: String },
     #[error("the exec plugin {command:?} failed with {status}: {said}")]
     Failed { command: String, status: String, said: String },
     #[error(
@@ -134,12 +138,18 @@ impl Plugin {
         if self.config.interactive_mode == Some(ExecInteractiveMode::Always) {
             return Err(PluginError::Interactive(command));
         }
-        // The timeout drops the process, which kills it.
-        let output = match tokio::time::timeout(LIMIT, self.command(&command).output()).await {
+        // The timeout drops the run, which kills its processes.
+        let output = match tokio::time::timeout(LIMIT, process::run(&mut self.command(&command))).await {
             Ok(Ok(output)) => output,
-            Ok(Err(error)) => return Err(PluginError::Start { command, reason: error.to_string() }),
+            Ok(Err(RunError::Io(error))) => {
+                return Err(PluginError::Start { command, reason: error.to_string() });
+            }
+            Ok(Err(error @ RunError::TooMuchOutput)) => {
+                return Err(PluginError::Verbose { command, reason: error.to_string() });
+            }
             Err(_) => return Err(PluginError::Hangs { command }),
         };
+
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
             let said = super::first_line(said.trim_start());
@@ -173,9 +183,7 @@ impl Plugin {
         command
             .args(self.config.args.iter().flatten())
             .envs(self.config.env.iter().flatten().filter_map(pairs))
-            .env("KUBERNETES_EXEC_INFO", info.to_string())
-            .stdin(Stdio::null())
-            .kill_on_drop(true);
+            .env("KUBERNETES_EXEC_INFO", info.to_string());
         command
     }
 }

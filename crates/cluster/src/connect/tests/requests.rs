@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Duration;
 
 use chrono::{TimeDelta, Utc};
 use kube::client::Body;
@@ -105,6 +106,8 @@ async fn a_plugin_that_fails_or_hangs_fails_a_request_and_says_so() {
         ("exec sleep 1000", "the exec plugin \"sh\" timed out after 20s"),
         ("echo no such profile >&2; exit 3", "failed with exit status: 3: no such profile"),
         ("echo {}", "printed no ExecCredential with a token or a certificate and its key"),
+        ("yes", "the exec plugin \"sh\" printed more than 1048576 bytes"),
+        ("yes >&2", "the exec plugin \"sh\" printed more than 1048576 bytes"),
     ] {
         let config =
             config("http://127.0.0.1:1", "", &format!("exec: {{command: sh, args: ['-c', '{script}']}}"));
@@ -118,6 +121,59 @@ async fn a_plugin_that_fails_or_hangs_fails_a_request_and_says_so() {
             tokio::time::resume();
         }
         assert!(error.contains(expected), "{script}: {error}");
+    }
+}
+
+/// Whether the process runs. A process that has ended, and that nobody has waited for, does not.
+fn is_running(id: &str) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/stat", id.trim()));
+    status.is_ok_and(|status| !status.contains(") Z "))
+}
+
+#[tokio::test]
+async fn plugin_children_end_with_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let child = directory.path().join("child");
+    let token = r#"{"status": {"token": "from-plugin"}}"#;
+    for (end, expected) in
+        [(format!("echo '{token}'"), "sent"), ("sleep 1000".to_owned(), "timed out after 20s")]
+    {
+        let _ = std::fs::remove_file(&child);
+        // The child holds the plugin's output open.
+        let script = directory.path().join("plugin");
+        std::fs::write(&script, format!("sleep 1000 &\necho $! >{}\n{end}", child.display())).unwrap();
+        let (listener, address) = listener().await;
+        let user = format!("exec: {{command: sh, args: ['{}']}}", script.display());
+        let config = config(&format!("http://{address}"), "", &user);
+        let connection = connection(config.path()).await;
+        let serve = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            head(&mut stream, CLOSE).await;
+        };
+
+        let written = async || std::fs::read_to_string(&child).is_ok_and(|id| id.ends_with('\n'));
+        let time = async {
+            testkit::eventually(Duration::from_secs(10), written).await;
+            if expected != "sent" {
+                tokio::time::pause();
+            }
+            std::future::pending::<()>().await;
+        };
+        let begun = std::time::Instant::now();
+        let outcome = tokio::select! {
+            () = serve => "sent".to_owned(),
+            Err(error) = ask(&connection) => error,
+            () = time => unreachable!("time has no end"),
+        };
+        if expected != "sent" {
+            tokio::time::resume();
+        }
+
+        assert!(outcome.contains(expected), "{outcome}");
+        assert!(begun.elapsed() < Duration::from_secs(15), "{expected}: the child was waited for");
+        let child = std::fs::read_to_string(&child).unwrap_or_default();
+        let ended = async || !is_running(&child);
+        testkit::eventually(Duration::from_secs(10), ended).await;
     }
 }
 

@@ -1,0 +1,81 @@
+//! One run of a plugin. Its output has a bound, and the processes that it starts end with it.
+
+use std::io;
+use std::process::{ExitStatus, Stdio};
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::process::{Child, Command};
+
+/// Bound of the output and of the error output, in octets. A certificate with its key takes a few thousand.
+pub(super) const MAX_OUTPUT: u64 = 1 << 20;
+
+/// A failure of a run.
+#[derive(Debug, Error)]
+pub(super) enum RunError {
+    /// The plugin cannot be started, or its output cannot be read.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The plugin prints too much.
+    #[error("printed more than {MAX_OUTPUT} bytes")]
+    TooMuchOutput,
+}
+
+/// The result of a run that has ended.
+#[derive(Debug)]
+pub(super) struct Output {
+    pub(super) status: ExitStatus,
+    pub(super) stdout: Vec<u8>,
+    pub(super) stderr: Vec<u8>,
+}
+
+/// Runs `command` until its end. Dropping the future kills the command and the processes that it has started.
+pub(super) async fn run(command: &mut Command) -> Result<Output, RunError> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.process_group(0).kill_on_drop(true).spawn()?;
+    let group = ProcessGroup::of(&child);
+    let stdout = child.stdout.take();
+    let stderr = child.stderr.take();
+
+    let ended = async {
+        let status = child.wait().await?;
+        // A process that stays behind may hold the pipes open, which would otherwise have no end.
+        drop(group);
+        Ok::<_, RunError>(status)
+    };
+    let (status, stdout, stderr) = tokio::try_join!(ended, read_bounded(stdout), read_bounded(stderr))?;
+    Ok(Output { status, stdout, stderr })
+}
+
+async fn read_bounded(pipe: Option<impl AsyncRead + Unpin>) -> Result<Vec<u8>, RunError> {
+    let mut octets = Vec::new();
+    if let Some(pipe) = pipe {
+        pipe.take(MAX_OUTPUT + 1).read_to_end(&mut octets).await?;
+    }
+    if octets.len() as u64 > MAX_OUTPUT {
+        return Err(RunError::TooMuchOutput);
+    }
+    Ok(octets)
+}
+
+/// The processes of a run. They are killed when this value is dropped.
+#[derive(Debug)]
+struct ProcessGroup(Option<Pid>);
+
+impl ProcessGroup {
+    /// The group of a child that has just been started as its leader.
+    fn of(child: &Child) -> Self {
+        Self(child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw))
+    }
+}
+
+impl Drop for ProcessGroup {
+    fn drop(&mut self) {
+        if let Some(leader) = self.0 {
+            // Fails if no process is left.
+            let _ = killpg(leader, Signal::SIGKILL);
+        }
+    }
+}
