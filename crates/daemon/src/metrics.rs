@@ -6,9 +6,12 @@
 
 mod process;
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
-use prometheus::core::Collector;
+use parking_lot::Mutex;
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
 use prometheus::{
     Encoder as _, Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
     IntGaugeVec, Opts, Registry, TextEncoder,
@@ -42,6 +45,35 @@ pub fn unix_seconds(time: SystemTime) -> f64 {
 /// A count as the value of a gauge.
 pub fn gauge_value(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// A metric with one series of the value 1, whose label is the current state. Unlike a vector of gauges that is reset, a
+/// scrape never sees it without a series or with two. Clones share the same series.
+#[derive(Clone, Debug)]
+pub struct Info {
+    gauges: IntGaugeVec,
+    /// Held by a scrape, and while the label changes.
+    exclusive: Arc<Mutex<()>>,
+}
+
+impl Info {
+    /// Replaces the label.
+    pub fn set(&self, label: &str) {
+        let _exclusive = self.exclusive.lock();
+        self.gauges.reset();
+        self.gauges.with_label_values(&[label]).set(1);
+    }
+}
+
+impl Collector for Info {
+    fn desc(&self) -> Vec<&Desc> {
+        self.gauges.desc()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let _exclusive = self.exclusive.lock();
+        self.gauges.collect()
+    }
 }
 
 /// The metrics of one process. Clones share the same metrics.
@@ -105,6 +137,13 @@ impl Metrics {
     /// Registers integer gauges with labels.
     pub fn int_gauge_vec(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntGaugeVec, MetricError> {
         keep(&self.registry, name, IntGaugeVec::new(Opts::new(name, help), labels))
+    }
+
+    /// Registers an info metric with one label. It has no series before [`Info::set`].
+    pub fn info(&self, name: &str, help: &str, label: &str) -> Result<Info, MetricError> {
+        let gauges = IntGaugeVec::new(Opts::new(name, help), &[label]);
+        let info = gauges.map(|gauges| Info { gauges, exclusive: Arc::default() });
+        keep(&self.registry, name, info)
     }
 
     /// Registers a gauge.

@@ -361,8 +361,7 @@ fn set_metrics(metrics: &ConfigMetrics, state: &State) {
     metrics.unknown_keys.set(daemon::metrics::gauge_value(state.unknown_keys.len()));
     metrics.loaded.set(daemon::metrics::unix_seconds(state.loaded_at));
     metrics.rejected.inc_by(state.rejected.saturating_sub(metrics.rejected.get()));
-    metrics.info.reset();
-    metrics.info.with_label_values(&[&state.version.to_string()]).set(1);
+    metrics.info.set(&state.version.to_string());
 }
 
 /// The upstreams for a configuration without upstreams, and the search domains after those of the cluster.

@@ -146,7 +146,7 @@ pub struct ConfigMetrics {
     /// Time when the configuration in force was loaded, in seconds since 1970.
     pub loaded: Gauge,
     /// Version of the configuration in force, as a label.
-    pub info: IntGaugeVec,
+    pub info: daemon::metrics::Info,
     /// Unresolved names of stub servers.
     pub unresolved: IntGauge,
 }
@@ -166,10 +166,10 @@ impl ConfigMetrics {
                 "kubedns_config_loaded_timestamp_seconds",
                 "Time when the configuration in force was loaded, in seconds since 1970.",
             )?,
-            info: registry.int_gauge_vec(
+            info: registry.info(
                 "kubedns_config_info",
                 "Version of the configuration in force; always 1.",
-                &["version"],
+                "version",
             )?,
             unresolved: registry
                 .int_gauge("kubedns_stub_servers_unresolved", "Names of stub servers without an address.")?,

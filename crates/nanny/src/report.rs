@@ -10,7 +10,7 @@ use daemon::http;
 use daemon::metrics::{MetricError, Metrics};
 use dnsconfig::{Nameserver, State};
 use parking_lot::{Mutex, MutexGuard};
-use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
+use prometheus::{IntCounter, IntCounterVec, IntGauge};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -146,7 +146,7 @@ impl Counters {
 /// Metrics of the configuration and its edits.
 #[derive(Debug)]
 struct ConfigCounters {
-    info: IntGaugeVec,
+    info: daemon::metrics::Info,
     error: IntGauge,
     loaded: IntGauge,
     edits: IntCounter,
@@ -159,10 +159,10 @@ impl ConfigCounters {
         let gauge = |name: &str, help: &str| metrics.int_gauge(name, help);
         let counter = |name: &str, help: &str| metrics.int_counter(name, help);
         Ok(Self {
-            info: metrics.int_gauge_vec(
+            info: metrics.info(
                 "nanny_config_info",
                 "Version of the configuration in force; always 1.",
-                &["version"],
+                "version",
             )?,
             error: gauge(
                 "nanny_config_error",
@@ -267,8 +267,7 @@ impl Report {
 
     /// Records the state of the configuration after an edit.
     pub(crate) fn configuration(&self, state: &State) {
-        self.counters.config.info.reset();
-        self.counters.config.info.with_label_values(&[&state.version.to_string()]).set(1);
+        self.counters.config.info.set(&state.version.to_string());
         self.counters.config.error.set(i64::from(state.error.is_some()));
         self.counters.config.loaded.set(seconds(state.loaded_at));
         let (edits, rejected) = (&self.counters.config.edits, &self.counters.config.rejected);

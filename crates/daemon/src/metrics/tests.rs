@@ -69,3 +69,21 @@ fn bad_names_are_errors() {
     assert_eq!(error.to_string(), "cannot register the metric taken");
     assert!(metrics.render().is_ok());
 }
+
+#[test]
+fn info_always_has_one_series() {
+    let metrics = Metrics::new("test").unwrap();
+    let info = metrics.info("config_info", "Help.", "version").unwrap();
+    info.set("0");
+    let series = || {
+        let text = metrics.render().unwrap();
+        text.lines().filter(|line| line.starts_with("config_info{")).count()
+    };
+    std::thread::scope(|scope| {
+        let edits = scope.spawn(|| (1..=20_000).for_each(|version: u32| info.set(&version.to_string())));
+        while !edits.is_finished() {
+            assert_eq!(series(), 1);
+        }
+    });
+    assert!(metrics.render().unwrap().contains("config_info{version=\"20000\"} 1\n"));
+}
