@@ -1,18 +1,23 @@
 //! A watch on a file or directory: kernel notifications, and periodic polling for changes without notification
 //! (network file systems, bind mounts, failed watches).
 //!
-//! The watch only signals a possible change. The caller reads the path and compares the content.
+//! The watch only signals a possible change. The caller reads the path and compares the content. The path is examined on a
+//! thread of its own, because it may be on a dead mount.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use notify::event::{AccessKind, AccessMode, EventKind};
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::{debug, warn};
+
+use crate::blocking_read::BlockingRead;
 
 /// An edit often causes several events. A change is signalled when no further event has followed for this time.
 const QUIET: Duration = Duration::from_millis(20);
@@ -21,16 +26,33 @@ const LONGEST_DELAY: Duration = Duration::from_millis(200);
 /// The shortest polling period.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(100);
 
+/// The link that the kubelet swaps when a mounted `ConfigMap` changes. The files of the mount are links into it.
+pub(crate) const DATA_LINK: &str = "..data";
+
 /// Watches one path, which need not exist.
 #[derive(Debug)]
 pub struct PathWatch {
+    targets: Arc<Targets>,
+    examining: BlockingRead<()>,
+    period: Duration,
+    next_look: Instant,
+}
+
+/// The watched path and its parent directory.
+#[derive(Debug)]
+struct Targets {
     path: PathBuf,
+    notifications: Mutex<Notifications>,
+    /// Whether a target has become another file, and no signal was given since.
+    is_fresh: AtomicBool,
     wake: Arc<Notify>,
+}
+
+#[derive(Debug)]
+struct Notifications {
     watcher: Option<RecommendedWatcher>,
     /// The watched path and its parent directory, by device and inode.
     watched: [Option<(u64, u64)>; 2],
-    period: Duration,
-    next_look: Instant,
 }
 
 impl PathWatch {
@@ -43,8 +65,11 @@ impl PathWatch {
                 warn!(path = %path.display(), %error, ?period, "file notifications unavailable, polling periodically");
             })
             .ok();
+        let notifications = Mutex::new(Notifications { watcher, watched: [None, None] });
+        let targets = Arc::new(Targets { path, notifications, is_fresh: AtomicBool::new(false), wake });
         let period = period.max(SHORTEST_PERIOD);
-        Self { path, wake, watcher, watched: [None, None], period, next_look: Instant::now() + period }
+        let next_look = Instant::now() + period;
+        Self { targets, examining: BlockingRead::default(), period, next_look }
     }
 
     /// Waits until the path may have changed. Returns at once if the path or its parent directory is another file than
@@ -52,11 +77,17 @@ impl PathWatch {
     ///
     /// Cancel safe: dropping the future misses no change.
     pub async fn changed(&mut self) {
-        if self.arm() {
+        let targets = Arc::clone(&self.targets);
+        // A look that hangs wakes a later call when it ends.
+        let _ = self.examining.run(move || targets.examine()).await;
+        if self.targets.is_fresh.swap(false, Ordering::SeqCst) {
+            // This return is the signal for all events so far.
+            let _ = self.targets.wake.notified().now_or_never();
             return;
         }
+
         tokio::select! {
-            () = self.wake.notified() => {
+            () = self.targets.wake.notified() => {
                 // The notification is consumed. If the future is dropped during `settle`, the next call must return
                 // at once.
                 self.next_look = Instant::now();
@@ -64,6 +95,7 @@ impl PathWatch {
             }
             () = tokio::time::sleep_until(self.next_look) => {}
         }
+        self.targets.is_fresh.store(false, Ordering::SeqCst);
         self.next_look = Instant::now() + self.period;
     }
 
@@ -71,24 +103,29 @@ impl PathWatch {
     async fn settle(&self) {
         let deadline = Instant::now() + LONGEST_DELAY;
         while Instant::now() < deadline {
-            if tokio::time::timeout(QUIET, self.wake.notified()).await.is_err() {
+            if tokio::time::timeout(QUIET, self.targets.wake.notified()).await.is_err() {
                 return;
             }
         }
     }
+}
 
-    /// Watches the path and its parent directory. Returns true if either is another file than at the previous call.
-    fn arm(&mut self) -> bool {
+impl Targets {
+    /// Watches the path and its parent directory, and notes if either is another file than before. May block.
+    fn examine(&self) {
+        let mut notifications = self.notifications.lock().unwrap_or_else(PoisonError::into_inner);
+        let Notifications { watcher, watched } = &mut *notifications;
         let targets = [self.path.clone(), parent(&self.path)];
-        let mut fresh = false;
-        for (target, watched) in targets.iter().zip(&mut self.watched) {
+        for (target, watched) in targets.iter().zip(watched) {
             let identity = identity(target);
             if identity == *watched {
                 continue;
             }
-            fresh = true;
+            self.is_fresh.store(true, Ordering::SeqCst);
+            self.wake.notify_one();
+
             *watched = identity;
-            let Some(watcher) = &mut self.watcher else { continue };
+            let Some(watcher) = watcher else { continue };
             // `unwatch` fails if the kernel removed the watch together with the file.
             let _ = watcher.unwatch(target);
             if identity.is_some()
@@ -97,7 +134,6 @@ impl PathWatch {
                 debug!(path = %target.display(), %error, "path is not watched, polling periodically");
             }
         }
-        fresh
     }
 }
 
@@ -130,12 +166,16 @@ fn is_change(kind: EventKind) -> bool {
     }
 }
 
+/// Whether the event is about the path, or about the link through which a file of a mounted `ConfigMap` is reached.
 fn concerns(event: &Event, path: &Path) -> bool {
-    event.paths.iter().any(|changed| changed.starts_with(path))
+    let link = parent(path).join(DATA_LINK);
+    event.paths.iter().any(|changed| changed.starts_with(path) || *changed == link)
 }
 
 #[cfg(test)]
 mod tests {
+    use testkit::config_map::swap;
+
     use super::*;
 
     #[tokio::test]
@@ -148,5 +188,44 @@ mod tests {
         let seen = async { while tokio::time::timeout(briefly, watch.changed()).await.is_err() {} };
         let seen = tokio::time::timeout(Duration::from_secs(30), seen).await;
         assert!(seen.is_ok(), "the edit was not seen");
+    }
+
+    #[tokio::test]
+    async fn single_file_of_mount_is_followed() {
+        let mount = tempfile::tempdir().unwrap();
+        swap(mount.path(), 1, &[("resolv.conf", "nameserver 192.0.2.1")]);
+        let path = mount.path().join("resolv.conf");
+        let mut watch = PathWatch::new(&path, Duration::from_hours(1));
+        for generation in 2..5 {
+            let quiet = async { while tokio::time::timeout(4 * QUIET, watch.changed()).await.is_ok() {} };
+            quiet.await;
+            swap(mount.path(), generation, &[("resolv.conf", "nameserver 192.0.2.2")]);
+            let seen = tokio::time::timeout(Duration::from_secs(30), watch.changed()).await;
+            assert!(seen.is_ok(), "swap {generation} was not seen");
+        }
+    }
+
+    /// A lock that is held stands for a mount that hangs.
+    #[tokio::test]
+    async fn hung_look_blocks_no_thread() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut watch = PathWatch::new(file.path(), Duration::from_hours(1));
+        let targets = Arc::clone(&watch.targets);
+        let (locked, is_locked) = std::sync::mpsc::channel();
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let mount = std::thread::spawn(move || {
+            let _hung = targets.notifications.lock().unwrap();
+            locked.send(()).unwrap();
+            released.recv().unwrap();
+        });
+        is_locked.recv().unwrap();
+
+        // The runtime of this test has one thread, which the look must not take.
+        let waited = tokio::time::timeout(Duration::from_millis(50), watch.changed()).await;
+        assert!(waited.is_err(), "the look hangs");
+        release.send(()).unwrap();
+        mount.join().unwrap();
+        let seen = tokio::time::timeout(Duration::from_secs(30), watch.changed()).await;
+        assert!(seen.is_ok(), "the path was not seen after the hang");
     }
 }

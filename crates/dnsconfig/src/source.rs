@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::blocking_read::BlockingRead;
 use crate::config::Config;
 use crate::parse::RawData;
 use crate::path_watch::PathWatch;
@@ -114,10 +115,11 @@ impl Follower {
             Source::Fixed(_) => std::future::pending::<()>().await,
             Source::Directory { path, period } => {
                 let mut changes = PathWatch::new(path, *period);
+                let reading = BlockingRead::default();
                 let path = path.clone();
                 loop {
                     changes.changed().await;
-                    let data = directory::read_off_thread(path.clone()).await;
+                    let data = directory::read_off_thread(path.clone(), &reading).await;
                     self.take(data);
                 }
             }

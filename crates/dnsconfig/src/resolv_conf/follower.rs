@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use super::ResolvConf;
+use crate::blocking_read::{BlockingRead, LIMIT};
 use crate::path_watch::PathWatch;
 
 /// Handling of a file whose servers have all been removed.
@@ -56,11 +57,18 @@ impl Follower {
         }
         let mut watches: Vec<PathWatch> =
             self.files.iter().map(|path| PathWatch::new(path, self.period)).collect();
+        let reading = BlockingRead::default();
         loop {
             select_all(watches.iter_mut().map(|watch| Box::pin(watch.changed()))).await;
-            match read_newest(&self.files) {
-                Ok(file) => self.take(file),
-                Err(error) => warn!(%error, "resolv.conf cannot be read, keeping the previous content"),
+            let files = self.files.clone();
+            match reading.run(move || read_newest(&files)).await {
+                Some(Ok(file)) => self.take(file),
+                Some(Err(error)) => {
+                    warn!(%error, "resolv.conf cannot be read, keeping the previous content");
+                }
+                None => {
+                    warn!(timeout = ?LIMIT, "reading resolv.conf times out, keeping the previous content");
+                }
             }
         }
     }

@@ -9,15 +9,14 @@ use std::path::{Path, PathBuf};
 
 use fnv::FnvHasher;
 
+use crate::blocking_read::{BlockingRead, LIMIT};
 use crate::parse::{MAX_VALUE, RawData};
+use crate::path_watch::DATA_LINK;
 
 /// Maximum number of entries in the directory.
 const MAX_FILES: usize = 1024;
 /// Maximum number of reads if the kubelet swaps the files during each read.
 const MAX_TRIES: usize = 5;
-/// The link that the kubelet swaps when the `ConfigMap` changes.
-const DATA_LINK: &str = "..data";
-
 /// A failure to read a configuration directory.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReadError {
@@ -31,13 +30,20 @@ pub(super) enum ReadError {
     TooManyFiles { path: PathBuf },
 }
 
-/// Runs [`read`] on a blocking thread of tokio.
-pub(super) async fn read_off_thread(path: PathBuf) -> Result<RawData, ReadError> {
+/// Runs [`read`] on a blocking thread of tokio. A read that hangs is an error.
+pub(super) async fn read_off_thread(
+    path: PathBuf,
+    reading: &BlockingRead<Result<RawData, ReadError>>,
+) -> Result<RawData, ReadError> {
     let shown = path.clone();
-    tokio::task::spawn_blocking(move || read(&path))
-        .await
-        .unwrap_or_else(|error| Err(ReadError::Directory { path: shown, error: io::Error::other(error) }))
+    let timed_out = || ReadError::Directory { path: shown, error: io::Error::other(Hangs) };
+    reading.run(move || read(&path)).await.unwrap_or_else(|| Err(timed_out()))
 }
+
+/// The read of a directory hangs.
+#[derive(Debug, thiserror::Error)]
+#[error("reading it times out after {LIMIT:?}")]
+struct Hangs;
 
 /// Reads all files of the directory. A missing directory has no files.
 pub(super) fn read(path: &Path) -> Result<RawData, ReadError> {
