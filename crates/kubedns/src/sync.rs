@@ -168,7 +168,7 @@ impl Sync {
                         next_count = now + now.elapsed() * COUNTING_SHARE;
                     }
                     self.loading.iter_mut().for_each(Loading::notice_hanging);
-                    self.save(false).await;
+                    self.save().await;
                     self.wait_for_configuration(&mut ready_but_for_config);
                 }
                 () = tokio::time::sleep_until(overdue), if !self.index.has_listed() => {
@@ -178,7 +178,7 @@ impl Sync {
                 () = stop.cancelled() => break,
             }
         }
-        self.save(true).await;
+        self.save_last().await;
         Ok(())
     }
 
@@ -370,11 +370,19 @@ impl Sync {
         );
     }
 
-    async fn save(&mut self, last: bool) {
+    async fn save(&mut self) {
         if let (Some(saving), Some(source)) = (&mut self.saving, self.source)
             && self.index.has_listed()
         {
-            saving.tick(&self.index, source, last).await;
+            saving.tick(&self.index, source).await;
+        }
+    }
+
+    async fn save_last(&mut self) {
+        if let (Some(saving), Some(source)) = (&mut self.saving, self.source)
+            && self.index.has_listed()
+        {
+            saving.write_last(&self.index, source).await;
         }
     }
 }

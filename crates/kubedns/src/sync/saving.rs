@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 
 use crate::metrics::Metrics;
 use cluster::index::Index;
@@ -16,7 +16,8 @@ use cluster::persist;
 const PAUSE: Duration = Duration::from_secs(10);
 /// Time after which a write is reported as hanging. A write cannot be cancelled, and the next write waits for its end.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Timeout of the last write, including its encoding.
+/// Timeout of all writes at shutdown, including their encoding. It is shorter than the time that the process waits for its
+/// tasks: a volume that hangs costs the last changes of the file, not the exit status.
 const LAST_WRITE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Writes the snapshot file.
@@ -57,18 +58,25 @@ impl Saving {
         self.changed.get_or_insert_with(Instant::now);
     }
 
-    /// Starts a write if one is due. With `last`, writes any change and waits for the end.
-    pub(super) async fn tick(&mut self, index: &Index, source: EndpointsSource, last: bool) {
-        if self.writing.as_ref().is_some_and(|writing| last || writing.task.is_finished()) {
-            self.finish().await;
+    /// Starts a write if one is due.
+    pub(super) async fn tick(&mut self, index: &Index, source: EndpointsSource) {
+        if self.writing.as_ref().is_some_and(|writing| writing.task.is_finished()) {
+            self.finish(Instant::now()).await;
         }
         self.notice_hanging();
-        let due = self.changed.is_some_and(|since| last || since.elapsed() >= PAUSE);
+        let due = self.changed.is_some_and(|since| since.elapsed() >= PAUSE);
         if self.writing.is_none() && due {
             self.begin(index, source);
         }
-        if last {
-            self.finish().await;
+    }
+
+    /// Writes any change at shutdown. After a write that hangs, there is no other: it would hang, too.
+    pub(super) async fn write_last(&mut self, index: &Index, source: EndpointsSource) {
+        let deadline = Instant::now() + LAST_WRITE_TIMEOUT;
+        self.finish(deadline).await;
+        if self.changed.is_some() && Instant::now() < deadline {
+            self.begin(index, source);
+            self.finish(deadline).await;
         }
     }
 
@@ -94,9 +102,10 @@ impl Saving {
         }
     }
 
-    async fn finish(&mut self) {
+    /// Waits for the end of the write in progress, at most until `deadline`.
+    async fn finish(&mut self, deadline: Instant) {
         let Some(writing) = self.writing.take() else { return };
-        self.record_outcome(match timeout(LAST_WRITE_TIMEOUT, writing.task).await {
+        self.record_outcome(match timeout_at(deadline, writing.task).await {
             Ok(Ok(written)) => written,
             Ok(Err(error)) => Err(std::io::Error::other(error)),
             Err(_) => Err(std::io::ErrorKind::TimedOut.into()),

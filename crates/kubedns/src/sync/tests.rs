@@ -273,13 +273,48 @@ async fn a_write_that_hangs_is_a_failure_that_is_told_once() {
     tokio::time::pause();
     for (after, failures) in [(11, 0), (29, 0), (2, 1), (60, 1)] {
         tokio::time::advance(Duration::from_secs(after)).await;
-        saving.tick(&index, EndpointsSource::Endpoints, false).await;
+        saving.tick(&index, EndpointsSource::Endpoints).await;
         assert_eq!(failed(), failures, "{after} seconds later");
     }
     // A reader lets the hanging open call return.
     let reader = std::fs::OpenOptions::new().read(true).open(&pipe).unwrap();
-    saving.tick(&index, EndpointsSource::Endpoints, true).await;
+    saving.write_last(&index, EndpointsSource::Endpoints).await;
     drop(reader);
+}
+
+/// A write already hangs at shutdown. A further write would hang for as long again, and the process would not end in time.
+#[tokio::test]
+async fn hung_volume_delays_shutdown_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = directory.path().join("kubedns.snapshot.new");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let metrics = Metrics::new(&daemon::metrics::Metrics::new("test").unwrap()).unwrap();
+    let domain = Name::parse("cluster.local.").unwrap();
+    let index = Index::new(Arc::new(Published::new(Snapshot::new(Zone::new(&domain)))));
+    let mut saving = Saving::new(directory.path().to_owned(), "cluster.local.", Arc::clone(&metrics));
+    saving.changed();
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(11)).await;
+    saving.tick(&index, EndpointsSource::Endpoints).await;
+    saving.changed();
+
+    let stopped = tokio::time::Instant::now();
+    let time = async {
+        loop {
+            tokio::time::advance(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::select! {
+        () = saving.write_last(&index, EndpointsSource::Endpoints) => {}
+        () = time => unreachable!("time has no end"),
+    }
+
+    let waited = stopped.elapsed();
+    // A reader lets the hanging open call return. Otherwise the runtime of a failed test would wait for it.
+    drop(std::fs::OpenOptions::new().read(true).open(&pipe).unwrap());
+    // The process waits five seconds for its tasks.
+    assert!(waited < Duration::from_secs(4), "{waited:?}");
+    assert_eq!(metrics.snapshots_written.with_label_values(&["failed"]).get(), 1);
 }
 
 #[tokio::test]
@@ -295,7 +330,7 @@ async fn events_do_not_wait_while_a_snapshot_is_encoded() {
     // Counts the allocations of this thread alone. Encoding on this thread would allocate at least the size of the file.
     let begun = allocation_counter::measure(|| saving.begin(&index, EndpointsSource::Endpoints));
     index.apply(Event::Service(Change::Deleted(ObjectKey::new("apps", "service-0"))));
-    saving.tick(&index, EndpointsSource::Endpoints, true).await;
+    saving.write_last(&index, EndpointsSource::Endpoints).await;
     let file = std::fs::metadata(directory.path().join(cluster::persist::FILE_NAME)).unwrap().len();
     assert!(file > 4 * begun.bytes_total, "{file} bytes, and {} for its beginning", begun.bytes_total);
     let saved = cluster::persist::load(directory.path(), "cluster.local.").unwrap().unwrap();
