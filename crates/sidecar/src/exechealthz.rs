@@ -2,7 +2,7 @@
 //! responses. [`crate::nslookup`] parses the commands of exechealthz.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use daemon::http;
@@ -128,7 +128,7 @@ impl Checks {
             // Differs from exechealthz, which answers every path with a page, and exits on `/quit`.
             return http::not_found();
         };
-        let now = SystemTime::now();
+        let now = Instant::now();
         match probes.iter().find_map(|probe| complaint(probe, now)) {
             None => http::text(StatusCode::OK, "ok"),
             Some(what) => http::plain_error(
@@ -140,7 +140,7 @@ impl Checks {
 }
 
 /// Returns why a probe fails. As with exechealthz, a probe without a result succeeds until the result is overdue.
-fn complaint(probe: &Probe, now: SystemTime) -> Option<String> {
+fn complaint(probe: &Probe, now: Instant) -> Option<String> {
     let (health, label) = (probe.health(), &probe.spec().label);
     if health.age(now) > probe.spec().interval + LATENCY {
         return Some(format!("{label}: latest result too old to be useful"));

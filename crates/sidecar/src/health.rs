@@ -1,11 +1,11 @@
 //! The health of a server as its probe reports it, and the body of `/healthcheck/<label>`.
 
 use std::collections::VecDeque;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant};
 
 use serde::{Serialize, Serializer};
 
-use crate::time::{millis, milliseconds};
+use crate::time::{Now, millis, milliseconds};
 
 /// Limit of results kept for the plot: twenty minutes at the default interval of five seconds.
 const REMEMBERED: usize = 240;
@@ -69,7 +69,9 @@ pub(crate) struct Point {
 pub(crate) struct Health {
     pub(crate) last: Verdict,
     /// The time of the last change of `state`.
-    pub(crate) since: SystemTime,
+    pub(crate) since: Instant,
+    /// The time of the last result, or of the start if there is no result.
+    last_at: Instant,
     /// Probes in a row without an answer for the probed name, even if the server is healthy.
     pub(crate) failures: u32,
     /// The last results, newest last; bounded.
@@ -77,32 +79,32 @@ pub(crate) struct Health {
 }
 
 impl Health {
-    pub(crate) fn waiting(now: SystemTime) -> Self {
+    pub(crate) fn waiting(now: Instant) -> Self {
         let failure = Failure { error: "waiting for first probe".to_owned(), rcode: String::new() };
         let last = Verdict { state: State::Waiting, latency: Duration::ZERO, failure };
-        Self { last, since: now, failures: 0, history: VecDeque::new() }
+        Self { last, since: now, last_at: now, failures: 0, history: VecDeque::new() }
     }
 
     /// Adds a result; returns whether the state changed.
-    pub(crate) fn record(&mut self, verdict: Verdict, now: SystemTime) -> bool {
+    pub(crate) fn record(&mut self, verdict: Verdict, now: Now) -> bool {
         let changed = verdict.state != self.last.state;
         if changed {
-            self.since = now;
+            self.since = now.clock;
         }
+        self.last_at = now.clock;
         self.failures = if verdict.state == State::Ok { 0 } else { self.failures.saturating_add(1) };
         if self.history.len() == REMEMBERED {
             self.history.pop_front();
         }
         let latency_ms = milliseconds(verdict.latency);
-        self.history.push_back(Point { at: millis(now), state: verdict.state, latency_ms });
+        self.history.push_back(Point { at: millis(now.time_of_day), state: verdict.state, latency_ms });
         self.last = verdict;
         changed
     }
 
-    /// The time since the last result, or since the start if there is no result. Zero if the clock was set back.
-    pub(crate) fn age(&self, now: SystemTime) -> Duration {
-        let last = self.history.back().map_or_else(|| millis(self.since), |point| point.at);
-        Duration::from_millis(millis(now).saturating_sub(last))
+    /// The time since the last result, or since the start if there is no result.
+    pub(crate) fn age(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.last_at)
     }
 
     /// The body of `/healthcheck/<label>`.

@@ -1,7 +1,7 @@
 //! One probe: sends the same query to one server at an interval, and judges the responses.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use daemon::metrics::{MetricError, Metrics};
 use dnsclient::{Answer, ExchangeError, TIMEOUT, ask, chaos, rcode_name};
@@ -15,7 +15,7 @@ use crate::health::{Failure, Health, State, Verdict};
 use crate::metric_name::metric_name;
 use crate::options::Mode;
 use crate::spec::Spec;
-use crate::time::repeat;
+use crate::time::{Now, repeat};
 
 /// The maximum delay of a first probe after the start.
 const STAGGER: Duration = Duration::from_secs(5);
@@ -66,7 +66,7 @@ impl Probe {
         metrics: &Metrics,
     ) -> Result<Self, MetricError> {
         let metrics = ProbeMetrics::new(&spec.label, part, namespace, metrics)?;
-        Ok(Self { spec, part, mode, metrics, health: Mutex::new(Health::waiting(SystemTime::now())) })
+        Ok(Self { spec, part, mode, metrics, health: Mutex::new(Health::waiting(std::time::Instant::now())) })
     }
 
     pub(crate) fn spec(&self) -> &Spec {
@@ -131,7 +131,7 @@ impl Probe {
         let (changed, failures) = {
             let mut health = self.health.lock();
             self.metrics.count(&verdict);
-            (health.record(verdict, SystemTime::now()), health.failures)
+            (health.record(verdict, Now::read()), health.failures)
         };
         self.metrics.failures_in_a_row.set(failures.into());
         match state {

@@ -9,7 +9,7 @@ use crate::document::{DnsmasqStatus, ProbeStatus, Status, Verdict};
 use crate::options::Mode;
 use crate::parts::{Dnsmasq, Parts};
 use crate::probe::{Part, Probe};
-use crate::time::{millis, milliseconds};
+use crate::time::{Now, millis, milliseconds};
 use crate::verdict;
 
 /// Builds the document; `top` is included only if `local`.
@@ -35,7 +35,7 @@ pub(crate) async fn status(parts: &Parts, local: bool) -> Status {
         nanny,
         top,
     };
-    status.verdict = parts.verdicts.judge(verdict::findings(&status), SystemTime::now());
+    status.verdict = parts.verdicts.judge(verdict::findings(&status), Now::read());
     status
 }
 
@@ -55,7 +55,7 @@ impl ProbeStatus {
             transport: spec.transport.to_string(),
             interval_seconds: spec.interval.as_secs(),
             state: health.last.state,
-            since: millis(health.since),
+            since: Now::read().millis_of(health.since),
             latency_ms: milliseconds(health.last.latency),
             failures: health.failures,
             error: health.last.failure.error,

@@ -1,6 +1,6 @@
 //! Times and durations for JSON and the page, and repeated actions.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::time::{Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
@@ -9,6 +9,30 @@ use tokio_util::sync::CancellationToken;
 pub(crate) fn millis(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The current time on two clocks. Ages come from the monotonic clock, because the time of day may be set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Now {
+    pub(crate) clock: Instant,
+    pub(crate) time_of_day: SystemTime,
+}
+
+impl Now {
+    pub(crate) fn read() -> Self {
+        Self { clock: Instant::now(), time_of_day: SystemTime::now() }
+    }
+
+    /// The time since `earlier`.
+    pub(crate) fn age(&self, earlier: Instant) -> Duration {
+        self.clock.saturating_duration_since(earlier)
+    }
+
+    /// The time of day at `earlier`, as today's clock shows it, in milliseconds since 1970.
+    pub(crate) fn millis_of(&self, earlier: Instant) -> u64 {
+        let age = u64::try_from(self.age(earlier).as_millis()).unwrap_or(u64::MAX);
+        millis(self.time_of_day).saturating_sub(age)
+    }
 }
 
 /// Milliseconds with a fraction, for people and for JavaScript.
@@ -26,4 +50,19 @@ pub(crate) async fn repeat<F: Future>(mut ticks: Interval, stop: CancellationTok
         }
     };
     let _: Option<()> = stop.run_until_cancelled(rounds).await;
+}
+
+#[cfg(test)]
+impl Now {
+    /// The time `after` the start of the tests, which is 1970.
+    pub(crate) fn at(after: Duration) -> Self {
+        static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+        let start = *START.get_or_init(Instant::now);
+        Self { clock: start + after, time_of_day: UNIX_EPOCH + after }
+    }
+
+    /// The same moment after somebody has set the time of day.
+    pub(crate) fn set_to(self, time_of_day: SystemTime) -> Self {
+        Self { time_of_day, ..self }
+    }
 }

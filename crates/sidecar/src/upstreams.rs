@@ -20,7 +20,7 @@ mod upstream;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use daemon::metrics::{MetricError, Metrics};
 use dnsclient::Transport;
@@ -37,7 +37,7 @@ use self::metrics::UpstreamMetrics;
 use self::purpose::Purpose;
 use self::upstream::Upstream;
 use crate::peers::{Nanny, Peers};
-use crate::time::repeat;
+use crate::time::{Now, repeat};
 
 pub(crate) use self::condition::Condition;
 pub(crate) use self::upstream::UpstreamStatus;
@@ -79,7 +79,8 @@ impl Upstreams {
 
     /// The current state, by address.
     pub(crate) fn status(&self) -> Vec<UpstreamStatus> {
-        self.known.lock().values().map(|upstream| upstream.status.clone()).collect()
+        let now = Now::read();
+        self.known.lock().values().map(|upstream| upstream.status_at(now)).collect()
     }
 
     pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
@@ -150,7 +151,7 @@ impl Upstreams {
     fn record(&self, address: SocketAddr, asked: Result<Answer, ExchangeError>) {
         if let Some(upstream) = self.known.lock().get_mut(&address) {
             let outcome = upstream.purpose.judge(asked);
-            upstream.record(outcome, SystemTime::now());
+            upstream.record(outcome, Now::read());
         }
     }
 }

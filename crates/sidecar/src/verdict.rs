@@ -8,7 +8,7 @@
 mod routes;
 
 use std::collections::BTreeMap;
-use std::time::SystemTime;
+use std::time::Instant;
 
 use daemon::metrics::{MetricError, Metrics, gauge_value};
 use parking_lot::Mutex;
@@ -18,7 +18,7 @@ use crate::document::{Kind, Lasting, Level, ProbeStatus, Status, Verdict};
 use crate::health::State;
 use crate::metric_name::metric_name;
 use crate::peers::{Kubedns, Nanny, Upstream};
-use crate::time::millis;
+use crate::time::Now;
 
 /// Failed probes in a row that are a finding. A lost packet or a restart of the server causes fewer failures.
 const IN_A_ROW: u32 = 3;
@@ -161,7 +161,7 @@ fn list<'a>(items: impl IntoIterator<Item = &'a String>) -> String {
 /// The start times of the present findings, and the exported metrics.
 #[derive(Debug)]
 pub(crate) struct Verdicts {
-    since: Mutex<BTreeMap<(Kind, String), SystemTime>>,
+    since: Mutex<BTreeMap<(Kind, String), Instant>>,
     level: IntGauge,
     found: IntGaugeVec,
     /// The exported kinds.
@@ -184,15 +184,15 @@ impl Verdicts {
     }
 
     /// The verdict on these findings. The numbers of probes and upstreams bound the number of findings.
-    pub(crate) fn judge(&self, findings: Vec<Finding>, now: SystemTime) -> Verdict {
+    pub(crate) fn judge(&self, findings: Vec<Finding>, now: Now) -> Verdict {
         let mut known = self.since.lock();
         known.retain(|(kind, subject), _| {
             findings.iter().any(|found| found.kind == *kind && found.subject == *subject)
         });
         let lasting = findings.into_iter().filter_map(|finding| {
-            let since = *known.entry((finding.kind, finding.subject.clone())).or_insert(now);
-            let lasted = now.duration_since(since).unwrap_or_default();
-            (lasted >= finding.kind.passes_within()).then(|| Lasting::new(finding, since))
+            let since = *known.entry((finding.kind, finding.subject.clone())).or_insert(now.clock);
+            let lasted = now.age(since);
+            (lasted >= finding.kind.passes_within()).then(|| Lasting::new(finding, now.millis_of(since)))
         });
         let mut findings: Vec<Lasting> = lasting.collect();
         findings.sort_by_key(|finding| (std::cmp::Reverse(finding.level), finding.since));
@@ -211,9 +211,10 @@ impl Verdicts {
 }
 
 impl Lasting {
-    fn new(finding: Finding, since: SystemTime) -> Self {
+    /// `since` is in milliseconds since 1970.
+    fn new(finding: Finding, since: u64) -> Self {
         let Finding { kind, text, detail, .. } = finding;
-        let (level, since) = (kind.level(), millis(since));
+        let level = kind.level();
         Self { kind, level, text, detail, since, action: kind.action(), runbook: kind.runbook() }
     }
 }

@@ -3,9 +3,9 @@
 use super::*;
 
 fn body(verdict: Option<Verdict>) -> String {
-    let mut health = Health::waiting(SystemTime::UNIX_EPOCH);
+    let mut health = Health::waiting(Instant::now());
     if let Some(verdict) = verdict {
-        health.record(verdict, SystemTime::UNIX_EPOCH);
+        health.record(verdict, Now::read());
     }
     serde_json::to_string(&health.check()).unwrap()
 }
@@ -59,18 +59,30 @@ fn a_part_that_answers_for_itself_is_healthy() {
 
 #[test]
 fn states_last_and_history_is_bounded() {
-    let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-    let mut health = Health::waiting(at(0));
+    let at = |seconds| Now::at(Duration::from_secs(seconds));
+    let mut health = Health::waiting(at(0).clock);
     let ok = || verdict(State::Ok, Duration::ZERO, Failure::default());
     let failed = || verdict(State::Failed, Duration::ZERO, Failure::default());
     assert!(health.record(ok(), at(1)));
     assert!(!health.record(ok(), at(2)));
-    assert_eq!(health.since, at(1));
+    assert_eq!(health.since, at(1).clock);
     assert!(health.record(failed(), at(3)));
     for second in 4..2000 {
         health.record(failed(), at(second));
     }
-    assert_eq!(health.since, at(3));
+    assert_eq!(health.since, at(3).clock);
     assert_eq!(health.history.len(), REMEMBERED);
     assert_eq!(health.history.back().unwrap().at, 1_999_000);
+}
+
+#[test]
+fn set_clock_changes_no_age() {
+    let result = Now::at(Duration::from_secs(100));
+    let mut health = Health::waiting(result.clock);
+    health.record(verdict(State::Ok, Duration::ZERO, Failure::default()), result);
+    for time_of_day in [0, 50, 1_000_000].map(Duration::from_secs) {
+        let now = Now::at(Duration::from_secs(107)).set_to(std::time::UNIX_EPOCH + time_of_day);
+        assert_eq!(health.age(now.clock), Duration::from_secs(7), "{time_of_day:?}");
+        assert_eq!(now.age(health.since), Duration::from_secs(7), "{time_of_day:?}");
+    }
 }

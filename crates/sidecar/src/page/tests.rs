@@ -1,6 +1,6 @@
 //! The page of healthy and failing pods, as a browser without JavaScript shows it.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use daemon::metrics::Metrics;
 use querylog::ranking::{Owner, Ranking, Row};
@@ -8,6 +8,7 @@ use querylog::ranking::{Owner, Ranking, Row};
 use crate::document::example::{good, probe, told, upstream};
 use crate::document::{Level, ProbeStatus, Status, Verdict};
 use crate::peers::{Fetched, Kubedns, Nanny};
+use crate::time::Now;
 use crate::upstreams::{Condition, UpstreamStatus};
 use crate::verdict::{Verdicts, findings};
 
@@ -32,7 +33,7 @@ fn page(status: &Status) -> String {
 /// The status with its verdict; the findings have lasted for 55 seconds.
 fn judged(status: &Status) -> Status {
     let verdicts = Verdicts::new("kubedns", true, &Metrics::new("x").unwrap()).unwrap();
-    let since = SystemTime::UNIX_EPOCH + Duration::from_millis(status.time - 55_000);
+    let since = Now::at(Duration::from_millis(status.time - 55_000));
     Status { verdict: verdicts.judge(findings(status), since), ..status.clone() }
 }
 

@@ -1,7 +1,7 @@
 //! State of one upstream.
 
 use std::net::SocketAddr;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
@@ -9,7 +9,7 @@ use super::condition::{Condition, Trouble};
 use super::metrics::SeriesOf;
 use super::purpose::Purpose;
 use crate::monotonic::Monotonic;
-use crate::time::{millis, milliseconds};
+use crate::time::{Now, milliseconds};
 
 /// Failures in a row that change the condition. A single lost packet does not change the condition.
 const IN_A_ROW: u32 = 2;
@@ -19,7 +19,7 @@ const IN_A_ROW: u32 = 2;
 pub(super) struct Upstream {
     pub(super) purpose: Purpose,
     pub(super) status: UpstreamStatus,
-    since: SystemTime,
+    since: Instant,
     failures_in_a_row: u32,
     asked: Monotonic,
     series: SeriesOf,
@@ -48,10 +48,16 @@ pub(crate) struct UpstreamStatus {
 
 impl Upstream {
     pub(super) fn new(address: SocketAddr, series: SeriesOf) -> Self {
-        let (address, since) = (address.to_string(), SystemTime::now());
-        let status = UpstreamStatus { address, since: millis(since), ..UpstreamStatus::default() };
+        let address = address.to_string();
+        let since = Instant::now();
+        let status = UpstreamStatus { address, ..UpstreamStatus::default() };
         let asked = Monotonic::default();
         Self { purpose: Purpose::unknown(), status, since, failures_in_a_row: 0, asked, series }
+    }
+
+    /// The status for a reader.
+    pub(super) fn status_at(&self, now: Now) -> UpstreamStatus {
+        UpstreamStatus { since: now.millis_of(self.since), ..self.status.clone() }
     }
 
     /// Updates the purpose, and the number of queries since dnsmasq started.
@@ -62,7 +68,7 @@ impl Upstream {
     }
 
     /// Records the outcome of a probe.
-    pub(super) fn record(&mut self, outcome: Result<Duration, Trouble>, now: SystemTime) {
+    pub(super) fn record(&mut self, outcome: Result<Duration, Trouble>, now: Now) {
         let status = &mut self.status;
         status.probes += 1;
         self.series.probed(&outcome);
@@ -85,17 +91,17 @@ impl Upstream {
         let before = std::mem::replace(&mut status.condition, condition);
         if before != condition {
             self.tell(before, now);
-            (self.since, self.status.since) = (now, millis(now));
+            self.since = now.clock;
         }
     }
 
     /// Logs a change of the condition. The first answer is not logged.
-    fn tell(&self, before: Condition, now: SystemTime) {
+    fn tell(&self, before: Condition, now: Now) {
         let UpstreamStatus { address: upstream, error, condition, .. } = &self.status;
         let serves = self.status.serves.join(" ");
         match condition {
             Condition::Answers if before != Condition::Waiting => {
-                let lasted = now.duration_since(self.since).unwrap_or_default();
+                let lasted = now.age(self.since);
                 tracing::info!(%upstream, serves, ?lasted, "upstream of dnsmasq answers again");
             }
             Condition::Fails => tracing::warn!(%upstream, serves, error, "upstream of dnsmasq fails"),

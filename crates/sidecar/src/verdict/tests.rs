@@ -210,7 +210,7 @@ fn what_kubedns_and_the_nanny_say_is_found() {
 fn the_worst_finding_is_the_verdict_and_its_time_is_kept() {
     let metrics = Metrics::new("x").unwrap();
     let verdicts = Verdicts::new("kubedns", true, &metrics).unwrap();
-    let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+    let at = |seconds| Now::at(Duration::from_secs(seconds));
     let exported = || {
         let text = metrics.render().unwrap();
         let lines = text.lines().filter(|line| !line.ends_with("} 0"));
@@ -244,11 +244,23 @@ fn the_worst_finding_is_the_verdict_and_its_time_is_kept() {
 fn what_passes_by_itself_is_no_finding_at_once() {
     let verdicts = Verdicts::new("kubedns", true, &Metrics::new("x").unwrap()).unwrap();
     let lost = || vec![Finding::new(Kind::ApiServerLost, "", "lost")];
-    let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+    let at = |seconds| Now::at(Duration::from_secs(seconds));
     assert_eq!(verdicts.judge(lost(), at(0)).level, Level::Well);
     assert_eq!(verdicts.judge(lost(), at(29)).level, Level::Well);
     let verdict = verdicts.judge(lost(), at(30));
     assert_eq!((verdict.level, verdict.findings[0].since), (Level::Degraded, 0));
+}
+
+#[test]
+fn set_clock_hides_no_finding() {
+    let verdicts = Verdicts::new("kubedns", true, &Metrics::new("x").unwrap()).unwrap();
+    let lost = || vec![Finding::new(Kind::ApiServerLost, "", "lost")];
+    let at = |seconds| Now::at(Duration::from_secs(seconds));
+    let day = std::time::UNIX_EPOCH + Duration::from_hours(24);
+    assert_eq!(verdicts.judge(lost(), at(3600)).level, Level::Well);
+    assert_eq!(verdicts.judge(lost(), at(3601).set_to(day)).level, Level::Well, "set forward");
+    let verdict = verdicts.judge(lost(), at(3630).set_to(std::time::UNIX_EPOCH + Duration::from_mins(1)));
+    assert_eq!((verdict.level, verdict.findings[0].since), (Level::Degraded, 30_000), "set back");
 }
 
 #[test]
