@@ -166,6 +166,16 @@ impl Faults {
         self.signal(|signals| signals.presence = Presence::Down);
     }
 
+    /// Kills the server's process, until [`Faults::up`] starts it again. Like a kube-apiserver that has just started, the
+    /// server then refuses the first `refusals` requests with 403, because it has not read the roles yet. It knows no
+    /// earlier versions: a watch from such a version opens, and its only event is a 410.
+    pub fn crash(&self, refusals: u32) {
+        self.down();
+        self.cut_watches();
+        self.expire();
+        self.add(Rule::new(Action::Refuse { code: 403 }).times(refusals));
+    }
+
     /// Ends [`Faults::down`] and [`Faults::freeze`]: waiting requests get their responses.
     pub fn up(&self) {
         self.signal(|signals| signals.presence = Presence::Up);

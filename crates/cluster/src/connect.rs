@@ -27,6 +27,8 @@ use parking_lot::Mutex;
 use thiserror::Error;
 use warp::http::Uri;
 
+use crate::watch::Outage;
+
 /// Shortest interval between reads of credentials.
 const RENEWAL: Duration = Duration::from_secs(30);
 /// The directory of a pod's service account.
@@ -100,6 +102,7 @@ pub struct Connection {
     /// The time of the last renewal.
     renewed: Mutex<Option<Instant>>,
     reading: BlockingRead<Result<(String, Client), ConnectError>>,
+    outage: Outage,
 }
 
 impl Connection {
@@ -112,19 +115,37 @@ impl Connection {
         let reading = BlockingRead::default();
         let (url, client) = connect(access.clone(), &reading).await?;
         let client = ArcSwap::from_pointee(client);
-        Ok(Self { access: Some(access), url, client, renewed: Mutex::default(), reading })
+        Ok(Self {
+            access: Some(access),
+            url,
+            client,
+            renewed: Mutex::default(),
+            reading,
+            outage: Outage::default(),
+        })
     }
 
     /// A connection through an existing client, whose credentials cannot be read again.
     pub fn through(client: Client) -> Self {
         let client = ArcSwap::from_pointee(client);
-        let (renewed, reading) = (Mutex::default(), BlockingRead::default());
-        Self { access: None, url: String::new(), client, renewed, reading }
+        Self {
+            access: None,
+            url: String::new(),
+            client,
+            renewed: Mutex::default(),
+            reading: BlockingRead::default(),
+            outage: Outage::default(),
+        }
     }
 
     /// The URL of the API server, for logs.
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// The outage of the API server, which all watches of this connection log together.
+    pub(crate) fn outage(&self) -> &Outage {
+        &self.outage
     }
 
     /// The current client.

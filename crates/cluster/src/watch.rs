@@ -39,6 +39,7 @@ use std::time::Instant;
 pub use collection::Collection;
 pub use exchange::{get, list};
 pub use failure::Failure;
+pub(crate) use failure_log::Outage;
 pub use feed::{Closed, Feed};
 pub use metrics::{FeedMetrics, WatchMetrics};
 pub use scoped::ScopedFeed;

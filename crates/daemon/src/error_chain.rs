@@ -21,14 +21,12 @@ impl fmt::Display for Chain<'_> {
 }
 
 /// The first line of an error and of each cause, separated by colons. A cause whose text is already in the result is
-/// skipped, because library errors often repeat their causes.
+/// skipped, because library errors often repeat their causes. Links to the documentation of a library are removed.
 pub fn brief(error: &dyn Error) -> String {
-    let first_line =
-        |error: &dyn Error| error.to_string().lines().next().unwrap_or_default().trim_end().to_owned();
-    let mut line = first_line(error);
+    let mut line = own_text(error);
     let mut source = error.source();
     while let Some(cause) = source {
-        let text = first_line(cause);
+        let text = own_text(cause);
         if !line.contains(&text) {
             let _ = write!(line, ": {text}");
         }
@@ -37,8 +35,30 @@ pub fn brief(error: &dyn Error) -> String {
     line
 }
 
+/// The first line of an error, up to a link for programmers.
+fn own_text(error: &dyn Error) -> String {
+    let text = error.to_string();
+    let line = text.lines().next().unwrap_or_default();
+    let text = line.split_once(": https://docs.rs/").map_or(line, |(text, _)| text);
+    text.trim_end().to_owned()
+}
+
 /// The text of an I/O error, without the error number.
 pub fn without_number(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn brief_error_has_no_link() {
+        let link = "https://docs.rs/rustls/latest/rustls/manual/_03_howto/index.html#unexpected-eof";
+        let cause = io::Error::other(format!("peer closed connection: {link}"));
+        let error = io::Error::new(io::ErrorKind::UnexpectedEof, cause);
+        assert_eq!(brief(&error), "peer closed connection");
+        assert_eq!(brief(&io::Error::other("first\nsecond")), "first");
+    }
 }

@@ -51,6 +51,23 @@ async fn a_gap_forces_a_new_list() {
 }
 
 #[tokio::test]
+async fn crashed_server_starts_like_kube_apiserver() {
+    let server = Server::start();
+    let version = server.store.version();
+    let mut open = server.watch(&watch_from(version)).await;
+    server.faults.crash(2);
+    assert!(open.line().await.is_err());
+    server.faults.up();
+    let mut statuses = Vec::new();
+    for _ in 0..3 {
+        statuses.push(server.get(SERVICES).await.code);
+    }
+    assert_eq!(statuses, [403, 403, 200]);
+    let mut again = server.watch(&watch_from(version)).await;
+    assert_eq!(again.event().await.unwrap()["object"]["code"], 410);
+}
+
+#[tokio::test]
 async fn refusals_by_verb_and_resource() {
     let server = Server::start();
     for code in [401, 403, 404, 429, 500, 503] {

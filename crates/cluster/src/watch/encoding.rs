@@ -20,11 +20,22 @@ pub(super) const MAX_OBJECT: usize = 8 << 20;
 #[serde(rename_all = "camelCase")]
 pub(super) struct ListMeta {
     #[prost(string, tag = "2")]
+    #[serde(default)]
     pub(super) resource_version: String,
     /// The token of the next page; empty on the last page.
     #[prost(string, tag = "3")]
     #[serde(default)]
     pub(super) r#continue: String,
+}
+
+impl ListMeta {
+    /// Checks that the list has a version. A watch without a version would begin anywhere.
+    fn check(&self) -> Result<(), Failure> {
+        if self.resource_version.is_empty() {
+            return Err(Failure::Garbage("a list without a version".to_owned()));
+        }
+        Ok(())
+    }
 }
 
 /// A `metav1.WatchEvent`.
@@ -102,6 +113,7 @@ pub(super) fn read_list(body: &Bytes) -> Result<(ListMeta, Vec<Encoded>), Failur
     if !list.kind.ends_with("List") {
         return Err(garbage(&"not a list", list.kind.as_bytes()));
     }
+    list.metadata.check()?;
     let encoded = |item: &RawValue| Encoded::Json(body.slice_ref(item.get().as_bytes()));
     Ok((list.metadata, list.items.unwrap_or_default().into_iter().map(encoded).collect()))
 }
@@ -202,9 +214,7 @@ impl ListMessage {
     }
 
     fn end(&mut self) -> Result<ListPart, Failure> {
-        if self.meta.resource_version.is_empty() {
-            return Err(Failure::Garbage("a list without a version".to_owned()));
-        }
+        self.meta.check()?;
         Ok(ListPart::End(std::mem::take(&mut self.meta)))
     }
 }

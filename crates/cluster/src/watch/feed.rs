@@ -91,7 +91,7 @@ impl<E: Send + 'static> Feed<E> {
         let kind = collection.kind();
         let state = FeedState { listed: false, phase: Phase::Away, since: Instant::now() };
         Self {
-            failure_log: FailureLog::new(kind, connection.url()),
+            failure_log: FailureLog::new(kind, Arc::clone(&connection)),
             exchange: Exchange { connection, collection, patience: timing.response },
             optional: false,
             spare: watch::channel(false).1,
@@ -201,6 +201,10 @@ impl<E: Send + 'static> Feed<E> {
         if std::mem::replace(&mut watching.doubtful, true) {
             self.same_history(&mut watching.history).await?;
         }
+        if std::mem::take(&mut watching.was_silent) {
+            // There was no event, but the API server has answered since: nothing had changed.
+            self.failure_log.log_recovery();
+        }
         let asked = jittered(&self.timing.watch);
         let seconds = u32::try_from(asked.as_secs()).unwrap_or(u32::MAX).max(1);
         let events = self.exchange.watch(&watching.history.version, seconds).await?;
@@ -215,6 +219,7 @@ impl<E: Send + 'static> Feed<E> {
                 watching.doubtful = watched != WatchEnd::OnTime;
                 self.metrics.restarted("timeout");
                 self.pauses.progress();
+                watching.was_silent = watched == WatchEnd::Silent;
                 Ok(())
             }
             Err(stop) => {
@@ -276,6 +281,7 @@ impl<E: Send + 'static> Feed<E> {
         }
         // An event proves that the API server responds again.
         self.pauses.progress();
+        self.failure_log.log_recovery();
         Ok(())
     }
 
@@ -355,7 +361,7 @@ impl<E: Send + 'static> Feed<E> {
         self.enter(Phase::Following);
         self.metrics.connected(true);
         self.pauses.opened();
-        self.failure_log.log_recovery();
+        self.failure_log.note_opened();
     }
 
     /// Counts and logs a failure and waits before the next attempt.

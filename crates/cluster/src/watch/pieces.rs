@@ -86,12 +86,18 @@ impl Gzip {
     }
 }
 
+/// The failure of a body. kube adds the word `ServiceError` to the error of the connection.
+fn interrupted(error: &kube::Error) -> Failure {
+    let text = brief(error);
+    Failure::Broken(text.strip_prefix("ServiceError: ").unwrap_or(&text).to_owned())
+}
+
 async fn receive(body: &mut Body, patience: Duration) -> Result<Option<Bytes>, Failure> {
     let received = async {
         loop {
             match body.frame().await {
                 None => return Ok(None),
-                Some(Err(error)) => return Err(Failure::Broken(brief(&error))),
+                Some(Err(error)) => return Err(interrupted(&error)),
                 Some(Ok(frame)) => {
                     // Other frames are trailers, which are ignored.
                     if let Ok(data) = frame.into_data() {

@@ -146,6 +146,8 @@ pub(super) struct Watching {
     /// Whether the last watch ended early or silently. The API server's database may then have been wiped or restored,
     /// so that the [`History`] must be checked.
     pub(super) doubtful: bool,
+    /// Whether the last watch ended without an event.
+    pub(super) was_silent: bool,
     /// Number of consecutive unreadable watches. After [`MAX_UNREADABLE`], a new list avoids the event that cannot be
     /// read.
     pub(super) unreadable: u32,
@@ -153,6 +155,6 @@ pub(super) struct Watching {
 
 impl Watching {
     pub(super) fn new(history: History) -> Self {
-        Self { history, doubtful: false, unreadable: 0 }
+        Self { history, doubtful: false, was_silent: false, unreadable: 0 }
     }
 }

@@ -1,5 +1,6 @@
 //! The life of the process: start, errors at the start, outages of the API server, and shutdown.
 
+use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
@@ -9,13 +10,13 @@ use std::time::{Duration, Instant};
 use apiserver::{Action, Resource, Rule};
 use kubedns::sync::READY_WITHOUT_CONFIG;
 use nix::sys::signal::Signal;
-use testkit::client;
-use testkit::objects::{mk_cluster_ip, mk_config_map, mk_endpoints, mk_headless, mk_node};
+use testkit::objects::{mk_cluster_ip, mk_config_map, mk_endpoint_slice, mk_endpoints, mk_headless, mk_node};
 use testkit::ports::ipv6_is_here;
 use testkit::process::Program;
 use testkit::query::Query;
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Reaction, Upstream};
+use testkit::{client, eventually};
 
 use super::cluster::{Cluster, PATIENCE};
 use super::process::{Kubedns, program};
@@ -118,9 +119,45 @@ async fn it_goes_on_without_its_api_server_and_catches_up() {
     assert_eq!(kubedns.answers(WEB, "A").await, "10.96.0.7");
     assert_eq!(kubedns.get("/readiness").await, (200, "ok\n".to_owned()));
     cluster.set(mk_cluster_ip("apps", "web", &["10.96.0.8"], &["http:80"]));
+    cluster.set(mk_endpoint_slice("apps", "web", "new", &["10.0.0.9"], &["http:80"]));
     cluster.faults.up();
     kubedns.until_answered(WEB, "A", "10.96.0.8").await;
     kubedns.process.line_with("following the API server again", PATIENCE).await;
+}
+
+/// Cut watches, refused connections, a moment of 403, and versions that the API server no longer knows.
+#[tokio::test]
+async fn api_server_restart_logs_two_lines() {
+    let cluster = Cluster::with_web();
+    let mut kubedns = Kubedns::start(&cluster, &[]).await;
+    kubedns.until_ready().await;
+    kubedns.until_metric("kubedns_watch_connected{kind=\"endpointslices\"}", 1.0).await;
+    cluster.faults.crash(3);
+    kubedns.process.line_with("cannot follow the API server", PATIENCE).await;
+    for kind in ["services", "endpointslices"] {
+        kubedns.until_metric(&format!("kubedns_watch_connected{{kind=\"{kind}\"}}"), 0.0).await;
+    }
+    cluster.faults.up();
+    for kind in ["services", "endpointslices"] {
+        kubedns.until_metric(&format!("kubedns_watch_connected{{kind=\"{kind}\"}}"), 1.0).await;
+    }
+
+    let changes = Cell::new(0_u8);
+    let again = async || {
+        // The watches may not be open yet, and a list would show these changes, not an event.
+        changes.set(changes.get() + 1);
+        cluster.set(mk_cluster_ip("apps", "web", &[&format!("10.96.1.{}", changes.get())], &["http:80"]));
+        let address = format!("10.0.1.{}", changes.get());
+        cluster.set(mk_endpoint_slice("apps", "web", "new", &[&address], &["http:80"]));
+        kubedns.logged("following the API server again") > 0
+    };
+    eventually(PATIENCE, again).await;
+    let log = kubedns.process.stderr();
+    let said: Vec<&String> = log.iter().filter(|line| line.contains("API server;")).collect();
+    assert_eq!(said.len(), 1, "{log:#?}");
+    let again = log.iter().find(|line| line.contains("following the API server again")).unwrap();
+    assert!(again.contains("kinds=\"endpointslices services\""), "{again}");
+    assert_eq!(kubedns.logged("resource version expired"), 0, "{log:#?}");
 }
 
 #[tokio::test]
@@ -186,6 +223,21 @@ async fn a_snapshot_on_a_volume_that_hangs_silences_nothing() {
     tokio::time::timeout(Duration::from_secs(10), serves).await.expect("it serves without the file");
     kubedns.process.line_with("snapshot file not read in time", PATIENCE).await;
     kubedns.stop().await;
+}
+
+#[tokio::test]
+async fn hung_snapshot_volume_ends_with_success() {
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = directory.path().join("kubedns.snapshot.new");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let cluster = Cluster::with_web();
+    let flag = format!("--snapshot-dir={}", directory.path().display());
+    let mut kubedns = Kubedns::start(&cluster, &[&flag, "--lameduck=0s"]).await;
+    kubedns.until_ready().await;
+    kubedns.process.signal(Signal::SIGTERM);
+    kubedns.process.line_with("cannot write the snapshot file", PATIENCE).await;
+    let status = kubedns.process.wait(PATIENCE).await;
+    assert!(status.success(), "{status}: {:#?}", kubedns.process.stderr());
 }
 
 #[tokio::test]

@@ -76,17 +76,27 @@ fn a_list_that_is_cut_or_none_is_no_list() {
 fn bodies_in_json_that_are_no_lists_are_no_empty_lists() {
     let last = br#"{"kind":"ServiceList","metadata":{"resourceVersion":"1","continue":""},"items":null}"#;
     assert_eq!(read_list(&Bytes::from_static(last)).unwrap().1.len(), 0);
-    let bodies: [&[u8]; 6] = [
+    let bodies: [&[u8]; 7] = [
         b"",
         b"<html>",
         b"{}",
         br#"{"kind":"Status","metadata":{"resourceVersion":"1"},"items":[]}"#,
         br#"{"kind":"ServiceList","metadata":{},"items":[]}"#,
+        br#"{"kind":"ServiceList","metadata":{"resourceVersion":""},"items":[]}"#,
         b"\xff",
     ];
     for body in bodies {
         let failure = read_list(&Bytes::from_static(body)).unwrap_err();
         assert_eq!(failure.reason(), "garbage", "{failure}");
+    }
+}
+
+#[test]
+fn json_list_without_version_is_refused() {
+    for metadata in ["{}", r#"{"resourceVersion":""}"#] {
+        let body = format!(r#"{{"kind":"ServiceList","metadata":{metadata},"items":[]}}"#);
+        let failure = read_list(&Bytes::from(body)).unwrap_err().to_string();
+        assert_eq!(failure, "not a response of an API server: a list without a version", "{metadata}");
     }
 }
 
