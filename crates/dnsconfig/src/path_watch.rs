@@ -42,14 +42,14 @@ pub struct PathWatch {
 #[derive(Debug)]
 struct Targets {
     path: PathBuf,
-    watches: Mutex<Watches>,
+    notifications: Mutex<Notifications>,
     /// Whether a target has become another file, and no signal was given since.
     is_fresh: AtomicBool,
     wake: Arc<Notify>,
 }
 
 #[derive(Debug)]
-struct Watches {
+struct Notifications {
     watcher: Option<RecommendedWatcher>,
     /// The watched path and its parent directory, by device and inode.
     watched: [Option<(u64, u64)>; 2],
@@ -65,8 +65,8 @@ impl PathWatch {
                 warn!(path = %path.display(), %error, ?period, "file notifications unavailable, polling periodically");
             })
             .ok();
-        let watches = Mutex::new(Watches { watcher, watched: [None, None] });
-        let targets = Arc::new(Targets { path, watches, is_fresh: AtomicBool::new(false), wake });
+        let notifications = Mutex::new(Notifications { watcher, watched: [None, None] });
+        let targets = Arc::new(Targets { path, notifications, is_fresh: AtomicBool::new(false), wake });
         let period = period.max(SHORTEST_PERIOD);
         let next_look = Instant::now() + period;
         Self { targets, examining: BlockingRead::default(), period, next_look }
@@ -113,8 +113,8 @@ impl PathWatch {
 impl Targets {
     /// Watches the path and its parent directory, and notes if either is another file than before. May block.
     fn examine(&self) {
-        let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
-        let Watches { watcher, watched } = &mut *watches;
+        let mut notifications = self.notifications.lock().unwrap_or_else(PoisonError::into_inner);
+        let Notifications { watcher, watched } = &mut *notifications;
         let targets = [self.path.clone(), parent(&self.path)];
         for (target, watched) in targets.iter().zip(watched) {
             let identity = identity(target);
@@ -211,11 +211,20 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let mut watch = PathWatch::new(file.path(), Duration::from_hours(1));
         let targets = Arc::clone(&watch.targets);
-        let hung = targets.watches.lock().unwrap();
+        let (locked, is_locked) = std::sync::mpsc::channel();
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let mount = std::thread::spawn(move || {
+            let _hung = targets.notifications.lock().unwrap();
+            locked.send(()).unwrap();
+            released.recv().unwrap();
+        });
+        is_locked.recv().unwrap();
+
         // The runtime of this test has one thread, which the look must not take.
         let waited = tokio::time::timeout(Duration::from_millis(50), watch.changed()).await;
         assert!(waited.is_err(), "the look hangs");
-        drop(hung);
+        release.send(()).unwrap();
+        mount.join().unwrap();
         let seen = tokio::time::timeout(Duration::from_secs(30), watch.changed()).await;
         assert!(seen.is_ok(), "the path was not seen after the hang");
     }

@@ -10,7 +10,7 @@ use daemon::http;
 use daemon::metrics::{MetricError, Metrics};
 use dnsconfig::{Nameserver, State};
 use parking_lot::{Mutex, MutexGuard};
-use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
+use prometheus::{IntCounter, IntCounterVec, IntGauge};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;

@@ -224,8 +224,6 @@ impl Zone {
             && !self.stub_domains.delegated.iter().any(|stub| is_within(name, stub.wire()))
     }
 
-    }
-
     /// The upstreams for a name (wire format, lower case), and the stub domain of the upstreams, if any. The longest
     /// stub domain that holds the name wins.
     pub fn servers_for(&self, name: &[u8]) -> (&Arc<[Upstream]>, Option<&Name>) {

@@ -167,7 +167,8 @@ impl<B: Backend> Resolver<B> {
 
     /// Answers from the records, the search list and the cache, as far as these go.
     fn try_answer(&self, ask: Ask<'_, B::View>, out: &mut Vec<u8>) -> Outcome {
-        let asker = Asker { steps: steps_at_once(ask.query.transport), client: Some(ask.client), zone_data: false };
+        let asker =
+            Asker { steps: steps_at_once(ask.query.transport), client: Some(ask.client), zone_data: false };
         match engine::answer_query(asker, ask.view, &self.identity, ask.query, &NOTHING, out) {
             Outcome::Pending(pending) => self.try_cache(ask, pending, out).into(),
             Outcome::Search(list) => match self.search_at_once(ask, list, out) {

@@ -235,9 +235,10 @@ impl FailureLog {
     pub(super) fn log_recovery(&mut self) {
         let opened = self.opened.unwrap_or_else(Instant::now);
         if std::mem::take(&mut self.in_outage) {
-            match self.connection.outage().note_recovery(opened) {
-                Some(outage) => outage.log_end(),
-                None => tracing::debug!(kind = %self.kind, "following one kind again"),
+            if let Some(outage) = self.connection.outage().note_recovery(opened) {
+                outage.log_end();
+            } else {
+                tracing::debug!(kind = %self.kind, "following one kind again");
             }
         }
         if let Some(ongoing) = self.ongoing.take() {
