@@ -93,6 +93,27 @@ fn a_domain_is_labels_with_a_dot_at_the_end() {
     assert_eq!(["a".repeat(60).as_str(); 3].join(".").parse::<Domain>(), Err(DomainError::Long));
 }
 
+/// kube-dns starts with these values, and ends later. A conformance difference lists them.
+#[test]
+fn impossible_value_ends_the_start() {
+    let long_domain = ["a".repeat(60).as_str(); 3].join(".");
+    let out_of_range = "strconv.ParseInt: parsing \"70000\": value out of range";
+    for (flag, value, reason) in [
+        ("healthz-port", "70000", out_of_range),
+        ("dns-port", "70000", out_of_range),
+        ("kube-master-url", "tcp://10.0.0.1:6443", "invalid kube-master-url specified"),
+        (
+            "domain",
+            &long_domain,
+            "must be no more than 180 characters, to leave room for the names of services",
+        ),
+    ] {
+        let exit = options(&[&format!("--{flag}={value}")]).unwrap_err();
+        let line = format!("invalid argument {value:?} for \"--{flag}\" flag: {reason}");
+        assert_eq!((exit.status, exit.stderr.lines().last()), (2, Some(&*line)), "{flag}");
+    }
+}
+
 #[test]
 fn records_are_those_of_kube_dns_unless_a_flag_says_otherwise() {
     let records = |words: &[&str]| options(words).unwrap().index(&Scope::default()).records;

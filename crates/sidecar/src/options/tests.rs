@@ -34,6 +34,26 @@ fn the_manifests_command_line() {
     assert_eq!(options.log.v.0, 2);
 }
 
+/// kube-dns starts with these values, and ends or fails later. A conformance difference lists them.
+#[test]
+fn impossible_value_ends_the_start() {
+    let long_label = format!("--probe={},127.0.0.1,x", "a".repeat(129));
+    for flag in
+        ["--prometheus-port=70000", "--probe=a,127.0.0.1:70000,x", "--probe=a,127.0.0.1,x..y", &long_label]
+    {
+        let exit = parse(&[flag]).unwrap_err();
+        assert_eq!((exit.status, exit.stderr.lines().count()), (2, 2), "{flag}: {}", exit.stderr);
+    }
+}
+
+/// kube-dns polls dnsmasq without a pause if the interval is negative, and fails to poll at a port that is none.
+#[test]
+fn odd_values_of_dnsmasq_are_bounded() {
+    let options = parse(&["--dnsmasq-port=70000", "--dnsmasq-poll-interval-ms=-1"]).unwrap();
+    assert_eq!(options.dnsmasq(), Some(ServerAddr::new("127.0.0.1", 0)));
+    assert_eq!(options.dnsmasq_poll_interval(), Duration::ZERO);
+}
+
 #[test]
 fn health_is_chosen() {
     assert_eq!(parse(&["--health=through"]).unwrap().health, Mode::Through);
