@@ -17,8 +17,7 @@ use cluster::snapshot::{PodNames, Published, Snapshot};
 use etcd::records::ZoneRecords;
 use etcd::{Message as EtcdMessage, Tree};
 use proptest::prelude::*;
-use skydns::Records as _;
-use skydns::engine::{self, Identity, Outcome};
+use skydns::engine::{self, Identity, Outcome, Pending};
 use skydns::external::{ExternalAnswer, ExternalAnswers, ExternalQuery, ExternalRecord};
 use skydns::own_names::OwnTarget;
 use skydns::wire::{Message, Section, Transport, rtype};
@@ -302,7 +301,7 @@ fn answered(view: &Snapshot, owner: &str, rtype: &str) -> BTreeSet<Record> {
     loop {
         out.clear();
         match engine::answer(view, &identity, &query, Transport::Tcp, &external, &mut out) {
-            Outcome::NeedsExternal(questions) => {
+            Outcome::Pending(Pending::External(questions)) => {
                 for question in questions {
                     let answer = upstream(&question);
                     external.insert(question, answer);

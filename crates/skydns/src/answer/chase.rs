@@ -110,7 +110,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         }
         self.truncated |= cut;
         if self.asker.zone_data {
-            return self.alias_alone(&aliases);
+            return self.alias_alone(&targets);
         }
         let mut walk = Walk::new(Section::Answer, families, Name::from_wire(self.query.lower()));
         match self.follow_all(&mut walk, Aliases { owner: None, targets, beside_addresses }) {

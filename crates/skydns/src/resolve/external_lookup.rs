@@ -22,26 +22,25 @@ pub(super) struct LookedUp {
 }
 
 impl<B: Backend> Resolver<B> {
-    /// Looks up an external name at its upstreams, until `deadline` at most, for a client over `transport`.
+    /// Looks up an external name at its upstreams, until the deadline of the query that needs it.
     pub(super) async fn look_up(
         &self,
-        view: &B::View,
+        late: LateAsk<'_, B::View>,
         question: &ExternalQuery,
-        client: IpAddr,
-        transport: Transport,
-        deadline: tokio::time::Instant,
     ) -> Result<LookedUp, Cause> {
+        let transport = late.query.transport;
+        let view = &**late.view;
         let lower = question.name.to_lowercase();
-        let servers = Arc::clone(self.backend.view().zone().servers_for(lower.wire()).0);
+        let servers = Arc::clone(view.zone().servers_for(lower.wire()).0);
         let query = forward::Query::new(lower.wire(), question.qtype);
-        let asked = self.forwarder.exchange(query.clone(), Arc::clone(&servers), client, transport);
+
         // In a later round less time may be left than the forwarder's own budget.
-        let asked = tokio::time::timeout_at(deadline, asked).await;
-        let reply = asked.unwrap_or_else(|_| self.forwarder.kept(query, servers));
+        let exchange = self.forwarder.exchange(query.clone(), Arc::clone(&servers), late.client, transport);
+        let exchanged = tokio::time::timeout_at(late.admitted.deadline, exchange).await;
+        let reply = exchanged.unwrap_or_else(|_| self.forwarder.kept(query, servers));
         let reply = reply.map_err(|error| Cause::from(&error))?;
 
-        let view = self.backend.view();
-        let is_ours = |name: &[u8]| is_ours(&*view, name);
+        let is_ours = |name: &[u8]| is_ours(view, name);
         let answer = match external_answer(question, is_ours, &reply.message, reply.rcode) {
             ExternalAnswer::Failed => return Err(Cause::Reply(reply.upstream.clone(), reply.rcode)),
             // As for the name itself: a client over UDP retries over TCP, a client over TCP cannot use a part.

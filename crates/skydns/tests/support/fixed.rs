@@ -114,7 +114,7 @@ impl Fixed {
     pub(crate) fn alias_beside(mut self, path: &[&'static str], target: &str) -> Self {
         let target = Name::parse(target).unwrap_or_else(|error| unreachable!("{error}"));
         let alias = ServiceRecord::new(Host::Name(Cow::Owned(target)), base("apps.svc"));
-        let records = self.records.entry(path.to_vec()).or_default();
+        let records = self.records.entry(path.join("/")).or_default();
         records.push((format!("alias{}", records.len()), alias));
         self
     }
