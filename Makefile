@@ -8,7 +8,8 @@ BIN := $(or $(CARGO_TARGET_DIR),target)/debug
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: rust dnsmasq build ## Run the whole pod on loopback, on examples/cluster (ARGS="--help" shows the options)
+run: rust dnsmasq ## Run the whole pod on loopback, on examples/cluster (ARGS="--help" shows the options)
+	cargo build -p localpod -p kubedns -p nanny -p sidecar
 	@exec $(BIN)/localpod $(ARGS)
 
 build: rust ## Build all binaries

@@ -1,14 +1,15 @@
 //! Mirrors the `ConfigMap` kube-system/kube-dns into a [`ConfigVolume`], as the kubelet does.
 
-use std::pin::Pin;
 use std::time::Duration;
 
+use daemon::backoff::Backoff;
 use daemon::error_chain::brief;
-use futures::{Stream, StreamExt};
+use futures::TryStreamExt as _;
+use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::runtime::{WatchStreamExt, watcher};
+use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::{Api, Client};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::config_volume::{ConfigVolume, Payload};
 use crate::console::Console;
@@ -20,12 +21,20 @@ pub const NAME: &str = "kube-dns";
 
 /// Timeout of the first read, long enough for a slow API server.
 const FIRST: Duration = Duration::from_secs(10);
+/// The first pause after an error.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// The longest pause after errors.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-type States = Pin<Box<dyn Stream<Item = watcher::Result<Option<ConfigMap>>> + Send>>;
+/// An open watch of the `ConfigMap`.
+type Events = BoxStream<'static, kube::Result<WatchEvent<ConfigMap>>>;
 
 /// Mirrors the `ConfigMap` into a directory.
 pub(crate) struct Follower {
-    states: States,
+    api: Api<ConfigMap>,
+    /// `None` before the first read, and after the watch has ended.
+    events: Option<Events>,
+    backoff: Backoff,
     volume: ConfigVolume,
     console: Console,
 }
@@ -36,32 +45,65 @@ impl Follower {
     /// empty.
     pub(crate) async fn start(client: Client, volume: ConfigVolume, console: Console) -> Self {
         let api = Api::namespaced(client, NAMESPACE);
-        let states = watcher::watch_object(api, NAME).default_backoff().boxed();
-        let mut follower = Self { states, volume, console };
-        if timeout(FIRST, follower.step()).await.is_err() {
-            follower.console.say(&format!(
+        let backoff = Backoff::new(FIRST_PAUSE);
+        let mut follower = Self { api, events: None, backoff, volume, console };
+
+        match timeout(FIRST, follower.follow_once()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => follower.report(&error),
+            Err(_) => follower.console.say(&format!(
                 "the API server does not answer, waiting for ConfigMap {NAMESPACE}/{NAME}; the containers start without it"
-            ));
+            )),
         }
         follower
     }
 
-    /// Writes each new state of the `ConfigMap` to the directory. Returns only if the watch ends.
+    /// Writes each new state of the `ConfigMap` to the directory. Does not return.
     pub(crate) async fn run(mut self) {
-        while self.step().await {}
-    }
-
-    /// Handles the next state or error of the watch. Returns `false` at the end of the watch.
-    async fn step(&mut self) -> bool {
-        match self.states.next().await {
-            None => return false,
-            Some(Ok(config_map)) => self.write(config_map.as_ref()),
-            Some(Err(error)) => {
-                let why = brief(&error);
-                self.console.say(&format!("cannot read ConfigMap {NAMESPACE}/{NAME}, trying again: {why}"));
+        loop {
+            if let Err(error) = self.follow_once().await {
+                self.report(&error);
+                self.events = None;
+                sleep(self.backoff.pause(LONGEST_PAUSE)).await;
             }
         }
-        true
+    }
+
+    /// Handles the next event of the watch. Without a watch, reads the `ConfigMap` and opens a watch.
+    async fn follow_once(&mut self) -> kube::Result<()> {
+        let Some(events) = &mut self.events else { return self.read_and_watch().await };
+
+        match events.try_next().await? {
+            Some(WatchEvent::Added(config_map) | WatchEvent::Modified(config_map)) => {
+                self.write(Some(&config_map))
+            }
+            Some(WatchEvent::Deleted(_)) => self.write(None),
+            Some(WatchEvent::Bookmark(_)) => {}
+            Some(WatchEvent::Error(status)) => return Err(kube::Error::Api(status)),
+            // API servers end each watch after some minutes.
+            None => {
+                self.events = None;
+                sleep(FIRST_PAUSE).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn read_and_watch(&mut self) -> kube::Result<()> {
+        let this_one = format!("metadata.name={NAME}");
+        let list = self.api.list(&ListParams::default().fields(&this_one)).await?;
+        self.write(list.items.first());
+
+        let version = list.metadata.resource_version.unwrap_or_default();
+        let events = self.api.watch(&WatchParams::default().fields(&this_one), &version).await?;
+        self.events = Some(Box::pin(events));
+        self.backoff.reset();
+        Ok(())
+    }
+
+    fn report(&self, error: &kube::Error) {
+        let why = brief(error);
+        self.console.say(&format!("cannot read ConfigMap {NAMESPACE}/{NAME}, trying again: {why}"));
     }
 
     fn write(&mut self, config_map: Option<&ConfigMap>) {

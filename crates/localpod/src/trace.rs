@@ -12,8 +12,7 @@ use crate::console::Console;
 
 /// The filter, unless `RUST_LOG` sets another. The log of the Kubernetes client is off: localpod reports the client's
 /// errors itself.
-const DEFAULT_FILTER: &str =
-    "warn,apiserver=info,localpod=info,kube_client=off,kube_runtime=off,hickory_server=error";
+const DEFAULT_FILTER: &str = "warn,apiserver=info,localpod=info,kube_client=off,hickory_server=error";
 
 /// Sends all log events of this process to `console`.
 pub fn to_console(console: Console) {
