@@ -67,8 +67,7 @@ const ENDING: Duration = Duration::from_secs(5);
 /// When kubedns cannot start, or when a critical task ends early.
 pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     tracing::info!(version = daemon::version::VERSION, domain = %options.domain, "kube-dns is starting");
-    let exposition = Exposition::from_env(|name| std::env::var(name).ok());
-    exposition.log_mistakes();
+    let exposition = exposition();
     let checked = CheckedOptions::of(&options)?;
     let connection = connect(&options).await?;
     let (registry, metrics) = metrics(&options)?;
@@ -78,8 +77,14 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     let zone = Zone { serials: transfers.as_ref().map(|transfers| transfers.serials()), ..checked.zone };
     let published = Arc::new(Published::new(Snapshot::new(zone.clone())));
     let forwarder = forwarder(&options, &registry)?;
-    let address = dns_address(&options).await?;
-    let dns = bind_dns(address, &exposition, &registry, &forwarder, &published, transfers.as_ref())?;
+    let dns = bind_dns(
+        dns_address(&options).await?,
+        &exposition,
+        &registry,
+        &forwarder,
+        &published,
+        transfers.as_ref(),
+    )?;
     let queries = Queries::new(&dns, Owners::new(&connection, &checked.scope));
     let loops = LoopFinder::new(&forwarder, configuration.subscribe(), &zone);
     let status = Status::new(Arc::clone(&published), shutdown.draining.clone());
@@ -375,6 +380,13 @@ fn forwarder(options: &Options, registry: &daemon::metrics::Metrics) -> anyhow::
     registry.register("the metrics of forwarding", Nested(nested))?;
     let limits = Limits::default().within_descriptors(crate::descriptors::raise());
     Ok(Arc::new(Forwarder::with(limits, metrics, options.tls_trust(), cache)))
+}
+
+/// The variables of the metrics. Mistakes are logged, and cost no more than the metrics.
+fn exposition() -> Exposition {
+    let exposition = Exposition::from_env(|name| std::env::var(name).ok());
+    exposition.log_mistakes();
+    exposition
 }
 
 /// The address of `--dns-bind-address` and `--dns-port`.

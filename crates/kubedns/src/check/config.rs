@@ -175,25 +175,10 @@ mod tests {
         let file = directory.path().join("map.yaml");
         let of = |data: &str| format!("kind: ConfigMap\nmetadata: {{name: kube-dns}}\ndata:\n{data}");
         let good = of("  stubDomains: |\n    {\"acme.example\": [\"192.0.2.1\"]}\n");
-        let list = |kind: &str, item_kind: &str| {
-            let item = |name| {
-                format!("{{{item_kind}metadata: {{name: {name}}}, data: {{hosts: 192.0.2.1 h.test}}}}")
-            };
-            format!("{{kind: {kind}, items: [{}, {}]}}", item("a"), item("b"))
-        };
         let service = "kind: Service\nmetadata: {name: kube-dns}\n---\n";
         for (text, status, lines) in [
             (good.clone(), 0, &["kube-dns: good (stubDomains)"][..]),
             (format!("{service}{good}"), 0, &["kube-dns: good (stubDomains)"]),
-            (list("List", "kind: ConfigMap, "), 0, &["a: good (hosts)", "b: good (hosts)"]),
-            (list("ConfigMapList", ""), 0, &["a: good (hosts)", "b: good (hosts)"]),
-            (
-                format!("{{kind: List, items: [{}, {{kind: Service}}]}}", list("List", "kind: ConfigMap, ")),
-                0,
-                &["a: good (hosts)", "b: good (hosts)"],
-            ),
-            (list("List", "kind: Secret, "), 2, &["kube-dns check config: /"]),
-            ("{kind: List, items: null}".to_owned(), 2, &["kube-dns check config: /"]),
             (
                 of("  stubDomain: '{}'\n  upstreamNameservers: '[\"10.0.0.300\"]'\n  federations: x\n"),
                 1,
@@ -232,6 +217,34 @@ mod tests {
             for (line, expected) in said.lines().zip(lines) {
                 assert!(line.starts_with(expected), "{line}");
             }
+        }
+    }
+
+    #[test]
+    fn items_of_lists_are_checked() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("list.yaml");
+        let list = |kind: &str, item_kind: &str| {
+            let item = |name| {
+                format!("{{{item_kind}metadata: {{name: {name}}}, data: {{hosts: 192.0.2.1 h.test}}}}")
+            };
+            format!("{{kind: {kind}, items: [{}, {}]}}", item("a"), item("b"))
+        };
+        let nested =
+            format!("{{kind: List, items: [{}, {{kind: Service}}]}}", list("List", "kind: ConfigMap, "));
+        let both_good = (0, 2);
+        let unreadable = (2, 1);
+        for (text, expected) in [
+            (list("List", "kind: ConfigMap, "), both_good),
+            (list("ConfigMapList", ""), both_good),
+            (nested, both_good),
+            (list("List", "kind: Secret, "), unreadable),
+            ("{kind: List, items: null}".to_owned(), unreadable),
+        ] {
+            std::fs::write(&file, &text).unwrap();
+            let (status, said) = check(&["config", file.to_str().unwrap()]);
+            assert_eq!((status, said.lines().count()), expected, "{text}: {said}");
+            assert_eq!(said == "a: good (hosts)\nb: good (hosts)\n", expected == both_good, "{text}: {said}");
         }
     }
 
