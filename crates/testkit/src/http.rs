@@ -34,7 +34,8 @@ impl Response {
 ///
 /// If no response comes in time, or if the response is not HTTP.
 pub async fn get(address: SocketAddr, path: &str) -> io::Result<Response> {
-    let text = request(address, "GET", path).await?;
+    // In HTTP/1.0 the body of a page without a length is not chunked.
+    let text = exchange(address, "HTTP/1.0", "GET", path).await?;
     let status = text.split(' ').nth(1).and_then(|status| status.parse().ok());
     let parts = status.zip(text.split_once("\r\n\r\n"));
     let (status, (_, body)) = parts.ok_or_else(|| io::Error::other(format!("not HTTP: {text:?}")))?;
@@ -47,9 +48,13 @@ pub async fn get(address: SocketAddr, path: &str) -> io::Result<Response> {
 ///
 /// If no response comes in time, or if the response is not UTF-8.
 pub async fn request(address: SocketAddr, method: &str, path: &str) -> io::Result<String> {
+    exchange(address, "HTTP/1.1", method, path).await
+}
+
+async fn exchange(address: SocketAddr, version: &str, method: &str, path: &str) -> io::Result<String> {
     let exchange = async {
         let mut stream = TcpStream::connect(address).await?;
-        let request = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+        let request = format!("{method} {path} {version}\r\nHost: {address}\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await?;
         let mut text = String::new();
         stream.read_to_string(&mut text).await?;

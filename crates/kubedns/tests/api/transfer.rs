@@ -13,6 +13,7 @@ use apiserver::Resource;
 use testkit::eventually;
 use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_external_name, mk_headless};
 use testkit::query::Query;
+use testkit::upstream::Upstream;
 
 use super::cluster::{Cluster, PATIENCE};
 use super::process::{Kubedns, program};
@@ -133,6 +134,35 @@ async fn only_peers_with_the_key_transfer() {
     for kubedns in [peers, signed, off] {
         kubedns.stop().await;
     }
+}
+
+/// RFC 8945, section 5.3: also the response to a query that waits for an upstream. dig checks the signature.
+#[tokio::test(flavor = "multi_thread")]
+async fn signed_external_query_gets_signed_response() {
+    let cluster = cluster();
+    let directory = tempfile::tempdir().unwrap();
+    let file = key_file(directory.path());
+    let upstream = Upstream::answering("198.51.100.7").await;
+    let key = format!("--transfer-key={file}");
+    let nameservers = format!("--nameservers={}", upstream.addr());
+    let kubedns = start(&cluster, &["--transfer-to=127.0.0.0/8", &key, &nameservers]).await;
+
+    for (name, expected) in [
+        ("www.outside.test", vec!["www.outside.test. 3600 IN A 198.51.100.7"]),
+        (
+            "out.apps.svc.cluster.local",
+            vec![
+                "out.apps.svc.cluster.local. 30 IN CNAME www.example.com.",
+                "www.example.com. 30 IN A 198.51.100.7",
+            ],
+        ),
+    ] {
+        for transport in ["+notcp", "+tcp"] {
+            let lines = dig(kubedns.dns, &["-k", &file, transport, name, "A"]).unwrap();
+            assert_eq!(lines, expected, "{name}, {transport}");
+        }
+    }
+    kubedns.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
