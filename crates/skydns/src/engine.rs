@@ -276,6 +276,10 @@ impl<'a, V: View> Engine<'a, V> {
     }
 
     /// Answers from the zone that holds the name, or forwards the query.
+    #[expect(
+        clippy::redundant_closure_for_method_calls,
+        reason = "the method is not general enough over lifetimes"
+    )]
     fn named(&self, authority: Option<Authority<'a>>, out: &mut Vec<u8>) -> Named<'a> {
         let Some(authority) = authority else { return Named::Progress(self.forward(out)) };
         if !authority.records.has_synced() {

@@ -184,7 +184,7 @@ impl<B: Backend> Resolver<B> {
         let steps = steps_at_once(ask.query.transport);
         match engine::answer_name(steps, ask.view, &self.identity, ask.query, &NOTHING, out) {
             Progress::Pending(pending) => self.try_cache(ask, pending, out),
-            progress => progress,
+            reply @ Progress::Reply(_) => reply,
         }
     }
 
@@ -228,30 +228,6 @@ impl<B: Backend> Resolver<B> {
         }
     }
 
-    /// Answers SERVFAIL to a query that waits: it was not admitted, or the server is stopping.
-    pub(crate) fn fail(&self, waiting: &WaitingQuery<B::View>, cause: &Cause, out: &mut Vec<u8>) -> Reply {
-        let query = waiting.query.query();
-        let start = out.len();
-        let ask = Ask { query: &query, client: waiting.client, view: &*waiting.view };
-
-        let reply = self.servfail(ask, waiting.system(), cause, out);
-        match waiting.signer.clone() {
-            Some(signer) => sign(signer, start, reply, out),
-            None => reply,
-        }
-    }
-
-    /// Writes SERVFAIL, with the cause if extended errors are enabled.
-    fn servfail(&self, ask: Ask<'_, B::View>, system: System, cause: &Cause, out: &mut Vec<u8>) -> Reply {
-        let query = ask.query;
-        let start = out.len();
-        let flags = query.header.flags & (flag::RD | flag::CD);
-
-        Writer::new(query, out).finish(flags | flag::RA, rcode::SERVFAIL);
-        append_cause(ask, cause, start, out);
-        Reply { system, qtype: query.qtype, rcode: rcode::SERVFAIL, truncated: false, zone: None }
-    }
-
     /// Number of queries that wait for upstreams, and of expensive queries that wait or run.
     pub fn waiting(&self) -> usize {
         self.waiting.taken() + self.lane.waiting()
@@ -262,6 +238,17 @@ impl<B: Backend> Resolver<B> {
         self.tasks.close();
         self.tasks.wait().await;
     }
+}
+
+/// Writes SERVFAIL, with the cause if extended errors are enabled.
+fn servfail<V: View>(ask: Ask<'_, V>, system: System, cause: &Cause, out: &mut Vec<u8>) -> Reply {
+    let query = ask.query;
+    let start = out.len();
+    let flags = query.header.flags & (flag::RD | flag::CD);
+
+    Writer::new(query, out).finish(flags | flag::RA, rcode::SERVFAIL);
+    append_cause(ask, cause, start, out);
+    Reply { system, qtype: query.qtype, rcode: rcode::SERVFAIL, truncated: false, zone: None }
 }
 
 /// Adds the cause to the response that begins at `start` of `out`, if extended errors are enabled.

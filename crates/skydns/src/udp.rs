@@ -197,14 +197,14 @@ impl<B: Backend> Worker<B> {
         answers: &mut Vec<u8>,
     ) -> Option<Reply> {
         if self.ending {
-            return Some(self.resolver.fail(&waiting, &Cause::Stopping, answers));
+            return Some(waiting.fail(&Cause::Stopping, answers));
         }
 
         let socket = Arc::clone(&self.socket);
         // If the send buffer is full, the answer is lost, as it might be on the network.
         let send = move |answer: &[u8]| socket.send(answer, &peer);
         let rejected = self.resolver.resolve_later(waiting, peer.socket_addr(), send).err()?;
-        Some(self.resolver.fail(&rejected, &rejected.cause_of_rejection(), answers))
+        Some(rejected.fail(&rejected.cause_of_rejection(), answers))
     }
 
     /// Sends a batch. Consecutive answers from the same local address are sent in one system call.

@@ -6,6 +6,8 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use super::{servfail, sign};
+use crate::backend::View;
 use crate::cause::Cause;
 use crate::engine::{Pending, Reply};
 use crate::metrics::System;
@@ -86,6 +88,22 @@ impl<V> WaitingQuery<V> {
     /// Whether the query goes to the queue of expensive queries.
     pub(crate) fn is_expensive(&self) -> bool {
         matches!(self.work, Work::Name(Pending::Expensive))
+    }
+
+    /// Answers SERVFAIL instead of waiting: the query was not admitted, or the server is stopping.
+    pub(crate) fn fail(&self, cause: &Cause, out: &mut Vec<u8>) -> Reply
+    where
+        V: View,
+    {
+        let query = self.query.query();
+        let start = out.len();
+        let ask = Ask { query: &query, client: self.client, view: &*self.view };
+
+        let reply = servfail(ask, self.system(), cause, out);
+        match self.signer.clone() {
+            Some(signer) => sign(signer, start, reply, out),
+            None => reply,
+        }
     }
 
     /// The reason for SERVFAIL if the query is not admitted.

@@ -11,7 +11,7 @@ use tokio::time::Instant as Deadline;
 
 use super::ask::{Ask, Work};
 use super::external_lookup::LookedUp;
-use super::{BUDGET, Resolver, WaitingQuery, append_cause, negative, sign, steps_at_once};
+use super::{BUDGET, Resolver, WaitingQuery, append_cause, negative, servfail, sign, steps_at_once};
 use crate::backend::zones::negative_ttl_limit;
 use crate::backend::{Backend, View};
 use crate::cause::Cause;
@@ -71,7 +71,7 @@ impl<B: Backend> Resolver<B> {
     /// Answers SERVFAIL to a query that was not admitted.
     pub(crate) fn reject(&self, waiting: &WaitingQuery<B::View>, client: SocketAddr) -> Vec<u8> {
         let mut out = Vec::new();
-        let reply = self.fail(waiting, &waiting.cause_of_rejection(), &mut out);
+        let reply = waiting.fail(&waiting.cause_of_rejection(), &mut out);
 
         let query = waiting.query.query();
         let transport = query.transport;
@@ -121,7 +121,7 @@ impl<B: Backend> Resolver<B> {
             let progress = match pending {
                 Pending::Forward(system) => return self.forward(late, system, out).await,
                 Pending::External(_) if rounds == MAX_ROUNDS => {
-                    return self.servfail(ask, System::Auth, &Cause::Alias, out);
+                    return servfail(ask, System::Auth, &Cause::Alias, out);
                 }
                 Pending::External(questions) => {
                     self.resolve_external(late, questions, &mut external).await;
@@ -138,7 +138,7 @@ impl<B: Backend> Resolver<B> {
                     // Differs from kube-dns, which does any amount of work for an answer and serves no other client
                     // meanwhile.
                     let Some((progress, answers, answer)) = done else {
-                        return self.servfail(ask, System::Auth, &Cause::Expensive, out);
+                        return servfail(ask, System::Auth, &Cause::Expensive, out);
                     };
                     external = answers;
                     *out = answer;
@@ -165,7 +165,7 @@ impl<B: Backend> Resolver<B> {
         let exchanged = tokio::time::timeout_at(late.admitted.deadline, exchange).await;
         let upstream = match exchanged.unwrap_or_else(|_| self.forwarder.kept(question, servers)) {
             Ok(upstream) => upstream,
-            Err(error) => return self.servfail(ask, system, &Cause::from(&error), out),
+            Err(error) => return servfail(ask, system, &Cause::from(&error), out),
         };
 
         let start = out.len();
@@ -188,10 +188,7 @@ impl<B: Backend> Resolver<B> {
         external: ExternalAnswers,
     ) -> Option<(Progress, ExternalAnswers, Vec<u8>)> {
         // A query that was admitted to wait for an upstream has no place in the queue yet.
-        let _place = match late.admitted.in_lane {
-            true => None,
-            false => Some(self.lane.admit(late.client)?),
-        };
+        let _place = if late.admitted.in_lane { None } else { Some(self.lane.admit(late.client)?) };
         let this = Arc::clone(self);
         let view = Arc::clone(late.view);
         let query = late.query.to_owned();

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::{Ask, Attempt, Resolver};
+use super::{Ask, Attempt, Resolver, servfail};
 use crate::backend::Backend;
 use crate::cause::Cause;
 use crate::engine::Reply;
@@ -41,9 +41,7 @@ impl<B: Backend> Resolver<B> {
                 truncated: false,
                 zone: None,
             });
-        Attempt::Answered(
-            answered.unwrap_or_else(|| self.servfail(ask, System::Auth, &Cause::ZoneNotLoaded, out)),
-        )
+        Attempt::Answered(answered.unwrap_or_else(|| servfail(ask, System::Auth, &Cause::ZoneNotLoaded, out)))
     }
 
     /// Answers a query. The answer to a signed query is signed: a secondary signs all its queries, for example for
