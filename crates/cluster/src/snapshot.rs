@@ -381,7 +381,9 @@ impl Snapshot {
         match comparable {
             Some(PodNames::Verified(others)) => {
                 pods.differences(others, |ours, theirs| ours == theirs, &mut |address, ours, _| {
-                    ours.into_iter().for_each(|namespaces| names_of_pods(*address, namespaces, visit));
+                    if let Some(namespaces) = ours {
+                        names_of_pods(*address, namespaces, visit);
+                    }
                 });
             }
             _ => pods.iter().for_each(|(address, namespaces)| names_of_pods(*address, namespaces, visit)),

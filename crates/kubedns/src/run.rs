@@ -77,14 +77,8 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     let zone = Zone { serials: transfers.as_ref().map(|transfers| transfers.serials()), ..checked.zone };
     let published = Arc::new(Published::new(Snapshot::new(zone.clone())));
     let forwarder = forwarder(&options, &registry)?;
-    let dns = bind_dns(
-        dns_address(&options).await?,
-        &exposition,
-        &registry,
-        &forwarder,
-        &published,
-        transfers.as_ref(),
-    )?;
+    let address = dns_address(&options).await?;
+    let dns = bind_dns(address, &exposition, &registry, &forwarder, &published, transfers.as_ref())?;
     let queries = Queries::new(&dns, Owners::new(&connection, &checked.scope));
     let loops = LoopFinder::new(&forwarder, configuration.subscribe(), &zone);
     let status = Status::new(Arc::clone(&published), shutdown.draining.clone());
@@ -109,9 +103,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
         metrics: Arc::clone(&metrics),
         timeout: options.initial_sync_timeout.into(),
     };
-    checked.etcd.zones().for_each(|zone| sync.index.set_further_zone(zone));
-    sync.configure();
-    sync.load(LOADING).await;
+    prepare_index(&mut sync, &checked.etcd).await;
 
     // The watchers and the index task share one thread, so an event does not wake a second thread.
     let thread = SingleThread::start("records").context("cannot start a thread")?;
@@ -134,6 +126,13 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     tasks.join(ENDING).await.context("stopped")?;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Gives the index what is known before the first lists: the zones to come, the configuration and the snapshot file.
+async fn prepare_index(sync: &mut Sync, etcd: &EtcdZones) {
+    etcd.zones().for_each(|zone| sync.index.set_further_zone(zone));
+    sync.configure();
+    sync.load(LOADING).await;
 }
 
 /// The results of the options that may contradict each other.

@@ -75,7 +75,7 @@ impl Follower {
 
         match events.try_next().await? {
             Some(WatchEvent::Added(config_map) | WatchEvent::Modified(config_map)) => {
-                self.write(Some(&config_map))
+                self.write(Some(&config_map));
             }
             Some(WatchEvent::Deleted(_)) => self.write(None),
             Some(WatchEvent::Bookmark(_)) => {}

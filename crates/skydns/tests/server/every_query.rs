@@ -43,6 +43,7 @@ impl Backend for Flipping {
 
 /// The options of one run.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of the server")]
 struct Options {
     fallthrough: &'static [&'static str],
     search_suffix: bool,
