@@ -171,7 +171,18 @@ impl FailureLog {
         if is_of_outage {
             self.log_outage(failure, pause);
         } else {
+            // The API server answers this feed, so its outage is over.
+            self.leave_outage();
             self.log_own_failure(failure, pause, refusal);
+        }
+    }
+
+    /// Takes the feed out of the outage, which ends if all other feeds work again.
+    fn leave_outage(&mut self) {
+        if std::mem::take(&mut self.in_outage)
+            && let Some(outage) = self.connection.outage().note_end()
+        {
+            outage.log_end();
         }
     }
 
@@ -251,17 +262,14 @@ impl FailureLog {
 
 impl Drop for FailureLog {
     fn drop(&mut self) {
-        if self.in_outage
-            && let Some(outage) = self.connection.outage().note_end()
-        {
-            outage.log_end();
-        }
+        self.leave_outage();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::connect::Access;
 
     fn refused() -> Failure {
         Failure::Unreachable("Connection refused".to_owned())
@@ -308,6 +316,27 @@ mod tests {
         logged_seconds(&outage, 1).await;
         assert!(outage.note_end().is_none() && outage.note_end().is_none() && outage.note_end().is_none());
         assert!(!outage.is_ongoing(), "the feeds ended without an event");
+    }
+
+    /// The role of the stock manifest does not permit EndpointSlices.
+    #[tokio::test]
+    async fn refused_kind_leaves_outage() {
+        let access = Access { master_url: Some("http://127.0.0.1:1".to_owned()), ..Access::default() };
+        let connection = Arc::new(Connection::new(access).await.unwrap());
+        let [mut services, mut slices] =
+            [Kind::Service, Kind::EndpointSlice].map(|kind| FailureLog::new(kind, Arc::clone(&connection)));
+        let unknown = Refusal { lasting: false, dispensable: true, known: false };
+
+        for _restart in 0..2 {
+            for log in [&mut services, &mut slices] {
+                log.log_failure(&refused(), Duration::from_secs(1), unknown);
+            }
+            assert!(connection.outage().is_ongoing());
+            let forbidden = Failure::Refused("endpointslices is forbidden".to_owned());
+            slices.log_failure(&forbidden, Duration::from_secs(1), unknown);
+            services.log_recovery();
+            assert!(!connection.outage().is_ongoing(), "the refused kind is not waited for");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -96,6 +96,7 @@ fn edit() -> impl Strategy<Value = Edit> {
 
 /// Options of the server that do not change while it runs.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of the server")]
 struct Fixed {
     options: Options,
     strict: bool,
@@ -189,7 +190,7 @@ impl World {
         view.zone.strict = self.fixed.strict;
         view.zone.ttl = self.fixed.ttl;
         view.zone.other_domains = [name("other.example")].into();
-        view.zone.own_names = self.own_names.clone();
+        view.zone.own_names.clone_from(&self.own_names);
         if self.fixed.fallthrough {
             view.zone.fallthrough = [name("cluster.local")].into();
         }
