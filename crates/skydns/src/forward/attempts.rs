@@ -285,9 +285,8 @@ fn probe(shared: &Arc<Shared>, upstream: &Upstream, question: Arc<Key>) {
             pool: &shared.pool,
             metrics: &metrics,
         };
-        let probing = timeout_at(deadline, exchange.run(Transport::Udp));
-        let result = shared.stop.run_until_cancelled(probing).await;
-        match result.map(|result| result.unwrap_or(Err(Failure::Timeout))) {
+        let result = shared.stop.run_until_cancelled(ask_as_probe(exchange)).await;
+        match result {
             Some(Ok(reply)) => shared.health.answered(&upstream, &question, reply.rcode, Instant::now()),
             Some(Err(failure)) => {
                 shared.metrics.upstream(&upstream).failure(failure);
@@ -298,4 +297,23 @@ fn probe(shared: &Arc<Shared>, upstream: &Upstream, question: Arc<Key>) {
             None => {}
         }
     });
+}
+
+/// Asks an upstream that was silent. An upstream that has never answered a query with an OPT record, and is silent to
+/// this one, is asked without: a device on the way to it may drop such queries.
+async fn ask_as_probe(exchange: Exchange<'_>) -> Result<Reply, Failure> {
+    let result = timeout_at(exchange.deadline, exchange.run(Transport::Udp)).await;
+    let result = result.unwrap_or(Err(Failure::Timeout));
+    let may_drop_edns = exchange.edns && !exchange.health.has_answered_edns(exchange.upstream);
+    if !may_drop_edns || !matches!(result, Err(Failure::Timeout)) {
+        return result;
+    }
+
+    let deadline = Instant::now() + exchange.limits.budget;
+    let without = Exchange { edns: false, deadline, ..exchange };
+    let result = timeout_at(deadline, without.run(Transport::Udp)).await.unwrap_or(Err(Failure::Timeout));
+    if result.is_ok() {
+        exchange.health.lacks_edns(exchange.upstream, Instant::now());
+    }
+    result
 }

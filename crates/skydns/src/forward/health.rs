@@ -50,7 +50,7 @@ struct State {
     failures: u32,
     last_failure: Option<Instant>,
     tcp_silent: Option<Instant>,
-    /// The last time at which the upstream replied only to a query without OPT record.
+    /// The last time at which the upstream answered only a query without OPT record.
     lacked_edns: Option<Instant>,
 }
 
@@ -201,6 +201,12 @@ impl Health {
     /// Whether the upstream is believed to know EDNS.
     pub(super) fn knows_edns(&self, upstream: &Upstream, now: Instant) -> bool {
         self.0.lock().get(upstream).is_none_or(|state| state.knows_edns(now))
+    }
+
+    /// Whether the upstream has answered a query with an OPT record.
+    pub(super) fn has_answered_edns(&self, upstream: &Upstream) -> bool {
+        let states = self.0.lock();
+        states.get(upstream).is_some_and(|state| state.known.is_some() && state.lacked_edns.is_none())
     }
 
     /// Records that the upstream does not know EDNS.

@@ -12,7 +12,7 @@ use testkit::upstream::{Asked, Reaction, Upstream};
 use tokio::sync::watch;
 
 use crate::fixed::{Fixed, start};
-use crate::support::{PATIENCE, Question, Subject, a, a_over_tcp, address, is, says, told};
+use crate::support::{PATIENCE, Question, Subject, a, a_over_tcp, address, is, says, short, told};
 
 const NAMES: [&str; 4] = ["www.outside.test.", "WWW.outside.test.", "wWw.OuTsIdE.tEsT.", "www.outside.TEST."];
 
@@ -115,6 +115,28 @@ async fn upstream_without_edns_answers_all_clients() {
             assert_eq!(question.answer(&reply.unwrap()).edns, Some(ours), "{rcode}");
         }
     }
+}
+
+/// Some devices drop queries with an OPT record. Clients without EDNS must not lose such an upstream.
+#[tokio::test]
+async fn silence_to_edns_leads_to_plain_queries() {
+    let has_opt = |asked: &Asked| Message::parse(&asked.packet).is_ok_and(|message| message.edns.is_some());
+    let upstream = Upstream::start(
+        move |asked: &Asked| if has_opt(asked) { Reaction::silence() } else { says(1)(asked) },
+    )
+    .await;
+    let subject = Subject::new(short());
+    for name in ["x.test.", "y.test."] {
+        assert_ne!(subject.ask_a(name, &[upstream.addr()]).await, "NOERROR 192.0.2.1", "{name}");
+    }
+
+    eventually(PATIENCE, || async {
+        subject.ask_a("z.test.", &[upstream.addr()]).await == "NOERROR 192.0.2.1"
+    })
+    .await;
+    upstream.forget();
+    assert_eq!(subject.ask_a("w.test.", &[upstream.addr()]).await, "NOERROR 192.0.2.1");
+    assert_eq!(upstream.count(), 1, "no query with an OPT record");
 }
 
 /// For a client over TCP, a reply that is truncated over UDP is no answer. The upstreams are queried over TCP, one
