@@ -11,6 +11,7 @@ const DIRECTORIES: &[&str] = &[
     "",
     "charts/kube-dns-rs",
     "docs",
+    "docs/decisions",
     "docs/metrics",
     "examples/cluster",
     "examples/configmaps",
