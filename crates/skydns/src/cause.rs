@@ -7,8 +7,9 @@ use std::borrow::Cow;
 
 use dnsconfig::Upstream;
 
+use crate::backend::Zone;
 use crate::forward::{Failure, ForwardError};
-use crate::wire::{EXTENDED_ERROR, Message, Section, extended_error, info, options, rcode, rtype};
+use crate::wire::{EXTENDED_ERROR, Message, Query, Section, extended_error, info, options, rcode, rtype};
 
 /// Maximum length of the EXTRA-TEXT, in octets.
 const MAX_TEXT: usize = 160;
@@ -87,6 +88,13 @@ impl Cause {
         let (code, text) = self.parts();
         let end = if with_text { text.floor_char_boundary(MAX_TEXT) } else { 0 };
         extended_error(code, text.get(..end).unwrap_or_default())
+    }
+
+    /// Adds the cause to the response to `query` that begins at `start`, if extended errors are enabled.
+    pub(crate) fn append_if_enabled(&self, zone: &Zone, query: &Query<'_>, start: usize, out: &mut Vec<u8>) {
+        if zone.extended_errors {
+            self.append(start, query.limit(), out);
+        }
     }
 
     /// Adds the cause to the OPT record of a response, if the response stays within `limit` octets. The response

@@ -8,8 +8,8 @@
 use std::net::IpAddr;
 
 use crate::answer::{Answer, Answered};
-use crate::backend::View;
 use crate::backend::zones::{Authority, is_ours};
+use crate::backend::{View, Zone};
 use crate::cause::Cause;
 use crate::external::{ExternalAnswers, ExternalQuery};
 pub use crate::metrics::Reply;
@@ -44,7 +44,7 @@ pub enum Progress {
     Pending(Pending),
 }
 
-/// What an answer waits for.
+/// The reason why an answer waits.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Pending {
     /// The query is not for our names: forward it to an upstream unchanged.
@@ -326,10 +326,9 @@ impl<'a, V: View> Engine<'a, V> {
         if stub.is_some() { System::Stub } else { System::Recursive }
     }
 
-    /// Answers SERVFAIL, with the cause if extended errors are enabled.
+    /// Answers SERVFAIL for a name of ours.
     fn servfail(&self, cause: &Cause, out: &mut Vec<u8>) -> Reply {
-        Writer::new(self.query, out).finish(self.copied_flags() | flag::RA, rcode::SERVFAIL);
-        self.because(cause, rcode::SERVFAIL, System::Auth, out)
+        servfail(self.view.zone(), self.query, System::Auth, cause, out)
     }
 
     /// Answers without records. `copied` are the flags to copy from the query; CD is always copied.
@@ -347,9 +346,7 @@ impl<'a, V: View> Engine<'a, V> {
 
     /// Adds the cause to the written answer, if extended errors are enabled.
     fn because(&self, cause: &Cause, rcode: u16, system: System, out: &mut Vec<u8>) -> Reply {
-        if self.view.zone().extended_errors {
-            cause.append(self.start, self.query.limit(), out);
-        }
+        cause.append_if_enabled(self.view.zone(), self.query, self.start, out);
         self.reply(system, rcode, false)
     }
 
@@ -362,8 +359,8 @@ impl<'a, V: View> Engine<'a, V> {
     fn forward(&self, out: &mut Vec<u8>) -> Progress {
         let system = self.system_of_servers();
         if self.view.zone().must_not_forward(self.query.lower()) {
-            Writer::new(self.query, out).finish(self.copied_flags() | flag::RA, rcode::SERVFAIL);
-            return Progress::Reply(self.because(&Cause::OneLabel, rcode::SERVFAIL, system, out));
+            let zone = self.view.zone();
+            return Progress::Reply(servfail(zone, self.query, system, &Cause::OneLabel, out));
         }
         Progress::Pending(Pending::Forward(system))
     }
@@ -543,6 +540,22 @@ impl<'a, V: View> Engine<'a, V> {
     fn reply(&self, system: System, rcode: u16, truncated: bool) -> Reply {
         Reply { system, qtype: self.query.qtype, rcode, truncated, zone: None }
     }
+}
+
+/// Answers SERVFAIL, with the cause if extended errors are enabled. RD and CD are copied from the query.
+pub(crate) fn servfail(
+    zone: &Zone,
+    query: &Query<'_>,
+    system: System,
+    cause: &Cause,
+    out: &mut Vec<u8>,
+) -> Reply {
+    let start = out.len();
+    let copied = query.header.flags & (flag::RD | flag::CD);
+
+    Writer::new(query, out).finish(copied | flag::RA, rcode::SERVFAIL);
+    cause.append_if_enabled(zone, query, start, out);
+    Reply { system, qtype: query.qtype, rcode: rcode::SERVFAIL, truncated: false, zone: None }
 }
 
 /// The reply, counted for the further zone that holds the name.

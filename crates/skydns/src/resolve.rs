@@ -24,7 +24,7 @@ use crate::shares::Shares;
 use crate::tap::{Answered, Tap};
 use crate::top::{Sampler, Top};
 use crate::transfer::{ResponseSigner, Transfers};
-use crate::wire::{Query, Transport, Writer, flag, rcode};
+use crate::wire::{Query, Transport};
 
 mod ask;
 mod external_lookup;
@@ -206,9 +206,7 @@ impl<B: Backend> Resolver<B> {
 
         let start = out.len();
         let truncated = found.append_answer(query, out);
-        if let Some(limit) = negative_ttl_limit(ask.view, query.lower()) {
-            negative::limit_ttls(out.get_mut(start..).unwrap_or_default(), limit);
-        }
+        limit_negative_ttls(ask, start, out);
         Some(Reply { system, qtype: query.qtype, rcode: found.rcode(), truncated, zone: None })
     }
 
@@ -240,22 +238,20 @@ impl<B: Backend> Resolver<B> {
     }
 }
 
-/// Writes SERVFAIL, with the cause if extended errors are enabled.
+/// Answers SERVFAIL, as the engine does.
 fn servfail<V: View>(ask: Ask<'_, V>, system: System, cause: &Cause, out: &mut Vec<u8>) -> Reply {
-    let query = ask.query;
-    let start = out.len();
-    let flags = query.header.flags & (flag::RD | flag::CD);
-
-    Writer::new(query, out).finish(flags | flag::RA, rcode::SERVFAIL);
-    append_cause(ask, cause, start, out);
-    Reply { system, qtype: query.qtype, rcode: rcode::SERVFAIL, truncated: false, zone: None }
+    engine::servfail(ask.view.zone(), ask.query, system, cause, out)
 }
 
 /// Adds the cause to the response that begins at `start` of `out`, if extended errors are enabled.
 fn append_cause<V: View>(ask: Ask<'_, V>, cause: &Cause, start: usize, out: &mut Vec<u8>) {
-    // An upstream may send an OPT record although the client sent none.
-    if ask.view.zone().extended_errors && ask.query.edns.is_some() {
-        cause.append(start, ask.query.limit(), out);
+    cause.append_if_enabled(ask.view.zone(), ask.query, start, out);
+}
+
+/// Limits the negative TTL of an upstream's answer that begins at `start` of `out`.
+fn limit_negative_ttls<V: View>(ask: Ask<'_, V>, start: usize, out: &mut [u8]) {
+    if let Some(limit) = negative_ttl_limit(ask.view, ask.query.lower()) {
+        negative::limit_ttls(out.get_mut(start..).unwrap_or_default(), limit);
     }
 }
 

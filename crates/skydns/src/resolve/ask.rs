@@ -32,16 +32,6 @@ impl<V> Clone for Ask<'_, V> {
 
 impl<V> Copy for Ask<'_, V> {}
 
-impl<'a, V> Ask<'a, V> {
-    /// The same client and view, with another query: a name of the client's search list.
-    pub(crate) fn with_query<'q>(self, query: &'q Query<'q>) -> Ask<'q, V>
-    where
-        'a: 'q,
-    {
-        Ask { query, client: self.client, view: self.view }
-    }
-}
-
 /// Result of the attempt to answer a message at once.
 #[derive(Debug)]
 pub enum Attempt<V> {
@@ -67,7 +57,7 @@ pub struct WaitingQuery<V> {
     pub(crate) signer: Option<ResponseSigner>,
 }
 
-/// What is left to do for a query.
+/// The work left to do for a query.
 #[derive(Debug)]
 pub(crate) enum Work {
     /// Answer the name itself.

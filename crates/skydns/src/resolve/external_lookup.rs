@@ -1,11 +1,9 @@
 //! Look-ups of names that only upstreams can resolve, for an answer of our own.
 
-use std::sync::Arc;
-
 use super::Resolver;
 use super::late::LateAsk;
+use crate::backend::Backend;
 use crate::backend::zones::is_ours;
-use crate::backend::{Backend, View};
 use crate::cause::Cause;
 use crate::external::{ExternalAnswer, ExternalQuery, ExternalRecord};
 use crate::forward::{self, Failure};
@@ -31,14 +29,8 @@ impl<B: Backend> Resolver<B> {
         let transport = late.query.transport;
         let view = &**late.view;
         let lower = question.name.to_lowercase();
-        let servers = Arc::clone(view.zone().servers_for(lower.wire()).0);
         let query = forward::Query::new(lower.wire(), question.qtype);
-
-        // In a later round less time may be left than the forwarder's own budget.
-        let exchange = self.forwarder.exchange(query.clone(), Arc::clone(&servers), late.client, transport);
-        let exchanged = tokio::time::timeout_at(late.admitted.deadline, exchange).await;
-        let reply = exchanged.unwrap_or_else(|_| self.forwarder.kept(query, servers));
-        let reply = reply.map_err(|error| Cause::from(&error))?;
+        let reply = self.exchange(late, query).await.map_err(|error| Cause::from(&error))?;
 
         let is_ours = |name: &[u8]| is_ours(view, name);
         let answer = match external_answer(question, is_ours, &reply.message, reply.rcode) {

@@ -11,13 +11,14 @@ use tokio::time::Instant as Deadline;
 
 use super::ask::{Ask, Work};
 use super::external_lookup::LookedUp;
-use super::{BUDGET, Resolver, WaitingQuery, append_cause, negative, servfail, sign, steps_at_once};
-use crate::backend::zones::negative_ttl_limit;
+use super::{
+    BUDGET, Resolver, WaitingQuery, append_cause, limit_negative_ttls, servfail, sign, steps_at_once,
+};
 use crate::backend::{Backend, View};
 use crate::cause::Cause;
 use crate::engine::{self, MAX_STEPS, Pending, Progress, Reply};
 use crate::external::{ExternalAnswer, ExternalAnswers, ExternalQuery, MAX_ROUNDS};
-use crate::forward;
+use crate::forward::{self, ForwardError};
 use crate::metrics::{System, Took};
 use crate::shares::Share;
 use crate::tap::Answered;
@@ -30,7 +31,7 @@ pub(crate) struct Admitted {
     _place: Share,
     /// Whether the place is one in the queue of expensive queries.
     in_lane: bool,
-    pub(super) deadline: Deadline,
+    deadline: Deadline,
 }
 
 impl<B: Backend> Resolver<B> {
@@ -156,28 +157,35 @@ impl<B: Backend> Resolver<B> {
     async fn forward(&self, late: LateAsk<'_, B::View>, system: System, out: &mut Vec<u8>) -> Reply {
         let ask = late.ask();
         let query = ask.query;
-        let servers = Arc::clone(ask.view.zone().servers_for(query.lower()).0);
-        let question = forward::Query::of_client(query);
-
-        // After other waits less time may be left than the forwarder's own budget.
-        let exchange =
-            self.forwarder.exchange(question.clone(), Arc::clone(&servers), late.client, query.transport);
-        let exchanged = tokio::time::timeout_at(late.admitted.deadline, exchange).await;
-        let upstream = match exchanged.unwrap_or_else(|_| self.forwarder.kept(question, servers)) {
+        let upstream = match self.exchange(late, forward::Query::of_client(query)).await {
             Ok(upstream) => upstream,
             Err(error) => return servfail(ask, system, &Cause::from(&error), out),
         };
 
         let start = out.len();
         let truncated = upstream.append_answer(query, out);
-        if let Some(limit) = negative_ttl_limit(ask.view, query.lower()) {
-            negative::limit_ttls(out.get_mut(start..).unwrap_or_default(), limit);
-        }
+        limit_negative_ttls(ask, start, out);
         if matches!(upstream.rcode, rcode::SERVFAIL | rcode::REFUSED) {
             let cause = Cause::Reply(upstream.upstream.clone(), upstream.rcode);
             append_cause(ask, &cause, start, out);
         }
         Reply { system, qtype: query.qtype, rcode: upstream.rcode, truncated, zone: None }
+    }
+
+    /// Queries the upstreams of the question's name, until the deadline. After other waits less time may be left than
+    /// the forwarder's own budget.
+    pub(super) async fn exchange(
+        &self,
+        late: LateAsk<'_, B::View>,
+        question: forward::Query,
+    ) -> Result<Arc<forward::Reply>, ForwardError> {
+        let servers = Arc::clone(late.view.zone().servers_for(question.name()).0);
+        let transport = late.query.transport;
+
+        let exchange =
+            self.forwarder.exchange(question.clone(), Arc::clone(&servers), late.client, transport);
+        let exchanged = tokio::time::timeout_at(late.admitted.deadline, exchange).await;
+        exchanged.unwrap_or_else(|_| self.forwarder.kept(question, servers))
     }
 
     /// Prepares an answer in the queue of expensive queries, with the full limit of [`MAX_STEPS`]. `None` if the queue
@@ -252,13 +260,5 @@ impl<V> Copy for LateAsk<'_, V> {}
 impl<'a, V> LateAsk<'a, V> {
     pub(super) fn ask(self) -> Ask<'a, V> {
         Ask { query: self.query, client: self.client, view: self.view }
-    }
-
-    /// The same wait, for another query: a name of the client's search list.
-    pub(super) fn with_query<'q>(self, query: &'q Query<'q>) -> LateAsk<'q, V>
-    where
-        'a: 'q,
-    {
-        LateAsk { query, client: self.client, view: self.view, admitted: self.admitted }
     }
 }

@@ -29,7 +29,7 @@ impl<B: Backend> Resolver<B> {
                 walk.fail();
                 continue;
             };
-            match self.try_candidate(ask.with_query(&candidate), &mut response) {
+            match self.try_candidate(Ask { query: &candidate, ..ask }, &mut response) {
                 Progress::Reply(reply) => walk.take(&response, reply.system),
                 Progress::Pending(_) => return Err(walk.into_list()),
             }
@@ -53,7 +53,7 @@ impl<B: Backend> Resolver<B> {
                 walk.fail();
                 continue;
             };
-            let late = late.with_query(&candidate);
+            let late = LateAsk { query: &candidate, ..late };
 
             let reply = match self.try_candidate(late.ask(), &mut response) {
                 Progress::Reply(reply) => reply,

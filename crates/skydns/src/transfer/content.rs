@@ -1,7 +1,7 @@
 //! The records of a zone for transfers: for each owner name, the engine's own answers without the records of other
 //! names.
 //!
-//! What needs an upstream is not zone data: a CNAME or SRV record is transferred with its target, and the addresses of
+//! Data from upstreams are not zone data: a CNAME or SRV record is transferred with its target, and the addresses of
 //! an external target are not. A name inside another zone, or inside a stub domain, is not part of the zone. The
 //! highest such name has an NS record instead (a zone cut), so that a secondary does not deny the names below.
 

@@ -9,7 +9,7 @@ use crate::wire::Name;
 /// Maximum size of a difference, in octets of memory. Beyond this the whole zone is sent.
 pub(super) const MAX_OCTETS: usize = 2 << 20;
 
-/// What a new view means for a zone.
+/// The effect of a new view on a zone.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Change {
     /// The zone has the same records.

@@ -56,7 +56,7 @@ struct Work<V> {
 struct Plan {
     /// Records to send next.
     ready: VecDeque<Record>,
-    /// What follows `ready`.
+    /// The parts after `ready`.
     parts: VecDeque<Part>,
 }
 

@@ -34,7 +34,7 @@ struct Notice {
     is_refused: bool,
 }
 
-/// What must be done now.
+/// A step that is due now.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Due {
     Send {
