@@ -19,8 +19,7 @@ impl Cluster {
     async fn start(namespaces: Namespaces, protobuf: bool) -> Self {
         let options = Options { bootstrap: false, protobuf, ..Options::default() };
         let server = ApiServer::bind(([127, 0, 0, 1], 0).into(), options).unwrap().spawn();
-        let access = Access { master_url: Some(server.url()), ..Access::default() };
-        let connection = Arc::new(Connection::new(access).await.unwrap());
+        let connection = connect(&server).await;
         let owners = Owners::new(&connection, &Scope { namespaces, services: None });
         let owners = Owners { deadline: PATIENCE, ..owners };
         Self { server, owners }
@@ -43,6 +42,16 @@ impl Cluster {
         let owners = tokio::time::timeout(2 * PATIENCE, self.owners.of(addresses)).await.unwrap();
         let text = |address| owners.get(address).and_then(Owner::text).unwrap_or_else(|| "-".to_owned());
         addresses.iter().map(text).collect()
+    }
+
+    /// Advances the clock of this thread. The server closes its idle connections then, and a request on one of them would
+    /// fail, so the owners get a connection without any.
+    async fn after(&mut self, time: Duration) {
+        tokio::time::pause();
+        tokio::time::advance(time).await;
+        tokio::time::resume();
+
+        self.owners.connection = connect(&self.server).await;
     }
 
     /// Number of requests since the previous call.
@@ -70,14 +79,9 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// Advances the clock of this thread. Client and server then notice that idle connections are closed.
-async fn after(time: Duration) {
-    tokio::time::pause();
-    tokio::time::advance(time).await;
-    tokio::time::resume();
-    for _ in 0..1000 {
-        tokio::task::yield_now().await;
-    }
+async fn connect(server: &Running) -> Arc<Connection> {
+    let access = Access { master_url: Some(server.url()), ..Access::default() };
+    Arc::new(Connection::new(access).await.unwrap())
 }
 
 #[tokio::test]
@@ -120,14 +124,14 @@ fn a_pod_counts_only_with_the_address() {
 
 #[tokio::test]
 async fn nobody_is_asked_about_twice_in_a_minute() {
-    let cluster = Cluster::with_pods(&["a/b Running c pod 10.0.0.1"]).await;
+    let mut cluster = Cluster::with_pods(&["a/b Running c pod 10.0.0.1"]).await;
     let addresses = [ip("10.0.0.1"), ip("10.0.0.2")];
     for requests in [2, 0] {
         assert_eq!(cluster.of(&addresses).await, ["pod a/b on c", "-"]);
         assert_eq!(cluster.requests(), requests);
     }
     cluster.set(&["a/b Failed c pod 10.0.0.1", "a/next Running c pod 10.0.0.1"]);
-    after(FRESH).await;
+    cluster.after(FRESH).await;
     assert_eq!(cluster.of(&addresses).await, ["pod a/next on c", "-"]);
 }
 
@@ -154,13 +158,13 @@ async fn requests_are_bounded_and_the_next_look_learns_more() {
 
 #[tokio::test]
 async fn no_more_owners_are_kept_than_the_bound() {
-    let cluster = Cluster::with_pods(&[]).await;
+    let mut cluster = Cluster::with_pods(&[]).await;
     let addresses: Vec<IpAddr> = (0..400u32).map(|host| IpAddr::V4(host.into())).collect();
     for page in addresses.chunks(REQUESTS) {
         cluster.of(page).await;
     }
     assert_eq!((cluster.requests(), cluster.owners.kept.lock().owners.len()), (KEPT, KEPT));
-    after(FRESH).await;
+    cluster.after(FRESH).await;
     cluster.of(&addresses).await;
     assert_eq!((cluster.requests(), cluster.owners.kept.lock().owners.len()), (REQUESTS, REQUESTS));
 }
@@ -188,7 +192,7 @@ async fn a_failure_ends_the_asking_for_a_while() {
         assert_eq!(cluster.of(&addresses).await, ["-"; 10], "{name}");
         assert_eq!(cluster.requests(), 0, "{name}: not asked again at once");
         cluster.owners.deadline = PATIENCE;
-        after(pause).await;
+        cluster.after(pause).await;
         assert_eq!(cluster.of(&addresses).await.first().unwrap(), "pod a/b on c", "{name}");
     }
 }
@@ -214,7 +218,7 @@ async fn what_is_known_is_shown_while_the_api_server_is_away() {
     cluster.owners.deadline = SOON;
     let addresses = [ip("10.0.0.1"), ip("10.0.0.2")];
     assert_eq!(cluster.of(&addresses).await, ["pod a/b on c", "-"]);
-    after(FRESH).await;
+    cluster.after(FRESH).await;
     assert_eq!(cluster.of(&addresses).await, ["-", "-"], "the address may be that of another pod");
 }
 
