@@ -1,6 +1,7 @@
 //! A pod for fault injection, with the queries that a client sends to the pod during a test.
 //!
-//! `localpod` starts the real binaries and a real dnsmasq. The test can make the API server and the upstream fail.
+//! `localpod` starts the real binaries and a real dnsmasq. The test can make the API server and the
+//! upstream fail.
 
 #![allow(
     clippy::panic,
@@ -59,14 +60,19 @@ impl Rig {
     }
 
     /// Starts a pod with environment variables for all its processes.
-    pub async fn start_in(topology: Topology, args: &[&str], environment: &[(&'static str, String)]) -> Self {
+    pub async fn start_in(
+        topology: Topology,
+        args: &[&str],
+        environment: &[(&'static str, String)],
+    ) -> Self {
         let outside = Outside::default();
         let upstream = Upstream::start(outside.handler()).await;
         let addresses = [upstream.addr()];
         Self::with(topology, args, environment, outside, upstream, &addresses).await
     }
 
-    /// Starts a pod that forwards to the upstreams at `addresses`, in this order. `addresses` includes `upstream`.
+    /// Starts a pod that forwards to the upstreams at `addresses`, in this order. `addresses`
+    /// includes `upstream`.
     pub async fn with(
         topology: Topology,
         args: &[&str],
@@ -84,7 +90,13 @@ impl Rig {
         };
         let args: Vec<&str> = shape.into_iter().chain(args.iter().copied()).collect();
         let pod = Pod::start_on(&cluster.url(), addresses, &args, environment).await;
-        Self { pod, topology, outside, upstream, cluster }
+        Self {
+            pod,
+            topology,
+            outside,
+            upstream,
+            cluster,
+        }
     }
 
     /// Asserts that no container was restarted.
@@ -112,14 +124,21 @@ impl Rig {
     /// The process ID of dnsmasq itself, not of the nanny that started it.
     pub async fn dnsmasq(&self) -> Pid {
         let nanny = self.pod.container("dnsmasq").await;
-        testkit::eventually(crate::e2e::PATIENCE, || async move { descendants(nanny).get(1).copied() }).await
+        testkit::eventually(crate::e2e::PATIENCE, || async move {
+            descendants(nanny).get(1).copied()
+        })
+        .await
     }
 
-    /// Queries of a client: cluster names (path `cluster`) and external names (path `outside`) to the pod's DNS port.
-    /// If dnsmasq serves that port, cluster names are also queried directly from kubedns (path `kubedns`).
+    /// Queries of a client: cluster names (path `cluster`) and external names (path `outside`) to
+    /// the pod's DNS port. If dnsmasq serves that port, cluster names are also queried directly
+    /// from kubedns (path `kubedns`).
     pub fn questions(&self) -> Vec<Question> {
         let ports = self.pod.ports;
-        let mut all = interleave(&questions("cluster", ports.dns), &names_outside("outside", ports.dns));
+        let mut all = interleave(
+            &questions("cluster", ports.dns),
+            &names_outside("outside", ports.dns),
+        );
         if matches!(self.topology, Topology::DropIn | Topology::Cache) {
             all = interleave(&all, &questions("kubedns", ports.kubedns));
         }
@@ -136,7 +155,10 @@ pub struct Rollout {
 impl Rollout {
     /// A cluster without a pod.
     pub async fn start() -> Self {
-        Self { upstream: Upstream::start(Outside::default().handler()).await, cluster: loaded_cluster() }
+        Self {
+            upstream: Upstream::start(Outside::default().handler()).await,
+            cluster: loaded_cluster(),
+        }
     }
 
     /// Starts a pod in the drop-in topology and waits until it is ready.
@@ -147,11 +169,14 @@ impl Rollout {
 
 fn loaded_cluster() -> Cluster {
     let cluster = Cluster::start().expect("an API server");
-    cluster.load(&objects()).expect("the objects of the cluster");
+    cluster
+        .load(&objects())
+        .expect("the objects of the cluster");
     cluster
 }
 
-/// Interleaves both lists, so that a client queries all paths at the same time. The shorter list repeats.
+/// Interleaves both lists, so that a client queries all paths at the same time. The shorter list
+/// repeats.
 fn interleave(a: &[Question], b: &[Question]) -> Vec<Question> {
     let longest = a.len().max(b.len());
     let turn = |n: usize| [a.get(n % a.len()).cloned(), b.get(n % b.len()).cloned()];

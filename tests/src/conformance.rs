@@ -1,9 +1,10 @@
-//! The conformance suite: compares the answers of a server with recorded answers of kube-dns. Where this project
-//! differs on purpose, listed answers replace the recorded ones.
+//! The conformance suite: compares the answers of a server with recorded answers of kube-dns. Where
+//! this project differs on purpose, listed answers replace the recorded ones.
 //!
-//! * [`vector`]: the recorded scenarios (`tests/conformance/vectors`); `tests/conformance/README.md` describes their
-//!   format.
-//! * [`question`], [`answer`]: convert a recorded question to a packet, and a packet to a normalised answer.
+//! * [`vector`]: the recorded scenarios (`tests/conformance/vectors`);
+//!   `tests/conformance/README.md` describes their format.
+//! * [`question`], [`answer`]: convert a recorded question to a packet, and a packet to a
+//!   normalised answer.
 //! * [`memory`]: the recorded responses of the upstream, from all scenarios.
 //! * [`judge`]: compares an answer with the expected ones.
 //! * [`difference`]: our deliberate differences (`tests/conformance/differences`).

@@ -1,7 +1,8 @@
-//! The whole pod, which `localpod` starts on free ports. Tests use `dig`, `kubectl`, HTTP and signals.
+//! The whole pod, which `localpod` starts on free ports. Tests use `dig`, `kubectl`, HTTP and
+//! signals.
 //!
-//! All traffic stays on loopback. Queries for external names go to the example upstream of localpod, or to upstreams of
-//! the test.
+//! All traffic stays on loopback. Queries for external names go to the example upstream of
+//! localpod, or to upstreams of the test.
 
 #![allow(
     clippy::panic,
@@ -49,7 +50,11 @@ pub fn example_cluster() -> PathBuf {
 
 /// Sends `GET path` to a port of 127.0.0.1.
 pub async fn get(port: u16, path: &str) -> std::io::Result<Response> {
-    timeout(RESPONSE, testkit::http::get((Ipv4Addr::LOCALHOST, port).into(), path)).await?
+    timeout(
+        RESPONSE,
+        testkit::http::get((Ipv4Addr::LOCALHOST, port).into(), path),
+    )
+    .await?
 }
 
 /// The file that `localpod --status-file` writes.
@@ -96,12 +101,16 @@ impl Pod {
     /// Starts the pod with further arguments for localpod.
     pub async fn start_with(args: &[&str]) -> Self {
         let manifests = example_cluster();
-        let own = [OsStr::new("--offline"), OsStr::new("--manifests"), manifests.as_os_str()];
+        let own = [
+            OsStr::new("--offline"),
+            OsStr::new("--manifests"),
+            manifests.as_os_str(),
+        ];
         Self::launch(own.into_iter().chain(args.iter().map(OsStr::new)), &[]).await
     }
 
-    /// Starts the pod for the cluster of the API server at `api`, and waits until the pod is ready. The pod has no
-    /// credentials, and forwards external names to `upstreams`.
+    /// Starts the pod for the cluster of the API server at `api`, and waits until the pod is ready.
+    /// The pod has no credentials, and forwards external names to `upstreams`.
     pub async fn start_on(
         api: &str,
         upstreams: &[SocketAddr],
@@ -112,7 +121,11 @@ impl Pod {
         let kubeconfig = write_kubeconfig(directory.path(), api, &json!({})).expect("a kubeconfig");
         let upstreams: Vec<String> = upstreams.iter().map(SocketAddr::to_string).collect();
         let nameservers = format!("--nameservers={}", upstreams.join(","));
-        let own = [OsStr::new("--kubecfg-file"), kubeconfig.as_os_str(), OsStr::new(&nameservers)];
+        let own = [
+            OsStr::new("--kubecfg-file"),
+            kubeconfig.as_os_str(),
+            OsStr::new(&nameservers),
+        ];
         let args = own.into_iter().chain(args.iter().map(OsStr::new));
         let mut pod = Self::launch(args, environment).await;
         pod.kubeconfig = Some(directory);
@@ -126,7 +139,9 @@ impl Pod {
         let directory = tempfile::tempdir().expect("a directory");
         let status_file = directory.path().join("status.json");
         let program = Program::named("localpod");
-        let program = environment.iter().fold(program, |program, (name, value)| program.env(name, value));
+        let program = environment
+            .iter()
+            .fold(program, |program, (name, value)| program.env(name, value));
         let mut process = program
             .env("TMPDIR", directory.path())
             .args(["--port-base", "0"])
@@ -135,18 +150,27 @@ impl Pod {
             .start();
         let ready = || std::future::ready(read_status(&status_file).filter(|status| status.ready));
         let status = process.until("became ready", PATIENCE, ready).await;
-        Self { process, ports: status.ports, directory, kubeconfig: None }
+        Self {
+            process,
+            ports: status.ports,
+            directory,
+            kubeconfig: None,
+        }
     }
 
     /// Reads the status file.
     pub fn status(&self) -> Status {
-        read_status(&self.directory.path().join("status.json")).expect("localpod keeps its status file")
+        read_status(&self.directory.path().join("status.json"))
+            .expect("localpod keeps its status file")
     }
 
     /// The process ID of a container. Waits while the container restarts.
     pub async fn container(&self, name: &str) -> Pid {
         eventually(PATIENCE, || async {
-            self.status().containers.get(name).and_then(|container| container.pid)
+            self.status()
+                .containers
+                .get(name)
+                .and_then(|container| container.pid)
         })
         .await
     }
@@ -158,7 +182,10 @@ impl Pod {
 
     /// A `kubectl` for the embedded API server.
     pub fn kubectl(&self) -> Kubectl {
-        Kubectl::on((Ipv4Addr::LOCALHOST, self.ports.api).into(), self.directory.path())
+        Kubectl::on(
+            (Ipv4Addr::LOCALHOST, self.ports.api).into(),
+            self.directory.path(),
+        )
     }
 
     /// The status code of the sidecar's `/healthcheck/<label>`; `None` without a response.
@@ -186,7 +213,10 @@ impl Drop for Pod {
 }
 
 /// Prints the log of the pod after a failure.
-#[allow(clippy::print_stderr, reason = "the test runner shows it with the failure")]
+#[allow(
+    clippy::print_stderr,
+    reason = "the test runner shows it with the failure"
+)]
 fn show(log: &[String]) {
     eprintln!("the pod's log:\n{}", log.join("\n"));
 }

@@ -45,7 +45,10 @@ pub struct Lab {
 impl Lab {
     /// Starts a server with these flags and an upstream that answers NXDOMAIN.
     pub async fn start(flags: &[&str]) -> Self {
-        Self::with_upstream(flags, |asked: &Asked| Reply::to(&asked.packet).rcode("NXDOMAIN").into()).await
+        Self::with_upstream(flags, |asked: &Asked| {
+            Reply::to(&asked.packet).rcode("NXDOMAIN").into()
+        })
+        .await
     }
 
     /// Starts a server with these flags and an upstream with this handler.
@@ -55,9 +58,9 @@ impl Lab {
         lab
     }
 
-    /// Starts a server and waits until it answers queries; the server may not be ready yet. `initial` objects exist
-    /// from the start. In flags and objects `$UPSTREAM` stands for the upstream's address, in flags `$DIR` for the
-    /// lab's directory.
+    /// Starts a server and waits until it answers queries; the server may not be ready yet.
+    /// `initial` objects exist from the start. In flags and objects `$UPSTREAM` stands for the
+    /// upstream's address, in flags `$DIR` for the lab's directory.
     ///
     /// Metrics are served on [`Lab::metrics`].
     pub async fn unready(flags: &[&str], initial: &[Value], handler: impl Handler) -> Self {
@@ -69,22 +72,37 @@ impl Lab {
         let address = upstream.addr().to_string();
         for object in initial {
             let text = object.to_string().replace("$UPSTREAM", &address);
-            cluster.set(serde_json::from_str(&text).expect("an object")).expect("an initial object");
+            cluster
+                .set(serde_json::from_str(&text).expect("an object"))
+                .expect("an initial object");
         }
-        let mut all =
-            vec![format!("--kubecfg-file={}", kubeconfig.display()), "--resolv-conf=/dev/null".to_owned()];
+        let mut all = vec![
+            format!("--kubecfg-file={}", kubeconfig.display()),
+            "--resolv-conf=/dev/null".to_owned(),
+        ];
         let fill = |flag: &str| {
-            flag.replace("$UPSTREAM", &address).replace("$DIR", &directory.path().display().to_string())
+            flag.replace("$UPSTREAM", &address)
+                .replace("$DIR", &directory.path().display().to_string())
         };
         all.extend(flags.iter().map(|flag| fill(flag)));
-        if !flags.iter().any(|flag| flag.starts_with("--nameservers") || flag.starts_with("--config-")) {
+        if !flags
+            .iter()
+            .any(|flag| flag.starts_with("--nameservers") || flag.starts_with("--config-"))
+        {
             all.push(format!("--nameservers={address}"));
         }
         let metrics = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
         let env = vec![("PROMETHEUS_PORT", metrics.port().to_string())];
         let mut server = Server::start(&Target::Ours(Vec::new()), all, env);
         server.answers().await.expect("the server answers");
-        Self { upstream, cluster, server, markers: Markers::new(DOMAIN), directory, metrics }
+        Self {
+            upstream,
+            cluster,
+            server,
+            markers: Markers::new(DOMAIN),
+            directory,
+            metrics,
+        }
     }
 
     /// Adds or changes an object, and waits until kubedns has applied the change.
@@ -98,9 +116,17 @@ impl Lab {
     }
 
     async fn apply(&mut self, kind: &str, object: Value) {
-        self.cluster.apply(&json!({"type": kind, "object": object})).expect("an object");
-        self.markers.follow(&object, &self.cluster, &mut self.server).await.expect("the object is applied");
-        self.markers.remove(&self.cluster, &mut self.server).await.expect("the markers are removed");
+        self.cluster
+            .apply(&json!({"type": kind, "object": object}))
+            .expect("an object");
+        self.markers
+            .follow(&object, &self.cluster, &mut self.server)
+            .await
+            .expect("the object is applied");
+        self.markers
+            .remove(&self.cluster, &mut self.server)
+            .await
+            .expect("the markers are removed");
     }
 
     /// Adds or changes many objects, and waits until kubedns has applied all of them.
@@ -108,9 +134,18 @@ impl Lab {
         for object in objects {
             self.cluster.set(object).expect("an object");
         }
-        self.markers.services(&self.cluster, &mut self.server).await.expect("the Services are applied");
-        self.markers.endpoints(&self.cluster, &mut self.server).await.expect("the Endpoints are applied");
-        self.markers.remove(&self.cluster, &mut self.server).await.expect("the markers are removed");
+        self.markers
+            .services(&self.cluster, &mut self.server)
+            .await
+            .expect("the Services are applied");
+        self.markers
+            .endpoints(&self.cluster, &mut self.server)
+            .await
+            .expect("the Endpoints are applied");
+        self.markers
+            .remove(&self.cluster, &mut self.server)
+            .await
+            .expect("the markers are removed");
     }
 
     /// Sends a query over UDP, with an EDNS payload size of 65535 octets.
@@ -154,11 +189,14 @@ impl Lab {
     }
 }
 
-/// An answer in one line, such as `NOERROR -> web.example. 10.0.0.1`: the RCODE, the CNAME targets, and the sorted data
-/// of the other answer records.
+/// An answer in one line, such as `NOERROR -> web.example. 10.0.0.1`: the RCODE, the CNAME targets,
+/// and the sorted data of the other answer records.
 pub fn in_a_line(message: &Message) -> String {
-    let mut data: Vec<String> =
-        message.answer_data("CNAME").iter().map(|target| format!("-> {target}")).collect();
+    let mut data: Vec<String> = message
+        .answer_data("CNAME")
+        .iter()
+        .map(|target| format!("-> {target}"))
+        .collect();
     let others = message.answer.iter().filter(|record| record.rtype != 5);
     let mut others: Vec<String> = others.map(|record| record.data.clone()).collect();
     others.sort();

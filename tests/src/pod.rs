@@ -1,16 +1,18 @@
-//! Runs the manifests as real pods with `podman kube play`. podman replaces the container runtime, and this module the
-//! kubelet.
+//! Runs the manifests as real pods with `podman kube play`. podman replaces the container runtime,
+//! and this module the kubelet.
 //!
 //! ```text
 //! client ──veth── node ──bridge── pod: kubedns, dnsmasq, sidecar
 //!                  └ API server 10.96.0.1:443, name servers 192.0.2.53 and 192.0.2.54
 //! ```
 //!
-//! Client, node and pod are network namespaces without access to other networks. Each test has its own podman storage
-//! and networks. [`cleanup`] removes everything at the end of the test, even if the test is killed.
+//! Client, node and pod are network namespaces without access to other networks. Each test has its
+//! own podman storage and networks. [`cleanup`] removes everything at the end of the test, even if
+//! the test is killed.
 //!
-//! `images/build` builds the images from the binaries of the tests and their shared libraries. If the environment
-//! variable `KUBE_DNS_RS_IMAGES` names a directory, the image archives in that directory are used instead.
+//! `images/build` builds the images from the binaries of the tests and their shared libraries. If
+//! the environment variable `KUBE_DNS_RS_IMAGES` names a directory, the image archives in that
+//! directory are used instead.
 
 #![allow(
     clippy::panic,

@@ -1,7 +1,8 @@
-//! The soak test: runs a pod under load while Services, Endpoints and the ConfigMap change. The resources of the
-//! processes must not grow.
+//! The soak test: runs a pod under load while Services, Endpoints and the ConfigMap change. The
+//! resources of the processes must not grow.
 //!
-//! The binaries come from the directory of the running program or from `KUBE_DNS_RS_BIN_DIR`. Use a release build.
+//! The binaries come from the directory of the running program or from `KUBE_DNS_RS_BIN_DIR`. Use a
+//! release build.
 
 mod churn;
 mod options;
@@ -34,12 +35,19 @@ const LAST_WORDS: usize = 40;
 ///
 /// If the test cannot be completed: a container ended, or a file cannot be written.
 pub fn run(options: &Options) -> anyhow::Result<Summary> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start")?;
     runtime.block_on(soak(options))
 }
 
 async fn soak(options: &Options) -> anyhow::Result<Summary> {
-    let topology = if options.direct { Topology::Direct } else { Topology::DropIn };
+    let topology = if options.direct {
+        Topology::Direct
+    } else {
+        Topology::DropIn
+    };
     let rig = Rig::start(topology, &[]).await;
     let processes = processes(&rig).await;
     let mut samples = Samples::create(options.csv.as_deref(), &processes)?;
@@ -47,7 +55,10 @@ async fn soak(options: &Options) -> anyhow::Result<Summary> {
     let mut questions = rig.questions();
     questions.extend(churn.questions());
     // These queries go to kubedns directly, and test its own forwarding.
-    questions.extend(names_outside_of_kubedns("outside, from kubedns", rig.pod.ports.kubedns));
+    questions.extend(names_outside_of_kubedns(
+        "outside, from kubedns",
+        rig.pod.ports.kubedns,
+    ));
     let steady = Steady::start(questions, options.rate);
 
     let begun = Instant::now();
@@ -56,15 +67,30 @@ async fn soak(options: &Options) -> anyhow::Result<Summary> {
         watched = samples.watch(begun, Duration::from_mins(1) * options.minutes, EVERY) => watched.with_context(|| last_words(&rig))?,
     }
     let report = steady.stop().await;
-    let restarts = rig.pod.status().containers.values().map(|container| container.restarts).sum();
+    let restarts = rig
+        .pod
+        .status()
+        .containers
+        .values()
+        .map(|container| container.restarts)
+        .sum();
     let drops = udp_drops(rig.pod.ports.dnsmasq);
-    Ok(Summary { report, samples, elapsed: begun.elapsed(), restarts, drops, churn: churn.counts() })
+    Ok(Summary {
+        report,
+        samples,
+        elapsed: begun.elapsed(),
+        restarts,
+        drops,
+        churn: churn.counts(),
+    })
 }
 
 /// The last lines of the pod's log.
 fn last_words(rig: &Rig) -> String {
     let log = rig.pod.process.stderr();
-    let end = log.get(log.len().saturating_sub(LAST_WORDS)..).unwrap_or_default();
+    let end = log
+        .get(log.len().saturating_sub(LAST_WORDS)..)
+        .unwrap_or_default();
     format!("the pod's log ends so:\n{}\n", end.join("\n"))
 }
 

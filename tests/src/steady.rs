@@ -1,9 +1,10 @@
-//! The steady client: sends the same queries at a constant rate while a test injects faults. The final report counts
-//! right, wrong, failed and lost answers.
+//! The steady client: sends the same queries at a constant rate while a test injects faults. The
+//! final report counts right, wrong, failed and lost answers.
 //!
-//! Each query belongs to a *path*, the servers that the query passes, such as `cluster` or `outside`. While the only
-//! server of a path is down, its queries may be lost, or may fail with SERVFAIL or REFUSED. The test declares this with
-//! [`Steady::excuse`]. The excuse ends when the path answers again. A wrong answer is never excused.
+//! Each query belongs to a *path*, the servers that the query passes, such as `cluster` or
+//! `outside`. While the only server of a path is down, its queries may be lost, or may fail with
+//! SERVFAIL or REFUSED. The test declares this with [`Steady::excuse`]. The excuse ends when the
+//! path answers again. A wrong answer is never excused.
 
 #![allow(
     clippy::panic,
@@ -36,7 +37,8 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 /// Timeout of all waits for answers: a path must recover in this time.
 const RECOVERY: Duration = Duration::from_secs(90);
 
-/// Number of right answers per query of a path that end an excuse. A single answer may come from a cache.
+/// Number of right answers per query of a path that end an excuse. A single answer may come from a
+/// cache.
 const STREAK: u32 = 2;
 
 /// Interval at which queries are sent. The rate determines the number of queries in each interval.
@@ -76,12 +78,18 @@ impl Steady {
         Self { shared, stop, task }
     }
 
-    /// Permits lost and failed queries on these paths from now on, including queries in flight. `why` is the reason in
-    /// the report.
+    /// Permits lost and failed queries on these paths from now on, including queries in flight.
+    /// `why` is the reason in the report.
     pub fn excuse(&self, paths: &[&'static str], why: &'static str) -> Excuse {
         let mut ledger = self.shared.ledger.lock();
-        let windows = paths.iter().map(|path| (*path, ledger.open(path, why))).collect();
-        Excuse { shared: Arc::clone(&self.shared), windows }
+        let windows = paths
+            .iter()
+            .map(|path| (*path, ledger.open(path, why)))
+            .collect();
+        Excuse {
+            shared: Arc::clone(&self.shared),
+            windows,
+        }
     }
 
     /// Waits for `more` further right answers on each path.
@@ -95,7 +103,8 @@ impl Steady {
     }
 
     async fn wait_for(&self, more: u64, counts: impl Fn(&str) -> bool) {
-        let goal = |(path, n): &(&'static str, u64)| (*path, if counts(path) { n + more } else { 0 });
+        let goal =
+            |(path, n): &(&'static str, u64)| (*path, if counts(path) { n + more } else { 0 });
         let goals: Vec<(&'static str, u64)> = self.counts().iter().map(goal).collect();
         eventually(RECOVERY, || {
             let now = self.counts();
@@ -113,14 +122,22 @@ impl Steady {
     /// Stops sending, waits for the queries in flight, and returns the report.
     pub async fn stop(mut self) -> Report {
         self.stop.cancel();
-        self.task.join_next().await.expect("a task").expect("the client does not panic");
+        self.task
+            .join_next()
+            .await
+            .expect("a task")
+            .expect("the client does not panic");
         self.shared.ledger.lock().report()
     }
 }
 
 impl Shared {
     fn questions_of(&self, path: &str) -> u32 {
-        let of_path = self.questions.iter().filter(|question| question.path == path).count();
+        let of_path = self
+            .questions
+            .iter()
+            .filter(|question| question.path == path)
+            .count();
         u32::try_from(of_path).expect("few questions")
     }
 
@@ -128,13 +145,16 @@ impl Shared {
     fn behind(&self, path: &str) -> String {
         let mut ledger = self.ledger.lock();
         let streak = ledger.streak(path);
-        format!("{path} is not answered; {streak} answers in a row:\n{}", ledger.report())
+        format!(
+            "{path} is not answered; {streak} answers in a row:\n{}",
+            ledger.report()
+        )
     }
 }
 
 impl Excuse {
-    /// Waits until the paths answer all queries again and all earlier queries have ended. Then the excuse ends. Panics
-    /// if the paths do not recover in time.
+    /// Waits until the paths answer all queries again and all earlier queries have ended. Then the
+    /// excuse ends. Panics if the paths do not recover in time.
     pub async fn ends(self) {
         for (path, _) in &self.windows {
             self.shared.ledger.lock().begin_streak(path);
@@ -143,7 +163,11 @@ impl Excuse {
             let wanted = self.shared.questions_of(path) * STREAK;
             eventually(RECOVERY, || {
                 let settled = self.shared.ledger.lock().has_settled(path, wanted);
-                let settled = if settled { Ok(()) } else { Err(self.shared.behind(path)) };
+                let settled = if settled {
+                    Ok(())
+                } else {
+                    Err(self.shared.behind(path))
+                };
                 async move { settled }
             })
             .await;
@@ -158,7 +182,8 @@ async fn ask_steadily(shared: Arc<Shared>, rate: u32, stop: CancellationToken) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut asking = JoinSet::new();
     let mut asked: usize = 0;
-    // After a pause of the machine the client skips the missed queries: sending them all at once would be a burst.
+    // After a pause of the machine the client skips the missed queries: sending them all at once
+    // would be a burst.
     let mut owed = Duration::ZERO;
     let mut last = begun;
     while !stop.is_cancelled() {
@@ -177,9 +202,14 @@ async fn ask_steadily(shared: Arc<Shared>, rate: u32, stop: CancellationToken) {
 }
 
 async fn ask(shared: Arc<Shared>, number: usize) {
-    let Some(question) = shared.questions.get(number) else { return };
+    let Some(question) = shared.questions.get(number) else {
+        return;
+    };
     let sent = Instant::now();
     shared.ledger.lock().sent(question.path, sent);
     let outcome = question.ask().await;
-    shared.ledger.lock().done(question.path, sent, Instant::now(), outcome);
+    shared
+        .ledger
+        .lock()
+        .done(question.path, sent, Instant::now(), outcome);
 }

@@ -5,7 +5,8 @@
 //! * [`lock`]: the sources of crates in `Cargo.lock`.
 //! * [`page`]: the list of third-party crates, `THIRD-PARTY-LICENCES.md`.
 //!
-//! `make deny` runs cargo-deny for the checks that need more than cargo: duplicates, licence files and advisories.
+//! `make deny` runs cargo-deny for the checks that need more than cargo: duplicates, licence files
+//! and advisories.
 
 #![allow(
     clippy::panic,

@@ -1,5 +1,6 @@
-//! Deliberate differences from kube-dns that no recorded scenario shows, and further examples of the other differences.
-//! The entries in `docs/differences.md` name this file if its tests verify them.
+//! Deliberate differences from kube-dns that no recorded scenario shows, and further examples of
+//! the other differences. The entries in `docs/differences.md` name this file if its tests verify
+//! them.
 
 #![allow(
     clippy::expect_used,
@@ -28,8 +29,11 @@ async fn crowd(lab: &mut Lab, addresses: u32) {
     let ip = |n: u32| std::net::Ipv4Addr::from(0x0a40_0000 + n).to_string();
     let addresses: Vec<String> = (1..=addresses).map(ip).collect();
     let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
-    lab.set_all([mk_headless("apps", "crowd", &[]), mk_endpoints("apps", "crowd", &addresses, &["http:80"])])
-        .await;
+    lab.set_all([
+        mk_headless("apps", "crowd", &[]),
+        mk_endpoints("apps", "crowd", &addresses, &["http:80"]),
+    ])
+    .await;
 }
 
 #[tokio::test]
@@ -45,7 +49,11 @@ async fn members_whose_hostname_is_no_label_are_left_out() {
         format!("10.0.0.5 {dotted}"),
     ];
     let members: Vec<&str> = members.iter().map(String::as_str).collect();
-    lab.set_all([mk_headless("apps", "odd", &[]), mk_endpoints("apps", "odd", &members, &["http:80"])]).await;
+    lab.set_all([
+        mk_headless("apps", "odd", &[]),
+        mk_endpoints("apps", "odd", &members, &["http:80"]),
+    ])
+    .await;
     for (name, kind, expected) in [
         ("odd.apps.svc.cluster.local.", "A", "NOERROR 10.0.0.1"),
         (
@@ -54,7 +62,11 @@ async fn members_whose_hostname_is_no_label_are_left_out() {
             "NOERROR 10 100 80 fine.odd.apps.svc.cluster.local.",
         ),
         ("2.0.0.10.in-addr.arpa.", "PTR", "NXDOMAIN"),
-        ("1.0.0.10.in-addr.arpa.", "PTR", "NOERROR fine.odd.apps.svc.cluster.local."),
+        (
+            "1.0.0.10.in-addr.arpa.",
+            "PTR",
+            "NOERROR fine.odd.apps.svc.cluster.local.",
+        ),
     ] {
         let answer = client::ask(lab.dns(), &Query::new(name, kind)).await;
         assert_eq!(in_a_line(&answer), expected, "{name} {kind}");
@@ -65,16 +77,26 @@ async fn members_whose_hostname_is_no_label_are_left_out() {
 async fn udp_answers_near_64_kib_fit_a_packet() {
     let mut lab = Lab::start(&[]).await;
     crowd(&mut lab, 4_090).await;
-    let question = Query::new("crowd.apps.svc.cluster.local.", "A").edns(65_535).wire();
-    let packet = client::udp(lab.dns(), &question, PATIENCE).await.expect("an answer");
+    let question = Query::new("crowd.apps.svc.cluster.local.", "A")
+        .edns(65_535)
+        .wire();
+    let packet = client::udp(lab.dns(), &question, PATIENCE)
+        .await
+        .expect("an answer");
     let answer = Message::parse(&packet).expect("a whole message");
     // The largest UDP payload is 65507 octets: 4090 addresses fit, 4110 do not.
     assert_eq!((answer.answer.len(), answer.has("tc")), (4_090, false));
     crowd(&mut lab, 4_110).await;
-    let packet = client::udp(lab.dns(), &question, PATIENCE).await.expect("an answer");
+    let packet = client::udp(lab.dns(), &question, PATIENCE)
+        .await
+        .expect("an answer");
     let answer = Message::parse(&packet).expect("a whole message");
     assert!(answer.has("tc"));
-    assert!(packet.len() <= 65_507 && packet.len() > 65_000, "{} octets", packet.len());
+    assert!(
+        packet.len() <= 65_507 && packet.len() > 65_000,
+        "{} octets",
+        packet.len()
+    );
 }
 
 #[tokio::test]
@@ -84,34 +106,66 @@ async fn tcp_answers_above_64_kib_are_a_fair_choice() {
     let mut seen = BTreeSet::new();
     for _ in 0..4 {
         let answer = lab.ask_tcp("crowd.apps.svc.cluster.local.", "A").await;
-        assert_eq!((answer.rcode_name().as_str(), answer.has("tc")), ("NOERROR", false));
-        assert!(answer.answer.len() > 4_000, "{} records", answer.answer.len());
+        assert_eq!(
+            (answer.rcode_name().as_str(), answer.has("tc")),
+            ("NOERROR", false)
+        );
+        assert!(
+            answer.answer.len() > 4_000,
+            "{} records",
+            answer.answer.len()
+        );
         seen.extend(answer.answer_data("A"));
     }
-    // Each answer has about half of the addresses, chosen at random. So four answers together miss about one in 16.
-    assert!(seen.len() > 7_000, "{} of 8000 addresses in four answers", seen.len());
+    // Each answer has about half of the addresses, chosen at random. So four answers together miss
+    // about one in 16.
+    assert!(
+        seen.len() > 7_000,
+        "{} of 8000 addresses in four answers",
+        seen.len()
+    );
 }
 
 #[tokio::test]
 async fn the_spelling_of_an_endpoint_address_does_not_matter() {
     let mut lab = Lab::start(&[]).await;
     let endpoints = mk_endpoints("apps", "set", &["2001:0DB8:0:0::0001 one"], &["http:80"]);
-    lab.set_all([mk_headless("apps", "set", &[]), endpoints]).await;
+    lab.set_all([mk_headless("apps", "set", &[]), endpoints])
+        .await;
     let reverse = "1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa.";
-    assert_eq!(lab.answer(reverse, "PTR").await, "NOERROR one.set.apps.svc.cluster.local.");
-    assert_eq!(lab.answer("set.apps.svc.cluster.local.", "AAAA").await, "NOERROR 2001:db8::1");
+    assert_eq!(
+        lab.answer(reverse, "PTR").await,
+        "NOERROR one.set.apps.svc.cluster.local."
+    );
+    assert_eq!(
+        lab.answer("set.apps.svc.cluster.local.", "AAAA").await,
+        "NOERROR 2001:db8::1"
+    );
 }
 
 #[tokio::test]
 async fn the_oldest_owner_of_an_address_is_answered_first() {
     let mut lab = Lab::start(&[]).await;
-    for (name, created) in [("young", "2026-03-01"), ("old", "2026-01-01"), ("middle", "2026-02-01")] {
+    for (name, created) in [
+        ("young", "2026-03-01"),
+        ("old", "2026-01-01"),
+        ("middle", "2026-02-01"),
+    ] {
         let mut service = mk_headless("apps", name, &[]);
         service["metadata"]["creationTimestamp"] = format!("{created}T00:00:00Z").into();
-        lab.set_all([service, mk_endpoints("apps", name, &["10.0.0.1 pod"], &["http:80"])]).await;
+        lab.set_all([
+            service,
+            mk_endpoints("apps", name, &["10.0.0.1 pod"], &["http:80"]),
+        ])
+        .await;
     }
-    let owners =
-        |answer: &Message| answer.answer.iter().map(|record| record.data.clone()).collect::<Vec<_>>();
+    let owners = |answer: &Message| {
+        answer
+            .answer
+            .iter()
+            .map(|record| record.data.clone())
+            .collect::<Vec<_>>()
+    };
     let answer = lab.ask("1.0.0.10.in-addr.arpa.", "PTR").await;
     let all = ["old", "middle", "young"].map(|name| format!("pod.{name}.apps.svc.cluster.local."));
     assert_eq!(owners(&answer), all);
@@ -136,7 +190,11 @@ async fn a_chain_of_eight_aliases_is_followed_and_one_of_nine_fails() {
     );
     let nine = lab.ask("hop9.apps.svc.cluster.local.", "A").await;
     assert_eq!(
-        (nine.rcode_name().as_str(), nine.answer.len(), nine.flags().as_str()),
+        (
+            nine.rcode_name().as_str(),
+            nine.answer.len(),
+            nine.flags().as_str()
+        ),
         ("SERVFAIL", 0, "qr rd ra")
     );
 }
@@ -144,15 +202,28 @@ async fn a_chain_of_eight_aliases_is_followed_and_one_of_nine_fails() {
 #[tokio::test]
 async fn silent_upstreams_are_servfail_within_two_seconds() {
     let mut lab = Lab::with_upstream(&[], |_: &Asked| Reaction::silence()).await;
-    lab.set(mk_external_name("apps", "ext", "www.outside.test")).await;
-    for name in ["www.outside.test.", "ext.apps.svc.cluster.local.", "9.9.9.10.in-addr.arpa."] {
+    lab.set(mk_external_name("apps", "ext", "www.outside.test"))
+        .await;
+    for name in [
+        "www.outside.test.",
+        "ext.apps.svc.cluster.local.",
+        "9.9.9.10.in-addr.arpa.",
+    ] {
         let rtype = if name.ends_with("arpa.") { "PTR" } else { "A" };
         for over_tcp in [false, true] {
             let start = Instant::now();
-            let answer = if over_tcp { lab.ask_tcp(name, rtype).await } else { lab.ask(name, rtype).await };
+            let answer = if over_tcp {
+                lab.ask_tcp(name, rtype).await
+            } else {
+                lab.ask(name, rtype).await
+            };
             assert_eq!(answer.rcode_name(), "SERVFAIL", "{name}");
             // The limit is two seconds, plus half a second for a busy machine.
-            assert!(start.elapsed() < Duration::from_millis(2_500), "{name}: {:?}", start.elapsed());
+            assert!(
+                start.elapsed() < Duration::from_millis(2_500),
+                "{name}: {:?}",
+                start.elapsed()
+            );
         }
     }
 }
@@ -164,36 +235,67 @@ async fn stub_domains_have_servers_of_their_own() {
     let config = mk_config_map(
         "dns-cfg",
         "dns-config",
-        &[("stubDomains", &domains), ("upstreamNameservers", "[\"$UPSTREAM\"]")],
+        &[
+            ("stubDomains", &domains),
+            ("upstreamNameservers", "[\"$UPSTREAM\"]"),
+        ],
     );
     let flags = ["--config-map=dns-config", "--config-map-namespace=dns-cfg"];
     let mut lab = Lab::unready(&flags, &[config], answering("198.51.100.1")).await;
-    lab.set(mk_external_name("apps", "ext", "git.corp.example")).await;
-    eventually(LONG, async || lab.answer("www.corp.example.", "A").await == "NOERROR 203.0.113.9").await;
+    lab.set(mk_external_name("apps", "ext", "git.corp.example"))
+        .await;
+    eventually(LONG, async || {
+        lab.answer("www.corp.example.", "A").await == "NOERROR 203.0.113.9"
+    })
+    .await;
     assert_eq!(
         lab.answer("ext.apps.svc.cluster.local.", "A").await,
         "NOERROR -> git.corp.example. 203.0.113.9"
     );
-    assert_eq!(lab.answer("www.outside.test.", "A").await, "NOERROR 198.51.100.1");
+    assert_eq!(
+        lab.answer("www.outside.test.", "A").await,
+        "NOERROR 198.51.100.1"
+    );
     assert_eq!(lab.upstream.count_of("git.corp.example.", "A"), 0);
 }
 
 #[tokio::test]
 async fn only_the_named_config_map_counts() {
     let good = [("upstreamNameservers", "[\"$UPSTREAM\"]")];
-    let stranger = mk_config_map("dns-cfg", "another", &[("upstreamNameservers", "[\"127.0.0.1:1\"]")]);
+    let stranger = mk_config_map(
+        "dns-cfg",
+        "another",
+        &[("upstreamNameservers", "[\"127.0.0.1:1\"]")],
+    );
     let named = mk_config_map("dns-cfg", "dns-config", &good);
     let flags = ["--config-map=dns-config", "--config-map-namespace=dns-cfg"];
-    let mut lab = Lab::unready(&flags, &[stranger.clone(), named], answering("198.51.100.1")).await;
-    eventually(LONG, async || lab.answer("www.outside.test.", "A").await == "NOERROR 198.51.100.1").await;
+    let mut lab = Lab::unready(
+        &flags,
+        &[stranger.clone(), named],
+        answering("198.51.100.1"),
+    )
+    .await;
+    eventually(LONG, async || {
+        lab.answer("www.outside.test.", "A").await == "NOERROR 198.51.100.1"
+    })
+    .await;
     lab.set(stranger).await;
-    // The named ConfigMap changes last. When this change has an effect, kubedns has also seen the other ConfigMap.
+    // The named ConfigMap changes last. When this change has an effect, kubedns has also seen the
+    // other ConfigMap.
     let other = Upstream::answering("203.0.113.9").await;
     let servers = format!("[\"{}\"]", other.addr());
-    lab.set(mk_config_map("dns-cfg", "dns-config", &[("upstreamNameservers", &servers)])).await;
+    lab.set(mk_config_map(
+        "dns-cfg",
+        "dns-config",
+        &[("upstreamNameservers", &servers)],
+    ))
+    .await;
     eventually(LONG, async || {
         let answer = lab.answer("www.outside.test.", "A").await;
-        assert!(answer.starts_with("NOERROR"), "{answer}: the other ConfigMap was used");
+        assert!(
+            answer.starts_with("NOERROR"),
+            "{answer}: the other ConfigMap was used"
+        );
         answer == "NOERROR 203.0.113.9"
     })
     .await;
@@ -201,21 +303,41 @@ async fn only_the_named_config_map_counts() {
 
 #[tokio::test]
 async fn a_wrong_nameserver_leaves_the_good_ones() {
-    let mut lab =
-        Lab::with_upstream(&["--nameservers=dns.example,$UPSTREAM"], answering("198.51.100.1")).await;
-    assert_eq!(lab.answer("www.outside.test.", "A").await, "NOERROR 198.51.100.1");
+    let mut lab = Lab::with_upstream(
+        &["--nameservers=dns.example,$UPSTREAM"],
+        answering("198.51.100.1"),
+    )
+    .await;
+    assert_eq!(
+        lab.answer("www.outside.test.", "A").await,
+        "NOERROR 198.51.100.1"
+    );
     lab.process().line_with("dns.example", LONG).await;
 }
 
 #[tokio::test]
 async fn each_http_port_serves_its_own() {
     let mut lab = Lab::start(&["--profiling"]).await;
-    lab.process().line_with("there is no profiling over HTTP", LONG).await;
-    let paths =
-        [("/readiness", 200, 404), ("/cache", 200, 404), ("/metrics", 404, 200), ("/debug/pprof/", 404, 404)];
+    lab.process()
+        .line_with("there is no profiling over HTTP", LONG)
+        .await;
+    let paths = [
+        ("/readiness", 200, 404),
+        ("/cache", 200, 404),
+        ("/metrics", 404, 200),
+        ("/debug/pprof/", 404, 404),
+    ];
     for (path, on_status_port, on_metrics_port) in paths {
-        assert_eq!(status_of(lab.http(), path).await, on_status_port, "{path} on the status port");
-        assert_eq!(status_of(lab.metrics(), path).await, on_metrics_port, "{path} on the metrics port");
+        assert_eq!(
+            status_of(lab.http(), path).await,
+            on_status_port,
+            "{path} on the status port"
+        );
+        assert_eq!(
+            status_of(lab.metrics(), path).await,
+            on_metrics_port,
+            "{path} on the metrics port"
+        );
     }
 }
 
@@ -224,9 +346,11 @@ async fn no_type_of_a_pod_name_ends_the_process() {
     let mut lab = Lab::start(&[]).await;
     for rtype in 1..=300_u16 {
         let rtype = testkit::codes::type_name(rtype);
-        for name in
-            ["1-2-3-4.default.pod.cluster.local.", "fd00--1.a.pod.cluster.local.", "x.y.pod.cluster.local."]
-        {
+        for name in [
+            "1-2-3-4.default.pod.cluster.local.",
+            "fd00--1.a.pod.cluster.local.",
+            "x.y.pod.cluster.local.",
+        ] {
             let answer = lab.ask(name, &rtype).await;
             let expected = if rtype == "ANY" { "REFUSED" } else { "NOERROR" };
             assert_eq!(answer.rcode_name(), expected, "{name} {rtype}");
@@ -239,17 +363,25 @@ async fn no_type_of_a_pod_name_ends_the_process() {
 async fn strictly_no_udp_answer_is_larger_than_1232_octets() {
     let many = |asked: &Asked| {
         let record = |n: u32| format!("{} 60 IN A 198.51.100.{n}", asked.name());
-        let reply = (1..=200).fold(Reply::to(&asked.packet), |reply, n| reply.answer(&record(n)));
+        let reply = (1..=200).fold(Reply::to(&asked.packet), |reply, n| {
+            reply.answer(&record(n))
+        });
         Reaction::from(reply)
     };
     let mut lab = Lab::with_upstream(&["--strict-dns"], many).await;
     crowd(&mut lab, 200).await;
     for name in ["crowd.apps.svc.cluster.local.", "www.outside.test."] {
         let question = Query::new(name, "A").edns(4096).wire();
-        let packet = client::udp(lab.dns(), &question, PATIENCE).await.expect("an answer");
+        let packet = client::udp(lab.dns(), &question, PATIENCE)
+            .await
+            .expect("an answer");
         let answer = Message::parse(&packet).expect("a whole message");
         assert!(packet.len() <= 1232, "{name}: {} octets", packet.len());
-        assert!(answer.has("tc") && answer.answer.len() > 30, "{name}: {} records", answer.answer.len());
+        assert!(
+            answer.has("tc") && answer.answer.len() > 30,
+            "{name}: {} records",
+            answer.answer.len()
+        );
         assert_eq!(lab.ask_tcp(name, "A").await.answer.len(), 200, "{name}");
     }
 }

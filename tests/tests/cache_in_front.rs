@@ -1,8 +1,9 @@
-//! dnsmasq in front of kubedns gives the same answers as kubedns itself, whatever was queried before. dnsmasq caches
-//! every CNAME, and then answers all types of that name with the target's records. So one answer can change the answers
-//! to other questions.
+//! dnsmasq in front of kubedns gives the same answers as kubedns itself, whatever was queried
+//! before. dnsmasq caches every CNAME, and then answers all types of that name with the target's
+//! records. So one answer can change the answers to other questions.
 //!
-//! The tests never clear the cache. Each pair or order of questions uses a Service in a namespace of its own.
+//! The tests never clear the cache. Each pair or order of questions uses a Service in a namespace
+//! of its own.
 
 #![allow(
     clippy::expect_used,
@@ -22,8 +23,8 @@ use std::collections::BTreeMap;
 use behind::Behind;
 use kinds::{KINDS, Kind, Question};
 
-/// Number of pairs whose questions are sent together. The second questions must be sent before the TTL of the first
-/// answers, 30 seconds, has passed.
+/// Number of pairs whose questions are sent together. The second questions must be sent before the
+/// TTL of the first answers, 30 seconds, has passed.
 const AT_A_TIME: usize = 300;
 /// Number of random orders of all questions about one kind of Service.
 const ORDERS: usize = 24;
@@ -48,18 +49,19 @@ impl Negatives {
 fn is_harmless(kind: &Kind, question: &Question, negatives: Negatives) -> bool {
     let of_alias = kind.is_alias(question.name);
     match question.rtype {
-        // kubedns answers SRV of an ExternalName Service with port 0 and the target, as kube-dns does. dnsmasq follows
-        // the cached CNAME, and answers with the target's SRV records.
+        // kubedns answers SRV of an ExternalName Service with port 0 and the target, as kube-dns
+        // does. dnsmasq follows the cached CNAME, and answers with the target's SRV records.
         "SRV" if of_alias => true,
-        // If dnsmasq has cached the CNAME of a completed name, its answer has the CNAME and the target's SRV records.
+        // If dnsmasq has cached the CNAME of a completed name, its answer has the CNAME and the
+        // target's SRV records.
         "SRV" if question.is_completed() => true,
-        // kubedns answers A of a wildcard or a namespace with one of several CNAMEs, but CNAME with none. dnsmasq
-        // answers CNAME from its cache. Programs do not query CNAME of such names.
+        // kubedns answers A of a wildcard or a namespace with one of several CNAMEs, but CNAME with
+        // none. dnsmasq answers CNAME from its cache. Programs do not query CNAME of such names.
         "CNAME" if of_alias && question.name != "ext" => true,
         // kubedns answers ANY with REFUSED. dnsmasq answers with a cached NXDOMAIN.
         "ANY" => negatives == Negatives::Cached,
-        // The target of the CNAME does not exist. dnsmasq may answer with a cached NXDOMAIN where kubedns answers
-        // NOERROR, and the reverse.
+        // The target of the CNAME does not exist. dnsmasq may answer with a cached NXDOMAIN where
+        // kubedns answers NOERROR, and the reverse.
         _ => negatives == Negatives::Cached && kind.leads_nowhere,
     }
 }
@@ -72,34 +74,61 @@ struct Findings {
 
 impl Findings {
     fn new(negatives: Negatives) -> Self {
-        Self { negatives, stories: BTreeMap::new() }
+        Self {
+            negatives,
+            stories: BTreeMap::new(),
+        }
     }
 
-    fn compare(&mut self, kind: &Kind, before: &str, question: &Question, fresh: &str, cached: &str) {
+    fn compare(
+        &mut self,
+        kind: &Kind,
+        before: &str,
+        question: &Question,
+        fresh: &str,
+        cached: &str,
+    ) {
         if fresh != cached && !is_harmless(kind, question, self.negatives) {
             let story = format!("after {before}:\n  kubedns {fresh}\n  dnsmasq {cached}");
-            self.stories.entry(format!("{}: {question}", kind.name)).or_insert(story);
+            self.stories
+                .entry(format!("{}: {question}", kind.name))
+                .or_insert(story);
         }
     }
 
     fn assert_none(&self) {
-        let all: Vec<String> = self.stories.iter().map(|(what, story)| format!("{what} {story}")).collect();
-        assert!(all.is_empty(), "{} questions are answered otherwise:\n{}", all.len(), all.join("\n"));
+        let all: Vec<String> = self
+            .stories
+            .iter()
+            .map(|(what, story)| format!("{what} {story}"))
+            .collect();
+        assert!(
+            all.is_empty(),
+            "{} questions are answered otherwise:\n{}",
+            all.len(),
+            all.join("\n")
+        );
     }
 }
 
-/// Sends every pair of questions about a Service, in both orders, and compares the answers to the second question.
+/// Sends every pair of questions about a Service, in both orders, and compares the answers to the
+/// second question.
 async fn pairs(negatives: Negatives) {
     let mut findings = Findings::new(negatives);
     for kind in KINDS {
         let questions = kind.questions();
-        let pairs: Vec<(&Question, &Question)> =
-            questions.iter().flat_map(|first| questions.iter().map(move |second| (first, second))).collect();
+        let pairs: Vec<(&Question, &Question)> = questions
+            .iter()
+            .flat_map(|first| questions.iter().map(move |second| (first, second)))
+            .collect();
         let behind = Behind::start(kind, pairs.len(), negatives.flags()).await;
         let numbered: Vec<_> = pairs.into_iter().enumerate().collect();
         for some in numbered.chunks(AT_A_TIME) {
             let firsts: Vec<_> = some.iter().map(|(n, (first, _))| first.query(*n)).collect();
-            let seconds: Vec<_> = some.iter().map(|(n, (_, second))| second.query(*n)).collect();
+            let seconds: Vec<_> = some
+                .iter()
+                .map(|(n, (_, second))| second.query(*n))
+                .collect();
             let fresh = behind.fresh(&seconds).await;
             behind.cached(&firsts).await;
             let cached = behind.cached(&seconds).await;
@@ -111,8 +140,8 @@ async fn pairs(negatives: Negatives) {
     findings.assert_none();
 }
 
-/// Sends all questions about a Service in many orders, and compares all answers. Finds differences that need more than
-/// one cached answer.
+/// Sends all questions about a Service in many orders, and compares all answers. Finds differences
+/// that need more than one cached answer.
 async fn orders(negatives: Negatives) {
     let mut findings = Findings::new(negatives);
     let mut random = fastrand::Rng::with_seed(7);
@@ -127,7 +156,11 @@ async fn orders(negatives: Negatives) {
             })
             .collect();
         for step in 0..questions.len() {
-            let asked: Vec<_> = orders.iter().enumerate().map(|(n, order)| order[step].query(n)).collect();
+            let asked: Vec<_> = orders
+                .iter()
+                .enumerate()
+                .map(|(n, order)| order[step].query(n))
+                .collect();
             let (fresh, cached) = (behind.fresh(&asked).await, behind.cached(&asked).await);
             for ((order, fresh), cached) in orders.iter().zip(fresh).zip(cached) {
                 let before: Vec<String> = order[..step].iter().map(ToString::to_string).collect();
@@ -153,8 +186,8 @@ async fn so_they_are_with_negative_answers_cached() {
     orders(Negatives::Cached).await;
 }
 
-/// The ports in SRV answers of dnsmasq stay right after other queries, such as the sidecar's SRV query of a Service's name.
-/// A cached CNAME of the SRV name would make these ports 0.
+/// The ports in SRV answers of dnsmasq stay right after other queries, such as the sidecar's SRV
+/// query of a Service's name. A cached CNAME of the SRV name would make these ports 0.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ports_of_srv_names_survive_their_addresses() {
     for kind in KINDS.iter().filter(|kind| kind.has_ports) {
@@ -162,8 +195,16 @@ async fn ports_of_srv_names_survive_their_addresses() {
         let ask = |name, rtype| Question { name, rtype }.query(0);
         let srv = [ask("_http._tcp.web", "SRV")];
         let fresh = behind.fresh(&srv).await;
-        assert!(fresh.iter().all(|answer| answer.contains(" 80 ")), "{}: {fresh:?}", kind.name);
-        for before in [("_http._tcp.web", "A"), ("_http._tcp.web", "AAAA"), ("web", "SRV")] {
+        assert!(
+            fresh.iter().all(|answer| answer.contains(" 80 ")),
+            "{}: {fresh:?}",
+            kind.name
+        );
+        for before in [
+            ("_http._tcp.web", "A"),
+            ("_http._tcp.web", "AAAA"),
+            ("web", "SRV"),
+        ] {
             behind.cached(&[ask(before.0, before.1)]).await;
         }
         assert_eq!(behind.cached(&srv).await, fresh, "{}", kind.name);

@@ -1,10 +1,14 @@
 //! Chaos tests: inject faults into the pod while a steady client sends queries with known answers.
 //!
-//! Each test ends with a report of the steady client: the numbers of queries sent, answered, wrong and lost. The report
-//! is shown with `--no-capture` and after a failure. Wrong answers are never permitted. Queries may be lost only while
-//! the only server of their path is down; the report lists these times as excuses. docs/resilience.md has such reports.
+//! Each test ends with a report of the steady client: the numbers of queries sent, answered, wrong
+//! and lost. The report is shown with `--no-capture` and after a failure. Wrong answers are never
+//! permitted. Queries may be lost only while the only server of their path is down; the report
+//! lists these times as excuses. docs/resilience.md has such reports.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has to end there")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on has to end there"
+)]
 
 #[path = "chaos/api.rs"]
 mod api;
@@ -41,5 +45,8 @@ fn add_service(rig: &Rig, name: &str, address: &str) -> String {
 /// Waits until kubedns answers with this address.
 async fn resolves(rig: &Rig, name: &str, address: &str) {
     let kubedns = Dig::on(rig.pod.ports.kubedns);
-    eventually(PATIENCE, || async { kubedns.short(name).await == [address] }).await;
+    eventually(PATIENCE, || async {
+        kubedns.short(name).await == [address]
+    })
+    .await;
 }

@@ -1,6 +1,10 @@
-//! Checks that the Helm chart installs the objects of `manifests/`, and that each value changes only its fields.
+//! Checks that the Helm chart installs the objects of `manifests/`, and that each value changes
+//! only its fields.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has to end there")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on has to end there"
+)]
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,15 +16,30 @@ use testkit::kubectl::is_missing;
 use tests::manifests::render::{documents, label, render, root};
 use tests::manifests::{difference, schema};
 
-const SHAPES: &[&str] = &["alone", "base", "direct", "ha", "hardened", "nodelocal", "stock-1.36", "trial"];
+const SHAPES: &[&str] = &[
+    "alone",
+    "base",
+    "direct",
+    "ha",
+    "hardened",
+    "nodelocal",
+    "stock-1.36",
+    "trial",
+];
 
 fn chart() -> PathBuf {
     tests::repository().join("charts/kube-dns-rs")
 }
 
-#[allow(clippy::print_stderr, reason = "a skipped test must not look like a passed one")]
+#[allow(
+    clippy::print_stderr,
+    reason = "a skipped test must not look like a passed one"
+)]
 fn is_helm_missing() -> bool {
-    let missing = !Command::new("helm").arg("version").output().is_ok_and(|output| output.status.success());
+    let missing = !Command::new("helm")
+        .arg("version")
+        .output()
+        .is_ok_and(|output| output.status.success());
     if missing {
         eprintln!("SKIPPED: helm is not installed, so the chart was NOT rendered");
     }
@@ -30,36 +49,56 @@ fn is_helm_missing() -> bool {
 fn helm(words: &[&str]) -> Output {
     let (subcommand, arguments) = words.split_first().unwrap();
     let mut command = Command::new("helm");
-    command.arg(subcommand).args((*subcommand == "template").then_some("dns")).arg(chart());
-    command.args(["--namespace", "kube-system"]).args(arguments).output().unwrap()
+    command
+        .arg(subcommand)
+        .args((*subcommand == "template").then_some("dns"))
+        .arg(chart());
+    command
+        .args(["--namespace", "kube-system"])
+        .args(arguments)
+        .output()
+        .unwrap()
 }
 
 /// The objects that the chart renders with these arguments of `--set-json`.
 fn installed(values: &[&str]) -> Vec<Value> {
     let set = values.iter().flat_map(|value| ["--set-json", value]);
     let output = helm(&["template"].into_iter().chain(set).collect::<Vec<_>>());
-    assert!(output.status.success(), "{values:?}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{values:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     documents(&String::from_utf8_lossy(&output.stdout)).unwrap()
 }
 
-/// The files in `shapes/` of the chart are rendered directories of `manifests/`. To regenerate these files, run
-/// `UPDATE_CHART=1 cargo test -p tests --test chart`.
+/// The files in `shapes/` of the chart are rendered directories of `manifests/`. To regenerate
+/// these files, run `UPDATE_CHART=1 cargo test -p tests --test chart`.
 #[test]
 fn the_shapes_are_what_kubectl_makes_of_the_manifests() {
     if is_missing("the chart's shapes were") {
         return;
     }
     for name in SHAPES {
-        let output = Command::new("kubectl").arg("kustomize").arg(root().join(name)).output().unwrap();
+        let output = Command::new("kubectl")
+            .arg("kustomize")
+            .arg(root().join(name))
+            .output()
+            .unwrap();
         let file = chart().join(format!("shapes/{name}.yaml"));
         if std::env::var_os("UPDATE_CHART").is_some() {
             fs::write(&file, &output.stdout).unwrap();
         }
         let kept = documents(&fs::read_to_string(&file).unwrap()).unwrap();
-        assert_eq!(kept, render(&root().join(name)).unwrap(), "{name}: regenerate it with UPDATE_CHART=1");
+        assert_eq!(
+            kept,
+            render(&root().join(name)).unwrap(),
+            "{name}: regenerate it with UPDATE_CHART=1"
+        );
     }
     for name in ["endpointslices", "pods"] {
-        let component = fs::read_to_string(root().join(format!("components/{name}/rbac.yaml"))).unwrap();
+        let component =
+            fs::read_to_string(root().join(format!("components/{name}/rbac.yaml"))).unwrap();
         let file = chart().join(format!("shapes/rbac-{name}.yaml"));
         if std::env::var_os("UPDATE_CHART").is_some() {
             fs::write(&file, &component).unwrap();
@@ -79,7 +118,11 @@ fn without_values_a_shape_is_installed_as_it_is() {
         let create = format!("configMap.create={}", *name != "trial");
         let objects = installed(&[&shape, &create, "rbac.endpointSlices=false"]);
         let shape = fs::read_to_string(chart().join(format!("shapes/{name}.yaml"))).unwrap();
-        assert_eq!(difference::paths(&objects, &documents(&shape).unwrap()), BTreeSet::new(), "{name}");
+        assert_eq!(
+            difference::paths(&objects, &documents(&shape).unwrap()),
+            BTreeSet::new(),
+            "{name}"
+        );
     }
 }
 
@@ -89,7 +132,11 @@ fn the_chart_is_free_of_lint() {
         return;
     }
     let output = helm(&["lint", "--strict"]);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stdout)
+    );
 }
 
 /// Each value of the chart sets the expected field of the rendered objects.
@@ -109,14 +156,46 @@ fn each_value_does_what_it_says() {
             "/containers/1/image",
             json!("registry.example:5000/dns/nanny:0.1.0"),
         ),
-        ("image.tag=\"1.2.3\"", "/containers/2/image", json!("kube-dns-rs/sidecar:1.2.3")),
-        ("image.pullPolicy=\"Always\"", "/containers/1/imagePullPolicy", json!("Always")),
-        ("image.pullSecrets=[\"mine\"]", "/imagePullSecrets", json!([{"name": "mine"}])),
-        ("clusterDomain=\"k8s.example\"", "/containers/0/args/0", json!("--domain=k8s.example.")),
-        ("kubedns.args=[\"--pods=verified\"]", "/containers/0/args/5", json!("--pods=verified")),
-        ("dnsmasq.nannyArgs=[\"-v=4\"]", "/containers/1/args/4", json!("-v=4")),
-        ("dnsmasq.args=[\"--log-queries\"]", "/containers/1/args/12", json!("--log-queries")),
-        ("sidecar.args=[\"--v=4\"]", "/containers/2/args/3", json!("--v=4")),
+        (
+            "image.tag=\"1.2.3\"",
+            "/containers/2/image",
+            json!("kube-dns-rs/sidecar:1.2.3"),
+        ),
+        (
+            "image.pullPolicy=\"Always\"",
+            "/containers/1/imagePullPolicy",
+            json!("Always"),
+        ),
+        (
+            "image.pullSecrets=[\"mine\"]",
+            "/imagePullSecrets",
+            json!([{"name": "mine"}]),
+        ),
+        (
+            "clusterDomain=\"k8s.example\"",
+            "/containers/0/args/0",
+            json!("--domain=k8s.example."),
+        ),
+        (
+            "kubedns.args=[\"--pods=verified\"]",
+            "/containers/0/args/5",
+            json!("--pods=verified"),
+        ),
+        (
+            "dnsmasq.nannyArgs=[\"-v=4\"]",
+            "/containers/1/args/4",
+            json!("-v=4"),
+        ),
+        (
+            "dnsmasq.args=[\"--log-queries\"]",
+            "/containers/1/args/12",
+            json!("--log-queries"),
+        ),
+        (
+            "sidecar.args=[\"--v=4\"]",
+            "/containers/2/args/3",
+            json!("--v=4"),
+        ),
         (
             "sidecar.resources={\"limits\":{\"memory\":\"20Mi\"}}",
             "/containers/2/resources",
@@ -127,9 +206,21 @@ fn each_value_does_what_it_says() {
             "/nodeSelector",
             json!({"dns": "yes", "kubernetes.io/os": "linux"}),
         ),
-        ("tolerations=[{\"operator\":\"Exists\"}]", "/tolerations/1", json!({"operator": "Exists"})),
-        ("priorityClassName=\"mine\"", "/priorityClassName", json!("mine")),
-        ("affinity={\"podAntiAffinity\":{}}", "/affinity", json!({"podAntiAffinity": {}})),
+        (
+            "tolerations=[{\"operator\":\"Exists\"}]",
+            "/tolerations/1",
+            json!({"operator": "Exists"}),
+        ),
+        (
+            "priorityClassName=\"mine\"",
+            "/priorityClassName",
+            json!("mine"),
+        ),
+        (
+            "affinity={\"podAntiAffinity\":{}}",
+            "/affinity",
+            json!({"podAntiAffinity": {}}),
+        ),
         (
             "extraVolumes=[{\"name\":\"ca\",\"configMap\":{\"name\":\"ca\"}}]",
             "/volumes/1",
@@ -143,8 +234,15 @@ fn each_value_does_what_it_says() {
     ];
     for (value, pointer, expected) in cases {
         let objects = installed(&["shape=\"base\"", value]);
-        let deployment = objects.iter().find(|object| label(object) == "Deployment/kube-dns").unwrap();
-        assert_eq!(deployment.pointer(&format!("/spec/template/spec{pointer}")), Some(&expected), "{value}");
+        let deployment = objects
+            .iter()
+            .find(|object| label(object) == "Deployment/kube-dns")
+            .unwrap();
+        assert_eq!(
+            deployment.pointer(&format!("/spec/template/spec{pointer}")),
+            Some(&expected),
+            "{value}"
+        );
         for object in &objects {
             assert_eq!(schema::check(object), Ok(()), "{value}: {}", label(object));
         }
@@ -157,9 +255,24 @@ fn values_of_other_objects_do_what_they_say() {
         return;
     }
     let cases = [
-        ("clusterIP=\"10.0.0.10\"", "Service/kube-dns", "/spec/clusterIP", json!("10.0.0.10")),
-        ("replicas=3", "Deployment/kube-dns", "/spec/replicas", json!(3)),
-        ("replicas=0", "Deployment/kube-dns", "/spec/replicas", json!(0)),
+        (
+            "clusterIP=\"10.0.0.10\"",
+            "Service/kube-dns",
+            "/spec/clusterIP",
+            json!("10.0.0.10"),
+        ),
+        (
+            "replicas=3",
+            "Deployment/kube-dns",
+            "/spec/replicas",
+            json!(3),
+        ),
+        (
+            "replicas=0",
+            "Deployment/kube-dns",
+            "/spec/replicas",
+            json!(0),
+        ),
         (
             "podAnnotations={\"a\":\"b\"}",
             "Deployment/kube-dns",
@@ -172,7 +285,12 @@ fn values_of_other_objects_do_what_they_say() {
             "/data/upstreamNameservers",
             json!("[\"1.1.1.1\"]"),
         ),
-        ("rbac.pods=true", "ClusterRole/kube-dns-pods", "/rules/0/resources/0", json!("pods")),
+        (
+            "rbac.pods=true",
+            "ClusterRole/kube-dns-pods",
+            "/rules/0/resources/0",
+            json!("pods"),
+        ),
         (
             "secondaryClusterIP=\"fd00::a\"",
             "Service/kube-dns",
@@ -209,13 +327,25 @@ fn values_of_other_objects_do_what_they_say() {
         assert_eq!(schema::check(found), Ok(()), "{value}");
     }
     let labels: BTreeSet<String> = installed(&[]).iter().map(label).collect();
-    let kept = ["ClusterRole/kube-dns-endpointslices", "ClusterRoleBinding/kube-dns-endpointslices"];
-    let own = ["Deployment/kube-dns", "Service/kube-dns", "ServiceAccount/kube-dns"];
-    let expected = kept.iter().chain(&own).map(|&name| name.to_owned()).collect();
+    let kept = [
+        "ClusterRole/kube-dns-endpointslices",
+        "ClusterRoleBinding/kube-dns-endpointslices",
+    ];
+    let own = [
+        "Deployment/kube-dns",
+        "Service/kube-dns",
+        "ServiceAccount/kube-dns",
+    ];
+    let expected = kept
+        .iter()
+        .chain(&own)
+        .map(|&name| name.to_owned())
+        .collect();
     assert_eq!(labels, expected, "the ConfigMap stays the cluster's own");
 }
 
-/// The cache on the nodes has Kubernetes' own image, and shares the addresses and the domain with kube-dns.
+/// The cache on the nodes has Kubernetes' own image, and shares the addresses and the domain with
+/// kube-dns.
 #[test]
 fn node_cache_values_change_its_daemonset() {
     if is_helm_missing() {
@@ -228,13 +358,21 @@ fn node_cache_values_change_its_daemonset() {
             format!("{container}/image"),
             json!("mirror.example/cache:1"),
         ),
-        ("nodeLocal.args=[\"-v=2\"]", format!("{container}/args/6"), json!("-v=2")),
+        (
+            "nodeLocal.args=[\"-v=2\"]",
+            format!("{container}/args/6"),
+            json!("-v=2"),
+        ),
         (
             "nodeLocal.resources={\"limits\":{\"memory\":\"50Mi\"}}",
             format!("{container}/resources"),
             json!({"limits": {"memory": "50Mi"}}),
         ),
-        ("clusterIP=\"10.0.0.10\"", format!("{container}/args/1"), json!("169.254.20.10,10.0.0.10")),
+        (
+            "clusterIP=\"10.0.0.10\"",
+            format!("{container}/args/1"),
+            json!("169.254.20.10,10.0.0.10"),
+        ),
         (
             "image.pullSecrets=[\"mine\"]",
             "/spec/template/spec/imagePullSecrets".to_owned(),
@@ -243,13 +381,24 @@ fn node_cache_values_change_its_daemonset() {
     ];
     for (value, pointer, expected) in cases {
         let objects = installed(&["shape=\"nodelocal\"", value]);
-        let found = objects.iter().find(|object| label(object) == "DaemonSet/node-local-dns").unwrap();
+        let found = objects
+            .iter()
+            .find(|object| label(object) == "DaemonSet/node-local-dns")
+            .unwrap();
         assert_eq!(found.pointer(&pointer), Some(&expected), "{value}");
     }
 
     let corefile = installed(&["shape=\"nodelocal\"", "clusterDomain=\"k8s.example\""]);
-    let config_map = corefile.iter().find(|object| label(object) == "ConfigMap/node-local-dns").unwrap();
-    assert!(config_map["data"]["Corefile"].as_str().unwrap().starts_with("k8s.example:53 {"));
+    let config_map = corefile
+        .iter()
+        .find(|object| label(object) == "ConfigMap/node-local-dns")
+        .unwrap();
+    assert!(
+        config_map["data"]["Corefile"]
+            .as_str()
+            .unwrap()
+            .starts_with("k8s.example:53 {")
+    );
 }
 
 #[test]
@@ -260,13 +409,29 @@ fn autoscaler_example_scales_the_deployment() {
 
     let shape = fs::read_to_string(chart().join("shapes/hardened.yaml")).unwrap();
     let target = &autoscaler["spec"]["scaleTargetRef"];
-    let name = format!("{}/{}", target["kind"].as_str().unwrap(), target["name"].as_str().unwrap());
+    let name = format!(
+        "{}/{}",
+        target["kind"].as_str().unwrap(),
+        target["name"].as_str().unwrap()
+    );
     let shape = documents(&shape).unwrap();
     let deployment = shape.iter().find(|object| label(object) == name).unwrap();
-    assert_eq!(deployment.pointer("/spec/replicas"), None, "the autoscaler alone sets the number");
-    for container in deployment.pointer("/spec/template/spec/containers").unwrap().as_array().unwrap() {
+    assert_eq!(
+        deployment.pointer("/spec/replicas"),
+        None,
+        "the autoscaler alone sets the number"
+    );
+    for container in deployment
+        .pointer("/spec/template/spec/containers")
+        .unwrap()
+        .as_array()
+        .unwrap()
+    {
         // Utilisation is a share of the request.
-        assert!(container.pointer("/resources/requests/cpu").is_some(), "{container}");
+        assert!(
+            container.pointer("/resources/requests/cpu").is_some(),
+            "{container}"
+        );
     }
 }
 
@@ -298,8 +463,14 @@ fn value_without_place_fails_by_name() {
             &["shape=\"alone\"", "dnsmasq.resources={\"limits\":{}}"],
             "dnsmasq.resources: the shape alone has no container dnsmasq",
         ),
-        (&["nodeLocal.image=\"a\""], "nodeLocal.image: the shape hardened has no cache on the nodes"),
-        (&["nodeLocal.args=[\"-a\"]"], "nodeLocal.args: the shape hardened has no cache on the nodes"),
+        (
+            &["nodeLocal.image=\"a\""],
+            "nodeLocal.image: the shape hardened has no cache on the nodes",
+        ),
+        (
+            &["nodeLocal.args=[\"-a\"]"],
+            "nodeLocal.args: the shape hardened has no cache on the nodes",
+        ),
         (
             &["shape=\"nodelocal\"", "secondaryClusterIP=\"fd00::a\""],
             "secondaryClusterIP: the shape nodelocal has no Service of two addresses",
@@ -312,7 +483,10 @@ fn value_without_place_fails_by_name() {
             &["networkPolicy.metricsFrom=[{\"namespaceSelector\":{}}]"],
             "networkPolicy.metricsFrom has no effect without networkPolicy.create",
         ),
-        (&[mount], "kubedns.extraVolumeMounts: there is no volume ca: add it to extraVolumes"),
+        (
+            &[mount],
+            "kubedns.extraVolumeMounts: there is no volume ca: add it to extraVolumes",
+        ),
         (
             &["extraVolumes=[{\"name\":\"kube-dns-config\",\"emptyDir\":{}}]"],
             "extraVolumes: there is already a volume kube-dns-config",
@@ -322,7 +496,10 @@ fn value_without_place_fails_by_name() {
         let set = values.iter().flat_map(|value| ["--set-json", value]);
         let output = helm(&["template"].into_iter().chain(set).collect::<Vec<_>>());
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && said.contains(expected), "{values:?}: {said}");
+        assert!(
+            !output.status.success() && said.contains(expected),
+            "{values:?}: {said}"
+        );
     }
 }
 
@@ -338,11 +515,17 @@ fn a_wrong_value_is_refused_by_its_name() {
         ("replicas=-1", "replicas"),
         ("kubedns.arg=[\"--v=4\"]", "arg"),
         ("sidecar.args=[\"v=4\"]", "sidecar/args"),
-        ("configMap.data={\"stubDomains\":{}}", "configMap/data/stubDomains"),
+        (
+            "configMap.data={\"stubDomains\":{}}",
+            "configMap/data/stubDomains",
+        ),
         ("image.pullPolicy=\"Sometimes\"", "image/pullPolicy"),
         ("affinity={\"podAffinities\":{}}", "podAffinities"),
         ("extraVolumes=[{\"name\":\"a\"}]", "extraVolumes/0"),
-        ("sidecar.extraVolumeMounts=[{\"name\":\"a\",\"mountPath\":\"a\"}]", "sidecar/extraVolumeMounts/0"),
+        (
+            "sidecar.extraVolumeMounts=[{\"name\":\"a\",\"mountPath\":\"a\"}]",
+            "sidecar/extraVolumeMounts/0",
+        ),
         ("networkPolicy.metricsFrom=[{\"pods\":{}}]", "pods"),
         ("secondaryClusterIP=\"dns\"", "secondaryClusterIP"),
         ("nodeLocal.tag=\"1\"", "tag"),
@@ -350,6 +533,9 @@ fn a_wrong_value_is_refused_by_its_name() {
     for (value, named) in cases {
         let output = helm(&["template", "--set-json", value]);
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && said.contains(named), "{value}: {said}");
+        assert!(
+            !output.status.success() && said.contains(named),
+            "{value}: {said}"
+        );
     }
 }

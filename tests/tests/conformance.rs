@@ -1,8 +1,9 @@
 //! Runs the conformance suite against server processes over real sockets.
 //!
-//! The environment variable `KUBE_DNS_BINARY` selects another binary with the flags of kube-dns. The answers of such a
-//! binary are compared only with the recorded ones. The environment variable `CONFORMANCE` selects the scenarios whose
-//! name contains its value. `tests/conformance/README.md` describes both variables.
+//! The environment variable `KUBE_DNS_BINARY` selects another binary with the flags of kube-dns.
+//! The answers of such a binary are compared only with the recorded ones. The environment variable
+//! `CONFORMANCE` selects the scenarios whose name contains its value. `tests/conformance/README.md`
+//! describes both variables.
 
 #![allow(
     clippy::expect_used,
@@ -21,14 +22,16 @@ fn foreign() -> Option<PathBuf> {
 
 async fn agrees(target: Target, mode: Mode) {
     let filter = std::env::var("CONFORMANCE").unwrap_or_default();
-    let report = run(target, mode, &filter).await.expect("every scenario can be played");
+    let report = run(target, mode, &filter)
+        .await
+        .expect("every scenario can be played");
     println!("{report}");
     assert!(report.asked() > 0, "no scenario is called like {filter:?}");
     assert!(report.is_clean(), "answers differ, see above");
 }
 
-/// Runs the suite against our binary with a further flag. Does nothing for another binary, which does not have the
-/// flag.
+/// Runs the suite against our binary with a further flag. Does nothing for another binary, which
+/// does not have the flag.
 async fn agrees_with(flag: &str, mode: Mode) {
     if foreign().is_none() {
         agrees(Target::Ours(vec![flag.to_owned()]), mode).await;
@@ -48,7 +51,8 @@ async fn answers_under_strict_dns_agree_or_are_listed() {
     agrees_with("--strict-dns", Mode::Strict).await;
 }
 
-/// The scenarios contain Endpoints. After mirroring to EndpointSlices, the answers must be the same.
+/// The scenarios contain Endpoints. After mirroring to EndpointSlices, the answers must be the
+/// same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_from_endpoint_slices_are_the_same() {
     agrees_with(READ_SLICES, Mode::Default).await;

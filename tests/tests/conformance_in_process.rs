@@ -1,8 +1,9 @@
-//! Runs the conformance suite inside one process and without sockets, which is faster. Events go into the index, and
-//! packets into the engine.
+//! Runs the conformance suite inside one process and without sockets, which is faster. Events go
+//! into the index, and packets into the engine.
 //!
-//! Upstream answers come from the recorded exchanges. If the engine forwards a query, this suite checks only that the
-//! expected answer does not come from records of the cluster. The suite over real sockets compares the whole answer.
+//! Upstream answers come from the recorded exchanges. If the engine forwards a query, this suite
+//! checks only that the expected answer does not come from records of the cluster. The suite over
+//! real sockets compares the whole answer.
 
 #![allow(
     clippy::expect_used,
@@ -30,7 +31,10 @@ fn agrees(mode: Mode) {
     let filter = std::env::var("CONFORMANCE").unwrap_or_default();
     let mut report = Report::default();
     let mut forwarded = 0;
-    for scenario in scenarios.iter().filter(|scenario| scenario.name.contains(&filter)) {
+    for scenario in scenarios
+        .iter()
+        .filter(|scenario| scenario.name.contains(&filter))
+    {
         let played = bench::play(scenario, mode, &differences, &memory);
         forwarded += played.forwarded;
         report.add(played.verdicts);

@@ -1,7 +1,9 @@
-//! Compares the answers of kubedns with recorded answers of CoreDNS' kubernetes plugin (`tests/conformance/coredns`),
-//! under the corresponding flags. Objects go into the index, and queries into the engine.
+//! Compares the answers of kubedns with recorded answers of CoreDNS' kubernetes plugin
+//! (`tests/conformance/coredns`), under the corresponding flags. Objects go into the index, and
+//! queries into the engine.
 //!
-//! `COREDNS=pods cargo test -p tests --test coredns` runs only the scenarios with `pods` in their name.
+//! `COREDNS=pods cargo test -p tests --test coredns` runs only the scenarios with `pods` in their
+//! name.
 
 #![allow(
     clippy::expect_used,
@@ -21,7 +23,10 @@ use scenario::Scenario;
 fn answers_are_those_of_coredns_or_listed() {
     let filter = std::env::var("COREDNS").unwrap_or_default();
     let (mut asked, mut wrong) = (0, 0);
-    for scenario in Scenario::all().iter().filter(|scenario| scenario.name.contains(&filter)) {
+    for scenario in Scenario::all()
+        .iter()
+        .filter(|scenario| scenario.name.contains(&filter))
+    {
         let cluster = bench::Cluster::new(scenario);
         for case in &scenario.answers {
             asked += 1;

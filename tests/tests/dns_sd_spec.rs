@@ -1,5 +1,5 @@
-//! Checks the real binary against each section of Kubernetes DNS-Based Service Discovery 1.1.0, by default and with
-//! `--strict-dns`.
+//! Checks the real binary against each section of Kubernetes DNS-Based Service Discovery 1.1.0, by
+//! default and with `--strict-dns`.
 
 #![allow(
     clippy::expect_used,
@@ -10,7 +10,9 @@
 
 use serde_json::{Value, json};
 use testkit::message::Message;
-use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_endpoints_of, mk_external_name, mk_headless};
+use testkit::objects::{
+    mk_cluster_ip, mk_endpoints, mk_endpoints_of, mk_external_name, mk_headless,
+};
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Reaction};
 use tests::lab::Lab;
@@ -18,16 +20,28 @@ use tests::lab::Lab;
 /// The name and the flags of each mode of the server.
 const WAYS: [(&str, &[&str]); 2] = [("default", &[]), ("strict", &["--strict-dns"])];
 
-/// Questions with their answers: name without the cluster domain, type, and answer as `in_a_line` shows it.
+/// Questions with their answers: name without the cluster domain, type, and answer as `in_a_line`
+/// shows it.
 type Table<'t> = &'t [(&'t str, &'t str, &'t str)];
 
 async fn hold(lab: &Lab, way: &str, table: Table<'_>) {
     for (name, rtype, expected) in table {
-        let whole =
-            if name.ends_with(".arpa.") { (*name).to_owned() } else { format!("{name}.cluster.local.") };
-        assert_eq!(lab.answer(&whole, rtype).await, *expected, "{way}: {name} {rtype}");
+        let whole = if name.ends_with(".arpa.") {
+            (*name).to_owned()
+        } else {
+            format!("{name}.cluster.local.")
+        };
+        assert_eq!(
+            lab.answer(&whole, rtype).await,
+            *expected,
+            "{way}: {name} {rtype}"
+        );
         let upper = whole.to_uppercase();
-        assert_eq!(lab.answer(&upper, rtype).await, *expected, "{way}: {upper} {rtype}");
+        assert_eq!(
+            lab.answer(&upper, rtype).await,
+            *expected,
+            "{way}: {upper} {rtype}"
+        );
     }
 }
 
@@ -43,15 +57,26 @@ async fn both(objects: &[Value], table: Table<'_>) {
 fn upstream(asked: &Asked) -> Reaction {
     let reply = Reply::to(&asked.packet);
     match (asked.name().as_str(), asked.rtype().as_str()) {
-        ("www.example.com.", "A") => reply.answer("www.example.com. 300 IN A 198.51.100.1").into(),
-        ("www.example.com.", "AAAA") => reply.answer("www.example.com. 300 IN AAAA 2001:db8::1").into(),
+        ("www.example.com.", "A") => reply
+            .answer("www.example.com. 300 IN A 198.51.100.1")
+            .into(),
+        ("www.example.com.", "AAAA") => reply
+            .answer("www.example.com. 300 IN AAAA 2001:db8::1")
+            .into(),
         _ => reply.rcode("NXDOMAIN").into(),
     }
 }
 
 #[tokio::test]
 async fn section_2_2_the_schema_version() {
-    both(&[], &[("dns-version", "TXT", "NOERROR \"1.1.0\""), ("dns-version", "A", "NOERROR")]).await;
+    both(
+        &[],
+        &[
+            ("dns-version", "TXT", "NOERROR \"1.1.0\""),
+            ("dns-version", "A", "NOERROR"),
+        ],
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -74,19 +99,43 @@ async fn section_2_3_services_with_a_cluster_ip() {
             ("both.my-ns.svc", "AAAA", "NOERROR 2001:db8::2"),
             ("none.my-ns.svc", "A", "NXDOMAIN"),
             // 2.3.2: SRV records of ports with a name; ports without a name have none
-            ("_https._tcp.four.my-ns.svc", "SRV", "NOERROR 10 100 443 four.my-ns.svc.cluster.local."),
-            ("_dns._udp.four.my-ns.svc", "SRV", "NOERROR 10 100 53 four.my-ns.svc.cluster.local."),
-            ("_https._tcp.six.my-ns.svc", "SRV", "NOERROR 10 100 443 six.my-ns.svc.cluster.local."),
-            ("_https._tcp.both.my-ns.svc", "SRV", "NOERROR 10 50 443 both.my-ns.svc.cluster.local."),
+            (
+                "_https._tcp.four.my-ns.svc",
+                "SRV",
+                "NOERROR 10 100 443 four.my-ns.svc.cluster.local.",
+            ),
+            (
+                "_dns._udp.four.my-ns.svc",
+                "SRV",
+                "NOERROR 10 100 53 four.my-ns.svc.cluster.local.",
+            ),
+            (
+                "_https._tcp.six.my-ns.svc",
+                "SRV",
+                "NOERROR 10 100 443 six.my-ns.svc.cluster.local.",
+            ),
+            (
+                "_https._tcp.both.my-ns.svc",
+                "SRV",
+                "NOERROR 10 50 443 both.my-ns.svc.cluster.local.",
+            ),
             ("_dns._tcp.four.my-ns.svc", "SRV", "NXDOMAIN"),
             // 2.3.3: PTR records
-            ("100.0.3.10.in-addr.arpa.", "PTR", "NOERROR four.my-ns.svc.cluster.local."),
+            (
+                "100.0.3.10.in-addr.arpa.",
+                "PTR",
+                "NOERROR four.my-ns.svc.cluster.local.",
+            ),
             (
                 "1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa.",
                 "PTR",
                 "NOERROR six.my-ns.svc.cluster.local.",
             ),
-            ("101.0.3.10.in-addr.arpa.", "PTR", "NOERROR both.my-ns.svc.cluster.local."),
+            (
+                "101.0.3.10.in-addr.arpa.",
+                "PTR",
+                "NOERROR both.my-ns.svc.cluster.local.",
+            ),
             (
                 "2.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa.",
                 "PTR",
@@ -101,9 +150,18 @@ async fn section_2_3_services_with_a_cluster_ip() {
 async fn section_2_3_srv_answers_bring_the_addresses() {
     for (way, flags) in WAYS {
         let mut lab = Lab::start(flags).await;
-        lab.set(mk_cluster_ip("my-ns", "both", &["10.3.0.101", "2001:db8::2"], &["https:443"])).await;
-        let answer = lab.ask("_https._tcp.both.my-ns.svc.cluster.local.", "SRV").await;
-        let mut additional: Vec<String> = answer.additional.iter().map(ToString::to_string).collect();
+        lab.set(mk_cluster_ip(
+            "my-ns",
+            "both",
+            &["10.3.0.101", "2001:db8::2"],
+            &["https:443"],
+        ))
+        .await;
+        let answer = lab
+            .ask("_https._tcp.both.my-ns.svc.cluster.local.", "SRV")
+            .await;
+        let mut additional: Vec<String> =
+            answer.additional.iter().map(ToString::to_string).collect();
         additional.sort();
         let expected = [
             "both.my-ns.svc.cluster.local. 30 IN A 10.3.0.101",
@@ -113,8 +171,8 @@ async fn section_2_3_srv_answers_bring_the_addresses() {
     }
 }
 
-/// The label that kubedns makes for an address without a hostname. The label must not change, since kube-dns has the
-/// same label in its SRV answers.
+/// The label that kubedns makes for an address without a hostname. The label must not change, since
+/// kube-dns has the same label in its SRV answers.
 const GENERATED: &str = "3766346139356635";
 
 #[tokio::test]
@@ -124,8 +182,14 @@ async fn section_2_4_headless_services() {
         lab.set(mk_headless("my-ns", "set", &["https:443"])).await;
         // Without ready endpoints: NXDOMAIN (2.4.1).
         hold(&lab, way, &[("set.my-ns.svc", "A", "NXDOMAIN")]).await;
-        let addresses = ["10.3.0.100 my-pet", "10.3.0.101 my-pet-2", "2001:db8::1 my-pet", "10.233.0.1"];
-        lab.set(mk_endpoints("my-ns", "set", &addresses, &["https:443"])).await;
+        let addresses = [
+            "10.3.0.100 my-pet",
+            "10.3.0.101 my-pet-2",
+            "2001:db8::1 my-pet",
+            "10.233.0.1",
+        ];
+        lab.set(mk_endpoints("my-ns", "set", &addresses, &["https:443"]))
+            .await;
         let generated = format!("{GENERATED}.set.my-ns.svc");
         hold(
             &lab,
@@ -178,8 +242,10 @@ async fn section_2_4_only_ready_endpoints_are_published_unless_asked_for() {
         let mut service = mk_headless("my-ns", "set", &["https:443"]);
         lab.set(service.clone()).await;
         lab.set(mk_endpoints_of("my-ns", "set", subsets)).await;
-        let ready_only: Table<'_> =
-            &[("set.my-ns.svc", "A", "NOERROR 10.3.0.100"), ("coming.set.my-ns.svc", "A", "NXDOMAIN")];
+        let ready_only: Table<'_> = &[
+            ("set.my-ns.svc", "A", "NOERROR 10.3.0.100"),
+            ("coming.set.my-ns.svc", "A", "NXDOMAIN"),
+        ];
         hold(&lab, way, ready_only).await;
         service["spec"]["publishNotReadyAddresses"] = json!(true);
         lab.set(service).await;
@@ -193,8 +259,13 @@ async fn section_2_4_only_ready_endpoints_are_published_unless_asked_for() {
 
 /// Owner and data of the additional records of `rtype`, sorted.
 fn additional(answer: &Message, rtype: u16) -> Vec<String> {
-    let records = answer.additional.iter().filter(|record| record.rtype == rtype);
-    let mut lines: Vec<String> = records.map(|record| format!("{} {}", record.name, record.data)).collect();
+    let records = answer
+        .additional
+        .iter()
+        .filter(|record| record.rtype == rtype);
+    let mut lines: Vec<String> = records
+        .map(|record| format!("{} {}", record.name, record.data))
+        .collect();
     lines.sort();
     lines
 }
@@ -203,13 +274,45 @@ fn additional(answer: &Message, rtype: u16) -> Vec<String> {
 async fn srv_of_an_alias_has_addresses_behind_it_or_nothing() {
     for (way, flags) in WAYS {
         let mut lab = Lab::with_upstream(flags, upstream).await;
-        lab.set(mk_cluster_ip("my-ns", "four", &["10.3.0.100"], &["https:443"])).await;
-        lab.set(mk_external_name("my-ns", "in", "four.my-ns.svc.cluster.local")).await;
-        lab.set(mk_external_name("my-ns", "far", "in.my-ns.svc.cluster.local")).await;
-        lab.set(mk_external_name("my-ns", "lost", "none.my-ns.svc.cluster.local")).await;
-        lab.set(mk_external_name("my-ns", "astray", "lost.my-ns.svc.cluster.local")).await;
-        lab.set(mk_external_name("my-ns", "nowhere", "nowhere.example.com")).await;
-        lab.set(mk_external_name("my-ns", "abroad", "nowhere.my-ns.svc.cluster.local")).await;
+        lab.set(mk_cluster_ip(
+            "my-ns",
+            "four",
+            &["10.3.0.100"],
+            &["https:443"],
+        ))
+        .await;
+        lab.set(mk_external_name(
+            "my-ns",
+            "in",
+            "four.my-ns.svc.cluster.local",
+        ))
+        .await;
+        lab.set(mk_external_name(
+            "my-ns",
+            "far",
+            "in.my-ns.svc.cluster.local",
+        ))
+        .await;
+        lab.set(mk_external_name(
+            "my-ns",
+            "lost",
+            "none.my-ns.svc.cluster.local",
+        ))
+        .await;
+        lab.set(mk_external_name(
+            "my-ns",
+            "astray",
+            "lost.my-ns.svc.cluster.local",
+        ))
+        .await;
+        lab.set(mk_external_name("my-ns", "nowhere", "nowhere.example.com"))
+            .await;
+        lab.set(mk_external_name(
+            "my-ns",
+            "abroad",
+            "nowhere.my-ns.svc.cluster.local",
+        ))
+        .await;
         let aliases: &[&str] = &["in.my-ns.svc.cluster.local. four.my-ns.svc.cluster.local."];
         let addresses: &[&str] = &["four.my-ns.svc.cluster.local. 10.3.0.100"];
         for (name, cnames, a) in [
@@ -219,10 +322,16 @@ async fn srv_of_an_alias_has_addresses_behind_it_or_nothing() {
             ("nowhere", &[], &[]),
             ("abroad", &[], &[]),
         ] {
-            let answer = lab.ask(&format!("{name}.my-ns.svc.cluster.local."), "SRV").await;
+            let answer = lab
+                .ask(&format!("{name}.my-ns.svc.cluster.local."), "SRV")
+                .await;
             if way == "strict" {
                 // A name with a CNAME has no other records.
-                assert_eq!((answer.answer_data("CNAME").len(), answer.answer.len()), (1, 1), "{name}");
+                assert_eq!(
+                    (answer.answer_data("CNAME").len(), answer.answer.len()),
+                    (1, 1),
+                    "{name}"
+                );
                 continue;
             }
             assert_eq!(answer.answer_data("SRV").len(), 1, "{way}: {name}");
@@ -251,12 +360,36 @@ async fn section_2_5_external_names() {
         &objects,
         &[
             ("out.my-ns.svc", "CNAME", "NOERROR -> www.example.com."),
-            ("out.my-ns.svc", "A", "NOERROR -> www.example.com. 198.51.100.1"),
-            ("out.my-ns.svc", "AAAA", "NOERROR -> www.example.com. 2001:db8::1"),
-            ("in.my-ns.svc", "CNAME", "NOERROR -> four.my-ns.svc.cluster.local."),
-            ("in.my-ns.svc", "A", "NOERROR -> four.my-ns.svc.cluster.local. 10.3.0.100"),
-            ("in.my-ns.svc", "AAAA", "NOERROR -> four.my-ns.svc.cluster.local."),
-            ("nowhere.my-ns.svc", "CNAME", "NOERROR -> nowhere.example.com."),
+            (
+                "out.my-ns.svc",
+                "A",
+                "NOERROR -> www.example.com. 198.51.100.1",
+            ),
+            (
+                "out.my-ns.svc",
+                "AAAA",
+                "NOERROR -> www.example.com. 2001:db8::1",
+            ),
+            (
+                "in.my-ns.svc",
+                "CNAME",
+                "NOERROR -> four.my-ns.svc.cluster.local.",
+            ),
+            (
+                "in.my-ns.svc",
+                "A",
+                "NOERROR -> four.my-ns.svc.cluster.local. 10.3.0.100",
+            ),
+            (
+                "in.my-ns.svc",
+                "AAAA",
+                "NOERROR -> four.my-ns.svc.cluster.local.",
+            ),
+            (
+                "nowhere.my-ns.svc",
+                "CNAME",
+                "NOERROR -> nowhere.example.com.",
+            ),
             ("nowhere.my-ns.svc", "A", "NOERROR -> nowhere.example.com."),
         ],
     )
@@ -267,7 +400,11 @@ async fn section_2_5_external_names() {
 async fn pod_names_of_both_families() {
     for (way, flags) in WAYS {
         let lab = Lab::start(flags).await;
-        let malformed = if way == "strict" { "NXDOMAIN" } else { "NOERROR" };
+        let malformed = if way == "strict" {
+            "NXDOMAIN"
+        } else {
+            "NOERROR"
+        };
         hold(
             &lab,
             way,
@@ -288,10 +425,20 @@ async fn pod_names_of_both_families() {
 async fn names_keep_the_case_of_the_question() {
     for (way, flags) in WAYS {
         let mut lab = Lab::start(flags).await;
-        lab.set(mk_cluster_ip("my-ns", "four", &["10.3.0.100"], &["https:443"])).await;
+        lab.set(mk_cluster_ip(
+            "my-ns",
+            "four",
+            &["10.3.0.100"],
+            &["https:443"],
+        ))
+        .await;
         let answer = lab.ask("Four.My-NS.svc.CLUSTER.local.", "A").await;
         let shown: Vec<String> = answer.answer.iter().map(ToString::to_string).collect();
-        assert_eq!(shown, ["Four.My-NS.svc.CLUSTER.local. 30 IN A 10.3.0.100"], "{way}");
+        assert_eq!(
+            shown,
+            ["Four.My-NS.svc.CLUSTER.local. 30 IN A 10.3.0.100"],
+            "{way}"
+        );
     }
 }
 
@@ -299,9 +446,20 @@ async fn names_keep_the_case_of_the_question() {
 async fn strictly_names_exist_as_the_rfcs_ask() {
     for (way, flags) in WAYS {
         let mut lab = Lab::start(flags).await;
-        lab.set(mk_cluster_ip("kube-system", "kube-dns", &["10.3.0.10", "2001:db8::53"], &["dns:53/UDP"]))
-            .await;
-        lab.set(mk_cluster_ip("my-ns", "four", &["10.3.0.100"], &["https:443"])).await;
+        lab.set(mk_cluster_ip(
+            "kube-system",
+            "kube-dns",
+            &["10.3.0.10", "2001:db8::53"],
+            &["dns:53/UDP"],
+        ))
+        .await;
+        lab.set(mk_cluster_ip(
+            "my-ns",
+            "four",
+            &["10.3.0.100"],
+            &["https:443"],
+        ))
+        .await;
         let lines: Table<'_> = match way {
             "strict" => &[
                 ("svc", "A", "NOERROR"),
@@ -331,11 +489,30 @@ async fn strictly_names_exist_as_the_rfcs_ask() {
         hold(&lab, way, lines).await;
         let apex = lab.ask("cluster.local.", "NS").await;
         let expected = match way {
-            "strict" => ("NOERROR".to_owned(), vec!["ns.dns.cluster.local.".to_owned()], 2),
+            "strict" => (
+                "NOERROR".to_owned(),
+                vec!["ns.dns.cluster.local.".to_owned()],
+                2,
+            ),
             _ => ("NXDOMAIN".to_owned(), vec![], 0),
         };
-        assert_eq!((apex.rcode_name(), apex.answer_data("NS"), apex.additional.len()), expected, "{way}");
+        assert_eq!(
+            (
+                apex.rcode_name(),
+                apex.answer_data("NS"),
+                apex.additional.len()
+            ),
+            expected,
+            "{way}"
+        );
         let missing = lab.ask("none.my-ns.svc.cluster.local.", "A").await;
-        assert_eq!(missing.flags(), if way == "strict" { "qr aa rd ra" } else { "qr rd" });
+        assert_eq!(
+            missing.flags(),
+            if way == "strict" {
+                "qr aa rd ra"
+            } else {
+                "qr rd"
+            }
+        );
     }
 }

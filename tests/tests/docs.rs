@@ -1,7 +1,11 @@
-//! Compares the reference pages in `docs/` with the binaries. Everything documented must exist, and everything that
-//! exists must be documented.
+//! Compares the reference pages in `docs/` with the binaries. Everything documented must exist, and
+//! everything that exists must be documented.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has to end there")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has to end there"
+)]
 
 #[path = "docs/commands.rs"]
 mod commands;

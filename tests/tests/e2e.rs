@@ -1,6 +1,10 @@
-//! End-to-end tests with the example cluster: the real binaries, a real dnsmasq, and the real `dig` and `kubectl`.
+//! End-to-end tests with the example cluster: the real binaries, a real dnsmasq, and the real `dig`
+//! and `kubectl`.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has to end there")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on has to end there"
+)]
 
 use std::net::{Ipv4Addr, TcpListener};
 
@@ -22,12 +26,21 @@ const ANSWERS: &[(&str, &[&str])] = &[
     ("cart.shop.svc.cluster.local AAAA", &[]),
     ("kubernetes.default.svc.cluster.local A", &["10.96.0.1"]),
     // Headless Services, and a pod by its hostname
-    ("db.shop.svc.cluster.local A", &["10.244.1.31", "10.244.1.32", "10.244.2.31"]),
+    (
+        "db.shop.svc.cluster.local A",
+        &["10.244.1.31", "10.244.1.32", "10.244.2.31"],
+    ),
     ("db-1.db.shop.svc.cluster.local A", &["10.244.2.31"]),
     ("workers.shop.svc.cluster.local A", &["10.244.2.41"]),
     // SRV of named ports
-    ("_grpc._tcp.cart.shop.svc.cluster.local SRV", &["10 100 9000 cart.shop.svc.cluster.local."]),
-    ("_https._tcp.web.default.svc.cluster.local SRV", &["10 50 443 web.default.svc.cluster.local."]),
+    (
+        "_grpc._tcp.cart.shop.svc.cluster.local SRV",
+        &["10 100 9000 cart.shop.svc.cluster.local."],
+    ),
+    (
+        "_https._tcp.web.default.svc.cluster.local SRV",
+        &["10 50 443 web.default.svc.cluster.local."],
+    ),
     (
         "_dns._udp.kube-dns.kube-system.svc.cluster.local SRV",
         &["10 100 53 kube-dns.kube-system.svc.cluster.local."],
@@ -45,15 +58,30 @@ const ANSWERS: &[(&str, &[&str])] = &[
     ("-x fd00:10:96::c80", &["web.default.svc.cluster.local."]),
     ("-x 10.244.2.31", &["db-1.db.shop.svc.cluster.local."]),
     // ExternalName Services with a target in the cluster, and with a target in the stub domain
-    ("storefront.shop.svc.cluster.local CNAME", &["web.default.svc.cluster.local."]),
-    ("storefront.shop.svc.cluster.local A", &["10.96.12.80", "web.default.svc.cluster.local."]),
-    ("payments.shop.svc.cluster.local A", &["192.0.2.80", "payments.acme.example."]),
+    (
+        "storefront.shop.svc.cluster.local CNAME",
+        &["web.default.svc.cluster.local."],
+    ),
+    (
+        "storefront.shop.svc.cluster.local A",
+        &["10.96.12.80", "web.default.svc.cluster.local."],
+    ),
+    (
+        "payments.shop.svc.cluster.local A",
+        &["192.0.2.80", "payments.acme.example."],
+    ),
     // pods by address, and wildcards
     ("10-244-1-31.shop.pod.cluster.local A", &["10.244.1.31"]),
     ("web.*.svc.cluster.local A", &["10.96.12.80"]),
-    ("*.db.shop.svc.cluster.local A", &["10.244.1.31", "10.244.1.32", "10.244.2.31"]),
+    (
+        "*.db.shop.svc.cluster.local A",
+        &["10.244.1.31", "10.244.1.32", "10.244.2.31"],
+    ),
     // the stub domain, and names that do not exist
-    ("www.acme.example A", &["192.0.2.80", "payments.acme.example."]),
+    (
+        "www.acme.example A",
+        &["192.0.2.80", "payments.acme.example."],
+    ),
     ("missing.shop.svc.cluster.local A", &[]),
     ("db-7.db.shop.svc.cluster.local A", &[]),
 ];
@@ -62,11 +90,22 @@ const ANSWERS: &[(&str, &[&str])] = &[
 async fn dig_gets_the_right_answers_over_udp_and_tcp() {
     let pod = Pod::start().await;
     let dig = pod.dig();
-    // dnsmasq caches these answers before SRV is queried below. kube-dns answers these names with a CNAME. dnsmasq
-    // would follow such a CNAME, and answer SRV with port 0.
-    assert_eq!(dig.short("_https._tcp.web.default.svc.cluster.local A").await, ["10.96.12.80"]);
-    assert_eq!(dig.short("_https._tcp.web.default.svc.cluster.local AAAA").await, ["fd00:10:96::c80"]);
-    assert_eq!(dig.short("web.default.svc.cluster.local SRV").await.len(), 2);
+    // dnsmasq caches these answers before SRV is queried below. kube-dns answers these names with a
+    // CNAME. dnsmasq would follow such a CNAME, and answer SRV with port 0.
+    assert_eq!(
+        dig.short("_https._tcp.web.default.svc.cluster.local A")
+            .await,
+        ["10.96.12.80"]
+    );
+    assert_eq!(
+        dig.short("_https._tcp.web.default.svc.cluster.local AAAA")
+            .await,
+        ["fd00:10:96::c80"]
+    );
+    assert_eq!(
+        dig.short("web.default.svc.cluster.local SRV").await.len(),
+        2
+    );
     for transport in ["+notcp", "+tcp"] {
         for (question, expected) in ANSWERS {
             assert_eq!(
@@ -75,8 +114,11 @@ async fn dig_gets_the_right_answers_over_udp_and_tcp() {
                 "{transport} {question}"
             );
         }
-        for missing in ["missing.shop.svc.cluster.local", "db-7.db.shop.svc.cluster.local", "outside.example"]
-        {
+        for missing in [
+            "missing.shop.svc.cluster.local",
+            "db-7.db.shop.svc.cluster.local",
+            "outside.example",
+        ] {
             let status = dig.status(&format!("{transport} {missing}")).await;
             assert_eq!(status.as_deref(), Some("NXDOMAIN"), "{transport} {missing}");
         }
@@ -89,16 +131,25 @@ async fn what_the_guide_says_works_when_pasted() {
     let pod = Pod::start().await;
     let home = tempfile::tempdir().unwrap();
     let guide = pod.process.stdout();
-    let commands: Vec<&str> = guide.iter().filter_map(|line| line.strip_prefix("  ")).collect();
+    let commands: Vec<&str> = guide
+        .iter()
+        .filter_map(|line| line.strip_prefix("  "))
+        .collect();
     assert!(commands.len() > 15, "{guide:?}");
     for command in commands {
         let mut shell = tokio::process::Command::new("sh");
-        shell.args(["-c", command]).env("KUBE_EDITOR", "true").env("HOME", home.path());
+        shell
+            .args(["-c", command])
+            .env("KUBE_EDITOR", "true")
+            .env("HOME", home.path());
         let output = shell.output().await.unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{command}: {output:?}");
         if command.starts_with("dig") && !command.contains("+short") {
-            assert!(text.contains("status: NOERROR") && text.contains("ANSWER SECTION"), "{command}: {text}");
+            assert!(
+                text.contains("status: NOERROR") && text.contains("ANSWER SECTION"),
+                "{command}: {text}"
+            );
         }
         assert!(!text.contains("not found"), "{command}: {text}");
     }
@@ -119,44 +170,84 @@ async fn a_service_applied_with_kubectl_is_answered_until_it_is_deleted() {
     let pod = Pod::start().await;
     let (dig, kubectl) = (pod.dig(), pod.kubectl());
     let name = "hello.default.svc.cluster.local";
-    assert_eq!(dig.status(name).await.as_deref(), Some("NXDOMAIN"), "not there yet");
+    assert_eq!(
+        dig.status(name).await.as_deref(),
+        Some("NXDOMAIN"),
+        "not there yet"
+    );
 
     kubectl.with_input("apply -f -", HELLO).await;
-    let address = kubectl.run("get service hello -o jsonpath={.spec.clusterIP}").await;
+    let address = kubectl
+        .run("get service hello -o jsonpath={.spec.clusterIP}")
+        .await;
     assert!(address.starts_with("10.96."), "{address:?}");
-    eventually(PATIENCE, || async { dig.short(name).await == [address.as_str()] }).await;
-    assert_eq!(dig.short(&format!("-x {address}")).await, [format!("{name}.")]);
+    eventually(PATIENCE, || async {
+        dig.short(name).await == [address.as_str()]
+    })
+    .await;
+    assert_eq!(
+        dig.short(&format!("-x {address}")).await,
+        [format!("{name}.")]
+    );
 
     kubectl.run("delete service hello").await;
-    // kubedns applies the deletion at once. dnsmasq keeps the answer in its cache for the TTL, 30 seconds.
+    // kubedns applies the deletion at once. dnsmasq keeps the answer in its cache for the TTL, 30
+    // seconds.
     let kubedns = tests::e2e::Dig::on(pod.ports.kubedns);
-    eventually(PATIENCE, || async { kubedns.status(name).await.as_deref() == Some("NXDOMAIN") }).await;
+    eventually(PATIENCE, || async {
+        kubedns.status(name).await.as_deref() == Some("NXDOMAIN")
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_stub_domain_follows_kubectl_edit_and_delete() {
-    let corporate = Upstream::start(Zone::new(["host.corp.test. 3600 IN A 198.51.100.7"]).handler()).await;
+    let corporate =
+        Upstream::start(Zone::new(["host.corp.test. 3600 IN A 198.51.100.7"]).handler()).await;
     let pod = Pod::start().await;
     let (dig, kubectl) = (pod.dig(), pod.kubectl());
-    assert_eq!(dig.status("host.corp.test").await.as_deref(), Some("NXDOMAIN"), "not there yet");
+    assert_eq!(
+        dig.status("host.corp.test").await.as_deref(),
+        Some("NXDOMAIN"),
+        "not there yet"
+    );
     assert_eq!(corporate.count(), 0);
 
     let stub_domains = format!(r#"{{"corp.test": ["{}"]}}"#, corporate.addr());
     let script = format!("s#{{.*}}#{stub_domains}#");
     let before = pod.process.stderr().len();
-    kubectl.edit("configmap -n kube-system kube-dns", &script).await;
-    eventually(PATIENCE, || async { dig.short("host.corp.test").await == ["198.51.100.7"] }).await;
+    kubectl
+        .edit("configmap -n kube-system kube-dns", &script)
+        .await;
+    eventually(PATIENCE, || async {
+        dig.short("host.corp.test").await == ["198.51.100.7"]
+    })
+    .await;
     let told = told_by(&["kubedns ", "dnsmasq "], &pod.process.stderr()[before..]);
-    assert!(told.len() == 2 && told.iter().all(|line| line.contains("configuration loaded")), "{told:#?}");
+    assert!(
+        told.len() == 2
+            && told
+                .iter()
+                .all(|line| line.contains("configuration loaded")),
+        "{told:#?}"
+    );
     assert_eq!(dig.short("+tcp host.corp.test").await, ["198.51.100.7"]);
     assert!(corporate.count() > 0);
 
-    kubectl.run("delete configmap -n kube-system kube-dns").await;
-    // The TTL of the record is an hour, but dnsmasq clears its cache when the configuration changes.
-    eventually(PATIENCE, || async { dig.status("host.corp.test").await.as_deref() == Some("NXDOMAIN") })
+    kubectl
+        .run("delete configmap -n kube-system kube-dns")
         .await;
+    // The TTL of the record is an hour, but dnsmasq clears its cache when the configuration
+    // changes.
+    eventually(PATIENCE, || async {
+        dig.status("host.corp.test").await.as_deref() == Some("NXDOMAIN")
+    })
+    .await;
     let asked = corporate.count();
-    assert_eq!(dig.status("other.corp.test").await.as_deref(), Some("NXDOMAIN"));
+    assert_eq!(
+        dig.status("other.corp.test").await.as_deref(),
+        Some("NXDOMAIN")
+    );
     assert_eq!(corporate.count(), asked, "nothing goes there any more");
 }
 
@@ -171,9 +262,13 @@ async fn a_killed_container_comes_back() {
         assert_eq!(pod.status().containers[name].restarts, 1);
         eventually(PATIENCE, || async { none_runs(&below) }).await;
     }
-    let answered = || async { pod.dig().short("web.default.svc.cluster.local").await == ["10.96.12.80"] };
+    let answered =
+        || async { pod.dig().short("web.default.svc.cluster.local").await == ["10.96.12.80"] };
     eventually(PATIENCE, answered).await;
-    eventually(PATIENCE, || async { pod.health("dnsmasq").await == Some(200) }).await;
+    eventually(PATIENCE, || async {
+        pod.health("dnsmasq").await == Some(200)
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -181,7 +276,10 @@ async fn ctrl_c_leaves_nothing_behind() {
     for way in [Signal::SIGINT, Signal::SIGTERM] {
         let mut pod = Pod::start().await;
         let processes = descendants(pod.process.id());
-        assert!(processes.len() >= 5, "localpod, kubedns, nanny, dnsmasq, sidecar: {processes:?}");
+        assert!(
+            processes.len() >= 5,
+            "localpod, kubedns, nanny, dnsmasq, sidecar: {processes:?}"
+        );
         let config_dir = pod.status().config_dir;
         assert!(config_dir.is_dir());
 
@@ -210,9 +308,18 @@ impl Unanswered {
         let kubeconfig = write_kubeconfig(directory.path(), &url, &json!({})).unwrap();
         let process = Program::named("localpod")
             .env("TMPDIR", temporary.path())
-            .args(["--port-base=0", "--offline", &format!("--kubecfg-file={}", kubeconfig.display())])
+            .args([
+                "--port-base=0",
+                "--offline",
+                &format!("--kubecfg-file={}", kubeconfig.display()),
+            ])
             .start();
-        Self { process, temporary, _kubeconfig: directory, _silent: silent }
+        Self {
+            process,
+            temporary,
+            _kubeconfig: directory,
+            _silent: silent,
+        }
     }
 
     /// Sends SIGINT as Ctrl-C does, and checks that localpod removes its temporary files.
@@ -228,16 +335,28 @@ impl Unanswered {
 #[tokio::test]
 async fn ctrl_c_is_heard_while_the_api_server_is_silent() {
     let mut unanswered = Unanswered::start();
-    unanswered.process.line_with("serving the cluster of", PATIENCE).await;
+    unanswered
+        .process
+        .line_with("serving the cluster of", PATIENCE)
+        .await;
     unanswered.interrupt().await;
 }
 
 #[tokio::test]
 async fn a_silent_api_server_does_not_keep_the_containers_from_starting() {
     let mut unanswered = Unanswered::start();
-    unanswered.process.line_with("waiting for ConfigMap kube-system/kube-dns", PATIENCE).await;
-    unanswered.process.line_with("kube-dns is starting", PATIENCE).await;
-    unanswered.process.line_with("sidecar is ready", PATIENCE).await;
+    unanswered
+        .process
+        .line_with("waiting for ConfigMap kube-system/kube-dns", PATIENCE)
+        .await;
+    unanswered
+        .process
+        .line_with("kube-dns is starting", PATIENCE)
+        .await;
+    unanswered
+        .process
+        .line_with("sidecar is ready", PATIENCE)
+        .await;
     unanswered.interrupt().await;
 }
 
@@ -250,7 +369,12 @@ async fn a_frozen_container_is_killed_after_the_grace_period() {
     let status = pod.process.wait(PATIENCE).await;
     assert!(status.success(), "{status}");
     assert!(none_runs(&processes), "{:?}", running(&processes));
-    assert!(pod.process.stderr().iter().any(|line| line.contains("kubedns did not end within 1 s: killed")));
+    assert!(
+        pod.process
+            .stderr()
+            .iter()
+            .any(|line| line.contains("kubedns did not end within 1 s: killed"))
+    );
 }
 
 #[tokio::test]
@@ -274,7 +398,9 @@ async fn arguments_that_a_container_does_not_understand_end_the_pod() {
         let status = localpod.wait(PATIENCE).await;
         assert!(!status.success());
         let log = localpod.stderr();
-        let told = log.iter().any(|line| line.starts_with("kubedns ") && line.contains(says));
+        let told = log
+            .iter()
+            .any(|line| line.starts_with("kubedns ") && line.contains(says));
         assert!(told || says.is_empty(), "{log:?}");
         assert_eq!(log.last().unwrap(), last);
     }
@@ -283,7 +409,9 @@ async fn arguments_that_a_container_does_not_understand_end_the_pod() {
 #[tokio::test]
 async fn a_start_is_told_in_twenty_lines() {
     let mut pod = Pod::start().await;
-    pod.process.line_with("reading dnsmasq's counters", PATIENCE).await;
+    pod.process
+        .line_with("reading dnsmasq's counters", PATIENCE)
+        .await;
     let told = told_by(&["kubedns ", "dnsmasq ", "sidecar "], &pod.process.stderr());
     assert!((15..=22).contains(&told.len()), "{told:#?}");
 }
@@ -292,15 +420,23 @@ async fn a_start_is_told_in_twenty_lines() {
 async fn the_query_log_has_one_line_for_a_query_and_the_nanny_writes_it() {
     let mut pod = Pod::start().await;
     let patch = r#"{"data":{"queryLog":"{\"name\":\"q*.default.svc.cluster.local\"}"}}"#;
-    pod.kubectl().run(&format!("patch configmap -n kube-system kube-dns --type merge -p {patch}")).await;
-    pod.process.line_with("query log is written elsewhere", PATIENCE).await;
+    pod.kubectl()
+        .run(&format!(
+            "patch configmap -n kube-system kube-dns --type merge -p {patch}"
+        ))
+        .await;
+    pod.process
+        .line_with("query log is written elsewhere", PATIENCE)
+        .await;
     let dig = pod.dig();
     let lines = || {
         let log = pod.process.stderr();
-        log.into_iter().filter(|line| line.contains("query answered")).collect::<Vec<_>>()
+        log.into_iter()
+            .filter(|line| line.contains("query answered"))
+            .collect::<Vec<_>>()
     };
-    // The log begins only after a restart of dnsmasq, so the first queries may have no line. Each query has another
-    // name, since the test expects one line per name.
+    // The log begins only after a restart of dnsmasq, so the first queries may have no line. Each
+    // query has another name, since the test expects one line per name.
     let mut names = (0..).map(|number| format!("q{number}.default.svc.cluster.local"));
     eventually(PATIENCE, || {
         let name = names.next().unwrap_or_default();
@@ -313,11 +449,19 @@ async fn the_query_log_has_one_line_for_a_query_and_the_nanny_writes_it() {
     for name in names.take(5) {
         assert_eq!(dig.status(&name).await.as_deref(), Some("NXDOMAIN"));
         let told = eventually(PATIENCE, || async {
-            let told: Vec<_> = lines().into_iter().filter(|line| line.contains(&name)).collect();
-            if told.is_empty() { Err(name.clone()) } else { Ok(told) }
+            let told: Vec<_> = lines()
+                .into_iter()
+                .filter(|line| line.contains(&name))
+                .collect();
+            if told.is_empty() {
+                Err(name.clone())
+            } else {
+                Ok(told)
+            }
         })
         .await;
-        let is_right = |line: &String| line.starts_with("dnsmasq ") && line.contains("client=\"127.0.0.1\"");
+        let is_right =
+            |line: &String| line.starts_with("dnsmasq ") && line.contains("client=\"127.0.0.1\"");
         assert!(told.len() == 1 && told.iter().all(is_right), "{told:#?}");
     }
 }
@@ -338,7 +482,11 @@ async fn even_a_killed_localpod_leaves_no_process() {
 }
 
 fn running(processes: &[Pid]) -> Vec<Pid> {
-    processes.iter().copied().filter(|pid| is_running(*pid)).collect()
+    processes
+        .iter()
+        .copied()
+        .filter(|pid| is_running(*pid))
+        .collect()
 }
 
 fn none_runs(processes: &[Pid]) -> bool {

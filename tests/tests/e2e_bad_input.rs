@@ -1,6 +1,10 @@
-//! Mistakes of users: each ends with one clear line on standard error and a failure status, without a backtrace.
+//! Mistakes of users: each ends with one clear line on standard error and a failure status, without
+//! a backtrace.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has to end there")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on has to end there"
+)]
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::Path;
@@ -18,21 +22,36 @@ struct Mistake<'a> {
 
 fn mistake<'a>(program: &'a str, args: &[&str], said: &[&str]) -> Mistake<'a> {
     let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-    Mistake { program, args: owned(args), said: owned(said) }
+    Mistake {
+        program,
+        args: owned(args),
+        said: owned(said),
+    }
 }
 
 impl Mistake<'_> {
     async fn check(&self) {
-        let mut process = Program::named(self.program).args(&self.args).env("RUST_BACKTRACE", "1").start();
+        let mut process = Program::named(self.program)
+            .args(&self.args)
+            .env("RUST_BACKTRACE", "1")
+            .start();
         let status = process.wait(PATIENCE).await;
         let stderr = process.stderr();
-        let what = format!("{} {}: {status}\n{}", self.program, self.args.join(" "), stderr.join("\n"));
+        let what = format!(
+            "{} {}: {status}\n{}",
+            self.program,
+            self.args.join(" "),
+            stderr.join("\n")
+        );
         assert!(!status.success(), "{what}");
         assert!(status.code().is_some(), "ended by a signal: {what}");
         let reasons: Vec<&String> = stderr.iter().filter(|line| !is_preamble(line)).collect();
         assert_eq!(reasons.len(), 1, "one line: {what}");
         for expected in &self.said {
-            assert!(reasons[0].contains(expected.as_str()), "says {expected:?}: {what}");
+            assert!(
+                reasons[0].contains(expected.as_str()),
+                "says {expected:?}: {what}"
+            );
         }
         for trace in ["panicked", "stack backtrace", "RUST_BACKTRACE"] {
             assert!(!what.contains(trace), "{what}");
@@ -40,17 +59,20 @@ impl Mistake<'_> {
     }
 }
 
-/// Returns whether a line may precede the error line: a log line of level info (`I1121 02:36:24...`), or the first line
-/// of the usage text.
+/// Returns whether a line may precede the error line: a log line of level info (`I1121
+/// 02:36:24...`), or the first line of the usage text.
 fn is_preamble(line: &str) -> bool {
     let mut start = line.chars();
-    line.starts_with("Usage of ") || start.next() == Some('I') && start.take(4).all(|c| c.is_ascii_digit())
+    line.starts_with("Usage of ")
+        || start.next() == Some('I') && start.take(4).all(|c| c.is_ascii_digit())
 }
 
 #[tokio::test]
 async fn unknown_flags() {
     for program in ["localpod", "kubedns", "nanny", "sidecar"] {
-        mistake(program, &["--no-such-flag"], &["no-such-flag"]).check().await;
+        mistake(program, &["--no-such-flag"], &["no-such-flag"])
+            .check()
+            .await;
     }
 }
 
@@ -59,8 +81,15 @@ async fn a_port_in_use() {
     let taken = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     let manifests = example_cluster();
-    let localpod = ["--port-base", &port, "--manifests", manifests.to_str().unwrap()];
-    mistake("localpod", &localpod, &[&port, "in use", "--port-base"]).check().await;
+    let localpod = [
+        "--port-base",
+        &port,
+        "--manifests",
+        manifests.to_str().unwrap(),
+    ];
+    mistake("localpod", &localpod, &[&port, "in use", "--port-base"])
+        .check()
+        .await;
 }
 
 #[tokio::test]
@@ -73,8 +102,20 @@ async fn an_unreadable_kubeconfig() {
     std::fs::write(&empty, "").unwrap();
     for file in [absent, broken, empty] {
         let flag = format!("--kubecfg-file={}", file.display());
-        mistake("localpod", &["--port-base=0", &flag], &[file.to_str().unwrap()]).check().await;
-        mistake("kubedns", &["--dns-port=0", &flag], &[file.to_str().unwrap()]).check().await;
+        mistake(
+            "localpod",
+            &["--port-base=0", &flag],
+            &[file.to_str().unwrap()],
+        )
+        .check()
+        .await;
+        mistake(
+            "kubedns",
+            &["--dns-port=0", &flag],
+            &[file.to_str().unwrap()],
+        )
+        .check()
+        .await;
     }
 }
 
@@ -82,21 +123,43 @@ async fn an_unreadable_kubeconfig() {
 async fn a_missing_dnsmasq() {
     let nowhere = Path::new("/nonexistent/dnsmasq");
     let flag = format!("--dnsmasq={}", nowhere.display());
-    mistake("localpod", &["--port-base=0", &flag], &["--dnsmasq", "/nonexistent/dnsmasq"]).check().await;
+    mistake(
+        "localpod",
+        &["--port-base=0", &flag],
+        &["--dnsmasq", "/nonexistent/dnsmasq"],
+    )
+    .check()
+    .await;
     let directory = tempfile::tempdir().unwrap();
     let config = format!("-configDir={}", directory.path().display());
     let exec = format!("-dnsmasqExec={}", nowhere.display());
-    mistake("nanny", &[&config, &exec, "--", "-k"], &["/nonexistent/dnsmasq"]).check().await;
+    mistake(
+        "nanny",
+        &[&config, &exec, "--", "-k"],
+        &["/nonexistent/dnsmasq"],
+    )
+    .check()
+    .await;
 }
 
 #[tokio::test]
 async fn manifests_that_are_not_there() {
-    mistake("localpod", &["--port-base=0", "--manifests=/nonexistent"], &["/nonexistent"]).check().await;
+    mistake(
+        "localpod",
+        &["--port-base=0", "--manifests=/nonexistent"],
+        &["/nonexistent"],
+    )
+    .check()
+    .await;
 }
 
 #[tokio::test]
 async fn binaries_that_are_not_there() {
-    mistake("localpod", &["--port-base=0", "--bin-dir=/nonexistent"], &["/nonexistent", "cargo build"])
-        .check()
-        .await;
+    mistake(
+        "localpod",
+        &["--port-base=0", "--bin-dir=/nonexistent"],
+        &["/nonexistent", "cargo build"],
+    )
+    .check()
+    .await;
 }

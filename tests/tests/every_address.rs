@@ -1,5 +1,6 @@
-//! Checks that an answer has every address of the queried family, or TC if some are missing. The cases are CNAMEs, SRV
-//! names, wildcards, and names whose addresses are mostly of the other family or occur repeatedly.
+//! Checks that an answer has every address of the queried family, or TC if some are missing. The
+//! cases are CNAMEs, SRV names, wildcards, and names whose addresses are mostly of the other family
+//! or occur repeatedly.
 
 #![allow(
     clippy::expect_used,
@@ -18,15 +19,17 @@ use skydns::wire::Transport;
 use testkit::objects::{mk_cluster_ip, mk_external_name};
 use testkit::query::Query;
 
-/// Number of repetitions of each query, because kubedns chooses at random which records it leaves out.
+/// Number of repetitions of each query, because kubedns chooses at random which records it leaves
+/// out.
 const TIMES: usize = 20;
 
-/// The headless Services are `fifty` with 50 dual-stack pods, `rare` with one IPv4 address and 300 IPv6 addresses, and
-/// 20 Services `few-N` with the same 16 pods.
+/// The headless Services are `fifty` with 50 dual-stack pods, `rare` with one IPv4 address and 300
+/// IPv6 addresses, and 20 Services `few-N` with the same 16 pods.
 ///
-/// The namespace `names` has ExternalName Services. `fifty` and `rare` point to these Services, `fifty-srv` and
-/// `rare-srv` to the names of their ports, `fifty-twice` and `rare-twice` to the ExternalName Services. The namespace
-/// `wild` has 100 ExternalName Services. Only one of their targets has an IPv4 address.
+/// The namespace `names` has ExternalName Services. `fifty` and `rare` point to these Services,
+/// `fifty-srv` and `rare-srv` to the names of their ports, `fifty-twice` and `rare-twice` to the
+/// ExternalName Services. The namespace `wild` has 100 ExternalName Services. Only one of their
+/// targets has an IPv4 address.
 fn cluster() -> Vec<Value> {
     let fifty: Vec<String> = (1..=50).flat_map(|n| [v4(n), v6(n)]).collect();
     let rare: Vec<String> = (1..=300).map(v6).chain([v4(99)]).collect();
@@ -37,7 +40,11 @@ fn cluster() -> Vec<Value> {
     objects.extend((0..20).flat_map(|n| headless("apps", &format!("few-{n}"), &few, "http:80")));
     for name in ["fifty", "rare"] {
         let plain = format!("{name}.apps.svc.cluster.local");
-        objects.push(mk_external_name("names", &format!("{name}-srv"), &format!("_http._tcp.{plain}")));
+        objects.push(mk_external_name(
+            "names",
+            &format!("{name}-srv"),
+            &format!("_http._tcp.{plain}"),
+        ));
         objects.push(mk_external_name(
             "names",
             &format!("{name}-twice"),
@@ -47,7 +54,12 @@ fn cluster() -> Vec<Value> {
     }
     for n in 0..100 {
         let ip = if n == 50 { v4(98) } else { v6(1000 + n) };
-        objects.push(mk_cluster_ip("many", &format!("s{n}"), &[&ip], &["http:80"]));
+        objects.push(mk_cluster_ip(
+            "many",
+            &format!("s{n}"),
+            &[&ip],
+            &["http:80"],
+        ));
         let target = format!("s{n}.many.svc.cluster.local");
         objects.push(mk_external_name("wild", &format!("e{n}"), &target));
     }
@@ -62,12 +74,23 @@ fn questions() -> Vec<(&'static str, &'static str, BTreeSet<String>)> {
     let few: BTreeSet<String> = (1..=16).map(v4).collect();
     let one = |n: u32| BTreeSet::from([v4(n)]);
     let mut questions = Vec::new();
-    for name in ["fifty.names", "fifty-srv.names", "fifty-twice.names", "_http._tcp.fifty.apps", "fifty.apps"]
-    {
+    for name in [
+        "fifty.names",
+        "fifty-srv.names",
+        "fifty-twice.names",
+        "_http._tcp.fifty.apps",
+        "fifty.apps",
+    ] {
         questions.push((name, "A", fifty_v4.clone()));
         questions.push((name, "AAAA", fifty_v6.clone()));
     }
-    for name in ["rare.names", "rare-srv.names", "rare-twice.names", "_http._tcp.rare.apps", "*.rare.apps"] {
+    for name in [
+        "rare.names",
+        "rare-srv.names",
+        "rare-twice.names",
+        "_http._tcp.rare.apps",
+        "*.rare.apps",
+    ] {
         questions.push((name, "A", one(99)));
         questions.push((name, "AAAA", rare_v6.clone()));
     }
@@ -88,15 +111,28 @@ fn all_of_the_family_asked_for_or_tc() {
         let query = Query::new(&format!("{name}.svc.cluster.local."), rtype);
         for (way, query, transport, holds) in [
             ("UDP", query.wire(), Transport::Udp, 512 / 16),
-            ("UDP, 1232 octets", query.clone().edns(1232).wire(), Transport::Udp, 1232 / 16),
-            ("UDP, 4096 octets", query.clone().edns(4096).wire(), Transport::Udp, 4096 / 16),
+            (
+                "UDP, 1232 octets",
+                query.clone().edns(1232).wire(),
+                Transport::Udp,
+                1232 / 16,
+            ),
+            (
+                "UDP, 4096 octets",
+                query.clone().edns(4096).wire(),
+                Transport::Udp,
+                4096 / 16,
+            ),
             ("TCP", query.wire(), Transport::Tcp, usize::MAX),
         ] {
             for _ in 0..TIMES {
                 let answer = ask(&published, &query, transport);
                 let found: BTreeSet<String> = answer.answer_data(rtype).into_iter().collect();
                 assert_eq!(answer.rcode_name(), "NOERROR", "{name} {rtype} over {way}");
-                assert!(found.is_subset(&expected), "{name} {rtype} over {way}: {found:?}");
+                assert!(
+                    found.is_subset(&expected),
+                    "{name} {rtype} over {way}: {found:?}"
+                );
                 let cut = answer.has("tc");
                 assert!(
                     cut || found == expected,
@@ -104,8 +140,14 @@ fn all_of_the_family_asked_for_or_tc() {
                     found.len(),
                     expected.len()
                 );
-                assert!(!cut || transport == Transport::Udp, "{name} {rtype}: TC over {way}");
-                assert!(cut || expected.len() < holds, "{name} {rtype} over {way}: too many for one answer");
+                assert!(
+                    !cut || transport == Transport::Udp,
+                    "{name} {rtype}: TC over {way}"
+                );
+                assert!(
+                    cut || expected.len() < holds,
+                    "{name} {rtype} over {way}: too many for one answer"
+                );
             }
         }
     }

@@ -1,8 +1,14 @@
-//! Attacks from the network: floods, and requests that try to change something or to read secrets. See
-//! docs/resilience.md and SECURITY.md.
+//! Attacks from the network: floods, and requests that try to change something or to read secrets.
+//! See docs/resilience.md and SECURITY.md.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has to end there")]
-#![allow(clippy::print_stdout, reason = "the test runner shows it with a failure, and with --no-capture")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on has to end there"
+)]
+#![allow(
+    clippy::print_stdout,
+    reason = "the test runner shows it with a failure, and with --no-capture"
+)]
 
 #[path = "hostile/absent.rs"]
 mod absent;

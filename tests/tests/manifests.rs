@@ -1,6 +1,9 @@
 //! Checks every directory under `manifests/` that a user may apply, as the real kubectl renders it.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has to end there")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on has to end there"
+)]
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +13,9 @@ use std::process::Command;
 use serde_json::{Value, json};
 use testkit::kubectl::is_missing;
 use testkit::process::binary;
-use tests::manifests::command_lines::{ACCEPTED_SILENTLY, listed, port_faults, service_faults, used};
+use tests::manifests::command_lines::{
+    ACCEPTED_SILENTLY, listed, port_faults, service_faults, used,
+};
 use tests::manifests::pod::Pod;
 use tests::manifests::render::{combine, documents, label, names, render, root};
 use tests::manifests::replacing::{grace_faults, rollout_faults, snapshot_faults};
@@ -52,7 +57,9 @@ fn pods(documents: &[Value]) -> Vec<Pod> {
 
 /// The stock manifest with its placeholders filled in as in the base.
 fn stock() -> String {
-    let filled = STOCK.replace("dns_server", "10.96.0.10").replace("dns_domain", "cluster.local");
+    let filled = STOCK
+        .replace("dns_server", "10.96.0.10")
+        .replace("dns_domain", "cluster.local");
     filled.replace("'dns_memory_limit'", "170Mi")
 }
 
@@ -68,9 +75,18 @@ fn every_directory_renders_to_documents_of_the_api() {
     assert_eq!(names(), EXPECTED);
     for name in names() {
         let documents = rendered(&name);
-        assert_eq!(pods(&documents).len(), 1, "{name}: one workload is kube-dns");
+        assert_eq!(
+            pods(&documents).len(),
+            1,
+            "{name}: one workload is kube-dns"
+        );
         for document in documents {
-            assert_eq!(schema::check(&document), Ok(()), "{name}: {}", label(&document));
+            assert_eq!(
+                schema::check(&document),
+                Ok(()),
+                "{name}: {}",
+                label(&document)
+            );
         }
     }
 }
@@ -81,19 +97,34 @@ fn every_flag_is_one_that_the_program_has() {
         return;
     }
     let help = |program: &str| {
-        let output = Command::new(binary(program)).arg("--help").output().unwrap();
+        let output = Command::new(binary(program))
+            .arg("--help")
+            .output()
+            .unwrap();
         let text = [output.stdout, output.stderr].concat();
         listed(&String::from_utf8_lossy(&text))
     };
     let known = ["kubedns", "nanny", "sidecar"].map(|program| (program, help(program)));
     for name in names() {
         for pod in pods(&rendered(&name)) {
-            assert_eq!(pod.containers.len(), if name == "alone" { 2 } else { 3 }, "{name}");
+            assert_eq!(
+                pod.containers.len(),
+                if name == "alone" { 2 } else { 3 },
+                "{name}"
+            );
             for (program, known) in &known {
-                let Some(container) = pod.container(program) else { continue };
+                let Some(container) = pod.container(program) else {
+                    continue;
+                };
                 let mut unknown = used(&container.args);
-                unknown.retain(|flag| !known.contains(flag) && !ACCEPTED_SILENTLY.contains(&flag.as_str()));
-                assert_eq!(unknown, BTreeSet::new(), "{name}: {program} does not have these flags");
+                unknown.retain(|flag| {
+                    !known.contains(flag) && !ACCEPTED_SILENTLY.contains(&flag.as_str())
+                });
+                assert_eq!(
+                    unknown,
+                    BTreeSet::new(),
+                    "{name}: {program} does not have these flags"
+                );
             }
         }
     }
@@ -103,8 +134,10 @@ fn every_flag_is_one_that_the_program_has() {
 fn flags_that_are_accepted_silently_are_accepted() {
     for flag in ACCEPTED_SILENTLY {
         for program in ["kubedns", "sidecar"] {
-            let output =
-                Command::new(binary(program)).args([&format!("--{flag}"), "--version"]).output().unwrap();
+            let output = Command::new(binary(program))
+                .args([&format!("--{flag}"), "--version"])
+                .output()
+                .unwrap();
             assert!(output.status.success(), "{program} --{flag}: {output:?}");
         }
     }
@@ -115,22 +148,36 @@ fn dnsmasq_accepts_its_arguments() {
     if skip() {
         return;
     }
-    let dnsmasq =
-        ["/usr/sbin/dnsmasq", "/usr/local/sbin/dnsmasq"].into_iter().find(|path| Path::new(path).exists());
+    let dnsmasq = ["/usr/sbin/dnsmasq", "/usr/local/sbin/dnsmasq"]
+        .into_iter()
+        .find(|path| Path::new(path).exists());
     let Some(dnsmasq) = dnsmasq else {
         eprintln!("SKIPPED: dnsmasq is not installed, so its arguments were NOT tested");
         return;
     };
     let check = |args: &[String]| {
-        Command::new(dnsmasq).args(["--test", "--conf-file=/dev/null"]).args(args).output().unwrap()
+        Command::new(dnsmasq)
+            .args(["--test", "--conf-file=/dev/null"])
+            .args(args)
+            .output()
+            .unwrap()
     };
-    assert!(!check(&["--no-such-option".to_owned()]).status.success(), "the check finds mistakes");
+    assert!(
+        !check(&["--no-such-option".to_owned()]).status.success(),
+        "the check finds mistakes"
+    );
     for name in names() {
         for pod in pods(&rendered(&name)) {
-            let Some(nanny) = pod.container("nanny") else { continue };
+            let Some(nanny) = pod.container("nanny") else {
+                continue;
+            };
             assert!(!nanny.dnsmasq.is_empty(), "{name}");
             let output = check(&nanny.dnsmasq);
-            assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+            assert!(
+                output.status.success(),
+                "{name}: {}",
+                String::from_utf8_lossy(&output.stderr)
+            );
         }
     }
 }
@@ -148,9 +195,13 @@ fn ports_probes_and_times_fit_together() {
         assert_eq!(grace_faults(pod), Vec::<String>::new(), "{name}");
         let services = documents.iter().filter(|document| {
             document.get("kind").is_some_and(|kind| kind == "Service")
-                && document.pointer("/spec/selector/k8s-app").is_some_and(|app| app == "kube-dns")
+                && document
+                    .pointer("/spec/selector/k8s-app")
+                    .is_some_and(|app| app == "kube-dns")
         });
-        let faults: Vec<String> = services.flat_map(|service| service_faults(service, pod)).collect();
+        let faults: Vec<String> = services
+            .flat_map(|service| service_faults(service, pod))
+            .collect();
         assert_eq!(faults, Vec::<String>::new(), "{name}");
     }
 }
@@ -166,16 +217,24 @@ fn hardened_is_hardened() {
         }
     }
     // The base is as permissive as the stock addon, so the check must find these faults.
-    let found = pods(&rendered("base")).iter().flat_map(confinement::faults).collect::<Vec<_>>().join("\n");
-    for fault in
-        ["runAsNonRoot", "sysctls", "dnsmasq: readOnlyRootFilesystem", "dnsmasq: capabilities", "token"]
-    {
+    let found = pods(&rendered("base"))
+        .iter()
+        .flat_map(confinement::faults)
+        .collect::<Vec<_>>()
+        .join("\n");
+    for fault in [
+        "runAsNonRoot",
+        "sysctls",
+        "dnsmasq: readOnlyRootFilesystem",
+        "dnsmasq: capabilities",
+        "token",
+    ] {
         assert!(found.contains(fault), "{fault} in {found}");
     }
 }
 
-/// Checks the fields on which two measurements in docs/resilience.md depend: the lost queries of a rollout, and the
-/// answers of a kubedns that restarts without an API server.
+/// Checks the fields on which two measurements in docs/resilience.md depend: the lost queries of a
+/// rollout, and the answers of a kubedns that restarts without an API server.
 #[test]
 fn hardened_pods_are_replaced_without_a_lost_query() {
     if skip() {
@@ -189,7 +248,10 @@ fn hardened_pods_are_replaced_without_a_lost_query() {
     }
     // The base keeps these settings of the stock addon, so the checks must find faults.
     for pod in pods(&rendered("base")) {
-        assert_eq!((rollout_faults(&pod).len(), snapshot_faults(&pod).len()), (3, 1));
+        assert_eq!(
+            (rollout_faults(&pod).len(), snapshot_faults(&pod).len()),
+            (3, 1)
+        );
     }
 }
 
@@ -223,7 +285,10 @@ fn the_base_is_the_stock_addon_but_for_what_is_listed() {
     }
     let stock = documents(&stock()).unwrap();
     assert_eq!(stock.len(), 4);
-    assert_eq!(difference::paths(&rendered("base"), &stock), set(&[IMAGES, UNLIKE_STOCK].concat()));
+    assert_eq!(
+        difference::paths(&rendered("base"), &stock),
+        set(&[IMAGES, UNLIKE_STOCK].concat())
+    );
 }
 
 #[test]
@@ -232,7 +297,10 @@ fn the_stock_overlay_is_the_stock_addon_but_for_the_images() {
         return;
     }
     let stock = documents(&stock()).unwrap();
-    assert_eq!(difference::paths(&rendered("stock-1.36"), &stock), set(IMAGES));
+    assert_eq!(
+        difference::paths(&rendered("stock-1.36"), &stock),
+        set(IMAGES)
+    );
 }
 
 #[test]
@@ -241,19 +309,34 @@ fn the_images_component_changes_nothing_but_the_images_of_a_manifest_of_ones_own
         return;
     }
     let before = documents(&stock()).unwrap();
-    for registry in ["registry.k8s.io/dns/", "gcr.io/google_containers/", "k8s.gcr.io/"] {
-        let suffix = if registry.starts_with("gcr") { "-amd64" } else { "" };
+    for registry in [
+        "registry.k8s.io/dns/",
+        "gcr.io/google_containers/",
+        "k8s.gcr.io/",
+    ] {
+        let suffix = if registry.starts_with("gcr") {
+            "-amd64"
+        } else {
+            ""
+        };
         let text = stock()
             .replace("registry.k8s.io/dns/", registry)
             .replace(":1.26.7", &format!("{suffix}:1.14.10"));
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("mine.yaml"), text).unwrap();
         let after = combine(directory.path(), &["mine.yaml"], &["images"]).unwrap();
-        assert_eq!(difference::paths(&after, &before), set(IMAGES), "{registry}");
+        assert_eq!(
+            difference::paths(&after, &before),
+            set(IMAGES),
+            "{registry}"
+        );
         for pod in pods(&after) {
             for container in &pod.containers {
                 let image = container.spec.get("image").and_then(Value::as_str).unwrap();
-                assert!(image.starts_with(&format!("kube-dns-rs/{}", container.program)), "{image}");
+                assert!(
+                    image.starts_with(&format!("kube-dns-rs/{}", container.program)),
+                    "{image}"
+                );
             }
         }
     }
@@ -265,9 +348,13 @@ fn components_combine_in_their_order() {
         return;
     }
     for chosen in 0_u32..1 << 4 {
-        let optional = ["hardened", "direct", "alone", "ha"].into_iter().enumerate();
-        let mut components: Vec<&str> =
-            optional.filter(|(at, _)| chosen & 1 << at != 0).map(|(_, name)| name).collect();
+        let optional = ["hardened", "direct", "alone", "ha"]
+            .into_iter()
+            .enumerate();
+        let mut components: Vec<&str> = optional
+            .filter(|(at, _)| chosen & 1 << at != 0)
+            .map(|(_, name)| name)
+            .collect();
         components.extend(["nodelocal", "endpointslices", "pods", "clusterset"]);
         let has = |name| components.contains(&name);
         if has("direct") && has("alone") {
@@ -276,20 +363,38 @@ fn components_combine_in_their_order() {
         let directory = tempfile::tempdir().unwrap();
         let documents = combine(directory.path(), &["base"], &components).unwrap();
         for document in &documents {
-            assert_eq!(schema::check(document), Ok(()), "{components:?}: {}", label(document));
+            assert_eq!(
+                schema::check(document),
+                Ok(()),
+                "{components:?}: {}",
+                label(document)
+            );
         }
         let pods = pods(&documents);
         let pod = pods.first().unwrap();
         assert_eq!(port_faults(pod), Vec::<String>::new(), "{components:?}");
         let lasting = rollout_faults(pod).is_empty() && snapshot_faults(pod).is_empty();
-        assert_eq!(lasting, has("hardened") || has("direct") || has("alone"), "{components:?}");
-        assert_eq!(pod.dns_ports() == [53, 10153], has("direct"), "{components:?}");
+        assert_eq!(
+            lasting,
+            has("hardened") || has("direct") || has("alone"),
+            "{components:?}"
+        );
+        assert_eq!(
+            pod.dns_ports() == [53, 10153],
+            has("direct"),
+            "{components:?}"
+        );
         assert_eq!(pod.dns_ports() == [53], has("alone"), "{components:?}");
-        assert_eq!(confinement::faults(pod).is_empty(), has("hardened"), "{components:?}");
+        assert_eq!(
+            confinement::faults(pod).is_empty(),
+            has("hardened"),
+            "{components:?}"
+        );
     }
 }
 
-/// If dnsmasq forwards all queries to kubedns, kubedns has the flag `--topology=cache` and reads the ConfigMap.
+/// If dnsmasq forwards all queries to kubedns, kubedns has the flag `--topology=cache` and reads
+/// the ConfigMap.
 #[test]
 fn nanny_and_kubedns_agree_on_who_asks_the_upstreams() {
     if skip() {
@@ -299,16 +404,28 @@ fn nanny_and_kubedns_agree_on_who_asks_the_upstreams() {
     for name in names() {
         for pod in pods(&rendered(&name)) {
             let kubedns = pod.container("kubedns").unwrap();
-            let Some(nanny) = pod.container("nanny") else { continue };
+            let Some(nanny) = pod.container("nanny") else {
+                continue;
+            };
             let is_cache = nanny.args.contains(&"-forward=kubedns".to_owned());
-            assert_eq!(is_cache, kubedns.args.contains(&"--topology=cache".to_owned()), "{name}");
+            assert_eq!(
+                is_cache,
+                kubedns.args.contains(&"--topology=cache".to_owned()),
+                "{name}"
+            );
             if is_cache {
                 assert!(
                     used(&kubedns.args).contains("config-dir"),
                     "{name}: kubedns has to know the upstreams"
                 );
-                let other = |word: &&String| word.starts_with("--server=") && !word.starts_with("--server=/");
-                assert_eq!(nanny.dnsmasq.iter().find(other), None, "{name}: asked beside kubedns");
+                let other = |word: &&String| {
+                    word.starts_with("--server=") && !word.starts_with("--server=/")
+                };
+                assert_eq!(
+                    nanny.dnsmasq.iter().find(other),
+                    None,
+                    "{name}: asked beside kubedns"
+                );
                 caches.push(name.clone());
             }
         }
@@ -324,14 +441,33 @@ fn in_the_direct_topology_dnsmasq_is_reached_through_kubedns_only() {
     }
     for name in ["direct", "ha", "nodelocal"] {
         for pod in pods(&rendered(name)) {
-            let (kubedns, nanny) = (pod.container("kubedns").unwrap(), pod.container("nanny").unwrap());
-            assert!(kubedns.args.contains(&"--nameservers=127.0.0.1:10153".to_owned()), "{name}");
+            let (kubedns, nanny) = (
+                pod.container("kubedns").unwrap(),
+                pod.container("nanny").unwrap(),
+            );
+            assert!(
+                kubedns
+                    .args
+                    .contains(&"--nameservers=127.0.0.1:10153".to_owned()),
+                "{name}"
+            );
             let direct = kubedns.args.contains(&"--topology=direct".to_owned());
             let configured = used(&kubedns.args).contains("config-dir");
-            assert!(direct || !configured, "{name}: upstreamNameservers would bypass dnsmasq");
-            assert!(nanny.dnsmasq.contains(&"--listen-address=127.0.0.1".to_owned()), "{name}");
+            assert!(
+                direct || !configured,
+                "{name}: upstreamNameservers would bypass dnsmasq"
+            );
+            assert!(
+                nanny
+                    .dnsmasq
+                    .contains(&"--listen-address=127.0.0.1".to_owned()),
+                "{name}"
+            );
             assert_eq!(nanny.spec.get("ports"), None, "{name}");
-            let back = nanny.dnsmasq.iter().any(|word| word.starts_with("--server"));
+            let back = nanny
+                .dnsmasq
+                .iter()
+                .any(|word| word.starts_with("--server"));
             assert!(!back, "{name}: dnsmasq sends nothing back to kubedns");
         }
     }
@@ -346,7 +482,11 @@ fn node_cache_is_of_the_stock_release() {
     let release = after.lines().next().unwrap();
     let images: Vec<Value> = rendered("nodelocal")
         .iter()
-        .filter_map(|object| object.pointer("/spec/template/spec/containers/0/image").cloned())
+        .filter_map(|object| {
+            object
+                .pointer("/spec/template/spec/containers/0/image")
+                .cloned()
+        })
         .collect();
     let image = format!("registry.k8s.io/dns/k8s-dns-node-cache:{release}");
     assert!(images.contains(&json!(image)), "{images:?}");
@@ -360,24 +500,53 @@ fn alone_has_two_containers_and_leaves_nothing_to_a_dnsmasq() {
     }
     let pods = pods(&rendered("alone"));
     let pod = pods.first().unwrap();
-    let names: Vec<&str> = pod.containers.iter().map(|container| container.program).collect();
-    assert_eq!((names.as_slice(), pod.dns_ports().as_slice()), (&["kubedns", "sidecar"][..], &[53][..]));
-    let (kubedns, sidecar) = (pod.container("kubedns").unwrap(), pod.container("sidecar").unwrap());
+    let names: Vec<&str> = pod
+        .containers
+        .iter()
+        .map(|container| container.program)
+        .collect();
+    assert_eq!(
+        (names.as_slice(), pod.dns_ports().as_slice()),
+        (&["kubedns", "sidecar"][..], &[53][..])
+    );
+    let (kubedns, sidecar) = (
+        pod.container("kubedns").unwrap(),
+        pod.container("sidecar").unwrap(),
+    );
     for flag in ["config-dir", "cache-size", "serve-stale"] {
         assert!(used(&kubedns.args).contains(flag), "{flag}");
     }
-    assert!(kubedns.args.contains(&"--topology=alone".to_owned()), "{:?}", kubedns.args);
-    assert!(!used(&kubedns.args).contains("nameservers"), "{:?}", kubedns.args);
-    assert!(sidecar.args.contains(&"--dnsmasq-addr=".to_owned()), "{:?}", sidecar.args);
-    let volumes = pod.spec.get("volumes").and_then(Value::as_array).into_iter().flatten();
     assert!(
-        !volumes.clone().any(|volume| volume.get("name").is_some_and(|name| name == "run")),
+        kubedns.args.contains(&"--topology=alone".to_owned()),
+        "{:?}",
+        kubedns.args
+    );
+    assert!(
+        !used(&kubedns.args).contains("nameservers"),
+        "{:?}",
+        kubedns.args
+    );
+    assert!(
+        sidecar.args.contains(&"--dnsmasq-addr=".to_owned()),
+        "{:?}",
+        sidecar.args
+    );
+    let volumes = pod
+        .spec
+        .get("volumes")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
+    assert!(
+        !volumes
+            .clone()
+            .any(|volume| volume.get("name").is_some_and(|name| name == "run")),
         "the nanny's"
     );
 }
 
-/// The manifests pass the name of the node to the sidecar, whose status page shows it. The manifests of published
-/// addons do not.
+/// The manifests pass the name of the node to the sidecar, whose status page shows it. The
+/// manifests of published addons do not.
 #[test]
 fn the_sidecar_knows_its_node() {
     if skip() {
@@ -387,16 +556,15 @@ fn the_sidecar_knows_its_node() {
         for pod in pods(&rendered(&name)) {
             let sidecar = pod.container("sidecar");
             let variable = sidecar.and_then(|sidecar| sidecar.spec.pointer("/env/0"));
-            let field =
-                json!({"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}});
+            let field = json!({"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}});
             let as_published = name == "stock-1.36" || name.starts_with("legacy-");
             assert_eq!(variable, (!as_published).then_some(&field), "{name}");
         }
     }
 }
 
-/// The trial pod runs beside kube-dns. Applying the trial changes no object of kube-dns, and the Service of kube-dns
-/// does not select the trial pod.
+/// The trial pod runs beside kube-dns. Applying the trial changes no object of kube-dns, and the
+/// Service of kube-dns does not select the trial pod.
 #[test]
 fn a_trial_is_one_deployment_that_the_service_does_not_select() {
     if skip() {
@@ -407,10 +575,29 @@ fn a_trial_is_one_deployment_that_the_service_does_not_select() {
     assert_eq!(labels, ["Deployment/kube-dns-trial"]);
     let deployment = trial.first().unwrap();
     let app = |pointer: &str| deployment.pointer(pointer).and_then(Value::as_str);
-    assert_eq!(app("/spec/template/metadata/labels/k8s-app"), Some("kube-dns-trial"));
-    assert_eq!(app("/spec/selector/matchLabels/k8s-app"), Some("kube-dns-trial"));
-    assert_eq!(app("/spec/template/spec/serviceAccountName"), Some("kube-dns"));
-    assert_eq!(app("/spec/template/spec/volumes/0/configMap/name"), Some("kube-dns"));
-    let marks = deployment.pointer("/metadata/labels").and_then(Value::as_object).unwrap();
-    assert_eq!(marks.len(), 1, "nothing that an addon manager looks for: {marks:?}");
+    assert_eq!(
+        app("/spec/template/metadata/labels/k8s-app"),
+        Some("kube-dns-trial")
+    );
+    assert_eq!(
+        app("/spec/selector/matchLabels/k8s-app"),
+        Some("kube-dns-trial")
+    );
+    assert_eq!(
+        app("/spec/template/spec/serviceAccountName"),
+        Some("kube-dns")
+    );
+    assert_eq!(
+        app("/spec/template/spec/volumes/0/configMap/name"),
+        Some("kube-dns")
+    );
+    let marks = deployment
+        .pointer("/metadata/labels")
+        .and_then(Value::as_object)
+        .unwrap();
+    assert_eq!(
+        marks.len(),
+        1,
+        "nothing that an addon manager looks for: {marks:?}"
+    );
 }

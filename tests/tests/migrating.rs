@@ -1,7 +1,10 @@
-//! Runs the commands of docs/migrating.md. They must change the manifest of each generation of kube-dns, from 1.4 on,
-//! into our manifest for that generation in `manifests/`.
+//! Runs the commands of docs/migrating.md. They must change the manifest of each generation of
+//! kube-dns, from 1.4 on, into our manifest for that generation in `manifests/`.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has to end there")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on has to end there"
+)]
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -23,9 +26,10 @@ use tests::repository;
 /// The value of `$REGISTRY` in the commands of the page.
 const REGISTRY: &str = "registry.example/dns";
 
-/// A script in place of `kubectl`. The file `object` has the workload of the cluster. The real kubectl changes this
-/// workload, and the file `after` has the result. Commands that need a kubelet do nothing. All other commands go to the
-/// embedded API server, which has no workloads. The file `calls` lists all calls.
+/// A script in place of `kubectl`. The file `object` has the workload of the cluster. The real
+/// kubectl changes this workload, and the file `after` has the result. Commands that need a kubelet
+/// do nothing. All other commands go to the embedded API server, which has no workloads. The file
+/// `calls` lists all calls.
 const KUBECTL: &str = r#"#!/bin/sh
 set -e
 echo "$*" >> calls
@@ -60,8 +64,14 @@ fn from_1_4() {
     let ours = ours("legacy-1.4");
     let after = run("From 1.4", &as_stored(patched(&ours, "before-1.4.yaml"))).to_string();
     // The page creates a second ReplicationController with another name.
-    assert!(after.contains("kube-dns-v21") && !after.contains("v20"), "{after}");
-    same(&serde_json::from_str(&after.replace("v21", "v20")).unwrap(), &ours);
+    assert!(
+        after.contains("kube-dns-v21") && !after.contains("v20"),
+        "{after}"
+    );
+    same(
+        &serde_json::from_str(&after.replace("v21", "v20")).unwrap(),
+        &ours,
+    );
 }
 
 #[test]
@@ -73,7 +83,8 @@ fn from_1_5() {
     same(&run("From 1.5", &patched(&ours, "before-1.5.yaml")), &ours);
 }
 
-/// The sidecar replaces exechealthz. Only the images change, and the sidecar accepts the arguments of exechealthz.
+/// The sidecar replaces exechealthz. Only the images change, and the sidecar accepts the arguments
+/// of exechealthz.
 #[test]
 fn from_1_5_with_the_probes_as_they_are() {
     if skip() {
@@ -83,22 +94,41 @@ fn from_1_5_with_the_probes_as_they_are() {
     let script = commands("From 1.5", "dnsmasq-metrics");
     let after = type_in(&script, &before, NO_SERVER).0;
     let (before, after) = (containers(&before), containers(&after));
-    assert_eq!(after.iter().map(|one| &one["name"]).collect::<Vec<_>>(), ["kubedns", "dnsmasq", "healthz"]);
+    assert_eq!(
+        after.iter().map(|one| &one["name"]).collect::<Vec<_>>(),
+        ["kubedns", "dnsmasq", "healthz"]
+    );
     for mut one in after {
-        let old = before.iter().find(|old| old["name"] == one["name"]).unwrap();
+        let old = before
+            .iter()
+            .find(|old| old["name"] == one["name"])
+            .unwrap();
         let image = one["image"].take();
         assert_eq!(image != old["image"], one["name"] != "dnsmasq", "{image}");
         one["image"] = old["image"].clone();
         assert_eq!(one, *old);
     }
-    let arguments = before.iter().find(|one| one["name"] == "healthz").unwrap()["args"].as_array().unwrap();
+    let arguments = before.iter().find(|one| one["name"] == "healthz").unwrap()["args"]
+        .as_array()
+        .unwrap();
     let arguments = arguments.iter().map(|argument| argument.as_str().unwrap());
-    let output = Command::new(testkit::process::binary("sidecar")).args(arguments).arg("--version").output();
-    assert!(output.unwrap().status.success(), "the sidecar rejects the arguments of exechealthz");
+    let output = Command::new(testkit::process::binary("sidecar"))
+        .args(arguments)
+        .arg("--version")
+        .output();
+    assert!(
+        output.unwrap().status.success(),
+        "the sidecar rejects the arguments of exechealthz"
+    );
 }
 
 fn containers(workload: &Value) -> Vec<Value> {
-    workload.pointer("/spec/template/spec/containers").unwrap().as_array().unwrap().clone()
+    workload
+        .pointer("/spec/template/spec/containers")
+        .unwrap()
+        .as_array()
+        .unwrap()
+        .clone()
 }
 
 #[test]
@@ -108,36 +138,49 @@ fn from_1_6_and_1_9() {
     }
     for (manifest, images) in [("legacy-1.6", IMAGES_OF_1_6), ("legacy-1.9", IMAGES_OF_1_9)] {
         let ours = ours(manifest);
-        same(&run("From 1.6 and later", &with_images(&ours, images)), &ours);
+        same(
+            &run("From 1.6 and later", &with_images(&ours, images)),
+            &ours,
+        );
     }
 }
 
-/// Migrates the published manifest of Kubernetes 1.36. The repository has no copies of the older published manifests.
+/// Migrates the published manifest of Kubernetes 1.36. The repository has no copies of the older
+/// published manifests.
 #[test]
 fn from_1_36() {
     if skip() {
         return;
     }
     let stock = include_str!("../manifests/data/kube-dns-1.36.yaml.in");
-    let stock = stock.replace("dns_domain", "cluster.local").replace("'dns_memory_limit'", "170Mi");
-    same(&run("From 1.6 and later", &workload(&documents(&stock).unwrap())), &ours("stock-1.36"));
+    let stock = stock
+        .replace("dns_domain", "cluster.local")
+        .replace("'dns_memory_limit'", "170Mi");
+    same(
+        &run("From 1.6 and later", &workload(&documents(&stock).unwrap())),
+        &ours("stock-1.36"),
+    );
 }
 
-/// The procedure that keeps the old pods running has the same result. The old pods are deleted only after the Service
-/// no longer selects them.
+/// The procedure that keeps the old pods running has the same result. The old pods are deleted only
+/// after the Service no longer selects them.
 #[test]
 fn from_1_36_without_a_lost_query() {
     if skip() {
         return;
     }
     let section = "Without a lost query";
-    let script = [commands(section, "rollout pause"), commands(section, "k8s-app-")].join("\n");
+    let script = [
+        commands(section, "rollout pause"),
+        commands(section, "k8s-app-"),
+    ]
+    .join("\n");
     let ours = ours("stock-1.36");
     let (after, calls) = type_in(&script, &with_images(&ours, IMAGES_OF_1_36), NO_SERVER);
     same(&after, &ours);
 
-    let images =
-        "kubedns={}/kubedns:0.1.0 dnsmasq={}/nanny:0.1.0 sidecar={}/sidecar:0.1.0".replace("{}", REGISTRY);
+    let images = "kubedns={}/kubedns:0.1.0 dnsmasq={}/nanny:0.1.0 sidecar={}/sidecar:0.1.0"
+        .replace("{}", REGISTRY);
     let expected = [
         "get pod -l k8s-app=kube-dns -o name",
         "rollout pause deploy/kube-dns",
@@ -159,10 +202,25 @@ async fn going_back() {
     if skip() {
         return;
     }
-    let server = ApiServer::bind((Ipv4Addr::LOCALHOST, 0).into(), Options::default()).unwrap().spawn();
+    let server = ApiServer::bind((Ipv4Addr::LOCALHOST, 0).into(), Options::default())
+        .unwrap()
+        .spawn();
     let store = &server.store;
-    store.set(mk_config_map("kube-system", "kube-dns", &[("stubDomains", "{}")])).unwrap();
-    store.set(mk_cluster_ip("kube-system", "kube-dns", &["10.96.0.10"], &["dns:53"])).unwrap();
+    store
+        .set(mk_config_map(
+            "kube-system",
+            "kube-dns",
+            &[("stubDomains", "{}")],
+        ))
+        .unwrap();
+    store
+        .set(mk_cluster_ip(
+            "kube-system",
+            "kube-dns",
+            &["10.96.0.10"],
+            &["dns:53"],
+        ))
+        .unwrap();
 
     let deployment = ours("legacy-1.9");
     let keep = commands("Before you begin", "> kube-dns-before.yaml");
@@ -173,9 +231,16 @@ async fn going_back() {
     let script = [&keep, edit, &back, &others_back].join("\n");
     let (after, _) = type_in(&script, &as_stored(deployment.clone()), &server.url());
     assert_eq!(difference::paths(&[after], &[deployment]), BTreeSet::new());
-    let config = store.get(Resource::ConfigMaps, "kube-system", "kube-dns").unwrap();
-    assert_eq!(config.value().pointer("/data/stubDomains"), Some(&json!("{}")));
-    let service = store.get(Resource::Services, "kube-system", "kube-dns").unwrap();
+    let config = store
+        .get(Resource::ConfigMaps, "kube-system", "kube-dns")
+        .unwrap();
+    assert_eq!(
+        config.value().pointer("/data/stubDomains"),
+        Some(&json!("{}"))
+    );
+    let service = store
+        .get(Resource::Services, "kube-system", "kube-dns")
+        .unwrap();
     assert_eq!(service.value().pointer("/metadata/labels/edited"), None);
 }
 
@@ -192,9 +257,14 @@ fn ours(manifest: &str) -> Value {
 
 /// Checks that the result is our manifest with the images from [`REGISTRY`].
 fn same(after: &Value, ours: &Value) {
-    let ours = ours.to_string().replace("kube-dns-rs/", &format!("{REGISTRY}/"));
+    let ours = ours
+        .to_string()
+        .replace("kube-dns-rs/", &format!("{REGISTRY}/"));
     let ours = serde_json::from_str(&ours).unwrap();
-    assert_eq!(difference::paths(std::slice::from_ref(after), &[ours]), BTreeSet::new());
+    assert_eq!(
+        difference::paths(std::slice::from_ref(after), &[ours]),
+        BTreeSet::new()
+    );
 }
 
 /// Runs the first code block of a section on a workload, and returns the resulting workload.
@@ -202,16 +272,19 @@ fn run(section: &str, object: &Value) -> Value {
     type_in(&commands(section, ""), object, NO_SERVER).0
 }
 
-/// Runs commands in a shell, in a new directory with a link to `manifests`. `sleep` returns at once. Returns the
-/// resulting workload and the calls of kubectl.
+/// Runs commands in a shell, in a new directory with a link to `manifests`. `sleep` returns at
+/// once. Returns the resulting workload and the calls of kubectl.
 fn type_in(script: &str, object: &Value, server: &str) -> (Value, Vec<String>) {
     let directory = tempfile::tempdir().unwrap();
     let below = |name: &str| directory.path().join(name);
     fs::write(below("object"), serde_norway::to_string(object).unwrap()).unwrap();
     fs::write(below("kubectl"), KUBECTL).unwrap();
     fs::set_permissions(below("kubectl"), fs::Permissions::from_mode(0o755)).unwrap();
-    std::os::unix::fs::symlink(repository().canonicalize().unwrap().join("manifests"), below("manifests"))
-        .unwrap();
+    std::os::unix::fs::symlink(
+        repository().canonicalize().unwrap().join("manifests"),
+        below("manifests"),
+    )
+    .unwrap();
     let path = std::env::var("PATH").unwrap();
     let output = Command::new("sh")
         .args(["-ec", &format!("sleep() {{ :; }}\n{script}")])
@@ -222,37 +295,60 @@ fn type_in(script: &str, object: &Value, server: &str) -> (Value, Vec<String>) {
         .env("SERVER", server)
         .output()
         .unwrap();
-    assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{script}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let after = documents(&fs::read_to_string(below("after")).unwrap()).unwrap();
     let calls = fs::read_to_string(below("calls")).unwrap();
-    (tidy(workload(&after)), calls.lines().map(str::to_owned).collect())
+    (
+        tidy(workload(&after)),
+        calls.lines().map(str::to_owned).collect(),
+    )
 }
 
 fn real_kubectl(path: &str) -> String {
-    let mut all = path.split(':').map(|directory| format!("{directory}/kubectl"));
+    let mut all = path
+        .split(':')
+        .map(|directory| format!("{directory}/kubectl"));
     all.find(|file| Path::new(file).exists()).unwrap()
 }
 
 /// The commands of the first code block that contains `mark`, in a section of the page.
 fn commands(section: &str, mark: &str) -> String {
     let page = Page::read("migrating.md");
-    let mut blocks = page.blocks.iter().filter(|block| block.section == section && block.info == "console");
+    let mut blocks = page
+        .blocks
+        .iter()
+        .filter(|block| block.section == section && block.info == "console");
     let block = blocks.find(|block| block.text.contains(mark)).unwrap();
     // A line without a prompt belongs to the command before.
     let lines = block.text.lines().map(str::trim_start);
-    let lines: Vec<&str> = lines.map(|line| line.strip_prefix("$ ").unwrap_or(line)).collect();
+    let lines: Vec<&str> = lines
+        .map(|line| line.strip_prefix("$ ").unwrap_or(line))
+        .collect();
     lines.join("\n")
 }
 
 fn workload(documents: &[Value]) -> Value {
-    documents.iter().find(|document| Pod::of(document).is_some()).unwrap().clone()
+    documents
+        .iter()
+        .find(|document| Pod::of(document).is_some())
+        .unwrap()
+        .clone()
 }
 
 /// The object without `status` and `creationTimestamp`, which kubectl adds.
 fn tidy(mut object: Value) -> Value {
     object.as_object_mut().unwrap().remove("status");
     for metadata in ["/metadata", "/spec/template/metadata"] {
-        object.pointer_mut(metadata).unwrap().as_object_mut().unwrap().remove("creationTimestamp");
+        object
+            .pointer_mut(metadata)
+            .unwrap()
+            .as_object_mut()
+            .unwrap()
+            .remove("creationTimestamp");
     }
     object
 }
@@ -260,7 +356,9 @@ fn tidy(mut object: Value) -> Value {
 fn patched(object: &Value, patch: &str) -> Value {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), object.to_string()).unwrap();
-    let patch = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/data").join(patch);
+    let patch = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("manifests/data")
+        .join(patch);
     let output = Command::new("kubectl")
         .args(["patch", "--local", "-o", "yaml", "-f"])
         .arg(file.path())
@@ -268,14 +366,27 @@ fn patched(object: &Value, patch: &str) -> Value {
         .arg(patch)
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    tidy(workload(&documents(&String::from_utf8_lossy(&output.stdout)).unwrap()))
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    tidy(workload(
+        &documents(&String::from_utf8_lossy(&output.stdout)).unwrap(),
+    ))
 }
 
 fn with_images(object: &Value, images: &str) -> Value {
     let mut text = object.to_string();
-    for (ours, program) in [("kubedns", "kube-dns"), ("nanny", "dnsmasq-nanny"), ("sidecar", "sidecar")] {
-        text = text.replace(&format!("kube-dns-rs/{ours}:0.1.0"), &images.replace("{}", program));
+    for (ours, program) in [
+        ("kubedns", "kube-dns"),
+        ("nanny", "dnsmasq-nanny"),
+        ("sidecar", "sidecar"),
+    ] {
+        text = text.replace(
+            &format!("kube-dns-rs/{ours}:0.1.0"),
+            &images.replace("{}", program),
+        );
     }
     serde_json::from_str(&text).unwrap()
 }

@@ -1,10 +1,18 @@
-//! Checks the dashboard and the alerts in `manifests/monitoring`. They must be well-formed and documented, and must use
-//! only existing metrics. The alerts must fire when they should.
+//! Checks the dashboard and the alerts in `manifests/monitoring`. They must be well-formed and
+//! documented, and must use only existing metrics. The alerts must fire when they should.
 //!
-//! Tests that need promtool are skipped with a message if it is not installed (Debian: `prometheus`).
+//! Tests that need promtool are skipped with a message if it is not installed (Debian:
+//! `prometheus`).
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has to end there")]
-#![allow(clippy::print_stderr, reason = "what could not be tested is said loudly")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has to end there"
+)]
+#![allow(
+    clippy::print_stderr,
+    reason = "what could not be tested is said loudly"
+)]
 
 #[path = "monitoring/dashboard.rs"]
 mod dashboard;

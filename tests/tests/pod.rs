@@ -1,7 +1,11 @@
-//! Runs the manifests as real pods, with real images, containers and network namespaces. The tests need podman and
-//! root, and are skipped with a message otherwise.
+//! Runs the manifests as real pods, with real images, containers and network namespaces. The tests
+//! need podman and root, and are skipped with a message otherwise.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has to end there")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has to end there"
+)]
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,13 +24,21 @@ use tests::pod::{Place, PlayedPod, kubelet, means};
 
 /// Queries of a client in the cluster, and the answers of the pod.
 const ANSWERS: &[(&str, &str, &str)] = &[
-    ("kubernetes.default.svc.cluster.local.", "A", "NOERROR 10.96.0.1"),
+    (
+        "kubernetes.default.svc.cluster.local.",
+        "A",
+        "NOERROR 10.96.0.1",
+    ),
     (
         "_https._tcp.kubernetes.default.svc.cluster.local.",
         "SRV",
         "NOERROR 10 100 443 kubernetes.default.svc.cluster.local.",
     ),
-    ("1.0.96.10.in-addr.arpa.", "PTR", "NOERROR kubernetes.default.svc.cluster.local."),
+    (
+        "1.0.96.10.in-addr.arpa.",
+        "PTR",
+        "NOERROR kubernetes.default.svc.cluster.local.",
+    ),
     ("missing.default.svc.cluster.local.", "A", "NXDOMAIN"),
     ("www.outside.test.", "A", "NOERROR 198.51.100.80"),
     ("missing.outside.test.", "A", "NXDOMAIN"),
@@ -45,7 +57,8 @@ const GENERATIONS: &[(&str, Config)] = &[
 enum Config {
     /// There is no ConfigMap.
     None,
-    /// kubedns reads the ConfigMap from the API server. The role `system:kube-dns` does not permit that.
+    /// kubedns reads the ConfigMap from the API server. The role `system:kube-dns` does not permit
+    /// that.
     OfTheApi,
     /// The ConfigMap is mounted as a volume.
     Mounted,
@@ -84,8 +97,8 @@ fn older_generations() {
     }
 }
 
-/// The binaries in the images look names up in DNS and in `/etc/hosts`. Their C library may be another one than that of
-/// the build machine.
+/// The binaries in the images look names up in DNS and in `/etc/hosts`. Their C library may be
+/// another one than that of the build machine.
 #[test]
 fn names_are_looked_up() {
     if !means::are_there() {
@@ -93,17 +106,22 @@ fn names_are_looked_up() {
     }
     let place = Place::make();
     let kubeconfig = kubeconfig_with_a_name(&place);
-    let kubedns =
-        "--ip 10.77.0.60 localhost/kube-dns-rs/kubedns:0.1.0 --kubecfg-file=/kubeconfig --dns-port=10053";
-    start(&place, &format!("--volume {kubeconfig}:/kubeconfig:ro {kubedns}"));
+    let kubedns = "--ip 10.77.0.60 localhost/kube-dns-rs/kubedns:0.1.0 --kubecfg-file=/kubeconfig --dns-port=10053";
+    start(
+        &place,
+        &format!("--volume {kubeconfig}:/kubeconfig:ro {kubedns}"),
+    );
     becomes_good(&place, "10.77.0.60:8081", "/readiness");
 
     let probe = |label: &str, name: &str| {
         format!("--probe={label},{name}:10053,kubernetes.default.svc.cluster.local,1,A")
     };
-    let probes = [probe("bydns", "kubedns.names.test"), probe("byhosts", "kubedns.hosts.test")].join(" ");
-    let sidecar =
-        "--ip 10.77.0.61 --add-host kubedns.hosts.test:10.77.0.60 localhost/kube-dns-rs/sidecar:0.1.0";
+    let probes = [
+        probe("bydns", "kubedns.names.test"),
+        probe("byhosts", "kubedns.hosts.test"),
+    ]
+    .join(" ");
+    let sidecar = "--ip 10.77.0.61 --add-host kubedns.hosts.test:10.77.0.60 localhost/kube-dns-rs/sidecar:0.1.0";
     start(&place, &format!("{sidecar} {probes}"));
     for label in ["bydns", "byhosts"] {
         becomes_good(&place, "10.77.0.61:10054", &format!("/healthcheck/{label}"));
@@ -123,7 +141,8 @@ fn kubeconfig_with_a_name(place: &Place) -> String {
     file.display().to_string()
 }
 
-/// Starts a container with one of our images in the network of the pods, with the node's name server.
+/// Starts a container with one of our images in the network of the pods, with the node's name
+/// server.
 fn start(place: &Place, words: &str) {
     let network = place.podman.network();
     let options = format!("run --detach --network {network} --dns {NAME_SERVER} {words}");
@@ -132,7 +151,9 @@ fn start(place: &Place, words: &str) {
 
 fn becomes_good(place: &Place, address: &str, path: &str) {
     let address = address.parse().unwrap();
-    let good = eventually(PATIENCE, || kubelet::is_good(address, path, Duration::from_secs(5)));
+    let good = eventually(PATIENCE, || {
+        kubelet::is_good(address, path, Duration::from_secs(5))
+    });
     place.node.namespace.block_on(good);
 }
 
@@ -151,20 +172,25 @@ fn plays(manifest: &str) {
     containers_that_end_come_back(&pod);
     containers_that_hang_come_back(&pod);
     assert_eq!(host_forwards(), forwarding, "the host's own network");
-    assert!(!host_rules().contains("10.77.0."), "the host's own packet filter");
+    assert!(
+        !host_rules().contains("10.77.0."),
+        "the host's own packet filter"
+    );
     let traces = pod.place.traces();
     drop(pod);
     let left: Vec<_> = traces.iter().filter(|path| path.exists()).collect();
     assert!(left.is_empty(), "left behind: {left:?}");
 }
 
-/// Runs the checks for a manifest of an older generation. The probes of the pod have already succeeded.
+/// Runs the checks for a manifest of an older generation. The probes of the pod have already
+/// succeeded.
 fn plays_briefly(mut pod: PlayedPod, config: Config) {
-    // At first kubedns has the default configuration. With `OfTheApi` its role does not permit reading the ConfigMap.
+    // At first kubedns has the default configuration. With `OfTheApi` its role does not permit
+    // reading the ConfigMap.
     answers(&pod);
     if config == Config::OfTheApi {
-        // After a denial kubedns retries only after some minutes. The restart below makes kubedns read the ConfigMap at
-        // once.
+        // After a denial kubedns retries only after some minutes. The restart below makes kubedns
+        // read the ConfigMap at once.
         pod.node().faults.clear();
     }
     comes_back(&pod, "kubedns", "killed", kill);
@@ -177,14 +203,17 @@ fn plays_briefly(mut pod: PlayedPod, config: Config) {
     pod.remove();
 }
 
-/// The IP forwarding setting of the host. podman must change this setting only in the node's network namespace.
+/// The IP forwarding setting of the host. podman must change this setting only in the node's
+/// network namespace.
 fn host_forwards() -> String {
     std::fs::read_to_string("/proc/sys/net/ipv4/ip_forward").unwrap()
 }
 
 /// The packet filter rules of the host, which podman must not change either.
 fn host_rules() -> String {
-    let output = std::process::Command::new("iptables-save").output().unwrap();
+    let output = std::process::Command::new("iptables-save")
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).unwrap()
 }
@@ -198,14 +227,20 @@ fn answers(pod: &PlayedPod) {
 
 fn follows_the_cluster(pod: &PlayedPod) {
     let store = &pod.node().store;
-    store.set(mk_cluster_ip("shop", "web", &["10.96.7.7"], &["http:80"])).unwrap();
+    store
+        .set(mk_cluster_ip("shop", "web", &["10.96.7.7"], &["http:80"]))
+        .unwrap();
     store.set(mk_headless("shop", "db", &["sql:5432"])).unwrap();
     let addresses =
         json!([{"ip": "10.244.0.7", "hostname": "db-0"}, {"ip": "10.244.0.8", "hostname": "db-1"}]);
     let subsets = json!([{"addresses": addresses, "ports": mk_ports(&["sql:5432"])}]);
     store.set(mk_endpoints_of("shop", "db", subsets)).unwrap();
     pod.until("web.shop.svc.cluster.local.", "A", "NOERROR 10.96.7.7");
-    pod.until("db.shop.svc.cluster.local.", "A", "NOERROR 10.244.0.7 10.244.0.8");
+    pod.until(
+        "db.shop.svc.cluster.local.",
+        "A",
+        "NOERROR 10.244.0.7 10.244.0.8",
+    );
     pod.until("db-1.db.shop.svc.cluster.local.", "A", "NOERROR 10.244.0.8");
 }
 
@@ -226,10 +261,14 @@ fn a_dnsmasq_that_ends_is_started_again(pod: &PlayedPod) {
         return;
     }
     let container = pod.container("dnsmasq");
-    let Some(dnsmasq) = container.process("dnsmasq") else { panic!("no dnsmasq") };
+    let Some(dnsmasq) = container.process("dnsmasq") else {
+        panic!("no dnsmasq")
+    };
     send(dnsmasq, Signal::SIGKILL);
     block_on(eventually(PATIENCE, || async {
-        container.process("dnsmasq").is_some_and(|new| new != dnsmasq)
+        container
+            .process("dnsmasq")
+            .is_some_and(|new| new != dnsmasq)
     }));
     pod.until("www.outside.test.", "A", "NOERROR 198.51.100.80");
     assert_eq!(pod.pids(), before, "no container was restarted");
@@ -245,7 +284,9 @@ fn containers_that_end_come_back(pod: &PlayedPod) {
 fn containers_that_hang_come_back(pod: &PlayedPod) {
     let kubelet = pod.kubelet();
     for (name, _) in pod.containers() {
-        comes_back(pod, &name, "stopped", |container| container.signal_all(Signal::SIGSTOP));
+        comes_back(pod, &name, "stopped", |container| {
+            container.signal_all(Signal::SIGSTOP);
+        });
     }
     drop(kubelet);
 }
@@ -260,9 +301,15 @@ fn comes_back(pod: &PlayedPod, name: &str, harmed: &str, harm: impl FnOnce(&Cont
     let before = container.pid().unwrap();
     means::say(&format!("{name} is {harmed}"));
     harm(&container);
-    block_on(eventually(PATIENCE, || async { container.pid().is_some_and(|pid| pid != before) }));
+    block_on(eventually(PATIENCE, || async {
+        container.pid().is_some_and(|pid| pid != before)
+    }));
     pod.until_well();
-    pod.until("kubernetes.default.svc.cluster.local.", "A", "NOERROR 10.96.0.1");
+    pod.until(
+        "kubernetes.default.svc.cluster.local.",
+        "A",
+        "NOERROR 10.96.0.1",
+    );
     pod.until("www.outside.test.", "A", "NOERROR 198.51.100.80");
 }
 
@@ -271,40 +318,71 @@ fn has_the_rights_of_its_manifest(pod: &PlayedPod) {
     let rights = pod.rights();
     for container in &pod.manifest.pod.containers {
         let asked = Asked::of(&container.spec);
-        let (_, held) = rights.iter().find(|(name, _)| *name == container.name).unwrap();
+        let (_, held) = rights
+            .iter()
+            .find(|(name, _)| *name == container.name)
+            .unwrap();
         assert!(!held.is_empty(), "{}: no process", container.name);
         for process in held {
             let [effective, bound] = process.capabilities;
             assert_eq!(process.user, asked.user, "{}", container.name);
-            assert_eq!(process.no_new_privileges, asked.no_new_privileges, "{}", container.name);
-            assert_eq!(process.read_only_root, asked.read_only_root, "{}", container.name);
+            assert_eq!(
+                process.no_new_privileges, asked.no_new_privileges,
+                "{}",
+                container.name
+            );
+            assert_eq!(
+                process.read_only_root, asked.read_only_root,
+                "{}",
+                container.name
+            );
             assert_eq!(effective, asked.effective(), "{}", container.name);
-            assert!(asked.capabilities.is_none_or(|added| bound == added), "{}: {bound:x}", container.name);
+            assert!(
+                asked.capabilities.is_none_or(|added| bound == added),
+                "{}: {bound:x}",
+                container.name
+            );
         }
     }
 }
 
-/// The privileges in the `securityContext` of a container. Without `runAsUser` the user is that of the image.
+/// The privileges in the `securityContext` of a container. Without `runAsUser` the user is that of
+/// the image.
 struct Asked {
     user: (u32, u32),
     no_new_privileges: bool,
     read_only_root: bool,
-    /// The added capabilities, if all others are dropped; `None` if the container keeps the default ones.
+    /// The added capabilities, if all others are dropped; `None` if the container keeps the default
+    /// ones.
     capabilities: Option<u64>,
 }
 
 impl Asked {
     fn of(container: &Value) -> Self {
         let field = |name: &str| container.pointer(&format!("/securityContext/{name}"));
-        let id = |name| field(name).and_then(Value::as_u64).map(|id| u32::try_from(id).unwrap());
-        let own = if container["name"] == "dnsmasq" { 0 } else { 1001 };
+        let id = |name| {
+            field(name)
+                .and_then(Value::as_u64)
+                .map(|id| u32::try_from(id).unwrap())
+        };
+        let own = if container["name"] == "dnsmasq" {
+            0
+        } else {
+            1001
+        };
         let drops_all = field("capabilities/drop/0")
             .and_then(Value::as_str)
             .is_some_and(|name| name.eq_ignore_ascii_case("all"));
-        let added = field("capabilities/add").and_then(Value::as_array).into_iter().flatten();
+        let added = field("capabilities/add")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
         let added = added.map(|name| capability(name.as_str().unwrap())).sum();
         Self {
-            user: (id("runAsUser").unwrap_or(own), id("runAsGroup").unwrap_or(own)),
+            user: (
+                id("runAsUser").unwrap_or(own),
+                id("runAsGroup").unwrap_or(own),
+            ),
             no_new_privileges: field("allowPrivilegeEscalation") == Some(&json!(false)),
             read_only_root: field("readOnlyRootFilesystem") == Some(&json!(true)),
             capabilities: drops_all.then_some(added),
@@ -313,7 +391,11 @@ impl Asked {
 
     /// The effective capabilities of the container's processes: none unless the user is root.
     fn effective(&self) -> u64 {
-        if self.user.0 == 0 { self.capabilities.unwrap_or_default() } else { 0 }
+        if self.user.0 == 0 {
+            self.capabilities.unwrap_or_default()
+        } else {
+            0
+        }
     }
 }
 

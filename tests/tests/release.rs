@@ -1,6 +1,10 @@
-//! Runs the scripts of a release on small archives: what the release workflow does, without registry and signatures.
+//! Runs the scripts of a release on small archives: what the release workflow does, without
+//! registry and signatures.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has to end there")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on has to end there"
+)]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +28,11 @@ fn text(output: &[u8]) -> String {
 /// The output of a command that must succeed.
 fn succeeds(command: &mut Command) -> String {
     let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?}: {}", text(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{command:?}: {}",
+        text(&output.stderr)
+    );
     text(&output.stdout)
 }
 
@@ -35,10 +43,15 @@ fn fails(command: &mut Command) -> String {
     text(&stderr)
 }
 
-#[allow(clippy::print_stderr, reason = "a skipped test must not look like a passed one")]
+#[allow(
+    clippy::print_stderr,
+    reason = "a skipped test must not look like a passed one"
+)]
 fn is_missing(program: &str, what: &str) -> bool {
-    let missing =
-        !Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
+    let missing = !Command::new(program)
+        .arg("--version")
+        .output()
+        .is_ok_and(|output| output.status.success());
     if missing {
         eprintln!("SKIPPED: {program} is not installed, so {what}");
     }
@@ -55,7 +68,10 @@ fn workflows_are_free_of_lint() {
     if is_missing("actionlint", "the workflows were NOT checked") {
         return;
     }
-    let output = Command::new("actionlint").args(workflows()).output().unwrap();
+    let output = Command::new("actionlint")
+        .args(workflows())
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{}", text(&output.stdout));
 }
 
@@ -64,12 +80,16 @@ fn workflows_are_free_of_lint() {
 fn actions_are_pinned_to_commits() {
     for workflow in workflows() {
         for line in fs::read_to_string(&workflow).unwrap().lines() {
-            let Some((_, action)) = line.split_once("uses: ") else { continue };
+            let Some((_, action)) = line.split_once("uses: ") else {
+                continue;
+            };
             if action.starts_with("./") {
                 assert!(repository().join(action).exists(), "{action}");
                 continue;
             }
-            let commit = action.split_once('@').and_then(|(_, rest)| rest.split_once(" # v"));
+            let commit = action
+                .split_once('@')
+                .and_then(|(_, rest)| rest.split_once(" # v"));
             let is_pinned = commit.is_some_and(|(commit, _)| {
                 commit.len() == 40 && commit.bytes().all(|byte| byte.is_ascii_hexdigit())
             });
@@ -87,14 +107,16 @@ fn scripts_of_workflow_exist() {
     }
     for image in IMAGES {
         assert!(
-            workflow.contains(&format!("subject-digest: ${{{{ steps.images.outputs.{image} }}}}")),
+            workflow.contains(&format!(
+                "subject-digest: ${{{{ steps.images.outputs.{image} }}}}"
+            )),
             "{image}"
         );
     }
 }
 
-/// The default shell of a workflow ignores a failure before a pipe. A called workflow in the concurrency group of its
-/// caller never starts.
+/// The default shell of a workflow ignores a failure before a pipe. A called workflow in the
+/// concurrency group of its caller never starts.
 #[test]
 fn release_workflow_fails_and_ends() {
     let read = |name: &str| -> serde_norway::Value {
@@ -120,7 +142,11 @@ fn write_release(directory: &Path, architecture: &str, chart: &str) {
             fs::write(directory.join(name), format!("{image} {architecture}")).unwrap();
         }
     }
-    fs::write(directory.join(format!("kube-dns-rs-chart-{VERSION}.tgz")), chart).unwrap();
+    fs::write(
+        directory.join(format!("kube-dns-rs-chart-{VERSION}.tgz")),
+        chart,
+    )
+    .unwrap();
     write_sums(directory);
 }
 
@@ -141,7 +167,11 @@ fn gather_joins_two_architectures() {
 
     let sums = fs::read_to_string(out.join("SHA256SUMS")).unwrap();
     assert_eq!(sums.lines().count(), 2 * 2 * IMAGES.len() + 1, "{sums}");
-    succeeds(Command::new("sha256sum").args(["--check", "SHA256SUMS"]).current_dir(&out));
+    succeeds(
+        Command::new("sha256sum")
+            .args(["--check", "SHA256SUMS"])
+            .current_dir(&out),
+    );
 }
 
 #[test]
@@ -150,12 +180,27 @@ fn gather_refuses_files_that_differ() {
     let releases = ARCHITECTURES.map(|architecture| work.path().join(architecture));
     write_release(&releases[0], "amd64", "chart");
     write_release(&releases[1], "arm64", "another chart");
-    let said = fails(script("gather").arg(work.path().join(VERSION)).args(&releases));
-    assert!(said.contains("kube-dns-rs-chart-1.2.3.tgz of ") && said.contains("differs"), "{said}");
+    let said = fails(
+        script("gather")
+            .arg(work.path().join(VERSION))
+            .args(&releases),
+    );
+    assert!(
+        said.contains("kube-dns-rs-chart-1.2.3.tgz of ") && said.contains("differs"),
+        "{said}"
+    );
 
     write_release(&releases[1], "arm64", "chart");
-    fs::write(releases[1].join("kube-dns-rs-nanny-1.2.3-arm64.oci.tar"), "damaged").unwrap();
-    let said = fails(script("gather").arg(work.path().join(VERSION)).args(&releases));
+    fs::write(
+        releases[1].join("kube-dns-rs-nanny-1.2.3-arm64.oci.tar"),
+        "damaged",
+    )
+    .unwrap();
+    let said = fails(
+        script("gather")
+            .arg(work.path().join(VERSION))
+            .args(&releases),
+    );
     assert!(said.contains("checksum"), "{said}");
 }
 
@@ -167,7 +212,11 @@ struct Podman {
 impl Podman {
     fn new() -> Self {
         let work = tempfile::tempdir().unwrap();
-        fs::write(work.path().join("Containerfile"), "FROM scratch\nCOPY content /content\n").unwrap();
+        fs::write(
+            work.path().join("Containerfile"),
+            "FROM scratch\nCOPY content /content\n",
+        )
+        .unwrap();
         Self { work }
     }
 
@@ -181,15 +230,35 @@ impl Podman {
         let line = self.command_line();
         let mut podman = line.split(' ');
         let mut command = Command::new(podman.next().unwrap());
-        succeeds(command.args(podman).args(words).current_dir(self.work.path()));
+        succeeds(
+            command
+                .args(podman)
+                .args(words)
+                .current_dir(self.work.path()),
+        );
     }
 
     /// Writes an OCI archive of an image for `platform`, whose file name says `architecture`.
     fn write_archive(&self, release: &Path, image: &str, architecture: &str, platform: &str) {
-        let archive = release.join(format!("kube-dns-rs-{image}-{VERSION}-{architecture}.oci.tar"));
+        let archive = release.join(format!(
+            "kube-dns-rs-{image}-{VERSION}-{architecture}.oci.tar"
+        ));
         let tag = format!("localhost/{image}:{architecture}");
-        fs::write(self.work.path().join("content"), format!("{image} {architecture}")).unwrap();
-        self.run(&["build", "--quiet", "--no-cache", "--platform", platform, "--tag", &tag, "."]);
+        fs::write(
+            self.work.path().join("content"),
+            format!("{image} {architecture}"),
+        )
+        .unwrap();
+        self.run(&[
+            "build",
+            "--quiet",
+            "--no-cache",
+            "--platform",
+            platform,
+            "--tag",
+            &tag,
+            ".",
+        ]);
         self.run(&[
             "save",
             "--quiet",
@@ -219,23 +288,38 @@ fn published_images_have_one_index_each() {
     fs::create_dir(&release).unwrap();
     for image in IMAGES {
         for architecture in ARCHITECTURES {
-            podman.write_archive(&release, image, architecture, &format!("linux/{architecture}"));
+            podman.write_archive(
+                &release,
+                image,
+                architecture,
+                &format!("linux/{architecture}"),
+            );
         }
     }
     let registry = podman.work.path().join("registry");
     fs::create_dir(&registry).unwrap();
     let destination = format!("oci:{}", registry.display());
-    let publish =
-        || script("publish").arg(&release).arg(&destination).env("PODMAN", podman.command_line()).output();
+    let publish = || {
+        script("publish")
+            .arg(&release)
+            .arg(&destination)
+            .env("PODMAN", podman.command_line())
+            .output()
+    };
     let output = publish().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
 
     let digests = text(&output.stdout);
-    let rows: Vec<Vec<&str>> = digests.lines().map(|line| line.split(' ').collect()).collect();
+    let rows: Vec<Vec<&str>> = digests
+        .lines()
+        .map(|line| line.split(' ').collect())
+        .collect();
     let named: Vec<String> = rows.iter().map(|row| row[..2].join(" ")).collect();
     let expected: Vec<String> = IMAGES
         .iter()
-        .flat_map(|image| ["index", "linux/amd64", "linux/arm64"].map(|kind| format!("{image} {kind}")))
+        .flat_map(|image| {
+            ["index", "linux/amd64", "linux/arm64"].map(|kind| format!("{image} {kind}"))
+        })
         .collect();
     assert_eq!(named, expected);
 
@@ -249,13 +333,28 @@ fn published_images_have_one_index_each() {
             .iter()
             .map(|manifest| {
                 let architecture = manifest["platform"]["architecture"].as_str().unwrap();
-                format!("linux/{architecture} {}", manifest["digest"].as_str().unwrap())
+                format!(
+                    "linux/{architecture} {}",
+                    manifest["digest"].as_str().unwrap()
+                )
             })
             .collect();
-        assert_eq!(pushed, rows[1..].iter().map(|row| row[1..].join(" ")).collect::<Vec<_>>());
+        assert_eq!(
+            pushed,
+            rows[1..]
+                .iter()
+                .map(|row| row[1..].join(" "))
+                .collect::<Vec<_>>()
+        );
         for row in &rows[1..] {
-            let config = blob(&layout, blob(&layout, row[2])["config"]["digest"].as_str().unwrap());
-            assert_eq!(format!("linux/{}", config["architecture"].as_str().unwrap()), row[1]);
+            let config = blob(
+                &layout,
+                blob(&layout, row[2])["config"]["digest"].as_str().unwrap(),
+            );
+            assert_eq!(
+                format!("linux/{}", config["architecture"].as_str().unwrap()),
+                row[1]
+            );
         }
     }
 
@@ -266,7 +365,10 @@ fn published_images_have_one_index_each() {
     podman.write_archive(&release, "nanny", "arm64", "linux/amd64");
     let output = publish().unwrap();
     let said = text(&output.stderr);
-    assert!(!output.status.success() && said.contains("the archives of nanny are for linux/amd64"), "{said}");
+    assert!(
+        !output.status.success() && said.contains("the archives of nanny are for linux/amd64"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -284,12 +386,20 @@ fn sign_covers_every_published_digest() {
     .unwrap();
     let sign = || {
         let mut command = script("sign");
-        command.arg(&release).arg(&digests).arg("registry.example/dns").env("COSIGN", "echo cosign");
+        command
+            .arg(&release)
+            .arg(&digests)
+            .arg("registry.example/dns")
+            .env("COSIGN", "echo cosign");
         command
     };
 
-    let list =
-        |architecture| format!("{}/kube-dns-rs-kubedns-1.2.3-{architecture}.cdx.json", release.display());
+    let list = |architecture| {
+        format!(
+            "{}/kube-dns-rs-kubedns-1.2.3-{architecture}.cdx.json",
+            release.display()
+        )
+    };
     let sums = release.join("SHA256SUMS").display().to_string();
     let expected = [
         "cosign sign --yes --recursive registry.example/dns/kubedns@sha256:1".to_owned(),
@@ -309,7 +419,10 @@ fn sign_covers_every_published_digest() {
     fs::remove_file(list("arm64")).unwrap();
     assert!(fails(&mut sign()).contains("kubedns-1.2.3-arm64.cdx.json"));
     let failing = sign().env("COSIGN", "false").status().unwrap();
-    assert!(!failing.success(), "a signature that fails ends the release");
+    assert!(
+        !failing.success(),
+        "a signature that fails ends the release"
+    );
 }
 
 /// A copy of the files that name the version, as the commit of a tag.
@@ -321,15 +434,24 @@ impl Tree {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let tree = Self { directory };
-        for file in
-            ["Cargo.toml", "CHANGELOG.md", "charts/kube-dns-rs/Chart.yaml", "images/version", "images/tagged"]
-        {
+        for file in [
+            "Cargo.toml",
+            "CHANGELOG.md",
+            "charts/kube-dns-rs/Chart.yaml",
+            "images/version",
+            "images/tagged",
+        ] {
             let copy = tree.path(file);
             fs::create_dir_all(copy.parent().unwrap()).unwrap();
             fs::copy(repository().join(file), copy).unwrap();
         }
         let manifests = repository().join("manifests");
-        succeeds(Command::new("cp").arg("-r").arg(manifests).arg(tree.path("manifests")));
+        succeeds(
+            Command::new("cp")
+                .arg("-r")
+                .arg(manifests)
+                .arg(tree.path("manifests")),
+        );
         tree.edit("CHANGELOG.md", "(unreleased)", "(2027-01-31)");
         tree.git(&["init", "--quiet"]);
         tree
@@ -346,9 +468,20 @@ impl Tree {
     }
 
     fn git(&self, words: &[&str]) {
-        let identity =
-            ["-c", "user.name=test", "-c", "user.email=test@localhost", "-c", "commit.gpgsign=false"];
-        succeeds(Command::new("git").args(identity).args(words).current_dir(self.directory.path()));
+        let identity = [
+            "-c",
+            "user.name=test",
+            "-c",
+            "user.email=test@localhost",
+            "-c",
+            "commit.gpgsign=false",
+        ];
+        succeeds(
+            Command::new("git")
+                .args(identity)
+                .args(words)
+                .current_dir(self.directory.path()),
+        );
     }
 
     /// Commits the tree and tags it.
@@ -376,9 +509,24 @@ fn tag_and_tree_have_one_version() {
     assert!(fails(&mut tree.tagged("v9.9.9")).contains("the version of this tree is "));
 
     let edits = [
-        ("CHANGELOG.md", "(2027-01-31)", "(unreleased)", "CHANGELOG.md has no section"),
-        ("charts/kube-dns-rs/Chart.yaml", "\nappVersion: ", "\nappVersion: 9", "Chart.yaml lacks appVersion"),
-        ("charts/kube-dns-rs/Chart.yaml", "\nversion: ", "\nversion: 9", "Chart.yaml lacks version"),
+        (
+            "CHANGELOG.md",
+            "(2027-01-31)",
+            "(unreleased)",
+            "CHANGELOG.md has no section",
+        ),
+        (
+            "charts/kube-dns-rs/Chart.yaml",
+            "\nappVersion: ",
+            "\nappVersion: 9",
+            "Chart.yaml lacks appVersion",
+        ),
+        (
+            "charts/kube-dns-rs/Chart.yaml",
+            "\nversion: ",
+            "\nversion: 9",
+            "Chart.yaml lacks version",
+        ),
         (
             "manifests/base/deployment.yaml",
             "kube-dns-rs/kubedns:",

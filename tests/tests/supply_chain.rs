@@ -1,6 +1,10 @@
-//! Checks the sources and licences of the dependencies against `deny.toml`, with cargo alone. `make deny` checks more.
+//! Checks the sources and licences of the dependencies against `deny.toml`, with cargo alone. `make
+//! deny` checks more.
 
-#![allow(clippy::expect_used, reason = "a test that cannot go on has to end there")]
+#![allow(
+    clippy::expect_used,
+    reason = "a test that cannot go on has to end there"
+)]
 
 use tests::repository;
 use tests::supply::graph::{Graph, Package};
@@ -18,15 +22,24 @@ fn every_crate_has_a_licence_that_is_allowed() {
         },
     };
     let graph = Graph::read();
-    assert!(graph.foreign().count() > 100, "the graph is too small to be ours");
+    assert!(
+        graph.foreign().count() > 100,
+        "the graph is too small to be ours"
+    );
     let refused: Vec<String> = graph.foreign().filter_map(refused).collect();
-    assert!(refused.is_empty(), "not among the licences that deny.toml allows: {refused:#?}");
+    assert!(
+        refused.is_empty(),
+        "not among the licences that deny.toml allows: {refused:#?}"
+    );
 }
 
 #[test]
 fn every_crate_comes_from_the_registry_with_a_checksum() {
     let lock = read("Cargo.lock");
-    assert!(lock.matches(lock::REGISTRY).count() > 100, "the lock file has an unknown format");
+    assert!(
+        lock.matches(lock::REGISTRY).count() > 100,
+        "the lock file has an unknown format"
+    );
     assert_eq!(lock::strangers(&lock), Vec::<String>::new());
     let elsewhere: Vec<String> = Graph::read()
         .foreign()
@@ -38,9 +51,15 @@ fn every_crate_comes_from_the_registry_with_a_checksum() {
 
 #[test]
 fn the_images_have_the_licences_of_what_is_in_them() {
-    let output = std::process::Command::new(repository().join("images/licences")).arg("sidecar").output();
+    let output = std::process::Command::new(repository().join("images/licences"))
+        .arg("sidecar")
+        .output();
     let output = output.expect("images/licences can be run");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let text = String::from_utf8_lossy(&output.stdout);
     let (list, texts) = text.split_once("\n====").expect("a list and the texts");
     let page = read("THIRD-PARTY-LICENCES.md");
@@ -48,11 +67,19 @@ fn the_images_have_the_licences_of_what_is_in_them() {
     for line in list.lines().filter_map(|line| line.strip_prefix("  ")) {
         let (named, _licence) = line.split_once(": ").expect("a crate and its licence");
         let (name, version) = named.split_once(' ').expect("a name and a version");
-        assert!(page.contains(&format!("crates/{name}/{version})")), "{named} is not on the page");
+        assert!(
+            page.contains(&format!("crates/{name}/{version})")),
+            "{named} is not on the page"
+        );
         crates += 1;
     }
     assert!(crates > 50, "{crates} crates");
-    for known in ["Permission is hereby granted", "Apache License", "\nOf ", "tokio 1."] {
+    for known in [
+        "Permission is hereby granted",
+        "Apache License",
+        "\nOf ",
+        "tokio 1.",
+    ] {
         assert!(texts.contains(known), "{known:?}");
     }
 }
@@ -68,5 +95,9 @@ fn the_page_of_third_party_licences_is_up_to_date() {
     for (line, expected) in written.lines().zip(rendered.lines()) {
         assert_eq!(line, expected, "regenerate it, see the page");
     }
-    assert_eq!(written.lines().count(), rendered.lines().count(), "regenerate it, see the page");
+    assert_eq!(
+        written.lines().count(),
+        rendered.lines().count(),
+        "regenerate it, see the page"
+    );
 }

@@ -1,4 +1,5 @@
-//! Encoding of responses: [`object`], [`list`] and [`event`] encode all objects, lists and watch events.
+//! Encoding of responses: [`object`], [`list`] and [`event`] encode all objects, lists and watch
+//! events.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,7 +20,8 @@ pub(crate) enum Format {
     Json,
     /// Protobuf, which clients in the cluster request for lists and watches.
     Protobuf,
-    /// A Table (`meta.k8s.io/v1`), which `kubectl get` prints. Resources without columns are encoded as JSON.
+    /// A Table (`meta.k8s.io/v1`), which `kubectl get` prints. Resources without columns are
+    /// encoded as JSON.
     Table,
 }
 
@@ -78,8 +80,9 @@ pub(crate) fn list(format: Format, page: &Page) -> Bytes {
         let list = protobuf::list(page.version, token, messages);
         return protobuf::enveloped(api_version, &format!("{name}List"), &list).into();
     }
-    let head =
-        format!("{{\"kind\":\"{name}List\",\"apiVersion\":\"{api_version}\",\"metadata\":{meta},\"items\":[");
+    let head = format!(
+        "{{\"kind\":\"{name}List\",\"apiVersion\":\"{api_version}\",\"metadata\":{meta},\"items\":["
+    );
     let length: usize = objects.iter().map(|object| object.item().len() + 1).sum();
     let mut text = BytesMut::with_capacity(head.len() + length + 3);
     text.put_slice(head.as_bytes());
@@ -101,7 +104,13 @@ pub(crate) fn event(format: Format, event_type: EventType, object: &Arc<Object>)
         return json_line(&json!({ "type": name, "object": table }));
     }
     let mut text = BytesMut::with_capacity(object.item().len() + 80);
-    text.put_slice(format!("{{\"type\":\"{name}\",\"object\":{}", head(object.resource())).as_bytes());
+    text.put_slice(
+        format!(
+            "{{\"type\":\"{name}\",\"object\":{}",
+            head(object.resource())
+        )
+        .as_bytes(),
+    );
     text.put_slice(tail(object));
     text.put_slice(b"}\n");
     text.freeze()
@@ -110,14 +119,22 @@ pub(crate) fn event(format: Format, event_type: EventType, object: &Arc<Object>)
 /// An event in protobuf.
 fn message_event(name: &str, resource: Resource, message: &[u8]) -> Bytes {
     let kind = resource.kind();
-    protobuf::event(name, &protobuf::enveloped(kind.api_version(), kind.name, message)).into()
+    protobuf::event(
+        name,
+        &protobuf::enveloped(kind.api_version(), kind.name, message),
+    )
+    .into()
 }
 
 /// A bookmark event.
 pub(crate) fn bookmark(format: Format, resource: Resource, version: u64) -> Bytes {
     if format == Format::Protobuf {
         let object = json!({ "metadata": { "resourceVersion": version.to_string() } });
-        return message_event("BOOKMARK", resource, &protobuf::message(resource.kind().name, &object));
+        return message_event(
+            "BOOKMARK",
+            resource,
+            &protobuf::message(resource.kind().name, &object),
+        );
     }
     let (head, tail) = (head(resource), resource.kind().empty_tail);
     format!(
@@ -132,7 +149,13 @@ pub(crate) fn error(format: Format, status: &Status) -> Bytes {
         let message = protobuf::message("Status", &status.to_value());
         return protobuf::event("ERROR", &protobuf::enveloped("v1", "Status", &message)).into();
     }
-    [b"{\"type\":\"ERROR\",\"object\":".as_slice(), &status.to_json(), b"}\n"].concat().into()
+    [
+        b"{\"type\":\"ERROR\",\"object\":".as_slice(),
+        &status.to_json(),
+        b"}\n",
+    ]
+    .concat()
+    .into()
 }
 
 /// A JSON document on a line of its own.
@@ -149,7 +172,11 @@ fn table_of_one(format: Format, object: &Arc<Object>) -> Option<Value> {
 /// The start of the JSON text of an object of `resource`; [`tail`] is the rest.
 fn head(resource: Resource) -> String {
     let kind = resource.kind();
-    format!("{{\"kind\":\"{}\",\"apiVersion\":\"{}\",", kind.name, kind.api_version())
+    format!(
+        "{{\"kind\":\"{}\",\"apiVersion\":\"{}\",",
+        kind.name,
+        kind.api_version()
+    )
 }
 
 fn tail(object: &Object) -> &[u8] {

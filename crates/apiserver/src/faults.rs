@@ -93,7 +93,13 @@ pub(crate) struct Request<'a> {
 impl Faults {
     pub(crate) fn new(store: Store) -> Self {
         let signals = watch::channel(Signals::default()).0;
-        Self { shared: Arc::new(Shared { store, signals, state: Mutex::default() }) }
+        Self {
+            shared: Arc::new(Shared {
+                store,
+                signals,
+                state: Mutex::default(),
+            }),
+        }
     }
 
     /// Ends all open watches with complete responses, like a server that shuts down.
@@ -112,8 +118,9 @@ impl Faults {
         });
     }
 
-    /// Suspends all watches: they send no events and no bookmarks, and do not time out. New watches are accepted, but
-    /// stay silent until [`Faults::release_watches`]. The start version of a new watch is checked at the release.
+    /// Suspends all watches: they send no events and no bookmarks, and do not time out. New watches
+    /// are accepted, but stay silent until [`Faults::release_watches`]. The start version of a new
+    /// watch is checked at the release.
     pub fn hold_watches(&self) {
         self.signal(|signals| signals.held = true);
     }
@@ -133,7 +140,8 @@ impl Faults {
         self.shared.store.expire();
     }
 
-    /// Makes changes that no watch sees: all watches end, and a watch from an earlier version gets a 410.
+    /// Makes changes that no watch sees: all watches end, and a watch from an earlier version gets
+    /// a 410.
     pub fn gap<R>(&self, changes: impl FnOnce(&Store) -> R) -> R {
         self.hold_watches();
         self.drop_watches();
@@ -143,11 +151,11 @@ impl Faults {
         result
     }
 
-    /// Restarts the server with new versions, as after a restore from a backup. All watches are cut, the history is
-    /// empty, and the objects have new, low versions.
+    /// Restarts the server with new versions, as after a restore from a backup. All watches are
+    /// cut, the history is empty, and the objects have new, low versions.
     ///
-    /// A watch from a higher version than that of the store is silent until the store reaches the version, as on a
-    /// real server.
+    /// A watch from a higher version than that of the store is silent until the store reaches the
+    /// version, as on a real server.
     pub fn restart(&self) {
         self.hold_watches();
         self.cut_watches();
@@ -155,8 +163,8 @@ impl Faults {
         self.release_watches();
     }
 
-    /// Stops responding without closing connections: connections are accepted, requests are read, watches become
-    /// silent.
+    /// Stops responding without closing connections: connections are accepted, requests are read,
+    /// watches become silent.
     pub fn freeze(&self) {
         self.signal(|signals| signals.presence = Presence::Frozen);
     }
@@ -166,9 +174,10 @@ impl Faults {
         self.signal(|signals| signals.presence = Presence::Down);
     }
 
-    /// Kills the server's process, until [`Faults::up`] starts it again. Like a kube-apiserver that has just started, the
-    /// server then refuses the first `refusals` requests with 403, because it has not read the roles yet. It knows no
-    /// earlier versions: a watch from such a version opens, and its only event is a 410.
+    /// Kills the server's process, until [`Faults::up`] starts it again. Like a kube-apiserver that
+    /// has just started, the server then refuses the first `refusals` requests with 403, because it
+    /// has not read the roles yet. It knows no earlier versions: a watch from such a version opens,
+    /// and its only event is a 410.
     pub fn crash(&self, refusals: u32) {
         self.down();
         self.cut_watches();
@@ -181,7 +190,8 @@ impl Faults {
         self.signal(|signals| signals.presence = Presence::Up);
     }
 
-    /// Adds a rule. If several rules apply to a request, the first refusal is used, and delays add up.
+    /// Adds a rule. If several rules apply to a request, the first refusal is used, and delays add
+    /// up.
     pub fn add(&self, rule: Rule) -> RuleId {
         self.shared.state.lock().rules.add(rule)
     }
@@ -196,7 +206,8 @@ impl Faults {
         self.add(Rule::new(Action::Refuse { code: 403 }).on([resource]))
     }
 
-    /// Grants only the permissions of the stock role `system:kube-dns`: to list and watch Services and Endpoints.
+    /// Grants only the permissions of the stock role `system:kube-dns`: to list and watch Services
+    /// and Endpoints.
     pub fn kube_dns_role(&self) -> RuleId {
         let granted = Rule::new(Action::Refuse { code: 403 })
             .verbs([Verb::List, Verb::Watch])
@@ -204,14 +215,14 @@ impl Faults {
         self.add(granted.inverted())
     }
 
-    /// Requires a bearer token. Requests without a token come from `system:anonymous` and get a 403;
-    /// requests with another token get a 401. `None` accepts all requests.
+    /// Requires a bearer token. Requests without a token come from `system:anonymous` and get a
+    /// 403; requests with another token get a 401. `None` accepts all requests.
     pub fn require_token(&self, token: Option<&str>) {
         self.shared.state.lock().token = token.map(ToOwned::to_owned);
     }
 
-    /// Removes all rules and ends [`Faults::hold_watches`], [`Faults::freeze`] and [`Faults::down`]. The required
-    /// token stays.
+    /// Removes all rules and ends [`Faults::hold_watches`], [`Faults::freeze`] and
+    /// [`Faults::down`]. The required token stays.
     pub fn clear(&self) {
         self.shared.state.lock().rules = Rules::default();
         self.signal(|signals| (signals.held, signals.presence) = (false, Presence::Up));
@@ -237,9 +248,15 @@ impl Faults {
         if state.requests.len() >= MAX_REQUESTS {
             state.requests.pop_front();
         }
-        state.requests.push_back(RequestRecord { verb: request.verb, resource: request.resource });
+        state.requests.push_back(RequestRecord {
+            verb: request.verb,
+            resource: request.resource,
+        });
         if let Err(refusal) = authenticate(state.token.as_deref(), request) {
-            return RequestFaults { refusal: Some(refusal), ..RequestFaults::default() };
+            return RequestFaults {
+                refusal: Some(refusal),
+                ..RequestFaults::default()
+            };
         }
         state.rules.judge(request)
     }

@@ -46,7 +46,9 @@ fn resource() -> impl Strategy<Value = Resource> {
 }
 
 fn registry() -> Registry {
-    let registry = Registry { store: Store::default() };
+    let registry = Registry {
+        store: Store::default(),
+    };
     registry.bootstrap();
     registry
 }

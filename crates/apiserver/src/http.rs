@@ -46,7 +46,10 @@ pub(crate) fn routes(
     api: Arc<Api>,
 ) -> impl Filter<Extract = (Response,), Error = Infallible> + Clone + Send + Sync + 'static {
     let query = warp::query::raw().or(warp::any().map(String::new)).unify();
-    let parts = warp::method().and(warp::path::full()).and(query).and(warp::header::headers_cloned());
+    let parts = warp::method()
+        .and(warp::path::full())
+        .and(query)
+        .and(warp::header::headers_cloned());
     let read = parts.and(warp::body::stream()).then(
         move |method, path: warp::path::FullPath, query: String, headers, body| {
             let api = Arc::clone(&api);
@@ -58,7 +61,8 @@ pub(crate) fn routes(
             }
         },
     );
-    read.recover(|_| async { Ok::<_, Infallible>(Answer::nothing().into_response(None)) }).unify()
+    read.recover(|_| async { Ok::<_, Infallible>(Answer::nothing().into_response(None)) })
+        .unify()
 }
 
 async fn read<B: Buf>(
@@ -67,17 +71,33 @@ async fn read<B: Buf>(
     headers: HeaderMap,
     body: impl Stream<Item = Result<B, warp::Error>>,
 ) -> Result<Request, Status> {
-    Ok(Request { method, query: Query::parse(query), headers, body: body::read(body).await? })
+    Ok(Request {
+        method,
+        query: Query::parse(query),
+        headers,
+        body: body::read(body).await?,
+    })
 }
 
 async fn respond(api: &Api, path: &str, request: &Request) -> Response {
     thawed(api).await;
     let parts = path::parts(path);
     if let Some(at) = path::objects(&parts) {
-        return resource(api, Call { api, request, at, corrupted: false }).await;
+        return resource(
+            api,
+            Call {
+                api,
+                request,
+                at,
+                corrupted: false,
+            },
+        )
+        .await;
     }
     let document = discovery::document(&parts);
-    document.map_or_else(Answer::nothing, |document| Answer::value(200, &document)).into_response(None)
+    document
+        .map_or_else(Answer::nothing, |document| Answer::value(200, &document))
+        .into_response(None)
 }
 
 /// Serves a request for objects, with the faults that apply to it.
@@ -95,12 +115,16 @@ async fn resource(api: &Api, mut call: Call<'_>) -> Response {
     }
     call.corrupted = faults.corruption.is_some();
     let answer = faults.refusal.map_or_else(|| call.answer(verb), Err);
-    answer.unwrap_or_else(|status| Answer::status(&status)).into_response(faults.corruption.as_ref())
+    answer
+        .unwrap_or_else(|status| Answer::status(&status))
+        .into_response(faults.corruption.as_ref())
 }
 
 /// Waits while the server is frozen.
 async fn thawed(api: &Api) {
     let mut signals = api.faults.signals();
     // The wait cannot fail, because the sender lives as long as the server.
-    let _ended = signals.wait_for(|signals| signals.presence != Presence::Frozen).await;
+    let _ended = signals
+        .wait_for(|signals| signals.presence != Presence::Frozen)
+        .await;
 }

@@ -30,8 +30,8 @@ pub(crate) struct Kind {
     /// The abbreviation in `kubectl`.
     pub(crate) short_name: Option<&'static str>,
     pub(crate) namespaced: bool,
-    /// The JSON after `metadata` in an empty object, as written by a real server. Bookmark events carry an empty
-    /// object.
+    /// The JSON after `metadata` in an empty object, as written by a real server. Bookmark events
+    /// carry an empty object.
     pub(crate) empty_tail: &'static str,
 }
 
@@ -42,7 +42,15 @@ const fn kind(
     short_name: &'static str,
     empty_tail: &'static str,
 ) -> Kind {
-    Kind { resource, group: "", name, plural, short_name: Some(short_name), namespaced: true, empty_tail }
+    Kind {
+        resource,
+        group: "",
+        name,
+        plural,
+        short_name: Some(short_name),
+        namespaced: true,
+        empty_tail,
+    }
 }
 
 const EMPTY: &str = r#","spec":{},"status":{}"#;
@@ -53,21 +61,57 @@ const EMPTY_SLICE: &str = r#","addressType":"","endpoints":null,"ports":null"#;
 static KINDS: [Kind; 9] = [
     kind(Resource::ConfigMaps, "ConfigMap", "configmaps", "cm", ""),
     kind(Resource::Endpoints, "Endpoints", "endpoints", "ep", ""),
-    Kind { namespaced: false, ..kind(Resource::Namespaces, "Namespace", "namespaces", "ns", EMPTY) },
-    Kind { namespaced: false, ..kind(Resource::Nodes, "Node", "nodes", "no", EMPTY) },
-    kind(Resource::Pods, "Pod", "pods", "po", r#","spec":{"containers":null},"status":{}"#),
+    Kind {
+        namespaced: false,
+        ..kind(Resource::Namespaces, "Namespace", "namespaces", "ns", EMPTY)
+    },
+    Kind {
+        namespaced: false,
+        ..kind(Resource::Nodes, "Node", "nodes", "no", EMPTY)
+    },
+    kind(
+        Resource::Pods,
+        "Pod",
+        "pods",
+        "po",
+        r#","spec":{"containers":null},"status":{}"#,
+    ),
     // docs/migrating.md saves and restores the ServiceAccount of kube-dns.
-    kind(Resource::ServiceAccounts, "ServiceAccount", "serviceaccounts", "sa", ""),
-    kind(Resource::Services, "Service", "services", "svc", EMPTY_SERVICE),
+    kind(
+        Resource::ServiceAccounts,
+        "ServiceAccount",
+        "serviceaccounts",
+        "sa",
+        "",
+    ),
+    kind(
+        Resource::Services,
+        "Service",
+        "services",
+        "svc",
+        EMPTY_SERVICE,
+    ),
     Kind {
         group: "discovery.k8s.io",
         short_name: None,
-        ..kind(Resource::EndpointSlices, "EndpointSlice", "endpointslices", "", EMPTY_SLICE)
+        ..kind(
+            Resource::EndpointSlices,
+            "EndpointSlice",
+            "endpointslices",
+            "",
+            EMPTY_SLICE,
+        )
     },
     // A custom resource has no protobuf encoding, and is not in the list of API groups.
     Kind {
         group: "multicluster.x-k8s.io",
-        ..kind(Resource::ServiceImports, "ServiceImport", "serviceimports", "svcim", "")
+        ..kind(
+            Resource::ServiceImports,
+            "ServiceImport",
+            "serviceimports",
+            "svcim",
+            "",
+        )
     },
 ];
 
@@ -78,7 +122,10 @@ impl Resource {
     }
 
     /// The kind of the resource.
-    #[allow(clippy::indexing_slicing, reason = "the table has an entry per variant, see the test")]
+    #[allow(
+        clippy::indexing_slicing,
+        reason = "the table has an entry per variant, see the test"
+    )]
     pub(crate) fn kind(self) -> &'static Kind {
         &KINDS[self as usize]
     }
@@ -86,13 +133,17 @@ impl Resource {
     /// The resource of a URL path: group, version, plural.
     pub(crate) fn from_path(group: &str, version: &str, plural: &str) -> Option<Self> {
         let mut kinds = KINDS.iter().filter(|kind| kind.version() == version);
-        kinds.find(|kind| kind.group == group && kind.plural == plural).map(|kind| kind.resource)
+        kinds
+            .find(|kind| kind.group == group && kind.plural == plural)
+            .map(|kind| kind.resource)
     }
 
     /// The resource of an object's `apiVersion` and `kind`.
     pub(crate) fn from_object(api_version: &str, kind: &str) -> Option<Self> {
         let mut kinds = KINDS.iter().filter(|known| known.name == kind);
-        kinds.find(|known| known.api_version() == api_version).map(|known| known.resource)
+        kinds
+            .find(|known| known.api_version() == api_version)
+            .map(|known| known.resource)
     }
 }
 
@@ -132,7 +183,11 @@ impl Kind {
     }
 
     fn with_group(&self, name: &str) -> String {
-        if self.group.is_empty() { name.to_owned() } else { format!("{name}.{}", self.group) }
+        if self.group.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{name}.{}", self.group)
+        }
     }
 }
 
@@ -144,10 +199,19 @@ mod tests {
     fn table_is_in_the_order_of_the_variants() {
         for (index, kind) in KINDS.iter().enumerate() {
             assert_eq!(kind.resource as usize, index, "{}", kind.name);
-            assert_eq!(Resource::from_object(kind.api_version(), kind.name), Some(kind.resource));
-            assert_eq!(Resource::from_path(kind.group, kind.version(), kind.plural), Some(kind.resource));
+            assert_eq!(
+                Resource::from_object(kind.api_version(), kind.name),
+                Some(kind.resource)
+            );
+            assert_eq!(
+                Resource::from_path(kind.group, kind.version(), kind.plural),
+                Some(kind.resource)
+            );
             let text = format!(r#"{{"metadata":{{}}{}}}"#, kind.empty_tail);
-            assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok(), "{text}");
+            assert!(
+                serde_json::from_str::<serde_json::Value>(&text).is_ok(),
+                "{text}"
+            );
         }
         assert_eq!(Resource::from_object("v1", "EndpointSlice"), None);
     }

@@ -36,15 +36,25 @@ impl ListQuery {
                 "specifying resource version is not allowed when using continue",
             ));
         }
-        // A limit with a version requests the state at exactly that version. This server supports neither such
-        // requests nor `resourceVersionMatch`.
+        // A limit with a version requests the state at exactly that version. This server supports
+        // neither such requests nor `resourceVersionMatch`.
         let exact = limit > 0 && version.is_some_and(|version| version > 0);
         if exact || !query.text("resourceVersionMatch").is_empty() {
-            return Err(invalid_options("resourceVersionMatch: Forbidden: not supported by this server"));
+            return Err(invalid_options(
+                "resourceVersionMatch: Forbidden: not supported by this server",
+            ));
         }
         // Version 0 accepts the objects of any version. A list at version 0 has no pages.
-        let limit = if version == Some(0) { 0 } else { usize::try_from(limit).unwrap_or(usize::MAX) };
-        Ok(Self { limit, continue_token, version })
+        let limit = if version == Some(0) {
+            0
+        } else {
+            usize::try_from(limit).unwrap_or(usize::MAX)
+        };
+        Ok(Self {
+            limit,
+            continue_token,
+            version,
+        })
     }
 }
 
@@ -74,7 +84,11 @@ pub(crate) fn page(
     let chosen = choose(&listing, selection);
     let from = chosen.partition_point(|object| object.key() < start.as_str());
     let left = chosen.len() - from;
-    let taken = if query.limit == 0 { left } else { left.min(query.limit) };
+    let taken = if query.limit == 0 {
+        left
+    } else {
+        left.min(query.limit)
+    };
     let range = from..from + taken;
     let more = left - taken;
     let last = chosen.get(range.end.wrapping_sub(1)).filter(|_| more > 0);
@@ -104,13 +118,18 @@ fn first(store: &Store, resource: Resource, query: &ListQuery) -> Result<Listing
 
 fn next(store: &Store, resource: Resource, query: &ListQuery) -> Result<(Listing, String), Status> {
     let Some((version, start)) = read_token(&query.continue_token) else {
-        return Err(Status::bad_request("invalid continue token: continue key is not valid"));
+        return Err(Status::bad_request(
+            "invalid continue token: continue key is not valid",
+        ));
     };
-    let listing = store.kept(resource, version).ok_or_else(|| Status::expired(TOO_OLD_CONTINUE))?;
+    let listing = store
+        .kept(resource, version)
+        .ok_or_else(|| Status::expired(TOO_OLD_CONTINUE))?;
     Ok((listing, start))
 }
 
-/// The continue token of the page after the object with `key`: the version, and the smallest key above `key`.
+/// The continue token of the page after the object with `key`: the version, and the smallest key
+/// above `key`.
 fn token(version: u64, key: &str) -> String {
     URL_SAFE_NO_PAD.encode(format!("{version} {key}\0"))
 }
@@ -133,7 +152,11 @@ fn choose(listing: &Listing, selection: &Selection) -> Objects {
         let to = within.partition_point(|object| object.key().starts_with(&start));
         within = within.get(..to).unwrap_or_default();
     }
-    within.iter().filter(|object| selection.matches(object)).cloned().collect()
+    within
+        .iter()
+        .filter(|object| selection.matches(object))
+        .cloned()
+        .collect()
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Objects from YAML and JSON files in a directory, which is read periodically.
 //!
-//! An object is written when its manifest changes, so that edits through `kubectl` stay until the file is edited. An
-//! object is deleted when its manifest is removed. If a file cannot be read, the objects of the file stay.
+//! An object is written when its manifest changes, so that edits through `kubectl` stay until the
+//! file is edited. An object is deleted when its manifest is removed. If a file cannot be read, the
+//! objects of the file stay.
 
 mod documents;
 
@@ -52,25 +53,40 @@ struct Applied {
 
 impl Manifests {
     pub(crate) fn new(registry: Registry, directory: PathBuf) -> Self {
-        Self { registry, directory, files: BTreeMap::new(), applied: BTreeMap::new() }
+        Self {
+            registry,
+            directory,
+            files: BTreeMap::new(),
+            applied: BTreeMap::new(),
+        }
     }
 
-    /// Reads the directory and applies its manifests. Returns the number of accepted objects. Each mistake is logged
-    /// in one line that names the file, and the object if known.
+    /// Reads the directory and applies its manifests. Returns the number of accepted objects. Each
+    /// mistake is logged in one line that names the file, and the object if known.
     pub fn load(&mut self) -> Result<usize, ManifestError> {
-        let found = manifests(&self.directory)
-            .map_err(|source| ManifestError { directory: self.directory.clone(), source })?;
+        let found = manifests(&self.directory).map_err(|source| ManifestError {
+            directory: self.directory.clone(),
+            source,
+        })?;
         self.files.retain(|path, _| found.contains(path));
         for path in found {
             self.files.entry(path.clone()).or_default().read(&path);
         }
         self.apply();
-        Ok(self.applied.values().filter(|applied| !applied.refused).count())
+        Ok(self
+            .applied
+            .values()
+            .filter(|applied| !applied.refused)
+            .count())
     }
 
     /// Reads the directory again every `period` until `stop` is cancelled.
     pub async fn run(mut self, period: Duration, stop: CancellationToken) {
-        while stop.run_until_cancelled(tokio::time::sleep(period)).await.is_some() {
+        while stop
+            .run_until_cancelled(tokio::time::sleep(period))
+            .await
+            .is_some()
+        {
             if let Err(error) = self.load() {
                 let cause = error.source.to_string();
                 tracing::warn!(%error, cause, "cannot read manifests, keeping the previous ones");
@@ -80,11 +96,12 @@ impl Manifests {
 
     fn apply(&mut self) {
         let files = self.files.iter();
-        let documents =
-            files.flat_map(|(path, file)| file.documents.iter().map(move |document| (path, document)));
+        let documents = files
+            .flat_map(|(path, file)| file.documents.iter().map(move |document| (path, document)));
         // If an object has several manifests, the last wins.
-        let wanted: BTreeMap<String, (&PathBuf, &Document)> =
-            documents.map(|(path, document)| (document.id(), (path, document))).collect();
+        let wanted: BTreeMap<String, (&PathBuf, &Document)> = documents
+            .map(|(path, document)| (document.id(), (path, document)))
+            .collect();
         let registry = &self.registry;
         self.applied.retain(|id, applied| {
             let kept = wanted.contains_key(id);
@@ -108,7 +125,14 @@ impl Manifests {
                 tracing::error!(file = %path.display(), object = id, error = %status, "object in manifest rejected");
             }
             let (at, value) = (document.at.clone(), document.value.clone());
-            self.applied.insert(id, Applied { at, value, refused: outcome.is_err() });
+            self.applied.insert(
+                id,
+                Applied {
+                    at,
+                    value,
+                    refused: outcome.is_err(),
+                },
+            );
         }
     }
 }
@@ -139,10 +163,14 @@ fn manifests(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(paths.into_iter().filter(|path| is_manifest(path)).collect())
 }
 
-/// The order of writes: first Namespaces, then Services with a chosen cluster IP. Other Services follow, so that none
-/// of them gets a chosen address.
+/// The order of writes: first Namespaces, then Services with a chosen cluster IP. Other Services
+/// follow, so that none of them gets a chosen address.
 fn rank(document: &Document) -> u8 {
-    let chosen = document.value.get("spec").and_then(|spec| spec.get("clusterIP")).is_some();
+    let chosen = document
+        .value
+        .get("spec")
+        .and_then(|spec| spec.get("clusterIP"))
+        .is_some();
     match document.at.resource {
         Resource::Namespaces => 0,
         Resource::Services if chosen => 1,
@@ -151,7 +179,10 @@ fn rank(document: &Document) -> u8 {
 }
 
 fn is_manifest(path: &Path) -> bool {
-    let hidden = path.file_name().and_then(|name| name.to_str()).is_none_or(|name| name.starts_with('.'));
+    let hidden = path
+        .file_name()
+        .and_then(|name| name.to_str())
+        .is_none_or(|name| name.starts_with('.'));
     let extension = path.extension().and_then(|extension| extension.to_str());
     !hidden && matches!(extension, Some("yaml" | "yml" | "json")) && path.is_file()
 }

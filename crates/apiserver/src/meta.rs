@@ -10,7 +10,11 @@ use crate::object::text;
 use crate::status::{self, Status};
 
 /// Completes the metadata of a new object in `namespace`.
-pub(crate) fn prepare_create(resource: Resource, namespace: &str, value: &mut Value) -> Result<(), Status> {
+pub(crate) fn prepare_create(
+    resource: Resource,
+    namespace: &str,
+    value: &mut Value,
+) -> Result<(), Status> {
     let kind = resource.kind();
     check_type(kind, value)?;
     let meta = metadata(value)?;
@@ -25,17 +29,22 @@ pub(crate) fn prepare_create(resource: Resource, namespace: &str, value: &mut Va
         return Err(Status::invalid(kind, name, vec![cause]));
     }
     if !text(meta, "resourceVersion").is_empty() {
-        return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
+        return Err(Status::bad_request(
+            "resourceVersion should not be set on objects to be created",
+        ));
     }
     meta.insert("uid".to_owned(), json!(uid()));
-    meta.insert("creationTimestamp".to_owned(), json!(Utc::now().to_rfc3339_opts(SecondsFormat::Secs, true)));
+    meta.insert(
+        "creationTimestamp".to_owned(),
+        json!(Utc::now().to_rfc3339_opts(SecondsFormat::Secs, true)),
+    );
     meta.remove("deletionTimestamp");
     tidy(meta);
     Ok(())
 }
 
-/// Completes the metadata of an object that replaces `before`. Fields that a client must not change keep the values
-/// of `before`.
+/// Completes the metadata of an object that replaces `before`. Fields that a client must not change
+/// keep the values of `before`.
 pub(crate) fn prepare_update(
     kind: &Kind,
     namespace: &str,
@@ -56,14 +65,21 @@ pub(crate) fn prepare_update(
         _ => {}
     }
     let empty = Map::new();
-    let old = before.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
+    let old = before
+        .get("metadata")
+        .and_then(Value::as_object)
+        .unwrap_or(&empty);
     let version = text(meta, "resourceVersion");
     if !version.is_empty() && version != "0" && version != text(old, "resourceVersion") {
-        let why =
-            "the object has been modified; please apply your changes to the latest version and try again";
+        let why = "the object has been modified; please apply your changes to the latest version and try again";
         return Err(Status::conflict(kind, name, why));
     }
-    for kept in ["uid", "creationTimestamp", "deletionTimestamp", "resourceVersion"] {
+    for kept in [
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "resourceVersion",
+    ] {
         match old.get(kept) {
             Some(value) => meta.insert(kept.to_owned(), value.clone()),
             None => meta.remove(kept),
@@ -75,9 +91,13 @@ pub(crate) fn prepare_update(
 
 /// The `metadata` of `value`, added if missing.
 pub(crate) fn metadata(value: &mut Value) -> Result<&mut Map<String, Value>, Status> {
-    let unreadable = || Status::bad_request("the object provided is unrecognized: metadata is not an object");
+    let unreadable =
+        || Status::bad_request("the object provided is unrecognized: metadata is not an object");
     let map = value.as_object_mut().ok_or_else(unreadable)?;
-    map.entry("metadata").or_insert_with(|| json!({})).as_object_mut().ok_or_else(unreadable)
+    map.entry("metadata")
+        .or_insert_with(|| json!({}))
+        .as_object_mut()
+        .ok_or_else(unreadable)
 }
 
 /// A random (version 4) UUID.
@@ -86,23 +106,34 @@ fn uid() -> String {
     bytes[6] = (bytes[6] & 0x0f) | 0x40;
     bytes[8] = (bytes[8] & 0x3f) | 0x80;
     let hex = format!("{:032x}", u128::from_be_bytes(bytes));
-    [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| hex.get(part).unwrap_or_default()).join("-")
+    [0..8, 8..12, 12..16, 16..20, 20..32]
+        .map(|part| hex.get(part).unwrap_or_default())
+        .join("-")
 }
 
 fn check_type(kind: &Kind, value: &Value) -> Result<(), Status> {
     let Some(map) = value.as_object() else {
-        return Err(Status::bad_request("the object provided is unrecognized: it is not a JSON object"));
+        return Err(Status::bad_request(
+            "the object provided is unrecognized: it is not a JSON object",
+        ));
     };
     let (api_version, name) = (text(map, "apiVersion"), text(map, "kind"));
     let differs = |given: &str, expected| !given.is_empty() && given != expected;
     if differs(name, kind.name) || differs(api_version, kind.api_version()) {
-        let message = format!("{name} in version \"{api_version}\" cannot be handled as a {}", kind.name);
+        let message = format!(
+            "{name} in version \"{api_version}\" cannot be handled as a {}",
+            kind.name
+        );
         return Err(Status::bad_request(message));
     }
     Ok(())
 }
 
-fn check_namespace(kind: &Kind, namespace: &str, meta: &mut Map<String, Value>) -> Result<(), Status> {
+fn check_namespace(
+    kind: &Kind,
+    namespace: &str,
+    meta: &mut Map<String, Value>,
+) -> Result<(), Status> {
     if !kind.namespaced {
         meta.remove("namespace");
         return Ok(());
@@ -135,8 +166,16 @@ mod tests {
     fn what_does_not_fit_is_rejected() {
         let cases = [
             (json!({}), 422, "name is required"),
-            (json!({ "kind": "Node", "metadata": { "name": "a" } }), 400, "cannot be handled as a Service"),
-            (json!({ "apiVersion": "v2", "metadata": { "name": "a" } }), 400, "in version \"v2\" cannot be"),
+            (
+                json!({ "kind": "Node", "metadata": { "name": "a" } }),
+                400,
+                "cannot be handled as a Service",
+            ),
+            (
+                json!({ "apiVersion": "v2", "metadata": { "name": "a" } }),
+                400,
+                "in version \"v2\" cannot be",
+            ),
             (
                 json!({ "metadata": { "name": "a", "namespace": "b" } }),
                 400,
@@ -160,12 +199,14 @@ mod tests {
     #[test]
     fn an_update_keeps_what_the_server_set() {
         let before = json!({ "metadata": { "name": "a", "uid": "u", "resourceVersion": "7", "creationTimestamp": "t" } });
-        let mut after = json!({ "metadata": { "uid": "u", "resourceVersion": "7", "labels": { "x": "y" } } });
+        let mut after =
+            json!({ "metadata": { "uid": "u", "resourceVersion": "7", "labels": { "x": "y" } } });
         prepare_update(Resource::Services.kind(), "apps", "a", &mut after, &before).unwrap();
         assert_eq!(after["metadata"]["creationTimestamp"], "t");
         assert_eq!(after["metadata"]["name"], "a");
         let mut stale = json!({ "metadata": { "resourceVersion": "6" } });
-        let error = prepare_update(Resource::Services.kind(), "apps", "a", &mut stale, &before).unwrap_err();
+        let error = prepare_update(Resource::Services.kind(), "apps", "a", &mut stale, &before)
+            .unwrap_err();
         assert_eq!(error.code(), 409);
     }
 }

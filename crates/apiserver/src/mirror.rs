@@ -1,8 +1,8 @@
-//! Mirroring of Endpoints to `EndpointSlices`, so that both kinds have the same addresses. A controller does the same
-//! in a real cluster.
+//! Mirroring of Endpoints to `EndpointSlices`, so that both kinds have the same addresses. A
+//! controller does the same in a real cluster.
 //!
-//! Endpoints with the label `endpointslice.kubernetes.io/skip-mirror: "true"` are not mirrored. Endpoints are also
-//! not mirrored if the Service has slices of another manager.
+//! Endpoints with the label `endpointslice.kubernetes.io/skip-mirror: "true"` are not mirrored.
+//! Endpoints are also not mirrored if the Service has slices of another manager.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,19 +37,32 @@ pub(crate) async fn run(registry: Registry) {
 /// Updates all mirrored slices to match the Endpoints.
 fn reconcile(registry: &Registry) {
     let slices = registry.store.list(Resource::EndpointSlices).objects;
-    let (ours, others): (Vec<_>, Vec<_>) =
-        slices.iter().partition(|slice| slice.label(MANAGER_LABEL) == Some(MANAGER));
-    let kept: BTreeSet<(&str, Option<&str>)> =
-        others.iter().map(|slice| (slice.namespace(), slice.label(SERVICE_LABEL))).collect();
+    let (ours, others): (Vec<_>, Vec<_>) = slices
+        .iter()
+        .partition(|slice| slice.label(MANAGER_LABEL) == Some(MANAGER));
+    let kept: BTreeSet<(&str, Option<&str>)> = others
+        .iter()
+        .map(|slice| (slice.namespace(), slice.label(SERVICE_LABEL)))
+        .collect();
     let endpoints = registry.store.list(Resource::Endpoints).objects;
     let mirrored = endpoints.iter().filter(|object| {
-        object.label(SKIP_LABEL) != Some("true") && !kept.contains(&(object.namespace(), Some(object.name())))
+        object.label(SKIP_LABEL) != Some("true")
+            && !kept.contains(&(object.namespace(), Some(object.name())))
     });
-    let wanted: BTreeMap<String, EndpointSlice> =
-        mirrored.flat_map(|object| mirror(object)).map(|slice| (key(&slice.metadata), slice)).collect();
-    for slice in ours.iter().filter(|slice| !wanted.contains_key(slice.key())) {
+    let wanted: BTreeMap<String, EndpointSlice> = mirrored
+        .flat_map(|object| mirror(object))
+        .map(|slice| (key(&slice.metadata), slice))
+        .collect();
+    for slice in ours
+        .iter()
+        .filter(|slice| !wanted.contains_key(slice.key()))
+    {
         // A failure is ignored: another client may have deleted the slice.
-        drop(registry.delete(&ObjectRef::new(Resource::EndpointSlices, slice.namespace(), slice.name())));
+        drop(registry.delete(&ObjectRef::new(
+            Resource::EndpointSlices,
+            slice.namespace(),
+            slice.name(),
+        )));
     }
     for slice in wanted.values() {
         write(registry, slice);
@@ -59,7 +72,9 @@ fn reconcile(registry: &Registry) {
 fn write(registry: &Registry, slice: &EndpointSlice) {
     let (namespace, name) = names(&slice.metadata);
     let at = ObjectRef::new(Resource::EndpointSlices, namespace, name);
-    let Ok(value) = serde_json::to_value(slice) else { return };
+    let Ok(value) = serde_json::to_value(slice) else {
+        return;
+    };
     let update = registry.update(&at, Unknown::Drop, |_| Ok(value.clone()));
     // The write fails if the namespace was deleted meanwhile.
     if let Err(error) = update.or_else(|_| registry.create(&at, value, Unknown::Drop)) {
@@ -93,7 +108,10 @@ fn mirror(object: &Object) -> Vec<EndpointSlice> {
 
 fn metadata(name: String, endpoints: &ObjectMeta) -> ObjectMeta {
     let mut labels = endpoints.labels.clone().unwrap_or_default();
-    labels.insert(SERVICE_LABEL.to_owned(), endpoints.name.clone().unwrap_or_default());
+    labels.insert(
+        SERVICE_LABEL.to_owned(),
+        endpoints.name.clone().unwrap_or_default(),
+    );
     labels.insert(MANAGER_LABEL.to_owned(), MANAGER.to_owned());
     ObjectMeta {
         name: Some(name),
@@ -104,18 +122,33 @@ fn metadata(name: String, endpoints: &ObjectMeta) -> ObjectMeta {
 }
 
 fn addresses(subset: &EndpointSubset, is_v6: bool) -> Vec<Endpoint> {
-    let ready = subset.addresses.iter().flatten().map(|address| (address, true));
-    let not_ready = subset.not_ready_addresses.iter().flatten().map(|address| (address, false));
+    let ready = subset
+        .addresses
+        .iter()
+        .flatten()
+        .map(|address| (address, true));
+    let not_ready = subset
+        .not_ready_addresses
+        .iter()
+        .flatten()
+        .map(|address| (address, false));
     let of_family = |(address, _): &(&EndpointAddress, bool)| address.ip.contains(':') == is_v6;
     let endpoint = |(address, ready): (&EndpointAddress, bool)| Endpoint {
         addresses: vec![address.ip.clone()],
-        conditions: Some(EndpointConditions { ready: Some(ready), ..EndpointConditions::default() }),
+        conditions: Some(EndpointConditions {
+            ready: Some(ready),
+            ..EndpointConditions::default()
+        }),
         hostname: address.hostname.clone(),
         node_name: address.node_name.clone(),
         target_ref: address.target_ref.clone(),
         ..Endpoint::default()
     };
-    ready.chain(not_ready).filter(of_family).map(endpoint).collect()
+    ready
+        .chain(not_ready)
+        .filter(of_family)
+        .map(endpoint)
+        .collect()
 }
 
 fn ports(subset: &EndpointSubset) -> Option<Vec<EndpointPort>> {
@@ -134,7 +167,10 @@ fn key(meta: &ObjectMeta) -> String {
 }
 
 fn names(meta: &ObjectMeta) -> (&str, &str) {
-    (meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
+    (
+        meta.namespace.as_deref().unwrap_or_default(),
+        meta.name.as_deref().unwrap_or_default(),
+    )
 }
 
 #[cfg(test)]

@@ -24,7 +24,11 @@ pub(crate) fn check(resource: Resource, name: &str) -> Result<(), &'static str> 
 /// Validates an RFC 1123 label, such as the name of a Namespace or of a port.
 pub(crate) fn label_1123(name: &str) -> Result<(), &'static str> {
     at_most_63(name)?;
-    if is_label(name) { Ok(()) } else { Err(LABEL_1123) }
+    if is_label(name) {
+        Ok(())
+    } else {
+        Err(LABEL_1123)
+    }
 }
 
 /// Validates an RFC 1123 subdomain, the form of most object names.
@@ -32,18 +36,30 @@ pub(crate) fn subdomain(name: &str) -> Result<(), &'static str> {
     if name.len() > 253 {
         return Err("must be no more than 253 characters");
     }
-    if name.split('.').all(is_label) { Ok(()) } else { Err(SUBDOMAIN) }
+    if name.split('.').all(is_label) {
+        Ok(())
+    } else {
+        Err(SUBDOMAIN)
+    }
 }
 
 /// Validates an RFC 1035 label, the form of Service names.
 fn label_1035(name: &str) -> Result<(), &'static str> {
     at_most_63(name)?;
     let starts = name.starts_with(|c: char| c.is_ascii_lowercase());
-    if starts && is_label(name) { Ok(()) } else { Err(LABEL_1035) }
+    if starts && is_label(name) {
+        Ok(())
+    } else {
+        Err(LABEL_1035)
+    }
 }
 
 fn at_most_63(name: &str) -> Result<(), &'static str> {
-    if name.len() > 63 { Err("must be no more than 63 characters") } else { Ok(()) }
+    if name.len() > 63 {
+        Err("must be no more than 63 characters")
+    } else {
+        Ok(())
+    }
 }
 
 fn is_label(name: &str) -> bool {

@@ -1,5 +1,6 @@
-//! Stored objects. An object keeps its JSON text, so that lists and watches need not serialize the object again. An
-//! object also keeps the fields that selectors and the allocation of cluster IPs read.
+//! Stored objects. An object keeps its JSON text, so that lists and watches need not serialize the
+//! object again. An object also keeps the fields that selectors and the allocation of cluster IPs
+//! read.
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
@@ -54,18 +55,29 @@ pub enum ObjectError {
 }
 
 impl Object {
-    /// Converts `value` to an object of `resource` with `version` as its `metadata.resourceVersion`. `kind` and
-    /// `apiVersion` in `value` are ignored.
-    pub(crate) fn new(resource: Resource, mut value: Value, version: u64) -> Result<Self, ObjectError> {
+    /// Converts `value` to an object of `resource` with `version` as its
+    /// `metadata.resourceVersion`. `kind` and `apiVersion` in `value` are ignored.
+    pub(crate) fn new(
+        resource: Resource,
+        mut value: Value,
+        version: u64,
+    ) -> Result<Self, ObjectError> {
         let map = value.as_object_mut().ok_or(ObjectError::NotAnObject)?;
         map.remove("kind");
         map.remove("apiVersion");
-        let meta = map.get_mut("metadata").and_then(Value::as_object_mut).ok_or(ObjectError::NoName)?;
+        let meta = map
+            .get_mut("metadata")
+            .and_then(Value::as_object_mut)
+            .ok_or(ObjectError::NoName)?;
         meta.insert("resourceVersion".to_owned(), json!(version.to_string()));
         let (key, name_at) = key_of_meta(resource, meta)?;
         let uid = text(meta, "uid").into();
         let labels = labels(meta);
-        let addresses = if resource == Resource::Services { cluster_ips(map) } else { Box::default() };
+        let addresses = if resource == Resource::Services {
+            cluster_ips(map)
+        } else {
+            Box::default()
+        };
         let item = Bytes::from(serde_json::to_vec(&value).map_err(|_| ObjectError::NotAnObject)?);
         Ok(Self {
             resource,
@@ -90,8 +102,8 @@ impl Object {
         self.resource
     }
 
-    /// `namespace/name`, or `name` without a namespace. Lists are sorted by the octets of the key, as on a real
-    /// server.
+    /// `namespace/name`, or `name` without a namespace. Lists are sorted by the octets of the key,
+    /// as on a real server.
     pub(crate) fn key(&self) -> &str {
         &self.key
     }
@@ -103,7 +115,9 @@ impl Object {
 
     /// `metadata.namespace`, empty if there is none.
     pub(crate) fn namespace(&self) -> &str {
-        self.key.get(..self.name_at.saturating_sub(1)).unwrap_or_default()
+        self.key
+            .get(..self.name_at.saturating_sub(1))
+            .unwrap_or_default()
     }
 
     /// `metadata.uid`, empty if there is none.
@@ -118,7 +132,10 @@ impl Object {
 
     /// The value of a label.
     pub(crate) fn label(&self, name: &str) -> Option<&str> {
-        self.labels.iter().find(|(key, _)| &**key == name).map(|(_, value)| &**value)
+        self.labels
+            .iter()
+            .find(|(key, _)| &**key == name)
+            .map(|(_, value)| &**value)
     }
 
     /// The cluster IPs of a Service; empty for other resources.
@@ -133,7 +150,8 @@ impl Object {
 
     /// The object in protobuf, without an envelope.
     pub(crate) fn message(&self) -> &Bytes {
-        self.message.get_or_init(|| protobuf::message(self.resource.kind().name, &self.value()).into())
+        self.message
+            .get_or_init(|| protobuf::message(self.resource.kind().name, &self.value()).into())
     }
 
     /// The object as a value, with `kind` and `apiVersion`.
@@ -141,7 +159,10 @@ impl Object {
         let mut value: Value = serde_json::from_slice(&self.item).unwrap_or_default();
         if let Some(map) = value.as_object_mut() {
             map.insert("kind".to_owned(), json!(self.resource.kind().name));
-            map.insert("apiVersion".to_owned(), json!(self.resource.kind().api_version()));
+            map.insert(
+                "apiVersion".to_owned(),
+                json!(self.resource.kind().api_version()),
+            );
         }
         value
     }
@@ -160,16 +181,26 @@ pub(crate) fn resource_of(value: &Value) -> Result<Resource, ObjectError> {
 
 /// The key of an object of `resource`.
 pub(crate) fn key(resource: Resource, namespace: &str, name: &str) -> String {
-    if resource.kind().namespaced { format!("{namespace}/{name}") } else { name.to_owned() }
+    if resource.kind().namespaced {
+        format!("{namespace}/{name}")
+    } else {
+        name.to_owned()
+    }
 }
 
 /// The key of the object in `value`.
 pub(crate) fn key_of(resource: Resource, value: &Value) -> Result<String, ObjectError> {
-    let meta = value.get("metadata").and_then(Value::as_object).ok_or(ObjectError::NoName)?;
+    let meta = value
+        .get("metadata")
+        .and_then(Value::as_object)
+        .ok_or(ObjectError::NoName)?;
     key_of_meta(resource, meta).map(|(key, _)| key)
 }
 
-fn key_of_meta(resource: Resource, meta: &Map<String, Value>) -> Result<(String, usize), ObjectError> {
+fn key_of_meta(
+    resource: Resource,
+    meta: &Map<String, Value>,
+) -> Result<(String, usize), ObjectError> {
     let name = text(meta, "name");
     if name.is_empty() {
         return Err(ObjectError::NoName);
@@ -190,15 +221,29 @@ pub(crate) fn text<'a>(map: &'a Map<String, Value>, field: &str) -> &'a str {
 }
 
 fn labels(meta: &Map<String, Value>) -> Box<[(Box<str>, Box<str>)]> {
-    let Some(labels) = meta.get("labels").and_then(Value::as_object) else { return Box::default() };
-    labels.iter().filter_map(|(key, value)| Some((key.as_str().into(), value.as_str()?.into()))).collect()
+    let Some(labels) = meta.get("labels").and_then(Value::as_object) else {
+        return Box::default();
+    };
+    labels
+        .iter()
+        .filter_map(|(key, value)| Some((key.as_str().into(), value.as_str()?.into())))
+        .collect()
 }
 
 fn cluster_ips(service: &Map<String, Value>) -> Box<[IpAddr]> {
-    let Some(spec) = service.get("spec").and_then(Value::as_object) else { return Box::default() };
-    let listed = spec.get("clusterIPs").and_then(Value::as_array).into_iter().flatten();
+    let Some(spec) = service.get("spec").and_then(Value::as_object) else {
+        return Box::default();
+    };
+    let listed = spec
+        .get("clusterIPs")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
     let mut addresses: Vec<IpAddr> = Vec::new();
-    for address in listed.chain(spec.get("clusterIP")).filter_map(|ip| ip.as_str()?.parse().ok()) {
+    for address in listed
+        .chain(spec.get("clusterIP"))
+        .filter_map(|ip| ip.as_str()?.parse().ok())
+    {
         if !addresses.contains(&address) {
             addresses.push(address);
         }
@@ -215,11 +260,20 @@ mod tests {
         let cases = [
             (json!([]), ObjectError::NotAnObject),
             (json!({}), ObjectError::NoName),
-            (json!({ "metadata": { "namespace": "apps" } }), ObjectError::NoName),
-            (json!({ "metadata": { "name": "web" } }), ObjectError::NoNamespace),
+            (
+                json!({ "metadata": { "namespace": "apps" } }),
+                ObjectError::NoName,
+            ),
+            (
+                json!({ "metadata": { "name": "web" } }),
+                ObjectError::NoNamespace,
+            ),
         ];
         for (value, error) in cases {
-            assert_eq!(Object::new(Resource::Services, value, 1).unwrap_err(), error);
+            assert_eq!(
+                Object::new(Resource::Services, value, 1).unwrap_err(),
+                error
+            );
         }
     }
 }

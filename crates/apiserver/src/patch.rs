@@ -22,7 +22,9 @@ impl Patch {
     pub(crate) fn parse(media_type: &str, body: &[u8]) -> Result<Self, Status> {
         let read = match media_type {
             "application/merge-patch+json" => serde_json::from_slice(body).map(Self::Merge),
-            "application/strategic-merge-patch+json" => serde_json::from_slice(body).map(Self::Strategic),
+            "application/strategic-merge-patch+json" => {
+                serde_json::from_slice(body).map(Self::Strategic)
+            }
             "application/json-patch+json" => serde_json::from_slice(body).map(Self::Json),
             _ => {
                 let message = "the body of the request was in an unknown format - accepted media types include: \
@@ -38,11 +40,14 @@ impl Patch {
         match self {
             Self::Merge(patch) => json_patch::merge(&mut value, &patch),
             Self::Strategic(patch) => strategic::merge("", &mut value, patch)?,
-            Self::Json(operations) => json_patch::patch(&mut value, &operations).map_err(|error| {
-                let message =
-                    format!("the server rejected our request due to an error in our request: {error}");
-                Status::failure(422, Some("Invalid"), message)
-            })?,
+            Self::Json(operations) => {
+                json_patch::patch(&mut value, &operations).map_err(|error| {
+                    let message = format!(
+                        "the server rejected our request due to an error in our request: {error}"
+                    );
+                    Status::failure(422, Some("Invalid"), message)
+                })?;
+            }
         }
         Ok(value)
     }

@@ -1,5 +1,5 @@
-//! The protobuf encoding of the API, for the fields in [`fields`]. `kubectl create` sends generated objects in
-//! protobuf, and clients in clusters request lists and watches in protobuf.
+//! The protobuf encoding of the API, for the fields in [`fields`]. `kubectl create` sends generated
+//! objects in protobuf, and clients in clusters request lists and watches in protobuf.
 
 mod fields;
 mod wire;
@@ -28,7 +28,10 @@ pub(crate) fn object(body: &[u8]) -> Option<Value> {
     let raw = STANDARD.decode(envelope.get("raw")?.as_str()?).ok()?;
     let mut object = read(&raw, fields::of(kind.as_str()?)?)?;
     object.insert("kind".to_owned(), kind.clone());
-    object.insert("apiVersion".to_owned(), type_meta.get("apiVersion")?.clone());
+    object.insert(
+        "apiVersion".to_owned(),
+        type_meta.get("apiVersion")?.clone(),
+    );
     Some(Value::Object(object))
 }
 
@@ -38,7 +41,9 @@ fn read(octets: &[u8], schema: &Message) -> Option<Map<String, Value>> {
     let mut reader = Reader::new(octets);
     while !reader.is_empty() {
         let (number, wire) = reader.field()?;
-        let Some(field) = schema.iter().find(|field| field.number == number) else { continue };
+        let Some(field) = schema.iter().find(|field| field.number == number) else {
+            continue;
+        };
         add(&mut map, field, &wire)?;
     }
     Some(map)
@@ -49,7 +54,11 @@ fn add(map: &mut Map<String, Value>, field: &Field, wire: &Wire<'_>) -> Option<(
     match field.kind {
         Type::Map(values) => {
             let entry = read(wire.octets()?, &fields::entry(values))?;
-            let key = entry.get("key").and_then(Value::as_str).unwrap_or_default().to_owned();
+            let key = entry
+                .get("key")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned();
             let value = entry.get("value").cloned().unwrap_or_else(|| json!(""));
             if let Some(inner) = map.entry(name).or_insert_with(|| json!({})).as_object_mut() {
                 inner.insert(key, value);
@@ -86,17 +95,27 @@ fn value(kind: &Type, wire: &Wire<'_>) -> Option<Value> {
         Type::Flag => json!(wire.number()? != 0),
         Type::NumberOrText => {
             let both = read(wire.octets()?, &fields::NUMBER_OR_TEXT)?;
-            let chosen = if both.contains_key("type") { "text" } else { "number" };
+            let chosen = if both.contains_key("type") {
+                "text"
+            } else {
+                "number"
+            };
             both.get(chosen).cloned().unwrap_or_default()
         }
         Type::Time => {
-            let seconds = read(wire.octets()?, &fields::TIME)?.get("seconds").and_then(Value::as_i64);
+            let seconds = read(wire.octets()?, &fields::TIME)?
+                .get("seconds")
+                .and_then(Value::as_i64);
             let time = seconds.and_then(|seconds| DateTime::from_timestamp(seconds, 0));
             time.map_or(Value::Null, |time| json!(time.to_rfc3339()))
         }
         Type::Message(schema) => {
             let inner = read(wire.octets()?, schema)?;
-            if inner.is_empty() { Value::Null } else { Value::Object(inner) }
+            if inner.is_empty() {
+                Value::Null
+            } else {
+                Value::Object(inner)
+            }
         }
         Type::List(_) | Type::Map(_) => Value::Null,
     })

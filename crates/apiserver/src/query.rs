@@ -11,20 +11,29 @@ pub(crate) struct Query {
 impl Query {
     /// Parses a raw query string. Parsing never fails, as on a real server.
     pub(crate) fn parse(raw: &str) -> Self {
-        let pairs = form_urlencoded::parse(raw.as_bytes()).into_owned().collect();
+        let pairs = form_urlencoded::parse(raw.as_bytes())
+            .into_owned()
+            .collect();
         Self { pairs }
     }
 
     /// A parameter; empty if missing.
     pub(crate) fn text(&self, name: &str) -> &str {
-        self.pairs.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value.as_str())
+        self.pairs
+            .iter()
+            .find(|(key, _)| key == name)
+            .map_or("", |(_, value)| value.as_str())
     }
 
-    /// A flag: true if the parameter is present, unless the value is false in Go's syntax, such as `0` or `false`.
+    /// A flag: true if the parameter is present, unless the value is false in Go's syntax, such as
+    /// `0` or `false`.
     pub(crate) fn flag(&self, name: &str) -> bool {
         let given = self.pairs.iter().find(|(key, _)| key == name);
         given.is_some_and(|(_, value)| {
-            !matches!(value.as_str(), "0" | "f" | "F" | "false" | "FALSE" | "False")
+            !matches!(
+                value.as_str(),
+                "0" | "f" | "F" | "false" | "FALSE" | "False"
+            )
         })
     }
 
@@ -33,7 +42,9 @@ impl Query {
         match self.text(name) {
             "" => Ok(None),
             text => text.parse().map(Some).map_err(|_| {
-                Status::bad_request(format!("strconv.ParseInt: parsing \"{text}\": invalid syntax"))
+                Status::bad_request(format!(
+                    "strconv.ParseInt: parsing \"{text}\": invalid syntax"
+                ))
             }),
         }
     }
@@ -48,8 +59,9 @@ impl Query {
 }
 
 fn bad_version(name: &str, text: &str) -> Status {
-    let message =
-        format!("{name}: Invalid value: \"{text}\": strconv.ParseUint: parsing \"{text}\": invalid syntax");
+    let message = format!(
+        "{name}: Invalid value: \"{text}\": strconv.ParseUint: parsing \"{text}\": invalid syntax"
+    );
     Status::failure(500, None, message)
 }
 
@@ -59,10 +71,17 @@ mod tests {
 
     #[test]
     fn parameters() {
-        let query = Query::parse("watch=1&labelSelector=a%3Db%2Cc&empty&off=false&limit=5&resourceVersion=x");
+        let query = Query::parse(
+            "watch=1&labelSelector=a%3Db%2Cc&empty&off=false&limit=5&resourceVersion=x",
+        );
         assert_eq!(query.text("labelSelector"), "a=b,c");
         assert_eq!(query.text("missing"), "");
-        assert!(query.flag("watch") && query.flag("empty") && !query.flag("off") && !query.flag("missing"));
+        assert!(
+            query.flag("watch")
+                && query.flag("empty")
+                && !query.flag("off")
+                && !query.flag("missing")
+        );
         assert_eq!(query.number("limit"), Ok(Some(5)));
         let error = query.version("resourceVersion").unwrap_err();
         assert_eq!(error.code(), 500);

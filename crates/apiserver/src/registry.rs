@@ -1,5 +1,5 @@
-//! Reads and writes of single objects on top of the [`Store`], with the defaults, the validation and the allocation
-//! of cluster IPs of kube-apiserver.
+//! Reads and writes of single objects on top of the [`Store`], with the defaults, the validation
+//! and the allocation of cluster IPs of kube-apiserver.
 
 mod bootstrap;
 
@@ -62,7 +62,12 @@ impl Registry {
         self.store.write(|state| {
             if at.kind().namespaced && state.get(Resource::Namespaces, &at.namespace).is_none() {
                 let namespace = ObjectRef::new(Resource::Namespaces, "", "");
-                create(state, &namespace, json!({ "metadata": { "name": at.namespace } }), Unknown::Drop)?;
+                create(
+                    state,
+                    &namespace,
+                    json!({ "metadata": { "name": at.namespace } }),
+                    Unknown::Drop,
+                )?;
             }
             if state.get(at.resource, &at.key()).is_some() {
                 update(state, at, Unknown::Reject, |_| Ok(value))
@@ -77,14 +82,17 @@ impl Registry {
         self.store.write(|state| {
             let object = current(state, at)?;
             let inside: Vec<Resource> = match at.resource {
-                Resource::Namespaces => {
-                    Resource::all().filter(|resource| resource.kind().namespaced).collect()
-                }
+                Resource::Namespaces => Resource::all()
+                    .filter(|resource| resource.kind().namespaced)
+                    .collect(),
                 _ => Vec::new(),
             };
             for resource in inside {
                 let objects = state.list(resource).objects;
-                for object in objects.iter().filter(|object| object.namespace() == at.name) {
+                for object in objects
+                    .iter()
+                    .filter(|object| object.namespace() == at.name)
+                {
                     remove(state, object)?;
                 }
             }
@@ -101,8 +109,16 @@ impl Registry {
 
 impl ObjectRef {
     pub(crate) fn new(resource: Resource, namespace: &str, name: &str) -> Self {
-        let namespace = if resource.kind().namespaced { namespace } else { "" };
-        Self { resource, namespace: namespace.to_owned(), name: name.to_owned() }
+        let namespace = if resource.kind().namespaced {
+            namespace
+        } else {
+            ""
+        };
+        Self {
+            resource,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
     }
 
     pub(crate) fn kind(&self) -> &'static Kind {
@@ -123,7 +139,10 @@ fn create(
     let kind = at.kind();
     meta::prepare_create(at.resource, &at.namespace, &mut value)?;
     if kind.namespaced && state.get(Resource::Namespaces, &at.namespace).is_none() {
-        return Err(Status::not_found(Resource::Namespaces.kind(), &at.namespace));
+        return Err(Status::not_found(
+            Resource::Namespaces.kind(),
+            &at.namespace,
+        ));
     }
     let name = meta::metadata(&mut value).map(|meta| text(meta, "name").to_owned())?;
     let at = ObjectRef { name, ..at.clone() };
@@ -158,17 +177,27 @@ fn store(
     unknown: Unknown,
 ) -> Result<Arc<Object>, Status> {
     let services = state.list(Resource::Services).objects;
-    let write = Write { resource: at.resource, name: &at.name, value, before, unknown };
+    let write = Write {
+        resource: at.resource,
+        name: &at.name,
+        value,
+        before,
+        unknown,
+    };
     let value = schema::complete(&write, &services)?;
     if before != Some(&value) {
-        state.set(at.resource, value).map_err(|error| Status::bad_request(error.to_string()))?;
+        state
+            .set(at.resource, value)
+            .map_err(|error| Status::bad_request(error.to_string()))?;
     }
     current(state, at)
 }
 
 fn remove(state: &mut State, object: &Object) -> Result<(), Status> {
     let removed = state.remove(object.resource(), object.value());
-    removed.map(drop).map_err(|error| Status::bad_request(error.to_string()))
+    removed
+        .map(drop)
+        .map_err(|error| Status::bad_request(error.to_string()))
 }
 
 /// The current object, or 404.

@@ -1,5 +1,5 @@
-//! The schema of each kind is its k8s-openapi type. Conversion through the type rejects values of the wrong type and
-//! finds unknown fields. [`complete`] also sets the defaults of kube-apiserver.
+//! The schema of each kind is its k8s-openapi type. Conversion through the type rejects values of
+//! the wrong type and finds unknown fields. [`complete`] also sets the defaults of kube-apiserver.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Endpoints, Namespace, Node, Service, ServiceAccount};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -37,8 +37,8 @@ pub(crate) fn complete(write: &Write<'_>, services: &Objects) -> Result<Value, S
     match write.resource {
         Resource::ConfigMaps => through::<ConfigMap>(write, |_, _| Ok(())),
         Resource::Nodes => through::<Node>(write, |_, _| Ok(())),
-        // Pods are not converted: their type is larger than all others together, and clients read only the status of
-        // a pod. Custom resources have no type.
+        // Pods are not converted: their type is larger than all others together, and clients read
+        // only the status of a pod. Custom resources have no type.
         Resource::Pods | Resource::ServiceImports => Ok(write.value.clone()),
         Resource::ServiceAccounts => through::<ServiceAccount>(write, |_, _| Ok(())),
         Resource::Endpoints => through(write, |endpoints, _| {
@@ -69,9 +69,17 @@ fn through<T: DeserializeOwned + Serialize>(
     let mut typed = T::deserialize(&write.value).map_err(unreadable)?;
     if write.unknown == Unknown::Reject {
         let mut lost = Vec::new();
-        compare("", &write.value, &serde_json::to_value(&typed).map_err(unreadable)?, &mut lost);
+        compare(
+            "",
+            &write.value,
+            &serde_json::to_value(&typed).map_err(unreadable)?,
+            &mut lost,
+        );
         if !lost.is_empty() {
-            return Err(reject(kind, &format!("strict decoding error: {}", lost.join(", "))));
+            return Err(reject(
+                kind,
+                &format!("strict decoding error: {}", lost.join(", ")),
+            ));
         }
     }
     let before = write.before.and_then(|before| T::deserialize(before).ok());
@@ -84,7 +92,11 @@ fn compare(at: &str, given: &Value, typed: &Value, lost: &mut Vec<String>) {
     match (given, typed) {
         (Value::Object(given), Value::Object(typed)) => {
             for (field, value) in given.iter().filter(|(_, value)| !value.is_null()) {
-                let at = if at.is_empty() { field.clone() } else { format!("{at}.{field}") };
+                let at = if at.is_empty() {
+                    field.clone()
+                } else {
+                    format!("{at}.{field}")
+                };
                 match typed.get(field) {
                     Some(typed) => compare(&at, value, typed, lost),
                     None => lost.push(format!("unknown field \"{at}\"")),
@@ -102,7 +114,9 @@ fn compare(at: &str, given: &Value, typed: &Value, lost: &mut Vec<String>) {
 
 fn reject(kind: &Kind, why: &str) -> Status {
     let (name, version) = (kind.name, kind.api_version());
-    Status::bad_request(format!("{name} in version \"{version}\" cannot be handled as a {name}: {why}"))
+    Status::bad_request(format!(
+        "{name} in version \"{version}\" cannot be handled as a {name}: {why}"
+    ))
 }
 
 fn default_endpoints(endpoints: &mut Endpoints) {
@@ -116,7 +130,11 @@ fn default_endpoints(endpoints: &mut Endpoints) {
 
 fn default_slice(slice: &mut EndpointSlice) {
     for endpoint in &mut slice.endpoints {
-        endpoint.conditions.get_or_insert_default().ready.get_or_insert(true);
+        endpoint
+            .conditions
+            .get_or_insert_default()
+            .ready
+            .get_or_insert(true);
     }
     for port in slice.ports.iter_mut().flatten() {
         port.protocol.get_or_insert_with(tcp);
@@ -127,10 +145,16 @@ fn default_slice(slice: &mut EndpointSlice) {
 fn default_namespace(namespace: &mut Namespace) {
     let meta = &mut namespace.metadata;
     let name = meta.name.clone().unwrap_or_default();
-    meta.labels.get_or_insert_default().insert("kubernetes.io/metadata.name".to_owned(), name);
+    meta.labels
+        .get_or_insert_default()
+        .insert("kubernetes.io/metadata.name".to_owned(), name);
     let finalizers = &mut namespace.spec.get_or_insert_default().finalizers;
     finalizers.get_or_insert_with(|| vec!["kubernetes".to_owned()]);
-    namespace.status.get_or_insert_default().phase.get_or_insert_with(|| "Active".to_owned());
+    namespace
+        .status
+        .get_or_insert_default()
+        .phase
+        .get_or_insert_with(|| "Active".to_owned());
 }
 
 fn tcp() -> String {
@@ -145,9 +169,16 @@ mod tests {
 
     fn completed(resource: Resource, mut value: Value, unknown: Unknown) -> Result<Value, String> {
         if let Some(map) = value.as_object_mut() {
-            map.entry("metadata").or_insert_with(|| json!({ "name": "x", "namespace": "n" }));
+            map.entry("metadata")
+                .or_insert_with(|| json!({ "name": "x", "namespace": "n" }));
         }
-        let write = Write { resource, name: "x", value, before: None, unknown };
+        let write = Write {
+            resource,
+            name: "x",
+            value,
+            before: None,
+            unknown,
+        };
         complete(&write, &Objects::default()).map_err(|status| status.to_string())
     }
 
@@ -178,8 +209,18 @@ mod tests {
                 "/status",
                 json!({ "loadBalancer": {} }),
             ),
-            (Resource::Namespaces, json!({}), "/spec", json!({ "finalizers": ["kubernetes"] })),
-            (Resource::Namespaces, json!({}), "/status", json!({ "phase": "Active" })),
+            (
+                Resource::Namespaces,
+                json!({}),
+                "/spec",
+                json!({ "finalizers": ["kubernetes"] }),
+            ),
+            (
+                Resource::Namespaces,
+                json!({}),
+                "/status",
+                json!({ "phase": "Active" }),
+            ),
             (
                 Resource::Namespaces,
                 json!({}),
@@ -201,7 +242,10 @@ mod tests {
             "Service in version \"v1\" cannot be handled as a Service: strict decoding error: unknown field \"spec.ports[0].nmae\", unknown field \"spec.prots\""
         );
         let service = completed(Resource::Services, service, Unknown::Drop).unwrap();
-        assert_eq!(service["spec"]["ports"], json!([{ "port": 80, "protocol": "TCP", "targetPort": 80 }]));
+        assert_eq!(
+            service["spec"]["ports"],
+            json!([{ "port": 80, "protocol": "TCP", "targetPort": 80 }])
+        );
         assert!(service["spec"].get("prots").is_none());
     }
 
@@ -209,8 +253,14 @@ mod tests {
     fn wrong_types_are_rejected() {
         let cases = [
             (json!({ "spec": "x" }), "invalid type: string \"x\""),
-            (json!({ "spec": { "ports": [{ "port": "80" }] } }), "invalid type: string \"80\", expected i32"),
-            (json!({ "metadata": { "labels": { "a": 1 } } }), "invalid type: integer `1`, expected a string"),
+            (
+                json!({ "spec": { "ports": [{ "port": "80" }] } }),
+                "invalid type: string \"80\", expected i32",
+            ),
+            (
+                json!({ "metadata": { "labels": { "a": 1 } } }),
+                "invalid type: integer `1`, expected a string",
+            ),
             (json!([]), "invalid"),
         ];
         for (value, message) in cases {

@@ -29,11 +29,19 @@ impl Selection {
     /// Parses `labelSelector` and `fieldSelector`.
     pub(crate) fn parse(namespace: &str, labels: &str, fields: &str) -> Result<Self, Status> {
         let (labels, fields) = (parse_terms(labels)?, parse_terms(fields)?);
-        let unsupported = |term: &&Term| term.value.is_none() || !FIELDS.contains(&term.key.as_str());
+        let unsupported =
+            |term: &&Term| term.value.is_none() || !FIELDS.contains(&term.key.as_str());
         if let Some(term) = fields.iter().find(unsupported) {
-            return Err(Status::bad_request(format!("field label not supported: {}", term.key)));
+            return Err(Status::bad_request(format!(
+                "field label not supported: {}",
+                term.key
+            )));
         }
-        Ok(Self { namespace: namespace.to_owned(), labels, fields })
+        Ok(Self {
+            namespace: namespace.to_owned(),
+            labels,
+            fields,
+        })
     }
 
     /// Whether the selection has label or field selectors.
@@ -49,7 +57,10 @@ impl Selection {
     /// Whether the selection contains this object.
     pub(crate) fn matches(&self, object: &Object) -> bool {
         (self.namespace.is_empty() || self.namespace == object.namespace())
-            && self.labels.iter().all(|term| term.matches(object.label(&term.key)))
+            && self
+                .labels
+                .iter()
+                .all(|term| term.matches(object.label(&term.key)))
             && self.fields.iter().all(|term| term.matches_field(object))
     }
 }
@@ -72,7 +83,11 @@ impl Term {
 }
 
 fn parse_terms(text: &str) -> Result<Vec<Term>, Status> {
-    text.split(',').map(str::trim).filter(|term| !term.is_empty()).map(parse_term).collect()
+    text.split(',')
+        .map(str::trim)
+        .filter(|term| !term.is_empty())
+        .map(parse_term)
+        .collect()
 }
 
 fn parse_term(term: &str) -> Result<Term, Status> {
@@ -85,11 +100,16 @@ fn parse_term(term: &str) -> Result<Term, Status> {
     };
     let key = key.trim();
     if key.is_empty() || key.contains(' ') {
-        let message =
-            format!("unable to parse requirement: found '{term}', expected KEY=VALUE, KEY!=VALUE or KEY");
+        let message = format!(
+            "unable to parse requirement: found '{term}', expected KEY=VALUE, KEY!=VALUE or KEY"
+        );
         return Err(Status::bad_request(message));
     }
-    Ok(Term { key: key.to_owned(), equal, value: value.map(|value| value.trim().to_owned()) })
+    Ok(Term {
+        key: key.to_owned(),
+        equal,
+        value: value.map(|value| value.trim().to_owned()),
+    })
 }
 
 #[cfg(test)]
@@ -102,7 +122,9 @@ mod tests {
     fn selects(labels: &str, fields: &str) -> bool {
         let value = json!({ "metadata": { "name": "web", "namespace": "apps", "labels": { "app": "web", "a/b": "" } } });
         let object = Object::new(Resource::Services, value, 1).unwrap();
-        Selection::parse("", labels, fields).unwrap().matches(&object)
+        Selection::parse("", labels, fields)
+            .unwrap()
+            .matches(&object)
     }
 
     #[test]
@@ -143,14 +165,28 @@ mod tests {
             ("status.podIP=10.0.0.10", false),
             ("status.podIP=fd00::1", false),
         ] {
-            assert_eq!(Selection::parse("", "", fields).unwrap().matches(&pod), expected, "{fields}");
+            assert_eq!(
+                Selection::parse("", "", fields).unwrap().matches(&pod),
+                expected,
+                "{fields}"
+            );
         }
     }
 
     #[test]
     fn nonsense_is_rejected() {
-        for (labels, fields) in [("a b", ""), ("a in (b)", ""), ("=x", ""), ("", "spec.type=x"), ("", "x")] {
-            assert_eq!(Selection::parse("", labels, fields).unwrap_err().code(), 400, "{labels} {fields}");
+        for (labels, fields) in [
+            ("a b", ""),
+            ("a in (b)", ""),
+            ("=x", ""),
+            ("", "spec.type=x"),
+            ("", "x"),
+        ] {
+            assert_eq!(
+                Selection::parse("", labels, fields).unwrap_err().code(),
+                400,
+                "{labels} {fields}"
+            );
         }
     }
 }

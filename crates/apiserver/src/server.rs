@@ -21,7 +21,8 @@ use crate::mirror;
 use crate::registry::Registry;
 use crate::store::{DEFAULT_HISTORY, Store};
 
-/// Maximum number of connections, and so of concurrent requests and watches. Further connections wait to be accepted.
+/// Maximum number of connections, and so of concurrent requests and watches. Further connections
+/// wait to be accepted.
 const MAX_CONNECTIONS: usize = 1024;
 /// Timeout for the head of the next request on a connection.
 const IDLE: Duration = Duration::from_mins(5);
@@ -55,14 +56,16 @@ pub struct ApiServer {
 /// Options of [`ApiServer::bind`]. The default is a small dual-stack cluster.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Whether to create the initial objects of every cluster: namespaces, the `kubernetes` Service and its
-    /// Endpoints.
+    /// Whether to create the initial objects of every cluster: namespaces, the `kubernetes` Service
+    /// and its Endpoints.
     pub bootstrap: bool,
     /// Whether to mirror Endpoints to `EndpointSlices`, as the controllers of a real cluster do.
     pub mirror_endpoints: bool,
-    /// Maximum number of events kept for each resource. A watch from before the oldest kept event gets a 410.
+    /// Maximum number of events kept for each resource. A watch from before the oldest kept event
+    /// gets a 410.
     pub history: usize,
-    /// Interval of bookmarks. A bookmark is sent only if the client allows bookmarks and the resource has changed.
+    /// Interval of bookmarks. A bookmark is sent only if the client allows bookmarks and the
+    /// resource has changed.
     pub bookmark_period: Duration,
     /// Whether lists and watches are available in protobuf as well as in JSON.
     pub protobuf: bool,
@@ -102,17 +105,27 @@ pub struct ServeError {
 }
 
 impl ApiServer {
-    /// Listens on `address`; port 0 selects a free port. Clients can connect, but get no response before
-    /// [`ApiServer::run`].
+    /// Listens on `address`; port 0 selects a free port. Clients can connect, but get no response
+    /// before [`ApiServer::run`].
     pub fn bind(address: SocketAddr, options: Options) -> Result<Self, ServeError> {
         let listener = listen(address).map_err(|source| ServeError { address, source })?;
-        let local_addr = listener.local_addr().map_err(|source| ServeError { address, source })?;
-        let registry = Registry { store: Store::new(options.history) };
+        let local_addr = listener
+            .local_addr()
+            .map_err(|source| ServeError { address, source })?;
+        let registry = Registry {
+            store: Store::new(options.history),
+        };
         if options.bootstrap {
             registry.bootstrap();
         }
         let faults = Faults::new(registry.store.clone());
-        Ok(Self { listener, local_addr, registry, faults, options })
+        Ok(Self {
+            listener,
+            local_addr,
+            registry,
+            faults,
+            options,
+        })
     }
 
     /// The address that the server listens on.
@@ -150,13 +163,27 @@ impl ApiServer {
         let (address, store, faults) = (self.local_addr, self.store(), self.faults());
         let mut task = JoinSet::new();
         task.spawn(self.run(CancellationToken::new()));
-        Running { address, store, faults, _task: task }
+        Running {
+            address,
+            store,
+            faults,
+            _task: task,
+        }
     }
 
     async fn serve(self, tasks: &mut JoinSet<()>) {
         let (registry, faults) = (self.registry, self.faults);
-        let Options { bookmark_period, protobuf, .. } = self.options;
-        let api = Arc::new(Api { registry, faults, bookmark_period, protobuf });
+        let Options {
+            bookmark_period,
+            protobuf,
+            ..
+        } = self.options;
+        let api = Arc::new(Api {
+            registry,
+            faults,
+            bookmark_period,
+            protobuf,
+        });
         let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         while let Ok(slot) = Arc::clone(&slots).acquire_owned().await {
             let (stream, api) = (accept(&self.listener).await, Arc::clone(&api));
@@ -181,7 +208,10 @@ async fn connection(api: Arc<Api>, stream: TcpStream) {
     let signals = api.faults.signals();
     let service = TowerToHyperService::new(warp::service(routes(api)));
     let mut builder = Builder::new(TokioExecutor::new()).http1_only();
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(IDLE);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(IDLE);
     // Watch events are small and must be sent at once.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
@@ -199,7 +229,11 @@ async fn connection(api: Arc<Api>, stream: TcpStream) {
 
 /// Returns when the server is down.
 async fn down(mut signals: Receiver<Signals>) {
-    if signals.wait_for(|signals| signals.presence == Presence::Down).await.is_err() {
+    if signals
+        .wait_for(|signals| signals.presence == Presence::Down)
+        .await
+        .is_err()
+    {
         std::future::pending::<()>().await;
     }
 }

@@ -1,8 +1,8 @@
-//! Completion of Services as in kube-apiserver: defaults, IP families, cluster IPs. Node ports are stored, not
-//! allocated.
+//! Completion of Services as in kube-apiserver: defaults, IP families, cluster IPs. Node ports are
+//! stored, not allocated.
 //!
-//! [`complete`] sets the defaults, keeps fields that an update omits, validates the spec, and assigns IP families and
-//! cluster IPs. Errors name fields as in kube-apiserver.
+//! [`complete`] sets the defaults, keeps fields that an update omits, validates the spec, and
+//! assigns IP families and cluster IPs. Errors name fields as in kube-apiserver.
 
 mod addresses;
 mod check;
@@ -15,8 +15,8 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 pub(crate) use self::addresses::nth;
 use crate::object::Objects;
 
-/// Completes a Service, or returns its invalid fields. `before` is the stored Service that an update replaces;
-/// `services` are all stored Services.
+/// Completes a Service, or returns its invalid fields. `before` is the stored Service that an
+/// update replaces; `services` are all stored Services.
 pub(crate) fn complete(
     service: &mut Service,
     before: Option<&Service>,
@@ -32,12 +32,21 @@ pub(crate) fn complete(
         families::settle(spec, before);
         addresses::assign(spec, before, services)?;
     }
-    service.status.get_or_insert_default().load_balancer.get_or_insert_default();
+    service
+        .status
+        .get_or_insert_default()
+        .load_balancer
+        .get_or_insert_default();
     Ok(())
 }
 
 fn fill_defaults(spec: &mut ServiceSpec) {
-    let texts = [&mut spec.cluster_ip, &mut spec.external_name, &mut spec.ip_family_policy, &mut spec.type_];
+    let texts = [
+        &mut spec.cluster_ip,
+        &mut spec.external_name,
+        &mut spec.ip_family_policy,
+        &mut spec.type_,
+    ];
     for text in texts {
         text.take_if(|text| text.is_empty());
     }
@@ -46,20 +55,24 @@ fn fill_defaults(spec: &mut ServiceSpec) {
     spec.ports.take_if(|list| list.is_empty());
     spec.selector.take_if(|map| map.is_empty());
     spec.type_.get_or_insert_with(|| "ClusterIP".to_owned());
-    spec.session_affinity.get_or_insert_with(|| "None".to_owned());
+    spec.session_affinity
+        .get_or_insert_with(|| "None".to_owned());
     if has_cluster_ip(spec) {
-        spec.internal_traffic_policy.get_or_insert_with(|| "Cluster".to_owned());
+        spec.internal_traffic_policy
+            .get_or_insert_with(|| "Cluster".to_owned());
     }
     for port in spec.ports.iter_mut().flatten() {
         port.protocol.get_or_insert_with(|| "TCP".to_owned());
-        port.target_port.take_if(|target| *target == IntOrString::Int(0));
+        port.target_port
+            .take_if(|target| *target == IntOrString::Int(0));
         port.target_port.get_or_insert(IntOrString::Int(port.port));
         port.node_port.take_if(|number| *number == 0);
         port.name.take_if(|name| name.is_empty());
     }
 }
 
-/// Keeps the addresses that an update omits, and drops fields that a Service of this type does not have.
+/// Keeps the addresses that an update omits, and drops fields that a Service of this type does not
+/// have.
 fn carry_over(spec: &mut ServiceSpec, before: Option<&ServiceSpec>) {
     if !has_cluster_ip(spec) {
         (spec.cluster_ip, spec.cluster_ips) = (None, None);
@@ -77,7 +90,8 @@ fn carry_over(spec: &mut ServiceSpec, before: Option<&ServiceSpec>) {
     }
 }
 
-/// Whether a Service with this spec has a `clusterIP`. In a headless Service, `clusterIP` is `None`.
+/// Whether a Service with this spec has a `clusterIP`. In a headless Service, `clusterIP` is
+/// `None`.
 fn has_cluster_ip(spec: &ServiceSpec) -> bool {
     spec.type_.as_deref() != Some("ExternalName")
 }
@@ -88,7 +102,11 @@ fn is_headless(spec: &ServiceSpec) -> bool {
 }
 
 fn reject_if(causes: Vec<StatusCause>) -> Result<(), Vec<StatusCause>> {
-    if causes.is_empty() { Ok(()) } else { Err(causes) }
+    if causes.is_empty() {
+        Ok(())
+    } else {
+        Err(causes)
+    }
 }
 
 #[cfg(test)]

@@ -27,7 +27,10 @@ impl Status {
         let status = meta::Status {
             code: Some(200),
             status: Some("Success".to_owned()),
-            details: Some(StatusDetails { uid: Some(uid.to_owned()), ..details(kind, name) }),
+            details: Some(StatusDetails {
+                uid: Some(uid.to_owned()),
+                ..details(kind, name)
+            }),
             ..meta::Status::default()
         };
         Self(Box::new(status))
@@ -52,7 +55,10 @@ impl Status {
 
     /// 409: the object changed since the writer read it.
     pub(crate) fn conflict(kind: &Kind, name: &str, why: &str) -> Self {
-        let message = format!("Operation cannot be fulfilled on {} \"{name}\": {why}", kind.qualified());
+        let message = format!(
+            "Operation cannot be fulfilled on {} \"{name}\": {why}",
+            kind.qualified()
+        );
         Self::failure(409, Some("Conflict"), message).with_details(details(kind, name))
     }
 
@@ -69,8 +75,11 @@ impl Status {
             many => format!("[{}]", many.join(", ")),
         };
         let message = format!("{} \"{name}\" is invalid: {all}", kind.qualified_kind());
-        let details =
-            StatusDetails { causes: Some(causes), kind: Some(kind.name.to_owned()), ..details(kind, name) };
+        let details = StatusDetails {
+            causes: Some(causes),
+            kind: Some(kind.name.to_owned()),
+            ..details(kind, name)
+        };
         Self::failure(422, Some("Invalid"), message).with_details(details)
     }
 
@@ -103,7 +112,10 @@ impl Status {
 
     /// The HTTP status code.
     pub(crate) fn code(&self) -> u16 {
-        self.0.code.and_then(|code| u16::try_from(code).ok()).unwrap_or(500)
+        self.0
+            .code
+            .and_then(|code| u16::try_from(code).ok())
+            .unwrap_or(500)
     }
 
     /// The time before a retry in seconds, if set.
@@ -135,22 +147,41 @@ pub(crate) fn details(kind: &Kind, name: &str) -> StatusDetails {
 
 /// The cause for a missing required field.
 pub(crate) fn required(field: impl Into<String>, hint: &str) -> StatusCause {
-    let hint = if hint.is_empty() { String::new() } else { format!(": {hint}") };
+    let hint = if hint.is_empty() {
+        String::new()
+    } else {
+        format!(": {hint}")
+    };
     cause(field, "FieldValueRequired", format!("Required value{hint}"))
 }
 
 /// The cause for an invalid value of a field.
 pub(crate) fn invalid(field: impl Into<String>, value: &Value, why: &str) -> StatusCause {
-    cause(field, "FieldValueInvalid", format!("Invalid value: {value}: {why}"))
+    cause(
+        field,
+        "FieldValueInvalid",
+        format!("Invalid value: {value}: {why}"),
+    )
 }
 
 /// The cause for a value that is not among the supported values of a field.
-pub(crate) fn not_supported(field: impl Into<String>, value: &str, supported: &[&str]) -> StatusCause {
+pub(crate) fn not_supported(
+    field: impl Into<String>,
+    value: &str,
+    supported: &[&str],
+) -> StatusCause {
     let supported: Vec<String> = supported.iter().map(|value| format!("{value:?}")).collect();
-    let message = format!("Unsupported value: {value:?}: supported values: {}", supported.join(", "));
+    let message = format!(
+        "Unsupported value: {value:?}: supported values: {}",
+        supported.join(", ")
+    );
     cause(field, "FieldValueNotSupported", message)
 }
 
 fn cause(field: impl Into<String>, reason: &str, message: String) -> StatusCause {
-    StatusCause { field: Some(field.into()), reason: Some(reason.to_owned()), message: Some(message) }
+    StatusCause {
+        field: Some(field.into()),
+        reason: Some(reason.to_owned()),
+        message: Some(message),
+    }
 }

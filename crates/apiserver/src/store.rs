@@ -1,13 +1,15 @@
 //! An in-memory store of objects with versions, a bounded history and a signal for watchers.
 //!
-//! Tests and benchmarks write to [`Store`] directly: its methods store objects exactly as given, without defaults,
-//! validation or allocation of cluster IPs. Writes of HTTP clients go through [`crate::registry`].
+//! Tests and benchmarks write to [`Store`] directly: its methods store objects exactly as given,
+//! without defaults, validation or allocation of cluster IPs. Writes of HTTP clients go through
+//! [`crate::registry`].
 //!
 //! # Versions
 //!
-//! As in etcd, one counter numbers the changes of all resources. Every stored or deleted object gets the next number
-//! as its `metadata.resourceVersion`. The version of a list is the version of the whole store. [`Store::load`] gives
-//! each object its own number. [`Store::expire`] increments the counter, so that every earlier version is too old.
+//! As in etcd, one counter numbers the changes of all resources. Every stored or deleted object
+//! gets the next number as its `metadata.resourceVersion`. The version of a list is the version of
+//! the whole store. [`Store::load`] gives each object its own number. [`Store::expire`] increments
+//! the counter, so that every earlier version is too old.
 
 mod history;
 mod table;
@@ -72,10 +74,19 @@ impl Default for Store {
 impl Store {
     /// An empty store that keeps up to `history_limit` events for each resource.
     pub fn new(history_limit: usize) -> Self {
-        let state =
-            State { version: 1, tables: Resource::all().map(|_| Table::new(history_limit, 1)).collect() };
+        let state = State {
+            version: 1,
+            tables: Resource::all()
+                .map(|_| Table::new(history_limit, 1))
+                .collect(),
+        };
         let changed = Resource::all().map(|_| watch::channel(0).0).collect();
-        Self { shared: Arc::new(Shared { state: Mutex::new(state), changed }) }
+        Self {
+            shared: Arc::new(Shared {
+                state: Mutex::new(state),
+                changed,
+            }),
+        }
     }
 
     /// Creates or replaces an object exactly as given. Returns the new version.
@@ -87,29 +98,38 @@ impl Store {
     /// Removes an object. Returns the version of the deletion; `None` if there is no such object.
     pub fn delete(&self, resource: Resource, namespace: &str, name: &str) -> Option<u64> {
         self.write(|state| {
-            let last = state.get(resource, &object::key(resource, namespace, name))?.value();
+            let last = state
+                .get(resource, &object::key(resource, namespace, name))?
+                .value();
             state.remove(resource, last).ok()?
         })
     }
 
-    /// Applies a watch event: `{"type": "ADDED" | "MODIFIED" | "DELETED", "object": {..}}`. Watches send the object
-    /// as given, but with a new version.
+    /// Applies a watch event: `{"type": "ADDED" | "MODIFIED" | "DELETED", "object": {..}}`. Watches
+    /// send the object as given, but with a new version.
     ///
-    /// For `ADDED` and `MODIFIED`, watches send `ADDED` if the store did not have the object, and `MODIFIED`
-    /// otherwise. Returns the new version, or the current version if an object to be deleted does not exist.
+    /// For `ADDED` and `MODIFIED`, watches send `ADDED` if the store did not have the object, and
+    /// `MODIFIED` otherwise. Returns the new version, or the current version if an object to be
+    /// deleted does not exist.
     pub fn apply_event(&self, event: &Value) -> Result<u64, ObjectError> {
-        let kind = event.get("type").and_then(Value::as_str).unwrap_or_default();
+        let kind = event
+            .get("type")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
         let object = event.get("object").cloned().unwrap_or_default();
         let resource = object::resource_of(&object)?;
         match kind {
             "ADDED" | "MODIFIED" => self.write(|state| state.set(resource, object)),
-            "DELETED" => self.write(|state| Ok(state.remove(resource, object)?.unwrap_or(state.version))),
+            "DELETED" => {
+                self.write(|state| Ok(state.remove(resource, object)?.unwrap_or(state.version)))
+            }
             other => Err(ObjectError::UnknownEvent(other.to_owned())),
         }
     }
 
-    /// Stores many objects exactly as given under one lock: no list and no watch sees only a part of them. Returns
-    /// the number of objects. An invalid object ends the load with an error, and the objects before stay stored.
+    /// Stores many objects exactly as given under one lock: no list and no watch sees only a part
+    /// of them. Returns the number of objects. An invalid object ends the load with an error, and
+    /// the objects before stay stored.
     pub fn load(&self, objects: impl IntoIterator<Item = Value>) -> Result<usize, ObjectError> {
         self.write(|state| {
             let mut count = 0;
@@ -123,7 +143,11 @@ impl Store {
 
     /// The object with this name, if any.
     pub fn get(&self, resource: Resource, namespace: &str, name: &str) -> Option<Arc<Object>> {
-        self.shared.state.lock().get(resource, &object::key(resource, namespace, name)).cloned()
+        self.shared
+            .state
+            .lock()
+            .get(resource, &object::key(resource, namespace, name))
+            .cloned()
     }
 
     /// All objects of a resource.
@@ -136,8 +160,8 @@ impl Store {
         self.shared.state.lock().version
     }
 
-    /// Expires all versions so far. A new watch from such a version gets a 410, and so does the next page of a list.
-    /// Open watches continue.
+    /// Expires all versions so far. A new watch from such a version gets a 410, and so does the
+    /// next page of a list. Open watches continue.
     pub(crate) fn expire(&self) {
         self.write(|state| {
             state.expire_watches();
@@ -145,14 +169,16 @@ impl Store {
         });
     }
 
-    /// Expires all versions so far for watches, but not for the next pages of lists. A restarted kube-apiserver does
-    /// the same: its watch cache is empty, but etcd still has the earlier versions.
+    /// Expires all versions so far for watches, but not for the next pages of lists. A restarted
+    /// kube-apiserver does the same: its watch cache is empty, but etcd still has the earlier
+    /// versions.
     pub(crate) fn expire_watches(&self) {
         self.write(State::expire_watches);
     }
 
-    /// Renumbers all versions, as after a restore from a backup. The objects stay and get new versions from 2 on, and
-    /// the history is empty. A version from before may then be higher than the version of the store.
+    /// Renumbers all versions, as after a restore from a backup. The objects stay and get new
+    /// versions from 2 on, and the history is empty. A version from before may then be higher than
+    /// the version of the store.
     pub(crate) fn renumber(&self) {
         self.write(State::renumber);
     }
@@ -165,13 +191,21 @@ impl Store {
 
     /// Keeps a listing for the next pages of the list.
     pub(crate) fn keep(&self, resource: Resource, listing: &Listing) {
-        self.shared.state.lock().table_mut(resource).keep(listing.version, &listing.objects);
+        self.shared
+            .state
+            .lock()
+            .table_mut(resource)
+            .keep(listing.version, &listing.objects);
     }
 
     /// Checks that a watch may start after `version`; the error is the current version.
     pub(crate) fn can_watch(&self, resource: Resource, version: u64) -> Result<(), u64> {
         let state = self.shared.state.lock();
-        if state.table(resource).history.can_start(version) { Ok(()) } else { Err(state.version) }
+        if state.table(resource).history.can_start(version) {
+            Ok(())
+        } else {
+            Err(state.version)
+        }
     }
 
     /// Up to `max` events after `version`, for an open watch.
@@ -179,7 +213,9 @@ impl Store {
         let state = self.shared.state.lock();
         match state.table(resource).history.after(version, max) {
             Err(Lagged) => Batch::Lagged,
-            Ok(events) if events.is_empty() => Batch::UpToDate(state.table(resource).history.newest()),
+            Ok(events) if events.is_empty() => {
+                Batch::UpToDate(state.table(resource).history.newest())
+            }
             Ok(events) => Batch::Events(events),
         }
     }
@@ -194,14 +230,21 @@ impl Store {
 
     /// Number of subscriptions to a resource: its open watches, and the mirroring of Endpoints.
     pub(crate) fn watchers(&self, resource: Resource) -> usize {
-        self.shared.changed.get(resource as usize).map_or(0, watch::Sender::receiver_count)
+        self.shared
+            .changed
+            .get(resource as usize)
+            .map_or(0, watch::Sender::receiver_count)
     }
 
     /// Runs `change` under the lock, then wakes the watches of the changed resources.
     pub(crate) fn write<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.shared.state.lock();
         let result = change(&mut state);
-        let newest: Vec<u64> = state.tables.iter().map(|table| table.history.newest()).collect();
+        let newest: Vec<u64> = state
+            .tables
+            .iter()
+            .map(|table| table.history.newest())
+            .collect();
         drop(state);
         for (sender, newest) in self.shared.changed.iter().zip(newest) {
             sender.send_if_modified(|seen| std::mem::replace(seen, newest) != newest);
@@ -211,12 +254,18 @@ impl Store {
 }
 
 impl State {
-    #[allow(clippy::indexing_slicing, reason = "one table per resource from the start")]
+    #[allow(
+        clippy::indexing_slicing,
+        reason = "one table per resource from the start"
+    )]
     fn table(&self, resource: Resource) -> &Table {
         &self.tables[resource as usize]
     }
 
-    #[allow(clippy::indexing_slicing, reason = "one table per resource from the start")]
+    #[allow(
+        clippy::indexing_slicing,
+        reason = "one table per resource from the start"
+    )]
     fn table_mut(&mut self, resource: Resource) -> &mut Table {
         &mut self.tables[resource as usize]
     }
@@ -226,7 +275,10 @@ impl State {
     }
 
     pub(crate) fn list(&mut self, resource: Resource) -> Listing {
-        Listing { version: self.version, objects: self.table_mut(resource).latest() }
+        Listing {
+            version: self.version,
+            objects: self.table_mut(resource).latest(),
+        }
     }
 
     /// Stores an object as given. Returns the new version.
@@ -238,10 +290,17 @@ impl State {
         Ok(version)
     }
 
-    /// Removes the object with the key of `last`. Watches send `last` as the final state. Returns the version of the
-    /// deletion; `None` if there is no such object.
-    pub(crate) fn remove(&mut self, resource: Resource, last: Value) -> Result<Option<u64>, ObjectError> {
-        if self.get(resource, &object::key_of(resource, &last)?).is_none() {
+    /// Removes the object with the key of `last`. Watches send `last` as the final state. Returns
+    /// the version of the deletion; `None` if there is no such object.
+    pub(crate) fn remove(
+        &mut self,
+        resource: Resource,
+        last: Value,
+    ) -> Result<Option<u64>, ObjectError> {
+        if self
+            .get(resource, &object::key_of(resource, &last)?)
+            .is_none()
+        {
             return Ok(None);
         }
         let version = self.version + 1;
@@ -267,8 +326,11 @@ impl State {
             };
             table.latest().iter().filter_map(next).collect()
         };
-        let objects: Vec<Vec<Object>> =
-            self.tables.iter_mut().map(|table| renumbered(&mut self.version, table)).collect();
+        let objects: Vec<Vec<Object>> = self
+            .tables
+            .iter_mut()
+            .map(|table| renumbered(&mut self.version, table))
+            .collect();
         for (table, objects) in self.tables.iter_mut().zip(objects) {
             table.restart(objects, self.version);
         }

@@ -1,5 +1,5 @@
-//! Tables for `kubectl get` of Services and their endpoints. Other kinds have no table: `kubectl` shows their names
-//! and ages.
+//! Tables for `kubectl get` of Services and their endpoints. Other kinds have no table: `kubectl`
+//! shows their names and ages.
 
 use std::sync::Arc;
 
@@ -44,7 +44,9 @@ pub(crate) fn columns(resource: Resource) -> Option<Columns> {
 
 /// The table of these objects; `meta` is the metadata of the list.
 pub(crate) fn table(columns: Columns, meta: &Value, objects: &[Arc<Object>]) -> Value {
-    let names = std::iter::once(&"Name").chain(columns.names).chain(&["Age"]);
+    let names = std::iter::once(&"Name")
+        .chain(columns.names)
+        .chain(&["Age"]);
     let definition = |name: &&str| {
         let format = if *name == "Name" { "name" } else { "" };
         json!({ "name": name, "type": "string", "format": format, "description": name, "priority": 0 })
@@ -59,7 +61,10 @@ pub(crate) fn table(columns: Columns, meta: &Value, objects: &[Arc<Object>]) -> 
 fn row(columns: Columns, object: &Object) -> Value {
     let value = object.value();
     let meta = value.get("metadata").cloned().unwrap_or_default();
-    let created = meta.get("creationTimestamp").and_then(Value::as_str).unwrap_or_default();
+    let created = meta
+        .get("creationTimestamp")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
     let mut cells = vec![object.name().to_owned()];
     cells.extend((columns.cells)(&value));
     cells.push(age(created, Utc::now()));
@@ -71,7 +76,9 @@ fn row(columns: Columns, object: &Object) -> Value {
 
 /// The age in one unit, such as `40h`.
 fn age(timestamp: &str, now: DateTime<Utc>) -> String {
-    let Ok(then) = DateTime::parse_from_rfc3339(timestamp) else { return "<unknown>".to_owned() };
+    let Ok(then) = DateTime::parse_from_rfc3339(timestamp) else {
+        return "<unknown>".to_owned();
+    };
     match now.signed_duration_since(then).num_seconds() {
         seconds @ ..120 => format!("{}s", seconds.max(0)),
         seconds @ 120..10_800 => format!("{}m", seconds / 60),
@@ -87,7 +94,13 @@ fn service(value: &Value) -> Vec<String> {
         Some(name) => vec![name],
         None => spec.external_ips.unwrap_or_default(),
     };
-    let port = |port: &ServicePort| format!("{}/{}", port.port, port.protocol.as_deref().unwrap_or("TCP"));
+    let port = |port: &ServicePort| {
+        format!(
+            "{}/{}",
+            port.port,
+            port.protocol.as_deref().unwrap_or("TCP")
+        )
+    };
     vec![
         spec.type_.unwrap_or_default(),
         spec.cluster_ip.unwrap_or_else(|| NONE.to_owned()),
@@ -102,7 +115,11 @@ fn endpoints(value: &Value) -> Vec<String> {
     for subset in endpoints.subsets.unwrap_or_default() {
         let ports = subset.ports.unwrap_or_default();
         for address in subset.addresses.unwrap_or_default() {
-            let ip = if address.ip.contains(':') { format!("[{}]", address.ip) } else { address.ip };
+            let ip = if address.ip.contains(':') {
+                format!("[{}]", address.ip)
+            } else {
+                address.ip
+            };
             if ports.is_empty() {
                 all.push(ip);
             } else {
@@ -116,10 +133,18 @@ fn endpoints(value: &Value) -> Vec<String> {
 fn slice(value: &Value) -> Vec<String> {
     let slice = EndpointSlice::deserialize(value).unwrap_or_default();
     let ports = slice.ports.unwrap_or_default();
-    let ports: Vec<String> =
-        ports.iter().map(|port| port.port.map_or_else(|| "*".to_owned(), |port| port.to_string())).collect();
-    let addresses: Vec<String> =
-        slice.endpoints.into_iter().flat_map(|endpoint| endpoint.addresses).collect();
+    let ports: Vec<String> = ports
+        .iter()
+        .map(|port| {
+            port.port
+                .map_or_else(|| "*".to_owned(), |port| port.to_string())
+        })
+        .collect();
+    let addresses: Vec<String> = slice
+        .endpoints
+        .into_iter()
+        .flat_map(|endpoint| endpoint.addresses)
+        .collect();
     vec![slice.address_type, joined(&ports), joined(&addresses)]
 }
 
@@ -143,8 +168,14 @@ mod tests {
         let object = Arc::new(Object::new(resource, value, 1).unwrap());
         let table = table(columns(resource).unwrap(), &json!({}), &[object]);
         let cells = table["rows"][0]["cells"].as_array().unwrap().clone();
-        assert_eq!(cells.len(), table["columnDefinitions"].as_array().unwrap().len());
-        cells.iter().map(|cell| cell.as_str().unwrap().to_owned()).collect()
+        assert_eq!(
+            cells.len(),
+            table["columnDefinitions"].as_array().unwrap().len()
+        );
+        cells
+            .iter()
+            .map(|cell| cell.as_str().unwrap().to_owned())
+            .collect()
     }
 
     #[test]
@@ -153,12 +184,26 @@ mod tests {
             (
                 Resource::Services,
                 json!({ "spec": { "type": "ClusterIP", "clusterIP": "10.96.0.7", "ports": [{ "port": 80 }, { "port": 53, "protocol": "UDP" }] } }),
-                vec!["x", "ClusterIP", "10.96.0.7", NONE, "80/TCP,53/UDP", "<unknown>"],
+                vec![
+                    "x",
+                    "ClusterIP",
+                    "10.96.0.7",
+                    NONE,
+                    "80/TCP,53/UDP",
+                    "<unknown>",
+                ],
             ),
             (
                 Resource::Services,
                 json!({ "spec": { "type": "ExternalName", "externalName": "www.outside.test" } }),
-                vec!["x", "ExternalName", NONE, "www.outside.test", NONE, "<unknown>"],
+                vec![
+                    "x",
+                    "ExternalName",
+                    NONE,
+                    "www.outside.test",
+                    NONE,
+                    "<unknown>",
+                ],
             ),
             (
                 Resource::Endpoints,
@@ -170,7 +215,11 @@ mod tests {
                 json!({ "addressType": "IPv4", "endpoints": [{ "addresses": ["1", "2", "3", "4", "5"] }], "ports": [{}] }),
                 vec!["x", "IPv4", "*", "1,2,3 + 2 more...", "<unknown>"],
             ),
-            (Resource::Services, json!({ "spec": 5 }), vec!["x", "", NONE, NONE, NONE, "<unknown>"]),
+            (
+                Resource::Services,
+                json!({ "spec": 5 }),
+                vec!["x", "", NONE, NONE, NONE, "<unknown>"],
+            ),
         ];
         for (resource, value, expected) in cases {
             assert_eq!(cells(resource, value), expected);
@@ -179,10 +228,16 @@ mod tests {
 
     #[test]
     fn ages_have_one_unit() {
-        let now = DateTime::parse_from_rfc3339("2026-11-20T20:53:44Z").unwrap().to_utc();
-        for (seconds, expected) in
-            [(5, "5s"), (119, "119s"), (660, "11m"), (40 * 3600, "40h"), (100 * 86400, "100d")]
-        {
+        let now = DateTime::parse_from_rfc3339("2026-11-20T20:53:44Z")
+            .unwrap()
+            .to_utc();
+        for (seconds, expected) in [
+            (5, "5s"),
+            (119, "119s"),
+            (660, "11m"),
+            (40 * 3600, "40h"),
+            (100 * 86400, "100d"),
+        ] {
             let then = now - chrono::TimeDelta::seconds(seconds);
             assert_eq!(age(&then.to_rfc3339(), now), expected);
         }

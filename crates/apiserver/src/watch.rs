@@ -1,7 +1,8 @@
 //! Watches: their parameters and their streams of events.
 //!
-//! A watch has no queue. Each watch remembers the version of its last event, and reads the later events from the
-//! history of the resource after each change. A slow watch, whose next events were evicted, ends with a 410.
+//! A watch has no queue. Each watch remembers the version of its last event, and reads the later
+//! events from the history of the resource after each change. A slow watch, whose next events were
+//! evicted, ends with a 410.
 
 mod stream;
 
@@ -23,7 +24,8 @@ use crate::store::Store;
 /// Maximum duration of a watch that a client can request.
 const LONGEST: Duration = Duration::from_hours(24);
 
-/// Minimum duration of a watch without `timeoutSeconds`. The duration is random, up to twice this value.
+/// Minimum duration of a watch without `timeoutSeconds`. The duration is random, up to twice this
+/// value.
 const DEFAULT: Duration = Duration::from_mins(30);
 
 /// Parameters of a watch.
@@ -51,9 +53,13 @@ pub(crate) struct Watch {
 impl WatchQuery {
     /// Parses and validates the parameters.
     pub(crate) fn parse(query: &Query) -> Result<Self, Status> {
-        let start = query.version("resourceVersion")?.filter(|version| *version > 0);
+        let start = query
+            .version("resourceVersion")?
+            .filter(|version| *version > 0);
         let bookmarks = query.flag("allowWatchBookmarks");
-        if !query.text("resourceVersionMatch").is_empty() || !query.text("sendInitialEvents").is_empty() {
+        if !query.text("resourceVersionMatch").is_empty()
+            || !query.text("sendInitialEvents").is_empty()
+        {
             return Err(invalid_options(
                 "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
             ));
@@ -62,7 +68,11 @@ impl WatchQuery {
             Some(seconds) if seconds > 0 => Duration::from_secs(seconds).min(LONGEST),
             _ => DEFAULT.mul_f64(rand::rng().random_range(1.0..2.0)),
         };
-        Ok(Self { start, bookmarks, timeout })
+        Ok(Self {
+            start,
+            bookmarks,
+            timeout,
+        })
     }
 }
 
@@ -81,8 +91,14 @@ mod tests {
         assert_eq!(start("resourceVersion=0"), Ok(None));
         assert_eq!(start("resourceVersion=7"), Ok(Some(7)));
         assert_eq!(start("resourceVersion=x"), Err(500));
-        assert_eq!(start("sendInitialEvents=true&resourceVersionMatch=NotOlderThan"), Err(422));
-        assert_eq!(parse("timeoutSeconds=3").unwrap().timeout, Duration::from_secs(3));
+        assert_eq!(
+            start("sendInitialEvents=true&resourceVersionMatch=NotOlderThan"),
+            Err(422)
+        );
+        assert_eq!(
+            parse("timeoutSeconds=3").unwrap().timeout,
+            Duration::from_secs(3)
+        );
         assert_eq!(parse("timeoutSeconds=x"), Err(400));
         let default = parse("").unwrap().timeout.as_secs();
         assert!((1800..=3600).contains(&default), "{default}");

@@ -9,8 +9,12 @@ use crate::cluster::Cluster;
 
 /// Serves the objects of `cluster` on `address` until the returned value is dropped.
 pub fn start(address: SocketAddr, cluster: &Cluster) -> anyhow::Result<Running> {
-    let server = ApiServer::bind(address, Options::default()).context("cannot start the API server")?;
-    server.store().load(cluster.objects()).context("cannot load the cluster")?;
+    let server =
+        ApiServer::bind(address, Options::default()).context("cannot start the API server")?;
+    server
+        .store()
+        .load(cluster.objects())
+        .context("cannot load the cluster")?;
     Ok(server.spawn())
 }
 

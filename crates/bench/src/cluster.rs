@@ -1,7 +1,8 @@
-//! A generated cluster: Services with three endpoints each. Every tenth Service is headless, with hostnames.
+//! A generated cluster: Services with three endpoints each. Every tenth Service is headless, with
+//! hostnames.
 //!
-//! The same seed and size always make the same names and addresses, so that servers started by hand can serve the same
-//! cluster.
+//! The same seed and size always make the same names and addresses, so that servers started by hand
+//! can serve the same cluster.
 
 mod objects;
 
@@ -76,18 +77,24 @@ impl Cluster {
     pub fn generate(services: u32, seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let namespaces = services.div_ceil(SERVICES_EACH).max(1);
-        let services = (0..services).map(|index| generate(index, rng.u32(..namespaces), &mut rng)).collect();
+        let services = (0..services)
+            .map(|index| generate(index, rng.u32(..namespaces), &mut rng))
+            .collect();
         Self { services }
     }
 
     /// The Services with a cluster IP.
     pub fn with_cluster_ip(&self) -> impl Iterator<Item = &Service> {
-        self.services.iter().filter(|service| service.cluster_ip.is_some())
+        self.services
+            .iter()
+            .filter(|service| service.cluster_ip.is_some())
     }
 
     /// The headless Services.
     pub fn headless(&self) -> impl Iterator<Item = &Service> {
-        self.services.iter().filter(|service| service.cluster_ip.is_none())
+        self.services
+            .iter()
+            .filter(|service| service.cluster_ip.is_none())
     }
 
     /// The number of endpoint addresses.
@@ -95,11 +102,16 @@ impl Cluster {
         self.services.iter().map(|service| service.pods.len()).sum()
     }
 
-    /// The API objects of the cluster: a Service, an Endpoints object and an EndpointSlice for each [`Service`].
+    /// The API objects of the cluster: a Service, an Endpoints object and an EndpointSlice for each
+    /// [`Service`].
     pub fn objects(&self) -> impl Iterator<Item = Value> {
-        self.services
-            .iter()
-            .flat_map(|service| [service.object(), service.endpoints(), service.slice(0, &service.pods)])
+        self.services.iter().flat_map(|service| {
+            [
+                service.object(),
+                service.endpoints(),
+                service.slice(0, &service.pods),
+            ]
+        })
     }
 }
 
@@ -152,9 +164,16 @@ mod tests {
         assert_eq!(cluster.services, Cluster::generate(1000, 7).services);
         assert_ne!(cluster.services, Cluster::generate(1000, 8).services);
         let names: HashSet<String> = cluster.services.iter().map(Service::domain_name).collect();
-        let addresses: HashSet<Ipv4Addr> = cluster.services.iter().flat_map(Service::addresses).collect();
+        let addresses: HashSet<Ipv4Addr> = cluster
+            .services
+            .iter()
+            .flat_map(Service::addresses)
+            .collect();
         assert_eq!((names.len(), addresses.len()), (1000, 900 + 100 * 3));
-        assert_eq!((cluster.headless().count(), cluster.addresses()), (100, 3000));
+        assert_eq!(
+            (cluster.headless().count(), cluster.addresses()),
+            (100, 3000)
+        );
         assert_eq!(cluster.objects().count(), 3000);
     }
 }

@@ -23,9 +23,16 @@ impl Distribution {
         durations.sort_unstable();
         let rank = |percent: usize| {
             let rank = (durations.len() * percent).div_ceil(100).max(1);
-            durations.get(rank - 1).map(|duration| duration.as_secs_f64() * 1000.0)
+            durations
+                .get(rank - 1)
+                .map(|duration| duration.as_secs_f64() * 1000.0)
         };
-        Some(Self { count: durations.len(), p50: rank(50)?, p99: rank(99)?, max: rank(100)? })
+        Some(Self {
+            count: durations.len(),
+            p50: rank(50)?,
+            p99: rank(99)?,
+            max: rank(100)?,
+        })
     }
 }
 
@@ -34,7 +41,11 @@ pub fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_unstable_by(f64::total_cmp);
     let middle = values.len() / 2;
     let upper = *values.get(middle)?;
-    Some(if values.len().is_multiple_of(2) { f64::midpoint(*values.get(middle - 1)?, upper) } else { upper })
+    Some(if values.len().is_multiple_of(2) {
+        f64::midpoint(*values.get(middle - 1)?, upper)
+    } else {
+        upper
+    })
 }
 
 #[cfg(test)]
@@ -45,7 +56,10 @@ mod tests {
     fn percentiles_are_ranks() {
         let durations = (1..=200).rev().map(Duration::from_millis).collect();
         let of = Distribution::of(durations).unwrap();
-        assert_eq!((of.count, of.p50, of.p99, of.max), (200, 100.0, 198.0, 200.0));
+        assert_eq!(
+            (of.count, of.p50, of.p99, of.max),
+            (200, 100.0, 198.0, 200.0)
+        );
         let one = Distribution::of(vec![Duration::from_millis(3)]).unwrap();
         assert_eq!((one.p50, one.p99, one.max), (3.0, 3.0, 3.0));
         assert_eq!(Distribution::of(Vec::new()), None);

@@ -1,4 +1,5 @@
-//! A UDP server that echoes every datagram. The echo server shows the cost of the operating system alone.
+//! A UDP server that echoes every datagram. The echo server shows the cost of the operating system
+//! alone.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
@@ -17,22 +18,38 @@ const QR: u8 = 0x80;
 
 /// Serves on `sockets` sockets of one port, with a thread for each socket, until the process ends.
 pub fn serve(address: SocketAddr, sockets: u32, batched: bool) -> anyhow::Result<()> {
-    let sockets: Vec<UdpSocket> =
-        (0..sockets).map(|_| bind(address)).collect::<Result<_, _>>().context("cannot bind")?;
+    let sockets: Vec<UdpSocket> = (0..sockets)
+        .map(|_| bind(address))
+        .collect::<Result<_, _>>()
+        .context("cannot bind")?;
     std::thread::scope(|scope| {
         let threads: Vec<_> = sockets
             .iter()
-            .map(|socket| scope.spawn(|| if batched { in_batches(socket) } else { one_by_one(socket) }))
+            .map(|socket| {
+                scope.spawn(|| {
+                    if batched {
+                        in_batches(socket)
+                    } else {
+                        one_by_one(socket)
+                    }
+                })
+            })
             .collect();
-        threads.into_iter().try_for_each(|thread| match thread.join() {
-            Ok(ended) => ended.context("cannot echo"),
-            Err(_) => anyhow::bail!("a thread panicked"),
-        })
+        threads
+            .into_iter()
+            .try_for_each(|thread| match thread.join() {
+                Ok(ended) => ended.context("cannot echo"),
+                Err(_) => anyhow::bail!("a thread panicked"),
+            })
     })
 }
 
 fn bind(address: SocketAddr) -> std::io::Result<UdpSocket> {
-    let socket = Socket::new(Domain::for_address(address), Type::DGRAM.cloexec(), Some(Protocol::UDP))?;
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::DGRAM.cloexec(),
+        Some(Protocol::UDP),
+    )?;
     socket.set_reuse_port(true)?;
     socket.bind(&address.into())?;
     Ok(socket.into())
@@ -68,10 +85,20 @@ fn in_batches(socket: &UdpSocket) -> std::io::Result<()> {
         for buffer in &mut buffers[..count] {
             buffer[2] |= QR;
         }
-        let slices: [_; BATCH] =
-            std::array::from_fn(|at| [IoSlice::new(buffers[at].get(..received[at].0).unwrap_or_default())]);
+        let slices: [_; BATCH] = std::array::from_fn(|at| {
+            [IoSlice::new(
+                buffers[at].get(..received[at].0).unwrap_or_default(),
+            )]
+        });
         let peers = received.map(|(_, peer)| peer);
         let flags = MsgFlags::empty();
-        let _ = sendmmsg(socket.as_raw_fd(), &mut sending, &slices[..count], &peers[..count], [], flags);
+        let _ = sendmmsg(
+            socket.as_raw_fd(),
+            &mut sending,
+            &slices[..count],
+            &peers[..count],
+            [],
+            flags,
+        );
     }
 }

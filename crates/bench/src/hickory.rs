@@ -1,4 +1,5 @@
-//! hickory-server with a static map of the cluster's addresses. This server shows the cost of a DNS library alone.
+//! hickory-server with a static map of the cluster's addresses. This server shows the cost of a DNS
+//! library alone.
 
 use std::collections::HashMap;
 use std::iter::empty;
@@ -33,7 +34,10 @@ pub async fn serve(address: SocketAddr, cluster: &Cluster) -> anyhow::Result<()>
     }
     let mut server = Server::new(Addresses(addresses));
     server.register_socket(UdpSocket::bind(address).await.context("cannot bind")?);
-    server.block_until_done().await.map_err(|error| anyhow!("hickory-server ended: {error}"))
+    server
+        .block_until_done()
+        .await
+        .map_err(|error| anyhow!("hickory-server ended: {error}"))
 }
 
 fn name(text: &str) -> anyhow::Result<Name> {
@@ -60,6 +64,12 @@ impl RequestHandler for Addresses {
         let message = MessageResponseBuilder::from_message_request(request);
         let message = message.build(metadata, answers, empty(), empty(), empty());
         let sent = reply.send_response(message).await;
-        sent.unwrap_or_else(|_| Header { metadata, counts: HeaderCounts::default() }.into())
+        sent.unwrap_or_else(|_| {
+            Header {
+                metadata,
+                counts: HeaderCounts::default(),
+            }
+            .into()
+        })
     }
 }

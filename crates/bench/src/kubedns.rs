@@ -35,7 +35,8 @@ pub struct Kubedns {
 }
 
 impl Kubedns {
-    /// Starts kubedns with the objects of `api` and with `upstreams`, and waits for the first correct answer.
+    /// Starts kubedns with the objects of `api` and with `upstreams`, and waits for the first
+    /// correct answer.
     pub async fn start(
         bench: &Bench,
         api: &Running,
@@ -44,11 +45,18 @@ impl Kubedns {
     ) -> anyhow::Result<Self> {
         let service = cluster.services.last().context("the cluster is empty")?;
         let access = format!("--kube-master-url={}", api.url());
-        Self::start_with(bench, &[access], &service.domain_name(), &service.addresses(), upstreams).await
+        Self::start_with(
+            bench,
+            &[access],
+            &service.domain_name(),
+            &service.addresses(),
+            upstreams,
+        )
+        .await
     }
 
-    /// Starts kubedns with the arguments `access` for an API server and with `upstreams`. Waits until `name` has
-    /// exactly these `addresses`.
+    /// Starts kubedns with the arguments `access` for an API server and with `upstreams`. Waits
+    /// until `name` has exactly these `addresses`.
     pub async fn start_with(
         bench: &Bench,
         access: &[String],
@@ -71,7 +79,12 @@ impl Kubedns {
             .args(access)
             .args(&bench.options.kubedns_arg);
         let begun = Instant::now();
-        let mut kubedns = Self { process: program.start(), address, status, first_answer: Duration::ZERO };
+        let mut kubedns = Self {
+            process: program.start(),
+            address,
+            status,
+            first_answer: Duration::ZERO,
+        };
         kubedns.wait_for(name, addresses, begun).await?;
         kubedns.first_answer = begun.elapsed();
         Ok(kubedns)
@@ -97,7 +110,12 @@ impl Kubedns {
         Usage::of(self.pid()).context("kubedns has ended")
     }
 
-    async fn wait_for(&mut self, name: &str, addresses: &[Ipv4Addr], begun: Instant) -> anyhow::Result<()> {
+    async fn wait_for(
+        &mut self,
+        name: &str,
+        addresses: &[Ipv4Addr],
+        begun: Instant,
+    ) -> anyhow::Result<()> {
         while !probe::leads_to(self.address, name, addresses, ANSWER).await {
             self.process.check().map_err(Error::msg)?;
             if begun.elapsed() > PATIENCE {
@@ -115,7 +133,11 @@ impl Kubedns {
         for _ in 0..10 * LOOKS {
             tokio::time::sleep(LOOK).await;
             let now = self.usage()?;
-            same = if now.resident == usage.resident { same + 1 } else { 0 };
+            same = if now.resident == usage.resident {
+                same + 1
+            } else {
+                0
+            };
             usage = now;
             if same == LOOKS {
                 break;

@@ -10,7 +10,8 @@ use anyhow::{Context as _, bail};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// Number of sockets of dnsperf. The kernel spreads queries from several sockets over all sockets of the server.
+/// Number of sockets of dnsperf. The kernel spreads queries from several sockets over all sockets
+/// of the server.
 const CLIENTS: &str = "8";
 /// The time that dnsperf may run longer than `span`.
 const GRACE: Duration = Duration::from_secs(15);
@@ -20,8 +21,8 @@ const GRACE: Duration = Duration::from_secs(15);
 pub struct Load {
     /// The dnsperf binary.
     pub dnsperf: PathBuf,
-    /// Maximum number of outstanding queries. With too few outstanding queries, the server spends CPU time on
-    /// wake-ups. With too many, queries are dropped.
+    /// Maximum number of outstanding queries. With too few outstanding queries, the server spends
+    /// CPU time on wake-ups. With too many, queries are dropped.
     pub outstanding: u32,
     /// Duration of the load.
     pub span: Duration,
@@ -42,10 +43,24 @@ impl Load {
     /// Sends the queries of `file` to `server`.
     pub async fn run(&self, server: SocketAddr, file: &Path) -> anyhow::Result<Outcome> {
         let mut command = Command::new(&self.dnsperf);
-        command.arg("-s").arg(server.ip().to_string()).arg("-p").arg(server.port().to_string());
-        command.arg("-d").arg(file).args(["-c", CLIENTS, "-T", "1", "-t", "2"]);
-        command.arg("-q").arg(self.outstanding.to_string()).arg("-l").arg(self.span.as_secs().to_string());
-        command.stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+        command
+            .arg("-s")
+            .arg(server.ip().to_string())
+            .arg("-p")
+            .arg(server.port().to_string());
+        command
+            .arg("-d")
+            .arg(file)
+            .args(["-c", CLIENTS, "-T", "1", "-t", "2"]);
+        command
+            .arg("-q")
+            .arg(self.outstanding.to_string())
+            .arg("-l")
+            .arg(self.span.as_secs().to_string());
+        command
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .kill_on_drop(true);
         let output = timeout(self.span + GRACE, command.output())
             .await
             .context("dnsperf did not end in time")?
@@ -61,7 +76,9 @@ impl Load {
 /// Parses the statistics at the end of dnsperf's output.
 fn read(text: &str) -> Option<Outcome> {
     let value = |name: &str| {
-        let line = text.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':'))?;
+        let line = text
+            .lines()
+            .find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':'))?;
         Some(line.trim())
     };
     let number = |name: &str| value(name)?.split_whitespace().next()?.parse().ok();
@@ -73,7 +90,11 @@ fn read(text: &str) -> Option<Outcome> {
             rcodes.insert(rcode.to_owned(), count.parse().ok()?);
         }
     }
-    Some(Outcome { completed: number("Queries completed")?, lost: number("Queries lost")?, rcodes })
+    Some(Outcome {
+        completed: number("Queries completed")?,
+        lost: number("Queries lost")?,
+        rcodes,
+    })
 }
 
 #[cfg(test)]
@@ -93,7 +114,14 @@ Statistics:
   Average packet size:  request 46, response 62
 ";
         let rcodes = BTreeMap::from([("NOERROR".to_owned(), 19_000), ("NXDOMAIN".to_owned(), 998)]);
-        assert_eq!(read(text), Some(Outcome { completed: 19_998, lost: 2, rcodes }));
+        assert_eq!(
+            read(text),
+            Some(Outcome {
+                completed: 19_998,
+                lost: 2,
+                rcodes
+            })
+        );
         assert_eq!(read("Error: cannot connect"), None);
     }
 }

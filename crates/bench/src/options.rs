@@ -9,11 +9,12 @@ use clap::{Parser, Subcommand};
 /// Measures kubedns on a generated cluster, and a plain UDP echo for comparison.
 ///
 /// Other servers are measured as well if `BENCH_PEERS` names them, as in
-/// `BENCH_PEERS="kube-dns=127.0.0.1:10053:4711,coredns=127.0.0.1:1053:4712"`: name, address, process ID. They have to
-/// serve the same cluster, which `bench serve` offers to them.
+/// `BENCH_PEERS="kube-dns=127.0.0.1:10053:4711,coredns=127.0.0.1:1053:4712"`: name, address,
+/// process ID. They have to serve the same cluster, which `bench serve` offers to them.
 ///
-/// The cost for a real API server is measured if `BENCH_KUBECONFIG` names its kubeconfig. The measurement writes the
-/// cluster's objects to it, so use a separate kube-apiserver, with etcd and without controllers.
+/// The cost for a real API server is measured if `BENCH_KUBECONFIG` names its kubeconfig. The
+/// measurement writes the cluster's objects to it, so use a separate kube-apiserver, with etcd and
+/// without controllers.
 #[derive(Debug, Parser)]
 #[command(name = "bench", args_conflicts_with_subcommands = true)]
 pub struct Options {
@@ -28,7 +29,8 @@ pub struct Options {
 /// Settings of the measurement.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Measuring {
-    /// The kubedns binary; by default the one that `BENCH_KUBEDNS` names, else the file beside this binary
+    /// The kubedns binary; by default the one that `BENCH_KUBEDNS` names, else the file beside this
+    /// binary
     #[arg(long, value_name = "FILE")]
     pub kubedns: Option<PathBuf>,
     /// The dnsperf binary

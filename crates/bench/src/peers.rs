@@ -43,21 +43,38 @@ impl Peer {
     /// A server that runs already.
     pub fn running(name: &str, address: SocketAddr, pid: Pid) -> Self {
         let kinds = Kind::ALL.to_vec();
-        Self { name: name.to_owned(), address, pid, answers: true, kinds, _process: None }
+        Self {
+            name: name.to_owned(),
+            address,
+            pid,
+            answers: true,
+            kinds,
+            _process: None,
+        }
     }
 
     /// An echo server with a thread for each of `sockets` sockets.
     pub async fn echo(name: &str, sockets: usize, batched: bool) -> anyhow::Result<Self> {
         let mut args = vec!["echo".to_owned(), format!("--sockets={sockets}")];
         args.extend(batched.then(|| "--batched".to_owned()));
-        Ok(Self { answers: false, ..Self::start(name, args).await? })
+        Ok(Self {
+            answers: false,
+            ..Self::start(name, args).await?
+        })
     }
 
     /// hickory-server with the addresses of the cluster that `services` and `seed` generate.
     pub async fn hickory(services: u32, seed: u64) -> anyhow::Result<Self> {
-        let args = vec!["hickory".to_owned(), format!("--services={services}"), format!("--seed={seed}")];
+        let args = vec![
+            "hickory".to_owned(),
+            format!("--services={services}"),
+            format!("--seed={seed}"),
+        ];
         let kinds = vec![Kind::A, Kind::HeadlessA, Kind::Nxdomain, Kind::Nodata];
-        Ok(Self { kinds, ..Self::start("hickory-server", args).await? })
+        Ok(Self {
+            kinds,
+            ..Self::start("hickory-server", args).await?
+        })
     }
 
     /// A name server for zone files with `threads` threads; `None` if not installed.
@@ -68,43 +85,76 @@ impl Peer {
         threads: usize,
     ) -> anyhow::Result<Option<Self>> {
         let Some(program) = server.program() else {
-            say(&format!("cost: without {}, which is not installed", server.name()));
+            say(&format!(
+                "cost: without {}, which is not installed",
+                server.name()
+            ));
             return Ok(None);
         };
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
         let args = server.configure(directory, cluster, address, threads)?;
-        Self::answering(server.name(), address, Program::tied(&program).args(args).start()).await.map(Some)
+        Self::answering(
+            server.name(),
+            address,
+            Program::tied(&program).args(args).start(),
+        )
+        .await
+        .map(Some)
     }
 
     async fn start(name: &str, args: Vec<String>) -> anyhow::Result<Self> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
         let program = Program::tied(&std::env::current_exe()?).args(args);
-        Self::answering(name, address, program.args([format!("--listen={address}")]).start()).await
+        Self::answering(
+            name,
+            address,
+            program.args([format!("--listen={address}")]).start(),
+        )
+        .await
     }
 
     /// Waits until the server of `process` answers.
-    async fn answering(name: &str, address: SocketAddr, mut process: Process) -> anyhow::Result<Self> {
+    async fn answering(
+        name: &str,
+        address: SocketAddr,
+        mut process: Process,
+    ) -> anyhow::Result<Self> {
         let query = Query::new("cluster.local.", "SOA").wire();
         let answer = || client::udp(address, &query, ANSWER);
-        process.try_until("answered", PATIENCE, answer).await.map_err(Error::msg)?;
+        process
+            .try_until("answered", PATIENCE, answer)
+            .await
+            .map_err(Error::msg)?;
         let peer = Self::running(name, address, process.id());
-        Ok(Self { _process: Some(process), ..peer })
+        Ok(Self {
+            _process: Some(process),
+            ..peer
+        })
     }
 
     /// CPU time of the process and its descendants so far.
     pub fn cpu(&self) -> anyhow::Result<Duration> {
-        let own = cpu_time(self.pid).with_context(|| format!("{} has no process {}", self.name, self.pid))?;
-        Ok(own + descendants(self.pid).into_iter().skip(1).filter_map(cpu_time).sum::<Duration>())
+        let own = cpu_time(self.pid)
+            .with_context(|| format!("{} has no process {}", self.name, self.pid))?;
+        Ok(own
+            + descendants(self.pid)
+                .into_iter()
+                .skip(1)
+                .filter_map(cpu_time)
+                .sum::<Duration>())
     }
 }
 
 /// The servers named by `BENCH_PEERS`: `name=address:pid`, separated by commas.
 pub fn named(variable: &str) -> anyhow::Result<Vec<Peer>> {
-    let parts = variable.split(',').map(str::trim).filter(|part| !part.is_empty());
+    let parts = variable
+        .split(',')
+        .map(str::trim)
+        .filter(|part| !part.is_empty());
     parts
         .map(|part| {
-            let (name, address, pid) =
-                split(part).with_context(|| format!("{VARIABLE}: {part:?} is not name=address:pid"))?;
+            let (name, address, pid) = split(part)
+                .with_context(|| format!("{VARIABLE}: {part:?} is not name=address:pid"))?;
             let peer = Peer::running(name, address, pid);
             peer.cpu()?;
             Ok(peer)
@@ -124,12 +174,21 @@ mod tests {
 
     #[test]
     fn peers_by_name() {
-        assert_eq!(split("a=127.0.0.1:53:7"), Some(("a", SocketAddr::from(([127, 0, 0, 1], 53)), 7)));
-        assert_eq!(split("b=[::1]:53:7").map(|(_, address, _)| address.is_ipv6()), Some(true));
+        assert_eq!(
+            split("a=127.0.0.1:53:7"),
+            Some(("a", SocketAddr::from(([127, 0, 0, 1], 53)), 7))
+        );
+        assert_eq!(
+            split("b=[::1]:53:7").map(|(_, address, _)| address.is_ipv6()),
+            Some(true)
+        );
         for odd in ["a", "a=127.0.0.1:53", "a=53:7", "a=127.0.0.1:53:x"] {
             assert_eq!(split(odd), None, "{odd}");
         }
-        let us = format!("a=127.0.0.1:53:{0}, b=127.0.0.1:54:{0},", std::process::id());
+        let us = format!(
+            "a=127.0.0.1:53:{0}, b=127.0.0.1:54:{0},",
+            std::process::id()
+        );
         assert_eq!(named(&us).unwrap().len(), 2);
         assert!(named("a").is_err());
     }

@@ -18,8 +18,15 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Returns whether `server` answers `name` with exactly these addresses.
-pub async fn leads_to(server: SocketAddr, name: &str, addresses: &[Ipv4Addr], patience: Duration) -> bool {
-    let Ok(answer) = client::try_ask(server, &Query::new(name, "A"), patience).await else { return false };
+pub async fn leads_to(
+    server: SocketAddr,
+    name: &str,
+    addresses: &[Ipv4Addr],
+    patience: Duration,
+) -> bool {
+    let Ok(answer) = client::try_ask(server, &Query::new(name, "A"), patience).await else {
+        return false;
+    };
     let mut found = answer.answer_data("A");
     let mut expected: Vec<String> = addresses.iter().map(ToString::to_string).collect();
     found.sort_unstable();
@@ -38,7 +45,9 @@ pub struct Pulse {
 
 /// Queries the addresses of `names` in turn, with a thousand queries a second for `span`.
 pub async fn pulse(server: SocketAddr, names: &[String], span: Duration) -> anyhow::Result<Pulse> {
-    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.context("cannot bind")?;
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
+        .await
+        .context("cannot bind")?;
     socket.connect(server).await.context("cannot connect")?;
     let mut names = names.iter().cycle();
     let mut asked = HashMap::new();
@@ -67,5 +76,8 @@ pub async fn pulse(server: SocketAddr, names: &[String], span: Duration) -> anyh
             }
         }
     }
-    Ok(Pulse { answered: Distribution::of(took), lost: asked.len() })
+    Ok(Pulse {
+        answered: Distribution::of(took),
+        lost: asked.len(),
+    })
 }

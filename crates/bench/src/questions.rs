@@ -24,7 +24,8 @@ pub enum Kind {
     HeadlessA,
     /// The named port of a headless Service: three targets and their addresses.
     HeadlessSrv,
-    /// An external name with a search domain of a pod appended. Most queries in a cluster are of this kind.
+    /// An external name with a search domain of a pod appended. Most queries in a cluster are of
+    /// this kind.
     Nxdomain,
     /// The IPv6 address of a Service without IPv6.
     Nodata,
@@ -32,8 +33,14 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 6] =
-        [Self::A, Self::Srv, Self::HeadlessA, Self::HeadlessSrv, Self::Nxdomain, Self::Nodata];
+    pub const ALL: [Self; 6] = [
+        Self::A,
+        Self::Srv,
+        Self::HeadlessA,
+        Self::HeadlessSrv,
+        Self::Nxdomain,
+        Self::Nodata,
+    ];
 
     /// Heading, QTYPE, RCODE of the correct answer, and the value of [`Kind::goal`].
     fn traits(self) -> (&'static str, &'static str, &'static str, Option<f64>) {
@@ -62,7 +69,8 @@ impl Kind {
         self.traits().2
     }
 
-    /// The limit of CPU time per query, as a multiple of the CPU time of a UDP echo server; `None` for no limit.
+    /// The limit of CPU time per query, as a multiple of the CPU time of a UDP echo server; `None`
+    /// for no limit.
     pub fn goal(self) -> Option<f64> {
         self.traits().3
     }
@@ -72,14 +80,20 @@ impl Kind {
         match self {
             Self::A | Self::HeadlessA | Self::Nodata => service.domain_name(),
             Self::Srv | Self::HeadlessSrv => service.port_name(),
-            Self::Nxdomain => format!("www.{}.example.com.{}", service.name, parent(&service.domain_name())),
+            Self::Nxdomain => format!(
+                "www.{}.example.com.{}",
+                service.name,
+                parent(&service.domain_name())
+            ),
         }
     }
 
     fn services(self, cluster: &Cluster) -> Vec<&Service> {
         match self {
             Self::HeadlessA | Self::HeadlessSrv => cluster.headless().collect(),
-            Self::A | Self::Srv | Self::Nxdomain | Self::Nodata => cluster.with_cluster_ip().collect(),
+            Self::A | Self::Srv | Self::Nxdomain | Self::Nodata => {
+                cluster.with_cluster_ip().collect()
+            }
         }
     }
 
@@ -87,7 +101,9 @@ impl Kind {
     pub fn names(self, cluster: &Cluster, count: usize, seed: u64) -> Vec<String> {
         let services = self.services(cluster);
         let mut rng = Rng::with_seed(seed);
-        (0..count).filter_map(|_| rng.choice(&services).map(|service| self.name(service))).collect()
+        (0..count)
+            .filter_map(|_| rng.choice(&services).map(|service| self.name(service)))
+            .collect()
     }
 
     /// Writes a file of queries for dnsperf into `directory`.
@@ -125,7 +141,10 @@ mod tests {
         let outside = Kind::Nxdomain.name(service);
         assert_eq!(
             outside,
-            format!("www.{}.example.com.{}.svc.cluster.local", service.name, service.namespace)
+            format!(
+                "www.{}.example.com.{}.svc.cluster.local",
+                service.name, service.namespace
+            )
         );
     }
 }

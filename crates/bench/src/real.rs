@@ -1,7 +1,8 @@
 //! A real API server that stores the generated cluster. `BENCH_KUBECONFIG` names its kubeconfig.
 //!
-//! Use a separate kube-apiserver with etcd and without controllers: controllers remove the endpoints, because there
-//! are no pods. Missing objects of the cluster are created, and no object is deleted.
+//! Use a separate kube-apiserver with etcd and without controllers: controllers remove the
+//! endpoints, because there are no pods. Missing objects of the cluster are created, and no object
+//! is deleted.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -41,21 +42,42 @@ pub struct Real {
 }
 
 impl Real {
-    /// Opens the API server of the kubeconfig at `path`. Writes a kubeconfig for the relay into `directory`.
+    /// Opens the API server of the kubeconfig at `path`. Writes a kubeconfig for the relay into
+    /// `directory`.
     pub async fn open(path: &Path, directory: &Path) -> anyhow::Result<Self> {
         let mut kubeconfig = Kubeconfig::read_from(path).context(VARIABLE)?;
         let options = KubeConfigOptions::default();
-        let config = Config::from_custom_kubeconfig(kubeconfig.clone(), &options).await.context(VARIABLE)?;
+        let config = Config::from_custom_kubeconfig(kubeconfig.clone(), &options)
+            .await
+            .context(VARIABLE)?;
         let url = config.cluster_url.clone();
-        let host = url.host().context("a URL without a host")?.trim_matches(['[', ']']);
+        let host = url
+            .host()
+            .context("a URL without a host")?
+            .trim_matches(['[', ']']);
         let relay = Relay::start(host.to_owned(), url.port_u16().unwrap_or(443)).await?;
-        for cluster in kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
-            cluster.server = Some(format!("{}://{}", url.scheme_str().unwrap_or("https"), relay.address()));
-            cluster.tls_server_name.get_or_insert_with(|| host.to_owned());
+        for cluster in kubeconfig
+            .clusters
+            .iter_mut()
+            .filter_map(|named| named.cluster.as_mut())
+        {
+            cluster.server = Some(format!(
+                "{}://{}",
+                url.scheme_str().unwrap_or("https"),
+                relay.address()
+            ));
+            cluster
+                .tls_server_name
+                .get_or_insert_with(|| host.to_owned());
         }
         let through = directory.join("kubeconfig");
-        std::fs::write(&through, serde_json::to_vec(&kubeconfig)?).context("cannot write a kubeconfig")?;
-        Ok(Self { client: Client::try_from(config)?, relay, kubeconfig: through })
+        std::fs::write(&through, serde_json::to_vec(&kubeconfig)?)
+            .context("cannot write a kubeconfig")?;
+        Ok(Self {
+            client: Client::try_from(config)?,
+            relay,
+            kubeconfig: through,
+        })
     }
 
     /// The argument that connects kubedns through the relay.
@@ -70,14 +92,25 @@ impl Real {
 
     /// The version as the API server reports it.
     pub async fn version(&self) -> anyhow::Result<String> {
-        Ok(self.client.apiserver_version().await.context("cannot ask for the version")?.git_version)
+        Ok(self
+            .client
+            .apiserver_version()
+            .await
+            .context("cannot ask for the version")?
+            .git_version)
     }
 
     /// CPU time of the API server so far, in steps of 10 ms.
     pub async fn cpu(&self) -> anyhow::Result<Duration> {
         let request = http::Request::get("/metrics").body(Vec::new())?;
-        let metrics = self.client.request_text(request).await.context("cannot read its metrics")?;
-        let line = metrics.lines().find_map(|line| line.strip_prefix(CPU_SECONDS));
+        let metrics = self
+            .client
+            .request_text(request)
+            .await
+            .context("cannot read its metrics")?;
+        let line = metrics
+            .lines()
+            .find_map(|line| line.strip_prefix(CPU_SECONDS));
         let seconds: f64 = line
             .and_then(|seconds| seconds.trim().parse().ok())
             .with_context(|| format!("no {CPU_SECONDS}"))?;
@@ -87,14 +120,19 @@ impl Real {
     /// Creates the missing objects of `cluster`. The API server chooses the cluster IPs.
     pub async fn load(&self, cluster: &Cluster) -> anyhow::Result<()> {
         say(&format!("real: {} services", cluster.services.len()));
-        let mut namespaces: Vec<&str> =
-            cluster.services.iter().map(|service| service.namespace.as_str()).collect();
+        let mut namespaces: Vec<&str> = cluster
+            .services
+            .iter()
+            .map(|service| service.namespace.as_str())
+            .collect();
         namespaces.sort_unstable();
         namespaces.dedup();
         for name in namespaces {
             let namespace = serde_json::from_value(json!({"metadata": {"name": name}}))?;
             created(
-                Api::<Namespace>::all(self.client.clone()).create(&PostParams::default(), &namespace).await,
+                Api::<Namespace>::all(self.client.clone())
+                    .create(&PostParams::default(), &namespace)
+                    .await,
             )?;
         }
         let each = stream::iter(&cluster.services).map(|service| self.create(service));
@@ -110,7 +148,8 @@ impl Real {
         }
         self.post::<Service>(object).await?;
         self.post::<Endpoints>(service.endpoints()).await?;
-        self.post::<EndpointSlice>(service.slice(0, &service.pods)).await
+        self.post::<EndpointSlice>(service.slice(0, &service.pods))
+            .await
     }
 
     async fn post<K>(&self, object: Value) -> anyhow::Result<()>
@@ -139,12 +178,15 @@ impl Real {
             + DeserializeOwned,
     {
         let meta = &object["metadata"];
-        let (Some(namespace), Some(name)) = (meta["namespace"].as_str(), meta["name"].as_str()) else {
+        let (Some(namespace), Some(name)) = (meta["namespace"].as_str(), meta["name"].as_str())
+        else {
             bail!("an object without a name")
         };
         let patch = Patch::Merge(json!({field: object[field]}));
         let api = Api::<K>::namespaced(self.client.clone(), namespace);
-        api.patch(name, &PatchParams::default(), &patch).await.context("cannot change an object")?;
+        api.patch(name, &PatchParams::default(), &patch)
+            .await
+            .context("cannot change an object")?;
         Ok(())
     }
 }

@@ -23,7 +23,9 @@ pub(crate) struct Relay {
 impl Relay {
     /// Starts a relay that connects each client to `port` of `host`.
     pub(crate) async fn start(host: String, port: u16) -> anyhow::Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("cannot start a relay")?;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .await
+            .context("cannot start a relay")?;
         let (address, sent) = (listener.local_addr()?, Arc::new(AtomicU64::new(0)));
         let (mut task, counter) = (JoinSet::new(), Arc::clone(&sent));
         task.spawn(async move {
@@ -35,7 +37,11 @@ impl Relay {
                 while connections.try_join_next().is_some() {}
             }
         });
-        Ok(Self { address, sent, _task: task })
+        Ok(Self {
+            address,
+            sent,
+            _task: task,
+        })
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -48,7 +54,12 @@ impl Relay {
     }
 }
 
-async fn relay(client: TcpStream, host: &str, port: u16, counter: &AtomicU64) -> std::io::Result<()> {
+async fn relay(
+    client: TcpStream,
+    host: &str,
+    port: u16,
+    counter: &AtomicU64,
+) -> std::io::Result<()> {
     let server = TcpStream::connect((host, port)).await?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
@@ -59,7 +70,9 @@ async fn relay(client: TcpStream, host: &str, port: u16, counter: &AtomicU64) ->
         loop {
             let length = from_server.read(&mut piece).await?;
             counter.fetch_add(u64::try_from(length).unwrap_or_default(), Ordering::Relaxed);
-            to_client.write_all(piece.get(..length).unwrap_or_default()).await?;
+            to_client
+                .write_all(piece.get(..length).unwrap_or_default())
+                .await?;
             if length == 0 {
                 return std::io::Result::Ok(());
             }

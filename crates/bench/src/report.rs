@@ -92,7 +92,8 @@ pub struct Price {
     pub kind: Kind,
     /// CPU time per query in microseconds, median of the rounds.
     pub microseconds: f64,
-    /// CPU time per query as a multiple of the CPU time of a UDP echo server in the same round, median of the rounds.
+    /// CPU time per query as a multiple of the CPU time of a UDP echo server in the same round,
+    /// median of the rounds.
     pub ratio: f64,
 }
 
@@ -240,11 +241,16 @@ impl Machine {
         let processor = read("/proc/cpuinfo")
             .lines()
             .find_map(|line| {
-                line.strip_prefix("model name")?.split_once(':').map(|(_, name)| name.trim().to_owned())
+                line.strip_prefix("model name")?
+                    .split_once(':')
+                    .map(|(_, name)| name.trim().to_owned())
             })
             .unwrap_or_else(|| std::env::consts::ARCH.to_owned());
-        let load =
-            read("/proc/loadavg").split(' ').next().and_then(|load| load.parse().ok()).unwrap_or_default();
+        let load = read("/proc/loadavg")
+            .split(' ')
+            .next()
+            .and_then(|load| load.parse().ok())
+            .unwrap_or_default();
         Self {
             date: chrono::Utc::now().format("%Y-%m-%d").to_string(),
             processor,

@@ -18,12 +18,20 @@ use crate::{echo, hickory, report, scenario};
 ///
 /// If a measurement is not possible or a goal is missed.
 pub fn run(options: Options) -> anyhow::Result<()> {
-    if let Some(Command::Echo { listen, sockets, batched }) = options.command {
+    if let Some(Command::Echo {
+        listen,
+        sockets,
+        batched,
+    }) = options.command
+    {
         return echo::serve(listen, sockets, batched);
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    // The kernel kills child processes when the thread that started them ends, so this future runs on the main
-    // thread.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    // The kernel kills child processes when the thread that started them ends, so this future runs
+    // on the main thread.
     runtime.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
@@ -39,10 +47,16 @@ async fn perform(options: Options) -> anyhow::Result<()> {
     match options.command {
         None => measure(options.measuring).await,
         Some(Command::Echo { .. }) => Ok(()),
-        Some(Command::Hickory { listen, services, seed }) => {
-            hickory::serve(listen, &Cluster::generate(services, seed)).await
-        }
-        Some(Command::Serve { listen, services, seed }) => {
+        Some(Command::Hickory {
+            listen,
+            services,
+            seed,
+        }) => hickory::serve(listen, &Cluster::generate(services, seed)).await,
+        Some(Command::Serve {
+            listen,
+            services,
+            seed,
+        }) => {
             let api = api::start(listen, &Cluster::generate(services, seed))?;
             writeln!(std::io::stdout(), "{}", api.url())?;
             std::future::pending().await
@@ -66,5 +80,7 @@ async fn measure(options: Measuring) -> anyhow::Result<()> {
 }
 
 fn show(report: &Report) -> anyhow::Result<()> {
-    std::io::stdout().write_all(report.to_markdown().as_bytes()).context("cannot write the report")
+    std::io::stdout()
+        .write_all(report.to_markdown().as_bytes())
+        .context("cannot write the report")
 }

@@ -1,4 +1,5 @@
-//! The context of all scenarios: the options, the kubedns binary, and a directory for temporary files.
+//! The context of all scenarios: the options, the kubedns binary, and a directory for temporary
+//! files.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -19,18 +20,29 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Finds the kubedns binary: the option `--kubedns`, else `BENCH_KUBEDNS`, else the file beside this program.
+    /// Finds the kubedns binary: the option `--kubedns`, else `BENCH_KUBEDNS`, else the file beside
+    /// this program.
     pub(crate) fn new(options: Measuring) -> anyhow::Result<Self> {
-        let kubedns =
-            match options.kubedns.clone().or_else(|| std::env::var_os("BENCH_KUBEDNS").map(Into::into)) {
-                Some(path) => path,
-                None => std::env::current_exe()?.with_file_name("kubedns"),
-            };
+        let kubedns = match options
+            .kubedns
+            .clone()
+            .or_else(|| std::env::var_os("BENCH_KUBEDNS").map(Into::into))
+        {
+            Some(path) => path,
+            None => std::env::current_exe()?.with_file_name("kubedns"),
+        };
         if !kubedns.is_file() {
-            bail!("no {}; build it with `cargo build --release -p kubedns`", kubedns.display());
+            bail!(
+                "no {}; build it with `cargo build --release -p kubedns`",
+                kubedns.display()
+            );
         }
         let directory = tempfile::tempdir().context("cannot make a temporary directory")?;
-        Ok(Self { options, kubedns, directory })
+        Ok(Self {
+            options,
+            kubedns,
+            directory,
+        })
     }
 
     /// The directory for files of this run; removed afterwards.

@@ -33,11 +33,14 @@ impl Server {
     pub(crate) fn program(self) -> Option<PathBuf> {
         let name = if self == Self::Nsd { "nsd" } else { "knotd" };
         let installed = ["/usr/sbin", "/usr/local/sbin", "/usr/bin", "/usr/local/bin"];
-        installed.iter().map(|directory| Path::new(directory).join(name)).find(|program| program.is_file())
+        installed
+            .iter()
+            .map(|directory| Path::new(directory).join(name))
+            .find(|program| program.is_file())
     }
 
-    /// Writes the zone of `cluster` and a configuration for `address` and `threads` threads into `directory`. Returns
-    /// the arguments for a run in the foreground.
+    /// Writes the zone of `cluster` and a configuration for `address` and `threads` threads into
+    /// `directory`. Returns the arguments for a run in the foreground.
     pub(crate) fn configure(
         self,
         directory: &Path,
@@ -87,7 +90,11 @@ fn zone(cluster: &Cluster) -> anyhow::Result<String> {
         }
         for pod in service.pods.iter().filter(|_| service.cluster_ip.is_none()) {
             let target = format!("{}.{name}.", pod.hostname.as_deref().unwrap_or_default());
-            writeln!(text, "{target} A {}\n{port}. SRV 10 33 8080 {target}", pod.ip)?;
+            writeln!(
+                text,
+                "{target} A {}\n{port}. SRV 10 33 8080 {target}",
+                pod.ip
+            )?;
         }
     }
     Ok(text)
@@ -100,8 +107,16 @@ mod tests {
     #[test]
     fn the_zone_has_what_is_asked_for() {
         let zone = zone(&Cluster::generate(11, 1)).unwrap();
-        let records = |rtype: &str| zone.lines().filter(|line| line.contains(&format!(" {rtype} "))).count();
+        let records = |rtype: &str| {
+            zone.lines()
+                .filter(|line| line.contains(&format!(" {rtype} ")))
+                .count()
+        };
         // Two headless Services with three named pods each, and nine Services with a cluster IP.
-        assert_eq!((records("A"), records("SRV")), (1 + 9 + 2 * 6, 9 + 2 * 3), "{zone}");
+        assert_eq!(
+            (records("A"), records("SRV")),
+            (1 + 9 + 2 * 6, 9 + 2 * 3),
+            "{zone}"
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! The zone of a cluster set (KEP-1645). Its records are built from `ServiceImport`s and from the `EndpointSlice`s of
-//! all clusters of the set. The zone shares no objects with the cluster's own zone.
+//! The zone of a cluster set (KEP-1645). Its records are built from `ServiceImport`s and from the
+//! `EndpointSlice`s of all clusters of the set. The zone shares no objects with the cluster's own
+//! zone.
 
 mod import;
 mod zone;
@@ -36,8 +37,8 @@ pub(crate) struct ClusterSet {
     imports: HashMap<ObjectKey, ServiceImport, RandomState>,
     /// Slices by the key of their import, then by the name of the slice.
     slices: HashMap<ObjectKey, BTreeMap<SmolStr, ImportedSlice>, RandomState>,
-    /// The key of each slice's import. A slice can move to another import, because the label with the import's name is
-    /// mutable.
+    /// The key of each slice's import. A slice can move to another import, because the label with
+    /// the import's name is mutable.
     owners: HashMap<ObjectKey, ObjectKey, RandomState>,
     listed_imports: RelistTracker<ObjectKey>,
     listed_slices: RelistTracker<ObjectKey>,
@@ -127,7 +128,9 @@ impl ClusterSet {
     }
 
     fn remove_slice(&mut self, key: &ObjectKey) {
-        let Some(owner) = self.owners.remove(key) else { return };
+        let Some(owner) = self.owners.remove(key) else {
+            return;
+        };
         if let Some(slices) = self.slices.get_mut(&owner) {
             slices.remove(&key.name);
             if slices.is_empty() {
@@ -138,7 +141,10 @@ impl ClusterSet {
     }
 
     fn check_sync(&mut self) {
-        if !self.records.synced && self.listed_imports.is_complete() && self.listed_slices.is_complete() {
+        if !self.records.synced
+            && self.listed_imports.is_complete()
+            && self.listed_slices.is_complete()
+        {
             self.records.synced = true;
             self.changed = true;
         }
@@ -149,23 +155,36 @@ impl ClusterSet {
         self.imports.len()
     }
 
-    /// Marks the records of a namespace as outdated. Must be called when the namespace starts or stops being served.
+    /// Marks the records of a namespace as outdated. Must be called when the namespace starts or
+    /// stops being served.
     pub(crate) fn outdate(&mut self, namespace: &str) {
         let of_namespace = self.imports.keys().filter(|key| key.namespace == namespace);
         self.outdated.extend(of_namespace.cloned());
     }
 
-    /// Rebuilds the outdated records; `None` if no record has changed. `serves` returns whether a namespace is
-    /// served.
+    /// Rebuilds the outdated records; `None` if no record has changed. `serves` returns whether a
+    /// namespace is served.
     pub(crate) fn publish(&mut self, serves: impl Fn(&str) -> bool) -> Option<FurtherZone> {
         for key in std::mem::take(&mut self.outdated) {
-            let import = if serves(&key.namespace) { self.build(&key) } else { None };
+            let import = if serves(&key.namespace) {
+                self.build(&key)
+            } else {
+                None
+            };
             self.changed |= self.records.set(&key, import.map(Arc::new));
         }
         std::mem::take(&mut self.changed).then(|| {
-            let ClusterSetZone { domain, ttl, negative_ttl } = &self.zone;
+            let ClusterSetZone {
+                domain,
+                ttl,
+                negative_ttl,
+            } = &self.zone;
             let zone = FurtherZone::new(domain, Arc::new(self.records.clone()));
-            FurtherZone { ttl: *ttl, negative_ttl: *negative_ttl, ..zone }
+            FurtherZone {
+                ttl: *ttl,
+                negative_ttl: *negative_ttl,
+                ..zone
+            }
         })
     }
 

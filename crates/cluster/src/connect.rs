@@ -1,14 +1,16 @@
-//! Access to the API server: from a kubeconfig file, by a bare URL, or as the pod's service account.
+//! Access to the API server: from a kubeconfig file, by a bare URL, or as the pod's service
+//! account.
 //!
 //! The precedence is the same as in kube-dns:
 //! - A URL without a kubeconfig is used without credentials.
-//! - A kubeconfig file is used with the given context, or else with the file's current context. A given URL replaces
-//!   the URL in the file.
+//! - A kubeconfig file is used with the given context, or else with the file's current context. A
+//!   given URL replaces the URL in the file.
 //! - Without a URL and a kubeconfig file, the pod's service account is used.
 //!
-//! Token files (of a service account, or `tokenFile` in a kubeconfig) and certificate files are read again, so that a
-//! rotation takes effect. An exec plugin runs again before its credentials expire. The kubeconfig itself, with its
-//! inline certificates, is only read again by [`Connection::renew`].
+//! Token files (of a service account, or `tokenFile` in a kubeconfig) and certificate files are
+//! read again, so that a rotation takes effect. An exec plugin runs again before its credentials
+//! expire. The kubeconfig itself, with its inline certificates, is only read again by
+//! [`Connection::renew`].
 
 mod certificate;
 mod client;
@@ -86,9 +88,13 @@ pub struct Access {
 impl Access {
     async fn config(&self) -> Result<Config, ConnectError> {
         match (&self.kubeconfig, &self.master_url) {
-            (Some(path), url) => from_kubeconfig(path, self.context.as_deref(), url.as_deref()).await,
+            (Some(path), url) => {
+                from_kubeconfig(path, self.context.as_deref(), url.as_deref()).await
+            }
             (None, Some(url)) => Ok(Config::new(parse_url(url)?)),
-            (None, None) => from_service_account(Path::new(SERVICE_ACCOUNT), |name| std::env::var(name).ok()),
+            (None, None) => {
+                from_service_account(Path::new(SERVICE_ACCOUNT), |name| std::env::var(name).ok())
+            }
         }
     }
 }
@@ -153,8 +159,9 @@ impl Connection {
         Client::clone(&self.client.load())
     }
 
-    /// Reads certificates and credentials again, at most every 30 seconds. Must be called when the API server rejects
-    /// the current credentials. If reading fails, the previous credentials stay in use.
+    /// Reads certificates and credentials again, at most every 30 seconds. Must be called when the
+    /// API server rejects the current credentials. If reading fails, the previous credentials stay
+    /// in use.
     pub async fn renew(&self) {
         let Some(access) = &self.access else { return };
         {
@@ -173,12 +180,14 @@ impl Connection {
 
 impl std::fmt::Debug for Connection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Connection").field("url", &self.url).finish_non_exhaustive()
+        f.debug_struct("Connection")
+            .field("url", &self.url)
+            .finish_non_exhaustive()
     }
 }
 
-/// Expands `$NAME` and `${NAME}` as Go's `os.Expand` does. `lookup` returns the value of a name; an unknown name
-/// expands to nothing.
+/// Expands `$NAME` and `${NAME}` as Go's `os.Expand` does. `lookup` returns the value of a name; an
+/// unknown name expands to nothing.
 pub fn expand(text: &str, lookup: impl Fn(&str) -> Option<String>) -> String {
     let mut expanded = String::new();
     let mut rest = text;
@@ -197,9 +206,9 @@ pub fn expand(text: &str, lookup: impl Fn(&str) -> Option<String>) -> String {
     expanded
 }
 
-/// Splits the text after a `$` into the name of a variable and the rest. If there is no name and the rest is the whole
-/// text, the `$` is literal. If there is no name and the rest is shorter, the syntax is invalid, and the octets before
-/// the rest are dropped.
+/// Splits the text after a `$` into the name of a variable and the rest. If there is no name and
+/// the rest is the whole text, the `$` is literal. If there is no name and the rest is shorter, the
+/// syntax is invalid, and the octets before the rest are dropped.
 fn variable(text: &str) -> (Option<&str>, &str) {
     if let Some(braced) = text.strip_prefix('{') {
         return match braced.split_once('}') {
@@ -213,7 +222,8 @@ fn variable(text: &str) -> (Option<&str>, &str) {
     let length = if special {
         1
     } else {
-        text.find(|c: char| c != '_' && !c.is_ascii_alphanumeric()).unwrap_or(text.len())
+        text.find(|c: char| c != '_' && !c.is_ascii_alphanumeric())
+            .unwrap_or(text.len())
     };
     let (name, after) = text.split_at(length);
     ((!name.is_empty()).then_some(name), after)
@@ -227,11 +237,17 @@ async fn connect(
     let connect = move || {
         let config = runtime.block_on(access.config())?;
         let url = config.cluster_url.to_string();
-        let failed = |error| ConnectError::Client { url: url.clone(), reason: brief(&error) };
+        let failed = |error| ConnectError::Client {
+            url: url.clone(),
+            reason: brief(&error),
+        };
         let client = client::build(config).map_err(failed)?;
         Ok((url, client))
     };
-    reading.run(connect).await.unwrap_or(Err(ConnectError::Hangs))
+    reading
+        .run(connect)
+        .await
+        .unwrap_or(Err(ConnectError::Hangs))
 }
 
 async fn from_kubeconfig(
@@ -248,19 +264,29 @@ async fn from_kubeconfig(
     };
     let mut file = Kubeconfig::read_from(path).map_err(|error| unusable(&error))?;
     if let Some(context) = context {
-        check_context(&file, context)
-            .map_err(|reason| ConnectError::Kubeconfig { path: path.to_owned(), reason })?;
+        check_context(&file, context).map_err(|reason| ConnectError::Kubeconfig {
+            path: path.to_owned(),
+            reason,
+        })?;
     }
     if let Some(url) = url {
         parse_url(url)?;
-        for cluster in file.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
+        for cluster in file
+            .clusters
+            .iter_mut()
+            .filter_map(|named| named.cluster.as_mut())
+        {
             cluster.server = Some(url.to_owned());
         }
     }
     let names_proxy = names_proxy(&file);
-    let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
-    let mut config =
-        Config::from_custom_kubeconfig(file, &options).await.map_err(|error| unusable(&error))?;
+    let options = KubeConfigOptions {
+        context: context.map(str::to_owned),
+        ..KubeConfigOptions::default()
+    };
+    let mut config = Config::from_custom_kubeconfig(file, &options)
+        .await
+        .map_err(|error| unusable(&error))?;
     if !names_proxy {
         // kube takes the proxy from the environment, even if NO_PROXY excludes the API server.
         config.proxy_url = None;
@@ -270,11 +296,20 @@ async fn from_kubeconfig(
 
 /// Checks that the file has the context. The error lists the file's contexts.
 fn check_context(file: &Kubeconfig, context: &str) -> Result<(), String> {
-    let names: Vec<&str> = file.contexts.iter().map(|named| named.name.as_str()).collect();
+    let names: Vec<&str> = file
+        .contexts
+        .iter()
+        .map(|named| named.name.as_str())
+        .collect();
     match names.as_slice() {
         names if names.contains(&context) => Ok(()),
-        [] => Err(format!("there is no context {context:?}; the file has no contexts")),
-        names => Err(format!("there is no context {context:?}; there is {}", names.join(", "))),
+        [] => Err(format!(
+            "there is no context {context:?}; the file has no contexts"
+        )),
+        names => Err(format!(
+            "there is no context {context:?}; there is {}",
+            names.join(", ")
+        )),
     }
 }
 
@@ -286,29 +321,38 @@ fn names_proxy(file: &Kubeconfig) -> bool {
         .any(|url| !url.is_empty())
 }
 
-/// The configuration of a service account, as in client-go: the file `namespace` is not needed, and without `ca.crt`
-/// the system's certificates are trusted.
+/// The configuration of a service account, as in client-go: the file `namespace` is not needed, and
+/// without `ca.crt` the system's certificates are trusted.
 fn from_service_account(
     directory: &Path,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Config, ConnectError> {
     let given = |name: &str| variable(name).filter(|value| !value.is_empty());
-    let (Some(host), Some(port)) = (given("KUBERNETES_SERVICE_HOST"), given("KUBERNETES_SERVICE_PORT"))
-    else {
+    let (Some(host), Some(port)) = (
+        given("KUBERNETES_SERVICE_HOST"),
+        given("KUBERNETES_SERVICE_PORT"),
+    ) else {
         let reason = "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set".to_owned();
         return Err(ConnectError::InCluster { reason });
     };
-    let host = if host.contains(':') { format!("[{host}]") } else { host };
+    let host = if host.contains(':') {
+        format!("[{host}]")
+    } else {
+        host
+    };
     let mut config = Config::new(parse_url(&format!("https://{host}:{port}"))?);
     let token = directory.join("token");
     if let Err(error) = std::fs::metadata(&token) {
-        return Err(ConnectError::InCluster { reason: format!("{}: {error}", token.display()) });
+        return Err(ConnectError::InCluster {
+            reason: format!("{}: {error}", token.display()),
+        });
     }
     config.auth_info.token_file = Some(token.display().to_string());
     let authority = directory.join("ca.crt");
     match certificate::authorities(&authority) {
         Ok(found) => {
-            // Without `root_cert`, kube first loads the system's certificates, which a container image may lack.
+            // Without `root_cert`, kube first loads the system's certificates, which a container
+            // image may lack.
             config.root_cert = Some(found);
             config.root_cert_file = Some(authority);
         }
@@ -324,11 +368,17 @@ fn from_service_account(
 }
 
 fn parse_url(url: &str) -> Result<Uri, ConnectError> {
-    url.parse().map_err(|_| ConnectError::Url { url: url.to_owned() })
+    url.parse().map_err(|_| ConnectError::Url {
+        url: url.to_owned(),
+    })
 }
 
 fn first_line(text: &str) -> String {
-    text.lines().next().unwrap_or_default().trim_end().to_owned()
+    text.lines()
+        .next()
+        .unwrap_or_default()
+        .trim_end()
+        .to_owned()
 }
 
 #[cfg(test)]

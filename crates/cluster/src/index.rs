@@ -1,5 +1,5 @@
-//! The index applies the watchers' events, keeps the objects, and publishes the records built from the objects. No
-//! other module publishes records.
+//! The index applies the watchers' events, keeps the objects, and publishes the records built from
+//! the objects. No other module publishes records.
 
 mod objects;
 mod packed;
@@ -19,7 +19,9 @@ use tokio::sync::watch;
 use treecache::TreeCache;
 
 use crate::clusterset::{ClusterSet, ClusterSetZone};
-use crate::objects::{Change, EndpointsSource, Event, Namespace, Node, ObjectKey, Pod, Service, ServiceKind};
+use crate::objects::{
+    Change, EndpointsSource, Event, Namespace, Node, ObjectKey, Pod, Service, ServiceKind,
+};
 use crate::one_or_many::OneOrMany;
 use crate::records::{ExternalNode, PortRecords, RecordOptions, ServiceEndpoints, ServiceRecords};
 use crate::relist::RelistTracker;
@@ -31,8 +33,8 @@ pub use published_objects::{ObjectsView, PublishedObjects};
 use shared::Shared;
 use store::Store;
 
-/// The objects and the records built from them. [`Index::apply`] takes events; queries see changes only after
-/// [`Index::publish`].
+/// The objects and the records built from them. [`Index::apply`] takes events; queries see changes
+/// only after [`Index::publish`].
 ///
 /// The records depend only on the objects, not on the order of events.
 pub struct Index {
@@ -42,7 +44,8 @@ pub struct Index {
     node_lists: RelistTracker<SmolStr>,
     source: Option<EndpointsSource>,
     in_force: watch::Sender<Option<EndpointsSource>>,
-    /// A Service whose Endpoints lack addresses of its slices. Set while slices cannot be read but stay in use.
+    /// A Service whose Endpoints lack addresses of its slices. Set while slices cannot be read but
+    /// stay in use.
     lacking_service: Option<ObjectKey>,
     port_lists: Shared<PortRecords>,
     pods: Pods,
@@ -53,7 +56,8 @@ pub struct Index {
     snapshot: Snapshot,
     external: External,
     changed: bool,
-    /// Whether objects have changed since the last [`Index::take_objects_changed`], even if no record has changed.
+    /// Whether objects have changed since the last [`Index::take_objects_changed`], even if no
+    /// record has changed.
     objects_changed: bool,
     /// Whether objects have changed since they were last published.
     objects_unpublished: bool,
@@ -111,7 +115,8 @@ pub enum Progress {
     Waiting,
     /// The lists are not complete yet; the records of a snapshot file are served.
     Stale,
-    /// The lists did not complete within `--initial-sync-timeout`; the records of a snapshot file are served.
+    /// The lists did not complete within `--initial-sync-timeout`; the records of a snapshot file
+    /// are served.
     StaleOverdue,
     /// The lists are complete.
     Synced,
@@ -236,7 +241,9 @@ impl Index {
             Change::Apply(endpoints) => {
                 self.store.endpoints.settle(&endpoints.key);
                 if !self.store.objects().has_endpoints(&endpoints) {
-                    self.update_endpoints(&endpoints.key, |store, _| store.set_endpoints(&endpoints));
+                    self.update_endpoints(&endpoints.key, |store, _| {
+                        store.set_endpoints(&endpoints);
+                    });
                 }
             }
             Change::Deleted(key) => {
@@ -261,7 +268,10 @@ impl Index {
                 }
                 let service = slice.service_key();
                 // A slice can move to another Service: the label that names its Service is mutable.
-                if let Some(owner) = self.store.service_of_slice(&slice.key).filter(|owner| *owner != service)
+                if let Some(owner) = self
+                    .store
+                    .service_of_slice(&slice.key)
+                    .filter(|owner| *owner != service)
                 {
                     self.remove_slice_of(&owner, &slice.key);
                 }
@@ -307,10 +317,12 @@ impl Index {
         }
     }
 
-    /// Updates the topology zone of the node that this process runs on. The zone of a deleted node is kept: this
-    /// process still runs on it.
+    /// Updates the topology zone of the node that this process runs on. The zone of a deleted node
+    /// is kept: this process still runs on it.
     fn apply_own_node(&mut self, change: Change<Node>) {
-        let Change::Apply(Node { key, zone, .. }) = change else { return };
+        let Change::Apply(Node { key, zone, .. }) = change else {
+            return;
+        };
         if self.options.records.preferred_zone == zone {
             return;
         }
@@ -370,8 +382,9 @@ impl Index {
         self.check_sync();
     }
 
-    /// Changes the objects of one Service. The records are rebuilt only in [`Index::publish`], because objects of one
-    /// Service often change together, and rebuilding a large Service is slow.
+    /// Changes the objects of one Service. The records are rebuilt only in [`Index::publish`],
+    /// because objects of one Service often change together, and rebuilding a large Service is
+    /// slow.
     fn update(&mut self, key: &ObjectKey, change: impl FnOnce(&mut Store, &ObjectKey)) {
         self.outdate(key);
         change(&mut self.store, key);
@@ -390,19 +403,21 @@ impl Index {
         self.objects_unpublished = true;
     }
 
-    /// Marks the records of the Service `key` as outdated, if they depend on endpoints. Must be called before the
-    /// endpoints change.
+    /// Marks the records of the Service `key` as outdated, if they depend on endpoints. Must be
+    /// called before the endpoints change.
     fn outdate_endpoints(&mut self, key: &ObjectKey) {
-        let shown =
-            self.store.service(key).is_some_and(|service| self.options.records.depend_on_endpoints(&service));
+        let shown = self
+            .store
+            .service(key)
+            .is_some_and(|service| self.options.records.depend_on_endpoints(&service));
         // The answer to a federated name depends on whether the Service has endpoints.
         if shown || self.snapshot.federation.is_some() {
             self.outdate(key);
         }
     }
 
-    /// Marks the records of `key` as outdated. Must be called before the objects change, because the current reverse
-    /// records are noted here.
+    /// Marks the records of `key` as outdated. Must be called before the objects change, because
+    /// the current reverse records are noted here.
     fn outdate(&mut self, key: &ObjectKey) {
         if !self.outdated.contains_key(key) {
             self.outdated.insert(key.clone(), self.pointers(key));
@@ -431,13 +446,16 @@ impl Index {
             self.port_lists.share(&mut node.node_mut().ports);
             Arc::new(node)
         });
-        self.external.changed |= node.as_ref() != self.external.services.entry(&[&key.namespace], &key.name);
+        self.external.changed |=
+            node.as_ref() != self.external.services.entry(&[&key.namespace], &key.name);
         put(&mut self.external.services, key, node);
     }
 
     /// Copies the external zone into the snapshot.
     fn set_external_zone(&mut self) {
-        let Some(domain) = &self.options.external_zone else { return };
+        let Some(domain) = &self.options.external_zone else {
+            return;
+        };
         let zone = &self.snapshot.zone;
         let records = ExternalZone::new(self.snapshot.synced, self.external.services.clone());
         let further = FurtherZone {
@@ -450,7 +468,10 @@ impl Index {
 
     fn build(&self, key: &ObjectKey) -> ServiceRecords {
         match self.served(key) {
-            Some(service) => self.options.records.build(&service, &self.endpoints_of(&service)),
+            Some(service) => self
+                .options
+                .records
+                .build(&service, &self.endpoints_of(&service)),
             None => ServiceRecords::default(),
         }
     }
@@ -458,16 +479,20 @@ impl Index {
     /// The reverse records of one Service, from its current objects.
     fn pointers(&self, key: &ObjectKey) -> Vec<(IpAddr, Pointer)> {
         let records = &self.options.records;
-        self.served(key)
-            .map_or_else(Vec::new, |service| records.pointers(&service, &self.endpoints_of(&service)))
+        self.served(key).map_or_else(Vec::new, |service| {
+            records.pointers(&service, &self.endpoints_of(&service))
+        })
     }
 
     /// The Service, if its namespace is served.
     fn served(&self, key: &ObjectKey) -> Option<Service> {
-        self.store.service(key).filter(|service| self.snapshot.serves(&service.key.namespace))
+        self.store
+            .service(key)
+            .filter(|service| self.snapshot.serves(&service.key.namespace))
     }
 
-    /// The endpoints of a Service; [`ServiceEndpoints::None`] if the records of the Service do not depend on endpoints.
+    /// The endpoints of a Service; [`ServiceEndpoints::None`] if the records of the Service do not
+    /// depend on endpoints.
     fn endpoints_of(&self, service: &Service) -> ServiceEndpoints {
         if self.options.records.depend_on_endpoints(service) {
             self.store.service_endpoints(&service.key, self.source)
@@ -476,13 +501,19 @@ impl Index {
         }
     }
 
-    /// Replaces the reverse records `old` of a Service with `new`. Other Services may share an address; their reverse
-    /// records stay. Both lists must be sorted, so that a binary search is fast even with thousands of records.
+    /// Replaces the reverse records `old` of a Service with `new`. Other Services may share an
+    /// address; their reverse records stay. Both lists must be sorted, so that a binary search is
+    /// fast even with thousands of records.
     fn replace_pointers(&mut self, old: &[(IpAddr, Pointer)], new: &[(IpAddr, Pointer)]) {
         let reverse = &mut self.snapshot.reverse;
         for (ip, pointer) in old.iter().filter(|gone| new.binary_search(gone).is_err()) {
-            let owners: OneOrMany<Pointer> =
-                reverse.get(ip).into_iter().flatten().filter(|owner| *owner != pointer).cloned().collect();
+            let owners: OneOrMany<Pointer> = reverse
+                .get(ip)
+                .into_iter()
+                .flatten()
+                .filter(|owner| *owner != pointer)
+                .cloned()
+                .collect();
             if owners.is_empty() {
                 reverse.remove(ip);
             } else {
@@ -490,7 +521,10 @@ impl Index {
             }
         }
         for (ip, pointer) in new.iter().filter(|added| old.binary_search(added).is_err()) {
-            let mut owners: Vec<Pointer> = reverse.get(ip).map(|owners| owners.to_vec()).unwrap_or_default();
+            let mut owners: Vec<Pointer> = reverse
+                .get(ip)
+                .map(|owners| owners.to_vec())
+                .unwrap_or_default();
             owners.push(pointer.clone());
             owners.sort_unstable();
             owners.dedup();
@@ -504,7 +538,10 @@ impl Index {
         }
         let backed = self.served(key).is_some_and(|service| {
             matches!(service.kind, ServiceKind::ExternalName(_))
-                || self.store.service_endpoints(key, self.source).has_ready_addresses()
+                || self
+                    .store
+                    .service_endpoints(key, self.source)
+                    .has_ready_addresses()
         });
         if backed {
             self.snapshot.backed.insert(key.clone(), ());
@@ -518,12 +555,13 @@ impl Index {
         self.in_force.subscribe()
     }
 
-    /// Switches to Endpoints after slices have become unreadable. If Endpoints lack addresses of the slices, the last
-    /// slices stay in use. Endpoints lack addresses, for example, if another controller writes the slices, or if the
-    /// Service has two IP families.
+    /// Switches to Endpoints after slices have become unreadable. If Endpoints lack addresses of
+    /// the slices, the last slices stay in use. Endpoints lack addresses, for example, if another
+    /// controller writes the slices, or if the Service has two IP families.
     fn fall_back(&mut self) {
-        let Some(service) =
-            self.store.endpoints_lack_addresses(|service| self.options.records.depend_on_endpoints(service))
+        let Some(service) = self
+            .store
+            .endpoints_lack_addresses(|service| self.options.records.depend_on_endpoints(service))
         else {
             return self.use_source(EndpointsSource::Endpoints);
         };
@@ -588,10 +626,12 @@ impl Index {
 
     /// Replaces the federations, a map of name to domain.
     pub fn set_federations(&mut self, domains: BTreeMap<String, String>) {
-        let topology = self
-            .nodes
-            .values()
-            .find_map(|node| Some(Topology { zone: node.zone.clone()?, region: node.region.clone()? }));
+        let topology = self.nodes.values().find_map(|node| {
+            Some(Topology {
+                zone: node.zone.clone()?,
+                region: node.region.clone()?,
+            })
+        });
         let federation = (!domains.is_empty()).then(|| Arc::new(Federation { domains, topology }));
         if self.snapshot.federation == federation {
             return;
@@ -627,7 +667,10 @@ impl Index {
             self.snapshot.pods = PodNames::Verified(namespaces);
             self.changed = true;
         }
-        let zone = self.clusterset.as_mut().and_then(|set| set.publish(|name| self.snapshot.serves(name)));
+        let zone = self
+            .clusterset
+            .as_mut()
+            .and_then(|set| set.publish(|name| self.snapshot.serves(name)));
         if let Some(zone) = zone {
             self.set_further_zone(zone);
         }
@@ -639,8 +682,8 @@ impl Index {
         // A reader that sees new records must find their objects.
         self.publish_objects();
 
-        // Until the first lists are complete, nobody is served the records. Publishing them would only share them, and
-        // the next batch of the lists would have to copy what it changes.
+        // Until the first lists are complete, nobody is served the records. Publishing them would
+        // only share them, and the next batch of the lists would have to copy what it changes.
         let changed = std::mem::take(&mut self.changed);
         if !changed && (outdated.is_empty() || !self.snapshot.synced) {
             return false;
@@ -653,8 +696,8 @@ impl Index {
         true
     }
 
-    /// Makes all changes of objects visible to readers, also those that change no record. As with the records, the
-    /// objects are not shared while the first lists arrive.
+    /// Makes all changes of objects visible to readers, also those that change no record. As with
+    /// the records, the objects are not shared while the first lists arrive.
     fn publish_objects(&mut self) {
         let Some(source) = self.source else { return };
         if self.snapshot.synced && std::mem::take(&mut self.objects_unpublished) {
@@ -674,10 +717,14 @@ impl Index {
 
     /// Whether the first lists from the API server are complete.
     pub fn has_listed(&self) -> bool {
-        self.has_options_listed() && self.source.is_some_and(|source| self.store.has_listed(source))
+        self.has_options_listed()
+            && self
+                .source
+                .is_some_and(|source| self.store.has_listed(source))
     }
 
-    /// Returns whether objects have changed since the last call, even if there is nothing to publish.
+    /// Returns whether objects have changed since the last call, even if there is nothing to
+    /// publish.
     pub fn take_objects_changed(&mut self) -> bool {
         std::mem::take(&mut self.objects_changed)
     }
@@ -686,7 +733,11 @@ impl Index {
     pub fn counts(&self) -> Counts {
         let pods = (self.options.pods == PodMode::Verified).then(|| self.pods.count());
         let imports = self.clusterset.as_ref().map(ClusterSet::count);
-        Counts { pods, imports, ..self.store.objects().counts() }
+        Counts {
+            pods,
+            imports,
+            ..self.store.objects().counts()
+        }
     }
 
     /// The content for the snapshot file.
@@ -694,7 +745,12 @@ impl Index {
         let selected = self.selects_namespaces();
         IndexContent {
             objects: self.store.objects().clone(),
-            namespaces: self.snapshot.served.clone().filter(|_| selected).unwrap_or_default(),
+            namespaces: self
+                .snapshot
+                .served
+                .clone()
+                .filter(|_| selected)
+                .unwrap_or_default(),
             pods: self.snapshot.pods.clone(),
         }
     }
@@ -706,7 +762,11 @@ impl Index {
 }
 
 /// Sets the value of a Service; `None` removes the value.
-fn put<V: Clone>(tree: &mut TreeCache<V>, ObjectKey { namespace, name }: &ObjectKey, value: Option<V>) {
+fn put<V: Clone>(
+    tree: &mut TreeCache<V>,
+    ObjectKey { namespace, name }: &ObjectKey,
+    value: Option<V>,
+) {
     match value {
         Some(value) => drop(tree.set_entry(&[namespace], name.clone(), value)),
         None => drop(tree.remove_entry(&[namespace], name)),

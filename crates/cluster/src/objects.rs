@@ -1,9 +1,9 @@
-//! The Kubernetes objects that DNS records are built from, and the events that carry the objects. Each type holds only
-//! the fields that records need.
+//! The Kubernetes objects that DNS records are built from, and the events that carry the objects.
+//! Each type holds only the fields that records need.
 //!
-//! A large cluster has tens of thousands of objects, so these types hold no labels, no managed fields, no resource
-//! versions and no spare capacity. [`read`](FromApi::read) converts objects of the API. The module `records` builds
-//! records from the converted objects.
+//! A large cluster has tens of thousands of objects, so these types hold no labels, no managed
+//! fields, no resource versions and no spare capacity. [`read`](FromApi::read) converts objects of
+//! the API. The module `records` builds records from the converted objects.
 
 mod api;
 mod parse;
@@ -35,7 +35,10 @@ pub struct ObjectKey {
 impl ObjectKey {
     /// The key of `name` in `namespace`.
     pub fn new(namespace: impl Into<SmolStr>, name: impl Into<SmolStr>) -> Self {
-        Self { namespace: namespace.into(), name: name.into() }
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+        }
     }
 }
 
@@ -87,8 +90,8 @@ impl Kind {
         }
     }
 
-    /// The kind in metric labels and log lines: the plural, except for slices of imports, which share their plural
-    /// with all other slices.
+    /// The kind in metric labels and log lines: the plural, except for slices of imports, which
+    /// share their plural with all other slices.
     pub fn label(self) -> &'static str {
         match self {
             Self::ImportedSlice => "imported_endpointslices",
@@ -101,9 +104,12 @@ impl Kind {
         match self {
             Self::EndpointSlice | Self::ImportedSlice => "/apis/discovery.k8s.io/v1",
             Self::ServiceImport => "/apis/multicluster.x-k8s.io/v1alpha1",
-            Self::Service | Self::Endpoints | Self::Node | Self::ConfigMap | Self::Namespace | Self::Pod => {
-                "/api/v1"
-            }
+            Self::Service
+            | Self::Endpoints
+            | Self::Node
+            | Self::ConfigMap
+            | Self::Namespace
+            | Self::Pod => "/api/v1",
         }
     }
 
@@ -128,13 +134,15 @@ pub struct Service {
     pub kind: ServiceKind,
     /// The ports in the order of the object.
     pub ports: Arc<[ServicePort]>,
-    /// Whether unready addresses are published too: `spec.publishNotReadyAddresses`, or the older annotation
-    /// `service.alpha.kubernetes.io/tolerate-unready-endpoints`, which overrides the field as in Kubernetes.
+    /// Whether unready addresses are published too: `spec.publishNotReadyAddresses`, or the older
+    /// annotation `service.alpha.kubernetes.io/tolerate-unready-endpoints`, which overrides the
+    /// field as in Kubernetes.
     pub publish_not_ready: bool,
-    /// Creation time in seconds since 1970, 0 if unknown. If several Services share an address, the PTR record of the
-    /// oldest Service comes first.
+    /// Creation time in seconds since 1970, 0 if unknown. If several Services share an address, the
+    /// PTR record of the oldest Service comes first.
     pub created: u32,
-    /// External addresses: `spec.externalIPs` and the addresses of the load balancer. Only read with `--external-zone`.
+    /// External addresses: `spec.externalIPs` and the addresses of the load balancer. Only read
+    /// with `--external-zone`.
     #[serde(default, skip_serializing_if = "has_none")]
     pub external: OneOrMany<ExternalAddress>,
 }
@@ -258,7 +266,8 @@ pub struct EndpointPort {
 pub struct EndpointSlice {
     /// Namespace and name of the slice.
     pub key: ObjectKey,
-    /// The name of the Service (label `kubernetes.io/service-name`) in the slice's namespace. Empty without the label.
+    /// The name of the Service (label `kubernetes.io/service-name`) in the slice's namespace. Empty
+    /// without the label.
     pub service: SmolStr,
     /// Type of the addresses.
     pub address_type: AddressType,
@@ -273,7 +282,10 @@ pub struct EndpointSlice {
 impl EndpointSlice {
     /// Namespace and name of the slice's Service.
     pub fn service_key(&self) -> ObjectKey {
-        ObjectKey { namespace: self.key.namespace.clone(), name: self.service.clone() }
+        ObjectKey {
+            namespace: self.key.namespace.clone(),
+            name: self.service.clone(),
+        }
     }
 
     /// The slice without the zones of its endpoints.
@@ -287,7 +299,9 @@ impl EndpointSlice {
 
     /// All addresses, ready or not.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
-        self.endpoints.iter().flat_map(|endpoint| endpoint.addresses.iter().copied())
+        self.endpoints
+            .iter()
+            .flat_map(|endpoint| endpoint.addresses.iter().copied())
     }
 }
 
@@ -302,22 +316,23 @@ pub enum AddressType {
     Other,
 }
 
-/// An endpoint of a slice, with its conditions as written. An unknown `ready` (`None`) counts as true, an unknown
-/// `serving` as the value of `ready`, and an unknown `terminating` as false.
+/// An endpoint of a slice, with its conditions as written. An unknown `ready` (`None`) counts as
+/// true, an unknown `serving` as the value of `ready`, and an unknown `terminating` as false.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SliceEndpoint {
     /// The addresses, all of one pod.
     pub addresses: OneOrMany<IpAddr>,
     /// The hostname, never empty.
     pub hostname: Option<SmolStr>,
-    /// Whether the endpoint is ready: serving and not terminating, or of a Service that publishes unready addresses.
+    /// Whether the endpoint is ready: serving and not terminating, or of a Service that publishes
+    /// unready addresses.
     pub ready: Option<bool>,
     /// Whether the endpoint passes its readiness probe, even while it terminates.
     pub serving: Option<bool>,
     /// Whether the endpoint is terminating.
     pub terminating: Option<bool>,
-    /// The zones whose clients the endpoint serves: the zones of its hints, or else its own zone. Only read with
-    /// `--prefer-zone`.
+    /// The zones whose clients the endpoint serves: the zones of its hints, or else its own zone.
+    /// Only read with `--prefer-zone`.
     #[serde(default, skip_serializing_if = "has_none")]
     pub zones: OneOrMany<SmolStr>,
 }
@@ -331,9 +346,11 @@ fn has_none<T>(list: &OneOrMany<T>) -> bool {
 pub struct Node {
     /// The name; the namespace is empty.
     pub key: ObjectKey,
-    /// The zone (label `topology.kubernetes.io/zone`, else `failure-domain.beta.kubernetes.io/zone`).
+    /// The zone (label `topology.kubernetes.io/zone`, else
+    /// `failure-domain.beta.kubernetes.io/zone`).
     pub zone: Option<SmolStr>,
-    /// The region (label `topology.kubernetes.io/region`, else `failure-domain.beta.kubernetes.io/region`).
+    /// The region (label `topology.kubernetes.io/region`, else
+    /// `failure-domain.beta.kubernetes.io/region`).
     pub region: Option<SmolStr>,
 }
 
@@ -364,8 +381,8 @@ pub struct ScheduledPod {
     pub host_network: bool,
 }
 
-/// A `ServiceImport`: a Service of the cluster set. Type `ClusterSetIP` has cluster IPs, possibly none yet. Any other
-/// type is headless.
+/// A `ServiceImport`: a Service of the cluster set. Type `ClusterSetIP` has cluster IPs, possibly
+/// none yet. Any other type is headless.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceImport(pub Service);
 
@@ -373,8 +390,8 @@ pub struct ServiceImport(pub Service);
 /// `multicluster.kubernetes.io/service-name`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportedSlice {
-    /// The cluster that has the endpoints (label `multicluster.kubernetes.io/source-cluster`), in lower case. Empty
-    /// without the label.
+    /// The cluster that has the endpoints (label `multicluster.kubernetes.io/source-cluster`), in
+    /// lower case. Empty without the label.
     pub cluster: SmolStr,
     /// The slice.
     pub slice: EndpointSlice,
@@ -389,9 +406,9 @@ pub struct ConfigMap {
     pub data: BTreeMap<String, Vec<u8>>,
 }
 
-/// A change of the objects of one kind. A list is `RelistStarted`, then `Apply` for each object, then `RelistDone`. At
-/// `RelistDone`, known objects that the list did not contain are deleted. An interrupted list is followed by another
-/// `RelistStarted`.
+/// A change of the objects of one kind. A list is `RelistStarted`, then `Apply` for each object,
+/// then `RelistDone`. At `RelistDone`, known objects that the list did not contain are deleted. An
+/// interrupted list is followed by another `RelistStarted`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change<T> {
     /// A list begins.
@@ -446,14 +463,15 @@ pub enum Event {
     ServiceImport(Change<ServiceImport>),
     /// A change of the slices of `ServiceImport`s.
     ImportedSlice(Change<ImportedSlice>),
-    /// The endpoints of this source are used from now on. The event follows the first `RelistDone` of the source,
-    /// possibly after further changes of both sources. Before the first such event, the endpoints are unknown.
+    /// The endpoints of this source are used from now on. The event follows the first `RelistDone`
+    /// of the source, possibly after further changes of both sources. Before the first such event,
+    /// the endpoints are unknown.
     ///
-    /// While Endpoints are used, changes of slices still follow, unless an empty list has removed all slices. While
-    /// slices are used, no changes of Endpoints follow. If Endpoints are used again later, their changes start with a
-    /// list.
+    /// While Endpoints are used, changes of slices still follow, unless an empty list has removed
+    /// all slices. While slices are used, no changes of Endpoints follow. If Endpoints are used
+    /// again later, their changes start with a list.
     EndpointsFrom(EndpointsSource),
-    /// Slices are used but can no longer be read. The index switches to Endpoints, unless Endpoints lack addresses of
-    /// the slices.
+    /// Slices are used but can no longer be read. The index switches to Endpoints, unless Endpoints
+    /// lack addresses of the slices.
     EndpointsInsteadOfSlices,
 }

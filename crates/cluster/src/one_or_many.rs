@@ -5,15 +5,21 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// An immutable list. A single element is stored in place; any other number of elements is stored in an `Arc`.
+/// An immutable list. A single element is stored in place; any other number of elements is stored
+/// in an `Arc`.
 ///
-/// Most Services have one address, most labels one record, and most addresses one owner. Storing the element in place
-/// saves an allocation and an indirection.
+/// Most Services have one address, most labels one record, and most addresses one owner. Storing
+/// the element in place saves an allocation and an indirection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Vec<T>", into = "Vec<T>", bound(serialize = "T: Clone + Serialize"))]
+#[serde(
+    from = "Vec<T>",
+    into = "Vec<T>",
+    bound(serialize = "T: Clone + Serialize")
+)]
 pub struct OneOrMany<T>(Number<T>);
 
-// A single element is always `One`, never `Other`. Otherwise equal lists could differ in the derived `PartialEq`.
+// A single element is always `One`, never `Other`. Otherwise equal lists could differ in the
+// derived `PartialEq`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Number<T> {
     One(T),

@@ -1,8 +1,10 @@
-//! The snapshot file: the last objects on disk, served after a restart while the API server is unreachable.
+//! The snapshot file: the last objects on disk, served after a restart while the API server is
+//! unreachable.
 //!
-//! The file consists of lines of JSON: a header, one line for each object, and a trailer with the number of objects and
-//! a checksum of all preceding lines. A new file is written beside the old file and then renamed, so that a crash
-//! leaves either the old or the new file intact. A damaged or foreign file is rejected as a whole, with the reason.
+//! The file consists of lines of JSON: a header, one line for each object, and a trailer with the
+//! number of objects and a checksum of all preceding lines. A new file is written beside the old
+//! file and then renamed, so that a crash leaves either the old or the new file intact. A damaged
+//! or foreign file is rejected as a whole, with the reason.
 
 mod file;
 
@@ -26,7 +28,8 @@ pub use file::{load, store};
 
 /// The name of the file in `--snapshot-dir`.
 pub const FILE_NAME: &str = "kubedns.snapshot";
-/// Bound of the file's size in bytes. Ten thousand Services with three endpoints each take about five megabytes.
+/// Bound of the file's size in bytes. Ten thousand Services with three endpoints each take about
+/// five megabytes.
 pub const MAX_FILE: u64 = 512 << 20;
 
 const FORMAT: &str = "kubedns snapshot";
@@ -114,9 +117,9 @@ impl Object {
             Self::Service(service) => Event::Service(Change::Apply(service)),
             Self::Endpoints(endpoints) => Event::Endpoints(Change::Apply(endpoints)),
             Self::EndpointSlice(slice) => Event::EndpointSlice(Change::Apply(slice)),
-            Self::Namespace(name) => {
-                Event::Namespace(Change::Apply(Namespace { key: ObjectKey::new("", name) }))
-            }
+            Self::Namespace(name) => Event::Namespace(Change::Apply(Namespace {
+                key: ObjectKey::new("", name),
+            })),
             Self::Pods(address, namespaces) => return index.show_pods(address, namespaces),
         });
     }
@@ -131,7 +134,8 @@ pub struct Saved {
 }
 
 impl Saved {
-    /// The age of the file. Zero if the file's time is in the future, because the clock was set back.
+    /// The age of the file. Zero if the file's time is in the future, because the clock was set
+    /// back.
     pub fn age(&self) -> Duration {
         self.written.elapsed().unwrap_or_default()
     }
@@ -163,14 +167,22 @@ impl Saved {
         let (head, rest) = split_line(content).ok_or(SnapshotError::Foreign)?;
         let header = Header::read(head, domain)?;
         let (body, trailer) = split_trailer(rest).ok_or(SnapshotError::Incomplete)?;
-        let trailer: Trailer = serde_json::from_slice(trailer).map_err(|_| SnapshotError::Incomplete)?;
-        let summed = content.get(..content.len() - rest.len() + body.len()).unwrap_or_default();
+        let trailer: Trailer =
+            serde_json::from_slice(trailer).map_err(|_| SnapshotError::Incomplete)?;
+        let summed = content
+            .get(..content.len() - rest.len() + body.len())
+            .unwrap_or_default();
         let found = checksum(summed);
         if found != trailer.checksum {
-            return Err(SnapshotError::Checksum { found, expected: trailer.checksum });
+            return Err(SnapshotError::Checksum {
+                found,
+                expected: trailer.checksum,
+            });
         }
         let mut objects = Vec::new();
-        let lines = body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        let lines = body
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty());
         for (index, line) in lines.enumerate() {
             let wrong = |error: serde_json::Error| SnapshotError::Object {
                 line: index + 2,
@@ -182,7 +194,11 @@ impl Saved {
             return Err(SnapshotError::Incomplete);
         }
         let written = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(header.written));
-        Ok(Self { written: written.unwrap_or(SystemTime::UNIX_EPOCH), source: header.source, objects })
+        Ok(Self {
+            written: written.unwrap_or(SystemTime::UNIX_EPOCH),
+            source: header.source,
+            objects,
+        })
     }
 }
 
@@ -208,31 +224,55 @@ impl Header {
     }
 }
 
-/// Encodes `content`, with the endpoints from `source`, as a snapshot file. `None` if serialization fails.
+/// Encodes `content`, with the endpoints from `source`, as a snapshot file. `None` if serialization
+/// fails.
 pub fn encode(content: &IndexContent, source: EndpointsSource, domain: &str) -> Option<Vec<u8>> {
-    let written = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-    let header =
-        Header { format: FORMAT.to_owned(), version: VERSION, written, domain: domain.to_owned(), source };
+    let written = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs();
+    let header = Header {
+        format: FORMAT.to_owned(),
+        version: VERSION,
+        written,
+        domain: domain.to_owned(),
+        source,
+    };
     let mut file = Vec::new();
     append(&mut file, &header)?;
     let mut count = 0;
     // The endpoints from the other source are not in use.
     let from = |other| source == other;
-    let IndexContent { objects, namespaces, pods } = content;
-    let endpoints = objects.endpoints().filter(|_| from(EndpointsSource::Endpoints));
-    let slices = objects.slices().filter(|_| from(EndpointsSource::EndpointSlices));
+    let IndexContent {
+        objects,
+        namespaces,
+        pods,
+    } = content;
+    let endpoints = objects
+        .endpoints()
+        .filter(|_| from(EndpointsSource::Endpoints));
+    let slices = objects
+        .slices()
+        .filter(|_| from(EndpointsSource::EndpointSlices));
     let all = objects
         .services()
         .map(Object::Service)
         .chain(endpoints.map(Object::Endpoints))
         .chain(slices.map(Object::EndpointSlice))
-        .chain(namespaces.iter().map(|(name, ())| Object::Namespace(name.clone())))
+        .chain(
+            namespaces
+                .iter()
+                .map(|(name, ())| Object::Namespace(name.clone())),
+        )
         .chain(addresses_of_pods(pods));
     for object in all {
         append(&mut file, &object)?;
         count += 1;
     }
-    let trailer = Trailer { objects: count, checksum: checksum(&file) };
+    let trailer = Trailer {
+        objects: count,
+        checksum: checksum(&file),
+    };
     append(&mut file, &trailer)?;
     Some(file)
 }
@@ -261,11 +301,15 @@ fn split_line(content: &[u8]) -> Option<(&[u8], &[u8])> {
 /// Splits off the last line. The lines before keep their line feeds.
 fn split_trailer(rest: &[u8]) -> Option<(&[u8], &[u8])> {
     let lines = rest.strip_suffix(b"\n")?;
-    let start = lines.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let start = lines
+        .iter()
+        .rposition(|byte| *byte == b'\n')
+        .map_or(0, |at| at + 1);
     Some((rest.get(..start)?, lines.get(start..)?))
 }
 
-/// The 64-bit FNV-1a hash, which detects damaged and truncated files. The algorithm is the same in every release.
+/// The 64-bit FNV-1a hash, which detects damaged and truncated files. The algorithm is the same in
+/// every release.
 fn checksum(bytes: &[u8]) -> String {
     let mut hash = FnvHasher::default();
     hash.write(bytes);

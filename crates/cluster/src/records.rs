@@ -2,9 +2,10 @@
 //!
 //! The records follow kube-dns:
 //! - A ClusterIP Service has an entry for each cluster IP, and SRV entries for its named ports.
-//! - A headless Service has an entry for each address of its endpoints. The label is the hostname or a hash of the
-//!   address.
-//! - An ExternalName Service has no tree node of its own. It is an entry of the node of its namespace.
+//! - A headless Service has an entry for each address of its endpoints. The label is the hostname
+//!   or a hash of the address.
+//! - An ExternalName Service has no tree node of its own. It is an entry of the node of its
+//!   namespace.
 
 mod external;
 mod label;
@@ -20,7 +21,8 @@ use skydns::{Host, Name, Pointer, name};
 use smol_str::SmolStr;
 
 use crate::objects::{
-    Address, EndpointPort, EndpointSlice, Endpoints, ObjectKey, Protocol, Service, ServiceKind, Subset,
+    Address, EndpointPort, EndpointSlice, Endpoints, ObjectKey, Protocol, Service, ServiceKind,
+    Subset,
 };
 use crate::one_or_many::OneOrMany;
 
@@ -85,26 +87,35 @@ pub struct Member<'o> {
 impl ServiceEndpoints {
     /// Whether there is a ready address.
     pub fn has_ready_addresses(&self) -> bool {
-        self.groups(false).iter().any(|group| !group.members.is_empty())
+        self.groups(false)
+            .iter()
+            .any(|group| !group.members.is_empty())
     }
 
     /// The ready addresses, or all addresses with `not_ready_too`.
     pub fn groups(&self, not_ready_too: bool) -> Vec<Group<'_>> {
         match self {
             Self::None => Vec::new(),
-            Self::Endpoints(endpoints) => {
-                endpoints.subsets.iter().map(|subset| Group::of_subset(subset, not_ready_too)).collect()
-            }
-            Self::Slices(slices) => {
-                slices.iter().map(|slice| Group::of_slice(slice, not_ready_too)).collect()
-            }
+            Self::Endpoints(endpoints) => endpoints
+                .subsets
+                .iter()
+                .map(|subset| Group::of_subset(subset, not_ready_too))
+                .collect(),
+            Self::Slices(slices) => slices
+                .iter()
+                .map(|slice| Group::of_slice(slice, not_ready_too))
+                .collect(),
         }
     }
 }
 
 impl<'o> Group<'o> {
     fn of_subset(subset: &'o Subset, not_ready_too: bool) -> Self {
-        let not_ready: &[Address] = if not_ready_too { &subset.not_ready } else { &[] };
+        let not_ready: &[Address] = if not_ready_too {
+            &subset.not_ready
+        } else {
+            &[]
+        };
         let member = |ready: bool| {
             move |address: &'o Address| Member {
                 ready,
@@ -113,8 +124,15 @@ impl<'o> Group<'o> {
                 zones: &[],
             }
         };
-        let members = subset.ready.iter().map(member(true)).chain(not_ready.iter().map(member(false)));
-        Group { members: members.collect(), ports: &subset.ports }
+        let members = subset
+            .ready
+            .iter()
+            .map(member(true))
+            .chain(not_ready.iter().map(member(false)));
+        Group {
+            members: members.collect(),
+            ports: &subset.ports,
+        }
     }
 
     pub(crate) fn of_slice(slice: &'o EndpointSlice, not_ready_too: bool) -> Self {
@@ -129,7 +147,10 @@ impl<'o> Group<'o> {
             })
         });
         let published = members.filter(|member| member.ready || not_ready_too);
-        Group { members: published.collect(), ports: &slice.ports }
+        Group {
+            members: published.collect(),
+            ports: &slice.ports,
+        }
     }
 }
 
@@ -141,8 +162,8 @@ pub enum EndpointNames {
     Hash,
     /// The address with dashes, as in CoreDNS.
     Address,
-    /// The name of the pod, as with `endpoint_pod_names` of CoreDNS, or the address if that name is not a label. The
-    /// watch stores the pod's name as the hostname.
+    /// The name of the pod, as with `endpoint_pod_names` of CoreDNS, or the address if that name is
+    /// not a label. The watch stores the pod's name as the hostname.
     Pod,
 }
 
@@ -153,8 +174,8 @@ pub struct RecordOptions {
     pub endpoint_names: EndpointNames,
     /// Whether a ClusterIP Service without ready endpoints has no records at its name.
     pub ignore_empty_services: bool,
-    /// The preferred zone (`--prefer-zone`). A headless Service answers only with the addresses of this zone, if there
-    /// are enough.
+    /// The preferred zone (`--prefer-zone`). A headless Service answers only with the addresses of
+    /// this zone, if there are enough.
     pub preferred_zone: Option<SmolStr>,
     /// The content of the external zone.
     pub external: ExternalRecords,
@@ -168,8 +189,8 @@ pub enum ExternalRecords {
     Off,
     /// Services with external addresses (`--external-zone`).
     Exposed,
-    /// Services with external addresses, and headless Services with the addresses of their endpoints
-    /// (`--external-headless`).
+    /// Services with external addresses, and headless Services with the addresses of their
+    /// endpoints (`--external-headless`).
     AndHeadless,
 }
 
@@ -190,8 +211,8 @@ impl RecordOptions {
         records
     }
 
-    /// Whether the records at the name of `service` are left out because no endpoint is ready. The reverse records
-    /// stay, as in CoreDNS.
+    /// Whether the records at the name of `service` are left out because no endpoint is ready. The
+    /// reverse records stay, as in CoreDNS.
     fn is_empty(&self, service: &Service, endpoints: &ServiceEndpoints) -> bool {
         let by_ip = matches!(service.kind, ServiceKind::ClusterIp(_));
         self.ignore_empty_services && by_ip && !endpoints.has_ready_addresses()
@@ -207,17 +228,27 @@ impl RecordOptions {
     }
 
     /// Builds only the reverse records of [`build`](Self::build).
-    pub fn pointers(&self, service: &Service, endpoints: &ServiceEndpoints) -> Vec<(IpAddr, Pointer)> {
-        let Some(base) = base(&service.key) else { return Vec::new() };
+    pub fn pointers(
+        &self,
+        service: &Service,
+        endpoints: &ServiceEndpoints,
+    ) -> Vec<(IpAddr, Pointer)> {
+        let Some(base) = base(&service.key) else {
+            return Vec::new();
+        };
         let mut pointers: Vec<_> = match &service.kind {
-            ServiceKind::ClusterIp(addresses) => {
-                addresses.iter().map(|ip| (*ip, own_pointer(service, &base))).collect()
-            }
+            ServiceKind::ClusterIp(addresses) => addresses
+                .iter()
+                .map(|ip| (*ip, own_pointer(service, &base)))
+                .collect(),
             ServiceKind::Headless | ServiceKind::WithoutIp => {
                 let groups = endpoints.groups(service.publish_not_ready);
                 let members = groups.iter().flat_map(|group| &group.members);
-                let labelled = |member: &Member<'_>| member.labelled(service, &base, self.endpoint_names);
-                members.filter_map(|member| Some((member.ip, labelled(member)?.1))).collect()
+                let labelled =
+                    |member: &Member<'_>| member.labelled(service, &base, self.endpoint_names);
+                members
+                    .filter_map(|member| Some((member.ip, labelled(member)?.1)))
+                    .collect()
             }
             ServiceKind::ExternalName(_) => Vec::new(),
         };
@@ -233,7 +264,9 @@ fn sort(pointers: &mut Vec<(IpAddr, Pointer)>) {
 
 /// The name of a Service below the zone, in wire format.
 fn base(key: &ObjectKey) -> Option<Arc<[u8]>> {
-    name::relative(&format!("{}.{}.svc", key.name, key.namespace)).ok().map(Into::into)
+    name::relative(&format!("{}.{}.svc", key.name, key.namespace))
+        .ok()
+        .map(Into::into)
 }
 
 /// The labels of a port, such as `_tcp` and `_http`. Ports without a name have no SRV records.
@@ -250,7 +283,9 @@ fn label_of(text: &str) -> SmolStr {
 
 fn cluster_ip(service: &Service, addresses: &[IpAddr]) -> ServiceRecords {
     let mut records = ServiceRecords::default();
-    let Some(base) = base(&service.key) else { return records };
+    let Some(base) = base(&service.key) else {
+        return records;
+    };
     let mut labels: BTreeMap<SmolStr, Vec<IpAddr>> = BTreeMap::new();
     for ip in addresses {
         labels.entry(label::hash(*ip)).or_default().push(*ip);
@@ -262,13 +297,27 @@ fn cluster_ip(service: &Service, addresses: &[IpAddr]) -> ServiceRecords {
         .iter()
         .filter_map(|port| Some((port_path(&port.protocol, &port.name)?, port.port)))
         .collect();
-    let ports = ports.into_iter().map(|(path, port)| PortRecords { path, port, members: None }).collect();
-    let labelled =
-        |(label, addresses): (SmolStr, Vec<IpAddr>)| Labelled { label, addresses: addresses.into() };
+    let ports = ports
+        .into_iter()
+        .map(|(path, port)| PortRecords {
+            path,
+            port,
+            members: None,
+        })
+        .collect();
+    let labelled = |(label, addresses): (SmolStr, Vec<IpAddr>)| Labelled {
+        label,
+        addresses: addresses.into(),
+    };
     let members: OneOrMany<Labelled> = labels.into_iter().map(labelled).collect();
     let near = u32::try_from(members.len()).unwrap_or(u32::MAX);
-    records.node =
-        (!members.is_empty()).then_some(ServiceNode { base, headless: false, near, members, ports });
+    records.node = (!members.is_empty()).then_some(ServiceNode {
+        base,
+        headless: false,
+        near,
+        members,
+        ports,
+    });
     records
 }
 
@@ -281,12 +330,21 @@ struct Collected {
     ports: Vec<([SmolStr; 2], u16)>,
 }
 
-fn headless(service: &Service, endpoints: &ServiceEndpoints, options: &RecordOptions) -> ServiceRecords {
+fn headless(
+    service: &Service,
+    endpoints: &ServiceEndpoints,
+    options: &RecordOptions,
+) -> ServiceRecords {
     let mut records = ServiceRecords::default();
-    let Some(base) = base(&service.key) else { return records };
+    let Some(base) = base(&service.key) else {
+        return records;
+    };
     let mut labels: BTreeMap<SmolStr, Collected> = BTreeMap::new();
     let groups = endpoints.groups(service.publish_not_ready);
-    let zone = options.preferred_zone.as_ref().filter(|zone| zone::suffices(zone, &groups));
+    let zone = options
+        .preferred_zone
+        .as_ref()
+        .filter(|zone| zone::suffices(zone, &groups));
     for group in groups {
         let ports: Vec<_> = group
             .ports
@@ -295,7 +353,9 @@ fn headless(service: &Service, endpoints: &ServiceEndpoints, options: &RecordOpt
             .collect();
         for member in &group.members {
             let named = member.labelled(service, &base, options.endpoint_names);
-            let Some((label, pointer)) = named else { continue };
+            let Some((label, pointer)) = named else {
+                continue;
+            };
             records.pointers.push((member.ip, pointer));
             let collected = labels.entry(label).or_default();
             collected.near |= zone.is_none_or(|zone| member.zones.contains(zone));
@@ -309,7 +369,11 @@ fn headless(service: &Service, endpoints: &ServiceEndpoints, options: &RecordOpt
 
 /// The reverse record of a cluster IP.
 fn own_pointer(service: &Service, base: &Arc<[u8]>) -> Pointer {
-    Pointer { created: service.created, name: Arc::clone(base), named: true }
+    Pointer {
+        created: service.created,
+        name: Arc::clone(base),
+        named: true,
+    }
 }
 
 impl EndpointNames {
@@ -322,24 +386,45 @@ impl EndpointNames {
 }
 
 impl Member<'_> {
-    /// The label and the reverse record of the address; `None` if the hostname is not a valid label. The API server
-    /// rejects hostnames with dots.
-    fn labelled(&self, service: &Service, base: &[u8], mode: EndpointNames) -> Option<(SmolStr, Pointer)> {
-        let label = self.hostname.cloned().unwrap_or_else(|| mode.of_address(self.ip));
+    /// The label and the reverse record of the address; `None` if the hostname is not a valid
+    /// label. The API server rejects hostnames with dots.
+    fn labelled(
+        &self,
+        service: &Service,
+        base: &[u8],
+        mode: EndpointNames,
+    ) -> Option<(SmolStr, Pointer)> {
+        let label = self
+            .hostname
+            .cloned()
+            .unwrap_or_else(|| mode.of_address(self.ip));
         let name = name::child(&label, base)?.into();
         // kube-dns has no reverse records for generated names.
         let named = self.hostname.is_some() || mode != EndpointNames::Hash;
-        Some((label, Pointer { created: service.created, name, named }))
+        Some((
+            label,
+            Pointer {
+                created: service.created,
+                name,
+                named,
+            },
+        ))
     }
 }
 
 fn headless_node(labels: BTreeMap<SmolStr, Collected>, base: Arc<[u8]>) -> ServiceNode {
     let count = labels.len();
-    let (labels, others): (Vec<_>, Vec<_>) = labels.into_iter().partition(|(_, collected)| collected.near);
+    let (labels, others): (Vec<_>, Vec<_>) = labels
+        .into_iter()
+        .partition(|(_, collected)| collected.near);
     let near = u32::try_from(labels.len()).unwrap_or(u32::MAX);
     let mut ports: BTreeMap<([SmolStr; 2], u16), Vec<u32>> = BTreeMap::new();
     let labelled = |(position, (label, collected)): (u32, (SmolStr, Collected))| {
-        let Collected { mut addresses, ports: mut own, .. } = collected;
+        let Collected {
+            mut addresses,
+            ports: mut own,
+            ..
+        } = collected;
         addresses.sort_unstable();
         addresses.dedup();
         own.sort_unstable();
@@ -347,19 +432,37 @@ fn headless_node(labels: BTreeMap<SmolStr, Collected>, base: Arc<[u8]>) -> Servi
         for port in own {
             ports.entry(port).or_default().push(position);
         }
-        Labelled { label, addresses: addresses.into() }
+        Labelled {
+            label,
+            addresses: addresses.into(),
+        }
     };
-    let members = (0..).zip(labels.into_iter().chain(others)).map(labelled).collect();
+    let members = (0..)
+        .zip(labels.into_iter().chain(others))
+        .map(labelled)
+        .collect();
     let port = |((path, port), members): (_, Vec<u32>)| {
         let members = (members.len() < count).then(|| members.into());
-        PortRecords { path, port, members }
+        PortRecords {
+            path,
+            port,
+            members,
+        }
     };
-    ServiceNode { base, headless: true, near, members, ports: ports.into_iter().map(port).collect() }
+    ServiceNode {
+        base,
+        headless: true,
+        near,
+        members,
+        ports: ports.into_iter().map(port).collect(),
+    }
 }
 
 fn external_name(service: &Service, target: &str) -> ServiceRecords {
     let mut records = ServiceRecords::default();
-    let Ok(base) = name::relative(&format!("{}.svc", service.key.namespace)) else { return records };
+    let Ok(base) = name::relative(&format!("{}.svc", service.key.namespace)) else {
+        return records;
+    };
     // If `spec.externalName` is an address, the answer is that address.
     let host = match target.parse() {
         Ok(ip) => Host::Address(ip),
@@ -371,6 +474,9 @@ fn external_name(service: &Service, target: &str) -> ServiceRecords {
             }
         },
     };
-    records.alias = Some(ExternalName { host, base: base.into() });
+    records.alias = Some(ExternalName {
+        host,
+        base: base.into(),
+    });
     records
 }

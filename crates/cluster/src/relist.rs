@@ -16,7 +16,11 @@ pub(crate) struct RelistTracker<K> {
 
 impl<K> Default for RelistTracker<K> {
     fn default() -> Self {
-        Self { unseen: None, begun: false, complete: false }
+        Self {
+            unseen: None,
+            begun: false,
+            complete: false,
+        }
     }
 }
 
@@ -40,8 +44,8 @@ impl<K: Hash + Eq> RelistTracker<K> {
         self.unseen.take().unwrap_or_default().into_iter().collect()
     }
 
-    /// Whether a list has ever begun. From then on, a feed keeps the objects up to date. Objects of a snapshot file
-    /// have no feed.
+    /// Whether a list has ever begun. From then on, a feed keeps the objects up to date. Objects of
+    /// a snapshot file have no feed.
     pub(crate) fn is_followed(&self) -> bool {
         self.begun
     }

@@ -1,4 +1,5 @@
-//! The published records: an immutable [`Snapshot`], and [`Published`], from which readers load the current snapshot.
+//! The published records: an immutable [`Snapshot`], and [`Published`], from which readers load the
+//! current snapshot.
 
 mod external;
 mod label;
@@ -13,7 +14,9 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use dnsconfig::name::is_label;
-use skydns::{Backend, Entry, Host, Lookup, Name, Pointer, Records, ServiceRecord, View, Zone, Zones};
+use skydns::{
+    Backend, Entry, Host, Lookup, Name, Pointer, Records, ServiceRecord, View, Zone, Zones,
+};
 use smol_str::SmolStr;
 use tokio::sync::watch;
 use treecache::{ANY, Map, TreeCache};
@@ -24,8 +27,8 @@ use crate::records::{ExternalName, ServiceNode, dashed};
 pub use external::ExternalZone;
 pub use pod::address as pod_address;
 
-/// Cost in steps of each Service that a wildcard matches. A Service costs more than an entry, because Services are
-/// scattered in memory.
+/// Cost in steps of each Service that a wildcard matches. A Service costs more than an entry,
+/// because Services are scattered in memory.
 const SERVICE: usize = 32;
 
 /// All records at one point in time. `clone` only increments reference counts.
@@ -51,8 +54,8 @@ pub struct Snapshot {
     pub served: Option<Map<SmolStr, ()>>,
     /// Federations, if any are configured.
     pub federation: Option<Arc<Federation>>,
-    /// Services that are answered locally at their federated names: those with ready endpoints, and ExternalName
-    /// Services. Only filled while federations are configured.
+    /// Services that are answered locally at their federated names: those with ready endpoints, and
+    /// ExternalName Services. Only filled while federations are configured.
     pub backed: Map<ObjectKey, ()>,
 }
 
@@ -64,9 +67,9 @@ pub enum PodNames {
     Insecure,
     /// Pod names do not exist.
     Disabled,
-    /// Answers with the address in the name if a pod of the namespace has the address. Maps each address to the sorted
-    /// namespaces of its pods. An address has several namespaces only in the host network, or briefly while the address
-    /// moves to another pod.
+    /// Answers with the address in the name if a pod of the namespace has the address. Maps each
+    /// address to the sorted namespaces of its pods. An address has several namespaces only in the
+    /// host network, or briefly while the address moves to another pod.
     Verified(Map<IpAddr, Arc<[SmolStr]>>),
 }
 
@@ -106,49 +109,75 @@ impl Snapshot {
         }
     }
 
-    /// The record of a federated name. The target is the local Service if that has ready endpoints, otherwise the name
-    /// in the federation.
-    fn federated(&self, domain: &str, federation: &str, key: &ObjectKey) -> Option<ServiceRecord<'static>> {
+    /// The record of a federated name. The target is the local Service if that has ready endpoints,
+    /// otherwise the name in the federation.
+    fn federated(
+        &self,
+        domain: &str,
+        federation: &str,
+        key: &ObjectKey,
+    ) -> Option<ServiceRecord<'static>> {
         let ObjectKey { namespace, name } = key;
         let target = if self.backed.get(key).is_some() {
             format!("{name}.{namespace}.svc.{}", self.zone.domain)
         } else {
             let topology = self.federation.as_ref()?.topology.as_ref()?;
-            format!("{name}.{namespace}.{federation}.svc.{}.{}.{domain}.", topology.zone, topology.region)
+            format!(
+                "{name}.{namespace}.{federation}.svc.{}.{}.{domain}.",
+                topology.zone, topology.region
+            )
         };
         let record = ServiceRecord::new(Host::Name(Cow::Owned(Name::parse(&target).ok()?)), &[]);
-        Some(ServiceRecord { ttl: 0, priority: 0, weight: 0, ..record })
+        Some(ServiceRecord {
+            ttl: 0,
+            priority: 0,
+            weight: 0,
+            ..record
+        })
     }
 
     /// Looks up a federated name; `None` if `path` is not a federated name.
     fn federation<'v>(&'v self, path: &[&str], visit: &mut dyn FnMut(Entry<'v>)) -> Option<Lookup> {
-        let &["svc", federation, namespace, name] = path else { return None };
+        let &["svc", federation, namespace, name] = path else {
+            return None;
+        };
         let domain = self.federation.as_ref()?.domains.get(federation)?;
         if !label::is_service_name(name) || !is_label(namespace) {
             return None;
         }
-        Some(match self.federated(domain, federation, &ObjectKey::new(namespace, name)) {
-            Some(record) => {
-                visit(Entry { label: "", record, synthesized: true });
-                Lookup::Exists
-            }
-            None => Lookup::TargetUnknown,
-        })
+        Some(
+            match self.federated(domain, federation, &ObjectKey::new(namespace, name)) {
+                Some(record) => {
+                    visit(Entry {
+                        label: "",
+                        record,
+                        synthesized: true,
+                    });
+                    Lookup::Exists
+                }
+                None => Lookup::TargetUnknown,
+            },
+        )
     }
 
     /// Whether a namespace is served.
     pub fn serves(&self, namespace: &str) -> bool {
-        self.served.as_ref().is_none_or(|served| served.get(namespace).is_some())
+        self.served
+            .as_ref()
+            .is_none_or(|served| served.get(namespace).is_some())
     }
 
-    /// The selected namespaces; empty if all namespaces are served. The name of a selected namespace exists even
-    /// without a Service.
+    /// The selected namespaces; empty if all namespaces are served. The name of a selected
+    /// namespace exists even without a Service.
     fn chosen(&self) -> impl Iterator<Item = &SmolStr> {
-        self.served.iter().flat_map(Map::iter).map(|(name, ())| name)
+        self.served
+            .iter()
+            .flat_map(Map::iter)
+            .map(|(name, ())| name)
     }
 
-    /// The namespace of the pod with this address. `None` unless pod names are verified. `None` also if pods of several
-    /// namespaces share the address, as in the host network.
+    /// The namespace of the pod with this address. `None` unless pod names are verified. `None`
+    /// also if pods of several namespaces share the address, as in the host network.
     pub fn namespace_of_pod(&self, address: IpAddr) -> Option<&SmolStr> {
         match &self.pods {
             PodNames::Verified(pods) => match &**pods.get(&address)? {
@@ -165,7 +194,10 @@ impl Snapshot {
             PodNames::Insecure => true,
             PodNames::Disabled => false,
             PodNames::Verified(pods) => {
-                let namespaces = pods.get(&address).into_iter().flat_map(|namespaces| namespaces.iter());
+                let namespaces = pods
+                    .get(&address)
+                    .into_iter()
+                    .flat_map(|namespaces| namespaces.iter());
                 namespaces.into_iter().any(|other| other == namespace)
             }
         }
@@ -173,7 +205,9 @@ impl Snapshot {
 
     /// Whether names of pods in the namespace may exist.
     fn has_pod_names(&self, namespace: &str) -> bool {
-        !matches!(self.pods, PodNames::Disabled) && self.serves(namespace) && pod::may_be_pod(namespace)
+        !matches!(self.pods, PodNames::Disabled)
+            && self.serves(namespace)
+            && pod::may_be_pod(namespace)
     }
 
     fn pod<'v>(&'v self, namespace: &str, label: &str, visit: &mut dyn FnMut(Entry<'v>)) -> Lookup {
@@ -184,7 +218,11 @@ impl Snapshot {
             Some(ip) if !self.has_pod(namespace, ip) => Lookup::Missing,
             Some(ip) => {
                 let record = ServiceRecord::new(Host::Address(ip), &[]);
-                visit(Entry { label: "", record, synthesized: true });
+                visit(Entry {
+                    label: "",
+                    record,
+                    synthesized: true,
+                });
                 Lookup::Exists
             }
             // kube-dns answers NODATA to any label that is not an address.
@@ -209,8 +247,16 @@ impl ExternalName {
 impl Snapshot {
     /// The namespaces that have a Service.
     pub fn namespaces(&self) -> impl Iterator<Item = &SmolStr> {
-        let services = self.services.root().children().map(|(namespace, _)| namespace);
-        let aliases = self.aliases.root().children().map(|(namespace, _)| namespace);
+        let services = self
+            .services
+            .root()
+            .children()
+            .map(|(namespace, _)| namespace);
+        let aliases = self
+            .aliases
+            .root()
+            .children()
+            .map(|(namespace, _)| namespace);
         services.chain(aliases.filter(|namespace| self.services.node(&[namespace]).is_none()))
     }
 
@@ -219,36 +265,59 @@ impl Snapshot {
         self.services.node(&[namespace]).is_some() || self.aliases.node(&[namespace]).is_some()
     }
 
-    /// Visits the entry whose own label is the last label of `path`, as `exact` of [`Records::records`] requires.
+    /// Visits the entry whose own label is the last label of `path`, as `exact` of
+    /// [`Records::records`] requires.
     fn find_exactly<'v>(
         &'v self,
         path: &[&str],
         steps: &mut usize,
         visit: &mut dyn FnMut(Entry<'v>),
     ) -> bool {
-        let ["svc", namespace, name, below @ ..] = path else { return false };
+        let ["svc", namespace, name, below @ ..] = path else {
+            return false;
+        };
         if !below.is_empty() {
             let service = self.services.entry(&[namespace], name);
             return service.is_some_and(|service| service.visit(below, true, steps, visit));
         }
-        let alias = self.aliases.node(&[namespace]).and_then(|aliases| aliases.entry_of(name));
+        let alias = self
+            .aliases
+            .node(&[namespace])
+            .and_then(|aliases| aliases.entry_of(name));
         alias
-            .map(|(label, alias)| visit(Entry { label, record: alias.record(), synthesized: false }))
+            .map(|(label, alias)| {
+                visit(Entry {
+                    label,
+                    record: alias.record(),
+                    synthesized: false,
+                });
+            })
             .is_some()
     }
 
     /// Visits all entries that a path with or without wildcards matches, see [`Records::records`].
-    fn find<'v>(&'v self, path: &[&str], steps: &mut usize, visit: &mut dyn FnMut(Entry<'v>)) -> bool {
-        let ["svc" | ANY, path @ ..] = path else { return false };
+    fn find<'v>(
+        &'v self,
+        path: &[&str],
+        steps: &mut usize,
+        visit: &mut dyn FnMut(Entry<'v>),
+    ) -> bool {
+        let ["svc" | ANY, path @ ..] = path else {
+            return false;
+        };
         let mut found = false;
         if let [_, _] | [_] = path {
             found = self.aliases.visit(path, steps, &mut |label, alias| {
-                visit(Entry { label, record: alias.record(), synthesized: false });
+                visit(Entry {
+                    label,
+                    record: alias.record(),
+                    synthesized: false,
+                });
             });
         }
         match path {
-            // A wildcard in place of the Service name matches only ExternalName Services, which are entries of the
-            // namespace's node. Other Services have their entries one level deeper.
+            // A wildcard in place of the Service name matches only ExternalName Services, which are
+            // entries of the namespace's node. Other Services have their entries one level deeper.
             [_, ANY] => found,
             [namespace, name, below @ ..] => {
                 self.find_service([namespace, name], below, steps, visit) || found
@@ -300,15 +369,24 @@ impl Records for Snapshot {
         {
             return self.pod(namespace, label, visit);
         }
-        // ExternalName Services are entries at the namespace's own name. In strict mode, that name has no records.
+        // ExternalName Services are entries at the namespace's own name. In strict mode, that name
+        // has no records.
         if self.zone.strict && matches!(path, ["svc", _]) {
             return Lookup::Missing;
         }
         if let Some(lookup) = self.federation(path, visit) {
             return lookup;
         }
-        let found = if exact { self.find_exactly(path, steps, visit) } else { self.find(path, steps, visit) };
-        if found { Lookup::Exists } else { Lookup::Missing }
+        let found = if exact {
+            self.find_exactly(path, steps, visit)
+        } else {
+            self.find(path, steps, visit)
+        };
+        if found {
+            Lookup::Exists
+        } else {
+            Lookup::Missing
+        }
     }
 
     fn is_enumerable(&self) -> bool {
@@ -319,24 +397,32 @@ impl Records for Snapshot {
         let other = unlike.and_then(|other| (other as &dyn Any).downcast_ref::<Self>());
         let other = other.filter(|other| !self.hides_services() && !other.hides_services());
         visit(&["dns-version"]);
-        each_entry(&self.services, other.map(|other| &other.services), &mut |namespace, name, service| {
-            names_of_service([namespace, name], service, &mut |path| {
-                // Federated names are in no list.
-                if !self.is_federated(path) {
-                    visit(path);
-                }
-            });
-        });
-        each_entry(&self.aliases, other.map(|other| &other.aliases), &mut |namespace, name, _| {
-            visit(&["svc", namespace, name]);
-        });
+        each_entry(
+            &self.services,
+            other.map(|other| &other.services),
+            &mut |namespace, name, service| {
+                names_of_service([namespace, name], service, &mut |path| {
+                    // Federated names are in no list.
+                    if !self.is_federated(path) {
+                        visit(path);
+                    }
+                });
+            },
+        );
+        each_entry(
+            &self.aliases,
+            other.map(|other| &other.aliases),
+            &mut |namespace, name, _| {
+                visit(&["svc", namespace, name]);
+            },
+        );
         self.pod_names(other, visit);
     }
 
     fn has_descendants(&self, path: &[&str]) -> bool {
         match path {
-            // `pod` always exists: by default, names below exist for every address in every namespace. `dns` exists
-            // because of the name server `ns.dns`.
+            // `pod` always exists: by default, names below exist for every address in every
+            // namespace. `dns` exists because of the name server `ns.dns`.
             [] | ["pod" | "dns"] => true,
             // The name of a namespace without pod names does not exist (RFC 8020).
             ["pod", namespace] => self.has_pod_names(namespace),
@@ -344,9 +430,10 @@ impl Records for Snapshot {
             ["svc", namespace] => {
                 self.has_namespace(namespace) || self.served.is_some() && self.serves(namespace)
             }
-            ["svc", namespace, name, below @ ..] => {
-                self.services.entry(&[namespace], name).is_some_and(|service| service.has_descendants(below))
-            }
+            ["svc", namespace, name, below @ ..] => self
+                .services
+                .entry(&[namespace], name)
+                .is_some_and(|service| service.has_descendants(below)),
             _ => false,
         }
     }
@@ -354,7 +441,12 @@ impl Records for Snapshot {
 
 impl View for Snapshot {
     fn reverse_record<'v>(&'v self, address: IpAddr, visit: &mut dyn FnMut(&'v Pointer)) {
-        for pointer in self.reverse.get(&address).into_iter().flat_map(|owners| owners.iter()) {
+        for pointer in self
+            .reverse
+            .get(&address)
+            .into_iter()
+            .flat_map(|owners| owners.iter())
+        {
             visit(pointer);
         }
     }
@@ -376,31 +468,48 @@ impl View for Snapshot {
 impl Snapshot {
     /// Visits the names of pods. Those that `other` answers in the same way may be left out.
     fn pod_names(&self, other: Option<&Self>, visit: &mut dyn FnMut(&[&str])) {
-        let PodNames::Verified(pods) = &self.pods else { return };
-        let comparable = other.filter(|other| self.serves_like(other)).map(|other| &other.pods);
+        let PodNames::Verified(pods) = &self.pods else {
+            return;
+        };
+        let comparable = other
+            .filter(|other| self.serves_like(other))
+            .map(|other| &other.pods);
         match comparable {
             Some(PodNames::Verified(others)) => {
-                pods.differences(others, |ours, theirs| ours == theirs, &mut |address, ours, _| {
-                    if let Some(namespaces) = ours {
-                        names_of_pods(*address, namespaces, visit);
-                    }
-                });
+                pods.differences(
+                    others,
+                    |ours, theirs| ours == theirs,
+                    &mut |address, ours, _| {
+                        if let Some(namespaces) = ours {
+                            names_of_pods(*address, namespaces, visit);
+                        }
+                    },
+                );
             }
-            _ => pods.iter().for_each(|(address, namespaces)| names_of_pods(*address, namespaces, visit)),
+            _ => pods
+                .iter()
+                .for_each(|(address, namespaces)| names_of_pods(*address, namespaces, visit)),
         }
     }
 
     /// Whether a path is answered as a federated name, see [`Self::federation`].
     fn is_federated(&self, path: &[&str]) -> bool {
-        let &["svc", federation, namespace, name] = path else { return false };
+        let &["svc", federation, namespace, name] = path else {
+            return false;
+        };
         let is_known = |known: &Arc<Federation>| known.domains.contains_key(federation);
-        self.federation.as_ref().is_some_and(is_known) && label::is_service_name(name) && is_label(namespace)
+        self.federation.as_ref().is_some_and(is_known)
+            && label::is_service_name(name)
+            && is_label(namespace)
     }
 
-    /// Whether a federation has the name of a namespace. Federated names then override names of the namespace, and depend
-    /// on other Services and on the nodes.
+    /// Whether a federation has the name of a namespace. Federated names then override names of the
+    /// namespace, and depend on other Services and on the nodes.
     fn hides_services(&self) -> bool {
-        let federations = self.federation.iter().flat_map(|federation| federation.domains.keys());
+        let federations = self
+            .federation
+            .iter()
+            .flat_map(|federation| federation.domains.keys());
         federations.into_iter().any(|name| self.has_namespace(name))
     }
 
@@ -418,8 +527,8 @@ impl Snapshot {
     }
 }
 
-/// Visits the entries of a tree of namespaces, with namespace and name. With `other`, only those entries that `other`
-/// does not have in the same form.
+/// Visits the entries of a tree of namespaces, with namespace and name. With `other`, only those
+/// entries that `other` does not have in the same form.
 pub(crate) fn each_entry<V: Clone + PartialEq>(
     tree: &TreeCache<V>,
     other: Option<&TreeCache<V>>,
@@ -427,7 +536,8 @@ pub(crate) fn each_entry<V: Clone + PartialEq>(
 ) {
     let Some(other) = other else {
         for (namespace, node) in tree.root().children() {
-            node.entries().for_each(|(name, value)| visit(namespace, name, value));
+            node.entries()
+                .for_each(|(name, value)| visit(namespace, name, value));
         }
         return;
     };
@@ -440,7 +550,11 @@ pub(crate) fn each_entry<V: Clone + PartialEq>(
 }
 
 /// Visits the owner names of a Service.
-fn names_of_service([namespace, name]: [&str; 2], service: &ServiceNode, visit: &mut dyn FnMut(&[&str])) {
+fn names_of_service(
+    [namespace, name]: [&str; 2],
+    service: &ServiceNode,
+    visit: &mut dyn FnMut(&[&str]),
+) {
     service.owner_names(&mut |below| match *below {
         [] => visit(&["svc", namespace, name]),
         [label] => visit(&["svc", namespace, name, label]),
@@ -469,7 +583,10 @@ pub struct Published {
 impl Published {
     /// Publishes the first snapshot.
     pub fn new(snapshot: Snapshot) -> Self {
-        Self { current: ArcSwap::from_pointee(snapshot), changes: watch::Sender::new(()) }
+        Self {
+            current: ArcSwap::from_pointee(snapshot),
+            changes: watch::Sender::new(()),
+        }
     }
 
     /// Replaces the snapshot.

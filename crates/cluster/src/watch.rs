@@ -1,15 +1,18 @@
 //! Watches of the API server: each kind of objects is listed and then watched, forever.
 //!
 //! Invariants, whatever the API server does:
-//! - An interrupted watch is resumed at its last resource version, an interrupted list at its last page.
-//! - All objects are listed again only if the API server no longer knows the resource version, or if the API server's
-//!   database was wiped or restored (see `history`). No object is removed before that list is complete.
+//! - An interrupted watch is resumed at its last resource version, an interrupted list at its last
+//!   page.
+//! - All objects are listed again only if the API server no longer knows the resource version, or
+//!   if the API server's database was wiped or restored (see `history`). No object is removed
+//!   before that list is complete.
 //! - A silent watch is reopened, because its connection may be dead.
 //! - A malformed object is ignored and never affects other objects.
 //! - Failures are retried forever, with growing pauses.
 //!
-//! [`Feed`] follows one collection, and [`ScopedFeed`] follows a kind in some namespaces. [`endpoints`] chooses between
-//! Endpoints and `EndpointSlice`s. This module does not interpret the objects.
+//! [`Feed`] follows one collection, and [`ScopedFeed`] follows a kind in some namespaces.
+//! [`endpoints`] chooses between Endpoints and `EndpointSlice`s. This module does not interpret the
+//! objects.
 
 mod collection;
 mod convert;

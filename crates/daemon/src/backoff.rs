@@ -22,12 +22,20 @@ pub struct Backoff {
 impl Backoff {
     /// A backoff with its first pause.
     pub fn new(first: Duration) -> Self {
-        Self { first, least: first, next: first }
+        Self {
+            first,
+            least: first,
+            next: first,
+        }
     }
 
     /// A backoff whose first pause is zero and whose second pause is `second`.
     pub fn after_none(second: Duration) -> Self {
-        Self { first: Duration::ZERO, least: second, next: Duration::ZERO }
+        Self {
+            first: Duration::ZERO,
+            least: second,
+            next: Duration::ZERO,
+        }
     }
 
     /// The next pause, at most `longest`.
@@ -50,9 +58,13 @@ mod tests {
     #[test]
     fn pauses_double_up_to_the_longest() {
         let mut backoff = Backoff::new(Duration::from_millis(250));
-        for length in [250, 500, 1000, 2000, 4000, 8000, 15_000, 15_000].map(Duration::from_millis) {
+        for length in [250, 500, 1000, 2000, 4000, 8000, 15_000, 15_000].map(Duration::from_millis)
+        {
             let pause = backoff.pause(Duration::from_secs(15));
-            assert!(pause >= length / 2 && pause <= length, "{pause:?} of {length:?}");
+            assert!(
+                pause >= length / 2 && pause <= length,
+                "{pause:?} of {length:?}"
+            );
         }
     }
 }

@@ -20,8 +20,9 @@ impl fmt::Display for Chain<'_> {
     }
 }
 
-/// The first line of an error and of each cause, separated by colons. A cause whose text is already in the result is
-/// skipped, because library errors often repeat their causes. Links to the documentation of a library are removed.
+/// The first line of an error and of each cause, separated by colons. A cause whose text is already
+/// in the result is skipped, because library errors often repeat their causes. Links to the
+/// documentation of a library are removed.
 pub fn brief(error: &dyn Error) -> String {
     let mut line = own_text(error);
     let mut source = error.source();
@@ -39,7 +40,9 @@ pub fn brief(error: &dyn Error) -> String {
 fn own_text(error: &dyn Error) -> String {
     let text = error.to_string();
     let line = text.lines().next().unwrap_or_default();
-    let text = line.split_once(": https://docs.rs/").map_or(line, |(text, _)| text);
+    let text = line
+        .split_once(": https://docs.rs/")
+        .map_or(line, |(text, _)| text);
     text.trim_end().to_owned()
 }
 
@@ -55,7 +58,8 @@ mod tests {
 
     #[test]
     fn brief_error_has_no_link() {
-        let link = "https://docs.rs/rustls/latest/rustls/manual/_03_howto/index.html#unexpected-eof";
+        let link =
+            "https://docs.rs/rustls/latest/rustls/manual/_03_howto/index.html#unexpected-eof";
         let cause = io::Error::other(format!("peer closed connection: {link}"));
         let error = io::Error::new(io::ErrorKind::UnexpectedEof, cause);
         assert_eq!(brief(&error), "peer closed connection");

@@ -1,11 +1,12 @@
 //! Start of programs that cannot outlive this process.
 //!
-//! The kernel signals the death of a parent only to a child that has requested the signal (`PR_SET_PDEATHSIG`). Safe
-//! Rust cannot run code between fork and exec. So the child first executes this binary again, which requests the signal
-//! and then executes the other program. The process ID stays the same.
+//! The kernel signals the death of a parent only to a child that has requested the signal
+//! (`PR_SET_PDEATHSIG`). Safe Rust cannot run code between fork and exec. So the child first
+//! executes this binary again, which requests the signal and then executes the other program. The
+//! process ID stays the same.
 //!
-//! The kernel drops the request when the child changes its user or group. The kernel sends the signal as soon as the
-//! thread that started the child ends.
+//! The kernel drops the request when the child changes its user or group. The kernel sends the
+//! signal as soon as the thread that started the child ends.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
@@ -23,24 +24,33 @@ pub const CANNOT_EXECUTE: u8 = 127;
 /// The first argument that makes this binary execute another program.
 const MARK: &str = "__exec";
 
-/// The command that starts `program`. The program receives the signal `on_death` when this process dies. Requires that
-/// `main` begins with [`requested`].
+/// The command that starts `program`. The program receives the signal `on_death` when this process
+/// dies. Requires that `main` begins with [`requested`].
 pub fn command(
     on_death: Signal,
     program: &Path,
     arguments: impl IntoIterator<Item: AsRef<OsStr>>,
 ) -> Command {
     let mut command = Command::new("/proc/self/exe");
-    command.arg(MARK).arg(getpid().to_string()).arg(on_death.as_str()).arg(program).args(arguments);
+    command
+        .arg(MARK)
+        .arg(getpid().to_string())
+        .arg(on_death.as_str())
+        .arg(program)
+        .args(arguments);
     command
 }
 
-/// Executes the program if [`command`] made `command_line`, the command line of this process. Returns the exit status
-/// if the execution fails, and `None` for any other command line.
+/// Executes the program if [`command`] made `command_line`, the command line of this process.
+/// Returns the exit status if the execution fails, and `None` for any other command line.
 pub fn requested(command_line: &[OsString]) -> Option<ExitCode> {
     let launch = Launch::read(command_line)?;
     let error = launch.run();
-    let _ = writeln!(io::stderr().lock(), "cannot execute {}: {error}", launch.program.display());
+    let _ = writeln!(
+        io::stderr().lock(),
+        "cannot execute {}: {error}",
+        launch.program.display()
+    );
     Some(ExitCode::from(CANNOT_EXECUTE))
 }
 
@@ -54,11 +64,18 @@ struct Launch<'a> {
 
 impl<'a> Launch<'a> {
     fn read(command_line: &'a [OsString]) -> Option<Self> {
-        let [_, mark, parent, on_death, program, arguments @ ..] = command_line else { return None };
+        let [_, mark, parent, on_death, program, arguments @ ..] = command_line else {
+            return None;
+        };
         if mark != MARK {
             return None;
         }
-        Some(Self { parent: Pid::from_raw(parsed(parent)?), on_death: parsed(on_death)?, program, arguments })
+        Some(Self {
+            parent: Pid::from_raw(parsed(parent)?),
+            on_death: parsed(on_death)?,
+            program,
+            arguments,
+        })
     }
 
     /// Executes the program; returns only on failure.
@@ -85,8 +102,10 @@ mod tests {
     #[test]
     fn the_command_is_recognised_again() {
         let command = command(Signal::SIGTERM, Path::new("/bin/x"), ["-v=2"]);
-        let line: Vec<OsString> =
-            std::iter::once(command.get_program()).chain(command.get_args()).map(OsStr::to_owned).collect();
+        let line: Vec<OsString> = std::iter::once(command.get_program())
+            .chain(command.get_args())
+            .map(OsStr::to_owned)
+            .collect();
         let expected = Launch {
             parent: getpid(),
             on_death: Signal::SIGTERM,
@@ -98,9 +117,13 @@ mod tests {
 
     #[test]
     fn a_persons_command_line_is_not_taken_for_it() {
-        for line in
-            ["nanny", "nanny -v=2 -- -k", "nanny __exec", "nanny __exec x SIGTERM z", "nanny __exec 1 y z"]
-        {
+        for line in [
+            "nanny",
+            "nanny -v=2 -- -k",
+            "nanny __exec",
+            "nanny __exec x SIGTERM z",
+            "nanny __exec 1 y z",
+        ] {
             let line: Vec<OsString> = line.split(' ').map(OsString::from).collect();
             assert_eq!(requested(&line), None, "{line:?}");
         }

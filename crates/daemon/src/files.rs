@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
-/// Replaces the file at `path` by one rename: a reader sees either the old or the new content. `write` fills the new
-/// file, whose name is `path` and `.new`.
+/// Replaces the file at `path` by one rename: a reader sees either the old or the new content.
+/// `write` fills the new file, whose name is `path` and `.new`.
 ///
 /// # Errors
 ///

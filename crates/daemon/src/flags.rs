@@ -1,13 +1,15 @@
 //! Go-style command lines on top of clap.
 //!
-//! Existing manifests were written for Go binaries. This module accepts the same syntax: long flags with one or two
-//! dashes, `_` for `-`, and the value after `=` or as the next word. Booleans have no value, or a value such as
-//! `=true`, `=0` or `=T`. Short flags such as `-v2` are accepted, and words after `--` are unchanged. A command line is
-//! first rewritten to `--name=value` words, which clap parses. Errors have the texts of the Go packages, so that people
-//! find the texts when they search.
+//! Existing manifests were written for Go binaries. This module accepts the same syntax: long flags
+//! with one or two dashes, `_` for `-`, and the value after `=` or as the next word. Booleans have
+//! no value, or a value such as `=true`, `=0` or `=T`. Short flags such as `-v2` are accepted, and
+//! words after `--` are unchanged. A command line is first rewritten to `--name=value` words, which
+//! clap parses. Errors have the texts of the Go packages, so that people find the texts when they
+//! search.
 //!
-//! A clap option needs nothing special: `bool` fields become Go booleans, [`int`] and [`GoDuration`] parse numbers and
-//! durations as Go does, and `value_name` is the type in `--help`. This module does not interpret the values of flags.
+//! A clap option needs nothing special: `bool` fields become Go booleans, [`int`] and
+//! [`GoDuration`] parse numbers and durations as Go does, and `value_name` is the type in `--help`.
+//! This module does not interpret the values of flags.
 
 mod error;
 mod usage;
@@ -36,7 +38,8 @@ pub enum Style {
     Go,
 }
 
-/// Output and status of a process that ends while it parses its command line: `--help`, `--version` or a mistake.
+/// Output and status of a process that ends while it parses its command line: `--help`, `--version`
+/// or a mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exit {
     /// The exit status.
@@ -48,15 +51,24 @@ pub struct Exit {
 }
 
 impl Exit {
-    /// The exit of the subcommand `name` after a mistake in its words: status 2, the mistake, and a hint at the help.
+    /// The exit of the subcommand `name` after a mistake in its words: status 2, the mistake, and a
+    /// hint at the help.
     pub fn mistake(name: &str, mistake: &str) -> Self {
         let stderr = format!("{name}: {mistake}\nUsage of {name}: see {name} --help\n");
-        Self { status: 2, stdout: String::new(), stderr }
+        Self {
+            status: 2,
+            stdout: String::new(),
+            stderr,
+        }
     }
 
     /// The exit of the subcommand `name` after an error: status 1 and one line.
     pub fn failure(name: &str, error: &impl Display) -> Self {
-        Self { status: 1, stdout: String::new(), stderr: format!("{name}: {error}\n") }
+        Self {
+            status: 1,
+            stdout: String::new(),
+            stderr: format!("{name}: {error}\n"),
+        }
     }
 
     /// Prints both texts and returns the exit code. Write errors are ignored.
@@ -73,18 +85,19 @@ impl Exit {
 pub struct ProgramOptions<P> {
     /// The options.
     pub options: P,
-    /// Words that are neither flags nor values, such as the `true` of `--profiling true`. Go ignores them.
+    /// Words that are neither flags nor values, such as the `true` of `--profiling true`. Go
+    /// ignores them.
     pub ignored: Vec<String>,
 }
 
 /// Parses the command line of a program; `argv` is without the program's name.
 ///
-/// As in Go, words that are neither flags nor values are ignored. The caller must log them. Differs from kube-dns: such
-/// a word is a mistake at the beginning, where it may be a misspelt subcommand, and anywhere if it is one of the
-/// `subcommands`.
+/// As in Go, words that are neither flags nor values are ignored. The caller must log them. Differs
+/// from kube-dns: such a word is a mistake at the beginning, where it may be a misspelt subcommand,
+/// and anywhere if it is one of the `subcommands`.
 ///
-/// The error is an [`Exit`] if the process must end: status 0 for `--help` (on standard error, as in Go) and
-/// `--version` (on standard output), status 2 for any mistake.
+/// The error is an [`Exit`] if the process must end: status 0 for `--help` (on standard error, as
+/// in Go) and `--version` (on standard output), status 2 for any mistake.
 pub fn parse_program<P: Parser>(
     program: &str,
     style: Style,
@@ -105,15 +118,18 @@ pub fn parse_program<P: Parser>(
         (true, stray) => (words.after_dashes, stray),
         (false, stray) => (Vec::new(), [stray, words.after_dashes].concat()),
     };
-    let ignored = stray.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let ignored = stray
+        .iter()
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
 
     let options = parse_values(&command, program, style, words.flags, positional)?;
     exit_with_version(program, words.version)?;
     Ok(ProgramOptions { options, ignored })
 }
 
-/// Parses a command line, whose words that are neither flags nor values are positional arguments. If the command has
-/// none, such a word is a mistake. The error is that of [`parse_program`].
+/// Parses a command line, whose words that are neither flags nor values are positional arguments.
+/// If the command has none, such a word is a mistake. The error is that of [`parse_program`].
 pub fn parse<P: Parser>(
     program: &str,
     style: Style,
@@ -140,9 +156,11 @@ fn read_words(
     argv: impl IntoIterator<Item = OsString>,
 ) -> Result<Words, Exit> {
     words::read(command, style, argv).map_err(|stop| match stop {
-        Stop::Help => {
-            Exit { status: 0, stdout: String::new(), stderr: usage::render(command, program, style) }
-        }
+        Stop::Help => Exit {
+            status: 0,
+            stdout: String::new(),
+            stderr: usage::render(command, program, style),
+        },
         Stop::Wrong(text) => error::exit(program, style, &text),
     })
 }
@@ -155,7 +173,8 @@ fn parse_values<P: Parser>(
     flags: Vec<OsString>,
     positional: Vec<OsString>,
 ) -> Result<P, Exit> {
-    let wrong_value = |wrong: clap::Error| error::exit(program, style, &error::text(command, style, &wrong));
+    let wrong_value =
+        |wrong: clap::Error| error::exit(program, style, &error::text(command, style, &wrong));
 
     let mut line = vec![OsString::from(program)];
     line.extend(flags);
@@ -164,37 +183,52 @@ fn parse_values<P: Parser>(
         line.extend(positional);
     }
 
-    let mut matches = command.clone().try_get_matches_from(line).map_err(wrong_value)?;
+    let mut matches = command
+        .clone()
+        .try_get_matches_from(line)
+        .map_err(wrong_value)?;
     P::from_arg_matches_mut(&mut matches).map_err(wrong_value)
 }
 
 fn unexpected_word(program: &str, style: Style, word: &OsString) -> Exit {
     let word = quote(&word.to_string_lossy());
-    error::exit(program, style, &format!("unexpected word {word}: {program} accepts only flags"))
+    error::exit(
+        program,
+        style,
+        &format!("unexpected word {word}: {program} accepts only flags"),
+    )
 }
 
 /// The exit of `--version`, if the command line has it.
 fn exit_with_version(program: &str, version: Option<Version>) -> Result<(), Exit> {
     match version {
-        Some(version) => Err(Exit { status: 0, stdout: version.text(program), stderr: String::new() }),
+        Some(version) => Err(Exit {
+            status: 0,
+            stdout: version.text(program),
+            stderr: String::new(),
+        }),
         None => Ok(()),
     }
 }
 
-/// Parses the words of the subcommand `name` as [`parse`] does, in pflag's style. `--help` begins with `about`.
+/// Parses the words of the subcommand `name` as [`parse`] does, in pflag's style. `--help` begins
+/// with `about`.
 pub fn parse_subcommand<P: Parser>(
     name: &str,
     about: &str,
     words: impl IntoIterator<Item = OsString>,
 ) -> Result<P, Exit> {
     parse(name, Style::Pflag, words).map_err(|exit| match exit.status {
-        0 => Exit { stderr: format!("{about}{}", exit.stderr), ..exit },
+        0 => Exit {
+            stderr: format!("{about}{}", exit.stderr),
+            ..exit
+        },
         _ => exit,
     })
 }
 
-/// Configures a clap command as in Go: booleans accept a value, the last of repeated flags wins, and there is no
-/// built-in help.
+/// Configures a clap command as in Go: booleans accept a value, the last of repeated flags wins,
+/// and there is no built-in help.
 fn go_command(command: clap::Command) -> clap::Command {
     let mut command = command
         .disable_help_flag(true)

@@ -1,7 +1,8 @@
 //! Half of a core for work that may wait, such as pages.
 //!
-//! Pages are read by people and scripts, in any number. What they cost must not delay queries and events, also on a
-//! machine with few cores. So only one piece of this work runs at a time, and a pause as long as the piece follows.
+//! Pages are read by people and scripts, in any number. What they cost must not delay queries and
+//! events, also on a machine with few cores. So only one piece of this work runs at a time, and a
+//! pause as long as the piece follows.
 
 use std::time::Instant;
 
@@ -11,7 +12,8 @@ use parking_lot::{Mutex, MutexGuard};
 #[derive(Debug, Default)]
 pub struct HalfCore(Mutex<()>);
 
-/// The turn of one piece of work. Dropping the turn blocks the thread for a pause, and then lets others run.
+/// The turn of one piece of work. Dropping the turn blocks the thread for a pause, and then lets
+/// others run.
 #[derive(Debug)]
 pub struct Turn<'a> {
     _only: MutexGuard<'a, ()>,
@@ -22,7 +24,10 @@ impl HalfCore {
     /// Waits for a turn. Only threads that may block may wait for it.
     pub fn turn(&self) -> Turn<'_> {
         let only = self.0.lock();
-        Turn { _only: only, began: Instant::now() }
+        Turn {
+            _only: only,
+            began: Instant::now(),
+        }
     }
 }
 
@@ -54,7 +59,10 @@ mod tests {
                 running.fetch_sub(1, Ordering::SeqCst);
             })
         });
-        workers.collect::<Vec<_>>().into_iter().for_each(|worker| worker.join().unwrap());
+        workers
+            .collect::<Vec<_>>()
+            .into_iter()
+            .for_each(|worker| worker.join().unwrap());
     }
 
     #[test]

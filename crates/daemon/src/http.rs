@@ -1,9 +1,9 @@
 //! A small HTTP/1.1 server for probes, metrics and status pages. The pages are warp filters.
 //!
-//! The number of connections is bounded. Beyond the bound, a new connection closes the oldest connection, so that idle
-//! connections cannot block a probe. Size and time of a request's head, time of a handler, and life of a connection are
-//! also bounded. Bodies of requests are never read. Responses have the headers of Go's `net/http`, as probes and
-//! dashboards expect.
+//! The number of connections is bounded. Beyond the bound, a new connection closes the oldest
+//! connection, so that idle connections cannot block a probe. Size and time of a request's head,
+//! time of a handler, and life of a connection are also bounded. Bodies of requests are never read.
+//! Responses have the headers of Go's `net/http`, as probes and dashboards expect.
 
 mod connections;
 mod gate;
@@ -40,7 +40,10 @@ pub struct BindError {
 impl BindError {
     /// The failure to listen on `address`, for sockets of any kind.
     pub fn new(address: &impl ToString, error: &io::Error) -> Self {
-        Self { address: address.to_string(), reason: without_number(error) }
+        Self {
+            address: address.to_string(),
+            reason: without_number(error),
+        }
     }
 }
 
@@ -80,9 +83,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Binds the port; port 0 selects a free port. `host` is an IP address or a name that the system resolves. As in
-    /// Go, all forms of the wildcard address (empty, `0.0.0.0`, `::`) listen on both IP families. A kubelet probes the
-    /// pod's first address, which may be of either family.
+    /// Binds the port; port 0 selects a free port. `host` is an IP address or a name that the
+    /// system resolves. As in Go, all forms of the wildcard address (empty, `0.0.0.0`, `::`) listen
+    /// on both IP families. A kubelet probes the pod's first address, which may be of either
+    /// family.
     pub async fn bind(host: &str, port: u16) -> Result<Self, BindError> {
         let shown = match without_brackets(host) {
             host if host.contains(':') => format!("[{host}]:{port}"),
@@ -93,7 +97,11 @@ impl Server {
         let ip = listen_addr(host).await.map_err(fail)?;
         let listener = listen(ip, port).map_err(fail)?;
         let local = listener.local_addr().map_err(fail)?;
-        Ok(Self { listener, local, limits: Limits::default() })
+        Ok(Self {
+            listener,
+            local,
+            limits: Limits::default(),
+        })
     }
 
     /// The local address of the listener.
@@ -101,8 +109,8 @@ impl Server {
         self.local
     }
 
-    /// Serves `filter` until `stop`, then waits up to two seconds for requests in progress. Rejections of the filter
-    /// get the responses of Go's `net/http`.
+    /// Serves `filter` until `stop`, then waits up to two seconds for requests in progress.
+    /// Rejections of the filter get the responses of Go's `net/http`.
     pub async fn run<F>(self, filter: F, stop: CancellationToken)
     where
         F: Filter<Error = warp::Rejection> + Clone + Send + Sync + 'static,
@@ -118,7 +126,11 @@ impl Server {
 const BACKLOG: u32 = 1024;
 
 fn listen(ip: IpAddr, port: u16) -> io::Result<TcpListener> {
-    let socket = if ip.is_ipv6() { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
+    let socket = if ip.is_ipv6() {
+        TcpSocket::new_v6()?
+    } else {
+        TcpSocket::new_v4()?
+    };
     if ip.is_ipv6() && ip.is_unspecified() {
         // The system's default (`net.ipv6.bindv6only`) may differ.
         setsockopt(&socket, sockopt::Ipv6V6Only, &false)?;
@@ -141,7 +153,13 @@ pub fn exact_path(
     warp::path::full()
         .and_then(move |path: warp::path::FullPath| {
             let found = path.as_str() == &*wanted;
-            async move { if found { Ok(()) } else { Err(warp::reject::not_found()) } }
+            async move {
+                if found {
+                    Ok(())
+                } else {
+                    Err(warp::reject::not_found())
+                }
+            }
         })
         .untuple_one()
 }

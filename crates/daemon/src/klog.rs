@@ -16,15 +16,16 @@
 //! | error, warn of other crates | always |
 //! | info, debug, trace of other crates | `--v=5`, `8`, `10` |
 //!
-//! `--vmodule=watch=6,engine=4` sets the level of single source files, as in klog. Lines that repeat quickly are
-//! suppressed and counted after a burst ([`limit`](self#floods)), so that a flood does not fill a disk.
+//! `--vmodule=watch=6,engine=4` sets the level of single source files, as in klog. Lines that
+//! repeat quickly are suppressed and counted after a burst ([`limit`](self#floods)), so that a
+//! flood does not fill a disk.
 //!
 //! # Floods
 //!
-//! Every call site (a log macro in the source) may write 30 lines at once and then one line per second. Suppressed
-//! lines are counted, and the count is logged with the next written line. Debug and trace lines have no limit, because
-//! they are only written on request. Query logs, whose target ends with `::queries`, are limited by the crate
-//! `querylog`.
+//! Every call site (a log macro in the source) may write 30 lines at once and then one line per
+//! second. Suppressed lines are counted, and the count is logged with the next written line. Debug
+//! and trace lines have no limit, because they are only written on request. Query logs, whose
+//! target ends with `::queries`, are limited by the crate `querylog`.
 
 mod format;
 mod level;
@@ -64,15 +65,19 @@ pub enum Format {
 
 /// The logging flags of every binary; flatten them into its options.
 ///
-/// Only `-v`, `--vmodule` and `--log-format` have an effect. The others are accepted because manifests for the Go
-/// binaries set them: logs always go to standard error, and nowhere else.
+/// Only `-v`, `--vmodule` and `--log-format` have an effect. The others are accepted because
+/// manifests for the Go binaries set them: logs always go to standard error, and nowhere else.
 #[derive(Clone, Debug, clap::Args)]
-#[allow(clippy::struct_excessive_bools, reason = "these are klog's flags, not a state")]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "these are klog's flags, not a state"
+)]
 pub struct LogFlags {
     /// number for the log level verbosity
     #[arg(short = 'v', long = "v", value_name = "Level", default_value = "0")]
     pub v: Level,
-    /// comma-separated list of pattern=N settings for file-filtered logging (only works for the default text log format)
+    /// comma-separated list of pattern=N settings for file-filtered logging (only works for the
+    /// default text log format)
     #[arg(long, value_name = "moduleSpec", default_value = "")]
     pub vmodule: Modules,
     /// format of log lines: klog or json
@@ -98,14 +103,18 @@ impl Default for LogFlags {
     }
 }
 
-/// The help text of klog. The text is not a doc comment, because clap drops the final full stop of doc comments.
+/// The help text of klog. The text is not a doc comment, because clap drops the final full stop of
+/// doc comments.
 const LOG_FILE_MAX_SIZE: &str = "Defines the maximum size a log file can grow to (no effect when -logtostderr=true). \
      Unit is megabytes. If the value is 0, the maximum file size is unlimited.";
 
 /// Flags of klog that are accepted and have no effect.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = crate::flags::OLD_LOGGING)]
-#[allow(clippy::struct_excessive_bools, reason = "these are klog's flags, not a state")]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "these are klog's flags, not a state"
+)]
 pub struct OldLogFlags {
     /// log to standard error instead of files
     #[arg(long, action = clap::ArgAction::Set, default_value = "true")]
@@ -113,7 +122,8 @@ pub struct OldLogFlags {
     /// log to standard error as well as files (no effect when -logtostderr=true)
     #[arg(long)]
     alsologtostderr: bool,
-    /// logs at or above this threshold go to stderr when writing to files and stderr (no effect when -logtostderr=true or -alsologtostderr=true)
+    /// logs at or above this threshold go to stderr when writing to files and stderr (no effect
+    /// when -logtostderr=true or -alsologtostderr=true)
     #[arg(long, value_name = "value", default_value = "2")]
     stderrthreshold: String,
     /// If non-empty, write log files in this directory (no effect when -logtostderr=true)
@@ -131,7 +141,8 @@ pub struct OldLogFlags {
         help = LOG_FILE_MAX_SIZE
     )]
     log_file_max_size: u64,
-    /// If true, only write logs to their native severity level (vs also writing to each lower severity level; no effect when -logtostderr=true)
+    /// If true, only write logs to their native severity level (vs also writing to each lower
+    /// severity level; no effect when -logtostderr=true)
     #[arg(long = "one_output")]
     one_output: bool,
     /// If true, avoid header prefixes in the log messages
@@ -153,7 +164,8 @@ pub struct OldLogFlags {
     log_backtrace_at: String,
 }
 
-/// Starts logging for the whole process and logs panics in one line. Only the first call has an effect.
+/// Starts logging for the whole process and logs panics in one line. Only the first call has an
+/// effect.
 pub fn init(flags: &LogFlags) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -162,7 +174,10 @@ pub fn init(flags: &LogFlags) {
         // A test may have set another subscriber already.
         let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer));
         std::panic::set_hook(Box::new(|info| {
-            let place = info.location().map(|at| format!("{}:{}", at.file(), at.line())).unwrap_or_default();
+            let place = info
+                .location()
+                .map(|at| format!("{}:{}", at.file(), at.line()))
+                .unwrap_or_default();
             let why = info
                 .payload()
                 .downcast_ref::<&str>()
@@ -180,12 +195,28 @@ fn start_writing(format: Format) {
     STDERR.open();
     let lost = move |count: u64| {
         let message = "log lines lost: standard error was not read".to_owned();
-        let fields = Fields { message, others: vec![("count", count.into())] };
+        let fields = Fields {
+            message,
+            others: vec![("count", count.into())],
+        };
         let (time, level, pid) = (Local::now(), tracing::Level::WARN, std::process::id());
-        Line { time, level, pid, file: "klog.rs", number: line!(), fields: &fields }.render(format)
+        Line {
+            time,
+            level,
+            pid,
+            file: "klog.rs",
+            number: line!(),
+            fields: &fields,
+        }
+        .render(format)
     };
-    let thread = std::thread::Builder::new().name("log".to_owned()).stack_size(THREAD_STACK);
-    if thread.spawn(move || STDERR.run(std::io::stderr(), lost)).is_err() {
+    let thread = std::thread::Builder::new()
+        .name("log".to_owned())
+        .stack_size(THREAD_STACK);
+    if thread
+        .spawn(move || STDERR.run(std::io::stderr(), lost))
+        .is_err()
+    {
         STDERR.close();
     }
 }

@@ -1,7 +1,7 @@
 //! Infrastructure of all binaries: Go-style flags, klog lines, tasks, signals, HTTP, metrics.
 //!
-//! A binary's `main.rs` passes the program's name and a `run` function to [`main`]. This crate contains nothing
-//! specific to DNS or Kubernetes.
+//! A binary's `main.rs` passes the program's name and a `run` function to [`main`]. This crate
+//! contains nothing specific to DNS or Kubernetes.
 
 pub mod backoff;
 pub mod error_chain;

@@ -1,8 +1,10 @@
-//! Prometheus metrics: a registry whose registration cannot panic, process metrics, and the `/metrics` route.
+//! Prometheus metrics: a registry whose registration cannot panic, process metrics, and the
+//! `/metrics` route.
 //!
-//! The caller chooses names, help texts and buckets. This module adds the metrics of every binary: `process_*` with
-//! the names and texts of the Go client, `kube_dns_build_info`, and `promhttp_metric_handler_requests_*`. There is no
-//! Go runtime here, so the `go_*` metrics of kube-dns do not exist.
+//! The caller chooses names, help texts and buckets. This module adds the metrics of every binary:
+//! `process_*` with the names and texts of the Go client, `kube_dns_build_info`, and
+//! `promhttp_metric_handler_requests_*`. There is no Go runtime here, so the `go_*` metrics of
+//! kube-dns do not exist.
 
 mod name_prefix;
 mod process;
@@ -14,8 +16,8 @@ use parking_lot::Mutex;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{
-    Encoder as _, Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
-    IntGaugeVec, Opts, Registry, TextEncoder,
+    Encoder as _, Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec,
+    IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
 };
 use thiserror::Error;
 use warp::Filter;
@@ -42,7 +44,9 @@ pub struct MetricError {
 
 /// Seconds since 1970, for gauges.
 pub fn unix_seconds(time: SystemTime) -> f64 {
-    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+    time.duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs_f64()
 }
 
 /// A count as the value of a gauge.
@@ -50,8 +54,9 @@ pub fn gauge_value(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// A metric with one series of the value 1, whose label is the current state. Unlike a vector of gauges that is reset, a
-/// scrape never sees it without a series or with two. Clones share the same series.
+/// A metric with one series of the value 1, whose label is the current state. Unlike a vector of
+/// gauges that is reset, a scrape never sees it without a series or with two. Clones share the same
+/// series.
 #[derive(Clone, Debug)]
 pub struct Info {
     gauges: IntGaugeVec,
@@ -93,27 +98,39 @@ impl Metrics {
     pub fn new(program: &'static str) -> Result<Self, MetricError> {
         let registry = Registry::new();
         let name = "promhttp_metric_handler_requests_in_flight";
-        let in_flight =
-            keep(&registry, name, IntGauge::new(name, "Current number of scrapes being served."))?;
+        let in_flight = keep(
+            &registry,
+            name,
+            IntGauge::new(name, "Current number of scrapes being served."),
+        )?;
         let name = "promhttp_metric_handler_requests_total";
         let options = Opts::new(name, "Total number of scrapes by HTTP status code.");
         let scrapes = keep(&registry, name, IntCounterVec::new(options, &["code"]))?;
         for code in ["200", "500", "503"] {
             scrapes.with_label_values(&[code]);
         }
-        let metrics = Self { registry, in_flight, scrapes };
+        let metrics = Self {
+            registry,
+            in_flight,
+            scrapes,
+        };
         metrics.register("process_*", checked("process_*", process::Process::new())?)?;
         let info = metrics.int_gauge_vec(
             "kube_dns_build_info",
             "Program, version and commit of this binary; always 1.",
             &["program", "version", "commit"],
         )?;
-        info.with_label_values(&[program, version::VERSION, version::COMMIT]).set(1);
+        info.with_label_values(&[program, version::VERSION, version::COMMIT])
+            .set(1);
         Ok(metrics)
     }
 
     /// Registers a collector; `name` is for the error text.
-    pub fn register<C: Collector + 'static>(&self, name: &str, collector: C) -> Result<(), MetricError> {
+    pub fn register<C: Collector + 'static>(
+        &self,
+        name: &str,
+        collector: C,
+    ) -> Result<(), MetricError> {
         checked(name, self.registry.register(Box::new(collector)))
     }
 
@@ -129,7 +146,11 @@ impl Metrics {
         help: &str,
         labels: &[&str],
     ) -> Result<IntCounterVec, MetricError> {
-        keep(&self.registry, name, IntCounterVec::new(Opts::new(name, help), labels))
+        keep(
+            &self.registry,
+            name,
+            IntCounterVec::new(Opts::new(name, help), labels),
+        )
     }
 
     /// Registers an integer gauge.
@@ -138,14 +159,26 @@ impl Metrics {
     }
 
     /// Registers integer gauges with labels.
-    pub fn int_gauge_vec(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntGaugeVec, MetricError> {
-        keep(&self.registry, name, IntGaugeVec::new(Opts::new(name, help), labels))
+    pub fn int_gauge_vec(
+        &self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+    ) -> Result<IntGaugeVec, MetricError> {
+        keep(
+            &self.registry,
+            name,
+            IntGaugeVec::new(Opts::new(name, help), labels),
+        )
     }
 
     /// Registers an info metric with one label. It has no series before [`Info::set`].
     pub fn info(&self, name: &str, help: &str, label: &str) -> Result<Info, MetricError> {
         let gauges = IntGaugeVec::new(Opts::new(name, help), &[label]);
-        let info = gauges.map(|gauges| Info { gauges, exclusive: Arc::default() });
+        let info = gauges.map(|gauges| Info {
+            gauges,
+            exclusive: Arc::default(),
+        });
         keep(&self.registry, name, info)
     }
 
@@ -155,7 +188,12 @@ impl Metrics {
     }
 
     /// Registers a histogram.
-    pub fn histogram(&self, name: &str, help: &str, buckets: &[f64]) -> Result<Histogram, MetricError> {
+    pub fn histogram(
+        &self,
+        name: &str,
+        help: &str,
+        buckets: &[f64],
+    ) -> Result<Histogram, MetricError> {
         let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
         keep(&self.registry, name, Histogram::with_opts(options))
     }
@@ -187,9 +225,15 @@ impl Metrics {
         let (code, reply) = match rendered {
             Ok(text) => ("200", http::with_type(StatusCode::OK, CONTENT_TYPE, text)),
             Err(error) => {
-                tracing::error!(error = &error as &dyn std::error::Error, "cannot write the metrics");
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "cannot write the metrics"
+                );
                 let text = format!("An error has occurred while serving metrics:\n\n{error}\n");
-                ("500", http::plain_error(StatusCode::INTERNAL_SERVER_ERROR, text))
+                (
+                    "500",
+                    http::plain_error(StatusCode::INTERNAL_SERVER_ERROR, text),
+                )
             }
         };
         self.scrapes.with_label_values(&[code]).inc();
@@ -200,7 +244,8 @@ impl Metrics {
     pub fn route(
         &self,
         path: &str,
-    ) -> impl Filter<Extract = (Response,), Error = warp::Rejection> + Clone + Send + Sync + 'static {
+    ) -> impl Filter<Extract = (Response,), Error = warp::Rejection> + Clone + Send + Sync + 'static
+    {
         let metrics = self.clone();
         http::exact_path(path).map(move || metrics.reply())
     }
@@ -217,7 +262,10 @@ fn keep<C: Collector + Clone + 'static>(
 }
 
 fn checked<T>(name: &str, result: prometheus::Result<T>) -> Result<T, MetricError> {
-    result.map_err(|source| MetricError { name: name.to_owned(), source })
+    result.map_err(|source| MetricError {
+        name: name.to_owned(),
+        source,
+    })
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The addresses that a server listens on, as Go's `net` package reads them.
 //!
-//! Go listens on both families for any form of the wildcard address (an empty host, `0.0.0.0`, `::`). Existing pods
-//! rely on both families: kubelets probe the pod's first address, clients query the first address of a Service, and
-//! both addresses may be IPv6.
+//! Go listens on both families for any form of the wildcard address (an empty host, `0.0.0.0`,
+//! `::`). Existing pods rely on both families: kubelets probe the pod's first address, clients
+//! query the first address of a Service, and both addresses may be IPv6.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -13,7 +13,8 @@ use tokio::time::timeout;
 /// Bound of looking up the name of an address to listen on.
 const LOOKUP: Duration = Duration::from_secs(5);
 
-/// The address to bind: `::`, which also accepts IPv4 on a socket without `IPV6_V6ONLY`, or `0.0.0.0` without IPv6.
+/// The address to bind: `::`, which also accepts IPv4 on a socket without `IPV6_V6ONLY`, or
+/// `0.0.0.0` without IPv6.
 pub fn wildcard_addr() -> IpAddr {
     match UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)) {
         Ok(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -21,28 +22,39 @@ pub fn wildcard_addr() -> IpAddr {
     }
 }
 
-/// The address to listen on for the host in a flag: an IP address, also in brackets, or a name such as `localhost`. As
-/// in Go, an empty host and the wildcard address of one family mean both families, and a name means its first IPv4
-/// address.
+/// The address to listen on for the host in a flag: an IP address, also in brackets, or a name such
+/// as `localhost`. As in Go, an empty host and the wildcard address of one family mean both
+/// families, and a name means its first IPv4 address.
 pub async fn listen_addr(host: &str) -> io::Result<IpAddr> {
     let host = without_brackets(host);
     if host.is_empty() {
         return Ok(wildcard_addr());
     }
     if let Ok(ip) = host.parse::<IpAddr>() {
-        return Ok(if ip.is_unspecified() { wildcard_addr() } else { ip });
+        return Ok(if ip.is_unspecified() {
+            wildcard_addr()
+        } else {
+            ip
+        });
     }
 
     let lookup = timeout(LOOKUP, tokio::net::lookup_host((host, 0)));
-    let addresses: Vec<SocketAddr> = lookup.await.map_err(|_| io::ErrorKind::TimedOut)??.collect();
+    let addresses: Vec<SocketAddr> = lookup
+        .await
+        .map_err(|_| io::ErrorKind::TimedOut)??
+        .collect();
     let first_v4 = addresses.iter().find(|address| address.is_ipv4());
-    let chosen = first_v4.or(addresses.first()).ok_or(io::ErrorKind::NotFound)?;
+    let chosen = first_v4
+        .or(addresses.first())
+        .ok_or(io::ErrorKind::NotFound)?;
     Ok(chosen.ip())
 }
 
 /// An IPv6 address without its brackets; any other host as it is.
 pub(crate) fn without_brackets(host: &str) -> &str {
-    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
+    host.strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+        .unwrap_or(host)
 }
 
 #[cfg(test)]
@@ -63,7 +75,11 @@ mod tests {
             ("localhost", "127.0.0.1"),
         ] {
             let address = listen_addr(host).await;
-            assert_eq!(address.map(|ip| ip.to_string()).ok().as_deref(), Some(expected), "{host:?}");
+            assert_eq!(
+                address.map(|ip| ip.to_string()).ok().as_deref(),
+                Some(expected),
+                "{host:?}"
+            );
         }
     }
 

@@ -15,15 +15,16 @@ thread_local! {
     static PAUSE: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
-/// Makes this thread sleep for `length` once it is idle, before it waits for events again. All events that arrive
-/// during the sleep cost a single wake-up. Tasks and timers of the thread may be late by `length`. The call has no
-/// effect on other runtimes.
+/// Makes this thread sleep for `length` once it is idle, before it waits for events again. All
+/// events that arrive during the sleep cost a single wake-up. Tasks and timers of the thread may be
+/// late by `length`. The call has no effect on other runtimes.
 pub fn pause_when_idle(length: Duration) {
     PAUSE.set(length);
 }
 
-/// A thread that runs async tasks. Work passed from one task to another stays on the thread. A multi-threaded runtime
-/// would wake a second thread, which costs more than most of the work. Dropping the value ends the tasks.
+/// A thread that runs async tasks. Work passed from one task to another stays on the thread. A
+/// multi-threaded runtime would wake a second thread, which costs more than most of the work.
+/// Dropping the value ends the tasks.
 #[derive(Debug)]
 pub struct SingleThread {
     runtime: Handle,
@@ -41,19 +42,27 @@ impl SingleThread {
             Duration::ZERO => {}
             length => thread::sleep(length),
         };
-        let runtime = Builder::new_current_thread().enable_all().on_thread_park(take_pause).build()?;
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .on_thread_park(take_pause)
+            .build()?;
         let (handle, stop) = (runtime.handle().clone(), CancellationToken::new());
         let stopped = stop.clone();
-        thread::Builder::new().name(name.to_owned()).spawn(move || {
-            runtime.block_on(stopped.cancelled());
-            // Blocking calls must not delay the end.
-            runtime.shutdown_background();
-        })?;
-        Ok(Self { runtime: handle, _stop: stop.drop_guard() })
+        thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || {
+                runtime.block_on(stopped.cancelled());
+                // Blocking calls must not delay the end.
+                runtime.shutdown_background();
+            })?;
+        Ok(Self {
+            runtime: handle,
+            _stop: stop.drop_guard(),
+        })
     }
 
-    /// Starts `task` on the thread. The returned future yields the output of the task on any runtime. Dropping the
-    /// future ends the task, and a panic of the task resumes in the future.
+    /// Starts `task` on the thread. The returned future yields the output of the task on any
+    /// runtime. Dropping the future ends the task, and a panic of the task resumes in the future.
     pub fn run<F>(&self, task: F) -> impl Future<Output = F::Output> + Send + use<F>
     where
         F: Future<Output: Send> + Send + 'static,
@@ -121,6 +130,9 @@ mod tests {
     #[tokio::test]
     #[should_panic(expected = "as it should")]
     async fn a_panic_comes_back() {
-        SingleThread::start("elsewhere").unwrap().run(async { panic!("as it should") }).await;
+        SingleThread::start("elsewhere")
+            .unwrap()
+            .run(async { panic!("as it should") })
+            .await;
     }
 }

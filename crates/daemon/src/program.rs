@@ -42,21 +42,26 @@ pub trait Options: Parser {
 
 /// Parses the command line, starts logging and the runtime, and runs `run` until it returns.
 ///
-/// An error is logged with its causes as one line, and the exit code is not zero. Backtraces are never printed, even if
-/// the environment requests them.
+/// An error is logged with its causes as one line, and the exit code is not zero. Backtraces are
+/// never printed, even if the environment requests them.
 pub fn main<O, F, Fut>(program: Program, run: F) -> ExitCode
 where
     O: Options,
     F: FnOnce(O, Shutdown) -> Fut,
     Fut: Future<Output = anyhow::Result<()>>,
 {
-    let Program { name, style, subcommands, .. } = program;
+    let Program {
+        name,
+        style,
+        subcommands,
+        ..
+    } = program;
     let words = std::env::args_os().skip(1);
-    let ProgramOptions { options, ignored } = match flags::parse_program::<O>(name, style, subcommands, words)
-    {
-        Ok(parsed) => parsed,
-        Err(exit) => return exit.print(),
-    };
+    let ProgramOptions { options, ignored } =
+        match flags::parse_program::<O>(name, style, subcommands, words) {
+            Ok(parsed) => parsed,
+            Err(exit) => return exit.print(),
+        };
 
     klog::init(options.log());
     if !ignored.is_empty() {

@@ -1,8 +1,8 @@
 //! SIGTERM and SIGINT, in two steps.
 //!
-//! The first signal cancels [`Shutdown::draining`]: the process is no longer ready, but continues to answer. After the
-//! lameduck duration or at a second signal, [`Shutdown::stop`] is cancelled: the process finishes. A third signal ends
-//! the process at once.
+//! The first signal cancels [`Shutdown::draining`]: the process is no longer ready, but continues
+//! to answer. After the lameduck duration or at a second signal, [`Shutdown::stop`] is cancelled:
+//! the process finishes. A third signal ends the process at once.
 
 use std::io;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// The two tokens that a process watches. Cancelling [`stop`](Self::stop) within the process has the same effect as a
-/// signal.
+/// The two tokens that a process watches. Cancelling [`stop`](Self::stop) within the process has
+/// the same effect as a signal.
 #[derive(Clone, Debug, Default)]
 pub struct Shutdown {
     /// Cancelled at the first signal: readiness fails, answers continue.
@@ -25,8 +25,8 @@ pub struct Shutdown {
 pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
-    /// SIGUSR1 and SIGUSR2, which kube-dns ignores. By default, these signals end a process, unless the process is the
-    /// first in its container.
+    /// SIGUSR1 and SIGUSR2, which kube-dns ignores. By default, these signals end a process, unless
+    /// the process is the first in its container.
     _ignored: [Signal; 2],
 }
 
@@ -36,7 +36,10 @@ impl Signals {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
-            _ignored: [signal(SignalKind::user_defined1())?, signal(SignalKind::user_defined2())?],
+            _ignored: [
+                signal(SignalKind::user_defined1())?,
+                signal(SignalKind::user_defined2())?,
+            ],
         })
     }
 

@@ -64,20 +64,28 @@ pub struct Tasks {
 impl Tasks {
     /// An empty set. The tasks watch `stop`, which the set cancels when a critical task ends early.
     pub fn new(stop: CancellationToken) -> Self {
-        Self { stop, set: JoinSet::new(), names: BTreeMap::new() }
+        Self {
+            stop,
+            set: JoinSet::new(),
+            names: BTreeMap::new(),
+        }
     }
 
-    /// Starts a task that runs until `stop`. If the task ends earlier or returns an error, the set fails.
+    /// Starts a task that runs until `stop`. If the task ends earlier or returns an error, the set
+    /// fails.
     pub fn critical<F, E>(&mut self, name: &'static str, task: F)
     where
         F: Future<Output = Result<(), E>> + Send + 'static,
         E: Into<Cause>,
     {
-        let handle = self.set.spawn(async move { task.await.map_err(Into::into) });
+        let handle = self
+            .set
+            .spawn(async move { task.await.map_err(Into::into) });
         self.names.insert(handle.id(), name);
     }
 
-    /// Starts a task that cannot fail and runs until `stop`. If the task ends earlier, the set fails.
+    /// Starts a task that cannot fail and runs until `stop`. If the task ends earlier, the set
+    /// fails.
     pub fn lasting<F>(&mut self, name: &'static str, task: F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -88,8 +96,8 @@ impl Tasks {
         });
     }
 
-    /// Waits until `stop` is cancelled or a task ends too early. Then waits up to `bound` for the other tasks, and
-    /// aborts the rest. Returns the first error; later errors are logged.
+    /// Waits until `stop` is cancelled or a task ends too early. Then waits up to `bound` for the
+    /// other tasks, and aborts the rest. Returns the first error; later errors are logged.
     pub async fn join(mut self, bound: Duration) -> Result<(), TaskError> {
         let stop = self.stop.clone();
         let mut first = None;
@@ -137,7 +145,9 @@ impl Tasks {
 fn keep_first(first: &mut Option<TaskError>, next: Option<TaskError>) {
     match (&first, next) {
         (None, next) => *first = next,
-        (Some(_), Some(next)) => tracing::error!(error = &next as &dyn std::error::Error, "while stopping"),
+        (Some(_), Some(next)) => {
+            tracing::error!(error = &next as &dyn std::error::Error, "while stopping");
+        }
         (Some(_), None) => {}
     }
 }

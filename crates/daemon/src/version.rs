@@ -12,11 +12,15 @@ pub const VERSION: &str = match option_env!("KUBE_DNS_RS_VERSION") {
     None => env!("CARGO_PKG_VERSION"),
 };
 
-/// The commit; the build of the images sets it with `KUBE_DNS_RS_COMMIT`. Without that variable it is `unknown`.
+/// The commit; the build of the images sets it with `KUBE_DNS_RS_COMMIT`. Without that variable it
+/// is `unknown`.
 pub const COMMIT: &str = match option_env!("KUBE_DNS_RS_COMMIT") {
     Some(commit) if !commit.is_empty() => commit,
     _ => "unknown",
 };
 
 /// URL of the troubleshooting page. Links append the name of a section.
-pub const RUNBOOKS: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/troubleshooting.md#");
+pub const RUNBOOKS: &str = concat!(
+    env!("CARGO_PKG_REPOSITORY"),
+    "/blob/main/docs/troubleshooting.md#"
+);

@@ -14,9 +14,15 @@ pub fn question(name: &'static str) -> Query {
 
 /// The TXT strings of an answer.
 pub fn texts(answer: &Answer) -> impl Iterator<Item = String> {
-    let records = answer.message.answers.iter().filter_map(|record| match &record.data {
-        RData::TXT(txt) => Some(&txt.txt_data),
-        _ => None,
-    });
-    records.flatten().map(|text| String::from_utf8_lossy(text).into_owned())
+    let records = answer
+        .message
+        .answers
+        .iter()
+        .filter_map(|record| match &record.data {
+            RData::TXT(txt) => Some(&txt.txt_data),
+            _ => None,
+        });
+    records
+        .flatten()
+        .map(|text| String::from_utf8_lossy(text).into_owned())
 }

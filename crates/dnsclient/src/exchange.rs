@@ -1,8 +1,9 @@
 //! One DNS query and its answer.
 //!
-//! Every query has its own socket, hence a random source port, and a random ID. A reply is accepted if it comes from
-//! the server, has the QR bit, and repeats the query's ID and question. All other packets are ignored until the
-//! timeout. The error texts equal those of the Go sidecar, which shows them on `/healthcheck`.
+//! Every query has its own socket, hence a random source port, and a random ID. A reply is accepted
+//! if it comes from the server, has the QR bit, and repeats the query's ID and question. All other
+//! packets are ignored until the timeout. The error texts equal those of the Go sidecar, which
+//! shows them on `/healthcheck`.
 
 use std::fmt;
 use std::io;
@@ -119,8 +120,14 @@ pub async fn ask(
     timeout: Duration,
 ) -> Result<Answer, ExchangeError> {
     let deadline = Instant::now() + timeout;
-    let lookup = |reason: String| ExchangeError::Lookup { transport, server: server.to_string(), reason };
-    let address = within(deadline, server.resolve()).await.map_err(|error| lookup(reason(&error)))?;
+    let lookup = |reason: String| ExchangeError::Lookup {
+        transport,
+        server: server.to_string(),
+        reason,
+    };
+    let address = within(deadline, server.resolve())
+        .await
+        .map_err(|error| lookup(reason(&error)))?;
     let query = Asked::new(question)?;
     match transport {
         Transport::Udp => over_udp(address, &query, deadline).await,
@@ -128,7 +135,8 @@ pub async fn ask(
     }
 }
 
-/// Queries over UDP, and again over TCP if the answer is truncated. Each of the two queries has this `timeout`.
+/// Queries over UDP, and again over TCP if the answer is truncated. Each of the two queries has
+/// this `timeout`.
 pub async fn ask_with_retry(
     server: &ServerAddr,
     question: &Query,
@@ -154,7 +162,9 @@ impl<'a> Asked<'a> {
         let mut message = Message::new(id, MessageType::Query, OpCode::Query);
         message.metadata.recursion_desired = true;
         message.add_query(question.clone());
-        let wire = message.to_vec().map_err(|error| ExchangeError::Encode(error.to_string()))?;
+        let wire = message
+            .to_vec()
+            .map_err(|error| ExchangeError::Encode(error.to_string()))?;
         Ok(Self { id, question, wire })
     }
 
@@ -178,9 +188,16 @@ fn same(a: &Query, b: &Query) -> bool {
     a.query_type == b.query_type && a.query_class == b.query_class && a.name == b.name
 }
 
-async fn over_udp(server: SocketAddr, asked: &Asked<'_>, deadline: Instant) -> Result<Answer, ExchangeError> {
-    let dial =
-        |error: io::Error| ExchangeError::Dial { transport: Transport::Udp, server, reason: reason(&error) };
+async fn over_udp(
+    server: SocketAddr,
+    asked: &Asked<'_>,
+    deadline: Instant,
+) -> Result<Answer, ExchangeError> {
+    let dial = |error: io::Error| ExchangeError::Dial {
+        transport: Transport::Udp,
+        server,
+        reason: reason(&error),
+    };
     let any: SocketAddr = match server {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
@@ -197,27 +214,40 @@ async fn over_udp(server: SocketAddr, asked: &Asked<'_>, deadline: Instant) -> R
         ignored: ignored.clone(),
     };
     let start = Instant::now();
-    within(deadline, socket.send(&asked.wire)).await.map_err(|error| fail("write", &error, &ignored))?;
+    within(deadline, socket.send(&asked.wire))
+        .await
+        .map_err(|error| fail("write", &error, &ignored))?;
     let mut buffer = vec![0; LARGEST];
     loop {
         let length = within(deadline, socket.recv(&mut buffer))
             .await
             .map_err(|error| fail("read", &error, &ignored))?;
         match asked.answer(buffer.get(..length).unwrap_or_default()) {
-            Ok(message) => return Ok(Answer { message, latency: start.elapsed() }),
+            Ok(message) => {
+                return Ok(Answer {
+                    message,
+                    latency: start.elapsed(),
+                });
+            }
             Err(why) => ignored.add(why),
         }
     }
 }
 
-async fn over_tcp(server: SocketAddr, asked: &Asked<'_>, deadline: Instant) -> Result<Answer, ExchangeError> {
+async fn over_tcp(
+    server: SocketAddr,
+    asked: &Asked<'_>,
+    deadline: Instant,
+) -> Result<Answer, ExchangeError> {
     let start = Instant::now();
     let dial = |error: io::Error| ExchangeError::Dial {
         transport: Transport::Tcp,
         server,
         reason: in_call("connect", &error),
     };
-    let mut stream = within(deadline, TcpStream::connect(server)).await.map_err(dial)?;
+    let mut stream = within(deadline, TcpStream::connect(server))
+        .await
+        .map_err(dial)?;
     let local = stream.local_addr().map_err(dial)?;
     let fail = |doing, error: &io::Error, ignored: Ignored| ExchangeError::Io {
         doing,
@@ -225,7 +255,8 @@ async fn over_tcp(server: SocketAddr, asked: &Asked<'_>, deadline: Instant) -> R
         reason: in_call(doing, error),
         ignored,
     };
-    let length = u16::try_from(asked.wire.len()).map_err(|error| ExchangeError::Encode(error.to_string()))?;
+    let length = u16::try_from(asked.wire.len())
+        .map_err(|error| ExchangeError::Encode(error.to_string()))?;
     let framed = [&length.to_be_bytes()[..], &asked.wire].concat();
     within(deadline, stream.write_all(&framed))
         .await
@@ -236,7 +267,12 @@ async fn over_tcp(server: SocketAddr, asked: &Asked<'_>, deadline: Instant) -> R
             .await
             .map_err(|error| fail("read", &error, ignored.clone()))?;
         match asked.answer(&packet) {
-            Ok(message) => return Ok(Answer { message, latency: start.elapsed() }),
+            Ok(message) => {
+                return Ok(Answer {
+                    message,
+                    latency: start.elapsed(),
+                });
+            }
             Err(why) => ignored.add(why),
         }
     }
@@ -258,8 +294,8 @@ async fn within<T>(deadline: Instant, step: impl Future<Output = io::Result<T>>)
     }
 }
 
-/// Go's text for the error: the failed system call and the reason, or only the reason for a timeout and a closed
-/// connection.
+/// Go's text for the error: the failed system call and the reason, or only the reason for a timeout
+/// and a closed connection.
 fn in_call(call: &str, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::TimedOut | io::ErrorKind::UnexpectedEof => reason(error),

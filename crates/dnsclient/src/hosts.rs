@@ -13,11 +13,14 @@ pub fn addresses(path: &Path, name: &str) -> Vec<IpAddr> {
     addresses_in(&read(path), name)
 }
 
-/// The names of an address in a hosts(5) file, the canonical name first; empty when the file cannot be read.
+/// The names of an address in a hosts(5) file, the canonical name first; empty when the file cannot
+/// be read.
 pub fn names(path: &Path, address: IpAddr) -> Vec<String> {
     let text = read(path);
     let of_address = entries(&text).filter(|(of, _)| *of == address);
-    of_address.flat_map(|(_, names)| names.map(str::to_owned)).collect()
+    of_address
+        .flat_map(|(_, names)| names.map(str::to_owned))
+        .collect()
 }
 
 /// The text of a regular file of at most [`MAX_FILE`] octets; otherwise empty.
@@ -32,7 +35,8 @@ fn read(path: &Path) -> String {
 
 /// The addresses of the file, each with its names.
 fn entries(text: &str) -> impl Iterator<Item = (IpAddr, impl Iterator<Item = &str>)> {
-    dnsconfig::hosts::lines(text).filter_map(|(_, address, names)| Some((address.parse().ok()?, names)))
+    dnsconfig::hosts::lines(text)
+        .filter_map(|(_, address, names)| Some((address.parse().ok()?, names)))
 }
 
 fn addresses_in(text: &str, wanted: &str) -> Vec<IpAddr> {
@@ -52,14 +56,25 @@ mod tests {
     #[test]
     fn all_addresses_of_a_name() {
         let text = "127.0.0.1 localhost\n192.0.2.1\tns.example NS2 # ns3.example\n2001:db8::1 ns.example\nx ns.example\n";
-        let found =
-            |name| addresses_in(text, name).iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        let found = |name| {
+            addresses_in(text, name)
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
         assert_eq!(found("ns.example"), "192.0.2.1 2001:db8::1");
         assert_eq!(found("ns2"), "192.0.2.1");
         assert_eq!(found("ns3.example"), "");
         assert!(addresses(Path::new("/no/such/file"), "localhost").is_empty());
-        let names =
-            |address: &str| entries(text).find(|(of, _)| of.to_string() == address).map(|(_, names)| names);
-        assert_eq!(names("192.0.2.1").unwrap().collect::<Vec<_>>(), ["ns.example", "NS2"]);
+        let names = |address: &str| {
+            entries(text)
+                .find(|(of, _)| of.to_string() == address)
+                .map(|(_, names)| names)
+        };
+        assert_eq!(
+            names("192.0.2.1").unwrap().collect::<Vec<_>>(),
+            ["ns.example", "NS2"]
+        );
     }
 }

@@ -6,7 +6,8 @@
 //! * [`resolve`]: addresses of servers given by name, kept up to date.
 //! * [`hosts`]: the hosts file.
 //!
-//! This crate does not forward queries. The crate `skydns` forwards queries, without parsing the records of messages.
+//! This crate does not forward queries. The crate `skydns` forwards queries, without parsing the
+//! records of messages.
 
 pub mod chaos;
 mod exchange;

@@ -1,9 +1,10 @@
 //! Addresses of stub servers that are given by name, kept up to date for nanny and kubedns.
 //!
-//! Names under the cluster domain are looked up at kubedns. All other names are looked up as on the node: in
-//! `/etc/hosts`, then with the servers and the search list of resolv.conf. A lookup is repeated when the TTL of its
-//! answer expires. A failed lookup is retried and delays no other name. If a server reports that a name has no address,
-//! the known addresses are dropped. If all servers fail, the known addresses are kept.
+//! Names under the cluster domain are looked up at kubedns. All other names are looked up as on the
+//! node: in `/etc/hosts`, then with the servers and the search list of resolv.conf. A lookup is
+//! repeated when the TTL of its answer expires. A failed lookup is retried and delays no other
+//! name. If a server reports that a name has no address, the known addresses are dropped. If all
+//! servers fail, the known addresses are kept.
 
 mod entry;
 mod lookup;
@@ -43,7 +44,12 @@ impl Resolutions {
 
 impl<const N: usize> From<[(&str, Vec<IpAddr>); N]> for Resolutions {
     fn from(entries: [(&str, Vec<IpAddr>); N]) -> Self {
-        Self(entries.into_iter().map(|(name, addresses)| (name.to_owned(), addresses)).collect())
+        Self(
+            entries
+                .into_iter()
+                .map(|(name, addresses)| (name.to_owned(), addresses))
+                .collect(),
+        )
     }
 }
 
@@ -87,7 +93,14 @@ impl Resolver {
     ) -> Self {
         let results = watch::Sender::new(Resolutions::default());
         let (sources, pace) = (Arc::new(sources), Pace::default());
-        Self { sources, pace, wanted, resolv_conf, results, entries: BTreeMap::new() }
+        Self {
+            sources,
+            pace,
+            wanted,
+            resolv_conf,
+            results,
+            entries: BTreeMap::new(),
+        }
     }
 
     /// The current addresses and their changes.
@@ -121,8 +134,13 @@ impl Resolver {
     }
 
     fn sync_wanted(&mut self) {
-        let wanted: BTreeSet<String> =
-            self.wanted.borrow_and_update().iter().take(MAX_NAMES).cloned().collect();
+        let wanted: BTreeSet<String> = self
+            .wanted
+            .borrow_and_update()
+            .iter()
+            .take(MAX_NAMES)
+            .cloned()
+            .collect();
         self.entries.retain(|name, _| wanted.contains(name));
         for name in wanted {
             self.entries.entry(name).or_default();
@@ -130,8 +148,8 @@ impl Resolver {
         self.publish();
     }
 
-    /// Repeats the lookups of all names outside the cluster domain at once. Called when resolv.conf has changed, as the
-    /// new servers may return other addresses.
+    /// Repeats the lookups of all names outside the cluster domain at once. Called when resolv.conf
+    /// has changed, as the new servers may return other addresses.
     fn ask_again(&mut self) {
         self.resolv_conf.mark_unchanged();
         for (name, entry) in &mut self.entries {
@@ -168,9 +186,15 @@ impl Resolver {
     }
 
     fn publish(&self) {
-        let known = self.entries.iter().filter(|(_, entry)| !entry.addresses().is_empty());
-        let now =
-            Resolutions(known.map(|(name, entry)| (name.clone(), entry.addresses().to_vec())).collect());
+        let known = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| !entry.addresses().is_empty());
+        let now = Resolutions(
+            known
+                .map(|(name, entry)| (name.clone(), entry.addresses().to_vec()))
+                .collect(),
+        );
         self.results.send_if_modified(|before| {
             let changed = *before != now;
             *before = now;

@@ -57,7 +57,8 @@ pub(crate) fn parse(raw: BTreeMap<String, String>) -> Result<BTreeMap<String, Ta
 }
 
 impl Target {
-    /// Parses `service.namespace`, or an absolute name. An absolute name has at least three labels or a trailing dot.
+    /// Parses `service.namespace`, or an absolute name. An absolute name has at least three labels
+    /// or a trailing dot.
     fn parse(written: &str) -> Option<Self> {
         let name = normalized_host(written)?;
         if written.ends_with('.') || name.split('.').count() > 2 {
@@ -65,7 +66,10 @@ impl Target {
         }
         let (first, rest) = name.split_once('.')?;
         let is_label = name::is_label(first) && name::is_label(rest);
-        is_label.then(|| Self::Service { name: first.to_owned(), namespace: rest.to_owned() })
+        is_label.then(|| Self::Service {
+            name: first.to_owned(),
+            namespace: rest.to_owned(),
+        })
     }
 
     /// The absolute name; `domain` is the cluster domain.

@@ -9,7 +9,8 @@ use tokio::time::timeout;
 /// Timeout of a read.
 pub const LIMIT: Duration = Duration::from_secs(5);
 
-/// One read at a time, on a thread of its own. A read that hangs takes up one thread, however often it is repeated.
+/// One read at a time, on a thread of its own. A read that hangs takes up one thread, however often
+/// it is repeated.
 #[derive(Debug)]
 pub struct BlockingRead<T>(Mutex<Option<JoinHandle<T>>>);
 
@@ -23,10 +24,15 @@ impl<T: Send + 'static> BlockingRead<T> {
     /// Runs `read`; `None` if it times out. While an earlier read hangs, it returns `None` at once.
     pub async fn run(&self, read: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         let mut running = self.0.lock().await;
-        if running.as_ref().is_some_and(|earlier| !earlier.is_finished()) {
+        if running
+            .as_ref()
+            .is_some_and(|earlier| !earlier.is_finished())
+        {
             return None;
         }
-        let outcome = timeout(LIMIT, running.insert(spawn_blocking(read))).await.ok()?;
+        let outcome = timeout(LIMIT, running.insert(spawn_blocking(read)))
+            .await
+            .ok()?;
         *running = None;
         outcome.ok()
     }
@@ -44,7 +50,10 @@ mod tests {
         assert_eq!(reading.run(|| 1).await, Some(1));
         let (mount, hangs) = mpsc::channel();
         let hanging = reading.run(move || hangs.recv().unwrap_or_default());
-        assert!(timeout(Duration::from_millis(10), hanging).await.is_err(), "the caller gave up");
+        assert!(
+            timeout(Duration::from_millis(10), hanging).await.is_err(),
+            "the caller gave up"
+        );
         for _ in 0..3 {
             assert_eq!(reading.run(|| 9).await, None);
         }

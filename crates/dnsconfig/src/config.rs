@@ -13,16 +13,19 @@ use crate::server::{ServerAddr, Upstream};
 
 /// A valid kube-dns configuration. Without a `ConfigMap`, [`Config::default`] is used.
 ///
-/// All names are lower-case DNS names without a trailing dot, and all addresses are parsed. Therefore no value contains
-/// a line break or a special character of dnsmasq, except upstreams with a protocol (`tls://192.0.2.1#NAME`). dnsmasq
-/// does not support such upstreams and never receives them.
+/// All names are lower-case DNS names without a trailing dot, and all addresses are parsed.
+/// Therefore no value contains a line break or a special character of dnsmasq, except upstreams
+/// with a protocol (`tls://192.0.2.1#NAME`). dnsmasq does not support such upstreams and never
+/// receives them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Config {
     /// The domain of each federation, by the federation's name (`federations`).
     pub federations: BTreeMap<String, String>,
-    /// The servers of each stub domain (`stubDomains`). A stub domain with an empty list is ignored.
+    /// The servers of each stub domain (`stubDomains`). A stub domain with an empty list is
+    /// ignored.
     pub stub_domains: BTreeMap<String, Vec<ServerAddr>>,
-    /// Upstream servers (`upstreamNameservers`). If empty, the servers in the node's resolv.conf are used.
+    /// Upstream servers (`upstreamNameservers`). If empty, the servers in the node's resolv.conf
+    /// are used.
     pub upstream_nameservers: Vec<Upstream>,
     /// The queries to log (`queryLog`), if any.
     pub query_log: Option<QueryLog>,
@@ -43,8 +46,8 @@ impl Config {
         self.own_names().next().is_some()
     }
 
-    /// A hash of all values except the query log, on which no answer depends. Equal values have the same hash in every
-    /// process and every release.
+    /// A hash of all values except the query log, on which no answer depends. Equal values have the
+    /// same hash in every process and every release.
     pub fn version(&self) -> Version {
         let mut hash = FnvHasher::default();
         for (name, domain) in &self.federations {
@@ -104,7 +107,10 @@ mod tests {
 
     fn stub(domain: &str, servers: &[&str]) -> Config {
         let servers = servers.iter().map(|s| s.parse().unwrap()).collect();
-        Config { stub_domains: BTreeMap::from([(domain.to_owned(), servers)]), ..Config::default() }
+        Config {
+            stub_domains: BTreeMap::from([(domain.to_owned(), servers)]),
+            ..Config::default()
+        }
     }
 
     #[test]

@@ -3,8 +3,9 @@
 /// Maximum length of a name, in octets: the maximum length of a label.
 const MAX_LEN: usize = 63;
 
-/// The number of octets to insert, delete, replace or swap with a neighbour to convert one name into the other. `None`
-/// if the names are not similar: more than one change in names of up to 5 octets, or more than two in longer names.
+/// The number of octets to insert, delete, replace or swap with a neighbour to convert one name
+/// into the other. `None` if the names are not similar: more than one change in names of up to 5
+/// octets, or more than two in longer names.
 pub fn distance(a: &str, b: &str) -> Option<usize> {
     if a == b {
         return Some(0);
@@ -22,7 +23,8 @@ pub fn distance(a: &str, b: &str) -> Option<usize> {
     (distance <= limit).then_some(distance)
 }
 
-/// The optimal string alignment distance. `best` holds the distance of each prefix of `a` from each prefix of `b`.
+/// The optimal string alignment distance. `best` holds the distance of each prefix of `a` from each
+/// prefix of `b`.
 fn optimal_alignment(a: &[u8], b: &[u8]) -> usize {
     let mut best = vec![vec![0; b.len() + 1]; a.len() + 1];
     for (i, j) in (0..=a.len()).flat_map(|i| (0..=b.len()).map(move |j| (i, j))) {
@@ -31,8 +33,15 @@ fn optimal_alignment(a: &[u8], b: &[u8]) -> usize {
         } else {
             let replaced = best[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
             let is_swap = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
-            let swapped = if is_swap { best[i - 2][j - 2] + 1 } else { replaced };
-            replaced.min(swapped).min(best[i - 1][j] + 1).min(best[i][j - 1] + 1)
+            let swapped = if is_swap {
+                best[i - 2][j - 2] + 1
+            } else {
+                replaced
+            };
+            replaced
+                .min(swapped)
+                .min(best[i - 1][j] + 1)
+                .min(best[i][j - 1] + 1)
         };
     }
     best[a.len()][b.len()]

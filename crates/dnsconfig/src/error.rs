@@ -11,8 +11,8 @@ use crate::shorten::{SHOWN, shorten};
 
 /// An invalid value, because of which the whole configuration is rejected.
 ///
-/// The error text is one line: the reason, the key, the value, and the accepted values. If kube-dns reports the same
-/// mistake, the reason has the same text.
+/// The error text is one line: the reason, the key, the value, and the accepted values. If kube-dns
+/// reports the same mistake, the reason has the same text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason} (key {key}, value {value:?}; accepted: {accepted})")]
 pub struct ConfigError {
@@ -24,7 +24,12 @@ pub struct ConfigError {
 
 impl ConfigError {
     pub(crate) fn new(key: &str, value: &str, reason: Reason, accepted: &'static str) -> Self {
-        Self { key: key.to_owned(), value: shorten(value, SHOWN), reason, accepted }
+        Self {
+            key: key.to_owned(),
+            value: shorten(value, SHOWN),
+            reason,
+            accepted,
+        }
     }
 
     /// The `ConfigMap` key, or the flag.
@@ -76,5 +81,9 @@ pub(crate) enum Reason {
     #[error("too large: {octets} octets, at most {limit} are accepted")]
     TooLarge { octets: usize, limit: usize },
     #[error("too many {what}: {count}, at most {limit} are accepted")]
-    TooMany { what: &'static str, count: usize, limit: usize },
+    TooMany {
+        what: &'static str,
+        count: usize,
+        limit: usize,
+    },
 }

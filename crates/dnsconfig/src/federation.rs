@@ -24,8 +24,8 @@ pub enum FederationError {
     TooMany(usize),
 }
 
-/// Parses `name=domain,...`. Blanks around each part are ignored. An empty text has no federations. If a name occurs
-/// twice, its last entry is used.
+/// Parses `name=domain,...`. Blanks around each part are ignored. An empty text has no federations.
+/// If a name occurs twice, its last entry is used.
 pub fn parse(text: &str) -> Result<BTreeMap<String, String>, FederationError> {
     let mut federations = BTreeMap::new();
     if text.trim().is_empty() {
@@ -58,7 +58,10 @@ mod tests {
             ("fed2".to_owned(), "fed.example".to_owned()),
             ("fed3".to_owned(), "other.fed.example".to_owned()),
         ]);
-        assert_eq!(parse("fed2=fed.example, fed3 = other.fed.example\n"), Ok(expected));
+        assert_eq!(
+            parse("fed2=fed.example, fed3 = other.fed.example\n"),
+            Ok(expected)
+        );
         assert_eq!(parse(" "), Ok(BTreeMap::new()));
     }
 

@@ -6,7 +6,8 @@ use std::net::IpAddr;
 use crate::name;
 use crate::shorten::{SHOWN, shorten};
 
-/// Maximum number of names, and of addresses. Each name and each address is a `server=` line for dnsmasq.
+/// Maximum number of names, and of addresses. Each name and each address is a `server=` line for
+/// dnsmasq.
 const MAX_NAMES: usize = 4096;
 /// Maximum number of addresses of one name: they must fit into an answer over TCP.
 const MAX_ADDRESSES: usize = 1024;
@@ -43,13 +44,15 @@ pub enum HostsError {
 }
 
 impl Hosts {
-    /// Parses the text of a hosts(5) file: each line has an address, its names, and an optional comment after `#`. A
-    /// name or an address may occur in several lines. The names of an address keep the order of the lines.
+    /// Parses the text of a hosts(5) file: each line has an address, its names, and an optional
+    /// comment after `#`. A name or an address may occur in several lines. The names of an address
+    /// keep the order of the lines.
     pub fn parse(text: &str) -> Result<Self, HostsError> {
         let mut hosts = Self::default();
         for (number, address, names) in lines(text) {
-            let ip: IpAddr =
-                address.parse().map_err(|_| HostsError::Address(number, shorten(address, SHOWN)))?;
+            let ip: IpAddr = address
+                .parse()
+                .map_err(|_| HostsError::Address(number, shorten(address, SHOWN)))?;
             let ip = ip.to_canonical();
             let mut none = true;
             for name in names {
@@ -64,10 +67,13 @@ impl Hosts {
     }
 
     fn add(&mut self, line: usize, ip: IpAddr, written: &str) -> Result<(), HostsError> {
-        let name = normalized_host(written).ok_or_else(|| HostsError::Name(line, shorten(written, SHOWN)))?;
+        let name = normalized_host(written)
+            .ok_or_else(|| HostsError::Name(line, shorten(written, SHOWN)))?;
         let addresses = self.names.entry(name.clone()).or_default();
         // Each pair of name and address is in both maps, or in neither.
-        let Err(at) = addresses.binary_search(&ip) else { return Ok(()) };
+        let Err(at) = addresses.binary_search(&ip) else {
+            return Ok(());
+        };
         addresses.insert(at, ip);
         let several = addresses.len();
         self.addresses.entry(ip).or_default().push(name);
@@ -94,8 +100,8 @@ impl Hosts {
     }
 }
 
-/// The lines of a hosts(5) text, without blank lines and comments: line number, counted from one, the unparsed
-/// address, and the names.
+/// The lines of a hosts(5) text, without blank lines and comments: line number, counted from one,
+/// the unparsed address, and the names.
 pub fn lines(text: &str) -> impl Iterator<Item = (usize, &str, impl Iterator<Item = &str>)> {
     text.lines().enumerate().filter_map(|(at, line)| {
         let mut words = line.split('#').next()?.split_ascii_whitespace();
@@ -105,7 +111,10 @@ pub fn lines(text: &str) -> impl Iterator<Item = (usize, &str, impl Iterator<Ite
 
 /// The name in lower case without a trailing dot; `None` if it is not a host name.
 pub(crate) fn normalized_host(written: &str) -> Option<String> {
-    let name = written.strip_suffix('.').unwrap_or(written).to_ascii_lowercase();
+    let name = written
+        .strip_suffix('.')
+        .unwrap_or(written)
+        .to_ascii_lowercase();
     name::is_host(&name).then_some(name)
 }
 
@@ -115,7 +124,8 @@ pub(crate) fn within<'n>(
     domains: &BTreeSet<String>,
 ) -> impl Iterator<Item = &'n String> {
     let is_in = |name: &str, domain: &str| {
-        name.strip_suffix(domain).is_some_and(|above| above.is_empty() || above.ends_with('.'))
+        name.strip_suffix(domain)
+            .is_some_and(|above| above.is_empty() || above.ends_with('.'))
     };
     names.filter(move |name| domains.iter().any(|domain| is_in(name, domain)))
 }
@@ -149,14 +159,32 @@ mod tests {
                 "192.0.2.1 a\n2001:db8::1 a\n192.0.2.1 b a\n192.0.2.0 a",
                 r#"{"a": [192.0.2.0, 192.0.2.1, 2001:db8::1], "b": [192.0.2.1]} {192.0.2.0: ["a"], 192.0.2.1: ["a", "b"], 2001:db8::1: ["a"]}"#,
             ),
-            ("::ffff:192.0.2.1 a", r#"{"a": [192.0.2.1]} {192.0.2.1: ["a"]}"#),
-            ("192.0.2.1 a\n192.0.2.300 b", r#"line 2: bad IP address: "192.0.2.300""#),
+            (
+                "::ffff:192.0.2.1 a",
+                r#"{"a": [192.0.2.1]} {192.0.2.1: ["a"]}"#,
+            ),
+            (
+                "192.0.2.1 a\n192.0.2.300 b",
+                r#"line 2: bad IP address: "192.0.2.300""#,
+            ),
             ("db 192.0.2.1", r#"line 1: bad IP address: "db""#),
-            ("fe80::1%eth0 a", r#"line 1: bad IP address: "fe80::1%eth0""#),
-            ("\n192.0.2.1 # a", "line 2: no name after the address 192.0.2.1"),
+            (
+                "fe80::1%eth0 a",
+                r#"line 1: bad IP address: "fe80::1%eth0""#,
+            ),
+            (
+                "\n192.0.2.1 # a",
+                "line 2: no name after the address 192.0.2.1",
+            ),
             ("192.0.2.1 a/b", r#"line 1: invalid domain name: "a/b""#),
-            ("192.0.2.1 *.example", r#"line 1: invalid domain name: "*.example""#),
-            ("192.0.2.1 192.0.2.2", r#"line 1: invalid domain name: "192.0.2.2""#),
+            (
+                "192.0.2.1 *.example",
+                r#"line 1: invalid domain name: "*.example""#,
+            ),
+            (
+                "192.0.2.1 192.0.2.2",
+                r#"line 1: invalid domain name: "192.0.2.2""#,
+            ),
         ] {
             assert_eq!(read(text), expected, "{text:?}");
         }
@@ -164,11 +192,25 @@ mod tests {
 
     #[test]
     fn there_is_a_bound() {
-        let names = |n: usize| (0..n).map(|n| format!("192.0.2.1 n{n}\n")).collect::<Vec<_>>().concat();
-        assert_eq!(Hosts::parse(&names(MAX_NAMES)).map(|hosts| hosts.names.len()), Ok(MAX_NAMES));
-        assert_eq!(read(&names(MAX_NAMES + 1)), "line 4097: too many names, at most 4096 are accepted");
+        let names = |n: usize| {
+            (0..n)
+                .map(|n| format!("192.0.2.1 n{n}\n"))
+                .collect::<Vec<_>>()
+                .concat()
+        };
+        assert_eq!(
+            Hosts::parse(&names(MAX_NAMES)).map(|hosts| hosts.names.len()),
+            Ok(MAX_NAMES)
+        );
+        assert_eq!(
+            read(&names(MAX_NAMES + 1)),
+            "line 4097: too many names, at most 4096 are accepted"
+        );
         let addresses = |n: usize| {
-            (0..n).map(|n| format!("10.0.{}.{} a\n", n / 256, n % 256)).collect::<Vec<_>>().concat()
+            (0..n)
+                .map(|n| format!("10.0.{}.{} a\n", n / 256, n % 256))
+                .collect::<Vec<_>>()
+                .concat()
         };
         let error = "line 1025: too many addresses of one name, at most 1024 are accepted";
         assert_eq!(read(&addresses(MAX_ADDRESSES + 1)), error);

@@ -76,7 +76,9 @@ fn parse(known: &[(&str, u16)], prefix: &str, text: &str) -> Option<u16> {
     if let Some((_, number)) = known.iter().find(|(name, _)| *name == upper) {
         return Some(*number);
     }
-    let digits = upper.strip_prefix(prefix).filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()));
+    let digits = upper
+        .strip_prefix(prefix)
+        .filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()));
     digits.and_then(|digits| digits.parse().ok())
 }
 
@@ -85,7 +87,10 @@ fn name(known: &[(&'static str, u16)], prefix: &str, number: u16) -> String {
 }
 
 fn mnemonic(known: &[(&'static str, u16)], number: u16) -> Option<&'static str> {
-    known.iter().find(|(_, known)| *known == number).map(|(name, _)| *name)
+    known
+        .iter()
+        .find(|(_, known)| *known == number)
+        .map(|(name, _)| *name)
 }
 
 #[cfg(test)]
@@ -94,24 +99,44 @@ mod tests {
 
     #[test]
     fn types() {
-        for (text, number) in [("A", 1), ("aaaa", 28), ("Srv", 33), ("TYPE65280", 65_280), ("type1", 1)] {
+        for (text, number) in [
+            ("A", 1),
+            ("aaaa", 28),
+            ("Srv", 33),
+            ("TYPE65280", 65_280),
+            ("type1", 1),
+        ] {
             assert_eq!(parse_type(text), Ok(number), "{text}");
         }
-        assert_eq!((type_name(33), type_name(65_280)), ("SRV".to_owned(), "TYPE65280".to_owned()));
+        assert_eq!(
+            (type_name(33), type_name(65_280)),
+            ("SRV".to_owned(), "TYPE65280".to_owned())
+        );
         for text in ["", "B", "TYPE", "TYPE65536", "TYPE-1", "TYPE+1", "A A"] {
             assert!(parse_type(text).is_err(), "{text}");
         }
         let error = parse_type("ADDRESS").unwrap_err().to_string();
-        assert!(error.starts_with("unknown type \"ADDRESS\": A, AAAA, SRV, PTR,"), "{error}");
+        assert!(
+            error.starts_with("unknown type \"ADDRESS\": A, AAAA, SRV, PTR,"),
+            "{error}"
+        );
         assert!(parse_type(&"x".repeat(9000)).unwrap_err().to_string().len() < 200);
     }
 
     #[test]
     fn rcodes() {
-        for (text, number) in [("NOERROR", 0), ("servfail", 2), ("RCODE23", 23), ("rcode3", 3)] {
+        for (text, number) in [
+            ("NOERROR", 0),
+            ("servfail", 2),
+            ("RCODE23", 23),
+            ("rcode3", 3),
+        ] {
             assert_eq!(parse_rcode(text), Ok(number), "{text}");
         }
-        assert_eq!((rcode_name(3), rcode_name(23)), ("NXDOMAIN".to_owned(), "RCODE23".to_owned()));
+        assert_eq!(
+            (rcode_name(3), rcode_name(23)),
+            ("NXDOMAIN".to_owned(), "RCODE23".to_owned())
+        );
         for text in ["", "SERVFAILS", "RCODE", "RCODE+1", "2"] {
             assert!(parse_rcode(text).is_err(), "{text}");
         }

@@ -1,4 +1,5 @@
-//! Validation of DNS names by the rules of Kubernetes for labels and subdomains (RFC 1123, lower case only).
+//! Validation of DNS names by the rules of Kubernetes for labels and subdomains (RFC 1123, lower
+//! case only).
 
 /// Maximum length of a name, in characters without a trailing dot (RFC 1035, section 3.1).
 pub const MAX_NAME: usize = 253;
@@ -27,13 +28,14 @@ pub fn is_label(label: &str) -> bool {
 
 /// Whether `name` consists of labels joined by dots, without a trailing dot.
 ///
-/// Unlike Kubernetes, this function rejects labels of more than 63 octets, which no DNS message can contain.
+/// Unlike Kubernetes, this function rejects labels of more than 63 octets, which no DNS message can
+/// contain.
 pub fn is_subdomain(name: &str) -> bool {
     name.len() <= MAX_NAME && name.split('.').all(is_label)
 }
 
-/// Whether `name` is a host name: a subdomain whose last label is not a number. A mistyped address (`192.0.2.300`) is
-/// not a host name.
+/// Whether `name` is a host name: a subdomain whose last label is not a number. A mistyped address
+/// (`192.0.2.300`) is not a host name.
 pub fn is_host(name: &str) -> bool {
     let last = name.rsplit('.').next().unwrap_or_default();
     is_subdomain(name) && !last.bytes().all(|b| b.is_ascii_digit())
@@ -46,8 +48,22 @@ mod tests {
     #[test]
     fn labels_and_names() {
         let long_label = "a".repeat(63);
-        let long_name = [long_label.as_str(), &long_label, &long_label, &"a".repeat(61)].join(".");
-        for good in ["a", "0", "a-b", "acme.example", "2.0.192.in-addr.arpa", &long_label, &long_name] {
+        let long_name = [
+            long_label.as_str(),
+            &long_label,
+            &long_label,
+            &"a".repeat(61),
+        ]
+        .join(".");
+        for good in [
+            "a",
+            "0",
+            "a-b",
+            "acme.example",
+            "2.0.192.in-addr.arpa",
+            &long_label,
+            &long_name,
+        ] {
             assert!(is_subdomain(good), "{good}");
         }
         let too_long_label = "a".repeat(64);

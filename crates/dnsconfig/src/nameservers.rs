@@ -6,7 +6,8 @@ use crate::server::Upstream;
 /// Maximum number of servers in the flag.
 pub const MAX_NAMESERVERS: usize = 32;
 
-const ACCEPTED: &str = "IP, IP:port or [IPv6]:port, also as tcp://IP or tls://IP[#name], separated by commas";
+const ACCEPTED: &str =
+    "IP, IP:port or [IPv6]:port, also as tcp://IP or tls://IP[#name], separated by commas";
 
 /// The value of the flag: the valid servers, and the errors of the other entries.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -31,13 +32,20 @@ pub fn parse(flag: &str) -> Nameservers {
                 count: flag.split(',').count(),
                 limit: MAX_NAMESERVERS,
             };
-            servers.bad.push(ConfigError::new("--nameservers", entry, reason, ACCEPTED));
+            servers
+                .bad
+                .push(ConfigError::new("--nameservers", entry, reason, ACCEPTED));
             break;
         }
         match entry.parse() {
             Ok(server) => servers.good.push(server),
             Err(error) => {
-                servers.bad.push(ConfigError::new("--nameservers", entry, Reason::Address(error), ACCEPTED));
+                servers.bad.push(ConfigError::new(
+                    "--nameservers",
+                    entry,
+                    Reason::Address(error),
+                    ACCEPTED,
+                ));
             }
         }
     }
@@ -50,9 +58,17 @@ mod tests {
 
     #[test]
     fn good_ones_are_kept_and_bad_ones_named() {
-        let servers = parse("192.0.2.1, dns.example,[2001:db8::1]:5353,tls://192.0.2.2%dns.example,");
+        let servers =
+            parse("192.0.2.1, dns.example,[2001:db8::1]:5353,tls://192.0.2.2%dns.example,");
         let good: Vec<String> = servers.good.iter().map(ToString::to_string).collect();
-        assert_eq!(good, ["192.0.2.1:53", "[2001:db8::1]:5353", "tls://192.0.2.2:853#dns.example"]);
+        assert_eq!(
+            good,
+            [
+                "192.0.2.1:53",
+                "[2001:db8::1]:5353",
+                "tls://192.0.2.2:853#dns.example"
+            ]
+        );
         let bad: Vec<String> = servers.bad.iter().map(ToString::to_string).collect();
         assert_eq!(
             bad,
@@ -69,6 +85,9 @@ mod tests {
     #[test]
     fn number_is_bounded() {
         let servers = parse(&vec!["192.0.2.1"; 1000].join(","));
-        assert_eq!((servers.good.len(), servers.bad.len()), (MAX_NAMESERVERS, 1));
+        assert_eq!(
+            (servers.good.len(), servers.bad.len()),
+            (MAX_NAMESERVERS, 1)
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Parsing and validation of the `ConfigMap`'s raw data: a [`Config`], or an error that rejects all of it.
+//! Parsing and validation of the `ConfigMap`'s raw data: a [`Config`], or an error that rejects all
+//! of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +27,8 @@ pub(crate) const MAX_VALUE: usize = 1 << 20;
 const MAX_STUB_DOMAINS: usize = 4096;
 /// Maximum number of servers of a stub domain.
 const MAX_STUB_SERVERS: usize = 64;
-/// Maximum number of upstream servers, the same as in `CoreDNS`. Both servers may use one `ConfigMap`.
+/// Maximum number of upstream servers, the same as in `CoreDNS`. Both servers may use one
+/// `ConfigMap`.
 // Differs from kube-dns, which accepts three.
 const MAX_UPSTREAMS: usize = 15;
 
@@ -80,7 +82,10 @@ impl Key {
     fn like(name: &str) -> Option<Self> {
         let letters = |name: &str| name.replace(['-', '_'], "").to_ascii_lowercase();
         let far = |key: &Self| distance(&letters(name), &letters(key.as_str()));
-        Self::ALL.into_iter().filter(|key| far(key).is_some()).min_by_key(far)
+        Self::ALL
+            .into_iter()
+            .filter(|key| far(key).is_some())
+            .min_by_key(far)
     }
 
     fn accepted(self) -> &'static str {
@@ -88,7 +93,9 @@ impl Key {
             Self::Aliases => {
                 "a JSON object of name -> service.namespace, or name -> whole name (of three labels, or with a dot at the end)"
             }
-            Self::Hosts => "lines as in /etc/hosts: an IP address, and names outside the cluster domain",
+            Self::Hosts => {
+                "lines as in /etc/hosts: an IP address, and names outside the cluster domain"
+            }
             Self::Federations => "name=domain, several separated by commas",
             Self::QueryLog => {
                 "a JSON object with any of name, client, rcode, type (each a text, several values separated by \
@@ -131,27 +138,36 @@ impl fmt::Display for UnknownKey {
 /// The unknown keys of a `ConfigMap`, sixteen at most.
 pub fn unknown_keys(data: &RawData) -> Vec<UnknownKey> {
     let names = data.keys().filter(|name| Key::from_name(name).is_none());
-    let unknown = |name: &String| UnknownKey { name: shorten(name, SHOWN), meant: Key::like(name) };
+    let unknown = |name: &String| UnknownKey {
+        name: shorten(name, SHOWN),
+        meant: Key::like(name),
+    };
     names.take(MAX_UNKNOWN).map(unknown).collect()
 }
 
 /// Parses and validates the data of a `ConfigMap`.
 ///
-/// Unknown keys are ignored, but every value must be UTF-8. A single bad value rejects the whole edit.
+/// Unknown keys are ignored, but every value must be UTF-8. A single bad value rejects the whole
+/// edit.
 pub fn parse(data: &RawData) -> Result<Config, ConfigError> {
     parse_for(data, &BTreeSet::new())
 }
 
-/// Parses and validates the data for a cluster with these domains (lower case, no trailing dot). Names in `hosts` and
-/// `aliases` must not be in a cluster domain.
+/// Parses and validates the data for a cluster with these domains (lower case, no trailing dot).
+/// Names in `hosts` and `aliases` must not be in a cluster domain.
 pub fn parse_for(data: &RawData, domains: &BTreeSet<String>) -> Result<Config, ConfigError> {
     let config = parse_keys(data)?;
-    let Some((key, reason)) = refused_name(&config, domains) else { return Ok(config) };
-    let value = data.get(key.as_str()).map(|value| String::from_utf8_lossy(value));
+    let Some((key, reason)) = refused_name(&config, domains) else {
+        return Ok(config);
+    };
+    let value = data
+        .get(key.as_str())
+        .map(|value| String::from_utf8_lossy(value));
     Err(key.error(&value.unwrap_or_default(), reason))
 }
 
-/// The reason why a name in `hosts` or `aliases` is rejected, with its key; the first one of several.
+/// The reason why a name in `hosts` or `aliases` is rejected, with its key; the first one of
+/// several.
 fn refused_name(config: &Config, domains: &BTreeSet<String>) -> Option<(Key, Reason)> {
     let (hosts, aliases) = (config.hosts.names(), &config.aliases);
     let of_cluster = |name: &String| Reason::InClusterDomain(name.clone());
@@ -173,7 +189,9 @@ fn parse_keys(data: &RawData) -> Result<Config, ConfigError> {
             Some(Key::Federations) => config.federations = federations(text)?,
             Some(Key::QueryLog) => config.query_log = query_log(text)?,
             Some(Key::StubDomains) => config.stub_domains = stub_domains(text)?,
-            Some(Key::UpstreamNameservers) => config.upstream_nameservers = upstream_nameservers(text)?,
+            Some(Key::UpstreamNameservers) => {
+                config.upstream_nameservers = upstream_nameservers(text)?;
+            }
             None => {}
         }
     }
@@ -184,7 +202,10 @@ fn text<'a>(name: &str, value: &'a [u8]) -> Result<&'a str, ConfigError> {
     const ACCEPTED: &str = "UTF-8 text of at most 1 MiB";
     let refuse = |reason| ConfigError::new(name, &String::from_utf8_lossy(value), reason, ACCEPTED);
     if value.len() > MAX_VALUE {
-        return Err(refuse(Reason::TooLarge { octets: value.len(), limit: MAX_VALUE }));
+        return Err(refuse(Reason::TooLarge {
+            octets: value.len(),
+            limit: MAX_VALUE,
+        }));
     }
     std::str::from_utf8(value).map_err(|_| refuse(Reason::NotUtf8))
 }
@@ -222,15 +243,25 @@ fn stub_domains(text: &str) -> Result<BTreeMap<String, Vec<ServerAddr>>, ConfigE
             return Err(key.error(text, Reason::DomainName(domain)));
         }
         let servers = servers.unwrap_or_default();
-        check_count(key, text, "servers of one stub domain", servers.len(), MAX_STUB_SERVERS)?;
-        let servers = servers.into_iter().map(|server| stub_server(text, server.unwrap_or_default()));
+        check_count(
+            key,
+            text,
+            "servers of one stub domain",
+            servers.len(),
+            MAX_STUB_SERVERS,
+        )?;
+        let servers = servers
+            .into_iter()
+            .map(|server| stub_server(text, server.unwrap_or_default()));
         domains.insert(domain, servers.collect::<Result<_, _>>()?);
     }
     Ok(domains)
 }
 
 fn stub_server(text: &str, server: String) -> Result<ServerAddr, ConfigError> {
-    server.parse().map_err(|_| Key::StubDomains.error(text, Reason::StubServer(server)))
+    server
+        .parse()
+        .map_err(|_| Key::StubDomains.error(text, Reason::StubServer(server)))
 }
 
 fn upstream_nameservers(text: &str) -> Result<Vec<Upstream>, ConfigError> {
@@ -243,14 +274,20 @@ fn upstream_nameservers(text: &str) -> Result<Vec<Upstream>, ConfigError> {
     raw.into_iter()
         .map(|server| {
             let server = server.unwrap_or_default();
-            server.parse().map_err(|error| key.error(text, Reason::Address(error)))
+            server
+                .parse()
+                .map_err(|error| key.error(text, Reason::Address(error)))
         })
         .collect()
 }
 
 fn json<T: DeserializeOwned>(key: Key, text: &str) -> Result<T, ConfigError> {
     serde_json::from_str(text).map_err(|error| {
-        let reason = if error.is_eof() { Reason::JsonEnds } else { Reason::Json(error.to_string()) };
+        let reason = if error.is_eof() {
+            Reason::JsonEnds
+        } else {
+            Reason::Json(error.to_string())
+        };
         key.error(text, reason)
     })
 }

@@ -1,8 +1,8 @@
-//! A watch on a file or directory: kernel notifications, and periodic polling for changes without notification
-//! (network file systems, bind mounts, failed watches).
+//! A watch on a file or directory: kernel notifications, and periodic polling for changes without
+//! notification (network file systems, bind mounts, failed watches).
 //!
-//! The watch only signals a possible change. The caller reads the path and compares the content. The path is examined on a
-//! thread of its own, because it may be on a dead mount.
+//! The watch only signals a possible change. The caller reads the path and compares the content.
+//! The path is examined on a thread of its own, because it may be on a dead mount.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -19,14 +19,16 @@ use tracing::{debug, warn};
 
 use crate::blocking_read::BlockingRead;
 
-/// An edit often causes several events. A change is signalled when no further event has followed for this time.
+/// An edit often causes several events. A change is signalled when no further event has followed
+/// for this time.
 const QUIET: Duration = Duration::from_millis(20);
 /// Maximum delay between the first event and the signal.
 const LONGEST_DELAY: Duration = Duration::from_millis(200);
 /// The shortest polling period.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(100);
 
-/// The link that the kubelet swaps when a mounted `ConfigMap` changes. The files of the mount are links into it.
+/// The link that the kubelet swaps when a mounted `ConfigMap` changes. The files of the mount are
+/// links into it.
 pub(crate) const DATA_LINK: &str = "..data";
 
 /// Watches one path, which need not exist.
@@ -56,7 +58,8 @@ struct Notifications {
 }
 
 impl PathWatch {
-    /// A watch on `path` that signals at least once per `period`. A period below 100 ms is raised to 100 ms.
+    /// A watch on `path` that signals at least once per `period`. A period below 100 ms is raised
+    /// to 100 ms.
     pub fn new(path: &Path, period: Duration) -> Self {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let wake = Arc::new(Notify::new());
@@ -65,15 +68,29 @@ impl PathWatch {
                 warn!(path = %path.display(), %error, ?period, "file notifications unavailable, polling periodically");
             })
             .ok();
-        let notifications = Mutex::new(Notifications { watcher, watched: [None, None] });
-        let targets = Arc::new(Targets { path, notifications, is_fresh: AtomicBool::new(false), wake });
+        let notifications = Mutex::new(Notifications {
+            watcher,
+            watched: [None, None],
+        });
+        let targets = Arc::new(Targets {
+            path,
+            notifications,
+            is_fresh: AtomicBool::new(false),
+            wake,
+        });
         let period = period.max(SHORTEST_PERIOD);
         let next_look = Instant::now() + period;
-        Self { targets, examining: BlockingRead::default(), period, next_look }
+        Self {
+            targets,
+            examining: BlockingRead::default(),
+            period,
+            next_look,
+        }
     }
 
-    /// Waits until the path may have changed. Returns at once if the path or its parent directory is another file than
-    /// at the previous call. The first call returns at once if the path or its parent directory exists.
+    /// Waits until the path may have changed. Returns at once if the path or its parent directory
+    /// is another file than at the previous call. The first call returns at once if the path or its
+    /// parent directory exists.
     ///
     /// Cancel safe: dropping the future misses no change.
     pub async fn changed(&mut self) {
@@ -88,8 +105,8 @@ impl PathWatch {
 
         tokio::select! {
             () = self.targets.wake.notified() => {
-                // The notification is consumed. If the future is dropped during `settle`, the next call must return
-                // at once.
+                // The notification is consumed. If the future is dropped during `settle`, the next
+                // call must return at once.
                 self.next_look = Instant::now();
                 self.settle().await;
             }
@@ -103,7 +120,10 @@ impl PathWatch {
     async fn settle(&self) {
         let deadline = Instant::now() + LONGEST_DELAY;
         while Instant::now() < deadline {
-            if tokio::time::timeout(QUIET, self.targets.wake.notified()).await.is_err() {
+            if tokio::time::timeout(QUIET, self.targets.wake.notified())
+                .await
+                .is_err()
+            {
                 return;
             }
         }
@@ -111,9 +131,13 @@ impl PathWatch {
 }
 
 impl Targets {
-    /// Watches the path and its parent directory, and notes if either is another file than before. May block.
+    /// Watches the path and its parent directory, and notes if either is another file than before.
+    /// May block.
     fn examine(&self) {
-        let mut notifications = self.notifications.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut notifications = self
+            .notifications
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let Notifications { watcher, watched } = &mut *notifications;
         let targets = [self.path.clone(), parent(&self.path)];
         for (target, watched) in targets.iter().zip(watched) {
@@ -146,7 +170,8 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
     Some((metadata.dev(), metadata.ino()))
 }
 
-/// The event handler: signals every event of the path, and of files in a watched directory, except reads.
+/// The event handler: signals every event of the path, and of files in a watched directory, except
+/// reads.
 fn waker(path: PathBuf, wake: Arc<Notify>) -> impl Fn(notify::Result<Event>) + Send + 'static {
     move |event| {
         let relevant = match &event {
@@ -166,10 +191,14 @@ fn is_change(kind: EventKind) -> bool {
     }
 }
 
-/// Whether the event is about the path, or about the link through which a file of a mounted `ConfigMap` is reached.
+/// Whether the event is about the path, or about the link through which a file of a mounted
+/// `ConfigMap` is reached.
 fn concerns(event: &Event, path: &Path) -> bool {
     let link = parent(path).join(DATA_LINK);
-    event.paths.iter().any(|changed| changed.starts_with(path) || *changed == link)
+    event
+        .paths
+        .iter()
+        .any(|changed| changed.starts_with(path) || *changed == link)
 }
 
 #[cfg(test)]
@@ -185,7 +214,12 @@ mod tests {
         watch.changed().await;
         std::fs::write(file.path(), "new").unwrap();
         let briefly = QUIET / 4;
-        let seen = async { while tokio::time::timeout(briefly, watch.changed()).await.is_err() {} };
+        let seen = async {
+            while tokio::time::timeout(briefly, watch.changed())
+                .await
+                .is_err()
+            {}
+        };
         let seen = tokio::time::timeout(Duration::from_secs(30), seen).await;
         assert!(seen.is_ok(), "the edit was not seen");
     }
@@ -197,9 +231,18 @@ mod tests {
         let path = mount.path().join("resolv.conf");
         let mut watch = PathWatch::new(&path, Duration::from_hours(1));
         for generation in 2..5 {
-            let quiet = async { while tokio::time::timeout(4 * QUIET, watch.changed()).await.is_ok() {} };
+            let quiet = async {
+                while tokio::time::timeout(4 * QUIET, watch.changed())
+                    .await
+                    .is_ok()
+                {}
+            };
             quiet.await;
-            swap(mount.path(), generation, &[("resolv.conf", "nameserver 192.0.2.2")]);
+            swap(
+                mount.path(),
+                generation,
+                &[("resolv.conf", "nameserver 192.0.2.2")],
+            );
             let seen = tokio::time::timeout(Duration::from_secs(30), watch.changed()).await;
             assert!(seen.is_ok(), "swap {generation} was not seen");
         }

@@ -23,11 +23,12 @@ pub const MAX_RATE: u32 = 100_000;
 /// Maximum duration of following queries with `tap`, in seconds.
 pub const MAX_SECONDS: u32 = 600;
 
-/// The unparsed parts of a filter. Each part is a list separated by commas. An empty list matches all queries.
+/// The unparsed parts of a filter. Each part is a list separated by commas. An empty list matches
+/// all queries.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FilterText<'a> {
-    /// Patterns of names, such as `*.acme.example`. `*` matches any characters, including dots. `?` matches a single
-    /// character.
+    /// Patterns of names, such as `*.acme.example`. `*` matches any characters, including dots. `?`
+    /// matches a single character.
     pub name: &'a str,
     /// Addresses and networks of clients, such as `10.0.0.0/8`.
     pub client: &'a str,
@@ -84,7 +85,9 @@ impl Filter {
     pub fn has(&self, client: IpAddr, qtype: u16, rcode: u16) -> bool {
         any(&self.rcodes, |wanted| *wanted == rcode)
             && any(&self.types, |wanted| *wanted == qtype)
-            && any(&self.clients, |network| network.contains(&client.to_canonical()))
+            && any(&self.clients, |network| {
+                network.contains(&client.to_canonical())
+            })
     }
 
     /// Whether the filter has patterns of names.
@@ -107,7 +110,11 @@ fn values<T>(
     text: &str,
     read: impl Fn(&str) -> Result<T, FilterError>,
 ) -> Result<Vec<T>, FilterError> {
-    let words = || text.split(',').map(str::trim).filter(|word| !word.is_empty());
+    let words = || {
+        text.split(',')
+            .map(str::trim)
+            .filter(|word| !word.is_empty())
+    };
     if words().count() > MAX_VALUES {
         return Err(FilterError::Many { part });
     }
@@ -119,17 +126,24 @@ fn pattern(text: &str) -> Result<Box<[u8]>, FilterError> {
     if text.len() > MAX_PATTERN || !text.bytes().all(is_accepted) {
         return Err(FilterError::Name(shorten(text, 40)));
     }
-    let pattern = if text.len() > 1 { text.strip_suffix('.').unwrap_or(text) } else { text };
+    let pattern = if text.len() > 1 {
+        text.strip_suffix('.').unwrap_or(text)
+    } else {
+        text
+    };
     Ok(pattern.to_ascii_lowercase().into_bytes().into())
 }
 
 fn network(text: &str) -> Result<IpNet, FilterError> {
     let network = text.parse::<IpNet>().ok();
     let address = || text.parse::<IpAddr>().ok().map(IpNet::from);
-    network.or_else(address).ok_or_else(|| FilterError::Client(shorten(text, 60)))
+    network
+        .or_else(address)
+        .ok_or_else(|| FilterError::Client(shorten(text, 60)))
 }
 
-/// Whether `name` matches a pattern with `*` and `?`. The number of steps is at most the product of the two lengths.
+/// Whether `name` matches a pattern with `*` and `?`. The number of steps is at most the product of
+/// the two lengths.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at, mut of, mut star) = (0, 0, None);
     while let Some(&letter) = name.get(at) {
@@ -140,13 +154,17 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
             }
             Some(&wanted) if wanted == b'?' || wanted == letter => (at, of) = (at + 1, of + 1),
             _ => {
-                let Some((after, taken)) = star else { return false };
+                let Some((after, taken)) = star else {
+                    return false;
+                };
                 star = Some((after, taken + 1));
                 (at, of) = (taken + 1, after);
             }
         }
     }
-    pattern.get(of..).is_some_and(|rest| rest.iter().all(|wanted| *wanted == b'*'))
+    pattern
+        .get(of..)
+        .is_some_and(|rest| rest.iter().all(|wanted| *wanted == b'*'))
 }
 
 /// The `queryLog` of a `ConfigMap`: the queries to log, the maximum rate, and the end of the log.
@@ -165,7 +183,12 @@ pub struct QueryLog {
 /// All queries, at [`DEFAULT_RATE`], without an end.
 impl Default for QueryLog {
     fn default() -> Self {
-        Self { filter: Filter::default(), rate: DEFAULT_RATE, until: None, lasts: None }
+        Self {
+            filter: Filter::default(),
+            rate: DEFAULT_RATE,
+            until: None,
+            lasts: None,
+        }
     }
 }
 
@@ -202,15 +225,33 @@ pub(crate) struct Fields {
 
 impl QueryLog {
     pub(crate) fn new(fields: &Fields) -> Result<Self, QueryLogError> {
-        let Fields { name, client, rcode, qtype, rate, until, seconds } = fields;
-        let filter = Filter::new(&FilterText { name, client, rcode, qtype })?;
+        let Fields {
+            name,
+            client,
+            rcode,
+            qtype,
+            rate,
+            until,
+            seconds,
+        } = fields;
+        let filter = Filter::new(&FilterText {
+            name,
+            client,
+            rcode,
+            qtype,
+        })?;
         let rate = rate.unwrap_or(DEFAULT_RATE);
         if rate == 0 || rate > MAX_RATE {
             return Err(QueryLogError::Rate(rate));
         }
         let until = until.as_deref().map(time).transpose()?;
         let lasts = seconds.map(|seconds| Duration::from_secs(seconds.into()));
-        Ok(Self { filter, rate, until, lasts })
+        Ok(Self {
+            filter,
+            rate,
+            until,
+            lasts,
+        })
     }
 
     /// The remaining time at `now` of a log that began at `begun`; `None` if the log has no end.
@@ -223,7 +264,8 @@ impl QueryLog {
 
 fn time(text: &str) -> Result<SystemTime, QueryLogError> {
     let time = text.parse::<DateTime<Utc>>();
-    time.map(SystemTime::from).map_err(|_| QueryLogError::Until(shorten(text, 40)))
+    time.map(SystemTime::from)
+        .map_err(|_| QueryLogError::Until(shorten(text, 40)))
 }
 
 #[cfg(test)]

@@ -22,18 +22,23 @@ const MAX_NDOTS: usize = 15;
 /// A resolv.conf file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResolvConf {
-    /// The servers of the `nameserver` lines, in order and without duplicates. Invalid addresses and link-local
-    /// addresses (`fe80::1%eth0`) of a missing interface are ignored.
+    /// The servers of the `nameserver` lines, in order and without duplicates. Invalid addresses
+    /// and link-local addresses (`fe80::1%eth0`) of a missing interface are ignored.
     pub nameservers: Vec<Nameserver>,
     /// The search list: the last `search` or `domain` line, without trailing dots.
     pub search: Vec<String>,
-    /// Minimum number of dots in a name that is looked up as an absolute name before the search list is applied.
+    /// Minimum number of dots in a name that is looked up as an absolute name before the search
+    /// list is applied.
     pub ndots: usize,
 }
 
 impl Default for ResolvConf {
     fn default() -> Self {
-        Self { nameservers: Vec::new(), search: Vec::new(), ndots: 1 }
+        Self {
+            nameservers: Vec::new(),
+            search: Vec::new(),
+            ndots: 1,
+        }
     }
 }
 
@@ -96,7 +101,10 @@ mod tests {
                     nameserver 192.0.2.1\nnameserver dns.example\nnameserver\nnameserverx 192.0.2.2\r\n\
                     nameserver fe80::1%nosuch0\noptions ndots:5\nnameserver 192.0.2.3";
         let servers: Vec<String> = parse(text).iter().map(ToString::to_string).collect();
-        assert_eq!(servers, ["192.0.2.1:53", "[2001:db8::1]:53", "192.0.2.3:53"]);
+        assert_eq!(
+            servers,
+            ["192.0.2.1:53", "[2001:db8::1]:53", "192.0.2.3:53"]
+        );
         assert_eq!(parse(""), []);
     }
 
@@ -110,9 +118,13 @@ mod tests {
 
     #[test]
     fn how_names_are_completed() {
-        let file =
-            ResolvConf::parse("domain a.example\nsearch b.example. c.example .\noptions timeout:1 ndots:5\n");
-        assert_eq!((file.search.join(" ").as_str(), file.ndots), ("b.example c.example", 5));
+        let file = ResolvConf::parse(
+            "domain a.example\nsearch b.example. c.example .\noptions timeout:1 ndots:5\n",
+        );
+        assert_eq!(
+            (file.search.join(" ").as_str(), file.ndots),
+            ("b.example c.example", 5)
+        );
         assert_eq!(ResolvConf::parse("options ndots:x ndots:99").ndots, 15);
         assert_eq!(ResolvConf::parse("").ndots, 1);
     }
@@ -121,9 +133,15 @@ mod tests {
     fn a_file_is_read_up_to_its_limit() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let first = "nameserver 192.0.2.1\n";
-        std::fs::write(file.path(), format!("{first}{}\nnameserver 192.0.2.2\n", "#".repeat(64 << 10)))
-            .unwrap();
-        assert_eq!(ResolvConf::read(file.path()).unwrap(), ResolvConf::parse(first));
+        std::fs::write(
+            file.path(),
+            format!("{first}{}\nnameserver 192.0.2.2\n", "#".repeat(64 << 10)),
+        )
+        .unwrap();
+        assert_eq!(
+            ResolvConf::read(file.path()).unwrap(),
+            ResolvConf::parse(first)
+        );
     }
 
     #[test]

@@ -17,7 +17,8 @@ pub use self::upstream::{Protocol, TLS_PORT, Upstream};
 /// The default port of a DNS server.
 pub const DNS_PORT: u16 = 53;
 
-/// The address of a DNS server: `IP`, `IP:port` or `[IPv6]:port` in the configuration. Displayed as `IP:port`.
+/// The address of a DNS server: `IP`, `IP:port` or `[IPv6]:port` in the configuration. Displayed as
+/// `IP:port`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Nameserver {
     /// The address.
@@ -34,23 +35,32 @@ impl Nameserver {
         Self { ip, port, scope: 0 }
     }
 
-    /// Reads an address in the format of resolv.conf and dnsmasq. An IPv6 address may have an interface of this
-    /// machine, by name (`fe80::1%eth0`) or by index (`fe80::1%2`).
+    /// Reads an address in the format of resolv.conf and dnsmasq. An IPv6 address may have an
+    /// interface of this machine, by name (`fe80::1%eth0`) or by index (`fe80::1%2`).
     pub fn with_interface(address: &str, port: u16) -> Option<Self> {
         let Some((ip, interface)) = address.split_once('%') else {
             return Some(Self::new(address.parse().ok()?, port));
         };
         let ip: Ipv6Addr = ip.parse().ok()?;
-        let by_index =
-            || interface.parse().ok().filter(|index| *index != 0 && if_indextoname(*index).is_ok());
+        let by_index = || {
+            interface
+                .parse()
+                .ok()
+                .filter(|index| *index != 0 && if_indextoname(*index).is_ok())
+        };
         let scope = if_nametoindex(interface).ok().or_else(by_index)?;
-        Some(Self { ip: ip.into(), port, scope })
+        Some(Self {
+            ip: ip.into(),
+            port,
+            scope,
+        })
     }
 
     /// The name of the interface of a link-local address.
     pub fn interface(self) -> Option<String> {
-        let name =
-            Some(self.scope).filter(|scope| *scope != 0).and_then(|scope| if_indextoname(scope).ok())?;
+        let name = Some(self.scope)
+            .filter(|scope| *scope != 0)
+            .and_then(|scope| if_indextoname(scope).ok())?;
         name.into_string().ok()
     }
 
@@ -71,8 +81,16 @@ impl From<IpAddr> for Nameserver {
 
 impl From<SocketAddr> for Nameserver {
     fn from(address: SocketAddr) -> Self {
-        let scope = if let SocketAddr::V6(address) = address { address.scope_id() } else { 0 };
-        Self { ip: address.ip(), port: address.port(), scope }
+        let scope = if let SocketAddr::V6(address) = address {
+            address.scope_id()
+        } else {
+            0
+        };
+        Self {
+            ip: address.ip(),
+            port: address.port(),
+            scope,
+        }
     }
 }
 
@@ -95,12 +113,15 @@ fn parse_nameserver(text: &str, default: u16) -> Result<Nameserver, AddressError
     if let Ok(ip) = text.parse::<IpAddr>() {
         return Ok(Nameserver::new(ip, default));
     }
-    // Differs from kube-dns, which reports a missing port for `10.0.0.300`, although the address is invalid.
+    // Differs from kube-dns, which reports a missing port for `10.0.0.300`, although the address is
+    // invalid.
     if !text.contains(':') {
         return Err(AddressError::Ip(text.to_owned()));
     }
     let (host, port) = split_host_port(text)?;
-    let ip = host.parse().map_err(|_| AddressError::Ip(host.to_owned()))?;
+    let ip = host
+        .parse()
+        .map_err(|_| AddressError::Ip(host.to_owned()))?;
     Ok(Nameserver::new(ip, parse_port(port)?))
 }
 
@@ -130,8 +151,8 @@ pub enum AddressError {
     TlsName(String),
 }
 
-/// A server: an address, or a name that resolves to one or more addresses. `FromStr` parses the server of a stub
-/// domain; [`ServerAddr::from_flag`] parses flags.
+/// A server: an address, or a name that resolves to one or more addresses. `FromStr` parses the
+/// server of a stub domain; [`ServerAddr::from_flag`] parses flags.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ServerAddr {
     /// `IP`, `IP:port` or `[IPv6]:port`, optionally with a protocol, see [`Upstream`].
@@ -179,7 +200,11 @@ impl FromStr for ServerAddr {
         }
         let (host, port) = split_host_port(text).unwrap_or((text, ""));
         // `host:` means the default port, as in kube-dns.
-        let port = if port.is_empty() { DNS_PORT } else { parse_port(port)? };
+        let port = if port.is_empty() {
+            DNS_PORT
+        } else {
+            parse_port(port)?
+        };
         if let Ok(ip) = host.parse() {
             return Ok(Nameserver::new(ip, port).into());
         }
@@ -187,14 +212,19 @@ impl FromStr for ServerAddr {
         if !name::is_host(host) {
             return Err(AddressError::Ip(text.to_owned()));
         }
-        Ok(Self::Name { name: host.to_owned(), port })
+        Ok(Self::Name {
+            name: host.to_owned(),
+            port,
+        })
     }
 }
 
 /// Splits `host:port` and `[host]:port`; the port may be empty.
 fn split_host_port(text: &str) -> Result<(&str, &str), AddressError> {
     if let Some(rest) = text.strip_prefix('[') {
-        let (host, after) = rest.split_once(']').ok_or_else(|| AddressError::Brackets(text.to_owned()))?;
+        let (host, after) = rest
+            .split_once(']')
+            .ok_or_else(|| AddressError::Brackets(text.to_owned()))?;
         let port = match after.strip_prefix(':') {
             Some(port) => port,
             None if after.is_empty() => return Err(AddressError::MissingPort(text.to_owned())),
@@ -202,7 +232,9 @@ fn split_host_port(text: &str) -> Result<(&str, &str), AddressError> {
         };
         return Ok((host, port));
     }
-    let (host, port) = text.rsplit_once(':').ok_or_else(|| AddressError::MissingPort(text.to_owned()))?;
+    let (host, port) = text
+        .rsplit_once(':')
+        .ok_or_else(|| AddressError::MissingPort(text.to_owned()))?;
     if host.contains(':') {
         return Err(AddressError::TooManyColons(text.to_owned()));
     }
@@ -252,7 +284,10 @@ mod tests {
             ("2001:db8::1", "[2001:db8::1]:53"),
             ("[2001:db8::1]:5353", "[2001:db8::1]:5353"),
             ("2001:db8::1:5353", "[2001:db8::1:5353]:53"),
-            ("[2001:db8::1]", "address [2001:db8::1]: missing port in address"),
+            (
+                "[2001:db8::1]",
+                "address [2001:db8::1]: missing port in address",
+            ),
             ("10.0.0.300", "bad IP address: \"10.0.0.300\""),
             ("dns.example", "bad IP address: \"dns.example\""),
             ("dns.example:53", "bad IP address: \"dns.example\""),
@@ -263,7 +298,10 @@ mod tests {
             ("192.0.2.1:+53", "bad port number: \"+53\""),
             ("192.0.2.1:53\n", "bad port number: \"53\\n\""),
             ("1:2:x", "address 1:2:x: too many colons in address"),
-            ("fe80::1%eth0", "address fe80::1%eth0: too many colons in address"),
+            (
+                "fe80::1%eth0",
+                "address fe80::1%eth0: too many colons in address",
+            ),
         ] {
             assert_eq!(address(text), expected, "{text:?}");
         }
@@ -284,8 +322,14 @@ mod tests {
             ("[2001:db8::1]", "bad IP address: \"[2001:db8::1]\""),
             ("[ns.acme.example]:53", "name ns.acme.example:53"),
             ("", "bad IP address: \"\""),
-            ("tls://192.0.2.1%ns.acme.example", "address tls://192.0.2.1:853#ns.acme.example"),
-            ("tls://ns.acme.example", "bad IP address: \"ns.acme.example\""),
+            (
+                "tls://192.0.2.1%ns.acme.example",
+                "address tls://192.0.2.1:853#ns.acme.example",
+            ),
+            (
+                "tls://ns.acme.example",
+                "bad IP address: \"ns.acme.example\"",
+            ),
         ] {
             assert_eq!(stub(text), expected, "{text:?}");
         }

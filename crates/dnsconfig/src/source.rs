@@ -17,7 +17,8 @@ use crate::path_watch::PathWatch;
 
 pub use state::{Rejection, State};
 
-/// Reads the data of a directory in the same way as [`Source::Directory`]. The error text is one line.
+/// Reads the data of a directory in the same way as [`Source::Directory`]. The error text is one
+/// line.
 pub fn read_directory(path: &Path) -> Result<RawData, String> {
     directory::read(path).map_err(|error| error.to_string())
 }
@@ -29,8 +30,9 @@ pub enum Source {
     Fixed(Box<Config>),
     /// A directory with one file for each key, such as a mounted `ConfigMap`.
     ///
-    /// Subdirectories and files whose names begin with a dot are skipped. A missing directory counts as empty until it
-    /// appears. An edit is noticed by notification, or after `period` at the latest.
+    /// Subdirectories and files whose names begin with a dot are skipped. A missing directory
+    /// counts as empty until it appears. An edit is noticed by notification, or after `period` at
+    /// the latest.
     Directory {
         /// The directory.
         path: PathBuf,
@@ -42,18 +44,21 @@ pub enum Source {
 }
 
 impl Source {
-    /// A source for the `ConfigMap` from the API server, and the [`ApiFeed`] that supplies its data.
+    /// A source for the `ConfigMap` from the API server, and the [`ApiFeed`] that supplies its
+    /// data.
     pub fn api() -> (ApiFeed, Self) {
         let (sender, receiver) = watch::channel(None);
         (ApiFeed(sender), Self::Api(receiver))
     }
 
-    /// Loads the configuration. If it is invalid, the defaults are in force and the state has the error.
+    /// Loads the configuration. If it is invalid, the defaults are in force and the state has the
+    /// error.
     pub fn open(self) -> Follower {
         self.open_for(BTreeSet::new())
     }
 
-    /// Loads the configuration for a cluster with these domains, see [`parse_for`](crate::parse_for).
+    /// Loads the configuration for a cluster with these domains, see
+    /// [`parse_for`](crate::parse_for).
     pub fn open_for(self, domains: BTreeSet<String>) -> Follower {
         let config = match &self {
             Self::Fixed(config) => Config::clone(config),
@@ -61,7 +66,12 @@ impl Source {
         };
         let mut state = State::new(config);
         state.has_data = !matches!(self, Self::Api(_));
-        let mut follower = Follower { state: watch::Sender::new(state), seen: None, source: self, domains };
+        let mut follower = Follower {
+            state: watch::Sender::new(state),
+            seen: None,
+            source: self,
+            domains,
+        };
         let data = match &mut follower.source {
             Source::Fixed(_) => return follower,
             Source::Directory { path, .. } => directory::read(path),
@@ -128,7 +138,8 @@ impl Follower {
                 while receiver.changed().await.is_ok() {
                     let data = receiver.borrow_and_update().clone();
                     self.take(Ok(data.unwrap_or_default()));
-                    self.state.send_if_modified(|state| !std::mem::replace(&mut state.has_data, true));
+                    self.state
+                        .send_if_modified(|state| !std::mem::replace(&mut state.has_data, true));
                 }
                 // The `ApiFeed` was dropped. The configuration stays in force.
                 std::future::pending::<()>().await;
@@ -143,7 +154,8 @@ impl Follower {
             return;
         }
         let first = self.state.borrow().is_fresh();
-        self.state.send_modify(|state| state.apply(data, &self.domains, first));
+        self.state
+            .send_modify(|state| state.apply(data, &self.domains, first));
     }
 }
 

@@ -1,5 +1,5 @@
-//! Requests to etcd's JSON gateway over HTTP/1.1, with TLS and a token if configured. Each [`Client`] is one session. A
-//! session reads certificates and the password at its start.
+//! Requests to etcd's JSON gateway over HTTP/1.1, with TLS and a token if configured. Each
+//! [`Client`] is one session. A session reads certificates and the password at its start.
 
 mod tls;
 
@@ -27,7 +27,8 @@ pub use tls::{TlsError, TlsFiles};
 
 /// Timeout of setting up a TCP connection.
 const CONNECT: Duration = Duration::from_secs(5);
-/// TCP keepalive: the idle time before the first probe, the interval of probes, and the number of failed probes.
+/// TCP keepalive: the idle time before the first probe, the interval of probes, and the number of
+/// failed probes.
 const KEEPALIVE: Duration = Duration::from_secs(20);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_RETRIES: u32 = 3;
@@ -43,8 +44,8 @@ const MAX_PASSWORD: u64 = 4096;
 /// Settings for the access to etcd.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Access {
-    /// Members of one etcd cluster, `http://` or `https://` with host and port. A session uses one member. After a
-    /// failure, the next session uses the next member.
+    /// Members of one etcd cluster, `http://` or `https://` with host and port. A session uses one
+    /// member. After a failure, the next session uses the next member.
     pub members: Vec<Uri>,
     /// Certificates.
     pub tls: TlsFiles,
@@ -67,7 +68,10 @@ impl Login {
         let mut password = String::new();
         let read = File::open(&self.password_file)
             .and_then(|file| file.take(MAX_PASSWORD).read_to_string(&mut password));
-        read.map_err(|source| ClientError::Password { path: self.password_file.clone(), source })?;
+        read.map_err(|source| ClientError::Password {
+            path: self.password_file.clone(),
+            source,
+        })?;
         Ok(json!({ "name": self.user, "password": password.trim() }))
     }
 }
@@ -149,12 +153,20 @@ impl Client {
             .https_or_http()
             .enable_http1()
             .wrap_connector(tcp);
-        let http = Http::builder(TokioExecutor::new()).pool_max_idle_per_host(1).build(https);
+        let http = Http::builder(TokioExecutor::new())
+            .pool_max_idle_per_host(1)
+            .build(https);
         let login = access.login.as_ref().map(Login::request).transpose()?;
-        Ok(Self { http, member: member.clone(), login, token: None })
+        Ok(Self {
+            http,
+            member: member.clone(),
+            login,
+            token: None,
+        })
     }
 
-    /// Posts a request and reads the whole response. If etcd rejects the token, requests a new token and tries again.
+    /// Posts a request and reads the whole response. If etcd rejects the token, requests a new
+    /// token and tries again.
     pub(crate) async fn post<T: DeserializeOwned>(
         &mut self,
         path: &str,
@@ -168,11 +180,16 @@ impl Client {
     /// Posts a request whose response is a watch.
     pub(crate) async fn watch(&mut self, request: &Value) -> Result<Watch, ClientError> {
         let body = self.authorized("/v3/watch", request).await?;
-        Ok(Watch { body, frames: Frames::default() })
+        Ok(Watch {
+            body,
+            frames: Frames::default(),
+        })
     }
 
     async fn authorized(&mut self, path: &str, request: &Value) -> Result<Incoming, ClientError> {
-        let Some(login) = self.login.clone() else { return self.send(path, request).await };
+        let Some(login) = self.login.clone() else {
+            return self.send(path, request).await;
+        };
         let is_new = self.token.is_none();
         if is_new {
             self.authenticate(&login).await?;
@@ -208,20 +225,26 @@ impl Client {
         }
         let request = builder.body(Full::from(request.to_string()))?;
         let response = timeout(RESPONSE, self.http.request(request)).await;
-        let response =
-            response.map_err(|_| ClientError::Slow(RESPONSE))?.map_err(ClientError::Unreachable)?;
+        let response = response
+            .map_err(|_| ClientError::Slow(RESPONSE))?
+            .map_err(ClientError::Unreachable)?;
         let (head, body) = response.into_parts();
         if head.status == StatusCode::OK {
             return Ok(body);
         }
         let body = read(body, MAX_ERROR).await.unwrap_or_default();
-        Err(ClientError::Refused { status: head.status, message: gateway::error(&body) })
+        Err(ClientError::Refused {
+            status: head.status,
+            message: gateway::error(&body),
+        })
     }
 }
 
 /// Reads a whole body of at most `most` octets, within [`RESPONSE`].
 async fn read(body: Incoming, most: usize) -> Result<Vec<u8>, ClientError> {
-    timeout(RESPONSE, collect(body, most)).await.map_err(|_| ClientError::Slow(RESPONSE))?
+    timeout(RESPONSE, collect(body, most))
+        .await
+        .map_err(|_| ClientError::Slow(RESPONSE))?
 }
 
 async fn collect(mut body: Incoming, most: usize) -> Result<Vec<u8>, ClientError> {
@@ -252,7 +275,8 @@ impl Watch {
             }
             let piece = self.body.frame().await.ok_or(ClientError::Cut(None))?;
             let piece = piece.map_err(|error| ClientError::Cut(Some(error)))?;
-            self.frames.push(piece.data_ref().map(|piece| &**piece).unwrap_or_default())?;
+            self.frames
+                .push(piece.data_ref().map(|piece| &**piece).unwrap_or_default())?;
         }
     }
 }

@@ -1,12 +1,14 @@
 //! Follows the keys of one zone: lists them, watches them, and publishes each new state as a whole.
 //!
-//! The first session lists the keys and watches for changes after the revision of the list. If a session fails, the
-//! next session continues the watch at the last revision. The keys are listed again if etcd has compacted the last
-//! revision, or if etcd was set up anew or restored from a backup. The keys of a zone that was too large are listed again
-//! after growing pauses. Until the new list is complete, the last state stays published.
+//! The first session lists the keys and watches for changes after the revision of the list. If a
+//! session fails, the next session continues the watch at the last revision. The keys are listed
+//! again if etcd has compacted the last revision, or if etcd was set up anew or restored from a
+//! backup. The keys of a zone that was too large are listed again after growing pauses. Until the
+//! new list is complete, the last state stays published.
 //!
-//! An open connection does not prove that a watch still works: a proxy may have lost its other half. So a silent watch is
-//! compared with etcd. If the zone has changed without an event, a new watch replaces the silent one.
+//! An open connection does not prove that a watch still works: a proxy may have lost its other
+//! half. So a silent watch is compared with etcd. If the zone has changed without an event, a new
+//! watch replaces the silent one.
 
 use std::time::Duration;
 
@@ -22,16 +24,18 @@ use crate::key::Subtree;
 use crate::metrics::FeedMetrics;
 use crate::tree::Tree;
 
-/// Maximum number of keys in one page of a list. Smaller pages are requested if a response is too large.
+/// Maximum number of keys in one page of a list. Smaller pages are requested if a response is too
+/// large.
 const PAGE: usize = 1000;
 /// Maximum memory for the messages of one zone, in octets, see [`Tree::octets`].
 const MAX_OCTETS: usize = 128 << 20;
-/// The time without a frame of the watch after which etcd is checked. A new watch must be confirmed within this time.
+/// The time without a frame of the watch after which etcd is checked. A new watch must be confirmed
+/// within this time.
 const SILENCE: Duration = Duration::from_secs(30);
 /// The time for which the event of a change that a check has found may still be on its way.
 const LATE_EVENT: Duration = Duration::from_secs(2);
-/// The time without a frame after which a new watch replaces the watch. By default, etcd reports its revision on a silent
-/// watch after ten to eleven minutes.
+/// The time without a frame after which a new watch replaces the watch. By default, etcd reports
+/// its revision on a silent watch after ten to eleven minutes.
 const LONGEST_SILENCE: Duration = Duration::from_mins(12);
 /// Minimum duration of a successful session. The pause after such a session is the shortest pause.
 const SETTLED: Duration = Duration::from_secs(10);
@@ -40,8 +44,8 @@ const LOGGED: usize = 5;
 /// The first and the longest pause after a failed session.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
-/// The first and the longest pause before a zone that was too large is listed again. Such a list costs etcd and the
-/// network [`MAX_OCTETS`], and most likely fails again.
+/// The first and the longest pause before a zone that was too large is listed again. Such a list
+/// costs etcd and the network [`MAX_OCTETS`], and most likely fails again.
 const FIRST_LARGE_PAUSE: Duration = Duration::from_mins(1);
 const LONGEST_LARGE_PAUSE: Duration = Duration::from_mins(10);
 
@@ -107,7 +111,10 @@ struct Pauses {
 
 impl Default for Pauses {
     fn default() -> Self {
-        Self { usual: Backoff::new(FIRST_PAUSE), large: Backoff::new(FIRST_LARGE_PAUSE) }
+        Self {
+            usual: Backoff::new(FIRST_PAUSE),
+            large: Backoff::new(FIRST_LARGE_PAUSE),
+        }
     }
 }
 
@@ -224,9 +231,9 @@ impl<S: Sink> Feed<S> {
             let frame = match timeout(SILENCE, watch.next()).await {
                 Ok(frame) => frame?,
                 Err(_) if !is_confirmed => return Err(Failure::Unconfirmed),
-                Err(_) if self.has_changed(&mut client).await? => {
-                    timeout(LATE_EVENT, watch.next()).await.map_err(|_| Failure::MissedChange)??
-                }
+                Err(_) if self.has_changed(&mut client).await? => timeout(LATE_EVENT, watch.next())
+                    .await
+                    .map_err(|_| Failure::MissedChange)??,
                 Err(_) => continue,
             };
             last_frame = Instant::now();
@@ -238,8 +245,17 @@ impl<S: Sink> Feed<S> {
 
     async fn client(&self) -> Result<Client, Failure> {
         let (access, count) = (self.access.clone(), self.access.members.len().max(1));
-        let member = self.access.members.get(self.member % count).cloned().unwrap_or_default();
-        Ok(self.reading.run(move || Client::new(&access, &member)).await.ok_or(Failure::Hangs)??)
+        let member = self
+            .access
+            .members
+            .get(self.member % count)
+            .cloned()
+            .unwrap_or_default();
+        Ok(self
+            .reading
+            .run(move || Client::new(&access, &member))
+            .await
+            .ok_or(Failure::Hangs)??)
     }
 
     /// Reads all keys in pages, each at the revision of the first page, and publishes them.
@@ -249,7 +265,9 @@ impl<S: Sink> Feed<S> {
         let mut key_count = 0;
         loop {
             let revision = header.map_or(0, |header| header.revision);
-            let page = client.post::<Page>("/v3/kv/range", &gateway::range(&keys, limit, revision)).await;
+            let page = client
+                .post::<Page>("/v3/kv/range", &gateway::range(&keys, limit, revision))
+                .await;
             let page = match page {
                 Err(ClientError::Gateway(GatewayError::Large(_))) if limit > 1 => {
                     limit /= 4;
@@ -265,7 +283,13 @@ impl<S: Sink> Feed<S> {
                 keys.start = [&last.key[..], b"\0"].concat();
             }
             let more = page.more && !page.kvs.is_empty();
-            self.set(&mut tree, page.kvs.into_iter().map(|kv| Event { kind: EventKind::Put, kv }))?;
+            self.set(
+                &mut tree,
+                page.kvs.into_iter().map(|kv| Event {
+                    kind: EventKind::Put,
+                    kv,
+                }),
+            )?;
             if !more {
                 (self.tree, self.reached) = (tree, Some(first));
                 self.key_count = key_count;
@@ -285,8 +309,8 @@ impl<S: Sink> Feed<S> {
         if response.canceled {
             return Err(Failure::Canceled(response.cancel_reason));
         }
-        // A restored etcd may have an older revision. etcd does not reject a watch from a future revision, but sends no
-        // events.
+        // A restored etcd may have an older revision. etcd does not reject a watch from a future
+        // revision, but sends no events.
         if !response.header.continues(reached) {
             return Err(Failure::OtherHistory);
         }
@@ -297,12 +321,26 @@ impl<S: Sink> Feed<S> {
         // While a watch catches up, the revision in the header is later than that of the events.
         let last = response.events.last().map(|event| event.kv.mod_revision);
         let revision = last.unwrap_or(response.header.revision);
-        let created = response.events.iter().filter(|event| event.is_creation()).count() as u64;
-        let deleted = response.events.iter().filter(|event| event.kind == EventKind::Delete).count() as u64;
+        let created = response
+            .events
+            .iter()
+            .filter(|event| event.is_creation())
+            .count() as u64;
+        let deleted = response
+            .events
+            .iter()
+            .filter(|event| event.kind == EventKind::Delete)
+            .count() as u64;
 
         let mut tree = self.tree.clone();
         self.set(&mut tree, response.events.into_iter())?;
-        (self.tree, self.reached) = (tree, Some(Header { revision, ..response.header }));
+        (self.tree, self.reached) = (
+            tree,
+            Some(Header {
+                revision,
+                ..response.header
+            }),
+        );
         self.key_count = (self.key_count + created).saturating_sub(deleted);
         if last.is_some() {
             self.missed_change = false;
@@ -311,12 +349,14 @@ impl<S: Sink> Feed<S> {
         Ok(())
     }
 
-    /// Compares the zone in etcd with the last known state. Returns whether the zone has changed since. Fails if etcd does
-    /// not answer, or if it is another etcd or a restored one.
+    /// Compares the zone in etcd with the last known state. Returns whether the zone has changed
+    /// since. Fails if etcd does not answer, or if it is another etcd or a restored one.
     async fn has_changed(&mut self, client: &mut Client) -> Result<bool, Failure> {
         let keys = self.keys.range();
         let reached = self.reached.unwrap_or_default();
-        let page: Page = client.post("/v3/kv/range", &gateway::range(&keys, 1, 0)).await?;
+        let page: Page = client
+            .post("/v3/kv/range", &gateway::range(&keys, 1, 0))
+            .await?;
         let current = page.header;
         if !current.continues(reached) {
             return Err(Failure::OtherHistory);
@@ -327,7 +367,9 @@ impl<S: Sink> Feed<S> {
 
         // etcd is read in full only if a key has changed at all, in this zone or elsewhere.
         if current.revision > self.checked_revision.max(reached.revision) {
-            let set: Page = client.post("/v3/kv/range", &gateway::set_after(&keys, reached.revision)).await?;
+            let set: Page = client
+                .post("/v3/kv/range", &gateway::set_after(&keys, reached.revision))
+                .await?;
             if !set.kvs.is_empty() {
                 return Ok(true);
             }
@@ -359,7 +401,9 @@ impl<S: Sink> Feed<S> {
     }
 
     fn publish(&self) {
-        self.metrics.records.set(daemon::metrics::gauge_value(self.tree.len()));
+        self.metrics
+            .records
+            .set(daemon::metrics::gauge_value(self.tree.len()));
         self.sink.publish(&self.tree);
     }
 }
@@ -375,7 +419,10 @@ mod tests {
             let failure = Failure::Large(MAX_OCTETS);
             let pause = pauses.next(Some(&failure)).as_secs_f64();
             let longest = Duration::from_secs(seconds).as_secs_f64();
-            assert!((longest / 2.0..=longest).contains(&pause), "{pause} of {longest}");
+            assert!(
+                (longest / 2.0..=longest).contains(&pause),
+                "{pause} of {longest}"
+            );
         };
         for seconds in [60, 120, 240, 480, 600, 600] {
             listed(seconds);

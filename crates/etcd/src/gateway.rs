@@ -1,5 +1,5 @@
-//! The requests and responses of etcd's JSON gateway (`/v3/...`). In this JSON, 64-bit numbers are strings, octets are
-//! Base64, and zero values are omitted.
+//! The requests and responses of etcd's JSON gateway (`/v3/...`). In this JSON, 64-bit numbers are
+//! strings, octets are Base64, and zero values are omitted.
 
 use std::ops::Range;
 
@@ -88,7 +88,8 @@ pub struct WatchResponse {
     pub canceled: bool,
     /// The reason why the watch has ended.
     pub cancel_reason: String,
-    /// The compacted revision if the watch has ended because its start revision is compacted; otherwise 0.
+    /// The compacted revision if the watch has ended because its start revision is compacted;
+    /// otherwise 0.
     #[serde(deserialize_with = "number")]
     pub compact_revision: u64,
     /// The changes in their order.
@@ -148,7 +149,8 @@ pub fn range(keys: &Range<Vec<u8>>, limit: usize, revision: u64) -> Value {
     })
 }
 
-/// A request for one key in a range that was set after `revision`, without its value. etcd reads the whole range for it.
+/// A request for one key in a range that was set after `revision`, without its value. etcd reads
+/// the whole range for it.
 pub fn set_after(keys: &Range<Vec<u8>>, revision: u64) -> Value {
     let mut request = range(keys, 1, 0);
     request["min_mod_revision"] = json!((revision + 1).to_string());
@@ -166,15 +168,24 @@ pub fn watch(keys: &Range<Vec<u8>>, revision: u64) -> Value {
     }})
 }
 
-/// The message of an error response, truncated at 200 characters. If the body is not an error of etcd, returns the
-/// truncated body.
+/// The message of an error response, truncated at 200 characters. If the body is not an error of
+/// etcd, returns the truncated body.
 pub fn error(body: &[u8]) -> String {
     const SHOWN: usize = 200;
     let reported = serde_json::from_slice::<Value>(body).ok();
-    let message = |value: &Value| value.get("message").and_then(Value::as_str).map(str::to_owned);
-    let found = reported.and_then(|value| message(&value).or_else(|| value.get("error").and_then(message)));
+    let message = |value: &Value| {
+        value
+            .get("message")
+            .and_then(Value::as_str)
+            .map(str::to_owned)
+    };
+    let found =
+        reported.and_then(|value| message(&value).or_else(|| value.get("error").and_then(message)));
     let text = found.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned());
-    text.chars().filter(|c| !c.is_control()).take(SHOWN).collect()
+    text.chars()
+        .filter(|c| !c.is_control())
+        .take(SHOWN)
+        .collect()
 }
 
 /// Parses one frame of a watch.
@@ -247,7 +258,9 @@ fn number<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
 
 fn octets<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
     let text = String::deserialize(from)?;
-    BASE64_STANDARD.decode(text).map_err(|_| D::Error::custom("not Base64"))
+    BASE64_STANDARD
+        .decode(text)
+        .map_err(|_| D::Error::custom("not Base64"))
 }
 
 #[cfg(test)]
@@ -259,7 +272,10 @@ mod tests {
     const PUT: &str = r#"{"result":{"header":{"cluster_id":"324952591200643719","member_id":"3319814642761637952","revision":"2","raft_term":"2"},"events":[{"kv":{"key":"L3NreWRucy9sb2NhbC9h","create_revision":"2","mod_revision":"2","version":"1","value":"eyJob3N0IjoiMS4yLjMuNCJ9"}}]}}"#;
     const DELETE: &str = r#"{"result":{"header":{"cluster_id":"324952591200643719","revision":"3"},"events":[{"type":"DELETE","kv":{"key":"L3NreWRucy9sb2NhbC9h","mod_revision":"3"}}]}}"#;
     const COMPACTED: &str = r#"{"result":{"header":{"cluster_id":"324952591200643719","raft_term":"2"},"canceled":true,"compact_revision":"3"}}"#;
-    const HEADER: Header = Header { cluster_id: 324_952_591_200_643_719, revision: 2 };
+    const HEADER: Header = Header {
+        cluster_id: 324_952_591_200_643_719,
+        revision: 2,
+    };
 
     fn frames(stream: &[u8], piece: usize) -> Vec<WatchResponse> {
         let (mut frames, mut read) = (Frames::default(), Vec::new());
@@ -282,19 +298,38 @@ mod tests {
             mod_revision: 2,
             lease: 0,
         };
-        let deleted = KeyValue { value: Vec::new(), create_revision: 0, mod_revision: 3, ..set.clone() };
+        let deleted = KeyValue {
+            value: Vec::new(),
+            create_revision: 0,
+            mod_revision: 3,
+            ..set.clone()
+        };
         let event = |kind, kv| vec![Event { kind, kv }];
-        let later = Header { revision: 3, ..HEADER };
+        let later = Header {
+            revision: 3,
+            ..HEADER
+        };
         let expected = [
-            WatchResponse { header: HEADER, created: true, ..WatchResponse::default() },
-            WatchResponse { header: HEADER, events: event(EventKind::Put, set), ..WatchResponse::default() },
+            WatchResponse {
+                header: HEADER,
+                created: true,
+                ..WatchResponse::default()
+            },
+            WatchResponse {
+                header: HEADER,
+                events: event(EventKind::Put, set),
+                ..WatchResponse::default()
+            },
             WatchResponse {
                 header: later,
                 events: event(EventKind::Delete, deleted),
                 ..WatchResponse::default()
             },
             WatchResponse {
-                header: Header { revision: 0, ..HEADER },
+                header: Header {
+                    revision: 0,
+                    ..HEADER
+                },
                 canceled: true,
                 compact_revision: 3,
                 ..WatchResponse::default()
@@ -312,13 +347,19 @@ mod tests {
                 r#"{"error":"e","message":"required revision has been compacted","code":11}"#,
                 "required revision has been compacted",
             ),
-            (r#"{"error":{"grpc_code":14,"http_code":503,"message":"no leader"}}"#, "no leader"),
+            (
+                r#"{"error":{"grpc_code":14,"http_code":503,"message":"no leader"}}"#,
+                "no leader",
+            ),
             ("<html>\n404", "<html>404"),
         ];
         for (body, expected) in cases {
             assert_eq!(error(body.as_bytes()), expected);
         }
-        assert_eq!(frame(cases[1].0.as_bytes()).unwrap_err().to_string(), "no leader");
+        assert_eq!(
+            frame(cases[1].0.as_bytes()).unwrap_err().to_string(),
+            "no leader"
+        );
         assert!(matches!(frame(b"<html>"), Err(GatewayError::Foreign(_))));
         assert!(matches!(
             frame(br#"{"result":{"events":[{"kv":{"key":"%"}}]}}"#),

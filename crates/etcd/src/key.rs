@@ -1,5 +1,5 @@
-//! The keys of a zone. A key holds the labels of a name in reverse order: `/skydns/local/skydns/east/web` for
-//! `web.east.skydns.local`.
+//! The keys of a zone. A key holds the labels of a name in reverse order:
+//! `/skydns/local/skydns/east/web` for `web.east.skydns.local`.
 
 use std::ops::Range;
 
@@ -45,16 +45,21 @@ impl Subtree {
             start.push('/');
             start.push_str(label);
         }
-        Self { start, zone: zone.wire().len() }
+        Self {
+            start,
+            zone: zone.wire().len(),
+        }
     }
 
-    /// A range of keys in etcd that contains all keys of the zone, and possibly keys of other zones.
+    /// A range of keys in etcd that contains all keys of the zone, and possibly keys of other
+    /// zones.
     pub fn range(&self) -> Range<Vec<u8>> {
         // '0' is the next ASCII character after '/'.
         self.start.clone().into_bytes()..format!("{}0", self.start).into_bytes()
     }
 
-    /// The labels of a key below the zone; empty for the zone's own key. `None` if the key belongs to another zone.
+    /// The labels of a key below the zone; empty for the zone's own key. `None` if the key belongs
+    /// to another zone.
     ///
     /// # Errors
     ///
@@ -69,7 +74,11 @@ impl Subtree {
         if self.zone + below.len() + 1 > MAX_NAME {
             return Err(KeyError::Long);
         }
-        below.split('/').map(label).collect::<Result<Path<'k>, KeyError>>().map(Some)
+        below
+            .split('/')
+            .map(label)
+            .collect::<Result<Path<'k>, KeyError>>()
+            .map(Some)
     }
 }
 
@@ -108,9 +117,19 @@ mod tests {
             ("/skydns/local/skydns2/a", false, false),
         ] {
             assert_eq!(range.contains(&key.as_bytes().to_vec()), inside, "{key}");
-            assert_eq!(subtree().path(key.as_bytes()).unwrap().is_some(), of_the_zone, "{key}");
+            assert_eq!(
+                subtree().path(key.as_bytes()).unwrap().is_some(),
+                of_the_zone,
+                "{key}"
+            );
         }
-        assert!(subtree().path(b"/skydns/local/skydns").unwrap().unwrap().is_empty());
+        assert!(
+            subtree()
+                .path(b"/skydns/local/skydns")
+                .unwrap()
+                .unwrap()
+                .is_empty()
+        );
     }
 
     #[test]
@@ -118,7 +137,10 @@ mod tests {
         let (long, many) = ("x".repeat(64), vec!["y".repeat(60); 4].join("/"));
         let cases: [(&str, Result<&[&str], KeyError>); 8] = [
             ("web", Ok(&["web"])),
-            ("east/production/rails/1", Ok(&["east", "production", "rails", "1"])),
+            (
+                "east/production/rails/1",
+                Ok(&["east", "production", "rails", "1"]),
+            ),
             ("*", Ok(&["*"])),
             ("", Err(KeyError::EmptyLabel)),
             ("a//b", Err(KeyError::EmptyLabel)),
@@ -128,11 +150,16 @@ mod tests {
         ];
         for (below, expected) in cases {
             let key = format!("/skydns/local/skydns/{below}");
-            let path = subtree().path(key.as_bytes()).map(|path| path.unwrap().to_vec());
+            let path = subtree()
+                .path(key.as_bytes())
+                .map(|path| path.unwrap().to_vec());
             assert_eq!(path, expected.map(<[_]>::to_vec), "{below:?}");
         }
         let key = format!("/skydns/local/skydns/{many}");
         assert_eq!(subtree().path(key.as_bytes()), Err(KeyError::Long));
-        assert_eq!(subtree().path(b"/skydns/local/skydns/\xff"), Err(KeyError::Text));
+        assert_eq!(
+            subtree().path(b"/skydns/local/skydns/\xff"),
+            Err(KeyError::Text)
+        );
     }
 }

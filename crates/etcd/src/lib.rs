@@ -1,5 +1,5 @@
-//! Zones from etcd, in the message format of SkyDNS. The keys of a zone are watched over etcd's JSON gateway and kept in
-//! memory.
+//! Zones from etcd, in the message format of SkyDNS. The keys of a zone are watched over etcd's
+//! JSON gateway and kept in memory.
 //!
 //! * [`feed`]: lists and watches the keys of a zone, through [`client`] and [`gateway`].
 //! * [`key`], [`message`]: parse keys to labels, and values to messages.

@@ -15,8 +15,9 @@ use thiserror::Error;
 pub const MAX_VALUE: usize = 16 << 10;
 /// TTL of messages without a TTL, in seconds. CoreDNS has the same default.
 pub const DEFAULT_TTL: u32 = 300;
-/// Maximum TTL of messages with a lease, in seconds. etcd deletes such a message when its lease expires, which may be
-/// soon. In CoreDNS, the same value is the default minimum TTL of such messages.
+/// Maximum TTL of messages with a lease, in seconds. etcd deletes such a message when its lease
+/// expires, which may be soon. In CoreDNS, the same value is the default minimum TTL of such
+/// messages.
 pub const LEASED_TTL: u32 = 30;
 /// Maximum TTL, in seconds (RFC 2181, section 8).
 const MAX_TTL: u32 = i32::MAX.unsigned_abs();
@@ -36,10 +37,11 @@ pub struct Message {
     pub ttl: u32,
     /// The text of TXT answers, and whether the message is also a mail exchange.
     pub extras: Extras,
-    /// Number of leftmost labels to remove from the key's name. The result is the name of the address in SRV, MX and NS
-    /// answers.
+    /// Number of leftmost labels to remove from the key's name. The result is the name of the
+    /// address in SRV, MX and NS answers.
     pub target_strip: usize,
-    /// The group; empty for none. An answer contains the messages of one group, and messages without a group.
+    /// The group; empty for none. An answer contains the messages of one group, and messages
+    /// without a group.
     pub group: SmolStr,
 }
 
@@ -81,7 +83,8 @@ struct Fields {
 }
 
 impl Message {
-    /// Parses a value. As in Go, the case of field names is ignored, and `null` counts as a missing field.
+    /// Parses a value. As in Go, the case of field names is ignored, and `null` counts as a missing
+    /// field.
     ///
     /// # Errors
     ///
@@ -92,7 +95,9 @@ impl Message {
         }
         let written: BTreeMap<String, Value> = serde_json::from_slice(value)?;
         let given = written.into_iter().filter(|(_, value)| !value.is_null());
-        let object = given.map(|(field, value)| (field.to_ascii_lowercase(), value)).collect();
+        let object = given
+            .map(|(field, value)| (field.to_ascii_lowercase(), value))
+            .collect();
         let fields: Fields = serde_json::from_value(Value::Object(object))?;
         Ok(Self {
             host: host(&fields.host)?,
@@ -102,8 +107,15 @@ impl Message {
                 priority => priority,
             },
             weight: number("weight", fields.weight)?,
-            ttl: if fields.ttl == 0 { DEFAULT_TTL } else { fields.ttl.min(MAX_TTL) },
-            extras: Extras { text: fields.text.into(), mail: fields.mail },
+            ttl: if fields.ttl == 0 {
+                DEFAULT_TTL
+            } else {
+                fields.ttl.min(MAX_TTL)
+            },
+            extras: Extras {
+                text: fields.text.into(),
+                mail: fields.mail,
+            },
             target_strip: number("targetstrip", fields.targetstrip)?.into(),
             group: fields.group.into(),
         })
@@ -112,7 +124,10 @@ impl Message {
     /// The message with the TTL limited to [`LEASED_TTL`], for a key with a lease.
     #[must_use]
     pub fn leased(self) -> Self {
-        Self { ttl: self.ttl.min(LEASED_TTL), ..self }
+        Self {
+            ttl: self.ttl.min(LEASED_TTL),
+            ..self
+        }
     }
 }
 
@@ -130,7 +145,8 @@ fn host(text: &str) -> Result<Host<'static>, MessageError> {
     }
     let is_printable = text.bytes().all(|octet| octet.is_ascii_graphic());
     let name = Name::parse(text).ok().filter(|_| is_printable);
-    name.map(|name| Host::Name(Cow::Owned(name))).ok_or_else(|| MessageError::Host(text.to_owned()))
+    name.map(|name| Host::Name(Cow::Owned(name)))
+        .ok_or_else(|| MessageError::Host(text.to_owned()))
 }
 
 #[cfg(test)]
@@ -162,10 +178,26 @@ mod tests {
     fn messages_are_read_as_skydns_reads_them() {
         let cases = [
             ("nothing at all", "{}", message(Host::Nothing)),
-            ("an address", r#"{"host":"10.0.1.125"}"#, message(address("10.0.1.125"))),
-            ("an address of IPv6", r#"{"host":"2003::8:1"}"#, message(address("2003::8:1"))),
-            ("one mapped into it", r#"{"host":"::ffff:10.0.0.1"}"#, message(address("10.0.0.1"))),
-            ("a name", r#"{"host":"Service1.example.com."}"#, message(name("Service1.example.com"))),
+            (
+                "an address",
+                r#"{"host":"10.0.1.125"}"#,
+                message(address("10.0.1.125")),
+            ),
+            (
+                "an address of IPv6",
+                r#"{"host":"2003::8:1"}"#,
+                message(address("2003::8:1")),
+            ),
+            (
+                "one mapped into it",
+                r#"{"host":"::ffff:10.0.0.1"}"#,
+                message(address("10.0.0.1")),
+            ),
+            (
+                "a name",
+                r#"{"host":"Service1.example.com."}"#,
+                message(name("Service1.example.com")),
+            ),
             (
                 "all fields",
                 r#"{"host":"a.example","port":8080,"priority":20,"weight":5,"text":"x y","mail":true,"ttl":60,"targetstrip":2,"group":"g1"}"#,
@@ -173,7 +205,10 @@ mod tests {
                     port: 8080,
                     priority: 20,
                     weight: 5,
-                    extras: Extras { text: "x y".into(), mail: true },
+                    extras: Extras {
+                        text: "x y".into(),
+                        mail: true,
+                    },
                     ttl: 60,
                     target_strip: 2,
                     group: "g1".into(),
@@ -183,13 +218,20 @@ mod tests {
             (
                 "that of kube2sky",
                 r#"{"host":"10.0.0.10","priority":10,"weight":10,"ttl":30}"#,
-                Message { weight: 10, ttl: 30, ..message(address("10.0.0.10")) },
+                Message {
+                    weight: 10,
+                    ttl: 30,
+                    ..message(address("10.0.0.10"))
+                },
             ),
             (
                 "that of external-dns",
                 r#"{"host":"1.2.3.4","text":"\"heritage=external-dns\"","targetstrip":1,"setIdentifier":"a"}"#,
                 Message {
-                    extras: Extras { text: "\"heritage=external-dns\"".into(), mail: false },
+                    extras: Extras {
+                        text: "\"heritage=external-dns\"".into(),
+                        mail: false,
+                    },
                     target_strip: 1,
                     ..message(address("1.2.3.4"))
                 },
@@ -197,7 +239,10 @@ mod tests {
             (
                 "fields in upper case, and null",
                 r#"{"Host":"10.0.0.1","TTL":5,"port":null}"#,
-                Message { ttl: 5, ..message(address("10.0.0.1")) },
+                Message {
+                    ttl: 5,
+                    ..message(address("10.0.0.1"))
+                },
             ),
         ];
         for (case, json, expected) in cases {
@@ -220,12 +265,24 @@ mod tests {
             ("", "not a SkyDNS message: EOF"),
             ("null", "not a SkyDNS message: invalid type: null"),
             ("[]", "not a SkyDNS message: invalid type: sequence"),
-            (r#"{"host":1}"#, "not a SkyDNS message: invalid type: integer"),
-            (r#"{"port":"80"}"#, "not a SkyDNS message: invalid type: string"),
+            (
+                r#"{"host":1}"#,
+                "not a SkyDNS message: invalid type: integer",
+            ),
+            (
+                r#"{"port":"80"}"#,
+                "not a SkyDNS message: invalid type: string",
+            ),
             (r#"{"port":65536}"#, "port 65536 is not from 0 to 65535"),
             (r#"{"weight":-1}"#, "weight -1 is not from 0 to 65535"),
-            (r#"{"host":"a..b"}"#, r#"host "a..b" is neither an address nor a name"#),
-            (r#"{"host":"a b"}"#, r#"host "a b" is neither an address nor a name"#),
+            (
+                r#"{"host":"a..b"}"#,
+                r#"host "a..b" is neither an address nor a name"#,
+            ),
+            (
+                r#"{"host":"a b"}"#,
+                r#"host "a b" is neither an address nor a name"#,
+            ),
             (&long, "16395 octets, more than 16384"),
         ];
         for (value, expected) in cases {

@@ -39,7 +39,10 @@ impl Metrics {
                 "1 while the keys of the zone are watched, 0 while the last records are served without a watch.",
             )?,
             records: gauge("kubedns_etcd_records", "Messages of the zone in memory.")?,
-            lists: counter("kubedns_etcd_lists_total", "Complete lists of the zone's keys that were read.")?,
+            lists: counter(
+                "kubedns_etcd_lists_total",
+                "Complete lists of the zone's keys that were read.",
+            )?,
             failures: counter(
                 "kubedns_etcd_failures_total",
                 "Sessions with etcd that failed, or could not begin.",
@@ -65,7 +68,13 @@ impl Metrics {
 
 impl Metrics {
     fn all(&self) -> [&dyn Collector; 5] {
-        [&self.connected, &self.records, &self.lists, &self.failures, &self.skipped]
+        [
+            &self.connected,
+            &self.records,
+            &self.lists,
+            &self.failures,
+            &self.skipped,
+        ]
     }
 }
 
@@ -75,6 +84,9 @@ impl Collector for Metrics {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        self.all().into_iter().flat_map(Collector::collect).collect()
+        self.all()
+            .into_iter()
+            .flat_map(Collector::collect)
+            .collect()
     }
 }

@@ -29,10 +29,18 @@ impl Records for ZoneRecords {
         steps: &mut usize,
         visit: &mut dyn FnMut(Entry<'v>),
     ) -> Lookup {
-        let Some(tree) = &self.0 else { return Lookup::Missing };
+        let Some(tree) = &self.0 else {
+            return Lookup::Missing;
+        };
         let exactly = || tree.exactly(path).map(|stored| vec![stored]);
-        let found = if exact { exactly() } else { tree.find(path, steps) };
-        let Some(found) = found else { return Lookup::Missing };
+        let found = if exact {
+            exactly()
+        } else {
+            tree.find(path, steps)
+        };
+        let Some(found) = found else {
+            return Lookup::Missing;
+        };
         for stored in found {
             visit(stored.entry());
         }
@@ -70,11 +78,16 @@ impl Stored {
             extras: Some(&message.extras),
             ..ServiceRecord::new(host, &self.base)
         };
-        Entry { label: &self.label, record, synthesized: false }
+        Entry {
+            label: &self.label,
+            record,
+            synthesized: false,
+        }
     }
 }
 
-/// The records of several sources for one domain. Queries for a name are answered by the first source that has the name.
+/// The records of several sources for one domain. Queries for a name are answered by the first
+/// source that has the name.
 #[derive(Debug, Clone, Default)]
 pub struct Merged(pub Vec<ZoneRecords>);
 
@@ -90,8 +103,13 @@ impl Records for Merged {
         steps: &mut usize,
         visit: &mut dyn FnMut(Entry<'v>),
     ) -> Lookup {
-        let mut places = self.0.iter().map(|place| place.records(path, exact, steps, visit));
-        places.find(|lookup| *lookup != Lookup::Missing).unwrap_or(Lookup::Missing)
+        let mut places = self
+            .0
+            .iter()
+            .map(|place| place.records(path, exact, steps, visit));
+        places
+            .find(|lookup| *lookup != Lookup::Missing)
+            .unwrap_or(Lookup::Missing)
     }
 
     fn is_enumerable(&self) -> bool {
@@ -103,7 +121,9 @@ impl Records for Merged {
         let other = other.filter(|other| other.0.len() == self.0.len());
         for (at, place) in self.0.iter().enumerate() {
             let before = self.0.get(..at).unwrap_or_default();
-            let counterpart = other.and_then(|other| other.0.get(at)).map(|place| place as &dyn Records);
+            let counterpart = other
+                .and_then(|other| other.0.get(at))
+                .map(|place| place as &dyn Records);
             place.owner_names(counterpart, &mut |path| {
                 if !before.iter().any(|place| place.has_descendants(path)) {
                     visit(path);

@@ -1,7 +1,9 @@
-//! The messages of a zone as a persistent tree, and the lookup of a name by the rules of SkyDNS and CoreDNS.
+//! The messages of a zone as a persistent tree, and the lookup of a name by the rules of SkyDNS and
+//! CoreDNS.
 //!
-//! A lookup returns all messages below the key of the name, at any depth. If no message is below the key, the lookup
-//! returns the message of the key. In the name, `*` and `any` match any label. Groups select some of these messages.
+//! A lookup returns all messages below the key of the name, at any depth. If no message is below
+//! the key, the lookup returns the message of the key. In the name, `*` and `any` match any label.
+//! Groups select some of these messages.
 
 use std::sync::Arc;
 
@@ -14,8 +16,8 @@ use crate::gateway::{Event, EventKind};
 use crate::key::{KeyError, Path, Subtree};
 use crate::message::{Message, MessageError};
 
-/// Number of steps that a visit of a child node costs, see [`skydns::Records::records`]. A child costs more than a
-/// message, because a child is a separate allocation.
+/// Number of steps that a visit of a child node costs, see [`skydns::Records::records`]. A child
+/// costs more than a message, because a child is a separate allocation.
 const CHILD: usize = 32;
 /// Estimated memory of a message without its strings, in octets.
 const OVERHEAD: usize = 256;
@@ -51,7 +53,8 @@ pub(crate) struct Stored {
     pub(crate) message: Message,
     /// Labels of the key below the zone, joined by slashes.
     pub(crate) key: Box<str>,
-    /// Leftmost label of the name that SRV, MX and NS answers give to the address; empty for the name of the zone.
+    /// Leftmost label of the name that SRV, MX and NS answers give to the address; empty for the
+    /// name of the zone.
     pub(crate) label: SmolStr,
     /// The other labels of the same name below the zone, in wire format without the root label.
     pub(crate) base: Box<[u8]>,
@@ -59,22 +62,34 @@ pub(crate) struct Stored {
 
 impl Stored {
     fn new(path: &[&str], message: Message) -> Self {
-        // A `targetstrip` larger than the number of labels below the zone is ignored. SkyDNS ignores a `targetstrip` only
-        // if it is larger than the number of labels of the whole name.
-        let strip = Some(message.target_strip).filter(|strip| *strip <= path.len()).unwrap_or_default();
+        // A `targetstrip` larger than the number of labels below the zone is ignored. SkyDNS
+        // ignores a `targetstrip` only if it is larger than the number of labels of the whole name.
+        let strip = Some(message.target_strip)
+            .filter(|strip| *strip <= path.len())
+            .unwrap_or_default();
         let target = path.get(..path.len() - strip).unwrap_or_default();
-        let (label, above) = target.split_last().map_or(("", target), |(label, above)| (*label, above));
+        let (label, above) = target
+            .split_last()
+            .map_or(("", target), |(label, above)| (*label, above));
         let mut base = Vec::new();
         for label in above.iter().rev() {
             base.push(u8::try_from(label.len()).unwrap_or_default());
             base.extend_from_slice(label.as_bytes());
         }
-        Self { message, key: path.join("/").into(), label: label.into(), base: base.into() }
+        Self {
+            message,
+            key: path.join("/").into(),
+            label: label.into(),
+            base: base.into(),
+        }
     }
 
     /// Number of labels of the key.
     fn depth(&self) -> usize {
-        self.key.split('/').filter(|label| !label.is_empty()).count()
+        self.key
+            .split('/')
+            .filter(|label| !label.is_empty())
+            .count()
     }
 
     fn octets(&self) -> usize {
@@ -82,7 +97,11 @@ impl Stored {
             Host::Name(name) => name.wire().len(),
             _ => 0,
         };
-        OVERHEAD + 2 * self.key.len() + self.message.extras.text.len() + self.message.group.len() + host
+        OVERHEAD
+            + 2 * self.key.len()
+            + self.message.extras.text.len()
+            + self.message.group.len()
+            + host
     }
 
     fn has_host(&self) -> bool {
@@ -95,10 +114,12 @@ impl Tree {
     ///
     /// # Errors
     ///
-    /// If the key or the value is invalid. With an invalid value, the former message of the key is removed, since a new
-    /// list would not contain this message either.
+    /// If the key or the value is invalid. With an invalid value, the former message of the key is
+    /// removed, since a new list would not contain this message either.
     pub fn apply(&mut self, keys: &Subtree, Event { kind, kv }: &Event) -> Result<(), InvalidKey> {
-        let Some(path) = keys.path(&kv.key)? else { return Ok(()) };
+        let Some(path) = keys.path(&kv.key)? else {
+            return Ok(());
+        };
         let message = match kind {
             EventKind::Put => Message::parse(&kv.value),
             EventKind::Delete => {
@@ -158,7 +179,10 @@ impl Tree {
 
     /// True when there is a key at `path` or below it.
     pub fn holds(&self, path: &[&str]) -> bool {
-        let below = self.messages.node(path).is_some_and(|node| !node.is_empty());
+        let below = self
+            .messages
+            .node(path)
+            .is_some_and(|node| !node.is_empty());
         below || self.exactly(path).is_some()
     }
 
@@ -168,25 +192,33 @@ impl Tree {
         self.messages.entry(above, label).map(|stored| &**stored)
     }
 
-    /// Visits the names of all keys and of their ancestors, since all these names have records. Names with a wildcard
-    /// label are skipped. With `other`, only the names of keys that have changed, some of them twice.
+    /// Visits the names of all keys and of their ancestors, since all these names have records.
+    /// Names with a wildcard label are skipped. With `other`, only the names of keys that have
+    /// changed, some of them twice.
     pub(crate) fn names(&self, other: Option<&Self>, visit: &mut dyn FnMut(&[&str])) {
         let Some(other) = other else {
             return names(self.messages.root(), &mut Vec::new(), visit);
         };
-        self.messages.differences(&other.messages, &|ours, theirs| ours == theirs, &mut |path, label| {
-            let key = [path, &[label.as_str()]].concat();
-            let is_name = |label: &&str| !label.is_empty() && !is_wildcard(label);
-            let depth = key.iter().take_while(|label| is_name(label)).count();
-            for length in 1..=depth {
-                visit(key.get(..length).unwrap_or_default());
-            }
-        });
+        self.messages.differences(
+            &other.messages,
+            &|ours, theirs| ours == theirs,
+            &mut |path, label| {
+                let key = [path, &[label.as_str()]].concat();
+                let is_name = |label: &&str| !label.is_empty() && !is_wildcard(label);
+                let depth = key.iter().take_while(|label| is_name(label)).count();
+                for length in 1..=depth {
+                    visit(key.get(..length).unwrap_or_default());
+                }
+            },
+        );
     }
 
     /// All messages in the order of their keys.
     fn all(&self) -> Vec<&Stored> {
-        let mut found = Walk { steps: usize::MAX, messages: Vec::new() };
+        let mut found = Walk {
+            steps: usize::MAX,
+            messages: Vec::new(),
+        };
         found.below(self.messages.root());
         found.messages.extend(self.exactly(&[]));
         found.messages.sort_unstable_by_key(|stored| &*stored.key);
@@ -195,7 +227,10 @@ impl Tree {
 
     /// The messages of a name; `None` if the name does not exist. `steps` limits the work.
     pub(crate) fn find(&self, path: &[&str], steps: &mut usize) -> Option<Vec<&Stored>> {
-        let mut found = Walk { steps: *steps, messages: Vec::new() };
+        let mut found = Walk {
+            steps: *steps,
+            messages: Vec::new(),
+        };
         if path.iter().any(|label| is_wildcard(label)) {
             found.walk(self.messages.root(), path);
         } else {
@@ -215,14 +250,19 @@ impl Tree {
     }
 }
 
-/// Splits a path into the last label and the labels above. The last label is empty for the zone's own key.
+/// Splits a path into the last label and the labels above. The last label is empty for the zone's
+/// own key.
 fn place<'p>(path: &'p [&'p str]) -> (&'p str, &'p [&'p str]) {
-    path.split_last().map_or(("", path), |(label, above)| (*label, above))
+    path.split_last()
+        .map_or(("", path), |(label, above)| (*label, above))
 }
 
 fn names<'t>(node: &'t Node<Arc<Stored>>, path: &mut Vec<&'t str>, visit: &mut dyn FnMut(&[&str])) {
     let is_name = |label: &str| !label.is_empty() && !is_wildcard(label);
-    for (label, _) in node.entries().filter(|(label, _)| is_name(label) && node.child(label).is_none()) {
+    for (label, _) in node
+        .entries()
+        .filter(|(label, _)| is_name(label) && node.child(label).is_none())
+    {
         path.push(label);
         visit(path);
         path.pop();
@@ -248,7 +288,9 @@ struct Walk<'t> {
 impl<'t> Walk<'t> {
     /// Collects the messages whose keys match `path`, and all messages below these keys.
     fn walk(&mut self, node: &'t Node<Arc<Stored>>, path: &[&str]) {
-        let Some((&label, rest)) = path.split_first() else { return self.below(node) };
+        let Some((&label, rest)) = path.split_first() else {
+            return self.below(node);
+        };
         if !is_wildcard(label) {
             if let Some(stored) = node.entry(label).filter(|_| rest.is_empty()) {
                 self.take(stored);
@@ -296,16 +338,25 @@ fn select(all: Vec<&Stored>) -> Vec<&Stored> {
         return without_repeated_aliases(all);
     }
     // Messages without a host have no influence on the group of the messages with a host.
-    let hosts: Vec<&Stored> = all.iter().copied().filter(|stored| stored.has_host()).collect();
-    let texts = grouped(&all).into_iter().filter(|stored| !stored.has_host());
+    let hosts: Vec<&Stored> = all
+        .iter()
+        .copied()
+        .filter(|stored| stored.has_host())
+        .collect();
+    let texts = grouped(&all)
+        .into_iter()
+        .filter(|stored| !stored.has_host());
     let chosen = grouped(&hosts).into_iter().chain(texts).collect();
     without_repeated_aliases(chosen)
 }
 
-/// Selects messages by group, in the same steps as SkyDNS. The shortest key with a group sets the group of the answer.
-/// Messages of other groups are dropped. No message is dropped if several keys of this length have different groups.
+/// Selects messages by group, in the same steps as SkyDNS. The shortest key with a group sets the
+/// group of the answer. Messages of other groups are dropped. No message is dropped if several keys
+/// of this length have different groups.
 fn grouped<'t>(all: &[&'t Stored]) -> Vec<&'t Stored> {
-    let Some(first) = all.first() else { return Vec::new() };
+    let Some(first) = all.first() else {
+        return Vec::new();
+    };
     let (mut group, mut depth) = (&first.message.group, first.depth());
     for stored in all {
         if stored.depth() < depth {
@@ -315,22 +366,43 @@ fn grouped<'t>(all: &[&'t Stored]) -> Vec<&'t Stored> {
             (group, depth) = (&stored.message.group, stored.depth());
         }
     }
-    let of_another = |stored: &&&Stored| !stored.message.group.is_empty() && stored.message.group != *group;
-    let disagree = all.iter().filter(of_another).any(|stored| stored.depth() == depth);
+    let of_another =
+        |stored: &&&Stored| !stored.message.group.is_empty() && stored.message.group != *group;
+    let disagree = all
+        .iter()
+        .filter(of_another)
+        .any(|stored| stored.depth() == depth);
     if group.is_empty() || disagree {
         return all.to_vec();
     }
-    all.iter().filter(|stored| !of_another(stored)).copied().collect()
+    all.iter()
+        .filter(|stored| !of_another(stored))
+        .copied()
+        .collect()
 }
 
-/// Drops repeated aliases. As in SkyDNS, the sum of the weights counts aliases with the same values only once. Messages
-/// with addresses stay, since each address has its own name.
+/// Drops repeated aliases. As in SkyDNS, the sum of the weights counts aliases with the same values
+/// only once. Messages with addresses stay, since each address has its own name.
 fn without_repeated_aliases(mut all: Vec<&Stored>) -> Vec<&Stored> {
     let mut seen = std::collections::HashSet::new();
     all.retain(|stored| {
-        let Message { host, port, priority, weight, extras, .. } = &stored.message;
+        let Message {
+            host,
+            port,
+            priority,
+            weight,
+            extras,
+            ..
+        } = &stored.message;
         let Host::Name(name) = host else { return true };
-        seen.insert((name.to_lowercase(), *port, *priority, *weight, &extras.text, extras.mail))
+        seen.insert((
+            name.to_lowercase(),
+            *port,
+            *priority,
+            *weight,
+            &extras.text,
+            extras.mail,
+        ))
     });
     all
 }
@@ -343,34 +415,60 @@ mod tests {
     fn tree(messages: &[(&str, &str)]) -> Tree {
         let mut tree = Tree::default();
         for (key, value) in messages {
-            tree.set(&key.split('/').collect(), Message::parse(value.as_bytes()).unwrap());
+            tree.set(
+                &key.split('/').collect(),
+                Message::parse(value.as_bytes()).unwrap(),
+            );
         }
         tree
     }
 
     fn find(tree: &Tree, name: &str) -> Option<Vec<String>> {
-        let path: Vec<&str> = name.split('.').rev().filter(|label| !label.is_empty()).collect();
+        let path: Vec<&str> = name
+            .split('.')
+            .rev()
+            .filter(|label| !label.is_empty())
+            .collect();
         let found = tree.find(&path, &mut 10_000)?;
-        Some(found.into_iter().map(|stored| stored.key.to_string()).collect())
+        Some(
+            found
+                .into_iter()
+                .map(|stored| stored.key.to_string())
+                .collect(),
+        )
     }
 
     #[test]
     fn names_stand_for_what_is_below_them() {
         let host = r#"{"host":"10.0.0.1"}"#;
-        let keys =
-            ["east/production/rails", "east/staging/rails/1", "west/staging/rails", "west/staging", "any"];
+        let keys = [
+            "east/production/rails",
+            "east/staging/rails/1",
+            "west/staging/rails",
+            "west/staging",
+            "any",
+        ];
         let tree = tree(&keys.map(|key| (key, host)));
         let cases: [(&str, Option<&[&str]>); 12] = [
             ("rails.production.east", Some(&["east/production/rails"])),
             ("production.east", Some(&["east/production/rails"])),
-            ("east", Some(&["east/production/rails", "east/staging/rails/1"])),
+            (
+                "east",
+                Some(&["east/production/rails", "east/staging/rails/1"]),
+            ),
             ("1.rails.staging.east", Some(&["east/staging/rails/1"])),
             ("2.rails.staging.east", None),
             ("eas", None),
             // The message of a key is found only if there is no message below the key.
             ("staging.west", Some(&["west/staging/rails"])),
-            ("staging.*", Some(&["east/staging/rails/1", "west/staging", "west/staging/rails"])),
-            ("staging.any", Some(&["east/staging/rails/1", "west/staging", "west/staging/rails"])),
+            (
+                "staging.*",
+                Some(&["east/staging/rails/1", "west/staging", "west/staging/rails"]),
+            ),
+            (
+                "staging.any",
+                Some(&["east/staging/rails/1", "west/staging", "west/staging/rails"]),
+            ),
             ("*.production.*", Some(&["east/production/rails"])),
             ("nothing.*", None),
             ("*.rails.*.east", Some(&["east/staging/rails/1"])),
@@ -379,7 +477,11 @@ mod tests {
             let expected = expected.map(|keys| keys.iter().map(ToString::to_string).collect());
             assert_eq!(find(&tree, name), expected, "{name}");
         }
-        assert_eq!(find(&tree, "").unwrap().len(), 5, "the apex stands for all of them");
+        assert_eq!(
+            find(&tree, "").unwrap().len(),
+            5,
+            "the apex stands for all of them"
+        );
     }
 
     /// A title, keys with their values, and the keys of the selected messages.
@@ -387,15 +489,40 @@ mod tests {
 
     #[test]
     fn groups_choose_and_those_without_one_always_stay() {
-        let host = |last: u8, group: &str| format!(r#"{{"host":"127.0.0.{last}","group":"{group}"}}"#);
+        let host =
+            |last: u8, group: &str| format!(r#"{{"host":"127.0.0.{last}","group":"{group}"}}"#);
         let (text, other) = (r#"{"text":"t"}"#, r#"{"text":"t","group":"g2"}"#);
         let cases: [GroupCase<'_>; 6] = [
-            ("one group", &[("a", &host(1, "g1")), ("sub/b", &host(2, "g1"))], &["a", "sub/b"]),
-            ("without one", &[("a", &host(1, "g1")), ("sub/b", &host(2, ""))], &["a", "sub/b"]),
-            ("another one below", &[("a", &host(1, "g1")), ("sub/b", &host(2, "g2"))], &["a"]),
-            ("two side by side", &[("a", &host(1, "g1")), ("b", &host(2, "g2"))], &["a", "b"]),
-            ("a text before", &[("a", text), ("b", &host(1, "g1")), ("c/d", &host(2, "g2"))], &["b", "a"]),
-            ("a text of another", &[("a", &host(1, "g1")), ("b/c", other)], &["a"]),
+            (
+                "one group",
+                &[("a", &host(1, "g1")), ("sub/b", &host(2, "g1"))],
+                &["a", "sub/b"],
+            ),
+            (
+                "without one",
+                &[("a", &host(1, "g1")), ("sub/b", &host(2, ""))],
+                &["a", "sub/b"],
+            ),
+            (
+                "another one below",
+                &[("a", &host(1, "g1")), ("sub/b", &host(2, "g2"))],
+                &["a"],
+            ),
+            (
+                "two side by side",
+                &[("a", &host(1, "g1")), ("b", &host(2, "g2"))],
+                &["a", "b"],
+            ),
+            (
+                "a text before",
+                &[("a", text), ("b", &host(1, "g1")), ("c/d", &host(2, "g2"))],
+                &["b", "a"],
+            ),
+            (
+                "a text of another",
+                &[("a", &host(1, "g1")), ("b/c", other)],
+                &["a"],
+            ),
         ];
         for (case, messages, expected) in cases {
             assert_eq!(find(&tree(messages), "").unwrap(), expected, "{case}");
@@ -448,9 +575,18 @@ mod tests {
     #[test]
     fn a_walk_ends_when_its_steps_are_used_up() {
         let keys: Vec<String> = (0..100).map(|number| format!("{number}/x")).collect();
-        let tree = tree(&keys.iter().map(|key| (&**key, r#"{"host":"10.0.0.1"}"#)).collect::<Vec<_>>());
+        let tree = tree(
+            &keys
+                .iter()
+                .map(|key| (&**key, r#"{"host":"10.0.0.1"}"#))
+                .collect::<Vec<_>>(),
+        );
         for name in ["", "*", "x.*"] {
-            let path: Vec<&str> = name.split('.').rev().filter(|label| !label.is_empty()).collect();
+            let path: Vec<&str> = name
+                .split('.')
+                .rev()
+                .filter(|label| !label.is_empty())
+                .collect();
             let mut steps = 1000;
             let found = tree.find(&path, &mut steps).unwrap();
             assert_eq!(steps, 0, "{name:?}");

@@ -1,5 +1,5 @@
-//! Converts the answers of the query engine (`skydns`) for the JSON document of an explanation. The rules of answering are in
-//! the engine alone.
+//! Converts the answers of the query engine (`skydns`) for the JSON document of an explanation. The
+//! rules of answering are in the engine alone.
 
 use std::net::IpAddr;
 
@@ -17,24 +17,43 @@ impl Answer {
     pub(crate) fn new(view: &impl View, name: &Name, qtype: u16) -> Self {
         let response = skydns::ask(view, name, qtype);
         let mut records: Vec<Record> = response.records.into_iter().map(record).collect();
-        // Sort the records, because the engine shuffles them: first the alias chain, then addresses in numerical order.
+        // Sort the records, because the engine shuffles them: first the alias chain, then addresses
+        // in numerical order.
         records.sort_by_cached_key(|record| {
             (record.rtype != "CNAME").then(|| (record.data.parse::<IpAddr>().ok(), record.clone()))
         });
-        let ask = |ask: &skydns::external::ExternalQuery| format!("{} {}", ask.name, type_name(ask.qtype));
+        let ask = |ask: &skydns::external::ExternalQuery| {
+            format!("{} {}", ask.name, type_name(ask.qtype))
+        };
         let mut asks: Vec<String> = response.external.iter().map(ask).collect();
         asks.sort();
         asks.dedup();
         let (qtype, rcode) = (type_name(qtype), response.rcode.map(rcode_name));
         let (more_records, truncated, from_hosts) = (0, response.truncated, false);
-        Self { qtype, rcode, records, more_records, truncated, asks, from_hosts }
+        Self {
+            qtype,
+            rcode,
+            records,
+            more_records,
+            truncated,
+            asks,
+            from_hosts,
+        }
     }
 
     /// The answer of dnsmasq from its hosts file.
     pub(crate) fn from_hosts(qtype: u16, records: Vec<Record>) -> Self {
         let (qtype, rcode) = (type_name(qtype), Some(rcode_name(rcode::NOERROR)));
         let (more_records, truncated, asks, from_hosts) = (0, false, Vec::new(), true);
-        Self { qtype, rcode, records, more_records, truncated, asks, from_hosts }
+        Self {
+            qtype,
+            rcode,
+            records,
+            more_records,
+            truncated,
+            asks,
+            from_hosts,
+        }
     }
 
     /// Truncates the records to `MAX_RECORDS` and counts the rest in `more_records`.
@@ -58,12 +77,14 @@ impl Answer {
     }
 }
 
-/// The outcome of the answers of kubedns for all queried types. A record of any type counts as an answer, with two
-/// exceptions: SERVFAIL for addresses, and an alias without addresses. Such an alias still has an SRV record, but programs
-/// query addresses.
+/// The outcome of the answers of kubedns for all queried types. A record of any type counts as an
+/// answer, with two exceptions: SERVFAIL for addresses, and an alias without addresses. Such an
+/// alias still has an SRV record, but programs query addresses.
 pub(crate) fn outcome(answers: &[Answer]) -> Outcome {
     let addresses = || answers.iter().filter(|answer| answer.is_of_addresses());
-    if addresses().any(|answer| answer.has_rcode("SERVFAIL")) && !addresses().any(Answer::has_records) {
+    if addresses().any(|answer| answer.has_rcode("SERVFAIL"))
+        && !addresses().any(Answer::has_records)
+    {
         return Outcome::ServFail;
     }
     if bare_alias(answers).is_some() {
@@ -94,6 +115,16 @@ pub(crate) fn bare_alias(answers: &[Answer]) -> Option<&str> {
 }
 
 fn record(record: skydns::ask::Record) -> Record {
-    let skydns::ask::Record { owner, rtype, ttl, data } = record;
-    Record { name: owner, rtype: type_name(rtype), data, ttl }
+    let skydns::ask::Record {
+        owner,
+        rtype,
+        ttl,
+        data,
+    } = record;
+    Record {
+        name: owner,
+        rtype: type_name(rtype),
+        data,
+        ttl,
+    }
 }

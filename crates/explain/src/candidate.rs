@@ -14,7 +14,8 @@ use crate::objects::MAX_OBJECTS;
 #[derive(Debug)]
 pub(crate) struct Candidate {
     pub(crate) name: Name,
-    /// The labels below the cluster domain, from right to left; `None` outside of the cluster domain.
+    /// The labels below the cluster domain, from right to left; `None` outside of the cluster
+    /// domain.
     pub(crate) path: Option<Vec<String>>,
     pub(crate) kind: NameKind,
     pub(crate) route: Route,
@@ -33,7 +34,9 @@ impl Candidate {
     /// Queries `name` in `snapshot`. Also queries the target of an alias without addresses.
     pub(crate) fn new(snapshot: &Snapshot, front: &Front, name: Name, types: &[u16]) -> Self {
         let mut candidate = Self::alone(snapshot, front, name, types);
-        let target = candidate.bare_alias().and_then(|target| Name::parse(target).ok());
+        let target = candidate
+            .bare_alias()
+            .and_then(|target| Name::parse(target).ok());
         let target = target.map(|target| Self::alone(snapshot, front, target, types));
         candidate.target = target.filter(|target| target.path.is_some()).map(Box::new);
         candidate
@@ -43,7 +46,9 @@ impl Candidate {
         let lower = name.to_lowercase();
         let further = kind::further(snapshot, &lower).map(|zone| &zone.domain);
         let path = kind::path(&snapshot.zone, &lower).filter(|_| further.is_none());
-        let labels: Option<Vec<&str>> = path.as_ref().map(|path| path.iter().map(String::as_str).collect());
+        let labels: Option<Vec<&str>> = path
+            .as_ref()
+            .map(|path| path.iter().map(String::as_str).collect());
         let kind = kind::of(snapshot, &lower, labels.as_deref());
         let route = kind::route(&snapshot.zone, &lower, &kind);
         let mut sources = kind::sources(snapshot, &kind, labels.as_deref());
@@ -54,14 +59,26 @@ impl Candidate {
         let domain = domain.unwrap_or(&snapshot.zone.domain);
         let dnsmasq = front.way(&lower, domain, &route);
         let answer = |qtype: &u16| {
-            front.answers(&lower, *qtype).unwrap_or_else(|| Answer::new(snapshot, &name, *qtype))
+            front
+                .answers(&lower, *qtype)
+                .unwrap_or_else(|| Answer::new(snapshot, &name, *qtype))
         };
         let mut answers: Vec<Answer> = types.iter().map(answer).collect();
         if answers.iter().any(|answer| answer.from_hosts) {
             answers.retain(|answer| answer.from_hosts);
         }
         let target = None;
-        let mut candidate = Self { name, path, kind, route, dnsmasq, answers, sources, more_sources, target };
+        let mut candidate = Self {
+            name,
+            path,
+            kind,
+            route,
+            dnsmasq,
+            answers,
+            sources,
+            more_sources,
+            target,
+        };
         candidate.dnsmasq.keeps_seconds = candidate.keeps();
         candidate
     }
@@ -90,7 +107,8 @@ impl Candidate {
             _ if self.dnsmasq.asks != DnsmasqAsks::Kubedns || self.is_from_hosts() => None,
             Outcome::Answered => self.records().map(|record| record.ttl).min(),
             Outcome::Forwarded => None,
-            // dnsmasq caches the records that exist, but not the negative answers: no single number holds for both.
+            // dnsmasq caches the records that exist, but not the negative answers: no single number
+            // holds for both.
             Outcome::NoData | Outcome::ServFail if self.records().next().is_some() => None,
             Outcome::NoData | Outcome::NxDomain | Outcome::ServFail | Outcome::Refused => Some(0),
         }
@@ -98,7 +116,10 @@ impl Candidate {
 
     /// Whether a label of the name is the wildcard `*`.
     pub(crate) fn is_wild(&self) -> bool {
-        self.name.labels().iter().any(|label| label == treecache::ANY)
+        self.name
+            .labels()
+            .iter()
+            .any(|label| label == treecache::ANY)
     }
 
     pub(crate) fn records(&self) -> impl Iterator<Item = &Record> {

@@ -60,13 +60,18 @@ enum CommandError {
     Runtime(io::Error),
 }
 
-/// Runs the command; `words` are the arguments after `explain`. The exit code is 0 if kubedns explained the name, even a name
-/// that does not resolve. The exit code is 1 without an explanation, and 2 for an invalid command line.
+/// Runs the command; `words` are the arguments after `explain`. The exit code is 0 if kubedns
+/// explained the name, even a name that does not resolve. The exit code is 1 without an
+/// explanation, and 2 for an invalid command line.
 pub fn command(words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let exit = match read(words) {
         Err(exit) => exit,
         Ok(options) => match run(&options) {
-            Ok(stdout) => Exit { status: 0, stdout, stderr: String::new() },
+            Ok(stdout) => Exit {
+                status: 0,
+                stdout,
+                stderr: String::new(),
+            },
             Err(error) => Exit::failure(NAME, &error),
         },
     };
@@ -81,10 +86,15 @@ pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Options,
     let options: Options = parse_subcommand(NAME, USAGE, words)?;
     let wrong = |text: String| Exit::mistake(NAME, &text);
     if let Some(word) = options.rest.first() {
-        return Err(wrong(format!("one name and one type are accepted, and {word:?} is neither")));
+        return Err(wrong(format!(
+            "one name and one type are accepted, and {word:?} is neither"
+        )));
     }
     if authority(&options.server).is_none() {
-        return Err(wrong(format!("--server {:?}: http://HOST:PORT is accepted", options.server)));
+        return Err(wrong(format!(
+            "--server {:?}: http://HOST:PORT is accepted",
+            options.server
+        )));
     }
     match Request::new(&options.parameters) {
         Ok(_) => Ok(options),
@@ -94,14 +104,16 @@ pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Options,
 }
 
 fn run(options: &Options) -> Result<String, CommandError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
     let runtime = runtime.map_err(CommandError::Runtime)?;
     let (server, target) = (&options.server, http::target(&options.parameters));
     let authority = authority(server).unwrap_or(server);
     let page = runtime.block_on(daemon::http::get(authority, &target, TIME, SIZE));
     let body = body(server, page)?;
-    let explanation: Explanation =
-        serde_json::from_slice(&body).map_err(|error| CommandError::Foreign(server.clone(), error))?;
+    let explanation: Explanation = serde_json::from_slice(&body)
+        .map_err(|error| CommandError::Foreign(server.clone(), error))?;
     if options.json {
         return Ok(String::from_utf8_lossy(&body).into_owned());
     }
@@ -112,7 +124,9 @@ fn run(options: &Options) -> Result<String, CommandError> {
 fn body(server: &str, page: Result<Page, GetError>) -> Result<Vec<u8>, CommandError> {
     let server = server.to_owned();
     match page {
-        Ok(Page { status: 200, body, .. }) => Ok(body),
+        Ok(Page {
+            status: 200, body, ..
+        }) => Ok(body),
         Ok(page) => Err(CommandError::Status(server, page.error_line())),
         Err(GetError::NotHttp(line)) => Err(CommandError::Status(server, line)),
         Err(GetError::Slow(_)) => Err(CommandError::Slow(server)),

@@ -1,8 +1,10 @@
-//! The path of a query from a pod: through dnsmasq with the flags of the stock manifest, or directly to kubedns.
+//! The path of a query from a pod: through dnsmasq with the flags of the stock manifest, or
+//! directly to kubedns.
 //!
-//! dnsmasq is another process, so kubedns does not know its command line. With the stock flags, dnsmasq forwards the cluster
-//! domain and both reverse trees to kubedns, and does not cache negative answers. The nanny adds the stub domains and upstream
-//! servers of the ConfigMap, or kubedns as the only server (`-forward=kubedns`). This module assumes that dnsmasq also forwards
+//! dnsmasq is another process, so kubedns does not know its command line. With the stock flags,
+//! dnsmasq forwards the cluster domain and both reverse trees to kubedns, and does not cache
+//! negative answers. The nanny adds the stub domains and upstream servers of the ConfigMap, or
+//! kubedns as the only server (`-forward=kubedns`). This module assumes that dnsmasq also forwards
 //! further zones (etcd, external, cluster set) to kubedns.
 
 use std::path::PathBuf;
@@ -45,37 +47,53 @@ impl Front {
                 names.take(1).map(|name| name + ".").collect()
             }
             (rtype::A | rtype::AAAA, _) => {
-                let of_family = hosts::addresses(&self.hosts, text.trim_end_matches('.')).into_iter();
-                of_family.filter(|ip| ip.is_ipv4() == (qtype == rtype::A)).map(|ip| ip.to_string()).collect()
+                let of_family =
+                    hosts::addresses(&self.hosts, text.trim_end_matches('.')).into_iter();
+                of_family
+                    .filter(|ip| ip.is_ipv4() == (qtype == rtype::A))
+                    .map(|ip| ip.to_string())
+                    .collect()
             }
             _ => Vec::new(),
         };
-        let record = |data| Record { name: text.clone(), rtype: type_name(qtype), data, ttl: 0 };
+        let record = |data| Record {
+            name: text.clone(),
+            rtype: type_name(qtype),
+            data,
+            ttl: 0,
+        };
         let records: Vec<Record> = data.into_iter().map(record).collect();
         (!records.is_empty()).then(|| Answer::from_hosts(qtype, records))
     }
 
-    /// The path of a query for `name` (in lower case); kubedns answers names in `domain`. The caller sets `keeps_seconds`, which
-    /// depends on the answer.
+    /// The path of a query for `name` (in lower case); kubedns answers names in `domain`. The
+    /// caller sets `keeps_seconds`, which depends on the answer.
     pub(crate) fn way(&self, name: &Name, domain: &Name, route: &Route) -> Dnsmasq {
         if !self.is_asked_first() {
             return behind(route);
         }
-        let own = self.config.own_names().filter_map(|name| Name::parse(name).ok());
-        let ours = reverse::trees().chain([domain.clone()]).chain(own).filter(|ours| name.is_within(ours));
+        let own = self
+            .config
+            .own_names()
+            .filter_map(|name| Name::parse(name).ok());
+        let ours = reverse::trees()
+            .chain([domain.clone()])
+            .chain(own)
+            .filter(|ours| name.is_within(ours));
         let ours = ours.max_by_key(Name::label_count);
         if self.topology == Topology::Cache {
             return way(DnsmasqAsks::Kubedns, ours.as_ref(), &[""; 0]);
         }
         let is_own = |stub: &str| self.config.own_names().any(|name| name == stub);
         let stub_domains = self.config.stub_domains.iter();
-        let stub_domains = stub_domains.filter(|(stub, servers)| !servers.is_empty() && !is_own(stub));
+        let stub_domains =
+            stub_domains.filter(|(stub, servers)| !servers.is_empty() && !is_own(stub));
         let stub = stub_domains
             .filter_map(|(stub, servers)| Some((Name::parse(stub).ok()?.to_lowercase(), servers)))
             .filter(|(stub, _)| name.is_within(stub))
             .max_by_key(|(stub, _)| stub.label_count());
-        // dnsmasq selects the servers of the longest matching domain. If the same domain belongs to kubedns and to a stub domain,
-        // dnsmasq uses the servers of both.
+        // dnsmasq selects the servers of the longest matching domain. If the same domain belongs to
+        // kubedns and to a stub domain, dnsmasq uses the servers of both.
         match (ours, stub) {
             (Some(ours), Some((stub, servers))) if ours == stub => {
                 way(DnsmasqAsks::KubednsAndStubDomain, Some(&stub), servers)
@@ -87,7 +105,11 @@ impl Front {
             _ if self.config.upstream_nameservers.is_empty() => {
                 way(DnsmasqAsks::NodeResolvConf, None, &[""; 0])
             }
-            _ => way(DnsmasqAsks::Upstreams, None, &self.config.upstream_nameservers),
+            _ => way(
+                DnsmasqAsks::Upstreams,
+                None,
+                &self.config.upstream_nameservers,
+            ),
         }
     }
 }
@@ -107,6 +129,14 @@ fn behind(route: &Route) -> Dnsmasq {
 }
 
 fn way(asks: DnsmasqAsks, domain: Option<&Name>, servers: &[impl ToString]) -> Dnsmasq {
-    let (domain, servers) = (domain.map(ToString::to_string), servers.iter().map(ToString::to_string));
-    Dnsmasq { asks, domain, servers: servers.collect(), keeps_seconds: None }
+    let (domain, servers) = (
+        domain.map(ToString::to_string),
+        servers.iter().map(ToString::to_string),
+    );
+    Dnsmasq {
+        asks,
+        domain,
+        servers: servers.collect(),
+        keeps_seconds: None,
+    }
 }

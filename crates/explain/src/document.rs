@@ -1,7 +1,9 @@
-//! The JSON document of `GET /explain`. `kube-dns explain` parses the document and prints it as text.
+//! The JSON document of `GET /explain`. `kube-dns explain` parses the document and prints it as
+//! text.
 //!
-//! Names are absolute, with a dot at the end; times are RFC 3339 in UTC. `code` fields are stable identifiers for programs.
-//! `text` fields are sentences, whose wording may change. docs/explain.md lists both.
+//! Names are absolute, with a dot at the end; times are RFC 3339 in UTC. `code` fields are stable
+//! identifiers for programs. `text` fields are sentences, whose wording may change. docs/explain.md
+//! lists both.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -21,7 +23,8 @@ pub(crate) struct Explanation {
     pub(crate) warnings: Vec<Note>,
     /// The candidates of the search list for the given name, in the resolver's order.
     pub(crate) tried: Vec<Tried>,
-    /// The first name with an answer. If no name has an answer, the name that was most probably meant.
+    /// The first name with an answer. If no name has an answer, the name that was most probably
+    /// meant.
     pub(crate) detail: Detail,
     /// Similar names that exist, the most similar first; eight at most.
     pub(crate) near: Vec<NearMiss>,
@@ -99,24 +102,38 @@ pub(crate) struct Detail {
     pub(crate) answers: Vec<Answer>,
     /// Reasons for a missing answer, or remarks on an answer that may be unexpected.
     pub(crate) reasons: Vec<Note>,
-    /// The Services and endpoints that the records come from. For a missing name, the Service that the name denotes.
+    /// The Services and endpoints that the records come from. For a missing name, the Service that
+    /// the name denotes.
     pub(crate) objects: Vec<Object>,
     /// The number of objects left out; a wildcard can match thousands.
     pub(crate) more_objects: usize,
     pub(crate) dnsmasq: Dnsmasq,
 }
 
-/// The servers that kubedns selects for a name. kubedns itself answers the cluster domain, further zones (etcd, external,
-/// cluster set) and names of the `ConfigMap`. Reverse names without a record are forwarded. Names of one label usually have no server.
+/// The servers that kubedns selects for a name. kubedns itself answers the cluster domain, further
+/// zones (etcd, external, cluster set) and names of the `ConfigMap`. Reverse names without a record
+/// are forwarded. Names of one label usually have no server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum Route {
-    ClusterDomain { domain: String },
-    Reverse { address: IpAddr, servers: Vec<String> },
-    StubDomain { domain: String, servers: Vec<String> },
-    Upstreams { servers: Vec<String> },
+    ClusterDomain {
+        domain: String,
+    },
+    Reverse {
+        address: IpAddr,
+        servers: Vec<String>,
+    },
+    StubDomain {
+        domain: String,
+        servers: Vec<String>,
+    },
+    Upstreams {
+        servers: Vec<String>,
+    },
     SingleLabel,
-    Zone { domain: String },
+    Zone {
+        domain: String,
+    },
     OwnName,
 }
 
@@ -128,15 +145,17 @@ pub(crate) enum NameKind {
     Apex,
     /// `SERVICE.NAMESPACE.svc`.
     Service(ObjectKey),
-    /// `_PORT._PROTOCOL.SERVICE.NAMESPACE.svc`, a name below it, or `_PROTOCOL.SERVICE.NAMESPACE.svc` with an empty `port`.
-    /// `port` and `protocol` are stored without the underscore.
+    /// `_PORT._PROTOCOL.SERVICE.NAMESPACE.svc`, a name below it, or
+    /// `_PROTOCOL.SERVICE.NAMESPACE.svc` with an empty `port`. `port` and `protocol` are stored
+    /// without the underscore.
     Port {
         #[serde(flatten)]
         key: ObjectKey,
         port: String,
         protocol: String,
     },
-    /// `LABEL.SERVICE.NAMESPACE.svc`: one address of a Service. The label is a hostname, or derived from the address.
+    /// `LABEL.SERVICE.NAMESPACE.svc`: one address of a Service. The label is a hostname, or derived
+    /// from the address.
     Member {
         #[serde(flatten)]
         key: ObjectKey,
@@ -165,7 +184,8 @@ pub(crate) enum NameKind {
     Reverse {
         address: IpAddr,
     },
-    /// A name in a further zone (etcd, external, cluster set); `synced` is true once the content of the zone is loaded.
+    /// A name in a further zone (etcd, external, cluster set); `synced` is true once the content of
+    /// the zone is loaded.
     Zone {
         domain: String,
         synced: bool,
@@ -173,7 +193,8 @@ pub(crate) enum NameKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         service: Option<ObjectKey>,
     },
-    /// A name in `hosts` or `aliases` of the `ConfigMap`; `target` is the end of its alias chain, `None` for a host.
+    /// A name in `hosts` or `aliases` of the `ConfigMap`; `target` is the end of its alias chain,
+    /// `None` for a host.
     OwnName {
         target: Option<String>,
     },
@@ -192,9 +213,11 @@ pub(crate) struct Answer {
     /// The records of the answer section in a fixed order; 32 at most.
     pub(crate) records: Vec<Record>,
     pub(crate) more_records: usize,
-    /// Whether the answer exceeds 512 octets. Over UDP without EDNS such an answer is truncated, and clients retry over TCP.
+    /// Whether the answer exceeds 512 octets. Over UDP without EDNS such an answer is truncated,
+    /// and clients retry over TCP.
     pub(crate) truncated: bool,
-    /// External names, as `NAME TYPE`, whose records kubedns adds to the answer from upstream servers. They are not in `records`.
+    /// External names, as `NAME TYPE`, whose records kubedns adds to the answer from upstream
+    /// servers. They are not in `records`.
     pub(crate) asks: Vec<String>,
     /// Whether dnsmasq answers from the pod's /etc/hosts without forwarding the query.
     pub(crate) from_hosts: bool,
@@ -268,7 +291,8 @@ pub(crate) struct Endpoints {
     pub(crate) ports: Vec<Port>,
     /// Whether the control plane truncated the Endpoints object to 1000 addresses.
     pub(crate) over_capacity: bool,
-    /// Time of the newest pod or Service change in these objects, from the annotation of the control plane.
+    /// Time of the newest pod or Service change in these objects, from the annotation of the
+    /// control plane.
     pub(crate) changed: Option<Moment>,
 }
 
@@ -278,7 +302,8 @@ pub(crate) struct Address {
     pub(crate) hostname: Option<String>,
 }
 
-/// The path of a query through dnsmasq, with the flags of the stock manifest and the servers of the configuration.
+/// The path of a query through dnsmasq, with the flags of the stock manifest and the servers of the
+/// configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Dnsmasq {
     pub(crate) asks: DnsmasqAsks,
@@ -286,8 +311,9 @@ pub(crate) struct Dnsmasq {
     pub(crate) domain: Option<String>,
     /// The servers; empty for the node's resolv.conf, whose servers are unknown here.
     pub(crate) servers: Vec<String>,
-    /// Seconds for which dnsmasq caches the answer of kubedns; 0 if dnsmasq does not cache it (`--no-negcache`). `None` if
-    /// dnsmasq gets the answer from other servers, too, or if the requested types differ: one without and one with records.
+    /// Seconds for which dnsmasq caches the answer of kubedns; 0 if dnsmasq does not cache it
+    /// (`--no-negcache`). `None` if dnsmasq gets the answer from other servers, too, or if the
+    /// requested types differ: one without and one with records.
     pub(crate) keeps_seconds: Option<u32>,
 }
 
@@ -297,7 +323,8 @@ pub(crate) struct Dnsmasq {
 pub(crate) enum DnsmasqAsks {
     Kubedns,
     StubDomain,
-    /// kubedns and the servers of a stub domain: dnsmasq has both for the same domain, and uses the answer of either.
+    /// kubedns and the servers of a stub domain: dnsmasq has both for the same domain, and uses the
+    /// answer of either.
     KubednsAndStubDomain,
     /// The servers of `upstreamNameservers`.
     Upstreams,
@@ -324,7 +351,8 @@ pub(crate) struct Server {
     pub(crate) synced: bool,
     /// Source of the records: `nowhere`, `snapshot_file` or `api_server`.
     pub(crate) records_from: String,
-    /// The kind of the watched endpoints, `Endpoints` or `EndpointSlice`; `None` before kubedns has selected it.
+    /// The kind of the watched endpoints, `Endpoints` or `EndpointSlice`; `None` before kubedns has
+    /// selected it.
     pub(crate) endpoints_from: Option<String>,
     pub(crate) config_version: String,
     pub(crate) config_loaded: Moment,
@@ -348,7 +376,10 @@ impl Outcome {
 
 impl Note {
     pub(crate) fn new(code: &str, text: impl Into<String>) -> Self {
-        Self { code: code.to_owned(), text: text.into() }
+        Self {
+            code: code.to_owned(),
+            text: text.into(),
+        }
     }
 }
 
@@ -359,9 +390,8 @@ impl NameKind {
             Self::Service(key)
             | Self::Port { key, .. }
             | Self::Member { key, .. }
-            | Self::Federation { key, .. } => {
-                Some(key).filter(|key| key.namespace != treecache::ANY && key.name != treecache::ANY)
-            }
+            | Self::Federation { key, .. } => Some(key)
+                .filter(|key| key.namespace != treecache::ANY && key.name != treecache::ANY),
             Self::Zone { service, .. } => service.as_ref(),
             _ => None,
         }
@@ -378,7 +408,11 @@ impl Dnsmasq {
 
 impl fmt::Display for Port {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = if self.name.is_empty() { "(no name)" } else { &self.name };
+        let name = if self.name.is_empty() {
+            "(no name)"
+        } else {
+            &self.name
+        };
         write!(f, "{name} {}/{}", self.number, self.protocol)
     }
 }

@@ -21,15 +21,22 @@ pub(crate) struct Evidence<'e> {
 impl<'e> Evidence<'e> {
     /// The object of a Service.
     pub(crate) fn object(self, key: &ObjectKey) -> Option<&'e FoundObject> {
-        self.found?.objects.iter().find(|found| found.object.key == *key)
+        self.found?
+            .objects
+            .iter()
+            .find(|found| found.object.key == *key)
     }
 
     /// The Service that a name denotes, if the Service exists.
     pub(crate) fn service(self, candidate: &Candidate) -> Option<&'e Service> {
-        self.object(candidate.kind.service()?)?.object.service.as_ref()
+        self.object(candidate.kind.service()?)?
+            .object
+            .service
+            .as_ref()
     }
 
-    /// Whether the namespace has a Service; `None` if that is unknown. kubedns does not know of namespaces without Services.
+    /// Whether the namespace has a Service; `None` if that is unknown. kubedns does not know of
+    /// namespaces without Services.
     pub(crate) fn has_namespace(self, namespace: &str) -> Option<bool> {
         if self.snapshot.has_namespace(namespace) {
             return Some(true);
@@ -44,10 +51,13 @@ impl<'e> Evidence<'e> {
             && found.is_some_and(|found| found.object.service.is_some() && found.member.is_none())
     }
 
-    /// Whether the namespace of `key` has a Service, or Service `key` was deleted recently. In both cases the name was probably
-    /// meant as a name of this cluster.
+    /// Whether the namespace of `key` has a Service, or Service `key` was deleted recently. In both
+    /// cases the name was probably meant as a name of this cluster.
     pub(crate) fn has_had_namespace(self, key: &ObjectKey) -> bool {
-        let is_deleted = || self.object(key).is_some_and(|found| found.deleted.is_some());
+        let is_deleted = || {
+            self.object(key)
+                .is_some_and(|found| found.deleted.is_some())
+        };
         self.has_namespace(&key.namespace) == Some(true) || is_deleted()
     }
 }

@@ -24,8 +24,10 @@ impl Explainer {
     ) -> impl Filter<Extract = (Response,), Error = Rejection> + Clone + Send + Sync + 'static {
         let this = self.clone();
         let query = warp::query::raw().or_else(|_| async { Ok::<_, Rejection>((String::new(),)) });
-        daemon::http::exact_path("/explain").and(warp::method()).and(query).then(
-            move |method: Method, query: String| {
+        daemon::http::exact_path("/explain")
+            .and(warp::method())
+            .and(query)
+            .then(move |method: Method, query: String| {
                 let this = this.clone();
                 async move {
                     match method {
@@ -33,18 +35,21 @@ impl Explainer {
                         _ => not_allowed(),
                     }
                 }
-            },
-        )
+            })
     }
 
     async fn reply(&self, query: &str) -> Response {
         let (request, format) = match read(query) {
             Ok(read) => read,
-            Err(error) => return daemon::http::plain_error(StatusCode::BAD_REQUEST, format!("{error}\n")),
+            Err(error) => {
+                return daemon::http::plain_error(StatusCode::BAD_REQUEST, format!("{error}\n"));
+            }
         };
         match (self.explain(request).await, format) {
             (Ok(explanation), Format::Json) => json(&explanation),
-            (Ok(explanation), Format::Text) => daemon::http::text(StatusCode::OK, text::render(&explanation)),
+            (Ok(explanation), Format::Text) => {
+                daemon::http::text(StatusCode::OK, text::render(&explanation))
+            }
             (Err(error), _) => {
                 daemon::http::plain_error(StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n"))
             }
@@ -53,8 +58,11 @@ impl Explainer {
 }
 
 fn not_allowed() -> Response {
-    let mut response = daemon::http::plain_error(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
-    response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+    let mut response =
+        daemon::http::plain_error(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
+    response
+        .headers_mut()
+        .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
     response
 }
 
@@ -64,7 +72,10 @@ fn json(explanation: &Explanation) -> Response {
         Ok(text) => daemon::http::with_type(StatusCode::OK, "application/json", text + "\n"),
         Err(error) => {
             tracing::error!(%error, "cannot write an explanation");
-            daemon::http::plain_error(StatusCode::INTERNAL_SERVER_ERROR, "cannot write the explanation\n")
+            daemon::http::plain_error(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "cannot write the explanation\n",
+            )
         }
     }
 }
@@ -100,9 +111,19 @@ fn read(query: &str) -> Result<(Request, Format), RequestError> {
 
 /// The request target of `GET /explain` with percent-encoded parameters.
 pub(crate) fn target(parameters: &Parameters) -> String {
-    let Parameters { name, qtype, search, ndots } = parameters;
+    let Parameters {
+        name,
+        qtype,
+        search,
+        ndots,
+    } = parameters;
     let mut query = form_urlencoded::Serializer::new(String::new());
-    for (key, value) in [("name", name), ("type", qtype), ("search", search), ("ndots", ndots)] {
+    for (key, value) in [
+        ("name", name),
+        ("type", qtype),
+        ("search", search),
+        ("ndots", ndots),
+    ] {
         if !value.is_empty() {
             query.append_pair(key, value);
         }
@@ -124,6 +145,9 @@ mod tests {
         };
         let target = target(&parameters);
         let (request, format) = read(target.strip_prefix("/explain?").unwrap()).unwrap();
-        assert_eq!(Ok((request, format)), Request::new(&parameters).map(|request| (request, Format::Json)));
+        assert_eq!(
+            Ok((request, format)),
+            Request::new(&parameters).map(|request| (request, Format::Json))
+        );
     }
 }

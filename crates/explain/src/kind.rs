@@ -11,9 +11,12 @@ use treecache::ANY;
 
 use crate::document::{NameKind, Route};
 
-/// The labels of a name (in lower case) below the cluster domain, from right to left; `None` for other names.
+/// The labels of a name (in lower case) below the cluster domain, from right to left; `None` for
+/// other names.
 pub(crate) fn path(zone: &Zone, name: &Name) -> Option<Vec<String>> {
-    let domain = zone.domain_of(name.wire()).filter(|_| zone.owns(name.wire()))?;
+    let domain = zone
+        .domain_of(name.wire())
+        .filter(|_| zone.owns(name.wire()))?;
     let mut labels = name.labels();
     labels.truncate(labels.len() - domain.label_count());
     labels.reverse();
@@ -28,12 +31,23 @@ pub(crate) fn further<'s>(snapshot: &'s Snapshot, name: &Name) -> Option<&'s Fur
 /// The kind of a name (in lower case), whose labels below the cluster domain are `path`.
 pub(crate) fn of(snapshot: &Snapshot, name: &Name, path: Option<&[&str]>) -> NameKind {
     if let Some(led) = snapshot.zone.own(name.wire()) {
-        let target = if let OwnTarget::Name(target) = led { Some(target.to_string()) } else { None };
+        let target = if let OwnTarget::Name(target) = led {
+            Some(target.to_string())
+        } else {
+            None
+        };
         return NameKind::OwnName { target };
     }
-    if let Some(FurtherZone { domain, records, .. }) = further(snapshot, name) {
+    if let Some(FurtherZone {
+        domain, records, ..
+    }) = further(snapshot, name)
+    {
         let service = exposed(snapshot, domain, name);
-        return NameKind::Zone { domain: domain.to_string(), synced: records.has_synced(), service };
+        return NameKind::Zone {
+            domain: domain.to_string(),
+            synced: records.has_synced(),
+            service,
+        };
     }
     match (path, reverse::address(name.wire())) {
         (Some(path), _) => below_domain(snapshot, path),
@@ -44,7 +58,10 @@ pub(crate) fn of(snapshot: &Snapshot, name: &Name, path: Option<&[&str]>) -> Nam
 
 /// The Service of a name in the external zone; `None` if `domain` is another zone.
 fn exposed(snapshot: &Snapshot, domain: &Name, name: &Name) -> Option<ObjectKey> {
-    snapshot.external.as_ref().filter(|external| *external == domain)?;
+    snapshot
+        .external
+        .as_ref()
+        .filter(|external| *external == domain)?;
     let mut labels = name.labels();
     labels.truncate(labels.len() - domain.label_count());
     match labels.as_slice() {
@@ -62,21 +79,37 @@ fn below_domain(snapshot: &Snapshot, path: &[&str]) -> NameKind {
     match *path {
         [] => NameKind::Apex,
         ["svc"] => NameKind::Namespace { namespace: None },
-        ["svc", namespace] => NameKind::Namespace { namespace: Some(namespace.to_owned()) },
-        ["svc", namespace, name, ref labels @ ..] => of_service(ObjectKey::new(namespace, name), labels),
-        ["pod", namespace, label] => {
-            NameKind::Pod { namespace: namespace.to_owned(), address: pod(namespace, label) }
+        ["svc", namespace] => NameKind::Namespace {
+            namespace: Some(namespace.to_owned()),
+        },
+        ["svc", namespace, name, ref labels @ ..] => {
+            of_service(ObjectKey::new(namespace, name), labels)
         }
+        ["pod", namespace, label] => NameKind::Pod {
+            namespace: namespace.to_owned(),
+            address: pod(namespace, label),
+        },
         ["dns-version"] | ["dns", "ns"] => NameKind::WellKnown,
         _ => NameKind::Formless,
     }
 }
 
 fn federated(snapshot: &Snapshot, path: &[&str]) -> Option<NameKind> {
-    let &["svc", federation, namespace, name] = path else { return None };
-    let domain = snapshot.federation.as_ref()?.domains.get(federation)?.clone();
+    let &["svc", federation, namespace, name] = path else {
+        return None;
+    };
+    let domain = snapshot
+        .federation
+        .as_ref()?
+        .domains
+        .get(federation)?
+        .clone();
     let key = ObjectKey::new(namespace, name);
-    Some(NameKind::Federation { federation: federation.to_owned(), domain, key })
+    Some(NameKind::Federation {
+        federation: federation.to_owned(),
+        domain,
+        key,
+    })
 }
 
 /// The kind of a name that consists of `labels` below the Service `key`.
@@ -84,12 +117,23 @@ fn of_service(key: ObjectKey, labels: &[&str]) -> NameKind {
     let bare = |label: &str| label.trim_start_matches('_').to_owned();
     match *labels {
         [] => NameKind::Service(key),
-        [protocol] if protocol.starts_with('_') => {
-            NameKind::Port { key, port: String::new(), protocol: bare(protocol) }
-        }
-        [label] => NameKind::Member { key, label: label.to_owned() },
-        [protocol, port] | [protocol, port, _] if protocol.starts_with('_') && port.starts_with('_') => {
-            NameKind::Port { key, port: bare(port), protocol: bare(protocol) }
+        [protocol] if protocol.starts_with('_') => NameKind::Port {
+            key,
+            port: String::new(),
+            protocol: bare(protocol),
+        },
+        [label] => NameKind::Member {
+            key,
+            label: label.to_owned(),
+        },
+        [protocol, port] | [protocol, port, _]
+            if protocol.starts_with('_') && port.starts_with('_') =>
+        {
+            NameKind::Port {
+                key,
+                port: bare(port),
+                protocol: bare(protocol),
+            }
         }
         _ => NameKind::Formless,
     }
@@ -107,23 +151,39 @@ pub(crate) fn route(zone: &Zone, name: &Name, kind: &NameKind) -> Route {
     let servers = servers.iter().map(ToString::to_string).collect();
     match (kind, stub_domain) {
         (NameKind::OwnName { .. }, _) => Route::OwnName,
-        (NameKind::Zone { domain, .. }, _) => Route::Zone { domain: domain.clone() },
-        (NameKind::Reverse { address }, _) => Route::Reverse { address: *address, servers },
-        (NameKind::External, Some(domain)) => Route::StubDomain { domain: domain.to_string(), servers },
+        (NameKind::Zone { domain, .. }, _) => Route::Zone {
+            domain: domain.clone(),
+        },
+        (NameKind::Reverse { address }, _) => Route::Reverse {
+            address: *address,
+            servers,
+        },
+        (NameKind::External, Some(domain)) => Route::StubDomain {
+            domain: domain.to_string(),
+            servers,
+        },
         (NameKind::External, None) if zone.must_not_forward(name.wire()) => Route::SingleLabel,
         (NameKind::External, None) => Route::Upstreams { servers },
         _ => {
             let domain = zone.domain_of(name.wire()).unwrap_or(&zone.domain);
-            Route::ClusterDomain { domain: domain.to_string() }
+            Route::ClusterDomain {
+                domain: domain.to_string(),
+            }
         }
     }
 }
 
 /// The Services that the records of a name come from, sorted.
-pub(crate) fn sources(snapshot: &Snapshot, kind: &NameKind, path: Option<&[&str]>) -> Vec<ObjectKey> {
+pub(crate) fn sources(
+    snapshot: &Snapshot,
+    kind: &NameKind,
+    path: Option<&[&str]>,
+) -> Vec<ObjectKey> {
     let mut keys = Vec::new();
     if let NameKind::Reverse { address } = kind {
-        snapshot.reverse_record(*address, &mut |pointer| keys.extend(key_of(&pointer.name, None)));
+        snapshot.reverse_record(*address, &mut |pointer| {
+            keys.extend(key_of(&pointer.name, None));
+        });
     } else if let Some(path) = path {
         snapshot.records(path, false, &mut { usize::MAX }, &mut |entry| {
             keys.extend(key_of(entry.record.base, Some(entry.label)));
@@ -134,8 +194,8 @@ pub(crate) fn sources(snapshot: &Snapshot, kind: &NameKind, path: Option<&[&str]
     keys
 }
 
-/// The Service of a record. The owner domain `base` is `[..] service namespace svc`. For an ExternalName, `base` is `namespace
-/// svc`, and the label of the entry is the name of the Service.
+/// The Service of a record. The owner domain `base` is `[..] service namespace svc`. For an
+/// ExternalName, `base` is `namespace svc`, and the label of the entry is the name of the Service.
 fn key_of(base: &[u8], entry: Option<&str>) -> Option<ObjectKey> {
     let base = name::to_text(base);
     let labels: Vec<&str> = base.split_terminator('.').collect();

@@ -1,17 +1,20 @@
-//! `kube-dns explain NAME [TYPE]`: explains how a name resolves, or why the name does not resolve. Suggests similar names.
+//! `kube-dns explain NAME [TYPE]`: explains how a name resolves, or why the name does not resolve.
+//! Suggests similar names.
 //!
-//! [`Explainer`] reports everything that kubedns knows of a name. The report has the names that a pod's search list produces,
-//! the responsible servers, the records, and their Services and endpoints. It also has the path through dnsmasq, similar
-//! names, and warnings about the records. `GET /explain` on the status port returns the report as JSON (`document`);
-//! [`command`] requests the JSON and prints it as text.
+//! [`Explainer`] reports everything that kubedns knows of a name. The report has the names that a
+//! pod's search list produces, the responsible servers, the records, and their Services and
+//! endpoints. It also has the path through dnsmasq, similar names, and warnings about the records.
+//! `GET /explain` on the status port returns the report as JSON (`document`); [`command`] requests
+//! the JSON and prints it as text.
 //!
 //! ```text
 //! Request ─> Survey::new (published snapshot) ─> ObjectLookup ─> published objects ─> FoundObjects ─> Survey::conclude ─> Explanation
 //! ```
 //!
-//! Explanations change no state, and neither DNS queries nor events wait for them. The query engine answers from the published
-//! snapshot, as for clients. Both steps and the look-up run on a blocking thread, one explanation at a time.
-//! Explanations send no queries to upstream servers. Names, search lists, requests and visited objects all have bounds.
+//! Explanations change no state, and neither DNS queries nor events wait for them. The query engine
+//! answers from the published snapshot, as for clients. Both steps and the look-up run on a
+//! blocking thread, one explanation at a time. Explanations send no queries to upstream servers.
+//! Names, search lists, requests and visited objects all have bounds.
 
 mod answer;
 mod candidate;
@@ -73,8 +76,8 @@ pub enum Topology {
     DropIn,
     /// In front as a cache alone: it asks kubedns for all names (`-forward=kubedns` of the nanny).
     Cache,
-    /// Behind: clients ask kubedns, which asks dnsmasq for external names. dnsmasq asks stub domains and upstream
-    /// servers.
+    /// Behind: clients ask kubedns, which asks dnsmasq for external names. dnsmasq asks stub
+    /// domains and upstream servers.
     Direct,
     /// Absent: clients ask kubedns, which asks the upstream servers itself.
     Alone,
@@ -86,8 +89,8 @@ impl Topology {
         matches!(self, Self::DropIn | Self::Cache)
     }
 
-    /// Whether upstream servers receive queries from kubedns alone. kubedns then also forwards names of one label and queries for
-    /// all types (ANY).
+    /// Whether upstream servers receive queries from kubedns alone. kubedns then also forwards
+    /// names of one label and queries for all types (ANY).
     pub fn forwards_all(self) -> bool {
         matches!(self, Self::Cache | Self::Alone)
     }
@@ -108,8 +111,8 @@ pub(crate) enum Unexplained {
 }
 
 impl Explainer {
-    /// Returns an explainer of the records in `published`, and of the `objects` that they were made of. All pages take
-    /// turns for the same `share` of the processor.
+    /// Returns an explainer of the records in `published`, and of the `objects` that they were made
+    /// of. All pages take turns for the same `share` of the processor.
     pub fn new(
         published: Arc<Published>,
         objects: Arc<PublishedObjects>,
@@ -118,12 +121,22 @@ impl Explainer {
         topology: Topology,
     ) -> Self {
         let slots = Arc::new(Semaphore::new(MAX_AT_ONCE));
-        Self { published, objects, server, slots, share, topology }
+        Self {
+            published,
+            objects,
+            server,
+            slots,
+            share,
+            topology,
+        }
     }
 
-    /// Explains a name on a blocking thread. A wildcard visits all Services, which takes many milliseconds.
+    /// Explains a name on a blocking thread. A wildcard visits all Services, which takes many
+    /// milliseconds.
     pub(crate) async fn explain(&self, request: Request) -> Result<Explanation, Unexplained> {
-        let slot = Arc::clone(&self.slots).try_acquire_owned().map_err(|_| Unexplained::Busy)?;
+        let slot = Arc::clone(&self.slots)
+            .try_acquire_owned()
+            .map_err(|_| Unexplained::Busy)?;
         let this = self.clone();
         let (result, done) = oneshot::channel();
 
@@ -150,7 +163,10 @@ impl Explainer {
 
         // The records first: the objects are published before the records that are made of them.
         let survey = Survey::new(self.published.get(), &front, request);
-        let found = self.objects.get().map(|view| survey.wanted().look_up(&view));
+        let found = self
+            .objects
+            .get()
+            .map(|view| survey.wanted().look_up(&view));
 
         survey.conclude(found.as_ref(), &server, SystemTime::now().into())
     }

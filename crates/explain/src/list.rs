@@ -4,7 +4,11 @@ use std::fmt::Display;
 
 /// The items separated by commas.
 pub(crate) fn join(things: &[impl Display]) -> String {
-    things.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    things
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// The items separated by commas, and the number `more` of omitted items.

@@ -19,7 +19,9 @@ impl Moment {
 
     /// The age at `now` as text, rounded down to one unit.
     pub(crate) fn before(self, now: Self) -> String {
-        let Some(seconds) = now.0.checked_sub(self.0) else { return "in the future".to_owned() };
+        let Some(seconds) = now.0.checked_sub(self.0) else {
+            return "in the future".to_owned();
+        };
         let (count, unit) = match seconds {
             0 => return "just now".to_owned(),
             1..=119 => (seconds, "second"),
@@ -34,13 +36,20 @@ impl Moment {
 
 impl From<SystemTime> for Moment {
     fn from(time: SystemTime) -> Self {
-        Self(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs())
+        Self(
+            time.duration_since(SystemTime::UNIX_EPOCH)
+                .unwrap_or(Duration::ZERO)
+                .as_secs(),
+        )
     }
 }
 
 impl fmt::Display for Moment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match i64::try_from(self.0).ok().and_then(|seconds| DateTime::from_timestamp(seconds, 0)) {
+        match i64::try_from(self.0)
+            .ok()
+            .and_then(|seconds| DateTime::from_timestamp(seconds, 0))
+        {
             Some(time) => f.write_str(&time.to_rfc3339_opts(SecondsFormat::Secs, true)),
             // The time is beyond the calendar of `chrono`.
             None => write!(f, "@{}", self.0),
@@ -60,7 +69,9 @@ impl TryFrom<String> for Moment {
     fn try_from(text: String) -> Result<Self, String> {
         let time = DateTime::parse_from_rfc3339(&text).ok();
         let seconds = time.and_then(|time| u64::try_from(time.timestamp()).ok());
-        seconds.map(Self).ok_or_else(|| format!("not a time: {text:?}"))
+        seconds
+            .map(Self)
+            .ok_or_else(|| format!("not a time: {text:?}"))
     }
 }
 

@@ -36,18 +36,26 @@ pub(crate) struct Reading {
 impl Reading {
     /// Interprets one candidate. `as_typed` means that the candidate has no search domain appended.
     fn of(candidate: &Candidate, as_typed: bool, domain: &Name) -> Option<Self> {
-        let of_service =
-            |prefix: String, key: &ObjectKey| Some(Self { prefix, key: key.clone(), slip: None });
+        let of_service = |prefix: String, key: &ObjectKey| {
+            Some(Self {
+                prefix,
+                key: key.clone(),
+                slip: None,
+            })
+        };
         match &candidate.kind {
             NameKind::Service(key) => of_service(String::new(), key),
-            NameKind::Port { key, port, protocol } if !port.is_empty() => {
-                of_service(format!("_{port}._{protocol}."), key)
-            }
-            // With a search domain appended, any name of two labels looks like a member and its Service.
+            NameKind::Port {
+                key,
+                port,
+                protocol,
+            } if !port.is_empty() => of_service(format!("_{port}._{protocol}."), key),
+            // With a search domain appended, any name of two labels looks like a member and its
+            // Service.
             NameKind::Member { key, label } if as_typed => of_service(format!("{label}."), key),
-            NameKind::Namespace { namespace: Some(label) } => {
-                Self::with_slip(&[label], "the namespace is missing")
-            }
+            NameKind::Namespace {
+                namespace: Some(label),
+            } => Self::with_slip(&[label], "the namespace is missing"),
             NameKind::Formless => {
                 let labels: Vec<&String> = candidate.path.iter().flatten().rev().collect();
                 match labels.last()?.as_str() {
@@ -59,15 +67,21 @@ impl Reading {
             NameKind::External => {
                 let labels = candidate.name.to_lowercase().labels();
                 let svc = labels.iter().position(|label| label == "svc");
-                let before: Vec<&String> = labels.iter().take(svc.unwrap_or(labels.len())).collect();
+                let before: Vec<&String> =
+                    labels.iter().take(svc.unwrap_or(labels.len())).collect();
                 let is_service = match before.len() {
                     2 => true,
                     3..=5 => svc.is_some(),
                     _ => false,
                 };
                 let domain = domain.to_string();
-                let slip = format!("names of this cluster end with svc.{}", domain.trim_end_matches('.'));
-                is_service.then(|| Self::with_slip(&before, &slip)).flatten()
+                let slip = format!(
+                    "names of this cluster end with svc.{}",
+                    domain.trim_end_matches('.')
+                );
+                is_service
+                    .then(|| Self::with_slip(&before, &slip))
+                    .flatten()
             }
             _ => None,
         }
@@ -82,8 +96,15 @@ impl Reading {
                 (prefix, ObjectKey::new(namespace.as_str(), service.as_str()))
             }
         };
-        let prefix = prefix.iter().flat_map(|label| [label.as_str(), "."]).collect();
-        Some(Self { prefix, key, slip: Some(slip.to_owned()) })
+        let prefix = prefix
+            .iter()
+            .flat_map(|label| [label.as_str(), "."])
+            .collect();
+        Some(Self {
+            prefix,
+            key,
+            slip: Some(slip.to_owned()),
+        })
     }
 }
 
@@ -91,8 +112,14 @@ impl Reading {
 pub(crate) fn readings(candidates: &[Candidate], domain: &Name) -> Vec<Reading> {
     let mut readings: Vec<Reading> = Vec::new();
     let last = candidates.len().saturating_sub(1);
-    for (at, candidate) in candidates.iter().enumerate().filter(|(_, candidate)| !candidate.is_wild()) {
-        let Some(reading) = Reading::of(candidate, at == last, domain) else { continue };
+    for (at, candidate) in candidates
+        .iter()
+        .enumerate()
+        .filter(|(_, candidate)| !candidate.is_wild())
+    {
+        let Some(reading) = Reading::of(candidate, at == last, domain) else {
+            continue;
+        };
         if readings.len() < MAX_READINGS && !readings.iter().any(|known| known.key == reading.key) {
             readings.push(reading);
         }
@@ -100,7 +127,8 @@ pub(crate) fn readings(candidates: &[Candidate], domain: &Name) -> Vec<Reading> 
     readings
 }
 
-/// The Services to look up: those of the readings, and Services of the same names in similar namespaces.
+/// The Services to look up: those of the readings, and Services of the same names in similar
+/// namespaces.
 pub(crate) fn wanted(snapshot: &Snapshot, readings: &[Reading]) -> Vec<ObjectKey> {
     let keys = || readings.iter().map(|reading| &reading.key);
     let similar = keys().flat_map(|key| {
@@ -121,11 +149,16 @@ pub(crate) fn similar_namespaces(snapshot: &Snapshot, wanted: &str) -> Vec<Strin
         .filter_map(|name| Some((distance(wanted, name)?, name.to_string())))
         .collect();
     similar.sort();
-    similar.into_iter().map(|(_, name)| name).take(MAX_NAMESPACES.1).collect()
+    similar
+        .into_iter()
+        .map(|(_, name)| name)
+        .take(MAX_NAMESPACES.1)
+        .collect()
 }
 
-/// Suggests existing names, the most similar first. `explained` is the candidate in the detail of the explanation. If its
-/// Service exists, there are suggestions only for a missing member. Readings with that Service are skipped.
+/// Suggests existing names, the most similar first. `explained` is the candidate in the detail of
+/// the explanation. If its Service exists, there are suggestions only for a missing member.
+/// Readings with that Service are skipped.
 pub(crate) fn find(
     evidence: Evidence<'_>,
     readings: &[Reading],
@@ -150,7 +183,9 @@ pub(crate) fn find(
     scored.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)));
     let mut near: Vec<NearMiss> = Vec::new();
     for (_, service, reading, note) in scored.into_iter().take(MAX_CHECKED) {
-        let Some(miss) = existing(evidence.snapshot, service, reading, note, types) else { continue };
+        let Some(miss) = existing(evidence.snapshot, service, reading, note, types) else {
+            continue;
+        };
         if near.len() < MAX_NEAR && !near.iter().any(|known| known.name == miss.name) {
             near.push(miss);
         }
@@ -158,46 +193,77 @@ pub(crate) fn find(
     near
 }
 
-/// The distance of a Service from a reading (0 is nearest), and the kind of similarity. `None` if they are not similar.
+/// The distance of a Service from a reading (0 is nearest), and the kind of similarity. `None` if
+/// they are not similar.
 fn compare(reading: &Reading, service: &ObjectKey) -> Option<(u8, Note)> {
-    let Reading { key: wanted, slip, .. } = reading;
+    let Reading {
+        key: wanted, slip, ..
+    } = reading;
     let ObjectKey { namespace, name } = service;
     let elsewhere = || format!("Service {name} is in namespace {namespace}");
-    let (score, code, text) = match (distance(&wanted.name, name), distance(&wanted.namespace, namespace)) {
+    let (score, code, text) = match (
+        distance(&wanted.name, name),
+        distance(&wanted.namespace, namespace),
+    ) {
         (Some(0), Some(0)) if slip.is_none() => return None,
         (Some(0), Some(0)) => (0, "form", String::new()),
         (Some(0), _) if wanted.namespace.is_empty() => (2, "other_namespace", elsewhere()),
-        (Some(0), Some(far)) => {
-            (1 + far, "similar_namespace", format!("the namespace differs by {}", letters(far)))
-        }
+        (Some(0), Some(far)) => (
+            1 + far,
+            "similar_namespace",
+            format!("the namespace differs by {}", letters(far)),
+        ),
         (Some(0), None) => (4, "other_namespace", elsewhere()),
-        (Some(far), Some(0)) => (1 + far, "similar_name", format!("differs by {}", letters(far))),
-        (Some(far), Some(more)) => {
-            (3 + far + more, "similar_name", format!("differs by {}", letters(far + more)))
-        }
-        (None, Some(0)) if is_part(&wanted.name, name) => {
-            (6, "part_of_name", format!("{:?} is a part of it", wanted.name))
-        }
+        (Some(far), Some(0)) => (
+            1 + far,
+            "similar_name",
+            format!("differs by {}", letters(far)),
+        ),
+        (Some(far), Some(more)) => (
+            3 + far + more,
+            "similar_name",
+            format!("differs by {}", letters(far + more)),
+        ),
+        (None, Some(0)) if is_part(&wanted.name, name) => (
+            6,
+            "part_of_name",
+            format!("{:?} is a part of it", wanted.name),
+        ),
         _ => return None,
     };
-    let texts = [&text].into_iter().chain(slip).filter(|text| !text.is_empty());
+    let texts = [&text]
+        .into_iter()
+        .chain(slip)
+        .filter(|text| !text.is_empty());
     let text = texts.map(String::as_str).collect::<Vec<_>>().join("; ");
-    Some((u8::try_from(score).unwrap_or(u8::MAX), Note::new(code, text)))
+    Some((
+        u8::try_from(score).unwrap_or(u8::MAX),
+        Note::new(code, text),
+    ))
 }
 
 fn letters(count: usize) -> String {
-    if count == 1 { "one letter".to_owned() } else { format!("{count} letters") }
+    if count == 1 {
+        "one letter".to_owned()
+    } else {
+        format!("{count} letters")
+    }
 }
 
-/// Whether the longer name begins or ends with the shorter name, separated by '-': `redis` and `redis-master`.
+/// Whether the longer name begins or ends with the shorter name, separated by '-': `redis` and
+/// `redis-master`.
 fn is_part(a: &str, b: &str) -> bool {
     let (short, long) = if a.len() < b.len() { (a, b) } else { (b, a) };
-    let ends = long.strip_prefix(short).is_some_and(|rest| rest.starts_with('-'));
-    ends || long.strip_suffix(short).is_some_and(|rest| rest.ends_with('-'))
+    let ends = long
+        .strip_prefix(short)
+        .is_some_and(|rest| rest.starts_with('-'));
+    ends || long
+        .strip_suffix(short)
+        .is_some_and(|rest| rest.ends_with('-'))
 }
 
-/// Suggests `service`, with the prefix of the reading if the longer name has an answer. The Service may lack ready endpoints.
-/// `None` if the name has no answer for another reason.
+/// Suggests `service`, with the prefix of the reading if the longer name has an answer. The Service
+/// may lack ready endpoints. `None` if the name has no answer for another reason.
 fn existing(
     snapshot: &Snapshot,
     service: &ObjectKey,
@@ -205,14 +271,25 @@ fn existing(
     mut why: Note,
     types: &[u16],
 ) -> Option<NearMiss> {
-    let plain = format!("{}.{}.svc.{}", service.name, service.namespace, snapshot.zone.domain);
+    let plain = format!(
+        "{}.{}.svc.{}",
+        service.name, service.namespace, snapshot.zone.domain
+    );
     let whole = format!("{}{plain}", reading.prefix);
     let is_of_addresses = types.contains(&rtype::A) || types.contains(&rtype::AAAA);
-    // No Service has records of types such as MX. The answer to a query for SRV shows whether the name exists.
-    let types = if is_of_addresses { types } else { &[rtype::SRV] };
+    // No Service has records of types such as MX. The answer to a query for SRV shows whether the
+    // name exists.
+    let types = if is_of_addresses {
+        types
+    } else {
+        &[rtype::SRV]
+    };
     let outcome = |text: &str| {
         let name = Name::parse(text).ok()?;
-        let answers: Vec<Answer> = types.iter().map(|qtype| Answer::new(snapshot, &name, *qtype)).collect();
+        let answers: Vec<Answer> = types
+            .iter()
+            .map(|qtype| Answer::new(snapshot, &name, *qtype))
+            .collect();
         Some(answer::outcome(&answers))
     };
     if outcome(&whole) == Some(Outcome::Answered) {

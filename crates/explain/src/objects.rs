@@ -23,9 +23,11 @@ const MAX_SHOWN: usize = 8;
 pub(crate) struct ObjectLookup {
     /// The Services to describe, each with a hostname to find among its addresses.
     pub(crate) objects: Vec<(ObjectKey, Option<String>)>,
-    /// Services whose names may be misspelled. The reply lists all Services that share the name or the namespace of one of them.
+    /// Services whose names may be misspelled. The reply lists all Services that share the name or
+    /// the namespace of one of them.
     pub(crate) near: Vec<ObjectKey>,
-    /// An address without a PTR record. The reply lists the Services that have the address among their endpoints.
+    /// An address without a PTR record. The reply lists the Services that have the address among
+    /// their endpoints.
     pub(crate) address: Option<IpAddr>,
 }
 
@@ -37,11 +39,13 @@ pub(crate) struct FoundObjects {
     /// The objects, in the order of the request.
     pub(crate) objects: Vec<FoundObject>,
     pub(crate) near: Vec<ObjectKey>,
-    /// Whether each namespace of `objects` has a Service. A namespace is absent if the bound of visited Services was reached first.
+    /// Whether each namespace of `objects` has a Service. A namespace is absent if the bound of
+    /// visited Services was reached first.
     pub(crate) namespaces: BTreeMap<SmolStr, bool>,
     /// Whether the bound of visited Services was reached, so `near` may be incomplete.
     pub(crate) cut: bool,
-    /// Services that have the requested address among their endpoints, and whether the address is ready there.
+    /// Services that have the requested address among their endpoints, and whether the address is
+    /// ready there.
     pub(crate) behind: Vec<(FoundObject, bool)>,
 }
 
@@ -61,8 +65,10 @@ pub(crate) struct FoundObject {
 
 impl ObjectLookup {
     pub(crate) fn look_up(&self, view: &ObjectsView) -> FoundObjects {
-        let objects =
-            self.objects.iter().map(|(key, hostname)| FoundObject::new(view, key, hostname.as_deref()));
+        let objects = self
+            .objects
+            .iter()
+            .map(|(key, hostname)| FoundObject::new(view, key, hostname.as_deref()));
         let (near, cut) = self.near(view);
 
         FoundObjects {
@@ -76,7 +82,11 @@ impl ObjectLookup {
     }
 
     fn namespaces(&self, view: &ObjectsView) -> BTreeMap<SmolStr, bool> {
-        let mut open: BTreeSet<SmolStr> = self.objects.iter().map(|(key, _)| key.namespace.clone()).collect();
+        let mut open: BTreeSet<SmolStr> = self
+            .objects
+            .iter()
+            .map(|(key, _)| key.namespace.clone())
+            .collect();
         let mut found = BTreeMap::new();
         let mut services = view.objects().service_keys();
         for key in services.by_ref().take(MAX_LOOKED_AT) {
@@ -92,12 +102,21 @@ impl ObjectLookup {
     }
 
     fn behind(&self, view: &ObjectsView) -> Vec<(FoundObject, bool)> {
-        let Some(address) = self.address else { return Vec::new() };
-        let found = view.objects().services().take(MAX_LOOKED_AT).filter_map(|service| {
-            let backing = view.service_endpoints(&service.key);
-            let ready = members(&backing).iter().find(|member| member.ip == address)?.ready;
-            Some((FoundObject::new(view, &service.key, None), ready))
-        });
+        let Some(address) = self.address else {
+            return Vec::new();
+        };
+        let found = view
+            .objects()
+            .services()
+            .take(MAX_LOOKED_AT)
+            .filter_map(|service| {
+                let backing = view.service_endpoints(&service.key);
+                let ready = members(&backing)
+                    .iter()
+                    .find(|member| member.ip == address)?
+                    .ready;
+                Some((FoundObject::new(view, &service.key, None), ready))
+            });
         let mut behind: Vec<_> = found.take(MAX_OBJECTS).collect();
         behind.sort_by(|(a, _), (b, _)| a.object.key.cmp(&b.object.key));
         behind
@@ -108,10 +127,16 @@ impl ObjectLookup {
             return (Vec::new(), false);
         }
         let is_near = |key: &ObjectKey| {
-            self.near.iter().any(|wanted| wanted.namespace == key.namespace || wanted.name == key.name)
+            self.near
+                .iter()
+                .any(|wanted| wanted.namespace == key.namespace || wanted.name == key.name)
         };
         let mut services = view.objects().service_keys();
-        let near = services.by_ref().take(MAX_LOOKED_AT).filter(is_near).collect();
+        let near = services
+            .by_ref()
+            .take(MAX_LOOKED_AT)
+            .filter(is_near)
+            .collect();
         (near, services.next().is_some())
     }
 }
@@ -126,8 +151,12 @@ impl FoundObject {
             hostname.is_some_and(|wanted| member.hostname.is_some_and(|known| known == wanted))
         });
         // Several addresses can have the same hostname; prefer a ready one.
-        let member = of_hostname.map(|member| (member.ip, member.ready)).max_by_key(|(_, ready)| *ready);
-        let hostnames = hostname.map(|_| hostnames(&members, service.as_ref())).unwrap_or_default();
+        let member = of_hostname
+            .map(|member| (member.ip, member.ready))
+            .max_by_key(|(_, ready)| *ready);
+        let hostnames = hostname
+            .map(|_| hostnames(&members, service.as_ref()))
+            .unwrap_or_default();
         Self {
             object: Object {
                 key: key.clone(),
@@ -136,7 +165,11 @@ impl FoundObject {
             },
             member,
             more_hostnames: hostnames.len().saturating_sub(MAX_SHOWN),
-            hostnames: hostnames.into_iter().take(MAX_SHOWN).map(ToString::to_string).collect(),
+            hostnames: hostnames
+                .into_iter()
+                .take(MAX_SHOWN)
+                .map(ToString::to_string)
+                .collect(),
             deleted: deleted.map(Moment::from),
         }
     }
@@ -154,37 +187,54 @@ fn describe(service: &objects::Service) -> Service {
     let (kind, cluster_ips, external_name) = match &service.kind {
         objects::ServiceKind::ClusterIp(ips) => (ServiceKind::ClusterIp, ips.to_vec(), None),
         objects::ServiceKind::Headless => (ServiceKind::Headless, Vec::new(), None),
-        objects::ServiceKind::ExternalName(target) => {
-            (ServiceKind::ExternalName, Vec::new(), Some(target.to_string()))
-        }
+        objects::ServiceKind::ExternalName(target) => (
+            ServiceKind::ExternalName,
+            Vec::new(),
+            Some(target.to_string()),
+        ),
         objects::ServiceKind::WithoutIp => (ServiceKind::WithoutIp, Vec::new(), None),
     };
     Service {
         kind,
         cluster_ips,
         external_name,
-        ports: service.ports.iter().map(|p| port(&p.name, &p.protocol, p.port)).collect(),
+        ports: service
+            .ports
+            .iter()
+            .map(|p| port(&p.name, &p.protocol, p.port))
+            .collect(),
         publish_not_ready_addresses: service.publish_not_ready,
         created: Moment::of_creation(service.created),
     }
 }
 
 fn port(name: &SmolStr, protocol: &Protocol, number: u16) -> Port {
-    Port { name: name.to_string(), protocol: protocol.as_str().to_owned(), number }
+    Port {
+        name: name.to_string(),
+        protocol: protocol.as_str().to_owned(),
+        number,
+    }
 }
 
 /// All addresses, ready and not ready.
 fn members(backing: &ServiceEndpoints) -> Vec<Member<'_>> {
-    backing.groups(true).into_iter().flat_map(|group| group.members).collect()
+    backing
+        .groups(true)
+        .into_iter()
+        .flat_map(|group| group.members)
+        .collect()
 }
 
 fn endpoints(backing: &ServiceEndpoints) -> Option<Endpoints> {
     let (kind, mut names, over_capacity, changed): (_, Vec<&SmolStr>, _, _) = match backing {
         ServiceEndpoints::None => return None,
         ServiceEndpoints::Slices(slices) if slices.is_empty() => return None,
-        ServiceEndpoints::Endpoints(one) => {
-            ("Endpoints", vec![&one.key.name], one.over_capacity, one.last_change)
-        }
+        ServiceEndpoints::Endpoints(one) => (
+            "Endpoints",
+            vec![&one.key.name],
+            one.over_capacity,
+            one.last_change,
+        ),
         ServiceEndpoints::Slices(slices) => (
             "EndpointSlice",
             slices.iter().map(|slice| &slice.key.name).collect(),
@@ -200,7 +250,11 @@ fn endpoints(backing: &ServiceEndpoints) -> Option<Endpoints> {
     let (not_ready, ready) = all.split_at(all.partition_point(|member| !member.ready));
     Some(Endpoints {
         kind: kind.to_owned(),
-        objects: names.iter().take(MAX_SHOWN).map(ToString::to_string).collect(),
+        objects: names
+            .iter()
+            .take(MAX_SHOWN)
+            .map(ToString::to_string)
+            .collect(),
         object_count: names.len(),
         ready: ready.len(),
         not_ready: not_ready.len(),
@@ -213,8 +267,10 @@ fn endpoints(backing: &ServiceEndpoints) -> Option<Endpoints> {
 }
 
 fn addresses(members: &[Member<'_>]) -> Vec<Address> {
-    let address =
-        |member: &Member<'_>| Address { ip: member.ip, hostname: member.hostname.map(ToString::to_string) };
+    let address = |member: &Member<'_>| Address {
+        ip: member.ip,
+        hostname: member.hostname.map(ToString::to_string),
+    };
     members.iter().take(MAX_SHOWN).map(address).collect()
 }
 

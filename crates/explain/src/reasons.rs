@@ -23,9 +23,16 @@ pub(crate) fn of(evidence: Evidence<'_>, candidate: &Candidate) -> Vec<Note> {
         Outcome::Answered => [answered(evidence, candidate), one_of_aliases(candidate)],
         Outcome::Refused => [Some(refused(candidate)), None],
         _ if candidate.route == Route::SingleLabel => [single_label(candidate), None],
-        Outcome::Forwarded => [without_pointer(evidence, candidate), without_servers(evidence, candidate)],
-        Outcome::NoData if candidate.bare_alias().is_some() => [bare_alias(evidence, candidate), None],
-        Outcome::NoData | Outcome::NxDomain | Outcome::ServFail => [missing(evidence, candidate), None],
+        Outcome::Forwarded => [
+            without_pointer(evidence, candidate),
+            without_servers(evidence, candidate),
+        ],
+        Outcome::NoData if candidate.bare_alias().is_some() => {
+            [bare_alias(evidence, candidate), None]
+        }
+        Outcome::NoData | Outcome::NxDomain | Outcome::ServFail => {
+            [missing(evidence, candidate), None]
+        }
     };
     notes.into_iter().flatten().collect()
 }
@@ -38,7 +45,10 @@ pub(crate) fn is_lesson(note: &Note) -> bool {
 /// A note if kubedns and dnsmasq select different servers for the name.
 pub(crate) fn disagreement(candidate: &Candidate) -> Option<Note> {
     let Candidate { route, dnsmasq, .. } = candidate;
-    let stub = dnsmasq.domain.as_deref().filter(|_| !candidate.is_from_hosts())?;
+    let stub = dnsmasq
+        .domain
+        .as_deref()
+        .filter(|_| !candidate.is_from_hosts())?;
     let (code, text) = match (dnsmasq.asks, route) {
         (DnsmasqAsks::KubednsAndStubDomain, _) => (
             "stub_domain_beside_kubedns",
@@ -49,7 +59,9 @@ pub(crate) fn disagreement(candidate: &Candidate) -> Option<Note> {
         ),
         (DnsmasqAsks::StubDomain, Route::ClusterDomain { .. } | Route::Reverse { .. }) => (
             "stub_domain_shadows_cluster",
-            format!("the stub domain {stub} takes this name: dnsmasq asks its servers and never kubedns"),
+            format!(
+                "the stub domain {stub} takes this name: dnsmasq asks its servers and never kubedns"
+            ),
         ),
         _ => return None,
     };
@@ -60,7 +72,9 @@ fn single_label(candidate: &Candidate) -> Option<Note> {
     let text = match candidate.dnsmasq.asks {
         DnsmasqAsks::StubDomain => return None,
         DnsmasqAsks::NotInFront => "kubedns does not forward names of one label (SERVFAIL)",
-        _ => "kubedns does not forward names of one label (SERVFAIL), dnsmasq forwards them to its upstreams",
+        _ => {
+            "kubedns does not forward names of one label (SERVFAIL), dnsmasq forwards them to its upstreams"
+        }
     };
     Some(Note::new("single_label", text))
 }
@@ -68,7 +82,9 @@ fn single_label(candidate: &Candidate) -> Option<Note> {
 fn answered(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
     match candidate.kind {
         NameKind::Pod { .. } => Some(match evidence.snapshot.pods {
-            PodNames::Verified(_) => Note::new("pod_verified", "a pod of the namespace has this address"),
+            PodNames::Verified(_) => {
+                Note::new("pod_verified", "a pod of the namespace has this address")
+            }
             PodNames::Insecure | PodNames::Disabled => Note::new(
                 "pod_unverified",
                 "the address comes from the name: kubedns does not check that such a pod exists",
@@ -84,8 +100,13 @@ fn answered(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
 
 /// A note that a headless Service answers with the addresses of the preferred zone alone.
 fn only_near(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
-    let (NameKind::Service(key) | NameKind::Port { key, .. }) = &candidate.kind else { return None };
-    let node = evidence.snapshot.services.entry(&[&key.namespace], &key.name)?;
+    let (NameKind::Service(key) | NameKind::Port { key, .. }) = &candidate.kind else {
+        return None;
+    };
+    let node = evidence
+        .snapshot
+        .services
+        .entry(&[&key.namespace], &key.name)?;
     let (near, all) = (node.near as usize, node.members.len());
     let text = format!(
         "{near} of {all} endpoints are answered, those in the preferred zone (--prefer-zone); the others have names of \
@@ -96,8 +117,7 @@ fn only_near(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
 
 /// A note that dnsmasq answers from the hosts file.
 fn from_hosts() -> Note {
-    let text =
-        "the pod's /etc/hosts has the name: dnsmasq answers from there, unless it runs with --no-hosts";
+    let text = "the pod's /etc/hosts has the name: dnsmasq answers from there, unless it runs with --no-hosts";
     Note::new("hosts_file", text)
 }
 
@@ -105,15 +125,20 @@ fn from_hosts() -> Note {
 fn one_of_aliases(candidate: &Candidate) -> Option<Note> {
     let matched = candidate.sources.len() + candidate.more_sources;
     let is_alias = candidate.records().any(|record| record.rtype == "CNAME");
-    let text =
-        format!("{matched} Services match: each answer has the alias of one of them, chosen at random");
+    let text = format!(
+        "{matched} Services match: each answer has the alias of one of them, chosen at random"
+    );
     (candidate.is_wild() && is_alias && matched > 1).then(|| Note::new("one_of_aliases", text))
 }
 
 /// A note that an alias has no addresses, with the reason why its target has none.
 fn bare_alias(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
     let target = candidate.bare_alias()?;
-    let reasons = candidate.target.as_ref().map(|target| of(evidence, target)).unwrap_or_default();
+    let reasons = candidate
+        .target
+        .as_ref()
+        .map(|target| of(evidence, target))
+        .unwrap_or_default();
     let text = match reasons.first() {
         Some(reason) => format!("it is an alias of {target}: {}", reason.text),
         None => format!("it is an alias of {target}, which has no address"),
@@ -121,8 +146,8 @@ fn bare_alias(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
     Some(Note::new("alias_leads_nowhere", text))
 }
 
-/// A note that a Service with a cluster IP has no ports. The API server rejects such a Service, so another tool has
-/// written it.
+/// A note that a Service with a cluster IP has no ports. The API server rejects such a Service, so
+/// another tool has written it.
 fn without_ports(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
     let Object { key, service, .. } = &evidence.object(candidate.kind.service()?)?.object;
     let service = service.as_ref()?;
@@ -136,16 +161,26 @@ fn without_ports(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> 
 
 /// A note that a Service with a cluster IP has no ready endpoints.
 fn nobody_behind(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
-    let Object { key, service, endpoints } = &evidence.object(candidate.kind.service()?)?.object;
-    let has_ip = service.as_ref().is_some_and(|service| service.kind == ServiceKind::ClusterIp);
+    let Object {
+        key,
+        service,
+        endpoints,
+    } = &evidence.object(candidate.kind.service()?)?.object;
+    let has_ip = service
+        .as_ref()
+        .is_some_and(|service| service.kind == ServiceKind::ClusterIp);
     let ready = endpoints.as_ref().map_or(0, |endpoints| endpoints.ready);
-    let text = format!("the name resolves, but connections fail: Service {key} has no ready endpoints");
+    let text =
+        format!("the name resolves, but connections fail: Service {key} has no ready endpoints");
     (has_ip && ready == 0).then(|| Note::new("nobody_behind", text))
 }
 
 fn refused(candidate: &Candidate) -> Note {
     if candidate.answers.iter().any(|answer| answer.qtype == "ANY") {
-        return Note::new("any_refused", "queries for all types (ANY) are refused, ask for one type");
+        return Note::new(
+            "any_refused",
+            "queries for all types (ANY) are refused, ask for one type",
+        );
     }
     let text = "the first lists of Services and endpoints have not come from the API server: until they do, names \
                 and addresses of the cluster are refused";
@@ -154,18 +189,29 @@ fn refused(candidate: &Candidate) -> Note {
 
 /// The reason why kubedns has no PTR record for an address.
 fn without_pointer(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
-    let Route::Reverse { address, .. } = candidate.route else { return None };
+    let Route::Reverse { address, .. } = candidate.route else {
+        return None;
+    };
     if !candidate.dnsmasq.leads_to_kubedns() {
         return None;
     }
-    let behind = evidence.found.map(|found| found.behind.as_slice()).unwrap_or_default();
+    let behind = evidence
+        .found
+        .map(|found| found.behind.as_slice())
+        .unwrap_or_default();
     let service = |(found, ready): &(FoundObject, bool)| {
-        format!("{}{}", found.object.key, if *ready { "" } else { " (not ready)" })
+        format!(
+            "{}{}",
+            found.object.key,
+            if *ready { "" } else { " (not ready)" }
+        )
     };
     let (code, text) = match (evidence.snapshot.reverse.get(&address), behind) {
         (Some(_), _) => (
             "no_hostname",
-            format!("{address} is behind a headless Service without a hostname: it has no PTR record"),
+            format!(
+                "{address} is behind a headless Service without a hostname: it has no PTR record"
+            ),
         ),
         (None, []) => (
             "unknown_address",
@@ -185,16 +231,21 @@ fn without_pointer(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note
 
 /// A note that kubedns would forward the name, but has no servers for it.
 fn without_servers(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
-    let (Route::Reverse { servers, .. } | Route::StubDomain { servers, .. } | Route::Upstreams { servers }) =
-        &candidate.route
+    let (Route::Reverse { servers, .. }
+    | Route::StubDomain { servers, .. }
+    | Route::Upstreams { servers }) = &candidate.route
     else {
         return None;
     };
     if !servers.is_empty() {
         return None;
     }
-    // A configured stub domain always has servers. An empty list means that kubedns uses none of them now.
-    let (_, stub_domain) = evidence.snapshot.zone.servers_for(candidate.name.to_lowercase().wire());
+    // A configured stub domain always has servers. An empty list means that kubedns uses none of
+    // them now.
+    let (_, stub_domain) = evidence
+        .snapshot
+        .zone
+        .servers_for(candidate.name.to_lowercase().wire());
     if stub_domain.is_some() || evidence.has_upstreams {
         let text = "the upstream servers that kubedns has for this name are left out: they forward back to it (metric \
                     kubedns_forward_loops), or their names have no address (yet)";
@@ -208,7 +259,10 @@ fn without_servers(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note
 
 fn missing(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
     let snapshot = evidence.snapshot;
-    let knows_topology = snapshot.federation.as_ref().is_some_and(|federation| federation.topology.is_some());
+    let knows_topology = snapshot
+        .federation
+        .as_ref()
+        .is_some_and(|federation| federation.topology.is_some());
     let (code, text) = match &candidate.kind {
         _ if candidate.is_wild() => ("wildcard", "no records match the wildcard".to_owned()),
         NameKind::Service(_) | NameKind::Port { .. } | NameKind::Member { .. } => {
@@ -288,7 +342,9 @@ fn no_pod(snapshot: &Snapshot, candidate: &Candidate, namespace: &str, address: 
         return no_such_type(candidate);
     }
     let text = match snapshot.pods {
-        PodNames::Disabled => "there are no names of pods: kubedns runs with --pods=disabled".to_owned(),
+        PodNames::Disabled => {
+            "there are no names of pods: kubedns runs with --pods=disabled".to_owned()
+        }
         _ if !snapshot.serves(namespace) => return not_served(namespace),
         PodNames::Insecure | PodNames::Verified(_) => {
             format!("no pod of namespace {namespace} has the address {address}")
@@ -298,7 +354,8 @@ fn no_pod(snapshot: &Snapshot, candidate: &Candidate, namespace: &str, address: 
 }
 
 fn not_served(namespace: &str) -> Reason {
-    let text = format!("namespace {namespace} is not served (--namespaces or --namespace-selector)");
+    let text =
+        format!("namespace {namespace} is not served (--namespaces or --namespace-selector)");
     ("namespace_not_served", text)
 }
 
@@ -306,8 +363,14 @@ fn not_served(namespace: &str) -> Reason {
 type Reason = (&'static str, String);
 
 fn no_such_type(candidate: &Candidate) -> Reason {
-    let types: Vec<&str> = candidate.answers.iter().map(|answer| answer.qtype.as_str()).collect();
-    let known = types.iter().any(|qtype| ["A", "AAAA", "SRV", "CNAME", "PTR"].contains(qtype));
+    let types: Vec<&str> = candidate
+        .answers
+        .iter()
+        .map(|answer| answer.qtype.as_str())
+        .collect();
+    let known = types
+        .iter()
+        .any(|qtype| ["A", "AAAA", "SRV", "CNAME", "PTR"].contains(qtype));
     let types = join(&types);
     let text = match candidate.outcome() {
         Outcome::NoData if known => format!("the name exists and has no {types} records"),
@@ -320,8 +383,15 @@ fn no_such_type(candidate: &Candidate) -> Reason {
 }
 
 fn about_service(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
-    let (snapshot, found) = (evidence.snapshot, evidence.object(candidate.kind.service()?)?);
-    let Object { key, service, endpoints } = &found.object;
+    let (snapshot, found) = (
+        evidence.snapshot,
+        evidence.object(candidate.kind.service()?)?,
+    );
+    let Object {
+        key,
+        service,
+        endpoints,
+    } = &found.object;
     let endpoints = endpoints.as_ref();
     let (code, text) = match (&candidate.kind, service) {
         (_, None) => no_service(evidence, found),
@@ -335,13 +405,19 @@ fn about_service(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> 
         {
             no_family(candidate, key, service)
         }
-        (NameKind::Member { label, .. }, Some(service)) if service.kind == ServiceKind::ClusterIp => (
-            "member_of_cluster_ip",
-            format!(
-                "Service {key} has a cluster IP: only headless Services have names for single pods, such as {label:?}"
-            ),
-        ),
-        (_, Some(service)) if is_left_out(evidence, key, service) || serves_nothing(service, endpoints) => {
+        (NameKind::Member { label, .. }, Some(service))
+            if service.kind == ServiceKind::ClusterIp =>
+        {
+            (
+                "member_of_cluster_ip",
+                format!(
+                    "Service {key} has a cluster IP: only headless Services have names for single pods, such as {label:?}"
+                ),
+            )
+        }
+        (_, Some(service))
+            if is_left_out(evidence, key, service) || serves_nothing(service, endpoints) =>
+        {
             nothing_ready(key, service, endpoints)
         }
         (NameKind::Member { label, .. }, _) => no_member(found, label),
@@ -368,23 +444,37 @@ fn no_service(evidence: Evidence<'_>, found: &FoundObject) -> Reason {
         return ("service_deleted", text);
     }
     if let Some(endpoints) = &found.object.endpoints {
-        let text = format!("there is no Service {key}, although there are {} for it", endpoints.kind);
+        let text = format!(
+            "there is no Service {key}, although there are {} for it",
+            endpoints.kind
+        );
         return ("endpoints_without_service", text);
     }
     if !evidence.snapshot.serves(namespace) {
         return not_served(namespace);
     }
     if evidence.has_namespace(namespace) != Some(false) {
-        return ("no_such_service", format!("there is no Service {name:?} in namespace {namespace}"));
+        return (
+            "no_such_service",
+            format!("there is no Service {name:?} in namespace {namespace}"),
+        );
     }
     let similar = match near::similar_namespaces(evidence.snapshot, namespace).as_slice() {
         [] => String::new(),
         names => format!(" (there is {})", join(names)),
     };
-    ("no_such_namespace", format!("there is no Service at all in namespace {namespace}{similar}"))
+    (
+        "no_such_namespace",
+        format!("there is no Service at all in namespace {namespace}{similar}"),
+    )
 }
 
-fn external_name(snapshot: &Snapshot, candidate: &Candidate, key: &ObjectKey, service: &Service) -> Reason {
+fn external_name(
+    snapshot: &Snapshot,
+    candidate: &Candidate,
+    key: &ObjectKey,
+    service: &Service,
+) -> Reason {
     let target = service.external_name.as_deref().unwrap_or_default();
     match (candidate.outcome(), &candidate.kind) {
         (Outcome::NxDomain, NameKind::Service(_)) => (
@@ -399,7 +489,10 @@ fn external_name(snapshot: &Snapshot, candidate: &Candidate, key: &ObjectKey, se
         ),
         (Outcome::ServFail, _) => (
             "alias_fails",
-            format!("Service {key} is an alias of {target}, {}", failure(snapshot, &candidate.name)),
+            format!(
+                "Service {key} is an alias of {target}, {}",
+                failure(snapshot, &candidate.name)
+            ),
         ),
         _ => no_such_type(candidate),
     }
@@ -423,32 +516,44 @@ fn failure(snapshot: &Snapshot, name: &Name) -> String {
         }
     }
     match chain.last() {
-        Some(last) if last.label_count() < 2 => "and names of one label are not forwarded".to_owned(),
+        Some(last) if last.label_count() < 2 => {
+            "and names of one label are not forwarded".to_owned()
+        }
         _ => "which begins a chain of too many aliases to follow".to_owned(),
     }
 }
 
 fn alias(snapshot: &Snapshot, name: &Name) -> Option<Name> {
-    let answer = skydns::ask(snapshot, name, rtype::CNAME).records.into_iter().next()?;
+    let answer = skydns::ask(snapshot, name, rtype::CNAME)
+        .records
+        .into_iter()
+        .next()?;
     Some(Name::parse(&answer.data).ok()?.to_lowercase())
 }
 
-/// Whether a Service with a cluster IP has no records: `--ignore-empty-services` omits Services without ready endpoints.
+/// Whether a Service with a cluster IP has no records: `--ignore-empty-services` omits Services
+/// without ready endpoints.
 fn is_left_out(evidence: Evidence<'_>, key: &ObjectKey, service: &Service) -> bool {
     let ObjectKey { namespace, name } = key;
-    service.kind == ServiceKind::ClusterIp && evidence.snapshot.services.entry(&[namespace], name).is_none()
+    service.kind == ServiceKind::ClusterIp
+        && evidence
+            .snapshot
+            .services
+            .entry(&[namespace], name)
+            .is_none()
 }
 
 /// Whether a headless Service publishes no address, and therefore has no records.
 fn serves_nothing(service: &Service, endpoints: Option<&Endpoints>) -> bool {
     matches!(service.kind, ServiceKind::Headless | ServiceKind::WithoutIp)
         && endpoints.is_none_or(|endpoints| {
-            endpoints.ready == 0 && !(service.publish_not_ready_addresses && endpoints.not_ready > 0)
+            endpoints.ready == 0
+                && !(service.publish_not_ready_addresses && endpoints.not_ready > 0)
         })
 }
 
-/// Reason for empty endpoints. The control plane puts every matching pod with an address into the endpoints; pods and
-/// selectors are unknown here.
+/// Reason for empty endpoints. The control plane puts every matching pod with an address into the
+/// endpoints; pods and selectors are unknown here.
 const NO_POD: &str = "no pod that has an address matches its selector, if it has one (pods that are pending or finished \
                       do not count)";
 
@@ -483,16 +588,26 @@ fn no_member(found: &FoundObject, label: &str) -> Reason {
         return ("member_not_ready", text);
     }
     let known = match found.hostnames.as_slice() {
-        [] => "no published address has a hostname (spec.hostname and spec.subdomain of the pod)".to_owned(),
+        [] => "no published address has a hostname (spec.hostname and spec.subdomain of the pod)"
+            .to_owned(),
         names => format!("there is {}", join_some(names, found.more_hostnames)),
     };
-    ("no_such_member", format!("no address of Service {key} has the hostname {label:?}: {known}"))
+    (
+        "no_such_member",
+        format!("no address of Service {key} has the hostname {label:?}: {known}"),
+    )
 }
 
-fn no_port(candidate: &Candidate, key: &ObjectKey, port: &str, protocol: &str, ports: &[Port]) -> Reason {
-    let exists = ports
-        .iter()
-        .any(|known| known.name.eq_ignore_ascii_case(port) && known.protocol.eq_ignore_ascii_case(protocol));
+fn no_port(
+    candidate: &Candidate,
+    key: &ObjectKey,
+    port: &str,
+    protocol: &str,
+    ports: &[Port],
+) -> Reason {
+    let exists = ports.iter().any(|known| {
+        known.name.eq_ignore_ascii_case(port) && known.protocol.eq_ignore_ascii_case(protocol)
+    });
     if exists && !port.is_empty() {
         return no_such_type(candidate);
     }
@@ -502,7 +617,9 @@ fn no_port(candidate: &Candidate, key: &ObjectKey, port: &str, protocol: &str, p
     };
     let (lower, protocol) = (protocol.to_ascii_lowercase(), protocol.to_ascii_uppercase());
     let text = match port {
-        "" => format!("_{lower} alone is not a port of Service {key}, a port is _PORT._{lower}; {known}"),
+        "" => format!(
+            "_{lower} alone is not a port of Service {key}, a port is _PORT._{lower}; {known}"
+        ),
         port => format!("Service {key} has no port {port:?} over {protocol}; {known}"),
     };
     ("no_such_port", text)

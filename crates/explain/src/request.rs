@@ -30,7 +30,8 @@ pub(crate) struct Request {
     pub(crate) meant: String,
     /// The domain name to explain; for an address, its reverse name.
     pub(crate) name: Name,
-    /// Whether the resolver applies no search list: for reverse names, and names with a dot at the end.
+    /// Whether the resolver applies no search list: for reverse names, and names with a dot at the
+    /// end.
     pub(crate) absolute: bool,
     /// The record types in the order of the queries.
     pub(crate) types: Vec<u16>,
@@ -86,7 +87,8 @@ pub(crate) struct Parameters {
     /// the record type
     #[arg(default_value = "")]
     pub(crate) qtype: String,
-    /// the namespace of the pod that looks the name up, or the search list of its resolv.conf, separated by commas
+    /// the namespace of the pod that looks the name up, or the search list of its resolv.conf,
+    /// separated by commas
     #[arg(long, value_name = "string", default_value = "default")]
     pub(crate) search: String,
     /// options ndots of the pod's resolv.conf
@@ -96,7 +98,12 @@ pub(crate) struct Parameters {
 
 impl Request {
     pub(crate) fn new(parameters: &Parameters) -> Result<Self, RequestError> {
-        let Parameters { name: text, qtype, search, ndots } = parameters;
+        let Parameters {
+            name: text,
+            qtype,
+            search,
+            ndots,
+        } = parameters;
         check(text)?;
         let meant = pasted::name(text);
         let name = name(&meant)?;
@@ -124,7 +131,10 @@ impl Search {
             return Err(RequestError::LongSearch);
         }
         let separator = |c: char| c == ',' || c.is_ascii_whitespace();
-        let words: Vec<&str> = text.split(separator).filter(|word| !word.is_empty()).collect();
+        let words: Vec<&str> = text
+            .split(separator)
+            .filter(|word| !word.is_empty())
+            .collect();
         match words.as_slice() {
             [] => Ok(Self::Namespace(NAMESPACE.to_owned())),
             [namespace] if !namespace.contains('.') && is_label(namespace) => {
@@ -132,7 +142,11 @@ impl Search {
             }
             [word] if !word.contains('.') => Err(RequestError::Search((*word).to_owned())),
             words if words.len() > MAX_SEARCH.1 => Err(RequestError::LongSearch),
-            words => words.iter().map(|word| domain(word)).collect::<Result<_, _>>().map(Self::Domains),
+            words => words
+                .iter()
+                .map(|word| domain(word))
+                .collect::<Result<_, _>>()
+                .map(Self::Domains),
         }
     }
 }
@@ -159,7 +173,11 @@ fn check(text: &str) -> Result<(), RequestError> {
         return Err(RequestError::LongName(text.chars().count()));
     }
     let is_graphic = text.bytes().all(|byte| byte.is_ascii_graphic());
-    if is_graphic { Ok(()) } else { Err(RequestError::Characters) }
+    if is_graphic {
+        Ok(())
+    } else {
+        Err(RequestError::Characters)
+    }
 }
 
 /// Parses a domain name; an address becomes its reverse name.
@@ -185,21 +203,45 @@ mod tests {
 
     fn request(name: &str, qtype: &str, search: &str) -> Result<Request, RequestError> {
         let [name, qtype, search, ndots] = [name, qtype, search, ""].map(str::to_owned);
-        Request::new(&Parameters { name, qtype, search, ndots })
+        Request::new(&Parameters {
+            name,
+            qtype,
+            search,
+            ndots,
+        })
     }
 
     #[test]
     fn names_and_addresses() {
         for (text, name, absolute, types) in [
             ("web", "web.", false, vec![1, 28, 33]),
-            ("web.apps.svc.cluster.local.", "web.apps.svc.cluster.local.", true, vec![1, 28, 33]),
+            (
+                "web.apps.svc.cluster.local.",
+                "web.apps.svc.cluster.local.",
+                true,
+                vec![1, 28, 33],
+            ),
             ("10.96.0.1", "1.0.96.10.in-addr.arpa.", true, vec![12]),
-            ("1.0.96.10.IN-ADDR.arpa", "1.0.96.10.IN-ADDR.arpa.", true, vec![12]),
-            ("fd00::1a", &format!("a.1.{}d.f.ip6.arpa.", "0.".repeat(28)), true, vec![12]),
+            (
+                "1.0.96.10.IN-ADDR.arpa",
+                "1.0.96.10.IN-ADDR.arpa.",
+                true,
+                vec![12],
+            ),
+            (
+                "fd00::1a",
+                &format!("a.1.{}d.f.ip6.arpa.", "0.".repeat(28)),
+                true,
+                vec![12],
+            ),
         ] {
             let request = request(text, "", "").unwrap();
             assert_eq!(request.name.to_string(), name);
-            assert_eq!((request.absolute, request.types), (absolute, types), "{text}");
+            assert_eq!(
+                (request.absolute, request.types),
+                (absolute, types),
+                "{text}"
+            );
         }
         assert_eq!(request("web", "srv", "").unwrap().types, [33]);
     }
@@ -209,12 +251,20 @@ mod tests {
         let search = |text| request("web", "", text).unwrap().search;
         assert_eq!(search(""), Search::Namespace("default".to_owned()));
         assert_eq!(search("apps"), Search::Namespace("apps".to_owned()));
-        for text in ["a.example b.example", "a.example,b.example", " a.example.\t b.example. "] {
-            let Search::Domains(domains) = search(text) else { panic!("{text}") };
+        for text in [
+            "a.example b.example",
+            "a.example,b.example",
+            " a.example.\t b.example. ",
+        ] {
+            let Search::Domains(domains) = search(text) else {
+                panic!("{text}")
+            };
             let domains: Vec<String> = domains.iter().map(ToString::to_string).collect();
             assert_eq!(domains, ["a.example.", "b.example."], "{text}");
         }
-        let Search::Domains(root) = search(".") else { panic!("the root is a domain") };
+        let Search::Domains(root) = search(".") else {
+            panic!("the root is a domain")
+        };
         assert_eq!(root[0].to_string(), ".");
     }
 }

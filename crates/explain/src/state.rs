@@ -38,7 +38,11 @@ pub struct LostZone {
 }
 
 /// The server as part of the document.
-pub(crate) fn server(state: &ServerState, snapshot: &Snapshot, found: Option<&FoundObjects>) -> Server {
+pub(crate) fn server(
+    state: &ServerState,
+    snapshot: &Snapshot,
+    found: Option<&FoundObjects>,
+) -> Server {
     let records_from = match state.progress {
         Progress::Waiting => "nowhere",
         Progress::Stale | Progress::StaleOverdue => "snapshot_file",
@@ -52,7 +56,11 @@ pub(crate) fn server(state: &ServerState, snapshot: &Snapshot, found: Option<&Fo
         endpoints_from: endpoints_kind(found).map(|(_, name)| name.to_owned()),
         config_version: state.config.version.to_string(),
         config_loaded: state.config.loaded_at.into(),
-        config_rejected: state.config.error.as_ref().map(|rejection| rejection.text.clone()),
+        config_rejected: state
+            .config
+            .error
+            .as_ref()
+            .map(|rejection| rejection.text.clone()),
     }
 }
 
@@ -86,7 +94,8 @@ pub(crate) fn warnings(
         let text = "there are too many Services to find all similar names";
         warnings.push(Some(Note::new("near_cut", text)));
     }
-    let is_over_capacity = |object: &&Object| object.endpoints.as_ref().is_some_and(|e| e.over_capacity);
+    let is_over_capacity =
+        |object: &&Object| object.endpoints.as_ref().is_some_and(|e| e.over_capacity);
     warnings.extend(objects.iter().filter(is_over_capacity).map(|Object { key, .. }| {
         let text =
             format!("the control plane left addresses out of Endpoints {key}: there are more than 1000");
@@ -129,7 +138,10 @@ fn rejected(config: &State, now: Moment) -> Option<Note> {
         let loaded = Moment::from(config.loaded_at).before(now);
         format!("version {} stays in force, loaded {loaded}", config.version)
     };
-    let text = format!("the newest configuration is rejected: {}; {in_force}", config.error.as_ref()?.text);
+    let text = format!(
+        "the newest configuration is rejected: {}; {in_force}",
+        config.error.as_ref()?.text
+    );
     Some(Note::new("config_rejected", text))
 }
 
@@ -137,21 +149,33 @@ fn rejected(config: &State, now: Moment) -> Option<Note> {
 pub(crate) fn lost_zones(state: &ServerState, snapshot: &Snapshot, name: &Name) -> Vec<Note> {
     let name = name.to_lowercase();
     let own = kind::further(snapshot, &name).map(|zone| &zone.domain);
-    let holds =
-        |zone: &&FurtherZone| Some(&zone.domain) == own || zone.pointers && name.is_within(&zone.domain);
+    let holds = |zone: &&FurtherZone| {
+        Some(&zone.domain) == own || zone.pointers && name.is_within(&zone.domain)
+    };
     let of_zone = |zone: &FurtherZone| {
         let (domain, is_loaded) = (zone.domain.clone(), zone.records.has_synced());
-        let lost = state.lost_zones.iter().filter(move |lost| lost.domain == domain);
-        lost.map(move |lost| lost.note(is_loaded)).collect::<Vec<_>>()
+        let lost = state
+            .lost_zones
+            .iter()
+            .filter(move |lost| lost.domain == domain);
+        lost.map(move |lost| lost.note(is_loaded))
+            .collect::<Vec<_>>()
     };
-    snapshot.zones.iter().filter(holds).flat_map(of_zone).collect()
+    snapshot
+        .zones
+        .iter()
+        .filter(holds)
+        .flat_map(of_zone)
+        .collect()
 }
 
 impl LostZone {
     fn note(&self, is_loaded: bool) -> Note {
         let Self { domain, reason } = self;
         let text = if is_loaded {
-            format!("the zone {domain} is not followed now, its later changes are unknown: {reason}")
+            format!(
+                "the zone {domain} is not followed now, its later changes are unknown: {reason}"
+            )
         } else {
             format!("the zone {domain} cannot be loaded: {reason}")
         };

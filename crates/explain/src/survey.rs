@@ -1,5 +1,5 @@
-//! Builds an explanation in two steps: first from the records, then from the look-up of the objects. Neither step waits or
-//! changes state.
+//! Builds an explanation in two steps: first from the records, then from the look-up of the
+//! objects. Neither step waits or changes state.
 
 use std::sync::Arc;
 
@@ -41,7 +41,13 @@ impl Survey {
             Some(_) => Vec::new(),
             None => near::readings(&candidates, &snapshot.zone.domain),
         };
-        Self { snapshot, request, search, candidates, readings }
+        Self {
+            snapshot,
+            request,
+            search,
+            candidates,
+            readings,
+        }
     }
 
     /// The look-up of Services and endpoints, which the records do not show.
@@ -54,20 +60,30 @@ impl Survey {
             };
             let target = candidate.target.iter().flat_map(|target| &target.sources);
             let target = target.map(|key| (key.clone(), None));
-            let own = candidate.sources.iter().map(|key| (key.clone(), hostname.clone()));
+            let own = candidate
+                .sources
+                .iter()
+                .map(|key| (key.clone(), hostname.clone()));
             for wanted in own.chain(target) {
                 if !objects.contains(&wanted) {
                     objects.push(wanted);
                 }
             }
         }
-        let address = self.candidates.iter().find_map(|candidate| match candidate.route {
-            Route::Reverse { address, .. } if candidate.dnsmasq.leads_to_kubedns() => {
-                (candidate.outcome() == Outcome::Forwarded).then_some(address)
-            }
-            _ => None,
-        });
-        ObjectLookup { objects, near: near::wanted(&self.snapshot, &self.readings), address }
+        let address = self
+            .candidates
+            .iter()
+            .find_map(|candidate| match candidate.route {
+                Route::Reverse { address, .. } if candidate.dnsmasq.leads_to_kubedns() => {
+                    (candidate.outcome() == Outcome::Forwarded).then_some(address)
+                }
+                _ => None,
+            });
+        ObjectLookup {
+            objects,
+            near: near::wanted(&self.snapshot, &self.readings),
+            address,
+        }
     }
 
     /// Builds the explanation; `found` is `None` until the first lists are complete.
@@ -77,7 +93,12 @@ impl Survey {
         server: &ServerState,
         now: Moment,
     ) -> Explanation {
-        let evidence = Evidence { snapshot: &self.snapshot, found, has_upstreams: server.has_upstreams, now };
+        let evidence = Evidence {
+            snapshot: &self.snapshot,
+            found,
+            has_upstreams: server.has_upstreams,
+            now,
+        };
         let at = verdict::most_telling(evidence, &self.candidates, &self.request.name);
         let candidate = &self.candidates[at];
         let near = match candidate.outcome() {
@@ -106,7 +127,12 @@ impl Survey {
         Question {
             name: self.request.text.clone(),
             meant: self.request.meant.clone(),
-            types: self.request.types.iter().map(|qtype| type_name(*qtype)).collect(),
+            types: self
+                .request
+                .types
+                .iter()
+                .map(|qtype| type_name(*qtype))
+                .collect(),
             namespace: match &self.request.search {
                 Search::Namespace(namespace) if !self.request.absolute => Some(namespace.clone()),
                 Search::Namespace(_) | Search::Domains(_) => None,
@@ -121,14 +147,27 @@ impl Survey {
 fn detail(evidence: Evidence<'_>, candidate: &Candidate) -> Detail {
     let mut reasons = reasons::of(evidence, candidate);
     reasons.extend(reasons::disagreement(candidate));
-    let behind = evidence.found.iter().flat_map(|found| &found.behind).map(|(found, _)| found);
+    let behind = evidence
+        .found
+        .iter()
+        .flat_map(|found| &found.behind)
+        .map(|(found, _)| found);
     let behind = behind.filter(|found| !candidate.sources.contains(&found.object.key));
-    let objects = candidate.sources.iter().filter_map(|key| evidence.object(key)).chain(behind);
+    let objects = candidate
+        .sources
+        .iter()
+        .filter_map(|key| evidence.object(key))
+        .chain(behind);
     Detail {
         name: candidate.name.to_string(),
         route: candidate.route.clone(),
         kind: candidate.kind.clone(),
-        answers: candidate.answers.iter().cloned().map(Answer::shortened).collect(),
+        answers: candidate
+            .answers
+            .iter()
+            .cloned()
+            .map(Answer::shortened)
+            .collect(),
         reasons,
         objects: objects
             .map(|found| found.object.clone())

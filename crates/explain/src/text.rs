@@ -11,7 +11,16 @@ const LABEL: usize = 10;
 
 /// The complete text, ending with a line feed.
 pub(crate) fn render(explanation: &Explanation) -> String {
-    let Explanation { question, verdict, warnings, near, tried, detail, server, at } = explanation;
+    let Explanation {
+        question,
+        verdict,
+        warnings,
+        near,
+        tried,
+        detail,
+        server,
+        at,
+    } = explanation;
     let mut page = Page::default();
     page.line(&format!("{} {}", question.meant, verdict.text));
     if question.meant != question.name {
@@ -19,8 +28,18 @@ pub(crate) fn render(explanation: &Explanation) -> String {
     }
     page.notes("WARNING", warnings);
     // For a name that resolves, the reasons are printed as notes.
-    page.notes(if verdict.outcome == Outcome::Answered { "note" } else { "why" }, &detail.reasons);
-    let near: Vec<_> = near.iter().map(|miss| [miss.name.clone(), miss.why.text.clone()]).collect();
+    page.notes(
+        if verdict.outcome == Outcome::Answered {
+            "note"
+        } else {
+            "why"
+        },
+        &detail.reasons,
+    );
+    let near: Vec<_> = near
+        .iter()
+        .map(|miss| [miss.name.clone(), miss.why.text.clone()])
+        .collect();
     page.table("try", &near);
     tried_names(&mut page, question, tried, detail);
     detail::render(&mut page, detail, *at);
@@ -36,16 +55,45 @@ fn tried_names(page: &mut Page, question: &Question, tried: &[Tried], detail: &D
         Some(namespace) => format!("of a pod in namespace {namespace}: "),
         None => String::new(),
     };
-    let search: Vec<&str> = question.search.iter().map(|domain| without_dot(domain)).collect();
-    let walked = if question.autopath { "; kubedns walks the list (--autopath)" } else { "" };
-    page.section("queries", &format!("{whose}search {}, ndots:{}{walked}", search.join(" "), question.ndots));
-    let explained = |tried: &Tried| detail.reasons.first().is_some_and(|reason| reason.text == tried.summary);
+    let search: Vec<&str> = question
+        .search
+        .iter()
+        .map(|domain| without_dot(domain))
+        .collect();
+    let walked = if question.autopath {
+        "; kubedns walks the list (--autopath)"
+    } else {
+        ""
+    };
+    page.section(
+        "queries",
+        &format!(
+            "{whose}search {}, ndots:{}{walked}",
+            search.join(" "),
+            question.ndots
+        ),
+    );
+    let explained = |tried: &Tried| {
+        detail
+            .reasons
+            .first()
+            .is_some_and(|reason| reason.text == tried.summary)
+    };
     let row = |tried: &Tried| match tried {
-        Tried { asked: false, name, .. } => [name.clone(), "(not asked)".to_owned(), String::new()],
-        Tried { name, outcome, .. } if explained(tried) => {
-            [name.clone(), outcome.label().to_owned(), "see why".to_owned()]
-        }
-        Tried { name, outcome, summary, .. } => [name.clone(), outcome.label().to_owned(), summary.clone()],
+        Tried {
+            asked: false, name, ..
+        } => [name.clone(), "(not asked)".to_owned(), String::new()],
+        Tried { name, outcome, .. } if explained(tried) => [
+            name.clone(),
+            outcome.label().to_owned(),
+            "see why".to_owned(),
+        ],
+        Tried {
+            name,
+            outcome,
+            summary,
+            ..
+        } => [name.clone(), outcome.label().to_owned(), summary.clone()],
     };
     page.table("", &tried.iter().map(row).collect::<Vec<_>>());
 }
@@ -65,7 +113,11 @@ struct Page(String);
 impl Page {
     fn line(&mut self, line: &str) {
         // Names and objects may contain control characters such as line feeds.
-        self.0.extend(line.trim_end().chars().map(|c| if c.is_control() { '?' } else { c }));
+        self.0.extend(
+            line.trim_end()
+                .chars()
+                .map(|c| if c.is_control() { '?' } else { c }),
+        );
         self.0.push('\n');
     }
 
@@ -81,7 +133,14 @@ impl Page {
 
     fn notes(&mut self, label: &str, notes: &[Note]) {
         for (at, note) in notes.iter().enumerate() {
-            self.section(if at == 0 || label == "WARNING" { label } else { "" }, &note.text);
+            self.section(
+                if at == 0 || label == "WARNING" {
+                    label
+                } else {
+                    ""
+                },
+                &note.text,
+            );
         }
     }
 

@@ -22,14 +22,23 @@ pub fn command(words: impl IntoIterator<Item = OsString>) -> Exit {
     match words.next() {
         Some(word) if word == "config" => config::command(words),
         Some(word) if word == "cluster" => cluster::command(words),
-        Some(word) if matches!(word.to_str(), Some("--help" | "-h" | "help")) => {
-            Exit { status: 0, stdout: String::new(), stderr: USAGE.to_owned() }
-        }
-        _ => mistake(NAME, &format!("expected config or cluster, see {NAME} --help")),
+        Some(word) if matches!(word.to_str(), Some("--help" | "-h" | "help")) => Exit {
+            status: 0,
+            stdout: String::new(),
+            stderr: USAGE.to_owned(),
+        },
+        _ => mistake(
+            NAME,
+            &format!("expected config or cluster, see {NAME} --help"),
+        ),
     }
 }
 
 /// The result of a command that cannot run.
 fn mistake(command: &str, reason: &str) -> Exit {
-    Exit { status: 2, stdout: String::new(), stderr: format!("{command}: {reason}\n") }
+    Exit {
+        status: 2,
+        stdout: String::new(),
+        stderr: format!("{command}: {reason}\n"),
+    }
 }

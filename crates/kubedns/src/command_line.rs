@@ -1,4 +1,5 @@
-//! The complete command line as a clap `Command`, for manual pages and completions. `main.rs` parses the actual arguments.
+//! The complete command line as a clap `Command`, for manual pages and completions. `main.rs`
+//! parses the actual arguments.
 
 use clap::{Command, CommandFactory as _};
 
@@ -10,8 +11,12 @@ pub fn command_line() -> Command {
     let check = Command::new("check")
         .about("Checks a ConfigMap or a running kube-dns, with advice for each failure")
         .subcommands([
-            config::Options::command().name("config").about("Validates a ConfigMap before it is applied"),
-            cluster::Options::command().name("cluster").about("Checks a running kube-dns"),
+            config::Options::command()
+                .name("config")
+                .about("Validates a ConfigMap before it is applied"),
+            cluster::Options::command()
+                .name("cluster")
+                .about("Checks a running kube-dns"),
         ]);
     let explain = explain::CommandOptions::command().name("explain");
     Options::command()

@@ -2,13 +2,14 @@
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// The highest useful limit: all bounds on connections and pending queries together need fewer descriptors.
+/// The highest useful limit: all bounds on connections and pending queries together need fewer
+/// descriptors.
 const USEFUL_LIMIT: u64 = 16_384;
 /// The assumed soft limit if the limit cannot be read.
 const DEFAULT_LIMIT: u64 = 1024;
 
-/// Raises the soft limit of descriptors up to `USEFUL_LIMIT`, as far as the hard limit allows. Returns the soft limit in force,
-/// from which bounds on sockets derive.
+/// Raises the soft limit of descriptors up to `USEFUL_LIMIT`, as far as the hard limit allows.
+/// Returns the soft limit in force, from which bounds on sockets derive.
 pub(crate) fn raise() -> usize {
     let (soft, hard) = match getrlimit(Resource::RLIMIT_NOFILE) {
         Ok(limits) => limits,
@@ -17,15 +18,16 @@ pub(crate) fn raise() -> usize {
             (DEFAULT_LIMIT, DEFAULT_LIMIT)
         }
     };
-    let limit =
-        match wanted(soft, hard).map(|wanted| (wanted, setrlimit(Resource::RLIMIT_NOFILE, wanted, hard))) {
-            Some((wanted, Ok(()))) => wanted,
-            Some((wanted, Err(error))) => {
-                tracing::warn!(%error, soft, wanted, "cannot raise the limit of open files");
-                soft
-            }
-            None => soft,
-        };
+    let limit = match wanted(soft, hard)
+        .map(|wanted| (wanted, setrlimit(Resource::RLIMIT_NOFILE, wanted, hard)))
+    {
+        Some((wanted, Ok(()))) => wanted,
+        Some((wanted, Err(error))) => {
+            tracing::warn!(%error, soft, wanted, "cannot raise the limit of open files");
+            soft
+        }
+        None => soft,
+    };
     tracing::debug!(limit, "open files and sockets");
     usize::try_from(limit).unwrap_or(usize::MAX)
 }

@@ -1,7 +1,7 @@
 //! Zones from etcd: watches the keys of each zone, and sends its content to the index task.
 //!
-//! Readiness does not wait for etcd, because readiness concerns cluster names. The names of a zone are SERVFAIL until the zone
-//! is loaded.
+//! Readiness does not wait for etcd, because readiness concerns cluster names. The names of a zone
+//! are SERVFAIL until the zone is loaded.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -57,8 +57,15 @@ struct Followed {
 
 impl Followed {
     fn new(domain: Name, sources: Vec<EtcdSource>) -> Self {
-        let contents = Arc::new(watch::Sender::new(vec![ZoneRecords::default(); sources.len()]));
-        Self { domain, sources, contents }
+        let contents = Arc::new(watch::Sender::new(vec![
+            ZoneRecords::default();
+            sources.len()
+        ]));
+        Self {
+            domain,
+            sources,
+            contents,
+        }
     }
 
     /// The zone with its current content.
@@ -71,7 +78,11 @@ impl Followed {
 fn zone(domain: &Name, contents: &[ZoneRecords]) -> FurtherZone {
     let records = Arc::new(Merged(contents.to_vec()));
     let pointers = *domain == reverse();
-    FurtherZone { skydns: true, pointers, ..FurtherZone::new(domain, records) }
+    FurtherZone {
+        skydns: true,
+        pointers,
+        ..FurtherZone::new(domain, records)
+    }
 }
 
 /// The domain `arpa`, which contains all reverse names.
@@ -87,12 +98,21 @@ impl EtcdZones {
             let is_known =
                 |known: &EtcdSource| (&known.path, &known.access) == (&source.path, &source.access);
             if !beside.iter().any(is_known) {
-                beside.push(EtcdSource { zone: reverse(), ..source.clone() });
+                beside.push(EtcdSource {
+                    zone: reverse(),
+                    ..source.clone()
+                });
             }
         }
-        let zones = sources.into_iter().map(|source| Followed::new(source.zone.clone(), vec![source]));
-        let reverse = Some(Followed::new(reverse(), beside)).filter(|reverse| !reverse.sources.is_empty());
-        Self { followed: zones.chain(reverse).collect(), lost: LostZones::default() }
+        let zones = sources
+            .into_iter()
+            .map(|source| Followed::new(source.zone.clone(), vec![source]));
+        let reverse =
+            Some(Followed::new(reverse(), beside)).filter(|reverse| !reverse.sources.is_empty());
+        Self {
+            followed: zones.chain(reverse).collect(),
+            lost: LostZones::default(),
+        }
     }
 
     /// Whether there are no zones.
@@ -100,7 +120,8 @@ impl EtcdZones {
         self.followed.is_empty()
     }
 
-    /// Returns the zones with their current content. A zone is not loaded before [`follow`](Self::follow).
+    /// Returns the zones with their current content. A zone is not loaded before
+    /// [`follow`](Self::follow).
     pub fn zones(&self) -> impl Iterator<Item = FurtherZone> {
         self.followed.iter().map(Followed::zone)
     }
@@ -118,7 +139,12 @@ impl EtcdZones {
         publish: &mpsc::Sender<FurtherZone>,
         stop: &CancellationToken,
     ) {
-        for Followed { domain, sources, contents } in self.followed {
+        for Followed {
+            domain,
+            sources,
+            contents,
+        } in self.followed
+        {
             let shown = domain.to_string();
             tasks.lasting(
                 "publishing a zone of etcd",
@@ -126,15 +152,26 @@ impl EtcdZones {
             );
             for (source, EtcdSource { zone, path, access }) in sources.into_iter().enumerate() {
                 let (contents, lost) = (Arc::clone(&contents), self.lost.clone());
-                let sink = ToIndex { contents, source, lost, keys: (domain.clone(), path.clone()) };
-                let feed = Feed::new(access, Subtree::new(&path, &zone), sink, metrics.feed(&shown));
+                let sink = ToIndex {
+                    contents,
+                    source,
+                    lost,
+                    keys: (domain.clone(), path.clone()),
+                };
+                let feed = Feed::new(
+                    access,
+                    Subtree::new(&path, &zone),
+                    sink,
+                    metrics.feed(&shown),
+                );
                 tasks.lasting("following a zone of etcd", feed.run(stop.clone()));
             }
         }
     }
 }
 
-/// Sends the newest content of a zone after changes, and skips content that has been replaced meanwhile.
+/// Sends the newest content of a zone after changes, and skips content that has been replaced
+/// meanwhile.
 async fn forward_changes(
     domain: Name,
     mut contents: watch::Receiver<Vec<ZoneRecords>>,

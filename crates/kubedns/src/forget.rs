@@ -1,6 +1,8 @@
-//! Empties the cache after each edit of the configuration, if dnsmasq behind kubedns forwards to the configured servers.
+//! Empties the cache after each edit of the configuration, if dnsmasq behind kubedns forwards to
+//! the configured servers.
 //!
-//! kubedns forwards to dnsmasq before and after the edit, so a cached response does not show which server it came from.
+//! kubedns forwards to dnsmasq before and after the edit, so a cached response does not show which
+//! server it came from.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +14,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Settings;
 
-/// The time after an edit in which responses of the previous servers may arrive: dnsmasq has to reload, and a pending query may
-/// take two seconds.
+/// The time after an edit in which responses of the previous servers may arrive: dnsmasq has to
+/// reload, and a pending query may take two seconds.
 const LATE: Duration = Duration::from_secs(3);
 
-/// Empties the cache of `forwarder` after each edit, and again when no response of the previous servers can arrive.
+/// Empties the cache of `forwarder` after each edit, and again when no response of the previous
+/// servers can arrive.
 pub(crate) async fn on_edits(
     forwarder: Arc<Forwarder>,
     mut settings: watch::Receiver<Arc<Settings>>,
@@ -49,7 +52,9 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use skydns::Name;
-    use skydns::forward::{Cache, CacheLimits, CacheMetrics, ForwardMetrics, Limits, Query, TlsTrust};
+    use skydns::forward::{
+        Cache, CacheLimits, CacheMetrics, ForwardMetrics, Limits, Query, TlsTrust,
+    };
     use skydns::wire::Transport;
     use testkit::upstream::Upstream;
 
@@ -58,13 +63,24 @@ mod tests {
     fn forwarder() -> Arc<Forwarder> {
         let registry = prometheus::Registry::new();
         let metrics = ForwardMetrics::new(&registry).unwrap();
-        let cache = Cache::new(CacheLimits::default(), CacheMetrics::new(&registry).unwrap());
-        Arc::new(Forwarder::with(Limits::default(), metrics, TlsTrust::default(), cache))
+        let cache = Cache::new(
+            CacheLimits::default(),
+            CacheMetrics::new(&registry).unwrap(),
+        );
+        Arc::new(Forwarder::with(
+            Limits::default(),
+            metrics,
+            TlsTrust::default(),
+            cache,
+        ))
     }
 
     fn configured(upstream: &str) -> Arc<Settings> {
         let upstream_nameservers = vec![upstream.parse().unwrap()];
-        let config = dnsconfig::Config { upstream_nameservers, ..dnsconfig::Config::default() };
+        let config = dnsconfig::Config {
+            upstream_nameservers,
+            ..dnsconfig::Config::default()
+        };
         Arc::new(Settings {
             version: config.version(),
             federations: config.federations,
@@ -82,7 +98,10 @@ mod tests {
         let ask = async || {
             let query = Query::new(Name::parse("x.test").unwrap().wire(), 1);
             let servers = [dnsmasq.addr().into()].into();
-            forwarder.exchange(query, servers, Ipv4Addr::LOCALHOST.into(), Transport::Udp).await.unwrap();
+            forwarder
+                .exchange(query, servers, Ipv4Addr::LOCALHOST.into(), Transport::Udp)
+                .await
+                .unwrap();
             dnsmasq.count()
         };
         let (publish, settings) = watch::channel(configured("192.0.2.1"));
@@ -98,6 +117,9 @@ mod tests {
             assert_eq!(ask().await, 3);
             stop.cancel();
         };
-        tokio::join!(on_edits(Arc::clone(&forwarder), settings, stop.clone()), test);
+        tokio::join!(
+            on_edits(Arc::clone(&forwarder), settings, stop.clone()),
+            test
+        );
     }
 }

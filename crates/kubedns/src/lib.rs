@@ -1,4 +1,5 @@
-//! kubedns: makes records from Kubernetes objects, publishes the records as snapshots, and serves them over DNS.
+//! kubedns: makes records from Kubernetes objects, publishes the records as snapshots, and serves
+//! them over DNS.
 
 pub mod check;
 mod command_line;

@@ -1,4 +1,5 @@
-//! Metrics of the watches, the index and the configuration. The crate `skydns` has the metrics of the DNS server.
+//! Metrics of the watches, the index and the configuration. The crate `skydns` has the metrics of
+//! the DNS server.
 //!
 //! All names begin with `kubedns_`; docs/metrics/kubedns.md lists them.
 
@@ -14,8 +15,9 @@ use prometheus::{Gauge, Histogram, IntCounter, IntCounterVec, IntGauge, IntGauge
 use crate::options::Options;
 
 /// Buckets of the latencies, in seconds.
-const LATENCIES: [f64; 14] =
-    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 90.0];
+const LATENCIES: [f64; 14] = [
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 90.0,
+];
 
 /// The metrics of kubedns, except those of its DNS server.
 #[derive(Debug)]
@@ -38,7 +40,8 @@ pub struct Metrics {
     pub publications: IntCounter,
     /// Time from the arrival of an event to the publication of its records.
     pub publication: Histogram,
-    /// Time from the change of a pod or Service to the publication. The control plane notes the change on endpoints.
+    /// Time from the change of a pod or Service to the publication. The control plane notes the
+    /// change on endpoints.
     pub programming: Histogram,
     /// Snapshot files written, by outcome.
     pub snapshots_written: IntCounterVec,
@@ -109,12 +112,16 @@ impl Metrics {
         }))
     }
 
-    /// Observes a publication. `since_arrival` is the age of its oldest event; `causes` are the times of the changes that led to the
-    /// events.
+    /// Observes a publication. `since_arrival` is the age of its oldest event; `causes` are the
+    /// times of the changes that led to the events.
     pub fn published(&self, since_arrival: Duration, causes: &[SystemTime]) {
         self.publication.observe(since_arrival.as_secs_f64());
-        // If our clock is behind the clock of the control plane, the latency is negative and omitted.
-        for latency in causes.iter().filter_map(|cause| SystemTime::now().duration_since(*cause).ok()) {
+        // If our clock is behind the clock of the control plane, the latency is negative and
+        // omitted.
+        for latency in causes
+            .iter()
+            .filter_map(|cause| SystemTime::now().duration_since(*cause).ok())
+        {
             self.programming.observe(latency.as_secs_f64());
         }
     }
@@ -130,7 +137,8 @@ pub fn info(registry: &daemon::metrics::Metrics, options: &Options) -> Result<()
     let info = registry.int_gauge_vec("kubedns_info", help, &["domain", "topology"])?;
     let topology = options.topology.to_possible_value();
     let topology = topology.as_ref().map_or("", PossibleValue::get_name);
-    info.with_label_values(&[options.domain.first.bare(), topology]).set(1);
+    info.with_label_values(&[options.domain.first.bare(), topology])
+        .set(1);
     Ok(())
 }
 
@@ -154,10 +162,14 @@ pub struct ConfigMetrics {
 impl ConfigMetrics {
     fn new(registry: &daemon::metrics::Metrics) -> Result<Self, MetricError> {
         Ok(Self {
-            rejected: registry
-                .int_counter("kubedns_config_rejected_total", "Configurations that were rejected.")?,
-            unknown_keys: registry
-                .int_gauge("kubedns_config_unknown_keys", "Keys of the ConfigMap that are ignored.")?,
+            rejected: registry.int_counter(
+                "kubedns_config_rejected_total",
+                "Configurations that were rejected.",
+            )?,
+            unknown_keys: registry.int_gauge(
+                "kubedns_config_unknown_keys",
+                "Keys of the ConfigMap that are ignored.",
+            )?,
             current: registry.int_gauge(
                 "kubedns_config_current",
                 "1 while the newest configuration is in force, 0 while it is rejected.",
@@ -171,8 +183,10 @@ impl ConfigMetrics {
                 "Version of the configuration in force; always 1.",
                 "version",
             )?,
-            unresolved: registry
-                .int_gauge("kubedns_stub_servers_unresolved", "Names of stub servers without an address.")?,
+            unresolved: registry.int_gauge(
+                "kubedns_stub_servers_unresolved",
+                "Names of stub servers without an address.",
+            )?,
         })
     }
 }

@@ -67,10 +67,13 @@ pub struct Options {
     /// domain under which to create names
     #[arg(long, value_name = "string", default_value = "cluster.local.")]
     pub domain: ClusterDomains,
-    /// List of ip:port, separated by commas of nameservers to forward queries to. If set, overrides upstream servers taken from the nameserver option in /etc/resolv.conf. Example: 8.8.8.8:53,8.8.4.4 (default port is 53)
+    /// List of ip:port, separated by commas of nameservers to forward queries to. If set, overrides
+    /// upstream servers taken from the nameserver option in /etc/resolv.conf. Example:
+    /// 8.8.8.8:53,8.8.4.4 (default port is 53)
     #[arg(long, value_name = "string", default_value = "")]
     pub nameservers: String,
-    /// Location of kubecfg file for access to kubernetes master service; --kube-master-url overrides the URL part of this; if this is not provided, defaults to service account tokens
+    /// Location of kubecfg file for access to kubernetes master service; --kube-master-url
+    /// overrides the URL part of this; if this is not provided, defaults to service account tokens
     #[arg(long, value_name = "string", default_value = "")]
     pub kubecfg_file: String,
     /// context of the kubecfg file to use in place of its current one
@@ -83,48 +86,71 @@ pub struct Options {
     #[arg(long, verbatim_doc_comment, value_name = "int", default_value = "8081", value_parser = int::<u16>)]
     pub healthz_port: u16,
     /// address on which to serve DNS requests.
-    #[arg(long, verbatim_doc_comment, value_name = "string", default_value = "0.0.0.0")]
+    #[arg(
+        long,
+        verbatim_doc_comment,
+        value_name = "string",
+        default_value = "0.0.0.0"
+    )]
     pub dns_bind_address: String,
     /// port on which to serve DNS requests.
     #[arg(long, verbatim_doc_comment, value_name = "int", default_value = "53", value_parser = int::<u16>)]
     pub dns_port: u16,
-    /// a comma separated list of the federation names and their corresponding domain names to which this cluster belongs
+    /// a comma separated list of the federation names and their corresponding domain names to which
+    /// this cluster belongs
     #[arg(long, value_name = "string", default_value = "", hide = true)]
     pub federations: Federations,
     /// namespace for the config-map
     #[arg(long, value_name = "string", default_value = "kube-system")]
     pub config_map_namespace: String,
-    /// config-map name. If empty, then the config-map will not used. Cannot be used in conjunction with federations or config-dir flag. config-map contains dynamically adjustable configuration.
+    /// config-map name. If empty, then the config-map will not used. Cannot be used in conjunction
+    /// with federations or config-dir flag. config-map contains dynamically adjustable
+    /// configuration.
     #[arg(long, verbatim_doc_comment, value_name = "string", default_value = "")]
     pub config_map: String,
-    /// directory to read config values from. Cannot be used in conjunction with federations or config-map flag.
+    /// directory to read config values from. Cannot be used in conjunction with federations or
+    /// config-map flag.
     #[arg(long, verbatim_doc_comment, value_name = "string", default_value = "")]
     pub config_dir: String,
     /// period at which to check for updates in config-dir.
-    #[arg(long, verbatim_doc_comment, value_name = "duration", default_value = "10s")]
+    #[arg(
+        long,
+        verbatim_doc_comment,
+        value_name = "duration",
+        default_value = "10s"
+    )]
     pub config_period: GoPeriod,
     /// address on which to serve the status and the metrics over HTTP
     #[arg(long, value_name = "string", default_value = "0.0.0.0")]
     pub http_bind_address: String,
     /// Timeout for initial resource sync.
-    #[arg(long, verbatim_doc_comment, value_name = "duration", default_value = "1m0s")]
+    #[arg(
+        long,
+        verbatim_doc_comment,
+        value_name = "duration",
+        default_value = "1m0s"
+    )]
     pub initial_sync_timeout: GoDuration,
     /// accepted without effect: there is no profiling over HTTP
     #[arg(long)]
     pub profiling: bool,
-    /// source of the endpoints of Services: auto (endpointslices where they can be read), endpoints or endpointslices
+    /// source of the endpoints of Services: auto (endpointslices where they can be read), endpoints
+    /// or endpointslices
     #[arg(long, value_name = "string", value_enum, default_value_t)]
     pub endpoints_source: Choice,
-    /// directory of the snapshot file, whose records are served after a restart until the API server can be reached
+    /// directory of the snapshot file, whose records are served after a restart until the API
+    /// server can be reached
     #[arg(long, value_name = "string", default_value = "")]
     pub snapshot_dir: String,
-    /// names of endpoints without a hostname, in A, SRV and PTR: hash (as kube-dns), address (as CoreDNS: 10-0-0-1) or pod
+    /// names of endpoints without a hostname, in A, SRV and PTR: hash (as kube-dns), address (as
+    /// CoreDNS: 10-0-0-1) or pod
     #[arg(long, value_name = "string", value_enum, default_value_t)]
     pub endpoint_names: EndpointNames,
     /// answer NXDOMAIN for Services with a cluster IP while none of their endpoints is ready
     #[arg(long)]
     pub ignore_empty_services: bool,
-    /// namespaces to serve, separated by commas; each is watched by itself, so a Role in each is enough; empty for all
+    /// namespaces to serve, separated by commas; each is watched by itself, so a Role in each is
+    /// enough; empty for all
     #[arg(long, value_name = "string", default_value = "")]
     pub namespaces: NamespaceList,
     /// label selector of the namespaces to serve; cannot be used in conjunction with namespaces
@@ -133,13 +159,16 @@ pub struct Options {
     /// label selector of the Services to serve
     #[arg(long, value_name = "string", default_value = "")]
     pub selector: Selector,
-    /// names of pods: insecure (any address in the name, as kube-dns), disabled (no such names) or verified (only addresses of pods in the namespace; watches pods)
+    /// names of pods: insecure (any address in the name, as kube-dns), disabled (no such names) or
+    /// verified (only addresses of pods in the namespace; watches pods)
     #[arg(long, value_name = "string", value_enum, default_value_t)]
     pub pods: PodMode,
-    /// zone whose addresses headless Services answer with if at least three are in it: its name, or auto for the zone of this node; needs endpointslices
+    /// zone whose addresses headless Services answer with if at least three are in it: its name, or
+    /// auto for the zone of this node; needs endpointslices
     #[arg(long, value_name = "string", default_value = "")]
     pub prefer_zone: PreferZone,
-    /// domain of Services by their external addresses: name.namespace.DOMAIN, with load balancer addresses and external IPs
+    /// domain of Services by their external addresses: name.namespace.DOMAIN, with load balancer
+    /// addresses and external IPs
     #[arg(long, value_name = "string", default_value = "")]
     pub external_zone: Domains,
     /// serve headless Services in the external zone too, with the addresses of their endpoints
@@ -151,58 +180,75 @@ pub struct Options {
     /// report why a query is not answered, to clients that sent EDNS (RFC 8914)
     #[arg(long)]
     pub extended_errors: bool,
-    /// zones whose names are forwarded if they do not exist in the cluster, separated by commas; . for all names
+    /// zones whose names are forwarded if they do not exist in the cluster, separated by commas; .
+    /// for all names
     #[arg(long, value_name = "string", default_value = "")]
     pub fallthrough: Zones,
     /// TTL of the answers of the cluster zone, from 0s to 1h; 30s unless given
     #[arg(long, value_name = "string", default_value = "")]
     pub ttl: ZoneTtl,
-    /// TTL of the negative answers of the cluster zone, from 0s to 1h; the value of ttl unless given, or else 1m
+    /// TTL of the negative answers of the cluster zone, from 0s to 1h; the value of ttl unless
+    /// given, or else 1m
     #[arg(long, value_name = "string", default_value = "")]
     pub negative_ttl: ZoneTtl,
-    /// domain below which names are completed with a search list: a pod in namespace NS whose only search domain is NS.SUFFIX sends one query for a name; empty for none
+    /// domain below which names are completed with a search list: a pod in namespace NS whose only
+    /// search domain is NS.SUFFIX sends one query for a name; empty for none
     #[arg(long, value_name = "string", default_value = "")]
     pub search_suffix: Domains,
-    /// walk the search list for pods, known by their addresses: a name that does not exist in the pod's namespace is answered from the rest of the list; needs pods=verified, and topology direct or alone
+    /// walk the search list for pods, known by their addresses: a name that does not exist in the
+    /// pod's namespace is answered from the rest of the list; needs pods=verified, and topology
+    /// direct or alone
     #[arg(long)]
     pub autopath: bool,
-    /// search domains that follow those of the cluster, for search-suffix and autopath, separated by commas; those of resolv-conf unless given
+    /// search domains that follow those of the cluster, for search-suffix and autopath, separated
+    /// by commas; those of resolv-conf unless given
     #[arg(long, value_name = "string", default_value = "")]
     pub search_domains: Domains,
-    /// domain of the cluster set, such as clusterset.local, whose service imports are watched and served (KEP-1645); empty for none
+    /// domain of the cluster set, such as clusterset.local, whose service imports are watched and
+    /// served (KEP-1645); empty for none
     #[arg(long, value_name = "string", default_value = "")]
     pub clusterset_domain: Domains,
-    /// position of dnsmasq: drop-in (it forwards names of the cluster to kubedns), cache (it forwards all names to kubedns, see -forward of the nanny), direct (kubedns forwards to it, as its only nameserver) or alone (no dnsmasq, clients query kubedns)
+    /// position of dnsmasq: drop-in (it forwards names of the cluster to kubedns), cache (it
+    /// forwards all names to kubedns, see -forward of the nanny), direct (kubedns forwards to it,
+    /// as its only nameserver) or alone (no dnsmasq, clients query kubedns)
     #[arg(long, value_name = "string", value_enum, default_value_t)]
     pub topology: Topology,
     /// time to keep answering after SIGTERM, while not ready
     #[arg(long, value_name = "duration", default_value = "5s")]
     pub lameduck: GoDuration,
-    /// maximum number of cached upstream responses; 0 for none, or for 10000 with serve-stale, search-suffix or autopath
+    /// maximum number of cached upstream responses; 0 for none, or for 10000 with serve-stale,
+    /// search-suffix or autopath
     #[arg(long, value_name = "int", default_value = "0")]
     pub cache_size: CacheSize,
-    /// time after its TTL for which a cached response is served while the upstream servers fail; 0 for never
+    /// time after its TTL for which a cached response is served while the upstream servers fail; 0
+    /// for never
     #[arg(long, value_name = "duration", default_value = "0s")]
     pub serve_stale: GoDuration,
-    /// file with the upstream servers to use when neither nameservers nor the configuration names any
+    /// file with the upstream servers to use when neither nameservers nor the configuration names
+    /// any
     #[arg(long, value_name = "string", default_value = "/etc/resolv.conf")]
     pub resolv_conf: PathBuf,
-    /// file of the CA certificates (PEM) that verify upstream servers over TLS; those of the system unless given
+    /// file of the CA certificates (PEM) that verify upstream servers over TLS; those of the system
+    /// unless given
     #[arg(long, value_name = "string", default_value = "")]
     pub upstream_ca_file: String,
-    /// pinned keys of upstream servers over TLS, checked in addition to the CA: NAME=BASE64, separated by commas, each the SHA-256 of a public key
+    /// pinned keys of upstream servers over TLS, checked in addition to the CA: NAME=BASE64,
+    /// separated by commas, each the SHA-256 of a public key
     #[arg(long, value_name = "string", default_value = "")]
     pub upstream_tls_pin: Pins,
-    /// dnstap reader that receives each query and its response, `unix:///PATH` or `tcp://HOST:PORT`; empty for none
+    /// dnstap reader that receives each query and its response, `unix:///PATH` or
+    /// `tcp://HOST:PORT`; empty for none
     #[arg(long, value_name = "string", default_value = "")]
     pub dnstap: Output,
     /// Zones from etcd.
     #[command(flatten)]
     pub etcd: EtcdFlags,
-    /// secondaries that may transfer the zones (AXFR, IXFR), separated by commas: IP, IP:port or [IPv6]:port, which are notified of changes, or a network such as 10.0.0.0/8; empty for none
+    /// secondaries that may transfer the zones (AXFR, IXFR), separated by commas: IP, IP:port or
+    /// [IPv6]:port, which are notified of changes, or a network such as 10.0.0.0/8; empty for none
     #[arg(long, value_name = "string", default_value = "")]
     pub transfer_to: Peers,
-    /// file of the TSIG key that the secondaries of transfer-to must sign with, as tsig-keygen writes it
+    /// file of the TSIG key that the secondaries of transfer-to must sign with, as tsig-keygen
+    /// writes it
     #[arg(long, value_name = "string", default_value = "")]
     pub transfer_key: String,
     /// Logging.
@@ -260,7 +306,11 @@ impl Options {
         if context.is_some() && kubeconfig.is_none() {
             return Err(ContextWithoutFile);
         }
-        Ok(Access { kubeconfig, context, master_url: self.kube_master_url.as_ref().map(|url| url.0.clone()) })
+        Ok(Access {
+            kubeconfig,
+            context,
+            master_url: self.kube_master_url.as_ref().map(|url| url.0.clone()),
+        })
     }
 
     /// Source of the configuration.
@@ -271,10 +321,14 @@ impl Options {
     pub fn config_from(&self) -> Result<ConfigFrom, BothConfigs> {
         match (given(&self.config_dir), given(&self.config_map)) {
             (Some(_), Some(_)) => Err(BothConfigs),
-            (Some(path), None) => Ok(ConfigFrom::Directory(path.into(), self.config_period.duration())),
-            (None, Some(name)) => {
-                Ok(ConfigFrom::ConfigMap(self.config_map_namespace.clone(), name.to_owned()))
-            }
+            (Some(path), None) => Ok(ConfigFrom::Directory(
+                path.into(),
+                self.config_period.duration(),
+            )),
+            (None, Some(name)) => Ok(ConfigFrom::ConfigMap(
+                self.config_map_namespace.clone(),
+                name.to_owned(),
+            )),
             (None, None) => Ok(ConfigFrom::Flags),
         }
     }
@@ -292,15 +346,35 @@ impl Options {
             (true, Some(selector)) => Namespaces::Selected(selector.to_owned()),
             (true, None) => Namespaces::All,
         };
-        Ok(Scope { namespaces, services: given(&self.selector.0).map(str::to_owned) })
+        Ok(Scope {
+            namespaces,
+            services: given(&self.selector.0).map(str::to_owned),
+        })
     }
 
-    /// Identity of a snapshot file: the cluster domain, and the given flags that change the content.
+    /// Identity of a snapshot file: the cluster domain, and the given flags that change the
+    /// content.
     pub fn kept_for(&self) -> String {
-        let pod_names = if self.endpoint_names == EndpointNames::Pod { "pod" } else { "" };
-        let pods = if self.pods == PodMode::Verified { "verified" } else { "" };
-        let external = if self.external_zone.0.is_empty() { "" } else { "any" };
-        let zones = if self.prefer_zone == PreferZone::Off { "" } else { "any" };
+        let pod_names = if self.endpoint_names == EndpointNames::Pod {
+            "pod"
+        } else {
+            ""
+        };
+        let pods = if self.pods == PodMode::Verified {
+            "verified"
+        } else {
+            ""
+        };
+        let external = if self.external_zone.0.is_empty() {
+            ""
+        } else {
+            "any"
+        };
+        let zones = if self.prefer_zone == PreferZone::Off {
+            ""
+        } else {
+            "any"
+        };
         let choices = [
             ("namespaces", self.namespaces.0.join(",")),
             ("namespace-selector", self.namespace_selector.0.clone()),
@@ -311,7 +385,9 @@ impl Options {
             ("external-zone", external.to_owned()),
         ];
         let given = choices.iter().filter(|(_, choice)| !choice.is_empty());
-        given.fold(self.domain.first.to_string(), |kept, (flag, choice)| format!("{kept} --{flag}={choice}"))
+        given.fold(self.domain.first.to_string(), |kept, (flag, choice)| {
+            format!("{kept} --{flag}={choice}")
+        })
     }
 
     /// Options of the index.
@@ -337,10 +413,18 @@ impl Options {
     /// Limits of the cache of upstream responses; `None` without a cache.
     pub fn cache(&self) -> Option<CacheLimits> {
         let stale = Duration::from(self.serve_stale);
-        let usual = CacheLimits { stale, ..CacheLimits::default() };
+        let usual = CacheLimits {
+            stale,
+            ..CacheLimits::default()
+        };
         match self.cache_size {
-            // Names completed with a search list are queried often, so their upstream responses need a cache.
-            CacheSize(0) if stale.is_zero() && self.search_suffix.0.is_empty() && !self.autopath => None,
+            // Names completed with a search list are queried often, so their upstream responses
+            // need a cache.
+            CacheSize(0)
+                if stale.is_zero() && self.search_suffix.0.is_empty() && !self.autopath =>
+            {
+                None
+            }
             CacheSize(0) => Some(usual),
             CacheSize(entries) => Some(CacheLimits { entries, ..usual }),
         }
@@ -359,7 +443,11 @@ impl Options {
             extended_errors: self.extended_errors,
             forwards_all: self.topology.forwards_all(),
             ttl: self.ttl.0,
-            negative_ttl: self.negative_ttl.0.or(self.ttl.0).unwrap_or(usual.negative_ttl),
+            negative_ttl: self
+                .negative_ttl
+                .0
+                .or(self.ttl.0)
+                .unwrap_or(usual.negative_ttl),
             fallthrough: self.fallthrough()?.into(),
             ..usual
         })
@@ -368,7 +456,10 @@ impl Options {
     /// CA file and pins for upstream servers over TLS.
     pub fn tls_trust(&self) -> TlsTrust {
         let ca_file = given(&self.upstream_ca_file).map(PathBuf::from);
-        TlsTrust { ca_file, pins: self.upstream_tls_pin.0.clone() }
+        TlsTrust {
+            ca_file,
+            pins: self.upstream_tls_pin.0.clone(),
+        }
     }
 
     /// Directory of the snapshot file; `None` if no snapshot is kept.
@@ -460,7 +551,11 @@ impl FromStr for CacheSize {
 
     fn from_str(text: &str) -> Result<Self, CacheSizeError> {
         let entries = int(text).map_err(|_| CacheSizeError)?;
-        if entries <= MAX_CACHE_SIZE { Ok(Self(entries)) } else { Err(CacheSizeError) }
+        if entries <= MAX_CACHE_SIZE {
+            Ok(Self(entries))
+        } else {
+            Err(CacheSizeError)
+        }
     }
 }
 

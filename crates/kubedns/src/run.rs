@@ -1,7 +1,8 @@
 //! Runs the process: binds the sockets, starts the tasks, and shuts down.
 //!
-//! Sockets are bound first, so that every client gets a response. Until the first lists are complete, cluster names are REFUSED.
-//! Work that may take long, such as requests to the API server, happens in tasks.
+//! Sockets are bound first, so that every client gets a response. Until the first lists are
+//! complete, cluster names are REFUSED. Work that may take long, such as requests to the API
+//! server, happens in tasks.
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -54,8 +55,8 @@ use explain::{Explainer, LostZone, ServerState};
 const QUEUE: usize = 1024;
 /// Bound of the threads that answer over UDP.
 const MAX_UDP_THREADS: usize = 4;
-/// The longest wait for the snapshot file at the start. During the wait the sockets are bound, but clients get no response.
-/// Ten thousand Services take a tenth of a second.
+/// The longest wait for the snapshot file at the start. During the wait the sockets are bound, but
+/// clients get no response. Ten thousand Services take a tenth of a second.
 const LOADING: Duration = Duration::from_millis(500);
 /// Timeout of the tasks at shutdown.
 const ENDING: Duration = Duration::from_secs(5);
@@ -74,18 +75,39 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     let configuration = Configuration::open(&options, checked.config_from, &connection, &metrics);
 
     let transfers = transfers(checked.transfer_to, &registry)?;
-    let zone = Zone { serials: transfers.as_ref().map(|transfers| transfers.serials()), ..checked.zone };
+    let zone = Zone {
+        serials: transfers.as_ref().map(|transfers| transfers.serials()),
+        ..checked.zone
+    };
     let published = Arc::new(Published::new(Snapshot::new(zone.clone())));
     let forwarder = forwarder(&options, &registry)?;
     let address = dns_address(&options).await?;
-    let dns = bind_dns(address, &exposition, &registry, &forwarder, &published, transfers.as_ref())?;
+    let dns = bind_dns(
+        address,
+        &exposition,
+        &registry,
+        &forwarder,
+        &published,
+        transfers.as_ref(),
+    )?;
     let queries = Queries::new(&dns, Owners::new(&connection, &checked.scope));
     let loops = LoopFinder::new(&forwarder, configuration.subscribe(), &zone);
     let status = Status::new(Arc::clone(&published), shutdown.draining.clone());
     let index = Index::with(options.index(&checked.scope), Arc::clone(&published));
-    let explainer = explainer(&options, &configuration, &status, &index, &metrics, checked.etcd.lost());
+    let explainer = explainer(
+        &options,
+        &configuration,
+        &status,
+        &index,
+        &metrics,
+        checked.etcd.lost(),
+    );
     let http = HttpServers::bind(&options, &exposition).await?;
-    let zone = ZoneTemplate { zone, topology: options.topology, listening: vec![dns.local_addr()] };
+    let zone = ZoneTemplate {
+        zone,
+        topology: options.topology,
+        listening: vec![dns.local_addr()],
+    };
     let ((sink, events), (zones, further)) = (mpsc::channel(QUEUE), mpsc::channel(QUEUE));
     let mut sync = Sync {
         index,
@@ -113,14 +135,37 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     tasks.critical("keeping records", thread.run(sync.run(stop())));
     tasks.lasting("looking for forwarding loops", loops.run(stop()));
     follow_etcd(&mut tasks, checked.etcd, &registry, &zones, &shutdown.stop)?;
-    forget_on_edits(&mut tasks, &options, forwarder, configuration.subscribe(), stop());
+    forget_on_edits(
+        &mut tasks,
+        &options,
+        forwarder,
+        configuration.subscribe(),
+        stop(),
+    );
     transfer_zones(&mut tasks, transfers, published, &stop);
     follow_queries(&mut tasks, &queries, &options, configuration.state(), &stop);
     let watching = queries.routes(status.published(), options.topology, stop());
-    let routes = status.routes().or(explainer.route()).unify().or(watching).unify();
-    http.serve(&mut tasks, routes.boxed(), registry.route(&exposition.path).boxed(), &stop);
+    let routes = status
+        .routes()
+        .or(explainer.route())
+        .unify()
+        .or(watching)
+        .unify();
+    http.serve(
+        &mut tasks,
+        routes.boxed(),
+        registry.route(&exposition.path).boxed(),
+        &stop,
+    );
     let settings = configuration.subscribe();
-    let api_server = ApiServer { connection, metrics, sink, settings, in_force, own_node: checked.own_node };
+    let api_server = ApiServer {
+        connection,
+        metrics,
+        sink,
+        settings,
+        in_force,
+        own_node: checked.own_node,
+    };
     api_server.watch(&mut tasks, &thread, &options, &checked.scope, &shutdown);
     tasks.lasting("following the configuration", configuration.run(stop()));
     tasks.join(ENDING).await.context("stopped")?;
@@ -128,9 +173,11 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Gives the index what is known before the first lists: the zones to come, the configuration and the snapshot file.
+/// Gives the index what is known before the first lists: the zones to come, the configuration and
+/// the snapshot file.
 async fn prepare_index(sync: &mut Sync, etcd: &EtcdZones) {
-    etcd.zones().for_each(|zone| sync.index.set_further_zone(zone));
+    etcd.zones()
+        .for_each(|zone| sync.index.set_further_zone(zone));
     sync.configure();
     sync.load(LOADING).await;
 }
@@ -173,7 +220,9 @@ async fn connect(options: &Options) -> anyhow::Result<Arc<Connection>> {
     if options.profiling {
         tracing::warn!("there is no profiling over HTTP; use perf on the process instead");
     }
-    let connection = Connection::new(options.access()?).await.context("cannot create a kubernetes client")?;
+    let connection = Connection::new(options.access()?)
+        .await
+        .context("cannot create a kubernetes client")?;
     tracing::info!(url = connection.url(), "using the API server");
     Ok(Arc::new(connection))
 }
@@ -209,7 +258,8 @@ fn follow_queries(
     queries.log(tasks, options.log.v.0, options.topology, config, stop());
 }
 
-/// Starts the task that empties the cache after edits of the configuration, if dnsmasq is behind kubedns.
+/// Starts the task that empties the cache after edits of the configuration, if dnsmasq is behind
+/// kubedns.
 fn forget_on_edits(
     tasks: &mut Tasks,
     options: &Options,
@@ -218,11 +268,15 @@ fn forget_on_edits(
     stop: CancellationToken,
 ) {
     if options.topology == Topology::Direct {
-        tasks.lasting("emptying the cache after edits", forget::on_edits(forwarder, settings, stop));
+        tasks.lasting(
+            "emptying the cache after edits",
+            forget::on_edits(forwarder, settings, stop),
+        );
     }
 }
 
-/// Creates the explainer of the published records. Its warnings come from the state of this process.
+/// Creates the explainer of the published records. Its warnings come from the state of this
+/// process.
 fn explainer(
     options: &Options,
     configuration: &Configuration,
@@ -233,7 +287,11 @@ fn explainer(
 ) -> Explainer {
     let (config, settings) = (configuration.state(), configuration.subscribe());
     let share = Arc::clone(status.share());
-    let (published, status, watch) = (Arc::clone(status.published()), status.clone(), metrics.watch.clone());
+    let (published, status, watch) = (
+        Arc::clone(status.published()),
+        status.clone(),
+        metrics.watch.clone(),
+    );
     let clusterset = options.clusterset_domain.0.first().map(Domain::name);
     let server = move || {
         let progress = status.progress();
@@ -242,22 +300,39 @@ fn explainer(
             progress,
             draining: status.is_draining(),
             config: config.borrow().clone(),
-            lost: [Kind::Service, Kind::Endpoints, Kind::EndpointSlice].into_iter().filter(is_lost).collect(),
+            lost: [Kind::Service, Kind::Endpoints, Kind::EndpointSlice]
+                .into_iter()
+                .filter(is_lost)
+                .collect(),
             lost_zones: [lost.zones(), lost_clusterset(clusterset.as_ref(), &watch)].concat(),
             has_upstreams: !settings.borrow().upstreams.is_empty(),
         }
     };
-    Explainer::new(published, index.published_objects(), Arc::new(server), share, options.topology)
+    Explainer::new(
+        published,
+        index.published_objects(),
+        Arc::new(server),
+        share,
+        options.topology,
+    )
 }
 
 /// The zone of the cluster set, if one of its watches is not open.
 fn lost_clusterset(domain: Option<&Name>, watch: &WatchMetrics) -> Vec<LostZone> {
     let kinds = [Kind::ServiceImport, Kind::ImportedSlice];
-    let closed: Vec<String> =
-        kinds.iter().filter(|kind| !watch.is_connected(**kind)).map(ToString::to_string).collect();
+    let closed: Vec<String> = kinds
+        .iter()
+        .filter(|kind| !watch.is_connected(**kind))
+        .map(ToString::to_string)
+        .collect();
     let reason = format!("the watch of {} is not open", closed.join(" and "));
-    let domain = domain.filter(|_| !closed.is_empty()).map(Name::to_lowercase);
-    domain.map(|domain| LostZone { domain, reason }).into_iter().collect()
+    let domain = domain
+        .filter(|_| !closed.is_empty())
+        .map(Name::to_lowercase);
+    domain
+        .map(|domain| LostZone { domain, reason })
+        .into_iter()
+        .collect()
 }
 
 /// Values that all watchers need.
@@ -272,7 +347,8 @@ struct ApiServer {
 }
 
 impl ApiServer {
-    /// Starts the watchers on `thread`. Each watches one kind of objects and sends events to `sink`.
+    /// Starts the watchers on `thread`. Each watches one kind of objects and sends events to
+    /// `sink`.
     fn watch(
         self,
         tasks: &mut Tasks,
@@ -283,7 +359,9 @@ impl ApiServer {
     ) {
         let stop = || shutdown.stop.clone();
         if let Namespaces::Selected(_) = scope.namespaces {
-            let namespaces = self.feed(scope, Event::Namespace).needed_for("--namespace-selector");
+            let namespaces = self
+                .feed(scope, Event::Namespace)
+                .needed_for("--namespace-selector");
             tasks.lasting("watching namespaces", thread.run(namespaces.run(stop())));
         }
         if options.pods == PodMode::Verified {
@@ -297,7 +375,14 @@ impl ApiServer {
         if let Some(node) = self.own_node() {
             tasks.lasting("watching the own node", thread.run(node.run(stop())));
         }
-        let Self { connection, metrics, sink, settings, in_force, own_node: _ } = self;
+        let Self {
+            connection,
+            metrics,
+            sink,
+            settings,
+            in_force,
+            own_node: _,
+        } = self;
         let (metrics, timing) = (metrics.watch.clone(), WatchTiming::default());
         let endpoints = EndpointsFeed {
             choice: options.endpoints_source,
@@ -344,7 +429,13 @@ impl ApiServer {
     fn own_node(&self) -> Option<Feed<Event>> {
         let (name, sink) = (self.own_node.as_ref()?, self.sink.clone());
         let (connection, metrics) = (&self.connection, &self.metrics.watch);
-        Some(nodes::own_node(connection, metrics, sink, name, "--prefer-zone=auto"))
+        Some(nodes::own_node(
+            connection,
+            metrics,
+            sink,
+            name,
+            "--prefer-zone=auto",
+        ))
     }
 
     fn watch_clusterset(
@@ -355,30 +446,60 @@ impl ApiServer {
         stop: &CancellationToken,
     ) {
         let needed_for = "--clusterset-domain";
-        let imports = self.feed(scope, Event::ServiceImport).optional().needed_for(needed_for);
-        let slices = self.feed(scope, Event::ImportedSlice).optional().needed_for(needed_for);
-        tasks.lasting("watching service imports", thread.run(imports.run(stop.clone())));
-        tasks.lasting("watching imported endpoints", thread.run(slices.run(stop.clone())));
+        let imports = self
+            .feed(scope, Event::ServiceImport)
+            .optional()
+            .needed_for(needed_for);
+        let slices = self
+            .feed(scope, Event::ImportedSlice)
+            .optional()
+            .needed_for(needed_for);
+        tasks.lasting(
+            "watching service imports",
+            thread.run(imports.run(stop.clone())),
+        );
+        tasks.lasting(
+            "watching imported endpoints",
+            thread.run(slices.run(stop.clone())),
+        );
     }
 
     /// A feed of the objects of one kind within the scope.
     fn feed<T: FromApi>(&self, scope: &Scope, wrap: fn(Change<T>) -> Event) -> ScopedFeed<Event> {
         let collections = Collection::in_scope(T::KIND, scope);
         let (metrics, sink) = (self.metrics.watch.feed(T::KIND), self.sink.clone());
-        ScopedFeed::new(&self.connection, collections, &WatchTiming::default(), metrics, sink, wrap)
+        ScopedFeed::new(
+            &self.connection,
+            collections,
+            &WatchTiming::default(),
+            metrics,
+            sink,
+            wrap,
+        )
     }
 }
 
-fn forwarder(options: &Options, registry: &daemon::metrics::Metrics) -> anyhow::Result<Arc<Forwarder>> {
+fn forwarder(
+    options: &Options,
+    registry: &daemon::metrics::Metrics,
+) -> anyhow::Result<Arc<Forwarder>> {
     let nested = prometheus::Registry::new();
     let metrics = ForwardMetrics::new(&nested).context("cannot set up metrics")?;
     let cache = match options.cache() {
-        Some(limits) => Cache::new(limits, CacheMetrics::new(&nested).context("cannot set up metrics")?),
+        Some(limits) => Cache::new(
+            limits,
+            CacheMetrics::new(&nested).context("cannot set up metrics")?,
+        ),
         None => None,
     };
     registry.register("the metrics of forwarding", Nested(nested))?;
     let limits = Limits::default().within_descriptors(crate::descriptors::raise());
-    Ok(Arc::new(Forwarder::with(limits, metrics, options.tls_trust(), cache)))
+    Ok(Arc::new(Forwarder::with(
+        limits,
+        metrics,
+        options.tls_trust(),
+        cache,
+    )))
 }
 
 /// The variables of the metrics. Mistakes are logged, and cost no more than the metrics.
@@ -392,8 +513,9 @@ fn exposition() -> Exposition {
 async fn dns_address(options: &Options) -> anyhow::Result<SocketAddr> {
     let host = options.dns_bind_address.as_str();
     let ip = daemon::net::listen_addr(host).await;
-    let ip =
-        ip.with_context(|| format!("--dns-bind-address {host:?} is neither an IP address nor a known name"))?;
+    let ip = ip.with_context(|| {
+        format!("--dns-bind-address {host:?} is neither an IP address nor a known name")
+    })?;
     Ok(SocketAddr::new(ip, options.dns_port))
 }
 
@@ -409,23 +531,37 @@ fn bind_dns(
     let metrics = skydns::metrics::Metrics::new(namespace, subsystem);
     registry.register("the metrics of the DNS server", metrics.clone())?;
     let zones = skydns::metrics::ZoneMetrics::new(metrics.clone(), Arc::clone(published));
-    registry.register("kubedns_zone_queries_total", zones.context("cannot set up metrics")?)?;
+    registry.register(
+        "kubedns_zone_queries_total",
+        zones.context("cannot set up metrics")?,
+    )?;
     let upstream_state = UpstreamState::new(Arc::clone(forwarder), Arc::clone(published));
-    registry.register("kubedns_forward_upstream_up", upstream_state.context("cannot set up metrics")?)?;
+    registry.register(
+        "kubedns_forward_upstream_up",
+        upstream_state.context("cannot set up metrics")?,
+    )?;
     let config = skydns::server::Config {
         address,
         udp_sockets: udp_threads(),
-        identity: Identity { version: format!("{} {}", daemon::version::PROJECT, daemon::version::VERSION) },
+        identity: Identity {
+            version: format!("{} {}", daemon::version::PROJECT, daemon::version::VERSION),
+        },
         forwarder: Arc::clone(forwarder),
         metrics,
     };
-    let server =
-        skydns::server::Server::bind_with_transfers(config, Arc::clone(published), transfers.cloned())
-            .map_err(|error| daemon::http::BindError::new(&address, &error))
-            .context("cannot serve DNS")?;
+    let server = skydns::server::Server::bind_with_transfers(
+        config,
+        Arc::clone(published),
+        transfers.cloned(),
+    )
+    .map_err(|error| daemon::http::BindError::new(&address, &error))
+    .context("cannot serve DNS")?;
     let taps = TapMetrics::new(server.tap()).context("cannot set up metrics")?;
     registry.register("kubedns_tap*", taps)?;
-    registry.register("kubedns_udp_*", crate::udp_queues::UdpQueues::new(server.local_addr())?)?;
+    registry.register(
+        "kubedns_udp_*",
+        crate::udp_queues::UdpQueues::new(server.local_addr())?,
+    )?;
     tracing::info!(address = %server.local_addr(), "serving DNS over UDP and TCP");
     Ok(server)
 }
@@ -435,11 +571,17 @@ fn transfers(
     to: Option<TransferTo>,
     registry: &daemon::metrics::Metrics,
 ) -> anyhow::Result<Option<Arc<Transfers<Snapshot>>>> {
-    let Some(TransferTo { peers, key }) = to else { return Ok(None) };
+    let Some(TransferTo { peers, key }) = to else {
+        return Ok(None);
+    };
     let metrics = TransferMetrics::new().context("cannot set up metrics")?;
     registry.register("the metrics of transfers", metrics.clone())?;
     let secondaries = peers.targets().len();
-    tracing::info!(secondaries, signed = key.is_some(), "zone transfers enabled");
+    tracing::info!(
+        secondaries,
+        signed = key.is_some(),
+        "zone transfers enabled"
+    );
     Ok(Some(Transfers::new(peers, key, Serials::new(), metrics)))
 }
 
@@ -455,7 +597,10 @@ fn transfer_zones(
         tasks.lasting("notifying secondaries", notifier.run(stop()));
     }
     let changes = published.changes();
-    tasks.lasting("keeping zone versions", transfers.follow(changes, move || published.get(), stop()));
+    tasks.lasting(
+        "keeping zone versions",
+        transfers.follow(changes, move || published.get(), stop()),
+    );
 }
 
 fn udp_threads() -> NonZeroUsize {
@@ -476,16 +621,27 @@ impl HttpServers {
             .context("cannot serve the status")?;
         tracing::info!(address = %status.local_addr(), "serving /readiness, /cache, /explain, /tap and /top");
 
-        let MetricsPort::Port(port) = exposition.port else { return Ok(Self { status, metrics: None }) };
+        let MetricsPort::Port(port) = exposition.port else {
+            return Ok(Self {
+                status,
+                metrics: None,
+            });
+        };
         match daemon::http::Server::bind(&options.http_bind_address, port).await {
             Ok(metrics) => {
                 tracing::info!(address = %metrics.local_addr(), path = exposition.path, "serving metrics");
-                Ok(Self { status, metrics: Some(metrics) })
+                Ok(Self {
+                    status,
+                    metrics: Some(metrics),
+                })
             }
             // As in kube-dns, a port that is taken does not end DNS.
             Err(error) => {
                 tracing::error!(%error, "metrics are not served");
-                Ok(Self { status, metrics: None })
+                Ok(Self {
+                    status,
+                    metrics: None,
+                })
             }
         }
     }
@@ -507,15 +663,18 @@ impl HttpServers {
 /// The writer of the snapshot file; `None` without `--snapshot-dir`.
 fn save_snapshots(options: &Options, metrics: &Arc<Metrics>) -> Option<Saving> {
     let directory = options.snapshot_dir()?;
-    Some(Saving::new(directory, &options.kept_for(), Arc::clone(metrics)))
+    Some(Saving::new(
+        directory,
+        &options.kept_for(),
+        Arc::clone(metrics),
+    ))
 }
 
 /// Starts to read the snapshot file; `None` without `--snapshot-dir`.
 fn load_snapshot(options: &Options) -> Option<Loading> {
     let directory = options.snapshot_dir()?;
     let begun = Loading::begin(directory.clone(), &options.kept_for());
-    let failed =
-        |error| tracing::error!(directory = %directory.display(), %error, "cannot read the snapshot file");
+    let failed = |error| tracing::error!(directory = %directory.display(), %error, "cannot read the snapshot file");
     begun.map_err(failed).ok()
 }
 

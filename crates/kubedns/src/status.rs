@@ -1,7 +1,8 @@
 //! The status port: `/readiness` and `/cache`.
 //!
-//! The port listens from the start. `/readiness` returns 503 until kubedns serves cluster names and knows its configuration.
-//! kube-dns has its port closed in that time; the kubelet treats both as not ready.
+//! The port listens from the start. `/readiness` returns 503 until kubedns serves cluster names and
+//! knows its configuration. kube-dns has its port closed in that time; the kubelet treats both as
+//! not ready.
 
 mod cache;
 mod pieces;
@@ -23,7 +24,8 @@ pub use cache::Cache;
 use cluster::index::Progress;
 use cluster::snapshot::Published;
 
-/// Bound of the concurrent readers of `/cache`. Each keeps a thread, and the records that were published when it came.
+/// Bound of the concurrent readers of `/cache`. Each keeps a thread, and the records that were
+/// published when it came.
 const MAX_READERS: usize = 2;
 
 /// The state that the status port reports, shared with the tasks that set it.
@@ -82,10 +84,15 @@ impl Status {
     /// The progress towards the first complete lists.
     pub fn progress(&self) -> Progress {
         let stored = self.progress.load(Ordering::Acquire);
-        [Progress::Waiting, Progress::Stale, Progress::StaleOverdue, Progress::Synced]
-            .into_iter()
-            .find(|progress| *progress as u8 == stored)
-            .unwrap_or(Progress::Waiting)
+        [
+            Progress::Waiting,
+            Progress::Stale,
+            Progress::StaleOverdue,
+            Progress::Synced,
+        ]
+        .into_iter()
+        .find(|progress| *progress as u8 == stored)
+        .unwrap_or(Progress::Waiting)
     }
 
     /// Whether the process is shutting down.
@@ -100,7 +107,9 @@ impl Status {
         }
         match self.progress() {
             Progress::Waiting => Some("waiting for the first lists of the API server"),
-            Progress::Stale => Some("serving the records of an earlier run, waiting for the API server"),
+            Progress::Stale => {
+                Some("serving the records of an earlier run, waiting for the API server")
+            }
             Progress::StaleOverdue | Progress::Synced if !self.is_configured() => {
                 Some("waiting for the ConfigMap with the configuration")
             }
@@ -111,7 +120,8 @@ impl Status {
     /// The routes of the status port.
     pub fn routes(
         &self,
-    ) -> impl Filter<Extract = (Response,), Error = warp::Rejection> + Clone + Send + Sync + 'static {
+    ) -> impl Filter<Extract = (Response,), Error = warp::Rejection> + Clone + Send + Sync + 'static
+    {
         let (readiness, cache) = (self.clone(), self.clone());
         let readiness = daemon::http::exact_path("/readiness").map(move || readiness.readiness());
         let cache = daemon::http::exact_path("/cache").map(move || cache.cache());
@@ -121,13 +131,15 @@ impl Status {
     fn readiness(&self) -> Response {
         match self.unready() {
             None => daemon::http::text(StatusCode::OK, "ok\n"),
-            Some(why) => {
-                daemon::http::plain_error(StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {why}\n"))
-            }
+            Some(why) => daemon::http::plain_error(
+                StatusCode::SERVICE_UNAVAILABLE,
+                format!("not ready: {why}\n"),
+            ),
         }
     }
 
-    /// Returns the records in the format of kube-dns: JSON indented by tabs, with content type text/plain.
+    /// Returns the records in the format of kube-dns: JSON indented by tabs, with content type
+    /// text/plain.
     fn cache(&self) -> Response {
         let Ok(permit) = Arc::clone(&self.readers).try_acquire_owned() else {
             let busy = "others are reading the cache, try again\n";
@@ -137,7 +149,9 @@ impl Status {
         let snapshot = self.published.get();
         let body = pieces::body(Arc::clone(&self.share), permit, move |out| {
             let mut writer = Serializer::with_formatter(out, PrettyFormatter::with_indent(b"\t"));
-            Cache(&snapshot).serialize(&mut writer).map_err(std::io::Error::from)
+            Cache(&snapshot)
+                .serialize(&mut writer)
+                .map_err(std::io::Error::from)
         });
 
         let mut response = warp::reply::stream(body).into_response();
@@ -162,12 +176,24 @@ mod tests {
     fn status() -> (Status, CancellationToken) {
         let zone = Zone::new(&Name::parse("cluster.local.").unwrap());
         let draining = CancellationToken::new();
-        (Status::new(Arc::new(Published::new(Snapshot::new(zone))), draining.clone()), draining)
+        (
+            Status::new(
+                Arc::new(Published::new(Snapshot::new(zone))),
+                draining.clone(),
+            ),
+            draining,
+        )
     }
 
     async fn get(status: &Status, path: &str) -> (u16, String, String) {
-        let response = warp::test::request().path(path).reply(&status.routes()).await;
-        let kind = response.headers().get("content-type").map(|kind| kind.to_str().unwrap().to_owned());
+        let response = warp::test::request()
+            .path(path)
+            .reply(&status.routes())
+            .await;
+        let kind = response
+            .headers()
+            .get("content-type")
+            .map(|kind| kind.to_str().unwrap().to_owned());
         let body = String::from_utf8(response.body().to_vec()).unwrap();
         (response.status().as_u16(), kind.unwrap_or_default(), body)
     }
@@ -177,7 +203,11 @@ mod tests {
         let (status, draining) = status();
         let plain = "text/plain; charset=utf-8";
         let cases = [
-            (Progress::Waiting, 503, "not ready: waiting for the first lists of the API server\n"),
+            (
+                Progress::Waiting,
+                503,
+                "not ready: waiting for the first lists of the API server\n",
+            ),
             (
                 Progress::Stale,
                 503,
@@ -188,11 +218,17 @@ mod tests {
         ];
         status.set(Progress::Synced);
         let body = "not ready: waiting for the ConfigMap with the configuration\n";
-        assert_eq!(get(&status, "/readiness").await, (503, plain.to_owned(), body.to_owned()));
+        assert_eq!(
+            get(&status, "/readiness").await,
+            (503, plain.to_owned(), body.to_owned())
+        );
         status.set_configured();
         for (progress, code, body) in cases {
             status.set(progress);
-            assert_eq!(get(&status, "/readiness").await, (code, plain.to_owned(), body.to_owned()));
+            assert_eq!(
+                get(&status, "/readiness").await,
+                (code, plain.to_owned(), body.to_owned())
+            );
         }
         draining.cancel();
         assert_eq!(get(&status, "/readiness").await.0, 503);
@@ -204,7 +240,10 @@ mod tests {
         let (status, _draining) = status();
         let (code, kind, body) = get(&status, "/cache").await;
         assert_eq!((code, kind.as_str()), (200, "text/plain; charset=utf-8"));
-        assert!(body.starts_with("{\n\t\"ChildNodes\": {\n\t\t\"local\": {\n"), "{body}");
+        assert!(
+            body.starts_with("{\n\t\"ChildNodes\": {\n\t\t\"local\": {\n"),
+            "{body}"
+        );
         assert!(serde_json::from_str::<serde_json::Value>(&body).is_ok());
     }
 
@@ -212,7 +251,10 @@ mod tests {
     async fn cache_readers_are_bounded() {
         let (status, _draining) = status();
         let held: Vec<Response> = (0..MAX_READERS).map(|_| status.cache()).collect();
-        assert!(held.iter().all(|response| response.status() == StatusCode::OK));
+        assert!(
+            held.iter()
+                .all(|response| response.status() == StatusCode::OK)
+        );
         assert_eq!(get(&status, "/cache").await.0, 503);
         drop(held);
         eventually(PATIENCE, || async { get(&status, "/cache").await.0 == 200 }).await;

@@ -1,5 +1,5 @@
-//! The index task, which alone changes records. The task receives events of the watchers, and the settings. It publishes records in
-//! batches, reports progress, and writes the snapshot file.
+//! The index task, which alone changes records. The task receives events of the watchers, and the
+//! settings. It publishes records in batches, reports progress, and writes the snapshot file.
 
 mod gauges;
 mod loading;
@@ -30,18 +30,18 @@ pub use saving::Saving;
 
 /// Bound of the events in one publication.
 const BATCH: usize = 1024;
-/// Number of times that the other tasks of the thread run without a further event before a batch is complete. One task
-/// reads from the connection, another decodes.
+/// Number of times that the other tasks of the thread run without a further event before a batch is
+/// complete. One task reads from the connection, another decodes.
 const IDLE_ROUNDS: u32 = 2;
 /// Longest time for which a batch waits for further events.
 const GATHERING: Duration = Duration::from_millis(20);
 /// Interval of the periodic work, such as gauges and the snapshot file.
 const TICK: Duration = Duration::from_secs(1);
-/// Pause between two counts of all objects, in multiples of the duration of a count. In a large cluster objects change
-/// constantly, and a count visits millions of entries.
+/// Pause between two counts of all objects, in multiples of the duration of a count. In a large
+/// cluster objects change constantly, and a count visits millions of entries.
 const COUNTING_SHARE: u32 = 1000;
-/// The time for which readiness waits for the configuration after the first lists. An unreadable ConfigMap must not make cluster
-/// names unavailable.
+/// The time for which readiness waits for the configuration after the first lists. An unreadable
+/// ConfigMap must not make cluster names unavailable.
 const CONFIG_PATIENCE: Duration = Duration::from_secs(10);
 /// Log line when readiness no longer waits for the configuration.
 pub const READY_WITHOUT_CONFIG: &str =
@@ -49,7 +49,8 @@ pub const READY_WITHOUT_CONFIG: &str =
 /// Interval of the log lines about incomplete first lists.
 const REMINDER: Duration = Duration::from_mins(1);
 
-/// The part of the zone that comes from the flags, and the addresses that its upstreams must not have.
+/// The part of the zone that comes from the flags, and the addresses that its upstreams must not
+/// have.
 #[derive(Debug, Clone)]
 pub struct ZoneTemplate {
     /// The zone according to the flags.
@@ -61,24 +62,44 @@ pub struct ZoneTemplate {
 }
 
 impl ZoneTemplate {
-    /// Makes the zone from `settings`, without the upstreams in `loops`. If an upstream forwards missing cluster names back to
-    /// this server, these names are not forwarded.
+    /// Makes the zone from `settings`, without the upstreams in `loops`. If an upstream forwards
+    /// missing cluster names back to this server, these names are not forwarded.
     pub fn with(&self, settings: &Settings, loops: &Loops) -> Zone {
-        let usable = |servers: &[Upstream]| skydns::forward::usable_upstreams(servers, &self.listening);
+        let usable =
+            |servers: &[Upstream]| skydns::forward::usable_upstreams(servers, &self.listening);
         let without = |servers: Vec<Upstream>, domain: Option<&str>| -> Arc<[Upstream]> {
-            let leads_back =
-                |upstream: &Upstream| loops.contains(&ForwardingRoute::new(domain, upstream.clone()));
-            servers.into_iter().filter(|upstream| !leads_back(upstream)).collect()
+            let leads_back = |upstream: &Upstream| {
+                loops.contains(&ForwardingRoute::new(domain, upstream.clone()))
+            };
+            servers
+                .into_iter()
+                .filter(|upstream| !leads_back(upstream))
+                .collect()
         };
-        let stub_domains = settings.stub_domains.iter().filter_map(|(domain, servers)| {
-            // A stub domain without usable servers remains, because its names must not reach other upstreams.
-            Some((Name::parse(domain).ok()?, without(usable(servers), Some(domain))))
-        });
-        let loops_back = self.zone.fallthrough.iter().any(|zone| loops::loops_back(zone, settings, loops));
+        let stub_domains = settings
+            .stub_domains
+            .iter()
+            .filter_map(|(domain, servers)| {
+                // A stub domain without usable servers remains, because its names must not reach
+                // other upstreams.
+                Some((
+                    Name::parse(domain).ok()?,
+                    without(usable(servers), Some(domain)),
+                ))
+            });
+        let loops_back = self
+            .zone
+            .fallthrough
+            .iter()
+            .any(|zone| loops::loops_back(zone, settings, loops));
         Zone {
             routes: settings.routes(self.topology),
             upstreams: without(usable(&settings.upstreams), None),
-            fallthrough: if loops_back { Arc::new([]) } else { Arc::clone(&self.zone.fallthrough) },
+            fallthrough: if loops_back {
+                Arc::new([])
+            } else {
+                Arc::clone(&self.zone.fallthrough)
+            },
             search: settings.search.clone().map(Arc::new),
             own_names: settings.own.names(&self.zone.domain),
             ..self.zone.clone().with_stub_domains(stub_domains)
@@ -188,7 +209,9 @@ impl Sync {
 
     /// Serves the records of the snapshot file until the first lists are complete.
     fn restore(&mut self, loaded: Loaded) {
-        let Some(loading) = self.loading.take() else { return };
+        let Some(loading) = self.loading.take() else {
+            return;
+        };
         let directory = loading.directory().display();
         match loaded {
             Ok(None) => tracing::info!(%directory, "no snapshot file yet"),
@@ -214,8 +237,9 @@ impl Sync {
         }
     }
 
-    /// Adds the events that have already reached this process. The tasks that read them run on this thread, and only while
-    /// this task yields. Objects that change together are then published together: a large Service is rebuilt once.
+    /// Adds the events that have already reached this process. The tasks that read them run on this
+    /// thread, and only while this task yields. Objects that change together are then published
+    /// together: a large Service is rebuilt once.
     async fn gather(&mut self, batch: &mut Vec<Received<Event>>) {
         let begun = Instant::now();
         let mut idle = 0;
@@ -267,7 +291,9 @@ impl Sync {
 
     /// Logs a change of the endpoints source.
     fn log_source(&mut self) {
-        let Some(source) = *self.index.source().borrow() else { return };
+        let Some(source) = *self.index.source().borrow() else {
+            return;
+        };
         match self.source.replace(source) {
             None => tracing::info!(?source, "endpoints source selected"),
             Some(before) if before != source => {
@@ -277,24 +303,26 @@ impl Sync {
         }
     }
 
-    /// Time of the pod or Service change that caused `event`, as the control plane noted it. `None` without a time, or if the object
-    /// in the index has the same time.
+    /// Time of the pod or Service change that caused `event`, as the control plane noted it. `None`
+    /// without a time, or if the object in the index has the same time.
     fn cause(&self, event: &Event) -> Option<SystemTime> {
         let store = self.index.store();
         let (cause, known) = match event {
-            Event::Endpoints(Change::Apply(new)) => {
-                (new.last_change, store.endpoints_of(&new.key).and_then(|old| old.last_change))
-            }
-            Event::EndpointSlice(Change::Apply(new)) => {
-                (new.last_change, store.slice(&new.key).and_then(|old| old.last_change))
-            }
+            Event::Endpoints(Change::Apply(new)) => (
+                new.last_change,
+                store.endpoints_of(&new.key).and_then(|old| old.last_change),
+            ),
+            Event::EndpointSlice(Change::Apply(new)) => (
+                new.last_change,
+                store.slice(&new.key).and_then(|old| old.last_change),
+            ),
             _ => (None, None),
         };
         cause.filter(|_| cause != known)
     }
 
-    /// Publishes the zone with the current settings. Must be called once before the first query; [`run`](Self::run) repeats the call
-    /// after each change.
+    /// Publishes the zone with the current settings. Must be called once before the first query;
+    /// [`run`](Self::run) repeats the call after each change.
     pub fn configure(&mut self) {
         let settings = Arc::clone(&self.settings.borrow_and_update());
         let loops = Arc::clone(&self.loops.borrow_and_update());
@@ -308,7 +336,8 @@ impl Sync {
             tracing::info!(upstreams, stub_domains, "forwarding external names");
         }
         self.index.set_zone(zone);
-        self.index.set_federations(BTreeMap::clone(&settings.federations));
+        self.index
+            .set_federations(BTreeMap::clone(&settings.federations));
         self.index.publish();
         self.metrics.forward_loops.set(loops::upstreams(&loops));
     }
@@ -325,7 +354,8 @@ impl Sync {
         self.status.set_configured();
     }
 
-    /// Ends the wait of readiness for an overdue configuration. `since` is the time when all else was ready.
+    /// Ends the wait of readiness for an overdue configuration. `since` is the time when all else
+    /// was ready.
     fn wait_for_configuration(&self, since: &mut Option<Instant>) {
         if config_is_overdue(&self.status, since, Instant::now()) {
             tracing::warn!(
@@ -387,10 +417,14 @@ impl Sync {
 /// Whether the event is about a kind of objects in the snapshot file.
 fn is_of_snapshot_file(event: &Event) -> bool {
     use Event::{ImportedSlice, Node, OwnNode, ServiceImport};
-    !matches!(event, Node(_) | OwnNode(_) | ServiceImport(_) | ImportedSlice(_))
+    !matches!(
+        event,
+        Node(_) | OwnNode(_) | ServiceImport(_) | ImportedSlice(_)
+    )
 }
 
-/// Whether `CONFIG_PATIENCE` has passed without a configuration. `since` holds the time when all else was ready.
+/// Whether `CONFIG_PATIENCE` has passed without a configuration. `since` holds the time when all
+/// else was ready.
 fn config_is_overdue(status: &Status, since: &mut Option<Instant>, now: Instant) -> bool {
     let else_ready = matches!(status.progress(), Progress::Synced | Progress::StaleOverdue);
     if status.is_configured() || !else_ready {

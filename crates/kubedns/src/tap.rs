@@ -29,7 +29,8 @@ use self::owners::Owners;
 
 /// The verbosity (`-v`) from which every query is logged.
 const EACH_QUERY: i32 = 6;
-/// The writer of the query log if dnsmasq is in front: the nanny knows the clients, but kubedns does not.
+/// The writer of the query log if dnsmasq is in front: the nanny knows the clients, but kubedns
+/// does not.
 const NANNY: &str = "the nanny of the dnsmasq in front";
 
 /// The queries for one reader of `/tap`, or for the query log.
@@ -55,7 +56,11 @@ pub(crate) struct Queries {
 impl Queries {
     /// Creates the views of the queries of `server`. `owners` finds the pods of clients.
     pub(crate) fn new(server: &Server<Published>, owners: Owners) -> Self {
-        Self { tap: server.tap(), top: server.top(), owners: Arc::new(owners) }
+        Self {
+            tap: server.tap(),
+            top: server.top(),
+            owners: Arc::new(owners),
+        }
     }
 
     /// Starts sending the queries to the reader of `--dnstap`.
@@ -74,7 +79,11 @@ impl Queries {
         config: watch::Receiver<dnsconfig::State>,
         stop: CancellationToken,
     ) {
-        let queries = if verbosity >= EACH_QUERY { Logged::All } else { Logged::Configured };
+        let queries = if verbosity >= EACH_QUERY {
+            Logged::All
+        } else {
+            Logged::Configured
+        };
         let open = query_log(&self.tap, topology, queries);
         let logger = QueryLogger::new(open, config, queries);
         tasks.lasting("writing the query log", logger.run(stop));
@@ -89,8 +98,14 @@ impl Queries {
     ) -> impl Filter<Extract = (Response,), Error = Rejection> + Clone + Send + Sync + 'static {
         let tap = Arc::clone(&self.tap);
         let open = move |choice: &querylog::Choice| {
-            let choice = Choice { filter: choice.filter.clone(), rate: choice.rate, messages: false };
-            tap.watch(choice).map(Reader).map_err(|error| error.to_string())
+            let choice = Choice {
+                filter: choice.filter.clone(),
+                rate: choice.rate,
+                messages: false,
+            };
+            tap.watch(choice)
+                .map(Reader)
+                .map_err(|error| error.to_string())
         };
         let top = top::route(&self.top, published, topology, &self.owners);
         querylog::serve::route(open, stop).or(top).unify()
@@ -109,8 +124,14 @@ fn query_log(
         if !is_ours {
             return Err(NotWritten::Elsewhere(NANNY));
         }
-        let watch = tap.watch(Choice { filter: log.filter.clone(), rate: log.rate, messages: false });
-        watch.map(Reader).map_err(|error| NotWritten::Failed(error.to_string()))
+        let watch = tap.watch(Choice {
+            filter: log.filter.clone(),
+            rate: log.rate,
+            messages: false,
+        });
+        watch
+            .map(Reader)
+            .map_err(|error| NotWritten::Failed(error.to_string()))
     }
 }
 
@@ -120,8 +141,16 @@ fn line(record: &Record) -> Line {
         time: querylog::timestamp(record.time),
         client: record.client.ip().to_canonical().to_string(),
         transport: Some(record.transport.as_str().to_owned()),
-        name: if known { name::to_text(&record.name) } else { String::new() },
-        qtype: if known { type_name(record.qtype) } else { "-".to_owned() },
+        name: if known {
+            name::to_text(&record.name)
+        } else {
+            String::new()
+        },
+        qtype: if known {
+            type_name(record.qtype)
+        } else {
+            "-".to_owned()
+        },
         rcode: rcode_name(record.rcode),
         size: Some(record.size),
         micros: Some(u64::try_from(record.took.as_micros()).unwrap_or(u64::MAX)),
@@ -146,7 +175,11 @@ mod tests {
             let tap = Arc::new(Tap::default());
             let opened = query_log(&tap, topology, queries)(&QueryLog::default());
             assert_eq!(opened.is_ok(), ours, "{topology:?} {queries:?}");
-            assert_eq!(tap.counts().watches, usize::from(ours), "{topology:?} {queries:?}");
+            assert_eq!(
+                tap.counts().watches,
+                usize::from(ours),
+                "{topology:?} {queries:?}"
+            );
         }
     }
 }

@@ -1,7 +1,9 @@
-//! Metrics of the kernel's UDP receive queues: octets that wait, and datagrams that the kernel dropped.
+//! Metrics of the kernel's UDP receive queues: octets that wait, and datagrams that the kernel
+//! dropped.
 //!
-//! The kernel drops datagrams when a receive buffer is full. The client then times out, usually after five seconds, and retries.
-//! The counters of the DNS server do not include dropped datagrams, so each scrape reads `/proc/net/udp`.
+//! The kernel drops datagrams when a receive buffer is full. The client then times out, usually
+//! after five seconds, and retries. The counters of the DNS server do not include dropped
+//! datagrams, so each scrape reads `/proc/net/udp`.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -44,13 +46,20 @@ impl UdpQueues {
     pub fn new(address: SocketAddr) -> prometheus::Result<Self> {
         let descs = [DROPS, QUEUED, BUFFER]
             .into_iter()
-            .map(|(name, help)| Desc::new(name.to_owned(), help.to_owned(), Vec::new(), HashMap::new()))
+            .map(|(name, help)| {
+                Desc::new(name.to_owned(), help.to_owned(), Vec::new(), HashMap::new())
+            })
             .collect::<prometheus::Result<_>>()?;
-        // The server's sockets have the same options as this extra socket, and so the same buffer size.
+        // The server's sockets have the same options as this extra socket, and so the same buffer
+        // size.
         let buffer = UdpSocket::bind((address.ip(), 0).into(), Arc::default())
             .ok()
             .map(|socket| socket.receive_buffer());
-        Ok(Self { address, buffer, descs })
+        Ok(Self {
+            address,
+            buffer,
+            descs,
+        })
     }
 }
 
@@ -61,12 +70,21 @@ impl Collector for UdpQueues {
 
     /// Collects the metrics; omits metrics that the kernel does not provide.
     fn collect(&self) -> Vec<MetricFamily> {
-        let path = if self.address.is_ipv4() { "/proc/net/udp" } else { "/proc/net/udp6" };
-        let queues = File::open(path).and_then(|file| queues(BufReader::new(file), self.address)).ok();
+        let path = if self.address.is_ipv4() {
+            "/proc/net/udp"
+        } else {
+            "/proc/net/udp6"
+        };
+        let queues = File::open(path)
+            .and_then(|file| queues(BufReader::new(file), self.address))
+            .ok();
         [
             counter(DROPS, queues.map(|queues| queues.drops)),
             gauge(QUEUED, queues.map(|queues| queues.waiting)),
-            gauge(BUFFER, self.buffer.and_then(|buffer| u64::try_from(buffer).ok())),
+            gauge(
+                BUFFER,
+                self.buffer.and_then(|buffer| u64::try_from(buffer).ok()),
+            ),
         ]
         .into_iter()
         .flatten()
@@ -112,7 +130,8 @@ fn queues(table: impl BufRead, address: SocketAddr) -> io::Result<Queues> {
     Ok(sum)
 }
 
-/// Parses a line. The second field is the local address, the fifth holds the sending and receiving queues, and the last the drops.
+/// Parses a line. The second field is the local address, the fifth holds the sending and receiving
+/// queues, and the last the drops.
 fn parse(line: &str) -> Option<(SocketAddr, Queues)> {
     let mut fields = line.split_whitespace();
     let local = local_address(fields.nth(1)?)?;
@@ -122,7 +141,8 @@ fn parse(line: &str) -> Option<(SocketAddr, Queues)> {
     Some((local, Queues { waiting, drops }))
 }
 
-/// Parses an address such as `0100007F:2743` in hexadecimal: 32-bit words in native byte order, then the port.
+/// Parses an address such as `0100007F:2743` in hexadecimal: 32-bit words in native byte order,
+/// then the port.
 fn local_address(text: &str) -> Option<SocketAddr> {
     let (ip, port) = text.split_once(':')?;
     let word = |at: usize| {

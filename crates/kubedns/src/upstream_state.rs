@@ -13,14 +13,14 @@ use skydns::forward::Forwarder;
 use skydns::{Name, Zone};
 
 const NAME: &str = "kubedns_forward_upstream_up";
-const HELP: &str =
-    "0 while the last queries to this upstream of this route failed, within the last minute; else 1.";
+const HELP: &str = "0 while the last queries to this upstream of this route failed, within the last minute; else 1.";
 const LABELS: [&str; 2] = ["route", "upstream"];
 
 /// Bound of the exported series. The number of stub domains and servers has no bound.
 const MOST: usize = 256;
 
-/// Exports the state of the upstreams in use. The route is a stub domain, or `.` for external names.
+/// Exports the state of the upstreams in use. The route is a stub domain, or `.` for external
+/// names.
 #[derive(Debug)]
 pub(crate) struct UpstreamState {
     forwarder: Arc<Forwarder>,
@@ -30,10 +30,22 @@ pub(crate) struct UpstreamState {
 
 impl UpstreamState {
     /// Creates a collector for the upstreams of the published zone.
-    pub(crate) fn new(forwarder: Arc<Forwarder>, published: Arc<Published>) -> prometheus::Result<Self> {
+    pub(crate) fn new(
+        forwarder: Arc<Forwarder>,
+        published: Arc<Published>,
+    ) -> prometheus::Result<Self> {
         let labels = LABELS.map(str::to_owned).into();
-        let desc = vec![Desc::new(NAME.to_owned(), HELP.to_owned(), labels, HashMap::new())?];
-        Ok(Self { forwarder, published, desc })
+        let desc = vec![Desc::new(
+            NAME.to_owned(),
+            HELP.to_owned(),
+            labels,
+            HashMap::new(),
+        )?];
+        Ok(Self {
+            forwarder,
+            published,
+            desc,
+        })
     }
 }
 
@@ -43,7 +55,9 @@ impl Collector for UpstreamState {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let Ok(gauges) = IntGaugeVec::new(Opts::new(NAME, HELP), &LABELS) else { return Vec::new() };
+        let Ok(gauges) = IntGaugeVec::new(Opts::new(NAME, HELP), &LABELS) else {
+            return Vec::new();
+        };
         let view = self.published.view();
         for (route, upstream) in upstreams(view.zone()).take(MOST) {
             let gauge = gauges.with_label_values(&[route.as_str(), &upstream.to_string()]);
@@ -56,11 +70,14 @@ impl Collector for UpstreamState {
 /// Each upstream with its route, beginning with those for external names.
 fn upstreams(zone: &Zone) -> impl Iterator<Item = (String, &Upstream)> {
     let route = |domain: &Name| domain.to_string().trim_end_matches('.').to_owned();
-    let others = zone.upstreams.iter().map(|upstream| (".".to_owned(), upstream));
+    let others = zone
+        .upstreams
+        .iter()
+        .map(|upstream| (".".to_owned(), upstream));
     let stubs = zone.stub_domains().iter();
-    others.chain(
-        stubs.flat_map(move |(domain, servers)| servers.iter().map(move |server| (route(domain), server))),
-    )
+    others.chain(stubs.flat_map(move |(domain, servers)| {
+        servers.iter().map(move |server| (route(domain), server))
+    }))
 }
 
 #[cfg(test)]
@@ -83,8 +100,13 @@ mod tests {
         let [dead, unasked] = [free_port(), free_port()].map(upstream);
         let domain = Name::parse("cluster.local.").unwrap();
         let stub = (Name::parse("acme.local.").unwrap(), [dead.clone()].into());
-        let zone = Zone { upstreams: [unasked.clone(), dead.clone()].into(), ..Zone::new(&domain) };
-        let published = Arc::new(Published::new(Snapshot::new(zone.with_stub_domains([stub]))));
+        let zone = Zone {
+            upstreams: [unasked.clone(), dead.clone()].into(),
+            ..Zone::new(&domain)
+        };
+        let published = Arc::new(Published::new(Snapshot::new(
+            zone.with_stub_domains([stub]),
+        )));
         let metrics = ForwardMetrics::new(&prometheus::Registry::new()).unwrap();
         let forwarder = Arc::new(Forwarder::new(Limits::default(), metrics));
         for name in [&b"\x01a\0"[..], b"\x01b\0", b"\x01c\0"] {
@@ -95,13 +117,24 @@ mod tests {
         }
         let families = UpstreamState::new(forwarder, published).unwrap().collect();
         let shown = families[0].get_metric().iter().map(|metric| {
-            let labels = metric.get_label().iter().map(|label| label.value().to_owned());
-            (labels.collect::<Vec<_>>(), metric.get_gauge().get_value() > 0.0)
+            let labels = metric
+                .get_label()
+                .iter()
+                .map(|label| label.value().to_owned());
+            (
+                labels.collect::<Vec<_>>(),
+                metric.get_gauge().get_value() > 0.0,
+            )
         });
         let shown: HashMap<_, _> = shown.collect();
         let [dead, unasked] = [dead, unasked].map(|upstream| upstream.to_string());
-        let expected = [((".", &unasked), true), ((".", &dead), false), (("acme.local", &dead), false)];
-        let expected = expected.map(|((route, upstream), up)| (vec![route.to_owned(), upstream.clone()], up));
+        let expected = [
+            ((".", &unasked), true),
+            ((".", &dead), false),
+            (("acme.local", &dead), false),
+        ];
+        let expected =
+            expected.map(|((route, upstream), up)| (vec![route.to_owned(), upstream.clone()], up));
         assert_eq!(shown, HashMap::from(expected));
     }
 }

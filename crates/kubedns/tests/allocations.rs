@@ -1,17 +1,25 @@
-//! Checks that an answer with the records of a Service allocates no memory, from the published records to the bytes in the
-//! transport's buffer. The other tests bound the allocations of pod names and search lists.
+//! Checks that an answer with the records of a Service allocates no memory, from the published
+//! records to the bytes in the transport's buffer. The other tests bound the allocations of pod
+//! names and search lists.
 
-#![allow(clippy::unwrap_used, reason = "a test whose set-up fails has to end there")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test whose set-up fails has to end there"
+)]
 
 use std::sync::Arc;
 
 use cluster::index::{Index, Options, PodMode};
-use cluster::objects::{Change, Endpoints, EndpointsSource, Event, FromApi, ObjectKey, Pod, Service};
+use cluster::objects::{
+    Change, Endpoints, EndpointsSource, Event, FromApi, ObjectKey, Pod, Service,
+};
 use cluster::snapshot::{Published, Snapshot};
 use serde_json::Value;
 use skydns::engine::{Identity, Outcome, answer};
 use skydns::external::ExternalAnswers;
-use skydns::forward::{self, Cache, CacheLimits, CacheMetrics, ForwardMetrics, Forwarder, Limits, TlsTrust};
+use skydns::forward::{
+    self, Cache, CacheLimits, CacheMetrics, ForwardMetrics, Forwarder, Limits, TlsTrust,
+};
 use skydns::metrics::Metrics;
 use skydns::resolve::{Attempt, Resolver};
 use skydns::wire::Transport;
@@ -40,12 +48,30 @@ fn records() -> Arc<Published> {
 /// The records of a cluster, and a pod of the namespace `apps`.
 fn records_in(zone: Zone) -> Arc<Published> {
     let published = Arc::new(Published::new(Snapshot::new(zone)));
-    let pods = if published.get().zone.search.is_some() { PodMode::Verified } else { PodMode::Insecure };
-    let mut index = Index::with(Options { pods, ..Options::default() }, Arc::clone(&published));
-    let pod = Pod { key: ObjectKey::new("apps", "client"), addresses: [[127, 0, 0, 1].into()].into() };
+    let pods = if published.get().zone.search.is_some() {
+        PodMode::Verified
+    } else {
+        PodMode::Insecure
+    };
+    let mut index = Index::with(
+        Options {
+            pods,
+            ..Options::default()
+        },
+        Arc::clone(&published),
+    );
+    let pod = Pod {
+        key: ObjectKey::new("apps", "client"),
+        addresses: [[127, 0, 0, 1].into()].into(),
+    };
     index.apply(Event::Pod(Change::Apply(pod)));
     index.apply(Event::Pod(Change::RelistDone));
-    let web = mk_cluster_ip("apps", "web", &["10.96.0.10", "fd00:10:96::10"], &["http:80", "metrics:9090"]);
+    let web = mk_cluster_ip(
+        "apps",
+        "web",
+        &["10.96.0.10", "fd00:10:96::10"],
+        &["http:80", "metrics:9090"],
+    );
     let plain = mk_cluster_ip("apps", "plain", &["10.96.0.11"], &["http:80"]);
     let db = mk_headless("apps", "db", &["sql:5432"]);
     let members = ["10.244.0.1 db-0", "10.244.0.2 db-1", "10.244.0.3 db-2"];
@@ -62,15 +88,28 @@ fn records_in(zone: Zone) -> Arc<Published> {
 }
 
 /// Returns the response to a query, as the transports send it.
-fn ask<'b>(published: &Published, identity: &Identity, query: &[u8], out: &'b mut Vec<u8>) -> &'b [u8] {
+fn ask<'b>(
+    published: &Published,
+    identity: &Identity,
+    query: &[u8],
+    out: &'b mut Vec<u8>,
+) -> &'b [u8] {
     static NOTHING: ExternalAnswers = ExternalAnswers::none();
     out.clear();
-    let outcome = answer(&*published.view(), identity, query, Transport::Udp, &NOTHING, out);
+    let outcome = answer(
+        &*published.view(),
+        identity,
+        query,
+        Transport::Udp,
+        &NOTHING,
+        out,
+    );
     assert!(matches!(outcome, Outcome::Reply(_)), "{outcome:?}");
     out
 }
 
-/// Name, type, and the expected response: RCODE, and the numbers of answer records and additional records.
+/// Name, type, and the expected response: RCODE, and the numbers of answer records and additional
+/// records.
 type Case = (&'static str, &'static str, &'static str, usize, usize);
 
 /// The records, and the same records in a further zone.
@@ -85,22 +124,38 @@ fn records_twice() -> Arc<Published> {
 
 /// The names of `cases` whose responses take more than `allowed` allocations, without or with EDNS.
 fn allocating(published: &Published, cases: &[Case], allowed: u64) -> Vec<String> {
-    let identity = Identity { version: "test".to_owned() };
+    let identity = Identity {
+        version: "test".to_owned(),
+    };
     let mut out = Vec::with_capacity(4096);
     let mut allocating = Vec::new();
     for &(name, rtype, rcode, answers, additional) in cases {
-        for query in [Query::new(name, rtype).wire(), Query::new(name, rtype).edns(1232).wire()] {
+        for query in [
+            Query::new(name, rtype).wire(),
+            Query::new(name, rtype).edns(1232).wire(),
+        ] {
             // The first response includes the allocations that a thread makes only once.
             let reply = Message::parse(ask(published, &identity, &query, &mut out)).unwrap();
-            let found = (reply.rcode_name(), reply.answer.len(), reply.additional.len());
-            assert_eq!(found, (rcode.to_owned(), answers, additional), "{name} {rtype}");
+            let found = (
+                reply.rcode_name(),
+                reply.answer.len(),
+                reply.additional.len(),
+            );
+            assert_eq!(
+                found,
+                (rcode.to_owned(), answers, additional),
+                "{name} {rtype}"
+            );
             let counted = allocation_counter::measure(|| {
                 for _ in 0..TIMES {
                     ask(published, &identity, &query, &mut out);
                 }
             });
             if counted.count_total > allowed * TIMES {
-                allocating.push(format!("{name} {rtype}: {} in {TIMES} answers", counted.count_total));
+                allocating.push(format!(
+                    "{name} {rtype}: {} in {TIMES} answers",
+                    counted.count_total
+                ));
             }
         }
     }
@@ -114,21 +169,43 @@ fn names_of_services_are_answered_without_allocating() {
         ("WEB.apps.svc.cluster.LOCAL", "A", "NOERROR", 1, 0),
         ("web.apps.svc.cluster.local", "AAAA", "NOERROR", 1, 0),
         // A single SRV record covers both families; its target has an address of each.
-        ("_http._tcp.web.apps.svc.cluster.local", "SRV", "NOERROR", 1, 2),
+        (
+            "_http._tcp.web.apps.svc.cluster.local",
+            "SRV",
+            "NOERROR",
+            1,
+            2,
+        ),
         ("db.apps.svc.cluster.local", "A", "NOERROR", 3, 0),
-        ("_sql._tcp.db.apps.svc.cluster.local", "SRV", "NOERROR", 3, 3),
+        (
+            "_sql._tcp.db.apps.svc.cluster.local",
+            "SRV",
+            "NOERROR",
+            3,
+            3,
+        ),
         ("db-1.db.apps.svc.cluster.local", "A", "NOERROR", 1, 0),
         ("plain.apps.svc.cluster.local", "AAAA", "NOERROR", 0, 0),
         ("web.apps.svc.cluster.local", "TXT", "NOERROR", 0, 0),
         ("missing.apps.svc.cluster.local", "A", "NXDOMAIN", 0, 0),
-        ("www.example.com.apps.svc.cluster.local", "A", "NXDOMAIN", 0, 0),
+        (
+            "www.example.com.apps.svc.cluster.local",
+            "A",
+            "NXDOMAIN",
+            0,
+            0,
+        ),
         ("10.0.96.10.in-addr.arpa", "PTR", "NOERROR", 1, 0),
         ("1.0.244.10.in-addr.arpa", "PTR", "NOERROR", 1, 0),
         ("cluster.local", "SOA", "NOERROR", 1, 0),
         ("web.apps.svc.cluster.local", "ANY", "REFUSED", 0, 0),
     ];
     assert_eq!(allocating(&records(), &cases, 0), [""; 0]);
-    assert_eq!(allocating(&records_twice(), &cases, 0), [""; 0], "beside another zone");
+    assert_eq!(
+        allocating(&records_twice(), &cases, 0),
+        [""; 0],
+        "beside another zone"
+    );
 }
 
 #[test]
@@ -155,7 +232,9 @@ fn resolver(
     forwarder: Arc<Forwarder>,
     runtime: tokio::runtime::Handle,
 ) -> Resolver<Published> {
-    let identity = Identity { version: "test".to_owned() };
+    let identity = Identity {
+        version: "test".to_owned(),
+    };
     let shard = Metrics::new("skydns", "skydns").shared_shard();
     Resolver::new(records, identity, forwarder, shard, runtime)
 }
@@ -165,23 +244,46 @@ fn resolver(
 fn cached_names_outside_are_answered_without_allocating() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let upstream = runtime.block_on(Upstream::start(|asked: &Asked| {
-        Reply::to(&asked.packet).answer(&format!("{} 60 IN A 192.0.2.1", asked.name())).edns(1232).into()
+        Reply::to(&asked.packet)
+            .answer(&format!("{} 60 IN A 192.0.2.1", asked.name()))
+            .edns(1232)
+            .into()
     }));
-    let zone = Zone { upstreams: [upstream.addr().into()].into(), ..zone() };
+    let zone = Zone {
+        upstreams: [upstream.addr().into()].into(),
+        ..zone()
+    };
     let upstreams = Arc::clone(&zone.upstreams);
     let registry = prometheus::Registry::new();
-    let cache = Cache::new(CacheLimits::default(), CacheMetrics::new(&registry).unwrap());
+    let cache = Cache::new(
+        CacheLimits::default(),
+        CacheMetrics::new(&registry).unwrap(),
+    );
     let metrics = ForwardMetrics::new(&registry).unwrap();
-    let forwarder = Arc::new(Forwarder::with(Limits::default(), metrics, TlsTrust::default(), cache));
+    let forwarder = Arc::new(Forwarder::with(
+        Limits::default(),
+        metrics,
+        TlsTrust::default(),
+        cache,
+    ));
     let question = forward::Query::new(Name::parse("www.outside.test").unwrap().wire(), 1);
     let asking = forwarder.exchange(question, upstreams, [127, 0, 0, 1].into(), Transport::Udp);
     runtime.block_on(asking).unwrap();
     let records = Arc::new(Published::new(Snapshot::new(zone)));
     let resolver = resolver(records, forwarder, runtime.handle().clone());
     let mut out = Vec::with_capacity(4096);
-    let cookie = Edns { udp: 1232, options: vec![(10, vec![1; 8])], ..Edns::default() };
+    let cookie = Edns {
+        udp: 1232,
+        options: vec![(10, vec![1; 8])],
+        ..Edns::default()
+    };
     let www = || Query::new("www.outside.test", "A");
-    for query in [www(), Query::new("WWW.outside.TEST", "A"), www().edns(1232), www().opt(cookie)] {
+    for query in [
+        www(),
+        Query::new("WWW.outside.TEST", "A"),
+        www().edns(1232),
+        www().opt(cookie),
+    ] {
         let query = query.wire();
         let mut ask = || {
             out.clear();
@@ -199,8 +301,10 @@ fn cached_names_outside_are_answered_without_allocating() {
 #[test]
 fn known_clients_are_answered_without_allocating() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let forwarder =
-        Forwarder::new(Limits::default(), ForwardMetrics::new(&prometheus::Registry::new()).unwrap());
+    let forwarder = Forwarder::new(
+        Limits::default(),
+        ForwardMetrics::new(&prometheus::Registry::new()).unwrap(),
+    );
     let search = Some(Arc::new(Search::new(None, true, [])));
     let records = records_in(Zone { search, ..zone() });
     let resolver = resolver(records, Arc::new(forwarder), runtime.handle().clone());
@@ -215,12 +319,18 @@ fn known_clients_are_answered_without_allocating() {
         let query = Query::new(name, "A").wire();
         let mut ask = || {
             out.clear();
-            let outcome = resolver.answer(&query, [127, 0, 0, client].into(), Transport::Udp, &mut out);
+            let outcome =
+                resolver.answer(&query, [127, 0, 0, client].into(), Transport::Udp, &mut out);
             assert!(matches!(outcome, Attempt::Answered(_)));
         };
         ask();
         let counted = allocation_counter::measure(|| (0..TIMES).for_each(|_| ask()));
-        assert_eq!(counted.count_total == 0, nothing, "{name} of {client}: {}", counted.count_total);
+        assert_eq!(
+            counted.count_total == 0,
+            nothing,
+            "{name} of {client}: {}",
+            counted.count_total
+        );
     }
 }
 

@@ -1,6 +1,10 @@
 //! Property tests: the records depend on the objects alone, not on the order of events.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a helper that cannot go on has to end there")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a helper that cannot go on has to end there"
+)]
 
 #[path = "index/agreement.rs"]
 mod agreement;
@@ -14,8 +18,8 @@ use std::sync::Arc;
 use cluster::index::{Index, Options, PodMode};
 use cluster::objects::{
     Address, AddressType, Change, EndpointPort, EndpointSlice, Endpoints, EndpointsSource, Event,
-    ExternalAddress, Namespace, Node, ObjectKey, Protocol, Service, ServiceKind, ServicePort, SliceEndpoint,
-    Subset,
+    ExternalAddress, Namespace, Node, ObjectKey, Protocol, Service, ServiceKind, ServicePort,
+    SliceEndpoint, Subset,
 };
 use cluster::records::{EndpointNames, ExternalRecords, RecordOptions};
 use cluster::scope::Namespaces;
@@ -42,7 +46,8 @@ fn index() -> (Index, Arc<Published>) {
 }
 
 fn index_with(options: &Options) -> (Index, Arc<Published>) {
-    let zone = Zone::new(&Name::parse("cluster.local").unwrap_or_else(|error| unreachable!("{error}")));
+    let zone =
+        Zone::new(&Name::parse("cluster.local").unwrap_or_else(|error| unreachable!("{error}")));
     let published = Arc::new(Published::new(Snapshot::new(zone)));
     let mut index = Index::with(options.clone(), Arc::clone(&published));
     index.set_federations(BTreeMap::from([("fed".into(), "fed.example".into())]));
@@ -70,10 +75,15 @@ fn list(index: &mut Index, cluster: &Cluster) {
 /// The event for a namespace that begins or ceases to match the selector.
 fn namespace(name: &str, matches: bool) -> Event {
     let key = ObjectKey::new("", name);
-    Event::Namespace(if matches { Change::Apply(Namespace { key }) } else { Change::Deleted(key) })
+    Event::Namespace(if matches {
+        Change::Apply(Namespace { key })
+    } else {
+        Change::Deleted(key)
+    })
 }
 
-/// Lists the slices. Calls `between` before each slice and after the last, with the number of slices listed so far.
+/// Lists the slices. Calls `between` before each slice and after the last, with the number of
+/// slices listed so far.
 fn list_slices(index: &mut Index, cluster: &Cluster, mut between: impl FnMut(&mut Index, usize)) {
     index.apply(Event::EndpointSlice(Change::RelistStarted));
     for (listed, slice) in cluster.slices.values().enumerate() {
@@ -91,32 +101,54 @@ fn visible(published: &Published) -> String {
         .reverse
         .iter()
         .map(|(ip, owners)| {
-            let names: Vec<_> =
-                owners.iter().map(|p| (skydns::name::to_text(&p.name), p.created, p.named)).collect();
+            let names: Vec<_> = owners
+                .iter()
+                .map(|p| (skydns::name::to_text(&p.name), p.created, p.named))
+                .collect();
             format!("{ip} {names:?}")
         })
         .collect();
     reverse.sort();
-    let mut backed: Vec<String> = snapshot.backed.iter().map(|(key, ())| key.to_string()).collect();
+    let mut backed: Vec<String> = snapshot
+        .backed
+        .iter()
+        .map(|(key, ())| key.to_string())
+        .collect();
     backed.sort();
     let tree = serde_json::to_string_pretty(&Cache(&snapshot)).unwrap();
     let mut near = Vec::new();
-    snapshot.services.visit(&["*", "*"], &mut usize::MAX.clone(), &mut |label, service| {
-        near.push(format!("{label} {}", service.near));
-    });
+    snapshot.services.visit(
+        &["*", "*"],
+        &mut usize::MAX.clone(),
+        &mut |label, service| {
+            near.push(format!("{label} {}", service.near));
+        },
+    );
     near.sort();
     let beside = beside(&snapshot);
-    format!("{tree}\n{}\n{}\n{}\n{beside}", reverse.join("\n"), backed.join("\n"), near.join("\n"))
+    format!(
+        "{tree}\n{}\n{}\n{}\n{beside}",
+        reverse.join("\n"),
+        backed.join("\n"),
+        near.join("\n")
+    )
 }
 
 /// The records of further zones, as text.
 fn beside(snapshot: &Snapshot) -> String {
     let mut found = Vec::new();
     for zone in snapshot.zones.iter() {
-        for (namespace, name) in
-            ["a", "b"].iter().flat_map(|namespace| ["x", "y", "z"].map(|name| (*namespace, name)))
+        for (namespace, name) in ["a", "b"]
+            .iter()
+            .flat_map(|namespace| ["x", "y", "z"].map(|name| (*namespace, name)))
         {
-            for below in [&[][..], &["_tcp", "_http"], &["_udp", "_sql"], &["one"], &["two"]] {
+            for below in [
+                &[][..],
+                &["_tcp", "_http"],
+                &["_udp", "_sql"],
+                &["one"],
+                &["two"],
+            ] {
                 let path = [&[namespace, name], below].concat();
                 zone.records.records(&path, false, &mut 1000, &mut |entry| {
                     found.push(format!("{path:?} {} {:?}", entry.label, entry.record));
@@ -176,7 +208,11 @@ fn service() -> impl Strategy<Value = Service> {
             kind,
             ports: ports
                 .iter()
-                .map(|(name, port)| ServicePort { name: name.into(), protocol: Protocol::Tcp, port: *port })
+                .map(|(name, port)| ServicePort {
+                    name: name.into(),
+                    protocol: Protocol::Tcp,
+                    port: *port,
+                })
                 .collect(),
             publish_not_ready,
             created,
@@ -187,13 +223,19 @@ fn service() -> impl Strategy<Value = Service> {
 fn endpoint_ports(ports: &[(String, u16)]) -> Arc<[EndpointPort]> {
     ports
         .iter()
-        .map(|(name, port)| EndpointPort { name: name.into(), protocol: Protocol::Udp, port: *port })
+        .map(|(name, port)| EndpointPort {
+            name: name.into(),
+            protocol: Protocol::Udp,
+            port: *port,
+        })
         .collect()
 }
 
 fn address() -> impl Strategy<Value = Address> {
-    (ip(), proptest::option::of("(one|two)"))
-        .prop_map(|(ip, hostname)| Address { ip, hostname: hostname.map(Into::into) })
+    (ip(), proptest::option::of("(one|two)")).prop_map(|(ip, hostname)| Address {
+        ip,
+        hostname: hostname.map(Into::into),
+    })
 }
 
 fn endpoints() -> impl Strategy<Value = Endpoints> {
@@ -211,7 +253,8 @@ fn endpoints() -> impl Strategy<Value = Endpoints> {
     })
 }
 
-/// Names of slices. Some begin with the name of a Service, which need not be the Service of the slice.
+/// Names of slices. Some begin with the name of a Service, which need not be the Service of the
+/// slice.
 fn slice_name() -> &'static str {
     "(p|x-1|x-2|y-1)"
 }
@@ -221,26 +264,33 @@ fn zone() -> impl Strategy<Value = SmolStr> {
 }
 
 fn slice() -> impl Strategy<Value = EndpointSlice> {
-    let endpoint = (address(), proptest::option::of(any::<bool>()), proptest::option::of(zone())).prop_map(
-        |(address, ready, zone)| SliceEndpoint {
+    let endpoint = (
+        address(),
+        proptest::option::of(any::<bool>()),
+        proptest::option::of(zone()),
+    )
+        .prop_map(|(address, ready, zone)| SliceEndpoint {
             addresses: [address.ip].into(),
             hostname: address.hostname,
             ready,
             serving: None,
             terminating: None,
             zones: zone.into_iter().collect(),
-        },
-    );
-    (key(), slice_name(), proptest::collection::vec(endpoint, 0..3), ports()).prop_map(
-        |(service, name, endpoints, ports)| EndpointSlice {
+        });
+    (
+        key(),
+        slice_name(),
+        proptest::collection::vec(endpoint, 0..3),
+        ports(),
+    )
+        .prop_map(|(service, name, endpoints, ports)| EndpointSlice {
             key: ObjectKey::new(service.namespace, name),
             service: service.name,
             address_type: AddressType::Ipv4,
             endpoints: endpoints.into(),
             ports: endpoint_ports(&ports),
             last_change: None,
-        },
-    )
+        })
 }
 
 #[derive(Debug, Clone)]
@@ -306,7 +356,11 @@ impl Cluster {
 }
 
 fn own_node(zone: Option<SmolStr>) -> Event {
-    Event::OwnNode(Change::Apply(Node { key: ObjectKey::new("", "here"), zone, region: None }))
+    Event::OwnNode(Change::Apply(Node {
+        key: ObjectKey::new("", "here"),
+        zone,
+        region: None,
+    }))
 }
 
 fn show(index: &mut Index, cluster: &Cluster, step: &Step) {
@@ -331,15 +385,27 @@ fn show(index: &mut Index, cluster: &Cluster, step: &Step) {
 
 /// Namespaces of pods by address, which change with `time`.
 fn pods(time: u64) -> treecache::Map<IpAddr, Arc<[SmolStr]>> {
-    let of = |n: u64| [SmolStr::from(if (time + n).is_multiple_of(3) { "a" } else { "b" })];
+    let of = |n: u64| {
+        [SmolStr::from(if (time + n).is_multiple_of(3) {
+            "a"
+        } else {
+            "b"
+        })]
+    };
     let ip = |n: u64| IpAddr::from([10, 0, 0, u8::try_from(n).unwrap_or_default()]);
-    (0..6).filter(|n| (time * n) % 4 != 1).map(|n| (ip(n), Arc::from(of(n)))).collect()
+    (0..6)
+        .filter(|n| (time * n) % 4 != 1)
+        .map(|n| (ip(n), Arc::from(of(n))))
+        .collect()
 }
 
 /// All combinations of options of the index.
 fn options() -> impl Strategy<Value = Options> {
-    let names =
-        prop_oneof![Just(EndpointNames::Hash), Just(EndpointNames::Address), Just(EndpointNames::Pod)];
+    let names = prop_oneof![
+        Just(EndpointNames::Hash),
+        Just(EndpointNames::Address),
+        Just(EndpointNames::Pod)
+    ];
     let external = prop_oneof![
         Just(ExternalRecords::Off),
         Just(ExternalRecords::Exposed),
@@ -353,10 +419,22 @@ fn options() -> impl Strategy<Value = Options> {
     let pods = prop_oneof![Just(PodMode::Insecure), Just(PodMode::Disabled)];
     (names, any::<bool>(), external, namespaces, pods).prop_map(
         |(endpoint_names, ignore_empty_services, external, namespaces, pods)| {
-            let records =
-                RecordOptions { endpoint_names, ignore_empty_services, preferred_zone: None, external };
-            let external_zone = Name::parse("k8s.example").ok().filter(|_| external != ExternalRecords::Off);
-            Options { records, pods, namespaces, external_zone, ..Options::default() }
+            let records = RecordOptions {
+                endpoint_names,
+                ignore_empty_services,
+                preferred_zone: None,
+                external,
+            };
+            let external_zone = Name::parse("k8s.example")
+                .ok()
+                .filter(|_| external != ExternalRecords::Off);
+            Options {
+                records,
+                pods,
+                namespaces,
+                external_zone,
+                ..Options::default()
+            }
         },
     )
 }

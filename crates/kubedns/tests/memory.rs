@@ -1,9 +1,13 @@
-//! Measures the memory of a large cluster for each data structure. A bound per Service detects growth.
+//! Measures the memory of a large cluster for each data structure. A bound per Service detects
+//! growth.
 //!
-//! `cargo test -p kubedns --test memory -- --nocapture` prints the table of docs/performance.md. The overhead of the allocator is
-//! not included.
+//! `cargo test -p kubedns --test memory -- --nocapture` prints the table of docs/performance.md.
+//! The overhead of the allocator is not included.
 
-#![allow(clippy::print_stderr, reason = "the table is what this test is run for by hand")]
+#![allow(
+    clippy::print_stderr,
+    reason = "the table is what this test is run for by hand"
+)]
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -11,8 +15,8 @@ use std::sync::Arc;
 use allocation_counter::{AllocationInfo, measure};
 use cluster::index::{Index, Options, PodMode};
 use cluster::objects::{
-    AddressType, Change, EndpointPort, EndpointSlice, EndpointsSource, Event, Node, ObjectKey, Pod, Protocol,
-    Service, ServiceKind, ServicePort, SliceEndpoint,
+    AddressType, Change, EndpointPort, EndpointSlice, EndpointsSource, Event, Node, ObjectKey, Pod,
+    Protocol, Service, ServiceKind, ServicePort, SliceEndpoint,
 };
 use cluster::one_or_many::OneOrMany;
 use cluster::snapshot::{Published, Snapshot};
@@ -24,15 +28,26 @@ const ADDRESSES_EACH: u32 = 3;
 /// Every fifth Service is headless, with hostnames.
 const HEADLESS_EACH: u32 = 5;
 const NAMESPACES: u32 = 100;
-const WORDS: [&str; 8] =
-    ["auth", "billing", "checkout", "delivery", "frontend", "inventory", "payments", "sessions"];
+const WORDS: [&str; 8] = [
+    "auth",
+    "billing",
+    "checkout",
+    "delivery",
+    "frontend",
+    "inventory",
+    "payments",
+    "sessions",
+];
 
 fn word(index: u32) -> &'static str {
     WORDS[index as usize % WORDS.len()]
 }
 
 fn key(index: u32) -> ObjectKey {
-    ObjectKey::new(format!("team-{}", index % NAMESPACES), format!("{}-{index}", word(index)))
+    ObjectKey::new(
+        format!("team-{}", index % NAMESPACES),
+        format!("{}-{index}", word(index)),
+    )
 }
 
 fn service(index: u32) -> Service {
@@ -41,16 +56,29 @@ fn service(index: u32) -> Service {
     } else {
         ServiceKind::ClusterIp([Ipv4Addr::from(0x0a60_0000 + index).into()].into())
     };
-    let port = ServicePort { name: "http".into(), protocol: Protocol::Tcp, port: 80 };
+    let port = ServicePort {
+        name: "http".into(),
+        protocol: Protocol::Tcp,
+        port: 80,
+    };
     let (ports, external) = ([port].into(), OneOrMany::default());
-    Service { key: key(index), kind, ports, publish_not_ready: false, created: 1_768_469_401, external }
+    Service {
+        key: key(index),
+        kind,
+        ports,
+        publish_not_ready: false,
+        created: 1_768_469_401,
+        external,
+    }
 }
 
 fn slice(index: u32) -> EndpointSlice {
     let ObjectKey { namespace, name } = key(index);
     let endpoint = |number| SliceEndpoint {
         addresses: [Ipv4Addr::from(0x0a80_0000 + index * ADDRESSES_EACH + number).into()].into(),
-        hostname: index.is_multiple_of(HEADLESS_EACH).then(|| format!("{}-{number}", word(index)).into()),
+        hostname: index
+            .is_multiple_of(HEADLESS_EACH)
+            .then(|| format!("{}-{number}", word(index)).into()),
         ready: Some(true),
         serving: Some(true),
         terminating: Some(false),
@@ -61,7 +89,12 @@ fn slice(index: u32) -> EndpointSlice {
         service: name,
         address_type: AddressType::Ipv4,
         endpoints: (0..ADDRESSES_EACH).map(endpoint).collect(),
-        ports: [EndpointPort { name: "http".into(), protocol: Protocol::Tcp, port: 8080 }].into(),
+        ports: [EndpointPort {
+            name: "http".into(),
+            protocol: Protocol::Tcp,
+            port: 8080,
+        }]
+        .into(),
         last_change: Some(std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_768_469_401)),
     }
 }
@@ -92,14 +125,18 @@ fn cluster() -> (Index, Arc<Published>) {
     (index, published)
 }
 
-/// A namespace with all Services, and a headless Service with five thousand addresses and two ports.
+/// A namespace with all Services, and a headless Service with five thousand addresses and two
+/// ports.
 fn crowded_namespace() -> Arc<Published> {
     let domain = Name::parse("cluster.local").unwrap_or_else(|error| unreachable!("{error}"));
     let published = Arc::new(Published::new(Snapshot::new(Zone::new(&domain))));
     let mut index = Index::new(Arc::clone(&published));
     let key = |number| ObjectKey::new("crowd", format!("{}-{number}", word(number)));
     for number in 0..SERVICES {
-        index.apply(Event::Service(Change::Apply(Service { key: key(number), ..service(number) })));
+        index.apply(Event::Service(Change::Apply(Service {
+            key: key(number),
+            ..service(number)
+        })));
     }
 
     let mut large = slice(0);
@@ -107,10 +144,14 @@ fn crowded_namespace() -> Arc<Published> {
     large.service = key(0).name;
     large.endpoints = (0..5000)
         .flat_map(|number| {
-            slice(number).endpoints.into_iter().take(1).map(move |endpoint| SliceEndpoint {
-                hostname: Some(format!("member-{number}").into()),
-                ..endpoint
-            })
+            slice(number)
+                .endpoints
+                .into_iter()
+                .take(1)
+                .map(move |endpoint| SliceEndpoint {
+                    hostname: Some(format!("member-{number}").into()),
+                    ..endpoint
+                })
         })
         .collect();
     index.apply(Event::EndpointSlice(Change::Apply(large)));
@@ -126,7 +167,8 @@ fn cache_page_takes_few_kilobytes() {
     let snapshot = crowded_namespace().get();
     let mut page = Counter(0);
     let memory = measure(|| {
-        serde_json::to_writer(&mut page, &Cache(&snapshot)).unwrap_or_else(|error| unreachable!("{error}"));
+        serde_json::to_writer(&mut page, &Cache(&snapshot))
+            .unwrap_or_else(|error| unreachable!("{error}"));
     });
     eprintln!("/cache of {} bytes {:10} bytes", page.0, memory.bytes_max);
     assert!(page.0 > 1_500_000, "{}", page.0);
@@ -160,12 +202,17 @@ const PODS: u32 = 100_000;
 fn pods() -> (Index, Arc<Published>) {
     let domain = Name::parse("cluster.local").unwrap_or_else(|error| unreachable!("{error}"));
     let published = Arc::new(Published::new(Snapshot::new(Zone::new(&domain))));
-    let options = Options { pods: PodMode::Verified, ..Options::default() };
+    let options = Options {
+        pods: PodMode::Verified,
+        ..Options::default()
+    };
     let mut index = Index::with(options, Arc::clone(&published));
     index.apply(Event::Pod(Change::RelistStarted));
     for number in 0..PODS {
-        let key =
-            ObjectKey::new(format!("team-{}", number % NAMESPACES), format!("{}-{number}", word(number)));
+        let key = ObjectKey::new(
+            format!("team-{}", number % NAMESPACES),
+            format!("{}-{number}", word(number)),
+        );
         let addresses = [Ipv4Addr::from(0x0a80_0000 + number).into()].into();
         index.apply(Event::Pod(Change::Apply(Pod { key, addresses })));
         if number % 1024 == 0 {
@@ -185,7 +232,12 @@ fn a_verified_pod_takes_few_bytes() {
     let peak = f64::from(u32::try_from(all.bytes_max).unwrap_or(u32::MAX)) / f64::from(PODS);
     let kept = each(all.bytes_current);
     eprintln!("a pod {kept:17.0} bytes, {peak:.0} at the peak");
-    let known = made.map(|(_, published)| published.get().namespace_of_pod([10, 128, 0, 7].into()).cloned());
+    let known = made.map(|(_, published)| {
+        published
+            .get()
+            .namespace_of_pod([10, 128, 0, 7].into())
+            .cloned()
+    });
     assert_eq!(known.flatten().as_deref(), Some("team-7"));
     assert!(kept < 140.0 && peak < 210.0, "{kept} {peak}");
 }
@@ -204,7 +256,11 @@ fn deleted_nodes_leave_no_memory() {
             let key = ObjectKey::new("", format!("node-{number}.region.compute.internal"));
             let zone = Some("zone-1".into());
             let region = Some("region".into());
-            index.apply(Event::Node(Change::Apply(Node { key: key.clone(), zone, region })));
+            index.apply(Event::Node(Change::Apply(Node {
+                key: key.clone(),
+                zone,
+                region,
+            })));
             index.apply(Event::Node(Change::Deleted(key)));
         }
     });
@@ -217,7 +273,9 @@ fn a_service_with_three_addresses_takes_few_bytes() {
     let mut made = None;
     let peak = measure(|| made = Some(cluster()));
     let (index, published) = made.unwrap_or_else(|| unreachable!("it was just made"));
-    let Snapshot { services, reverse, .. } = (*published.get()).clone();
+    let Snapshot {
+        services, reverse, ..
+    } = (*published.get()).clone();
     let empty = Snapshot::new(published.get().zone.clone());
     // Dropping a structure frees the memory that no other structure shares.
     let objects = measure(|| drop(index));
@@ -225,9 +283,11 @@ fn a_service_with_three_addresses_takes_few_bytes() {
     let reverse = measure(|| drop(reverse));
     let services = measure(|| drop(services));
     let mut total = (0.0, 0.0);
-    for (what, freed) in
-        [("objects", objects), ("records by name", services), ("records by address", reverse)]
-    {
+    for (what, freed) in [
+        ("objects", objects),
+        ("records by name", services),
+        ("records by address", reverse),
+    ] {
         let (bytes, allocations) = each(freed);
         eprintln!("{what:20} {bytes:6.0} bytes in {allocations:4.1} allocations");
         total = (total.0 + bytes, total.1 + allocations);

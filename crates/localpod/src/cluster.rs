@@ -39,25 +39,37 @@ impl Cluster {
         let url = format!("http://127.0.0.1:{port}");
         let config = Config::new(url.parse().context("cannot make the API server's URL")?);
         let client = Client::try_from(config).context("cannot make a client of the API server")?;
-        Ok(Self { access: Access::MasterUrl(url), client })
+        Ok(Self {
+            access: Access::MasterUrl(url),
+            client,
+        })
     }
 
     /// The cluster of a kubeconfig's current context.
     pub(crate) async fn real(file: &Path) -> Result<Self> {
-        // kubedns runs in another directory and needs the absolute path. A missing file is an error here.
-        let file =
-            file.canonicalize().with_context(|| format!("cannot read kubeconfig {}", file.display()))?;
-        std::fs::read(&file).with_context(|| format!("cannot read kubeconfig {}", file.display()))?;
-        let unusable =
-            |error: &dyn Error| anyhow!("cannot use kubeconfig {}: {}", file.display(), brief(error));
+        // kubedns runs in another directory and needs the absolute path. A missing file is an error
+        // here.
+        let file = file
+            .canonicalize()
+            .with_context(|| format!("cannot read kubeconfig {}", file.display()))?;
+        std::fs::read(&file)
+            .with_context(|| format!("cannot read kubeconfig {}", file.display()))?;
+        let unusable = |error: &dyn Error| {
+            anyhow!("cannot use kubeconfig {}: {}", file.display(), brief(error))
+        };
         let kubeconfig = Kubeconfig::read_from(&file).map_err(|error| unusable(&error))?;
-        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+        let config =
+            Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
         let config = config.map_err(|error| unusable(&error))?;
         let client = Client::try_from(config).map_err(|error| unusable(&error))?;
-        Ok(Self { access: Access::Kubeconfig(file), client })
+        Ok(Self {
+            access: Access::Kubeconfig(file),
+            client,
+        })
     }
 
-    /// Fetches some Services and Endpoints. If a list fails, its kind is empty, and the guide is shorter.
+    /// Fetches some Services and Endpoints. If a list fails, its kind is empty, and the guide is
+    /// shorter.
     pub(crate) async fn samples(&self) -> Samples {
         let few = ListParams::default().limit(SAMPLE);
         let services = Api::all(self.client.clone()).list(&few).await;
@@ -68,25 +80,34 @@ impl Cluster {
         }
     }
 
-    /// Moves the server 127.0.0.1:`from` of the stub domain `acme.example` in the `ConfigMap` to `port`. Returns
-    /// false, without a change, if that stub domain has other servers or none.
+    /// Moves the server 127.0.0.1:`from` of the stub domain `acme.example` in the `ConfigMap` to
+    /// `port`. Returns false, without a change, if that stub domain has other servers or none.
     pub(crate) async fn point_stub_domain(&self, from: u16, port: u16) -> Result<bool> {
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), config_map::NAMESPACE);
-        let found = api.get_opt(config_map::NAME).await.context("cannot read the ConfigMap kube-dns")?;
+        let found = api
+            .get_opt(config_map::NAME)
+            .await
+            .context("cannot read the ConfigMap kube-dns")?;
         let data = found.and_then(|found| found.data).unwrap_or_default();
-        let Some(stub_domains) = data.get("stubDomains") else { return Ok(false) };
-        let Some(pointed) = pointed(stub_domains, from, port) else { return Ok(false) };
+        let Some(stub_domains) = data.get("stubDomains") else {
+            return Ok(false);
+        };
+        let Some(pointed) = pointed(stub_domains, from, port) else {
+            return Ok(false);
+        };
         if pointed != *stub_domains {
             let patch = Patch::Merge(json!({"data": {"stubDomains": pointed}}));
-            let patched = api.patch(config_map::NAME, &PatchParams::default(), &patch).await;
+            let patched = api
+                .patch(config_map::NAME, &PatchParams::default(), &patch)
+                .await;
             patched.context("cannot change the ConfigMap kube-dns")?;
         }
         Ok(true)
     }
 }
 
-/// The value of `stubDomains` with the server of `acme.example` at `port`. `None` unless the server before was exactly
-/// 127.0.0.1 at port `from`.
+/// The value of `stubDomains` with the server of `acme.example` at `port`. `None` unless the server
+/// before was exactly 127.0.0.1 at port `from`.
 fn pointed(stub_domains: &str, from: u16, port: u16) -> Option<String> {
     let mut domains: Value = serde_json::from_str(stub_domains).ok()?;
     let servers = domains.get_mut(APEX)?;
@@ -109,10 +130,18 @@ mod tests {
         let example = r#"{"acme.example": ["127.0.0.1:5306"], "b.example": ["192.0.2.1"]}"#;
         let moved = r#"{"acme.example":["127.0.0.1:7006"],"b.example":["192.0.2.1"]}"#;
         assert_eq!(pointed(example, 5306, 7006).as_deref(), Some(moved));
-        assert_eq!(pointed(example, 5306, 5306).as_deref(), Some(example), "nothing to change");
-        for other in
-            ["", "{}", "[]", r#"{"acme.example": ["192.0.2.1"]}"#, r#"{"acme.example": "127.0.0.1:5306"}"#]
-        {
+        assert_eq!(
+            pointed(example, 5306, 5306).as_deref(),
+            Some(example),
+            "nothing to change"
+        );
+        for other in [
+            "",
+            "{}",
+            "[]",
+            r#"{"acme.example": ["192.0.2.1"]}"#,
+            r#"{"acme.example": "127.0.0.1:5306"}"#,
+        ] {
             assert_eq!(pointed(other, 5306, 7006), None, "{other}");
         }
     }

@@ -40,13 +40,19 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    /// Starts the watch and writes the first state, as a kubelet does before it starts the containers. The
-    /// `ConfigMap` is optional: if it does not exist, cannot be read or does not arrive in time, the directory stays
-    /// empty.
+    /// Starts the watch and writes the first state, as a kubelet does before it starts the
+    /// containers. The `ConfigMap` is optional: if it does not exist, cannot be read or does not
+    /// arrive in time, the directory stays empty.
     pub(crate) async fn start(client: Client, volume: ConfigVolume, console: Console) -> Self {
         let api = Api::namespaced(client, NAMESPACE);
         let backoff = Backoff::new(FIRST_PAUSE);
-        let mut follower = Self { api, events: None, backoff, volume, console };
+        let mut follower = Self {
+            api,
+            events: None,
+            backoff,
+            volume,
+            console,
+        };
 
         match timeout(FIRST, follower.follow_once()).await {
             Ok(Ok(())) => {}
@@ -69,9 +75,12 @@ impl Follower {
         }
     }
 
-    /// Handles the next event of the watch. Without a watch, reads the `ConfigMap` and opens a watch.
+    /// Handles the next event of the watch. Without a watch, reads the `ConfigMap` and opens a
+    /// watch.
     async fn follow_once(&mut self) -> kube::Result<()> {
-        let Some(events) = &mut self.events else { return self.read_and_watch().await };
+        let Some(events) = &mut self.events else {
+            return self.read_and_watch().await;
+        };
 
         match events.try_next().await? {
             Some(WatchEvent::Added(config_map) | WatchEvent::Modified(config_map)) => {
@@ -91,11 +100,17 @@ impl Follower {
 
     async fn read_and_watch(&mut self) -> kube::Result<()> {
         let this_one = format!("metadata.name={NAME}");
-        let list = self.api.list(&ListParams::default().fields(&this_one)).await?;
+        let list = self
+            .api
+            .list(&ListParams::default().fields(&this_one))
+            .await?;
         self.write(list.items.first());
 
         let version = list.metadata.resource_version.unwrap_or_default();
-        let events = self.api.watch(&WatchParams::default().fields(&this_one), &version).await?;
+        let events = self
+            .api
+            .watch(&WatchParams::default().fields(&this_one), &version)
+            .await?;
         self.events = Some(Box::pin(events));
         self.backoff.reset();
         Ok(())
@@ -103,27 +118,46 @@ impl Follower {
 
     fn report(&self, error: &kube::Error) {
         let why = brief(error);
-        self.console.say(&format!("cannot read ConfigMap {NAMESPACE}/{NAME}, trying again: {why}"));
+        self.console.say(&format!(
+            "cannot read ConfigMap {NAMESPACE}/{NAME}, trying again: {why}"
+        ));
     }
 
     fn write(&mut self, config_map: Option<&ConfigMap>) {
         let payload = config_map.map(payload).unwrap_or_default();
-        let keys = payload.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+        let keys = payload
+            .keys()
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .join(", ");
         match self.volume.write(&payload) {
             Ok(false) => (),
             Ok(true) if payload.is_empty() => {
-                self.console.say("ConfigMap kube-dns is gone or empty: no entries mounted");
+                self.console
+                    .say("ConfigMap kube-dns is gone or empty: no entries mounted");
             }
-            Ok(true) => self.console.say(&format!("ConfigMap kube-dns mounted: {keys}")),
-            Err(error) => self.console.say(&format!("ConfigMap kube-dns not mounted: {error:#}")),
+            Ok(true) => self
+                .console
+                .say(&format!("ConfigMap kube-dns mounted: {keys}")),
+            Err(error) => self
+                .console
+                .say(&format!("ConfigMap kube-dns not mounted: {error:#}")),
         }
     }
 }
 
 /// The entries of `data` and `binaryData`, as files.
 fn payload(config_map: &ConfigMap) -> Payload {
-    let text = config_map.data.iter().flatten().map(|(key, value)| (key.clone(), value.clone().into_bytes()));
-    let binary = config_map.binary_data.iter().flatten().map(|(key, value)| (key.clone(), value.0.clone()));
+    let text = config_map
+        .data
+        .iter()
+        .flatten()
+        .map(|(key, value)| (key.clone(), value.clone().into_bytes()));
+    let binary = config_map
+        .binary_data
+        .iter()
+        .flatten()
+        .map(|(key, value)| (key.clone(), value.0.clone()));
     text.chain(binary).collect()
 }
 

@@ -1,8 +1,8 @@
 //! A `ConfigMap` as a directory, written the way a kubelet writes a `ConfigMap` volume.
 //!
-//! Entries are symbolic links through `..data`, which is itself a link to a directory named after the time. An update
-//! fills a new directory and replaces `..data` by one rename, so that a reader sees the old state or the new one,
-//! never a mixture:
+//! Entries are symbolic links through `..data`, which is itself a link to a directory named after
+//! the time. An update fills a new directory and replaces `..data` by one rename, so that a reader
+//! sees the old state or the new one, never a mixture:
 //!
 //! ```text
 //! stubDomains -> ..data/stubDomains
@@ -36,7 +36,10 @@ impl ConfigVolume {
     /// Creates an empty directory, as for an optional `ConfigMap` that does not exist.
     pub fn create(root: PathBuf) -> Result<Self> {
         at("create", &root, fs::create_dir_all(&root))?;
-        let mut volume = Self { root, written: None };
+        let mut volume = Self {
+            root,
+            written: None,
+        };
         volume.write(&Payload::new())?;
         Ok(volume)
     }
@@ -69,8 +72,12 @@ impl ConfigVolume {
 
     /// Writes the files into a fresh directory named after the time; returns its name.
     fn fill_new_directory(&self, payload: &Payload) -> Result<PathBuf> {
-        let stamp = chrono::Utc::now().format("..%Y_%m_%d_%H_%M_%S.").to_string();
-        let made = tempfile::Builder::new().prefix(&stamp).tempdir_in(&self.root);
+        let stamp = chrono::Utc::now()
+            .format("..%Y_%m_%d_%H_%M_%S.")
+            .to_string();
+        let made = tempfile::Builder::new()
+            .prefix(&stamp)
+            .tempdir_in(&self.root);
         let directory = at("create a directory in", &self.root, made)?.keep();
         let readable = fs::set_permissions(&directory, fs::Permissions::from_mode(0o755));
         at("set the mode of", &directory, readable)?;
@@ -78,27 +85,41 @@ impl ConfigVolume {
             let file = directory.join(key);
             at("write", &file, fs::write(&file, bytes))?;
         }
-        Ok(directory.file_name().map_or_else(|| directory.clone(), PathBuf::from))
+        Ok(directory
+            .file_name()
+            .map_or_else(|| directory.clone(), PathBuf::from))
     }
 
     fn swap(&self, new: &Path) -> Result<()> {
         let unborn = self.root.join(NEW_DATA_LINK);
         at("link", &unborn, symlink(new, &unborn))?;
-        at("rename", &unborn, fs::rename(&unborn, self.root.join(DATA_LINK)))
+        at(
+            "rename",
+            &unborn,
+            fs::rename(&unborn, self.root.join(DATA_LINK)),
+        )
     }
 
     fn link_entries(&self, payload: &Payload) -> Result<()> {
         for key in payload.keys() {
             let entry = self.root.join(key);
             if fs::symlink_metadata(&entry).is_err() {
-                at("link", &entry, symlink(Path::new(DATA_LINK).join(key), &entry))?;
+                at(
+                    "link",
+                    &entry,
+                    symlink(Path::new(DATA_LINK).join(key), &entry),
+                )?;
             }
         }
         Ok(())
     }
 
     fn unlink_entries_not_in(&self, payload: &Payload) -> Result<()> {
-        let gone = self.written.iter().flat_map(BTreeMap::keys).filter(|key| !payload.contains_key(*key));
+        let gone = self
+            .written
+            .iter()
+            .flat_map(BTreeMap::keys)
+            .filter(|key| !payload.contains_key(*key));
         for key in gone {
             let entry = self.root.join(key);
             at("remove", &entry, fs::remove_file(&entry))?;
@@ -107,7 +128,8 @@ impl ConfigVolume {
     }
 }
 
-/// Returns whether the API server accepts the key. Names that begin with `..` belong to the volume itself.
+/// Returns whether the API server accepts the key. Names that begin with `..` belong to the volume
+/// itself.
 fn is_file_name(key: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     !key.is_empty() && key != "." && !key.starts_with("..") && key.chars().all(allowed)
@@ -122,7 +144,10 @@ mod tests {
     use super::*;
 
     fn payload(entries: &[(&str, &str)]) -> Payload {
-        entries.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec())).collect()
+        entries
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec()))
+            .collect()
     }
 
     fn new_volume() -> (tempfile::TempDir, ConfigVolume) {
@@ -154,7 +179,10 @@ mod tests {
         let (_outer, mut volume) = new_volume();
         assert!(volume.write(&payload(&[("stubDomains", "{}")])).unwrap());
         let entry = volume.path().join("stubDomains");
-        assert_eq!(fs::read_link(&entry).unwrap(), Path::new("..data/stubDomains"));
+        assert_eq!(
+            fs::read_link(&entry).unwrap(),
+            Path::new("..data/stubDomains")
+        );
         assert_eq!(fs::read_to_string(entry).unwrap(), "{}");
     }
 
@@ -166,7 +194,10 @@ mod tests {
         volume.write(&payload(&[("a", "2"), ("c", "2")])).unwrap();
         let after = fs::read_link(volume.path().join(DATA_LINK)).unwrap();
         assert_ne!(before, after);
-        assert!(!volume.path().join(before).exists(), "the old directory is gone");
+        assert!(
+            !volume.path().join(before).exists(),
+            "the old directory is gone"
+        );
         assert_eq!(visible(&volume), ["a", "c"]);
         assert_eq!(fs::read(volume.path().join("a")).unwrap(), b"2");
     }
@@ -177,7 +208,10 @@ mod tests {
         volume.write(&payload(&[("a", "1")])).unwrap();
         let before = fs::read_link(volume.path().join(DATA_LINK)).unwrap();
         assert!(!volume.write(&payload(&[("a", "1")])).unwrap());
-        assert_eq!(fs::read_link(volume.path().join(DATA_LINK)).unwrap(), before);
+        assert_eq!(
+            fs::read_link(volume.path().join(DATA_LINK)).unwrap(),
+            before
+        );
     }
 
     #[test]
@@ -186,7 +220,9 @@ mod tests {
         for key in ["", ".", "..", "..data", "../escape", "a/b", "a b", "ä"] {
             let error = volume.write(&payload(&[(key, "x")])).unwrap_err();
             assert!(
-                error.to_string().ends_with("cannot be the name of a file in a ConfigMap volume"),
+                error
+                    .to_string()
+                    .ends_with("cannot be the name of a file in a ConfigMap volume"),
                 "{error}"
             );
         }

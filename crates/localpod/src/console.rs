@@ -1,7 +1,8 @@
-//! The output for the user: whole lines on standard error, each with the name of its process in front.
+//! The output for the user: whole lines on standard error, each with the name of its process in
+//! front.
 //!
-//! The guide, printed once the pod is ready, goes to standard output instead (see [`Console::guide`]), so that it can
-//! be separated from the logs.
+//! The guide, printed once the pod is ready, goes to standard output instead (see
+//! [`Console::guide`]), so that it can be separated from the logs.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
@@ -27,7 +28,10 @@ impl Console {
 
     /// Writes to any sink.
     fn to(sink: Box<dyn Write + Send>, colour: bool) -> Self {
-        Self { sink: Arc::new(Mutex::new(sink)), colour }
+        Self {
+            sink: Arc::new(Mutex::new(sink)),
+            colour,
+        }
     }
 
     /// Writes a line of localpod itself.
@@ -35,10 +39,14 @@ impl Console {
         self.line("localpod", text);
     }
 
-    /// Writes a line of the process `name`. Write errors are ignored: a closed terminal must not stop the pod.
+    /// Writes a line of the process `name`. Write errors are ignored: a closed terminal must not
+    /// stop the pod.
     pub fn line(&self, name: &str, text: &str) {
         let line = if self.colour {
-            format!("\x1b[{}m{name:<NAME_WIDTH$} |\x1b[0m {text}\n", colour_of(name))
+            format!(
+                "\x1b[{}m{name:<NAME_WIDTH$} |\x1b[0m {text}\n",
+                colour_of(name)
+            )
         } else {
             format!("{name:<NAME_WIDTH$} | {text}\n")
         };
@@ -50,7 +58,9 @@ impl Console {
     pub fn guide(&self, text: &str) {
         let _held = self.sink.lock();
         let mut stdout = io::stdout().lock();
-        let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+        let _ = stdout
+            .write_all(text.as_bytes())
+            .and_then(|()| stdout.flush());
     }
 }
 
@@ -89,7 +99,9 @@ mod tests {
         pub(crate) fn kept(colour: bool) -> (Self, impl Fn() -> String) {
             let kept = Kept::default();
             let text = kept.0.clone();
-            (Self::to(Box::new(kept), colour), move || String::from_utf8(text.lock().clone()).unwrap())
+            (Self::to(Box::new(kept), colour), move || {
+                String::from_utf8(text.lock().clone()).unwrap()
+            })
         }
     }
 

@@ -1,5 +1,5 @@
-//! Keeps one container running, as a kubelet does: starts the process, shows its log, restarts the process when it
-//! ends, and kills its child processes.
+//! Keeps one container running, as a kubelet does: starts the process, shows its log, restarts the
+//! process when it ends, and kills its child processes.
 
 mod backoff;
 mod log;
@@ -52,11 +52,11 @@ struct Running {
 }
 
 impl Keeper<'_> {
-    /// Keeps `container` running until a stop is requested, then ends it. Fails if the process cannot be started or
-    /// rejects its command line: a restart would not help.
+    /// Keeps `container` running until a stop is requested, then ends it. Fails if the process
+    /// cannot be started or rejects its command line: a restart would not help.
     ///
-    /// Must be polled on the main thread: the kernel sends the parent-death signal to a process when the spawning
-    /// thread ends.
+    /// Must be polled on the main thread: the kernel sends the parent-death signal to a process
+    /// when the spawning thread ends.
     pub(crate) async fn keep(&self, container: &Container) -> Result<()> {
         let mut backoff = Backoff::default();
         loop {
@@ -72,7 +72,10 @@ impl Keeper<'_> {
             let ran = running.since.elapsed();
             running.finish().await;
             if backoff.is_first() && ran < AT_ONCE && is_usage(&ended) {
-                bail!("{} does not accept its arguments: its last line says why", container.name);
+                bail!(
+                    "{} does not accept its arguments: its last line says why",
+                    container.name
+                );
             }
             let (restart, delay) = backoff.after(ran);
             self.status.ended(container.name);
@@ -85,20 +88,30 @@ impl Keeper<'_> {
     }
 
     fn start(&self, container: &Container) -> Result<Running> {
-        let running = self.spawn(container).with_context(|| format!("cannot start {}", container.name))?;
+        let running = self
+            .spawn(container)
+            .with_context(|| format!("cannot start {}", container.name))?;
         self.status.started(container.name, running.pid);
         Ok(running)
     }
 
     fn spawn(&self, container: &Container) -> io::Result<Running> {
-        let command = daemon::exec::command(container.on_death, &container.program, &container.args);
+        let command =
+            daemon::exec::command(container.on_death, &container.program, &container.args);
         let mut command = Command::from(command);
         command.envs(container.env.iter().map(|(name, value)| (name, value)));
-        // Each container has a process group: Ctrl-C in the terminal reaches only localpod, and the group can be
-        // killed as a whole.
-        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // Each container has a process group: Ctrl-C in the terminal reaches only localpod, and the
+        // group can be killed as a whole.
+        command
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.kill_on_drop(true).spawn()?;
-        let pid = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
+        let pid = child
+            .id()
+            .and_then(|id| i32::try_from(id).ok())
+            .map(Pid::from_raw);
         let pid = pid.ok_or_else(|| io::Error::other("the process ended at once"))?;
         let mut logs = JoinSet::new();
         if let Some(stdout) = child.stdout.take() {
@@ -107,7 +120,12 @@ impl Keeper<'_> {
         if let Some(stderr) = child.stderr.take() {
             logs.spawn(log::copy(stderr, container.name, self.console.clone()));
         }
-        Ok(Running { child, pid, since: Instant::now(), logs })
+        Ok(Running {
+            child,
+            pid,
+            since: Instant::now(),
+            logs,
+        })
     }
 
     /// Sends SIGTERM, then SIGKILL after the grace period or when the user presses Ctrl-C again.
@@ -129,8 +147,13 @@ impl Keeper<'_> {
             Ok(status) => status.to_string(),
             Err(error) => error.to_string(),
         };
-        let when = if delay.is_zero() { "now".to_owned() } else { format!("in {} s", delay.as_secs()) };
-        self.console.say(&format!("{name} ended ({how}); restart {restart} {when}"));
+        let when = if delay.is_zero() {
+            "now".to_owned()
+        } else {
+            format!("in {} s", delay.as_secs())
+        };
+        self.console
+            .say(&format!("{name} ended ({how}); restart {restart} {when}"));
     }
 }
 
@@ -138,7 +161,10 @@ impl Running {
     /// Kills the rest of the process group, and waits for the last log lines.
     async fn finish(mut self) {
         self.end_group();
-        let _ = timeout(LAST_WORDS, async { while self.logs.join_next().await.is_some() {} }).await;
+        let _ = timeout(LAST_WORDS, async {
+            while self.logs.join_next().await.is_some() {}
+        })
+        .await;
     }
 
     fn end_group(&self) {
@@ -154,7 +180,9 @@ impl Drop for Running {
 }
 
 fn is_usage(ended: &io::Result<ExitStatus>) -> bool {
-    ended.as_ref().is_ok_and(|status| status.code() == Some(USAGE))
+    ended
+        .as_ref()
+        .is_ok_and(|status| status.code() == Some(USAGE))
 }
 
 /// Sends a signal to a child process that is not yet reaped; a process that just ended is no error.

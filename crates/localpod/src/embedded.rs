@@ -24,12 +24,21 @@ impl Embedded {
     pub(crate) fn bind(port: u16, directory: &Path) -> Result<Self> {
         let server = ApiServer::bind((Ipv4Addr::LOCALHOST, port).into(), Options::default())?;
         let mut manifests = server.manifests(directory);
-        let objects = manifests.load().context("nothing to serve (--manifests DIR)")?;
-        Ok(Self { server, manifests, objects })
+        let objects = manifests
+            .load()
+            .context("nothing to serve (--manifests DIR)")?;
+        Ok(Self {
+            server,
+            manifests,
+            objects,
+        })
     }
 
     /// Serves and follows the manifests until cancelled.
     pub(crate) async fn run(self, token: CancellationToken) {
-        tokio::join!(self.server.run(token.clone()), self.manifests.run(MANIFESTS_PERIOD, token));
+        tokio::join!(
+            self.server.run(token.clone()),
+            self.manifests.run(MANIFESTS_PERIOD, token)
+        );
     }
 }

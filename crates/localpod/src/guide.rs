@@ -45,7 +45,10 @@ impl Guide<'_> {
         }
         text.push('\n');
         if let Some(command) = self.explain_line() {
-            let _ = writeln!(text, "  {command:<COMMENT_COLUMN$}  # explain how a name resolves\n");
+            let _ = writeln!(
+                text,
+                "  {command:<COMMENT_COLUMN$}  # explain how a name resolves\n"
+            );
         }
         let _ = writeln!(text, "  {}  # check the whole pod\n", self.check_line());
         for command in self.http_lines() {
@@ -55,7 +58,11 @@ impl Guide<'_> {
         for command in self.kubectl_lines() {
             let _ = writeln!(text, "  {command}");
         }
-        let _ = writeln!(text, "\nStatus page: http://127.0.0.1:{}/", self.ports.sidecar);
+        let _ = writeln!(
+            text,
+            "\nStatus page: http://127.0.0.1:{}/",
+            self.ports.sidecar
+        );
         text.push_str("Ctrl-C stops everything.\n\n");
         text
     }
@@ -63,34 +70,59 @@ impl Guide<'_> {
     fn dig_lines(&self) -> Vec<(String, &'static str)> {
         let mut lines = Vec::new();
         let mut add = |arguments: String, about| {
-            lines.push((format!("dig @127.0.0.1 -p {} {arguments}", self.ports.dns), about));
+            lines.push((
+                format!("dig @127.0.0.1 -p {} {arguments}", self.ports.dns),
+                about,
+            ));
         };
         let domain = self.domain;
         let svc = |name: &str, namespace: &str| format!("{name}.{namespace}.svc.{domain}");
         let services = self.services_people_first();
 
-        if let Some((name, namespace, address)) =
-            services.iter().find_map(|service| address(service, IpAddr::is_ipv4))
+        if let Some((name, namespace, address)) = services
+            .iter()
+            .find_map(|service| address(service, IpAddr::is_ipv4))
         {
             add(svc(name, namespace), "A: a Service's cluster IP");
-            add(format!("+tcp {}", svc(name, namespace)), "the same over TCP");
+            add(
+                format!("+tcp {}", svc(name, namespace)),
+                "the same over TCP",
+            );
             add(format!("-x {address}"), "PTR: back to the name");
-            add(format!("'{name}.*.svc.{domain}'"), "wildcard: that Service in any namespace");
+            add(
+                format!("'{name}.*.svc.{domain}'"),
+                "wildcard: that Service in any namespace",
+            );
         }
-        if let Some((name, namespace, _)) =
-            services.iter().find_map(|service| address(service, IpAddr::is_ipv6))
+        if let Some((name, namespace, _)) = services
+            .iter()
+            .find_map(|service| address(service, IpAddr::is_ipv6))
         {
-            add(format!("{} AAAA", svc(name, namespace)), "AAAA: a dual-stack Service");
+            add(
+                format!("{} AAAA", svc(name, namespace)),
+                "AAAA: a dual-stack Service",
+            );
         }
-        if let Some((port, name, namespace)) = services.iter().find_map(|service| named_port(service)) {
-            add(format!("{port}.{} SRV", svc(name, namespace)), "SRV: a named port");
+        if let Some((port, name, namespace)) =
+            services.iter().find_map(|service| named_port(service))
+        {
+            add(
+                format!("{port}.{} SRV", svc(name, namespace)),
+                "SRV: a named port",
+            );
         }
         if let Some((host, name, namespace)) = self.endpoints.iter().find_map(hostname) {
-            add(format!("{host}.{}", svc(name, namespace)), "A: one pod of a StatefulSet");
+            add(
+                format!("{host}.{}", svc(name, namespace)),
+                "A: one pod of a StatefulSet",
+            );
             add(svc(name, namespace), "A: all pods of a headless Service");
         }
         if let Some((name, namespace)) = services.iter().find_map(|service| external(service)) {
-            add(svc(name, namespace), "CNAME: an ExternalName Service, followed");
+            add(
+                svc(name, namespace),
+                "CNAME: an ExternalName Service, followed",
+            );
         }
         if let Some((address, namespace)) = self.endpoints.iter().find_map(pod_address) {
             add(
@@ -99,21 +131,33 @@ impl Guide<'_> {
             );
         }
         if self.stub_domain {
-            add(format!("www.{}", upstream::APEX), "through the stub domain in the ConfigMap");
+            add(
+                format!("www.{}", upstream::APEX),
+                "through the stub domain in the ConfigMap",
+            );
         }
         lines
     }
 
-    /// The command that explains a name. The name is misspelt on purpose: a failing name has the longer explanation.
+    /// The command that explains a name. The name is misspelt on purpose: a failing name has the
+    /// longer explanation.
     fn explain_line(&self) -> Option<String> {
         let services = self.services_people_first();
         let (name, namespace) = named(&services.first()?.metadata);
         let server = format!("http://127.0.0.1:{}", self.ports.readiness);
-        Some(format!("{} explain {name}s.{namespace} --server {server}", self.kubedns.display()))
+        Some(format!(
+            "{} explain {name}s.{namespace} --server {server}",
+            self.kubedns.display()
+        ))
     }
 
     fn check_line(&self) -> String {
-        let Ports { sidecar, readiness, dns, .. } = self.ports;
+        let Ports {
+            sidecar,
+            readiness,
+            dns,
+            ..
+        } = self.ports;
         let access = match self.access {
             Access::MasterUrl(url) => format!("--kube-master-url={url}"),
             Access::Kubeconfig(file) => format!("--kubecfg-file={}", file.display()),
@@ -127,7 +171,12 @@ impl Guide<'_> {
     }
 
     fn http_lines(&self) -> Vec<String> {
-        let Ports { sidecar, readiness, kubedns_metrics, .. } = self.ports;
+        let Ports {
+            sidecar,
+            readiness,
+            kubedns_metrics,
+            ..
+        } = self.ports;
         let curl = |port, path| format!("curl http://127.0.0.1:{port}{path}");
         let dnsmasq = (!self.is_alone).then(|| curl(sidecar, "/healthcheck/dnsmasq"));
         let rest = [
@@ -136,10 +185,15 @@ impl Guide<'_> {
             curl(sidecar, "/metrics"),
             curl(kubedns_metrics, "/metrics"),
         ];
-        [curl(sidecar, "/healthcheck/kubedns")].into_iter().chain(dnsmasq).chain(rest).collect()
+        [curl(sidecar, "/healthcheck/kubedns")]
+            .into_iter()
+            .chain(dnsmasq)
+            .chain(rest)
+            .collect()
     }
 
-    /// kubectl commands. For a real cluster the commands only read, so that a pasted line changes nothing.
+    /// kubectl commands. For a real cluster the commands only read, so that a pasted line changes
+    /// nothing.
     fn kubectl_lines(&self) -> Vec<String> {
         let url = match self.access {
             Access::MasterUrl(url) => url,
@@ -150,7 +204,10 @@ impl Guide<'_> {
                 )];
             }
         };
-        let hello = format!("dig @127.0.0.1 -p {} +short hello.default.svc.{}", self.ports.dns, self.domain);
+        let hello = format!(
+            "dig @127.0.0.1 -p {} +short hello.default.svc.{}",
+            self.ports.dns, self.domain
+        );
         vec![
             format!("kubectl --server={url} get services --all-namespaces"),
             format!("kubectl --server={url} create service clusterip hello --tcp=80"),
@@ -164,14 +221,21 @@ impl Guide<'_> {
         let mut services: Vec<&Service> = self.services.iter().collect();
         services.sort_by_key(|service| {
             let (name, namespace) = named(&service.metadata);
-            (namespace == "kube-system" || name == "kubernetes", namespace, name)
+            (
+                namespace == "kube-system" || name == "kubernetes",
+                namespace,
+                name,
+            )
         });
         services
     }
 }
 
 fn named(metadata: &ObjectMeta) -> (&str, &str) {
-    (metadata.name.as_deref().unwrap_or_default(), metadata.namespace.as_deref().unwrap_or_default())
+    (
+        metadata.name.as_deref().unwrap_or_default(),
+        metadata.namespace.as_deref().unwrap_or_default(),
+    )
 }
 
 /// Name, namespace and the first cluster IP of the wanted family.
@@ -179,7 +243,9 @@ fn address(service: &Service, family: fn(&IpAddr) -> bool) -> Option<(&str, &str
     let (name, namespace) = named(&service.metadata);
     let spec = service.spec.as_ref()?;
     let addresses = spec.cluster_ips.iter().flatten().chain(&spec.cluster_ip);
-    let found = addresses.filter_map(|text| text.parse().ok()).find(family)?;
+    let found = addresses
+        .filter_map(|text| text.parse().ok())
+        .find(family)?;
     Some((name, namespace, found))
 }
 
@@ -188,8 +254,16 @@ fn named_port(service: &Service) -> Option<(String, &str, &str)> {
     let (name, namespace, _) = address(service, |_| true)?;
     let ports = service.spec.as_ref()?.ports.as_ref()?;
     ports.iter().find_map(|port| {
-        let protocol = port.protocol.as_deref().unwrap_or("TCP").to_ascii_lowercase();
-        Some((format!("_{}._{protocol}", port.name.as_ref()?), name, namespace))
+        let protocol = port
+            .protocol
+            .as_deref()
+            .unwrap_or("TCP")
+            .to_ascii_lowercase();
+        Some((
+            format!("_{}._{protocol}", port.name.as_ref()?),
+            name,
+            namespace,
+        ))
     })
 }
 
@@ -211,12 +285,18 @@ fn pod_address(endpoints: &Endpoints) -> Option<(&str, &str)> {
     if name == "kubernetes" {
         return None;
     }
-    let found = addresses_of(endpoints).map(|address| address.ip.as_str()).find(|ip| ip.contains('.'))?;
+    let found = addresses_of(endpoints)
+        .map(|address| address.ip.as_str())
+        .find(|ip| ip.contains('.'))?;
     Some((found, namespace))
 }
 
 fn addresses_of(endpoints: &Endpoints) -> impl Iterator<Item = &EndpointAddress> {
-    endpoints.subsets.iter().flatten().flat_map(|subset| subset.addresses.iter().flatten())
+    endpoints
+        .subsets
+        .iter()
+        .flatten()
+        .flat_map(|subset| subset.addresses.iter().flatten())
 }
 
 #[cfg(test)]

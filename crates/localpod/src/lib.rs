@@ -1,5 +1,5 @@
-//! The whole kube-dns pod on loopback: an embedded API server, the three real binaries and a real dnsmasq, connected
-//! as in the cluster.
+//! The whole kube-dns pod on loopback: an embedded API server, the three real binaries and a real
+//! dnsmasq, connected as in the cluster.
 //!
 //! [`run`] starts it. For laptops and tests; nothing here runs in a cluster.
 

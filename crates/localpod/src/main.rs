@@ -17,7 +17,11 @@ fn main() -> ExitCode {
         Ok(options) => options,
         Err(Instead::Print(text)) => {
             let printed = std::io::stdout().write_all(text.as_bytes());
-            return if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+            return if printed.is_ok() {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            };
         }
         Err(Instead::Refuse(line)) => {
             fail(&line);

@@ -10,20 +10,29 @@ use clap::{Args, Parser};
 
 use crate::ports::DEFAULT_BASE;
 
-/// Runs the whole kube-dns pod on loopback: an embedded API server fed from a directory of manifests, kubedns,
-/// dnsmasq under the nanny, and the sidecar, wired as in the cluster. Ctrl-C stops everything.
+/// Runs the whole kube-dns pod on loopback: an embedded API server fed from a directory of
+/// manifests, kubedns, dnsmasq under the nanny, and the sidecar, wired as in the cluster. Ctrl-C
+/// stops everything.
 #[derive(Debug, Parser)]
 #[command(name = "localpod", version, max_term_width = 100)]
 pub struct Options {
-    /// Directory of YAML manifests that the embedded API server serves; edits to its files are followed
-    #[arg(long, value_name = "DIR", default_value = "examples/cluster", conflicts_with = "kubecfg_file")]
+    /// Directory of YAML manifests that the embedded API server serves; edits to its files are
+    /// followed
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "examples/cluster",
+        conflicts_with = "kubecfg_file"
+    )]
     pub manifests: PathBuf,
 
-    /// Run the pod against the real cluster that this kubeconfig leads to, without the embedded API server
+    /// Run the pod against the real cluster that this kubeconfig leads to, without the embedded API
+    /// server
     #[arg(long, value_name = "FILE")]
     pub kubecfg_file: Option<PathBuf>,
 
-    /// First of the consecutive ports the pod takes on 127.0.0.1 (dnsmasq has the first); 0 takes free ones
+    /// First of the consecutive ports the pod takes on 127.0.0.1 (dnsmasq has the first); 0 takes
+    /// free ones
     #[arg(long, value_name = "PORT", default_value_t = DEFAULT_BASE)]
     pub port_base: u16,
 
@@ -36,7 +45,12 @@ pub struct Options {
     pub domain: String,
 
     /// Upstreams for external names (ADDRESS:PORT,...) instead of those in /etc/resolv.conf
-    #[arg(long, value_name = "ADDRS", value_delimiter = ',', conflicts_with = "offline")]
+    #[arg(
+        long,
+        value_name = "ADDRS",
+        value_delimiter = ',',
+        conflicts_with = "offline"
+    )]
     pub nameservers: Vec<SocketAddr>,
 
     /// Forward external names to localpod's own example upstream: nothing leaves this machine
@@ -71,15 +85,18 @@ pub struct Options {
 /// The position of dnsmasq: in front of kubedns by default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Args)]
 pub struct Shape {
-    /// Put kubedns in front: it answers the clients, dnsmasq behind it caches and forwards external names
+    /// Put kubedns in front: it answers the clients, dnsmasq behind it caches and forwards external
+    /// names
     #[arg(long)]
     pub direct: bool,
 
-    /// Make dnsmasq in front a cache alone: it forwards all queries to kubedns, and kubedns to the upstreams
+    /// Make dnsmasq in front a cache alone: it forwards all queries to kubedns, and kubedns to the
+    /// upstreams
     #[arg(long, conflicts_with = "direct")]
     pub cache: bool,
 
-    /// Leave dnsmasq out: kubedns answers the clients, forwards to the upstreams and caches their responses
+    /// Leave dnsmasq out: kubedns answers the clients, forwards to the upstreams and caches their
+    /// responses
     #[arg(long, conflicts_with_all = ["direct", "cache"])]
     pub alone: bool,
 }
@@ -141,8 +158,11 @@ impl Options {
 
 /// The first paragraph of clap's message, which names the error.
 fn one_line(explanation: &str) -> String {
-    let paragraph: Vec<&str> =
-        explanation.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
+    let paragraph: Vec<&str> = explanation
+        .lines()
+        .take_while(|line| !line.is_empty())
+        .map(str::trim)
+        .collect();
     let text = paragraph.join(" ");
     format!("{} (see --help)", text.trim_start_matches("error: "))
 }
@@ -152,13 +172,20 @@ mod tests {
     use super::*;
 
     fn read(args: &[&str]) -> Result<Options, Instead> {
-        Options::read(std::iter::once("localpod").chain(args.iter().copied()).map(OsString::from))
+        Options::read(
+            std::iter::once("localpod")
+                .chain(args.iter().copied())
+                .map(OsString::from),
+        )
     }
 
     #[test]
     fn mistakes_are_refused_with_one_line() {
         let cases: &[(&[&str], &str)] = &[
-            (&["--no-such-flag"], "unexpected argument '--no-such-flag' found (see --help)"),
+            (
+                &["--no-such-flag"],
+                "unexpected argument '--no-such-flag' found (see --help)",
+            ),
             (
                 &["--port-base", "99999"],
                 "invalid value '99999' for '--port-base <PORT>': 99999 is not in 0..=65535 (see --help)",
@@ -174,21 +201,31 @@ mod tests {
             ),
         ];
         for (args, expected) in cases {
-            assert_eq!(read(args).unwrap_err(), Instead::Refuse((*expected).to_owned()), "{args:?}");
+            assert_eq!(
+                read(args).unwrap_err(),
+                Instead::Refuse((*expected).to_owned()),
+                "{args:?}"
+            );
         }
     }
 
     #[test]
     fn further_arguments_may_look_like_flags() {
-        let options =
-            read(&["--kubedns-arg=--v=4", "--dnsmasq-arg=--log-queries", "--kubedns-arg=-x"]).unwrap();
+        let options = read(&[
+            "--kubedns-arg=--v=4",
+            "--dnsmasq-arg=--log-queries",
+            "--kubedns-arg=-x",
+        ])
+        .unwrap();
         assert_eq!(options.extra.kubedns, ["--v=4", "-x"]);
         assert_eq!(options.extra.dnsmasq, ["--log-queries"]);
     }
 
     #[test]
     fn help_is_no_mistake() {
-        let Instead::Print(help) = read(&["--help"]).unwrap_err() else { panic!("help is printed") };
+        let Instead::Print(help) = read(&["--help"]).unwrap_err() else {
+            panic!("help is printed")
+        };
         assert!(help.contains("--port-base"), "{help}");
     }
 }

@@ -1,6 +1,8 @@
-//! The containers of the pod, with the flags of the manifest for the chosen topology, moved to loopback ports.
+//! The containers of the pod, with the flags of the manifest for the chosen topology, moved to
+//! loopback ports.
 //!
-//! Pure functions turn options into command lines. Comments give the reasons for most flags that are not in the manifest.
+//! Pure functions turn options into command lines. Comments give the reasons for most flags that
+//! are not in the manifest.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -62,7 +64,8 @@ pub struct Wiring<'a> {
     pub is_alone: bool,
     /// Verbosity.
     pub verbosity: u8,
-    /// The user's arguments, appended to the arguments of each container. Later arguments override earlier ones.
+    /// The user's arguments, appended to the arguments of each container. Later arguments override
+    /// earlier ones.
     pub extra: &'a ExtraArgs,
 }
 
@@ -70,7 +73,11 @@ impl Wiring<'_> {
     /// The containers, in the order of the manifest.
     pub fn containers(&self) -> Vec<Container> {
         let dnsmasq = (!self.is_alone).then(|| self.dnsmasq());
-        [self.kubedns()].into_iter().chain(dnsmasq).chain([self.sidecar()]).collect()
+        [self.kubedns()]
+            .into_iter()
+            .chain(dnsmasq)
+            .chain([self.sidecar()])
+            .collect()
     }
 
     /// Returns whether kubedns is in front and dnsmasq behind it (`manifests/direct`).
@@ -90,18 +97,23 @@ impl Wiring<'_> {
             args.push("--topology=cache".to_owned());
         }
         if self.is_alone {
-            args.extend(["--topology=alone", "--cache-size=10000", "--serve-stale=1h"].map(str::to_owned));
+            args.extend(
+                ["--topology=alone", "--cache-size=10000", "--serve-stale=1h"].map(str::to_owned),
+            );
         }
         if !self.nameservers.is_empty() {
-            let addresses: Vec<String> = self.nameservers.iter().map(SocketAddr::to_string).collect();
+            let addresses: Vec<String> =
+                self.nameservers.iter().map(SocketAddr::to_string).collect();
             args.push(format!("--nameservers={}", addresses.join(",")));
         }
         args
     }
 
     fn kubedns(&self) -> Container {
-        let mut args =
-            vec![format!("--domain={}.", self.domain), format!("--dns-port={}", self.ports.kubedns)];
+        let mut args = vec![
+            format!("--domain={}.", self.domain),
+            format!("--dns-port={}", self.ports.kubedns),
+        ];
         args.extend(self.kubedns_upstreams());
         args.extend([
             format!("--v={}", self.verbosity),
@@ -121,7 +133,10 @@ impl Wiring<'_> {
             name: "kubedns",
             program: self.programs.kubedns.clone(),
             args,
-            env: vec![("PROMETHEUS_PORT", self.ports.kubedns_metrics.to_string().into())],
+            env: vec![(
+                "PROMETHEUS_PORT",
+                self.ports.kubedns_metrics.to_string().into(),
+            )],
             on_death: Signal::SIGKILL,
         }
     }
@@ -164,40 +179,63 @@ impl Wiring<'_> {
             format!("--port={}", self.ports.dnsmasq),
             "--listen-address=127.0.0.1".to_owned(),
             "--bind-interfaces".to_owned(),
-            // Not in the manifest: the pod must not use the machine's own dnsmasq configuration and pid file.
+            // Not in the manifest: the pod must not use the machine's own dnsmasq configuration and
+            // pid file.
             "--conf-file=/dev/null".to_owned(),
             "--pid-file=".to_owned(),
         ]);
         if !self.nameservers.is_empty() && !self.is_cache {
             args.push("--no-resolv".to_owned());
-            args.extend(self.nameservers.iter().map(|at| format!("--server={}#{}", at.ip(), at.port())));
+            args.extend(
+                self.nameservers
+                    .iter()
+                    .map(|at| format!("--server={}#{}", at.ip(), at.port())),
+            );
         }
         args.extend_from_slice(&self.extra.dnsmasq);
         args
     }
 
-    /// In front of kubedns, dnsmasq forwards cluster names to kubedns and does not cache negative answers. Behind
-    /// kubedns, dnsmasq receives external names only, and may have 1000 queries in flight.
+    /// In front of kubedns, dnsmasq forwards cluster names to kubedns and does not cache negative
+    /// answers. Behind kubedns, dnsmasq receives external names only, and may have 1000 queries in
+    /// flight.
     fn dnsmasq_routes(&self) -> Vec<String> {
-        let every = ["--dns-loop-detect".to_owned(), "--log-facility=-".to_owned()];
+        let every = [
+            "--dns-loop-detect".to_owned(),
+            "--log-facility=-".to_owned(),
+        ];
         if self.is_direct() {
-            return ["--dns-forward-max=1000".to_owned()].into_iter().chain(every).collect();
+            return ["--dns-forward-max=1000".to_owned()]
+                .into_iter()
+                .chain(every)
+                .collect();
         }
         let kubedns = format!("127.0.0.1#{}", self.ports.kubedns);
-        let servers =
-            [self.domain, "in-addr.arpa", "ip6.arpa"].map(|zone| format!("--server=/{zone}/{kubedns}"));
-        ["--no-negcache".to_owned()].into_iter().chain(every).chain(servers).collect()
+        let servers = [self.domain, "in-addr.arpa", "ip6.arpa"]
+            .map(|zone| format!("--server=/{zone}/{kubedns}"));
+        ["--no-negcache".to_owned()]
+            .into_iter()
+            .chain(every)
+            .chain(servers)
+            .collect()
     }
 
     /// The sidecar's arguments for dnsmasq. The probe queries `name`, unless kubedns is in front.
     fn sidecar_of_dnsmasq(&self, name: &str) -> [String; 3] {
         // `localhost` is in /etc/hosts, so the dnsmasq behind kubedns needs no upstream to answer.
-        let name = if self.is_direct() { "localhost,5,A" } else { name };
+        let name = if self.is_direct() {
+            "localhost,5,A"
+        } else {
+            name
+        };
         [
             format!("--probe=dnsmasq,127.0.0.1:{},{name}", self.ports.dnsmasq),
             format!("--dnsmasq-port={}", self.ports.dnsmasq),
             // Not in the manifest, which uses the default port.
-            format!("--nanny-status=http://127.0.0.1:{}/status", self.ports.nanny),
+            format!(
+                "--nanny-status=http://127.0.0.1:{}/status",
+                self.ports.nanny
+            ),
         ]
     }
 
@@ -210,15 +248,27 @@ impl Wiring<'_> {
         if self.is_alone {
             args.push("--dnsmasq-addr=".to_owned());
         }
-        args.push(format!("--probe=kubedns,127.0.0.1:{},{name}", self.ports.kubedns));
+        args.push(format!(
+            "--probe=kubedns,127.0.0.1:{},{name}",
+            self.ports.kubedns
+        ));
         if !self.is_alone {
             args.extend(self.sidecar_of_dnsmasq(&name));
         }
         args.extend([
             // Not in the manifest, which uses the default addresses and ports.
-            format!("--kubedns-metrics=http://127.0.0.1:{}/metrics", self.ports.kubedns_metrics),
-            format!("--kubedns-explain=http://127.0.0.1:{}/explain", self.ports.readiness),
-            format!("--kubedns-top=http://127.0.0.1:{}/top", self.ports.readiness),
+            format!(
+                "--kubedns-metrics=http://127.0.0.1:{}/metrics",
+                self.ports.kubedns_metrics
+            ),
+            format!(
+                "--kubedns-explain=http://127.0.0.1:{}/explain",
+                self.ports.readiness
+            ),
+            format!(
+                "--kubedns-top=http://127.0.0.1:{}/top",
+                self.ports.readiness
+            ),
             "--prometheus-addr=127.0.0.1".to_owned(),
             format!("--prometheus-port={}", self.ports.sidecar),
         ]);
@@ -246,8 +296,12 @@ mod tests {
         }
     }
 
-    static NO_EXTRA: ExtraArgs =
-        ExtraArgs { kubedns: Vec::new(), nanny: Vec::new(), dnsmasq: Vec::new(), sidecar: Vec::new() };
+    static NO_EXTRA: ExtraArgs = ExtraArgs {
+        kubedns: Vec::new(),
+        nanny: Vec::new(),
+        dnsmasq: Vec::new(),
+        sidecar: Vec::new(),
+    };
 
     fn wiring<'a>(programs: &'a Programs, nameservers: &'a [SocketAddr]) -> Wiring<'a> {
         Wiring {
@@ -272,9 +326,15 @@ mod tests {
     #[test]
     fn further_arguments_come_last_on_their_side() {
         let programs = programs();
-        let extra =
-            ExtraArgs { nanny: vec!["-n".to_owned()], dnsmasq: vec!["-d".to_owned()], ..NO_EXTRA.clone() };
-        let [_, dnsmasq, _] = all_three(&Wiring { extra: &extra, ..wiring(&programs, &[]) });
+        let extra = ExtraArgs {
+            nanny: vec!["-n".to_owned()],
+            dnsmasq: vec!["-d".to_owned()],
+            ..NO_EXTRA.clone()
+        };
+        let [_, dnsmasq, _] = all_three(&Wiring {
+            extra: &extra,
+            ..wiring(&programs, &[])
+        });
         let separator = dnsmasq.args.iter().position(|arg| arg == "--").unwrap();
         assert_eq!(dnsmasq.args[separator - 1], "-n");
         assert_eq!(dnsmasq.args.last().unwrap(), "-d");
@@ -288,22 +348,47 @@ mod tests {
         wiring.ports = wiring.ports.direct();
         let [kubedns, dnsmasq, sidecar] = all_three(&wiring);
         assert_eq!(kubedns.args[1], "--dns-port=5300");
-        assert!(kubedns.args[2].starts_with("--config-dir="), "it has to know the stub domains");
-        assert_eq!(kubedns.args[3..6], ["--topology=direct", "--nameservers=127.0.0.1:5301", "--v=2"]);
+        assert!(
+            kubedns.args[2].starts_with("--config-dir="),
+            "it has to know the stub domains"
+        );
+        assert_eq!(
+            kubedns.args[3..6],
+            ["--topology=direct", "--nameservers=127.0.0.1:5301", "--v=2"]
+        );
         assert!(dnsmasq.args.contains(&"--port=5301".to_owned()));
-        assert!(dnsmasq.args.contains(&"-kubednsServer=127.0.0.1:5300".to_owned()));
-        let servers: Vec<&String> = dnsmasq.args.iter().filter(|arg| arg.starts_with("--server=")).collect();
+        assert!(
+            dnsmasq
+                .args
+                .contains(&"-kubednsServer=127.0.0.1:5300".to_owned())
+        );
+        let servers: Vec<&String> = dnsmasq
+            .args
+            .iter()
+            .filter(|arg| arg.starts_with("--server="))
+            .collect();
         assert_eq!(servers, ["--server=127.0.0.1#5306"]);
-        assert!(sidecar.args.contains(&"--probe=dnsmasq,127.0.0.1:5301,localhost,5,A".to_owned()));
+        assert!(
+            sidecar
+                .args
+                .contains(&"--probe=dnsmasq,127.0.0.1:5301,localhost,5,A".to_owned())
+        );
         assert!(sidecar.args.contains(&"--dnsmasq-port=5301".to_owned()));
     }
 
     #[test]
     fn upstreams_reach_both_kubedns_and_dnsmasq() {
         let programs = programs();
-        let nameservers = ["127.0.0.1:5306".parse().unwrap(), "[::1]:53".parse().unwrap()];
+        let nameservers = [
+            "127.0.0.1:5306".parse().unwrap(),
+            "[::1]:53".parse().unwrap(),
+        ];
         let [kubedns, dnsmasq, _] = all_three(&wiring(&programs, &nameservers));
-        assert!(kubedns.args.contains(&"--nameservers=127.0.0.1:5306,[::1]:53".to_owned()));
+        assert!(
+            kubedns
+                .args
+                .contains(&"--nameservers=127.0.0.1:5306,[::1]:53".to_owned())
+        );
         assert!(dnsmasq.args.ends_with(&[
             "--no-resolv".to_owned(),
             "--server=127.0.0.1#5306".to_owned(),
@@ -314,12 +399,26 @@ mod tests {
     #[test]
     fn a_cache_alone_has_no_servers_of_its_own() {
         let (programs, nameservers) = (programs(), ["127.0.0.1:5306".parse().unwrap()]);
-        let wiring = Wiring { is_cache: true, ..wiring(&programs, &nameservers) };
+        let wiring = Wiring {
+            is_cache: true,
+            ..wiring(&programs, &nameservers)
+        };
         let [kubedns, dnsmasq, _] = all_three(&wiring);
         assert!(kubedns.args.contains(&"--topology=cache".to_owned()));
-        assert!(kubedns.args.contains(&"--nameservers=127.0.0.1:5306".to_owned()));
+        assert!(
+            kubedns
+                .args
+                .contains(&"--nameservers=127.0.0.1:5306".to_owned())
+        );
         assert!(dnsmasq.args.contains(&"-forward=kubedns".to_owned()));
-        assert!(!dnsmasq.args.iter().any(|arg| arg.starts_with("--server=127")), "{:?}", dnsmasq.args);
+        assert!(
+            !dnsmasq
+                .args
+                .iter()
+                .any(|arg| arg.starts_with("--server=127")),
+            "{:?}",
+            dnsmasq.args
+        );
     }
 
     #[test]
@@ -328,7 +427,16 @@ mod tests {
         let mut wiring = wiring(&programs, &[]);
         wiring.access = Access::Kubeconfig("/home/me/.kube/config".into());
         let [kubedns, ..] = all_three(&wiring);
-        assert!(kubedns.args.contains(&"--kubecfg-file=/home/me/.kube/config".to_owned()));
-        assert!(!kubedns.args.iter().any(|arg| arg.starts_with("--kube-master-url")));
+        assert!(
+            kubedns
+                .args
+                .contains(&"--kubecfg-file=/home/me/.kube/config".to_owned())
+        );
+        assert!(
+            !kubedns
+                .args
+                .iter()
+                .any(|arg| arg.starts_with("--kube-master-url"))
+        );
     }
 }

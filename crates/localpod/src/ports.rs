@@ -1,18 +1,19 @@
 //! The ports of the pod on loopback: one block of consecutive numbers.
 //!
-//! In the cluster each container has the ports of the manifest (53, 10053, 8081, 10055, 10054). On a laptop other
-//! programs may use these ports, and unprivileged users cannot bind port 53.
+//! In the cluster each container has the ports of the manifest (53, 10053, 8081, 10055, 10054). On
+//! a laptop other programs may use these ports, and unprivileged users cannot bind port 53.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 
 use anyhow::{Result, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-/// The default of `--port-base`. The stub domain of the example ConfigMap names a port of the block at this base.
+/// The default of `--port-base`. The stub domain of the example ConfigMap names a port of the block
+/// at this base.
 pub const DEFAULT_BASE: u16 = 5300;
 
-/// The range in which `--port-base 0` looks for a free block. Linux takes the source ports of connections from a higher
-/// range. So a free port stays free while a container restarts.
+/// The range in which `--port-base 0` looks for a free block. Linux takes the source ports of
+/// connections from a higher range. So a free port stays free while a container restarts.
 const FREE_RANGE: std::ops::Range<u16> = 5_400..15_000;
 /// Blocks tried before giving up.
 const FREE_ATTEMPTS: usize = 200;
@@ -20,8 +21,8 @@ const FREE_ATTEMPTS: usize = 200;
 /// All ports of the pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ports {
-    /// The port of clients (53 in the cluster), UDP and TCP: dnsmasq's port, or kubedns' port in the topologies direct
-    /// and alone.
+    /// The port of clients (53 in the cluster), UDP and TCP: dnsmasq's port, or kubedns' port in
+    /// the topologies direct and alone.
     pub dns: u16,
     /// dnsmasq's DNS, UDP and TCP.
     pub dnsmasq: u16,
@@ -48,7 +49,10 @@ impl Ports {
     /// The block that begins at `base`. Ports in use are not detected.
     pub fn block(base: u16) -> Result<Self> {
         let (count, max) = (Self::COUNT, u16::MAX - Self::COUNT + 1);
-        ensure!(base <= max, "--port-base {base} leaves no room for {count} ports: the highest is {max}");
+        ensure!(
+            base <= max,
+            "--port-base {base} leaves no room for {count} ports: the highest is {max}"
+        );
         Ok(Self {
             dns: base,
             dnsmasq: base,
@@ -62,7 +66,8 @@ impl Ports {
         })
     }
 
-    /// The block that begins at `base`, or any free block for `base` 0. Fails if a port of the block is in use.
+    /// The block that begins at `base`, or any free block for `base` 0. Fails if a port of the
+    /// block is in use.
     pub fn choose(base: u16) -> Result<Self> {
         if base != 0 {
             let ports = Self::block(base)?;
@@ -85,7 +90,11 @@ impl Ports {
     /// The same block for the direct topology: kubedns on the first port, dnsmasq behind it.
     #[must_use]
     pub fn direct(self) -> Self {
-        Self { kubedns: self.dns, dnsmasq: self.kubedns, ..self }
+        Self {
+            kubedns: self.dns,
+            dnsmasq: self.kubedns,
+            ..self
+        }
     }
 
     /// The address of the example upstream.
@@ -136,14 +145,20 @@ mod tests {
     #[test]
     fn in_the_direct_topology_clients_ask_kubedns() {
         let ports = Ports::block(DEFAULT_BASE).unwrap().direct();
-        assert_eq!((ports.dns, ports.kubedns, ports.dnsmasq), (5300, 5300, 5301));
+        assert_eq!(
+            (ports.dns, ports.kubedns, ports.dnsmasq),
+            (5300, 5300, 5301)
+        );
     }
 
     #[test]
     fn a_block_ends_below_65536() {
         assert_eq!(Ports::block(65_528).unwrap().nanny, u16::MAX);
         let error = Ports::block(65_529).unwrap_err().to_string();
-        assert_eq!(error, "--port-base 65529 leaves no room for 8 ports: the highest is 65528");
+        assert_eq!(
+            error,
+            "--port-base 65529 leaves no room for 8 ports: the highest is 65528"
+        );
     }
 
     #[test]
@@ -151,7 +166,10 @@ mod tests {
         let free = Ports::choose(0).unwrap();
         let _taken = UdpSocket::bind((Ipv4Addr::LOCALHOST, free.kubedns)).unwrap();
         let error = Ports::choose(free.dns).unwrap_err().to_string();
-        let expected = format!("port {} (kubedns, DNS) cannot be used: Address already in use", free.kubedns);
+        let expected = format!(
+            "port {} (kubedns, DNS) cannot be used: Address already in use",
+            free.kubedns
+        );
         assert!(error.starts_with(&expected), "{error}");
     }
 }

@@ -21,8 +21,8 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Finds all four programs. Without `dnsmasq`, that program is looked up in the directories of `search`, a list
-    /// like `PATH` (see [`search_path`]).
+    /// Finds all four programs. Without `dnsmasq`, that program is looked up in the directories of
+    /// `search`, a list like `PATH` (see [`search_path`]).
     pub fn find(bin_dir: &Path, dnsmasq: Option<&Path>, search: &OsStr) -> Result<Self> {
         let ours = |name: &str| {
             let path = bin_dir.join(name);
@@ -41,24 +41,39 @@ impl Programs {
         })
     }
 
-    /// Checks that dnsmasq accepts these arguments. Otherwise the nanny would start dnsmasq again and again.
+    /// Checks that dnsmasq accepts these arguments. Otherwise the nanny would start dnsmasq again
+    /// and again.
     pub fn check_dnsmasq(&self, arguments: &[String]) -> Result<()> {
         if arguments.is_empty() {
             return Ok(());
         }
         let mut dnsmasq = Command::new(&self.dnsmasq);
-        let output = dnsmasq.args(["--test", "--conf-file=/dev/null"]).args(arguments).output();
+        let output = dnsmasq
+            .args(["--test", "--conf-file=/dev/null"])
+            .args(arguments)
+            .output();
         let output = output.with_context(|| format!("cannot run {}", self.dnsmasq.display()))?;
         let said = String::from_utf8_lossy(&output.stderr);
-        let reason = said.lines().find(|line| !line.is_empty()).unwrap_or_default();
-        ensure!(output.status.success(), "--dnsmasq-arg {}: {reason}", arguments.join(" "));
+        let reason = said
+            .lines()
+            .find(|line| !line.is_empty())
+            .unwrap_or_default();
+        ensure!(
+            output.status.success(),
+            "--dnsmasq-arg {}: {reason}",
+            arguments.join(" ")
+        );
         Ok(())
     }
 }
 
 fn find_dnsmasq(named: Option<&Path>, search: &OsStr) -> Result<PathBuf> {
     if let Some(path) = named {
-        ensure!(is_executable(path), "--dnsmasq {}: no such executable", path.display());
+        ensure!(
+            is_executable(path),
+            "--dnsmasq {}: no such executable",
+            path.display()
+        );
         return Ok(path.to_owned());
     }
     let mut found = std::env::split_paths(search).map(|directory| directory.join("dnsmasq"));
@@ -97,13 +112,15 @@ mod tests {
     #[test]
     fn arguments_that_dnsmasq_does_not_take_are_told() {
         let directory = directory_with(&["kubedns", "nanny", "sidecar", "dnsmasq"]);
-        let script =
-            "#!/bin/sh\n[ $3 = --good ] || { echo 'dnsmasq: bad command line options' >&2; exit 1; }\n";
+        let script = "#!/bin/sh\n[ $3 = --good ] || { echo 'dnsmasq: bad command line options' >&2; exit 1; }\n";
         fs::write(directory.path().join("dnsmasq"), script).unwrap();
-        let programs = Programs::find(directory.path(), None, directory.path().as_os_str()).unwrap();
+        let programs =
+            Programs::find(directory.path(), None, directory.path().as_os_str()).unwrap();
         let check = |arguments: &[&str]| {
             let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
-            programs.check_dnsmasq(&arguments).map_err(|error| error.to_string())
+            programs
+                .check_dnsmasq(&arguments)
+                .map_err(|error| error.to_string())
         };
         assert_eq!(check(&[]), Ok(()));
         assert_eq!(check(&["--good"]), Ok(()));
@@ -121,15 +138,31 @@ mod tests {
         let programs = find(complete.path(), None, complete.path()).unwrap();
         assert_eq!(programs.nanny, complete.path().join("nanny"));
         assert_eq!(programs.dnsmasq, complete.path().join("dnsmasq"));
-        let missing = format!("no nanny in {}: build it with `cargo build", incomplete.path().display());
+        let missing = format!(
+            "no nanny in {}: build it with `cargo build",
+            incomplete.path().display()
+        );
         let cases = [
             (incomplete.path(), None, missing.as_str()),
-            (complete.path(), None, "dnsmasq is not installed: `apt-get install dnsmasq-base`"),
-            (complete.path(), Some("/etc/passwd"), "--dnsmasq /etc/passwd: no such executable"),
+            (
+                complete.path(),
+                None,
+                "dnsmasq is not installed: `apt-get install dnsmasq-base`",
+            ),
+            (
+                complete.path(),
+                Some("/etc/passwd"),
+                "--dnsmasq /etc/passwd: no such executable",
+            ),
         ];
         for (bin, dnsmasq, expected) in cases {
-            let error = find(bin, dnsmasq, incomplete.path()).unwrap_err().to_string();
-            assert!(error.starts_with(expected) && !error.contains('\n'), "{error}");
+            let error = find(bin, dnsmasq, incomplete.path())
+                .unwrap_err()
+                .to_string();
+            assert!(
+                error.starts_with(expected) && !error.contains('\n'),
+                "{error}"
+            );
         }
     }
 }

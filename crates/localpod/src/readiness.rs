@@ -35,12 +35,24 @@ enum Check {
 fn checks(ports: Ports, is_alone: bool) -> Vec<(&'static str, Check)> {
     let http = |port, path| Check::Http { port, path };
     let mut checks = vec![
-        ("kubedns' first listing of Services and Endpoints", http(ports.readiness, "/readiness")),
-        ("an answer on the port of the clients", Check::Dns { port: ports.dns }),
-        ("the sidecar's probe of kubedns", http(ports.sidecar, "/healthcheck/kubedns")),
+        (
+            "kubedns' first listing of Services and Endpoints",
+            http(ports.readiness, "/readiness"),
+        ),
+        (
+            "an answer on the port of the clients",
+            Check::Dns { port: ports.dns },
+        ),
+        (
+            "the sidecar's probe of kubedns",
+            http(ports.sidecar, "/healthcheck/kubedns"),
+        ),
     ];
     if !is_alone {
-        checks.push(("the sidecar's probe of dnsmasq", http(ports.sidecar, "/healthcheck/dnsmasq")));
+        checks.push((
+            "the sidecar's probe of dnsmasq",
+            http(ports.sidecar, "/healthcheck/dnsmasq"),
+        ));
     }
     checks
 }
@@ -65,7 +77,11 @@ pub(crate) async fn wait(ports: Ports, is_alone: bool, domain: &str, console: &C
             told = Instant::now();
             silence = (silence * 2).min(LONGEST_SILENCE);
             let names: Vec<&str> = awaited.iter().map(|(name, _)| *name).collect();
-            console.say(&format!("waiting for {} ({} s)", names.join(", "), begun.elapsed().as_secs()));
+            console.say(&format!(
+                "waiting for {} ({} s)",
+                names.join(", "),
+                begun.elapsed().as_secs()
+            ));
         }
     }
 }
@@ -90,7 +106,10 @@ async fn dns_ok(port: u16, domain: &str) -> bool {
     let Ok(name) = Name::from_ascii(format!("kubernetes.default.svc.{domain}.")) else {
         return false;
     };
-    let (server, question) = (ServerAddr::new("127.0.0.1", port), Query::query(name, RecordType::A));
+    let (server, question) = (
+        ServerAddr::new("127.0.0.1", port),
+        Query::query(name, RecordType::A),
+    );
     let answer = ask(&server, Transport::Udp, &question, PATIENCE).await;
     answer.is_ok_and(|answer| answer.message.metadata.response_code == ResponseCode::NoError)
 }

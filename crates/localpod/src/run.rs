@@ -25,12 +25,16 @@ use crate::status::Status;
 use crate::stop::{self, Stop};
 use crate::upstream::Upstream;
 
-/// Tasks of this process beside the containers. A task that ends before the pod stops the pod with an error.
+/// Tasks of this process beside the containers. A task that ends before the pod stops the pod with
+/// an error.
 type Servers = JoinSet<Result<()>>;
 
 /// Runs the pod until a signal asks it to stop.
 pub fn run(options: &Options, console: &Console) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start")?;
     // This future spawns the containers, so it runs on the main thread: see `daemon::exec`.
     runtime.block_on(async {
         let stop = Stop::default();
@@ -47,16 +51,28 @@ async fn pod(options: &Options, console: &Console, stop: &Stop) -> Result<()> {
     let programs = Programs::find(&options.bin_dir()?, options.dnsmasq.as_deref(), &search)?;
     programs.check_dnsmasq(&options.extra.dnsmasq)?;
     let chosen = Ports::choose(options.port_base)?;
-    let ports = if options.shape.direct || options.shape.alone { chosen.direct() } else { chosen };
-    let work = tempfile::Builder::new().prefix("localpod.").tempdir().context("cannot make a directory")?;
+    let ports = if options.shape.direct || options.shape.alone {
+        chosen.direct()
+    } else {
+        chosen
+    };
+    let work = tempfile::Builder::new()
+        .prefix("localpod.")
+        .tempdir()
+        .context("cannot make a directory")?;
 
     let volume = ConfigVolume::create(work.path().join("kube-dns-config"))?;
     let config_dir = volume.path().to_owned();
     let status = Status::create(options.status_file.clone(), ports, &config_dir);
     let status = status.context("cannot write the status file (--status-file FILE)")?;
 
-    let mut setup =
-        Setup { options, ports, console, serving: CancellationToken::new(), servers: JoinSet::new() };
+    let mut setup = Setup {
+        options,
+        ports,
+        console,
+        serving: CancellationToken::new(),
+        servers: JoinSet::new(),
+    };
     let (cluster, stub_domain) = tokio::select! {
         set_up = setup.run(volume) => set_up?,
         () = stop.asked() => {
@@ -79,15 +95,29 @@ async fn pod(options: &Options, console: &Console, stop: &Stop) -> Result<()> {
         verbosity: options.v,
         extra: &options.extra,
     };
-    let keeper = Keeper { console, status: &status, stop, grace: Duration::from_secs(options.grace_period) };
-    let announce = announce(options, ports, &programs, &cluster, stub_domain, console, &status);
+    let keeper = Keeper {
+        console,
+        status: &status,
+        stop,
+        grace: Duration::from_secs(options.grace_period),
+    };
+    let announce = announce(
+        options,
+        ports,
+        &programs,
+        &cluster,
+        stub_domain,
+        console,
+        &status,
+    );
     let ended = until_stopped(&keeper, &wiring.containers(), announce, &mut setup.servers).await;
 
     setup.take_down().await;
     ended
 }
 
-/// The servers inside this process: the embedded API server, the example upstream and the `ConfigMap` mirror.
+/// The servers inside this process: the embedded API server, the example upstream and the
+/// `ConfigMap` mirror.
 struct Setup<'a> {
     options: &'a Options,
     ports: Ports,
@@ -98,16 +128,22 @@ struct Setup<'a> {
 }
 
 impl Setup<'_> {
-    /// Starts the servers and mounts the `ConfigMap`; waits for the API server. Also returns whether the stub domain
-    /// `acme.example` points at the example upstream.
+    /// Starts the servers and mounts the `ConfigMap`; waits for the API server. Also returns
+    /// whether the stub domain `acme.example` points at the example upstream.
     async fn run(&mut self, volume: ConfigVolume) -> Result<(Cluster, bool)> {
         let upstream = Upstream::bind(self.ports.upstream, self.options.offline).await;
         let upstream = upstream.context("cannot bind the example upstream")?;
         let token = self.serving.clone();
-        self.servers.spawn(async move { upstream.run(token).await.context("the example upstream failed") });
+        self.servers.spawn(async move {
+            upstream
+                .run(token)
+                .await
+                .context("the example upstream failed")
+        });
         let (cluster, stub_domain) = if let Some(file) = &self.options.kubecfg_file {
             let cluster = Cluster::real(file).await?;
-            self.console.say(&format!("serving the cluster of {}", file.display()));
+            self.console
+                .say(&format!("serving the cluster of {}", file.display()));
             (cluster, false)
         } else {
             self.embed().await?
@@ -124,7 +160,11 @@ impl Setup<'_> {
     async fn embed(&mut self) -> Result<(Cluster, bool)> {
         let (ports, manifests) = (self.ports, &self.options.manifests);
         let embedded = Embedded::bind(ports.api, manifests)?;
-        self.console.say(&format!("{} objects from {}", embedded.objects, manifests.display()));
+        self.console.say(&format!(
+            "{} objects from {}",
+            embedded.objects,
+            manifests.display()
+        ));
         let token = self.serving.clone();
         self.servers.spawn(async move {
             embedded.run(token).await;
@@ -132,11 +172,14 @@ impl Setup<'_> {
         });
         let cluster = Cluster::embedded(ports.api)?;
         let manifest_port = Ports::block(DEFAULT_BASE)?.upstream;
-        let stub_domain = cluster.point_stub_domain(manifest_port, ports.upstream).await?;
+        let stub_domain = cluster
+            .point_stub_domain(manifest_port, ports.upstream)
+            .await?;
         Ok((cluster, stub_domain))
     }
 
-    /// Stops the servers and waits for them, so that nothing writes to the directory about to be removed.
+    /// Stops the servers and waits for them, so that nothing writes to the directory about to be
+    /// removed.
     async fn take_down(mut self) {
         self.serving.cancel();
         self.servers.shutdown().await;
@@ -145,7 +188,11 @@ impl Setup<'_> {
 }
 
 fn upstreams(options: &Options, ports: Ports) -> Vec<SocketAddr> {
-    if options.offline { vec![ports.upstream_addr()] } else { options.nameservers.clone() }
+    if options.offline {
+        vec![ports.upstream_addr()]
+    } else {
+        options.nameservers.clone()
+    }
 }
 
 /// Prints the guide once the pod is ready.
@@ -174,7 +221,8 @@ async fn announce(
     status.ready();
 }
 
-/// Runs the containers until a stop is requested, or until a container or a server of this process fails for good.
+/// Runs the containers until a stop is requested, or until a container or a server of this process
+/// fails for good.
 async fn until_stopped(
     keeper: &Keeper<'_>,
     containers: &[Container],
@@ -199,7 +247,10 @@ async fn until_stopped(
 
 /// Keeps one container running. If the container fails for good, all other containers stop as well.
 async fn keep(keeper: &Keeper<'_>, container: &Container) -> Result<()> {
-    keeper.keep(container).await.inspect_err(|_| keeper.stop.ask())
+    keeper
+        .keep(container)
+        .await
+        .inspect_err(|_| keeper.stop.ask())
 }
 
 /// The error of a server that ended before the pod.

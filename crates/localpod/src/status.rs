@@ -47,7 +47,10 @@ impl Status {
             pid: std::process::id(),
             containers: BTreeMap::new(),
         };
-        let status = Self { file, state: Arc::new(Mutex::new(state)) };
+        let status = Self {
+            file,
+            state: Arc::new(Mutex::new(state)),
+        };
         status.write(&status.state.lock())?;
         Ok(status)
     }
@@ -81,7 +84,9 @@ impl Status {
 
     /// Replaces the file as a whole, so that a reader sees a complete state.
     fn write(&self, state: &State) -> io::Result<()> {
-        let Some(file) = &self.file else { return Ok(()) };
+        let Some(file) = &self.file else {
+            return Ok(());
+        };
         let mut json = serde_json::to_vec_pretty(state)?;
         json.push(b'\n');
         daemon::files::replace(file, |new| new.write_all(&json))
@@ -98,15 +103,23 @@ mod tests {
     fn the_file_follows_the_state() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("status.json");
-        let status =
-            Status::create(Some(file.clone()), Ports::block(5300).unwrap(), Path::new("/config")).unwrap();
-        let read = || serde_json::from_slice::<serde_json::Value>(&fs::read(&file).unwrap()).unwrap();
+        let status = Status::create(
+            Some(file.clone()),
+            Ports::block(5300).unwrap(),
+            Path::new("/config"),
+        )
+        .unwrap();
+        let read =
+            || serde_json::from_slice::<serde_json::Value>(&fs::read(&file).unwrap()).unwrap();
         assert_eq!(read()["ready"], false);
         status.started("kubedns", Pid::from_raw(7));
         assert_eq!(read()["containers"]["kubedns"]["pid"], 7);
         status.ended("kubedns");
         status.ready();
-        assert_eq!(read()["containers"]["kubedns"], serde_json::json!({"pid": null, "restarts": 1}));
+        assert_eq!(
+            read()["containers"]["kubedns"],
+            serde_json::json!({"pid": null, "restarts": 1})
+        );
         assert_eq!(read()["ports"]["dns"], 5300);
         assert_eq!(read()["ready"], true);
     }

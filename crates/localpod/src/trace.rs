@@ -1,4 +1,5 @@
-//! Shows the log of the embedded API server and of the Kubernetes client as lines of the [`Console`].
+//! Shows the log of the embedded API server and of the Kubernetes client as lines of the
+//! [`Console`].
 
 use std::io::{self, Write};
 
@@ -10,16 +11,26 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::console::Console;
 
-/// The filter, unless `RUST_LOG` sets another. The log of the Kubernetes client is off: localpod reports the client's
-/// errors itself.
-const DEFAULT_FILTER: &str = "warn,apiserver=info,localpod=info,kube_client=off,hickory_server=error";
+/// The filter, unless `RUST_LOG` sets another. The log of the Kubernetes client is off: localpod
+/// reports the client's errors itself.
+const DEFAULT_FILTER: &str =
+    "warn,apiserver=info,localpod=info,kube_client=off,hickory_server=error";
 
 /// Sends all log events of this process to `console`.
 pub fn to_console(console: Console) {
-    let asked = std::env::var("RUST_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
-    let filter = asked.or_else(|| DEFAULT_FILTER.parse().ok()).unwrap_or_default();
-    let lines = fmt::layer().with_ansi(false).without_time().with_target(false);
-    let events = tracing_subscriber::registry().with(lines.with_writer(Speakers { console })).with(filter);
+    let asked = std::env::var("RUST_LOG")
+        .ok()
+        .and_then(|text| text.parse::<Targets>().ok());
+    let filter = asked
+        .or_else(|| DEFAULT_FILTER.parse().ok())
+        .unwrap_or_default();
+    let lines = fmt::layer()
+        .with_ansi(false)
+        .without_time()
+        .with_target(false);
+    let events = tracing_subscriber::registry()
+        .with(lines.with_writer(Speakers { console }))
+        .with(filter);
     // Fails only if another subscriber is set already; that subscriber shows the events.
     let _ = events.try_init();
 }
@@ -33,16 +44,28 @@ impl<'a> MakeWriter<'a> for Speakers {
     type Writer = Line<'a>;
 
     fn make_writer(&'a self) -> Line<'a> {
-        Line { console: &self.console, name: "localpod", text: Vec::new() }
+        Line {
+            console: &self.console,
+            name: "localpod",
+            text: Vec::new(),
+        }
     }
 
     fn make_writer_for(&'a self, event: &Metadata<'_>) -> Line<'a> {
-        let name = if event.target().starts_with("apiserver") { "apiserver" } else { "localpod" };
+        let name = if event.target().starts_with("apiserver") {
+            "apiserver"
+        } else {
+            "localpod"
+        };
         let mut text = Vec::new();
         if *event.level() > Level::INFO {
             text.extend(format!("{}: ", event.target()).into_bytes());
         }
-        Line { console: &self.console, name, text }
+        Line {
+            console: &self.console,
+            name,
+            text,
+        }
     }
 }
 
@@ -67,7 +90,8 @@ impl Write for Line<'_> {
 impl Drop for Line<'_> {
     fn drop(&mut self) {
         if !self.text.is_empty() {
-            self.console.line(self.name, String::from_utf8_lossy(&self.text).trim());
+            self.console
+                .line(self.name, String::from_utf8_lossy(&self.text).trim());
         }
     }
 }

@@ -1,8 +1,8 @@
-//! The example upstream: a DNS server on loopback with a few names of `acme.example`. With this server, stub domains
-//! and `ExternalName` targets work without a network.
+//! The example upstream: a DNS server on loopback with a few names of `acme.example`. With this
+//! server, stub domains and `ExternalName` targets work without a network.
 //!
-//! Queries for other names are REFUSED. With `--offline`, this server receives the queries for all external names. It
-//! then answers NXDOMAIN for names outside its zone.
+//! Queries for other names are REFUSED. With `--offline`, this server receives the queries for all
+//! external names. It then answers NXDOMAIN for names outside its zone.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -39,12 +39,16 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// Binds `port` on 127.0.0.1 over UDP and TCP; 0 takes a free port. Names outside the zone are REFUSED, or
-    /// NXDOMAIN with `offline`.
+    /// Binds `port` on 127.0.0.1 over UDP and TCP; 0 takes a free port. Names outside the zone are
+    /// REFUSED, or NXDOMAIN with `offline`.
     pub async fn bind(port: u16, offline: bool) -> io::Result<Self> {
         let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
         let udp = UdpSocket::bind(tcp.local_addr()?).await?;
-        Ok(Self { zones: zones(offline), udp, tcp })
+        Ok(Self {
+            zones: zones(offline),
+            udp,
+            tcp,
+        })
     }
 
     /// The bound address.
@@ -57,7 +61,10 @@ impl Upstream {
         let mut server = Server::new(Resolver { zones: self.zones });
         server.register_socket(self.udp);
         server.register_listener(self.tcp, PATIENCE, MAX_PENDING);
-        token.run_until_cancelled(server.block_until_done()).await.unwrap_or(Ok(()))
+        token
+            .run_until_cancelled(server.block_until_done())
+            .await
+            .unwrap_or(Ok(()))
     }
 }
 
@@ -71,7 +78,10 @@ fn zones(offline: bool) -> Catalog {
         (under_apex(&["payments"]), v4(80)),
         (under_apex(&["payments"]), v6(0x80)),
         (under_apex(&["git"]), v4(22)),
-        (under_apex(&["www"]), RData::CNAME(CNAME(under_apex(&["payments"])))),
+        (
+            under_apex(&["www"]),
+            RData::CNAME(CNAME(under_apex(&["payments"]))),
+        ),
     ];
     add_zone(&mut zones, &under_apex(&[]), records);
     if offline {
@@ -81,10 +91,21 @@ fn zones(offline: bool) -> Catalog {
 }
 
 fn add_zone(zones: &mut Catalog, apex: &Name, records: impl IntoIterator<Item = (Name, RData)>) {
-    let mut zone =
-        InMemoryZoneHandler::<TokioRuntimeProvider>::empty(apex.clone(), ZoneType::Primary, AxfrPolicy::Deny);
+    let mut zone = InMemoryZoneHandler::<TokioRuntimeProvider>::empty(
+        apex.clone(),
+        ZoneType::Primary,
+        AxfrPolicy::Deny,
+    );
     // The last argument is the negative caching TTL (RFC 2308).
-    let soa = SOA::new(under_apex(&["ns"]), under_apex(&["hostmaster"]), 1, 3600, 600, 86400, TTL);
+    let soa = SOA::new(
+        under_apex(&["ns"]),
+        under_apex(&["hostmaster"]),
+        1,
+        3600,
+        600,
+        86400,
+        TTL,
+    );
     zone.upsert_mut(Record::from_rdata(apex.clone(), TTL, RData::SOA(soa)), 1);
     for (name, data) in records {
         zone.upsert_mut(Record::from_rdata(name, TTL, data), 1);
@@ -100,15 +121,22 @@ fn under_apex(labels: &[&str]) -> Name {
     name
 }
 
-/// Answers from the zones with RA set, as a resolver does: dnsmasq warns about an upstream without RA.
+/// Answers from the zones with RA set, as a resolver does: dnsmasq warns about an upstream without
+/// RA.
 struct Resolver {
     zones: Catalog,
 }
 
 #[async_trait]
 impl RequestHandler for Resolver {
-    async fn handle_request<R: ResponseHandler, T: Time>(&self, request: &Request, reply: R) -> ResponseInfo {
-        self.zones.handle_request::<_, T>(request, WithRa { reply }).await
+    async fn handle_request<R: ResponseHandler, T: Time>(
+        &self,
+        request: &Request,
+        reply: R,
+    ) -> ResponseInfo {
+        self.zones
+            .handle_request::<_, T>(request, WithRa { reply })
+            .await
     }
 }
 

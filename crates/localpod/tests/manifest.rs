@@ -1,6 +1,9 @@
 //! localpod's containers have the flags of the manifests, with other ports.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has to end there")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on has to end there"
+)]
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -12,7 +15,8 @@ use localpod::pod::{Access, Wiring};
 use localpod::ports::Ports;
 use localpod::programs::Programs;
 
-/// The ports of the manifest. With them, the arguments of the manifest must be among localpod's, in the same order.
+/// The ports of the manifest. With them, the arguments of the manifest must be among localpod's, in
+/// the same order.
 fn manifest_ports() -> Ports {
     Ports {
         dns: 53,
@@ -30,16 +34,20 @@ fn manifest_ports() -> Ports {
 /// The containers of `manifests/base`. The file `arguments`, if any, replaces their arguments.
 fn manifest_containers(arguments: Option<&str>) -> BTreeMap<String, ManifestContainer> {
     let read = |file: &str| {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests").join(file);
-        serde_norway::from_str::<serde_norway::Value>(&std::fs::read_to_string(file).unwrap()).unwrap()
+        let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../manifests")
+            .join(file);
+        serde_norway::from_str::<serde_norway::Value>(&std::fs::read_to_string(file).unwrap())
+            .unwrap()
     };
     let containers = |file: &str| -> Vec<ManifestContainer> {
         let containers = read(file)["spec"]["template"]["spec"]["containers"].clone();
         serde_norway::from_value(containers).unwrap()
     };
     let base = containers("base/deployment.yaml").into_iter();
-    let mut all: BTreeMap<String, ManifestContainer> =
-        base.map(|container| (container.name.clone(), container)).collect();
+    let mut all: BTreeMap<String, ManifestContainer> = base
+        .map(|container| (container.name.clone(), container))
+        .collect();
     for other in arguments.map(containers).unwrap_or_default() {
         let container = all.get_mut(&other.name).unwrap();
         container.args = other.args.or_else(|| container.args.take());
@@ -49,12 +57,21 @@ fn manifest_containers(arguments: Option<&str>) -> BTreeMap<String, ManifestCont
 
 #[test]
 fn every_flag_and_variable_of_the_manifest_is_passed() {
-    compare(Shape::default(), &manifest_containers(Some("stock-1.36/as-published.yaml")));
+    compare(
+        Shape::default(),
+        &manifest_containers(Some("stock-1.36/as-published.yaml")),
+    );
 }
 
 #[test]
 fn with_dnsmasq_as_a_cache_alone_those_of_the_base_are_passed() {
-    compare(Shape { is_cache: true, ..Shape::default() }, &manifest_containers(None));
+    compare(
+        Shape {
+            is_cache: true,
+            ..Shape::default()
+        },
+        &manifest_containers(None),
+    );
 }
 
 /// localpod passes the arguments of `manifests/alone`, except those that have no use on a laptop.
@@ -64,7 +81,13 @@ fn without_dnsmasq_those_of_that_topology_are_passed() {
     manifest.remove("dnsmasq");
     let args = manifest.get_mut("kubedns").unwrap().args.as_mut().unwrap();
     args.retain(|flag| !["--snapshot-dir=/snapshot", "--lameduck=10s"].contains(&flag.as_str()));
-    compare(Shape { is_alone: true, ..Shape::default() }, &manifest);
+    compare(
+        Shape {
+            is_alone: true,
+            ..Shape::default()
+        },
+        &manifest,
+    );
 }
 
 #[derive(Default)]
@@ -82,7 +105,11 @@ fn compare(Shape { is_cache, is_alone }: Shape, manifest: &BTreeMap<String, Mani
     };
     let wiring = Wiring {
         programs: &programs,
-        ports: if is_alone { manifest_ports().direct() } else { manifest_ports() },
+        ports: if is_alone {
+            manifest_ports().direct()
+        } else {
+            manifest_ports()
+        },
         domain: "cluster.local",
         config_dir: Path::new("/config"),
         state_dir: Path::new("/state"),
@@ -100,16 +127,24 @@ fn compare(Shape { is_cache, is_alone }: Shape, manifest: &BTreeMap<String, Mani
         let mut passed = container.args.iter();
         for flag in expected.args.as_ref().unwrap() {
             // localpod has one configuration directory for all volume mounts.
-            let flag =
-                flag.replace("/kube-dns-config", "/config").replace("/etc/k8s/dns/dnsmasq-nanny", "/config");
-            assert!(passed.any(|arg| *arg == flag), "{}: {flag} is missing or out of order", container.name);
+            let flag = flag
+                .replace("/kube-dns-config", "/config")
+                .replace("/etc/k8s/dns/dnsmasq-nanny", "/config");
+            assert!(
+                passed.any(|arg| *arg == flag),
+                "{}: {flag} is missing or out of order",
+                container.name
+            );
         }
         // Values that a kubelet fills in, such as the name of the node, do not exist on a laptop.
         let written = |variable: &&EnvVar| variable.value_from.is_none();
         for variable in expected.env.iter().flatten().filter(written) {
             let value = OsString::from(variable.value.clone().unwrap());
             assert!(
-                container.env.iter().any(|(name, given)| *name == variable.name && *given == value),
+                container
+                    .env
+                    .iter()
+                    .any(|(name, given)| *name == variable.name && *given == value),
                 "{}: {} is not set to {}",
                 container.name,
                 variable.name,

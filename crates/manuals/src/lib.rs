@@ -1,6 +1,7 @@
 //! Manual pages and shell completions of the binaries, generated from their command lines.
 //!
-//! A release contains these pages and completions as separate files, since the images have no shell.
+//! A release contains these pages and completions as separate files, since the images have no
+//! shell.
 
 use std::fs;
 use std::io;
@@ -18,20 +19,28 @@ pub fn programs() -> [Command; 3] {
     let with_tap = |command: Command| command.subcommands(querylog::command_lines());
     let nanny = with_tap(nanny::flags::Flags::command().name("dnsmasq-nanny"));
     let sidecar = with_tap(sidecar::Options::command().name("sidecar"));
-    let about = "Probes kubedns and dnsmasq, exports health and metrics, and serves the status page.";
+    let about =
+        "Probes kubedns and dnsmasq, exports health and metrics, and serves the status page.";
     [kubedns::command_line(), nanny, sidecar.about(about)]
         .map(|program| tidy(program.version(daemon::version::VERSION)))
 }
 
 /// Removes empty default values, and clap's command `help`, which the binaries do not support.
 fn tidy(command: Command) -> Command {
-    let subcommands: Vec<String> =
-        command.get_subcommands().map(|subcommand| subcommand.get_name().to_owned()).collect();
-    let command = command.disable_help_subcommand(true).mut_args(|arg| match arg.get_default_values() {
-        [value] if value.is_empty() => without_default(arg),
-        _ => arg,
-    });
-    subcommands.into_iter().fold(command, |command, name| command.mut_subcommand(name, tidy))
+    let subcommands: Vec<String> = command
+        .get_subcommands()
+        .map(|subcommand| subcommand.get_name().to_owned())
+        .collect();
+    let command =
+        command
+            .disable_help_subcommand(true)
+            .mut_args(|arg| match arg.get_default_values() {
+                [value] if value.is_empty() => without_default(arg),
+                _ => arg,
+            });
+    subcommands
+        .into_iter()
+        .fold(command, |command, name| command.mut_subcommand(name, tidy))
 }
 
 fn without_default(arg: Arg) -> Arg {

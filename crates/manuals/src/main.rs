@@ -5,6 +5,8 @@ use std::path::Path;
 use anyhow::Context as _;
 
 fn main() -> anyhow::Result<()> {
-    let out = std::env::args_os().nth(1).context("manuals OUT: a directory is missing")?;
+    let out = std::env::args_os()
+        .nth(1)
+        .context("manuals OUT: a directory is missing")?;
     manuals::write(Path::new(&out)).with_context(|| format!("cannot write below {}", out.display()))
 }

@@ -1,6 +1,10 @@
 //! Every command and every flag is in the manual pages and in the completions.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has to end there")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has to end there"
+)]
 
 use std::fs;
 use std::path::Path;
@@ -12,9 +16,13 @@ use clap::Command;
 fn pages(prefix: &str, command: &Command) -> Vec<(String, Command)> {
     let name = format!("{prefix}{}", command.get_name());
     let below = format!("{name}-");
-    let subcommands = command.get_subcommands().flat_map(|subcommand| pages(&below, subcommand));
+    let subcommands = command
+        .get_subcommands()
+        .flat_map(|subcommand| pages(&below, subcommand));
     let own = (name.clone(), command.clone());
-    std::iter::once(own).chain(subcommands.collect::<Vec<_>>()).collect()
+    std::iter::once(own)
+        .chain(subcommands.collect::<Vec<_>>())
+        .collect()
 }
 
 fn flags(command: &Command) -> impl Iterator<Item = String> {
@@ -30,26 +38,49 @@ fn read(path: &Path) -> String {
 fn every_command_and_flag_is_there() {
     let directory = tempfile::tempdir().unwrap();
     manuals::write(directory.path()).unwrap();
-    let (man, completions) = (directory.path().join("man1"), directory.path().join("completions"));
+    let (man, completions) = (
+        directory.path().join("man1"),
+        directory.path().join("completions"),
+    );
     let mut names = Vec::new();
     for program in manuals::programs() {
         let name = program.get_name();
-        let scripts = [format!("{name}.bash"), format!("{name}.fish"), format!("_{name}")];
+        let scripts = [
+            format!("{name}.bash"),
+            format!("{name}.fish"),
+            format!("_{name}"),
+        ];
         let scripts = scripts.map(|file| read(&completions.join(file)));
         for (page, command) in pages("", &program) {
             let text = read(&man.join(format!("{page}.1"))).replace("\\-", "-");
             for flag in flags(&command) {
                 assert!(text.contains(&flag), "{flag} in {page}.1");
                 for script in &scripts {
-                    assert!(script.contains(flag.trim_start_matches('-')), "{flag} of {page}: {script}");
+                    assert!(
+                        script.contains(flag.trim_start_matches('-')),
+                        "{flag} of {page}: {script}"
+                    );
                 }
             }
             names.push(page);
         }
     }
-    assert_eq!(fs::read_dir(&man).unwrap().count(), names.len(), "there are no other pages");
-    for name in ["kube-dns", "kube-dns-check-cluster", "kube-dns-explain", "dnsmasq-nanny", "sidecar"] {
-        assert!(names.iter().any(|known| known == name), "{name} in {names:?}");
+    assert_eq!(
+        fs::read_dir(&man).unwrap().count(),
+        names.len(),
+        "there are no other pages"
+    );
+    for name in [
+        "kube-dns",
+        "kube-dns-check-cluster",
+        "kube-dns-explain",
+        "dnsmasq-nanny",
+        "sidecar",
+    ] {
+        assert!(
+            names.iter().any(|known| known == name),
+            "{name} in {names:?}"
+        );
     }
 }
 
@@ -58,8 +89,19 @@ fn the_shell_reads_its_completions() {
     let directory = tempfile::tempdir().unwrap();
     manuals::write(directory.path()).unwrap();
     for program in manuals::programs() {
-        let script = directory.path().join("completions").join(format!("{}.bash", program.get_name()));
-        let output = Process::new("bash").arg("-n").arg(&script).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let script = directory
+            .path()
+            .join("completions")
+            .join(format!("{}.bash", program.get_name()));
+        let output = Process::new("bash")
+            .arg("-n")
+            .arg(&script)
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
 }

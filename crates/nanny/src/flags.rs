@@ -25,39 +25,57 @@ Commands, of the pod:
 #[command(name = "dnsmasq-nanny", about = ABOUT, after_help = COMMANDS)]
 pub struct Flags {
     /// location of the dnsmasq executable
-    #[arg(long = "dnsmasqExec", value_name = "string", default_value = "/usr/sbin/dnsmasq")]
+    #[arg(
+        long = "dnsmasqExec",
+        value_name = "string",
+        default_value = "/usr/sbin/dnsmasq"
+    )]
     pub dnsmasq_exec: PathBuf,
     /// if true, apply changes of the configuration while dnsmasq runs; otherwise it is read once
     #[arg(long = "restartDnsmasq")]
     pub restart_dnsmasq: bool,
     /// location of the configuration
-    #[arg(long = "configDir", value_name = "string", default_value = "/etc/k8s/dns/dnsmasq-nanny")]
+    #[arg(
+        long = "configDir",
+        value_name = "string",
+        default_value = "/etc/k8s/dns/dnsmasq-nanny"
+    )]
     pub config_dir: PathBuf,
     /// interval to check for configuration updates, besides being notified of them
     #[arg(long = "syncInterval", value_name = "duration", default_value = "10s")]
     pub sync_interval: GoPeriod,
     /// local kubedns instance address for non-IP name resolution
-    #[arg(long = "kubednsServer", value_name = "string", default_value = "127.0.0.1:10053")]
+    #[arg(
+        long = "kubednsServer",
+        value_name = "string",
+        default_value = "127.0.0.1:10053"
+    )]
     pub kubedns_server: String,
-    /// domain whose names are resolved through kubedns (default: the one that the arguments of dnsmasq route to
-    /// -kubednsServer, else cluster.local)
+    /// domain whose names are resolved through kubedns (default: the one that the arguments of
+    /// dnsmasq route to -kubednsServer, else cluster.local)
     #[arg(long = "kubednsDomain", value_name = "string", default_value = "")]
     pub kubedns_domain: String,
-    /// forwarder to the upstream servers: dnsmasq, or kubedns (dnsmasq then forwards all queries to kubedns)
+    /// forwarder to the upstream servers: dnsmasq, or kubedns (dnsmasq then forwards all queries to
+    /// kubedns)
     #[arg(long = "forward", value_name = "string", value_enum, default_value_t)]
     pub forward: Forward,
-    /// interval to send SIGUSR1 to dnsmasq which triggers statistics logging (if zero, SIGUSR1 is not sent)
+    /// interval to send SIGUSR1 to dnsmasq which triggers statistics logging (if zero, SIGUSR1 is
+    /// not sent)
     #[arg(long = "logInterval", value_name = "duration", default_value = "0s")]
     pub log_interval: GoDuration,
     /// time to keep serving after SIGTERM
     #[arg(long = "lameduck", value_name = "duration", default_value = "5s")]
     pub lameduck: GoDuration,
-    /// directory for the servers file and the status file; a small tmpfs will do (default: a directory of our own
-    /// in the first of /run, /tmp and /dev/shm that is writable)
+    /// directory for the servers file and the status file; a small tmpfs will do (default: a
+    /// directory of our own in the first of /run, /tmp and /dev/shm that is writable)
     #[arg(long = "stateDir", value_name = "string", default_value = "")]
     pub state_dir: String,
     /// address of the status and metrics pages; empty for none
-    #[arg(long = "statusAddr", value_name = "string", default_value = "127.0.0.1:10056")]
+    #[arg(
+        long = "statusAddr",
+        value_name = "string",
+        default_value = "127.0.0.1:10056"
+    )]
     pub status_addr: String,
     /// The logging flags.
     #[command(flatten)]

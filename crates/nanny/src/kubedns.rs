@@ -1,8 +1,9 @@
 //! The routes in force in kubedns, as kubedns reports them: CHAOS TXT `routes.kubedns.`.
 //!
-//! dnsmasq caches the answers of kubedns, and must flush its cache when kubedns changes its upstreams. The nanny does
-//! not see this change: kubedns may apply an edit of the configuration earlier or later than the nanny. kubedns also
-//! follows its own resolv.conf and the addresses of server names. So the nanny polls kubedns.
+//! dnsmasq caches the answers of kubedns, and must flush its cache when kubedns changes its
+//! upstreams. The nanny does not see this change: kubedns may apply an edit of the configuration
+//! earlier or later than the nanny. kubedns also follows its own resolv.conf and the addresses of
+//! server names. So the nanny polls kubedns.
 
 use std::time::Duration;
 
@@ -29,15 +30,22 @@ pub(crate) struct KubednsRoutes {
 }
 
 impl KubednsRoutes {
-    /// Parses the texts `configuration=...`, `routes=...` and `topology=...`; `None` unless the answer has all three.
+    /// Parses the texts `configuration=...`, `routes=...` and `topology=...`; `None` unless the
+    /// answer has all three.
     fn of(answer: &Answer) -> Option<Self> {
         let texts: Vec<String> = chaos::texts(answer).collect();
         let value = |name: &str| {
-            let mut values = texts.iter().filter_map(|text| text.strip_prefix(name)?.strip_prefix('='));
+            let mut values = texts
+                .iter()
+                .filter_map(|text| text.strip_prefix(name)?.strip_prefix('='));
             values.next().map(str::to_owned)
         };
         let (configuration, routes) = (value("configuration")?, value("routes")?);
-        Some(Self { configuration, routes, topology: value("topology")? })
+        Some(Self {
+            configuration,
+            routes,
+            topology: value("topology")?,
+        })
     }
 }
 
@@ -52,10 +60,15 @@ pub(crate) struct Follower {
 impl Follower {
     /// Creates a follower that has no answer yet.
     pub(crate) fn new(kubedns: Nameserver, wanted: watch::Receiver<bool>) -> Self {
-        Self { kubedns, wanted, said: watch::Sender::default() }
+        Self {
+            kubedns,
+            wanted,
+            said: watch::Sender::default(),
+        }
     }
 
-    /// The last answer of kubedns, `None` before the first answer. A failed poll keeps the last answer.
+    /// The last answer of kubedns, `None` before the first answer. A failed poll keeps the last
+    /// answer.
     pub(crate) fn subscribe(&self) -> watch::Receiver<Option<KubednsRoutes>> {
         self.said.subscribe()
     }
@@ -65,7 +78,10 @@ impl Follower {
     }
 
     async fn follow(&mut self) {
-        let (server, question) = (ServerAddr::from(self.kubedns), chaos::question("routes.kubedns."));
+        let (server, question) = (
+            ServerAddr::from(self.kubedns),
+            chaos::question("routes.kubedns."),
+        );
         let mut told = false;
         while self.wanted.wait_for(|wanted| *wanted).await.is_ok() {
             match ask(&server, Transport::Udp, &question, TIMEOUT).await {
@@ -77,7 +93,9 @@ impl Follower {
                     }
                     None => {}
                 },
-                Err(error) => debug!(kubedns = %self.kubedns, %error, "kubedns does not report its routes"),
+                Err(error) => {
+                    debug!(kubedns = %self.kubedns, %error, "kubedns does not report its routes");
+                }
             }
             sleep(PERIOD).await;
         }
@@ -119,7 +137,9 @@ mod tests {
                 "" => reply.rcode("REFUSED").into(),
                 said => {
                     let text = |text: &str| format!("routes.kubedns. 0 CH TXT \"{text}\"");
-                    said.split(' ').fold(reply, |reply, word| reply.answer(&text(word))).into()
+                    said.split(' ')
+                        .fold(reply, |reply, word| reply.answer(&text(word)))
+                        .into()
                 }
             }
         })
@@ -131,7 +151,9 @@ mod tests {
         let asked = |more: usize| {
             let before = kubedns.count();
             let kubedns = &kubedns;
-            eventually(Duration::from_secs(30), move || std::future::ready(kubedns.count() >= before + more))
+            eventually(Duration::from_secs(30), move || {
+                std::future::ready(kubedns.count() >= before + more)
+            })
         };
         wanted.send_replace(true);
         asked(2).await;
@@ -140,7 +162,10 @@ mod tests {
             ("configuration=1 routes=2 topology=cache", "1 2 cache"),
             ("silence", "1 2 cache"),
             ("configuration=1", "1 2 cache"),
-            ("topology=cache configuration=1 routes=3 more=4", "1 3 cache"),
+            (
+                "topology=cache configuration=1 routes=3 more=4",
+                "1 3 cache",
+            ),
         ] {
             texts.send_replace(text.to_owned());
             asked(2).await;

@@ -17,7 +17,11 @@ fn main() -> ExitCode {
     if let Some(done) = querylog::command("dnsmasq-nanny", std::env::args_os().skip(1)) {
         return done;
     }
-    let program =
-        Program { name: "dnsmasq-nanny", style: Style::Go, subcommands: &["tap", "top"], worker_threads: 1 };
+    let program = Program {
+        name: "dnsmasq-nanny",
+        style: Style::Go,
+        subcommands: &["tap", "top"],
+        worker_threads: 1,
+    };
     daemon::main(program, nanny::run)
 }

@@ -27,8 +27,7 @@ const GATHER: Duration = Duration::from_millis(20);
 /// The pause before a failed write of the status file is repeated.
 const AGAIN: Duration = Duration::from_secs(3);
 
-const KUBEDNS_DIFFERS: &str =
-    "1 while the configuration of kubedns, which dnsmasq forwards to, differs from that of the nanny.";
+const KUBEDNS_DIFFERS: &str = "1 while the configuration of kubedns, which dnsmasq forwards to, differs from that of the nanny.";
 
 /// The reason for a restart of dnsmasq.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,7 +91,10 @@ impl Counters {
         let counter = |name: &str, help: &str| metrics.int_counter(name, help);
         let counters = Self {
             config: ConfigCounters::new(metrics)?,
-            up: gauge("nanny_dnsmasq_up", "1 while dnsmasq runs and answers the probes.")?,
+            up: gauge(
+                "nanny_dnsmasq_up",
+                "1 while dnsmasq runs and answers the probes.",
+            )?,
             restarts: metrics.int_counter_vec(
                 "nanny_dnsmasq_restarts_total",
                 "Starts of dnsmasq after the first one, by reason.",
@@ -106,7 +108,10 @@ impl Counters {
                 "nanny_dnsmasq_too_many_queries_total",
                 "Times dnsmasq logged that it had no room for another forwarded query.",
             )?,
-            reloads: counter("nanny_reloads_total", "Reloads of the servers by dnsmasq (SIGHUP).")?,
+            reloads: counter(
+                "nanny_reloads_total",
+                "Reloads of the servers by dnsmasq (SIGHUP).",
+            )?,
             hasty_reloads: counter(
                 "nanny_hasty_reloads_total",
                 "Reloads that removed servers while queries may have been waiting for them.",
@@ -132,8 +137,14 @@ impl Counters {
                 "nanny_upstreams",
                 "Upstream servers for all other names, without those on the command line of dnsmasq.",
             )?,
-            unresolved: gauge("nanny_stub_servers_unresolved", "Names of stub servers without an address.")?,
-            loops: gauge("nanny_loops", "Servers left out because their queries come back to dnsmasq.")?,
+            unresolved: gauge(
+                "nanny_stub_servers_unresolved",
+                "Names of stub servers without an address.",
+            )?,
+            loops: gauge(
+                "nanny_loops",
+                "Servers left out because their queries come back to dnsmasq.",
+            )?,
             kubedns_differs: gauge("nanny_kubedns_configuration_differs", KUBEDNS_DIFFERS)?,
         };
         for reason in [Restart::Died, Restart::Hung, Restart::Configuration] {
@@ -172,12 +183,18 @@ impl ConfigCounters {
                 "nanny_config_loaded_timestamp_seconds",
                 "Time when the configuration in force was loaded, in seconds since 1970.",
             )?,
-            edits: counter("nanny_config_edits_total", "Edits of the configuration that came into force.")?,
+            edits: counter(
+                "nanny_config_edits_total",
+                "Edits of the configuration that came into force.",
+            )?,
             rejected: counter(
                 "nanny_config_rejected_total",
                 "Edits of the configuration that were rejected.",
             )?,
-            unknown_keys: gauge("nanny_config_unknown_keys", "Keys of the ConfigMap that are ignored.")?,
+            unknown_keys: gauge(
+                "nanny_config_unknown_keys",
+                "Keys of the ConfigMap that are ignored.",
+            )?,
         })
     }
 }
@@ -191,7 +208,12 @@ impl Report {
             commit: daemon::version::COMMIT,
             ..Status::default()
         };
-        Ok(Self { status: Arc::new(Mutex::new(status)), changed: Arc::default(), counters, metrics })
+        Ok(Self {
+            status: Arc::new(Mutex::new(status)),
+            changed: Arc::default(),
+            counters,
+            metrics,
+        })
     }
 
     /// Records the dnsmasq in use, and whether an edit reloads or restarts dnsmasq.
@@ -207,7 +229,8 @@ impl Report {
             "Version of dnsmasq and of its package; always 1.",
             &["version", "package"],
         )?;
-        info.with_label_values(&[version, package.unwrap_or_default()]).set(1);
+        info.with_label_values(&[version, package.unwrap_or_default()])
+            .set(1);
         let lacking = self.metrics.int_gauge(
             "nanny_dnsmasq_missing_fixes",
             "Security fixes of later dnsmasq releases that this version lacks.",
@@ -226,7 +249,10 @@ impl Report {
         status.dnsmasq.started_at = Some(status::time(SystemTime::now()));
         if let Some(reason) = again {
             *status.dnsmasq.restarts.entry(reason.label()).or_default() += 1;
-            self.counters.restarts.with_label_values(&[reason.label()]).inc();
+            self.counters
+                .restarts
+                .with_label_values(&[reason.label()])
+                .inc();
         }
     }
 
@@ -268,19 +294,27 @@ impl Report {
     /// Records the state of the configuration after an edit.
     pub(crate) fn configuration(&self, state: &State) {
         self.counters.config.info.set(&state.version.to_string());
-        self.counters.config.error.set(i64::from(state.error.is_some()));
+        self.counters
+            .config
+            .error
+            .set(i64::from(state.error.is_some()));
         self.counters.config.loaded.set(seconds(state.loaded_at));
         let (edits, rejected) = (&self.counters.config.edits, &self.counters.config.rejected);
         edits.inc_by(state.edits.saturating_sub(edits.get()));
         rejected.inc_by(state.rejected.saturating_sub(rejected.get()));
-        self.counters.config.unknown_keys.set(count(state.unknown_keys.len()));
+        self.counters
+            .config
+            .unknown_keys
+            .set(count(state.unknown_keys.len()));
         self.edit().configuration.set(state);
     }
 
     pub(crate) fn routes(&self, routes: &Routes) {
         let mut status = self.edit();
         status.routes.set(routes);
-        self.counters.stub_domains.set(count(routes.stub_domains.len()));
+        self.counters
+            .stub_domains
+            .set(count(routes.stub_domains.len()));
         self.counters.upstreams.set(count(routes.upstreams.len()));
         self.counters.loops.set(count(status.routes.loops.len()));
     }
@@ -288,7 +322,9 @@ impl Report {
     pub(crate) fn omissions(&self, omissions: &BTreeSet<Omission>) {
         let mut status = self.edit();
         status.routes.omit(omissions);
-        self.counters.unresolved.set(count(status.routes.unresolved.len()));
+        self.counters
+            .unresolved
+            .set(count(status.routes.unresolved.len()));
         self.counters.loops.set(count(status.routes.loops.len()));
     }
 
@@ -298,12 +334,15 @@ impl Report {
         self.edit().routes.kubedns_configuration = configuration;
     }
 
-    /// Records why dnsmasq does not have the newest routes. `None` means that the newest routes are in force.
+    /// Records why dnsmasq does not have the newest routes. `None` means that the newest routes are
+    /// in force.
     pub(crate) fn pending(&self, why: Option<(Pending, &str)>) {
         let is = |pending| i64::from(why.is_some_and(|(kind, _)| kind == pending));
         self.counters.routes_pending.set(is(Pending::Failed));
         self.counters.restart_needed.set(is(Pending::Restart));
-        self.edit().routes.set_pending(why.map(|(_, reason)| reason));
+        self.edit()
+            .routes
+            .set_pending(why.map(|(_, reason)| reason));
     }
 
     pub(crate) fn reload_failed(&self) {
@@ -340,7 +379,11 @@ impl Report {
     /// Keeps the status file up to date until cancelled.
     pub(crate) async fn write_file(self, directory: Arc<StateDir>, stop: CancellationToken) {
         let mut failed = false;
-        while stop.run_until_cancelled(self.is_out_of_date(failed)).await.is_some() {
+        while stop
+            .run_until_cancelled(self.is_out_of_date(failed))
+            .await
+            .is_some()
+        {
             let _ = stop.run_until_cancelled(sleep(GATHER)).await;
             failed = self.write(&directory, failed);
         }
@@ -369,8 +412,11 @@ impl Report {
     /// The pages `/status`, `/healthz` (200 while dnsmasq is up, else 503) and `/metrics`.
     pub(crate) fn pages(
         &self,
-    ) -> impl Filter<Extract = (warp::reply::Response,), Error = warp::Rejection> + Clone + Send + Sync + 'static
-    {
+    ) -> impl Filter<Extract = (warp::reply::Response,), Error = warp::Rejection>
+    + Clone
+    + Send
+    + Sync
+    + 'static {
         use warp::http::StatusCode;
 
         let (report, health) = (self.clone(), self.clone());
@@ -384,7 +430,11 @@ impl Report {
                 http::text(StatusCode::SERVICE_UNAVAILABLE, "dnsmasq is down\n")
             }
         });
-        status_page.or(healthz).unify().or(self.metrics.route("/metrics")).unify()
+        status_page
+            .or(healthz)
+            .unify()
+            .or(self.metrics.route("/metrics"))
+            .unify()
     }
 }
 
@@ -393,7 +443,11 @@ fn count(number: impl TryInto<i64>) -> i64 {
 }
 
 fn seconds(time: SystemTime) -> i64 {
-    count(time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs())
+    count(
+        time.duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_secs(),
+    )
 }
 
 #[cfg(test)]
@@ -412,7 +466,11 @@ mod tests {
         std::fs::create_dir(&obstacle).unwrap();
         let report = Report::new().unwrap();
         let mut tasks = JoinSet::new();
-        tasks.spawn(report.clone().write_file(directory, CancellationToken::new()));
+        tasks.spawn(
+            report
+                .clone()
+                .write_file(directory, CancellationToken::new()),
+        );
         report.up();
         sleep(10 * AGAIN).await;
         assert!(!file.exists());

@@ -1,4 +1,5 @@
-//! Computes the routes whenever the configuration, resolv.conf or the address of a server name changes.
+//! Computes the routes whenever the configuration, resolv.conf or the address of a server name
+//! changes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -20,8 +21,8 @@ use crate::report::Report;
 
 /// The longest time that kubedns takes for an answer.
 const LATEST_ANSWER: Duration = Duration::from_secs(2);
-/// The time for which the configurations of kubedns and the nanny may differ. An edit reaches a mounted ConfigMap up
-/// to a minute and a half later than a watched one.
+/// The time for which the configurations of kubedns and the nanny may differ. An edit reaches a
+/// mounted ConfigMap up to a minute and a half later than a watched one.
 const MOMENT: Duration = Duration::from_mins(2);
 
 #[derive(Debug)]
@@ -69,7 +70,15 @@ impl Router {
     /// Computes the first routes.
     pub(crate) fn new(inputs: Inputs, fixed: Fixed, requests: Requests, report: Report) -> Self {
         let (routes, behind) = (watch::Sender::default(), Behind::default());
-        let mut this = Self { inputs, fixed, requests, behind, routes, omissions: BTreeSet::new(), report };
+        let mut this = Self {
+            inputs,
+            fixed,
+            requests,
+            behind,
+            routes,
+            omissions: BTreeSet::new(),
+            report,
+        };
         this.take_configuration();
         this.recompute();
         this
@@ -81,7 +90,9 @@ impl Router {
 
     /// Returns whether the name of a stub server has no address yet.
     pub(crate) fn has_unresolved_names(&self) -> bool {
-        self.omissions.iter().any(|omission| matches!(omission, Omission::Unresolved { .. }))
+        self.omissions
+            .iter()
+            .any(|omission| matches!(omission, Omission::Unresolved { .. }))
     }
 
     pub(crate) async fn run(mut self, stop: CancellationToken) {
@@ -108,8 +119,12 @@ impl Router {
         self.report.configuration(&state);
         let forwards = self.fixed.forward == Forward::Dnsmasq;
         let nothing = Config::default();
-        resolve::want(&self.requests.names, if forwards { &state.config } else { &nothing });
-        let asks_kubedns = !forwards || needs_kubedns(&state.config) || state.config.has_own_names();
+        resolve::want(
+            &self.requests.names,
+            if forwards { &state.config } else { &nothing },
+        );
+        let asks_kubedns =
+            !forwards || needs_kubedns(&state.config) || state.config.has_own_names();
         self.requests
             .kubedns
             .send_if_modified(|wanted| std::mem::replace(wanted, asks_kubedns) != asks_kubedns);
@@ -117,7 +132,9 @@ impl Router {
     }
 
     fn take_kubedns(&mut self) {
-        let Some(said) = self.inputs.kubedns.borrow_and_update().clone() else { return };
+        let Some(said) = self.inputs.kubedns.borrow_and_update().clone() else {
+            return;
+        };
         let expected = self.fixed.forward == Forward::Kubedns;
         let forwards_all = ["cache", "alone"].contains(&said.topology.as_str());
         if expected && !forwards_all && self.behind.routes.is_none() {
@@ -134,19 +151,27 @@ impl Router {
 
     /// Compares the configuration of kubedns with the nanny's.
     fn compare(&mut self) {
-        let said = self.inputs.kubedns.borrow().clone().filter(|_| *self.requests.kubedns.borrow());
+        let said = self
+            .inputs
+            .kubedns
+            .borrow()
+            .clone()
+            .filter(|_| *self.requests.kubedns.borrow());
         let (own, tells) = {
             let state = self.inputs.config.borrow();
-            // A kubedns that follows no configuration reports the version of the empty configuration. So equal
-            // versions are a proof only if the configuration has one of these settings, which the empty configuration
-            // lacks.
+            // A kubedns that follows no configuration reports the version of the empty
+            // configuration. So equal versions are a proof only if the configuration has one of
+            // these settings, which the empty configuration lacks.
             let tells = needs_kubedns(&state.config) || state.config.has_own_names();
             (state.version.to_string(), tells)
         };
         let differs = said.as_ref().is_some_and(|said| said.configuration != own);
         self.behind.follows |= said.is_some() && !differs && tells;
         self.behind.differs(differs && self.fixed.follows);
-        self.report.kubedns(said.map(|said| said.configuration), differs && self.fixed.follows);
+        self.report.kubedns(
+            said.map(|said| said.configuration),
+            differs && self.fixed.follows,
+        );
     }
 
     fn recompute(&mut self) {
@@ -173,7 +198,8 @@ impl Router {
         });
     }
 
-    /// Logs each loop once when it appears, and once when it is gone. The resolver logs unresolved names.
+    /// Logs each loop once when it appears, and once when it is gone. The resolver logs unresolved
+    /// names.
     fn tell(&mut self, omissions: BTreeSet<Omission>) {
         for omission in omissions.difference(&self.omissions) {
             let all = "all other names";
@@ -208,7 +234,8 @@ struct Behind {
     follows: bool,
     /// See [`Routes::forgotten`].
     forgotten: u64,
-    /// The time of a second flush: dnsmasq may have cached answers that were in flight when the routes changed.
+    /// The time of a second flush: dnsmasq may have cached answers that were in flight when the
+    /// routes changed.
     late: Option<Instant>,
     /// The time of the warning about different configurations; `None` if no warning is due.
     complaint: Option<Instant>,
@@ -218,12 +245,17 @@ struct Behind {
 impl Behind {
     /// Returns whether kubedns has reported a topology in which it is not in front of dnsmasq.
     fn is_behind(&self) -> bool {
-        self.topology.as_ref().is_some_and(|topology| topology != "direct")
+        self.topology
+            .as_ref()
+            .is_some_and(|topology| topology != "direct")
     }
 
     fn take(&mut self, routes: String) {
         if self.routes.as_ref() != Some(&routes) {
-            info!(routes, "kubedns forwards to other servers now, dnsmasq cache flushed");
+            info!(
+                routes,
+                "kubedns forwards to other servers now, dnsmasq cache flushed"
+            );
             self.routes = Some(routes);
             self.forgotten += 1;
             self.late = Some(Instant::now() + LATEST_ANSWER);

@@ -40,8 +40,8 @@ use crate::state_dir::{StateDir, StateDirError};
 const SERVERS_FILE: &str = "servers.conf";
 /// The cluster domain if neither flags nor arguments give one.
 const CLUSTER_DOMAIN: &str = "cluster.local";
-/// Limit of the wait for the addresses of stub servers before the first start of dnsmasq. The wait applies only
-/// without a servers file: adding servers later then takes a restart.
+/// Limit of the wait for the addresses of stub servers before the first start of dnsmasq. The wait
+/// applies only without a servers file: adding servers later then takes a restart.
 const FIRST_NAMES: Duration = Duration::from_secs(3);
 /// The writer of the query log if dnsmasq does not forward to kubedns.
 const KUBEDNS: &str = "kubedns, to which dnsmasq forwards no names";
@@ -76,19 +76,40 @@ impl Nanny {
         let plan = plan(&arguments, directory.as_deref(), &dnsmasq, flags.forward);
         let report = Report::new()?;
         let edits_by = edits_by(&plan, flags.restart_dnsmasq);
-        report.uses(&dnsmasq.version, dnsmasq.package.as_deref(), dnsmasq.missing_fixes(), edits_by)?;
+        report.uses(
+            &dnsmasq.version,
+            dnsmasq.package.as_deref(),
+            dnsmasq.missing_fixes(),
+            edits_by,
+        )?;
 
         let beside = CancellationToken::new();
         let mut tasks = Tasks::new(beside.clone());
         let asks_kubedns = flags.forward == Forward::Kubedns || arguments.send_to(sources.kubedns);
-        let Routing { routes, unresolved, states } =
-            routing(&flags, &arguments, &plan, sources, &report, &mut tasks, &beside).await?;
+        let Routing {
+            routes,
+            unresolved,
+            states,
+        } = routing(
+            &flags, &arguments, &plan, sources, &report, &mut tasks, &beside,
+        )
+        .await?;
         if let Some(directory) = &directory {
-            tasks.lasting("write status", report.clone().write_file(Arc::clone(directory), beside.clone()));
+            tasks.lasting(
+                "write status",
+                report
+                    .clone()
+                    .write_file(Arc::clone(directory), beside.clone()),
+            );
         }
         let queries = Queries::new(report.metrics(), logs_queries(&arguments))?;
-        // The query log is opened before dnsmasq starts, so that a configured query log needs no restart of dnsmasq.
-        let logger = QueryLogger::new(query_log(&queries, asks_kubedns), states, Logged::Configured);
+        // The query log is opened before dnsmasq starts, so that a configured query log needs no
+        // restart of dnsmasq.
+        let logger = QueryLogger::new(
+            query_log(&queries, asks_kubedns),
+            states,
+            Logged::Configured,
+        );
         tasks.lasting("write the query log", logger.run(beside.clone()));
         let follow_queries = queries.wanted();
         serve_pages(&flags.status_addr, &report, &queries, &mut tasks, &beside).await;
@@ -96,7 +117,9 @@ impl Nanny {
         let supervisor = Supervisor {
             program: flags.dnsmasq_exec,
             port: arguments.port(),
-            probe: arguments.probe_address().filter(|_| !arguments.has("no-ident")),
+            probe: arguments
+                .probe_address()
+                .filter(|_| !arguments.has("no-ident")),
             plan,
             directory: directory.clone(),
             delivery: Delivery::new(routes, report.clone()),
@@ -110,10 +133,17 @@ impl Nanny {
             follow_queries,
             report,
         };
-        Ok(Self { tasks, beside, supervisor, directory, incomplete })
+        Ok(Self {
+            tasks,
+            beside,
+            supervisor,
+            directory,
+            incomplete,
+        })
     }
 
-    /// Runs dnsmasq and the other tasks. The end of dnsmasq stops the tasks, and the end of a task stops dnsmasq.
+    /// Runs dnsmasq and the other tasks. The end of dnsmasq stops the tasks, and the end of a task
+    /// stops dnsmasq.
     async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
         if let Some(mut routes) = self.incomplete {
             // Servers with addresses that arrive later would need a restart.
@@ -147,16 +177,25 @@ async fn name_sources(flags: &Flags, arguments: &Arguments) -> anyhow::Result<So
     }
     let given = Some(given).filter(|domain| !domain.is_empty());
     let routed = || arguments.domain_routed_to(kubedns);
-    let cluster_domain = given.or_else(routed).unwrap_or_else(|| CLUSTER_DOMAIN.to_owned());
+    let cluster_domain = given
+        .or_else(routed)
+        .unwrap_or_else(|| CLUSTER_DOMAIN.to_owned());
     debug!(%kubedns, cluster_domain, "stub servers given by names under this domain are resolved through kubedns");
-    Ok(Sources { kubedns, cluster_domain, hosts: dnsclient::hosts::FILE.into() })
+    Ok(Sources {
+        kubedns,
+        cluster_domain,
+        hosts: dnsclient::hosts::FILE.into(),
+    })
 }
 
 /// The address of `-kubednsServer`. A name such as `localhost` is looked up once, at the start.
 async fn kubedns_address(server: &str) -> anyhow::Result<Nameserver> {
     let accepted = "-kubednsServer (accepted: IP, IP:port, name:port)";
     let server = ServerAddr::from_flag(server).context(accepted)?;
-    let address = timeout(LOOKUP, server.resolve()).await.context("lookup timed out").context(accepted)?;
+    let address = timeout(LOOKUP, server.resolve())
+        .await
+        .context("lookup timed out")
+        .context(accepted)?;
     Ok(address.context(accepted)?.into())
 }
 
@@ -172,8 +211,8 @@ fn tell_version(dnsmasq: &Dnsmasq) {
     }
 }
 
-/// Opens the directory `given`, or a directory of the nanny's own. `None` if no directory is writable: edits then
-/// restart dnsmasq.
+/// Opens the directory `given`, or a directory of the nanny's own. `None` if no directory is
+/// writable: edits then restart dnsmasq.
 fn state_directory(given: &str) -> anyhow::Result<Option<Arc<StateDir>>> {
     let given = Some(given).filter(|path| !path.is_empty());
     match StateDir::open(given.map(Path::new)) {
@@ -183,7 +222,12 @@ fn state_directory(given: &str) -> anyhow::Result<Option<Arc<StateDir>>> {
     }
 }
 
-fn plan(arguments: &Arguments, directory: Option<&StateDir>, dnsmasq: &Dnsmasq, forward: Forward) -> Plan {
+fn plan(
+    arguments: &Arguments,
+    directory: Option<&StateDir>,
+    dnsmasq: &Dnsmasq,
+    forward: Forward,
+) -> Plan {
     let file = directory.map(|directory| directory.file(SERVERS_FILE));
     let file = file.ok_or_else(|| StateDirError::Nowhere.to_string());
     let plan = Plan::new(arguments, file, &Identity::own(), dnsmasq, forward);
@@ -225,19 +269,28 @@ async fn routing(
 ) -> anyhow::Result<Routing> {
     let period = flags.sync_interval.duration();
     let domains = [sources.cluster_domain.clone()].into();
-    let config = Source::Directory { path: flags.config_dir.clone(), period }.open_for(domains);
+    let config = Source::Directory {
+        path: flags.config_dir.clone(),
+        period,
+    }
+    .open_for(domains);
     let states = config.subscribe();
     // With -restartDnsmasq=false the configuration is read once.
     if flags.restart_dnsmasq {
         tasks.lasting("follow the configuration", config.run(stop.clone()));
     }
 
-    let upstreams = resolv_conf::Follower::open(plan.resolv_files.clone(), Emptied::Unfinished, period);
+    let upstreams =
+        resolv_conf::Follower::open(plan.resolv_files.clone(), Emptied::Unfinished, period);
     let upstream_servers = upstreams.subscribe();
     let system = if plan.resolv_files.is_empty() {
-        // dnsmasq uses no resolv.conf, but the nanny resolves server names with the servers of /etc/resolv.conf.
-        let system =
-            resolv_conf::Follower::open(vec![PathBuf::from("/etc/resolv.conf")], Emptied::Unfinished, period);
+        // dnsmasq uses no resolv.conf, but the nanny resolves server names with the servers of
+        // /etc/resolv.conf.
+        let system = resolv_conf::Follower::open(
+            vec![PathBuf::from("/etc/resolv.conf")],
+            Emptied::Unfinished,
+            period,
+        );
         let servers = system.subscribe();
         tasks.lasting("follow resolv.conf for names", system.run(stop.clone()));
         servers
@@ -248,11 +301,16 @@ async fn routing(
         tasks.lasting("follow resolv.conf", upstreams.run(stop.clone()));
     }
 
-    let requests = Requests { names: watch::Sender::default(), kubedns: watch::Sender::default() };
+    let requests = Requests {
+        names: watch::Sender::default(),
+        kubedns: watch::Sender::default(),
+    };
     let kubedns = sources.kubedns;
     let resolver = Resolver::new(sources, requests.names.subscribe(), system);
     let follower = Follower::new(kubedns, requests.kubedns.subscribe());
-    let servfail = ServfailServer::bind().await.context("cannot listen on a loopback port")?;
+    let servfail = ServfailServer::bind()
+        .await
+        .context("cannot listen on a loopback port")?;
     report.servfail_server(servfail.local_addr());
     let inputs = Inputs {
         config: states.clone(),
@@ -268,7 +326,11 @@ async fn routing(
         follows: flags.restart_dnsmasq,
     };
     let router = Router::new(inputs, fixed, requests, report.clone());
-    let routing = Routing { routes: router.subscribe(), unresolved: router.has_unresolved_names(), states };
+    let routing = Routing {
+        routes: router.subscribe(),
+        unresolved: router.has_unresolved_names(),
+        states,
+    };
     tasks.lasting("resolve names", resolver.run(stop.clone()));
     tasks.lasting("follow the routes of kubedns", follower.run(stop.clone()));
     tasks.lasting("fail unroutable queries", servfail.run(stop.clone()));
@@ -276,7 +338,8 @@ async fn routing(
     Ok(routing)
 }
 
-/// Opens the query log if dnsmasq forwards to kubedns. Otherwise kubedns is in front and writes the query log.
+/// Opens the query log if dnsmasq forwards to kubedns. Otherwise kubedns is in front and writes the
+/// query log.
 fn query_log(
     queries: &Queries,
     asks_kubedns: bool,
@@ -284,13 +347,18 @@ fn query_log(
     let queries = queries.clone();
     move |log| {
         let reader = || queries.query_log(log.filter.clone(), log.rate);
-        asks_kubedns.then(reader).ok_or(NotWritten::Elsewhere(KUBEDNS))
+        asks_kubedns
+            .then(reader)
+            .ok_or(NotWritten::Elsewhere(KUBEDNS))
     }
 }
 
 /// Returns whether the arguments make dnsmasq log queries with `--log-queries=extra`.
 fn logs_queries(arguments: &Arguments) -> bool {
-    arguments.all("log-queries").last().is_some_and(|form| form.starts_with("extra"))
+    arguments
+        .all("log-queries")
+        .last()
+        .is_some_and(|form| form.starts_with("extra"))
 }
 
 /// Serves the status page. A failure of the page must not stop DNS.
@@ -304,8 +372,9 @@ async fn serve_pages(
     if address.is_empty() {
         return;
     }
-    let Some((host, port)) =
-        address.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)))
+    let Some((host, port)) = address
+        .rsplit_once(':')
+        .and_then(|(host, port)| Some((host, port.parse().ok()?)))
     else {
         warn!(address, "-statusAddr: no host:port, so no status page");
         return;
@@ -315,9 +384,14 @@ async fn serve_pages(
             info!(address = %server.local_addr(), "status and metrics pages");
             let queries = queries.clone();
             let tap = move |choice: &querylog::Choice| {
-                queries.tap(choice.filter.clone(), choice.rate).map_err(|error| error.to_string())
+                queries
+                    .tap(choice.filter.clone(), choice.rate)
+                    .map_err(|error| error.to_string())
             };
-            let pages = report.pages().or(querylog::serve::route(tap, stop.clone())).unify();
+            let pages = report
+                .pages()
+                .or(querylog::serve::route(tap, stop.clone()))
+                .unify();
             tasks.lasting("status pages", server.run(pages, stop.clone()));
         }
         Err(error) => warn!(%error, "no status page"),

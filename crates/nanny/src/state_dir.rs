@@ -10,20 +10,20 @@ use nix::sys::signal::kill;
 use nix::unistd::Pid;
 use parking_lot::Mutex;
 
-/// Parents of the nanny's own directory, in the order in which they are tried. `/dev/shm` exists and is writable in
-/// every container, even with a read-only root.
+/// Parents of the nanny's own directory, in the order in which they are tried. `/dev/shm` exists
+/// and is writable in every container, even with a read-only root.
 const PLACES: [&str; 3] = ["/run", "/tmp", "/dev/shm"];
 
 /// Prefix of the name of the nanny's own directory; the process ID follows.
 const PREFIX: &str = "dnsmasq-nanny-";
-/// The lock file in the nanny's own directory. The lock is held while the nanny lives, and works across PID
-/// namespaces.
+/// The lock file in the nanny's own directory. The lock is held while the nanny lives, and works
+/// across PID namespaces.
 const LOCK: &str = ".lock";
 
 /// The file written to test whether a directory is usable.
 const PROBE: &str = ".probe";
-/// The space that a directory needs, in octets: a servers file with some hundred stub domains and the status file, in
-/// two versions each.
+/// The space that a directory needs, in octets: a servers file with some hundred stub domains and
+/// the status file, in two versions each.
 const ROOM: usize = 64 << 10;
 
 /// Limit of directory entries searched for leftovers.
@@ -46,19 +46,29 @@ pub(crate) enum StateDirError {
 }
 
 impl StateDir {
-    /// Opens `given`. Without `given`, removes the directories of killed nannies from [`PLACES`], and creates a
-    /// directory in the first place that is writable and has space.
+    /// Opens `given`. Without `given`, removes the directories of killed nannies from [`PLACES`],
+    /// and creates a directory in the first place that is writable and has space.
     ///
-    /// If the file system of `given` is full, a directory in [`PLACES`] is used instead. Other faults of `given` are
-    /// errors.
+    /// If the file system of `given` is full, a directory in [`PLACES`] is used instead. Other
+    /// faults of `given` are errors.
     pub(crate) fn open(given: Option<&Path>) -> Result<Self, StateDirError> {
         if let Some(path) = given {
             match usable(path) {
-                Ok(()) => return Ok(Self { path: path.to_owned(), ours: None }),
+                Ok(()) => {
+                    return Ok(Self {
+                        path: path.to_owned(),
+                        ours: None,
+                    });
+                }
                 Err(reason) if has_no_room(&reason) => {
                     tracing::warn!(?path, %reason, "no space in the state directory, using another one");
                 }
-                Err(reason) => return Err(StateDirError::Given { path: path.to_owned(), reason }),
+                Err(reason) => {
+                    return Err(StateDirError::Given {
+                        path: path.to_owned(),
+                        reason,
+                    });
+                }
             }
         }
         for place in PLACES {
@@ -68,15 +78,19 @@ impl StateDir {
         let mut paths = PLACES.iter().map(|place| Path::new(place).join(&name));
         let made = paths.find_map(|path| Some((claim(&path).ok()?, path)));
         let (lock, path) = made.ok_or(StateDirError::Nowhere)?;
-        Ok(Self { path, ours: Some(Mutex::new(lock)) })
+        Ok(Self {
+            path,
+            ours: Some(Mutex::new(lock)),
+        })
     }
 
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// Writes a file so that readers see either the old or the new content. All users may read the file, because
-    /// dnsmasq may run as another user. A directory that was removed is created again.
+    /// Writes a file so that readers see either the old or the new content. All users may read the
+    /// file, because dnsmasq may run as another user. A directory that was removed is created
+    /// again.
     pub(crate) fn write(&self, name: &str, content: &[u8]) -> io::Result<()> {
         match write(&self.path, name, content) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -104,7 +118,8 @@ impl StateDir {
     }
 }
 
-/// Creates and locks the nanny's own directory. A directory left by an earlier process with the same ID is reused.
+/// Creates and locks the nanny's own directory. A directory left by an earlier process with the
+/// same ID is reused.
 fn claim(path: &Path) -> io::Result<File> {
     usable(path)?;
     owned(path)?;
@@ -113,12 +128,19 @@ fn claim(path: &Path) -> io::Result<File> {
     Ok(lock)
 }
 
-/// Removes the directories of killed nannies. A directory is removed if the nanny's user owns it, no process has the
-/// ID in its name, and its lock file is unlocked. The ID alone proves nothing, because containers may share the parent
-/// directory. The lock alone proves nothing, because a starting nanny creates the file before it takes the lock.
+/// Removes the directories of killed nannies. A directory is removed if the nanny's user owns it,
+/// no process has the ID in its name, and its lock file is unlocked. The ID alone proves nothing,
+/// because containers may share the parent directory. The lock alone proves nothing, because a
+/// starting nanny creates the file before it takes the lock.
 fn remove_leftovers(place: &Path) {
-    let Ok(entries) = fs::read_dir(place) else { return };
-    for path in entries.flatten().take(MAX_LOOKED_AT).map(|entry| entry.path()) {
+    let Ok(entries) = fs::read_dir(place) else {
+        return;
+    };
+    for path in entries
+        .flatten()
+        .take(MAX_LOOKED_AT)
+        .map(|entry| entry.path())
+    {
         if is_leftover(&path) {
             match fs::remove_dir_all(&path) {
                 Ok(()) => tracing::info!(?path, "removed the directory of an earlier nanny"),
@@ -132,11 +154,15 @@ fn remove_leftovers(place: &Path) {
 
 fn is_leftover(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
-    let Some(pid) = name.and_then(|name| name.strip_prefix(PREFIX)).and_then(|pid| pid.parse().ok()) else {
+    let Some(pid) = name
+        .and_then(|name| name.strip_prefix(PREFIX))
+        .and_then(|pid| pid.parse().ok())
+    else {
         return false;
     };
     let gone = kill(Pid::from_raw(pid), None) == Err(Errno::ESRCH);
-    // The lock file is not created here: a directory without a lock file is foreign, or is just being created.
+    // The lock file is not created here: a directory without a lock file is foreign, or is just
+    // being created.
     let unlocked = || File::open(path.join(LOCK)).is_ok_and(|lock| lock.try_lock().is_ok());
     pid > 0 && gone && owned(path).is_ok() && unlocked()
 }
@@ -154,17 +180,23 @@ fn usable(path: &Path) -> io::Result<()> {
 }
 
 fn has_no_room(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
 }
 
-/// Checks that the nanny's user owns the directory. In a place such as /tmp, another user may have created the
-/// directory.
+/// Checks that the nanny's user owns the directory. In a place such as /tmp, another user may have
+/// created the directory.
 fn owned(path: &Path) -> io::Result<()> {
     let metadata = fs::symlink_metadata(path)?;
     if metadata.is_dir() && metadata.uid() == nix::unistd::geteuid().as_raw() {
         return Ok(());
     }
-    Err(io::Error::new(io::ErrorKind::PermissionDenied, "owned by another user"))
+    Err(io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        "owned by another user",
+    ))
 }
 
 fn write(directory: &Path, name: &str, content: &[u8]) -> io::Result<()> {
@@ -186,8 +218,15 @@ mod tests {
         dir.write("x", b"one").unwrap();
         dir.write("x", b"two").unwrap();
         assert_eq!(fs::read(dir.file("x")).unwrap(), b"two");
-        assert_eq!(fs::metadata(dir.file("x")).unwrap().permissions().mode() & 0o777, 0o644);
-        assert_eq!(fs::read_dir(&path).unwrap().count(), 1, "nothing else is left in it");
+        assert_eq!(
+            fs::metadata(dir.file("x")).unwrap().permissions().mode() & 0o777,
+            0o644
+        );
+        assert_eq!(
+            fs::read_dir(&path).unwrap().count(),
+            1,
+            "nothing else is left in it"
+        );
         dir.remove();
         assert!(path.exists());
     }
@@ -257,9 +296,13 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let file = parent.path().join("file");
         fs::write(&file, "").unwrap();
-        let error = StateDir::open(Some(&file.join("below"))).unwrap_err().to_string();
+        let error = StateDir::open(Some(&file.join("below")))
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("file/below\": Not a directory"), "{error}");
-        let error = StateDir::open(Some(Path::new("/proc/nowhere"))).unwrap_err().to_string();
+        let error = StateDir::open(Some(Path::new("/proc/nowhere")))
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("/proc/nowhere"), "{error}");
     }
 }

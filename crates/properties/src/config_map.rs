@@ -11,21 +11,32 @@ use nanny::config::loops::Listening;
 use nanny::config::routes::{Forward, Ingredients, Resolutions, Routes};
 use nanny::dnsmasq::servers_file;
 
-/// `--port=0` switches the DNS of dnsmasq off, so that no server in the input counts as dnsmasq itself. Otherwise the
-/// result would depend on the addresses of this machine.
+/// `--port=0` switches the DNS of dnsmasq off, so that no server in the input counts as dnsmasq
+/// itself. Otherwise the result would depend on the addresses of this machine.
 static LISTENING: LazyLock<Listening> =
     LazyLock::new(|| Listening::of(&Arguments::from_words(vec!["--port=0".into()])));
 
 /// The keys of the values in the input, in order.
-const KEYS: [&str; 6] = ["stubDomains", "upstreamNameservers", "federations", "other", "hosts", "aliases"];
+const KEYS: [&str; 6] = [
+    "stubDomains",
+    "upstreamNameservers",
+    "federations",
+    "other",
+    "hosts",
+    "aliases",
+];
 
-/// Any `ConfigMap` is rejected with a one-line reason, or accepted. An accepted configuration stays the same when it is
-/// written and parsed again. The servers file has exactly the lines that follow from the configuration.
+/// Any `ConfigMap` is rejected with a one-line reason, or accepted. An accepted configuration stays
+/// the same when it is written and parsed again. The servers file has exactly the lines that follow
+/// from the configuration.
 pub fn config_map(input: &[u8]) {
     let mut parts = input.split(|octet| *octet == 0);
     let resolv_conf = String::from_utf8_lossy(parts.next().unwrap_or_default()).into_owned();
-    let data: RawData =
-        KEYS.iter().zip(parts).map(|(key, value)| ((*key).to_owned(), value.to_vec())).collect();
+    let data: RawData = KEYS
+        .iter()
+        .zip(parts)
+        .map(|(key, value)| ((*key).to_owned(), value.to_vec()))
+        .collect();
     let resolv_conf = ResolvConf::parse(&resolv_conf);
     match dnsconfig::parse(&data) {
         Ok(config) => {
@@ -34,27 +45,53 @@ pub fn config_map(input: &[u8]) {
         }
         Err(error) => {
             let line = error.to_string();
-            assert!(!line.contains(['\n', '\r', '\0']), "more than one line: {line:?}");
+            assert!(
+                !line.contains(['\n', '\r', '\0']),
+                "more than one line: {line:?}"
+            );
         }
     }
 }
 
 /// Checks that a configuration stays the same when it is written and parsed again.
 fn written_again(config: &Config) {
-    let servers = |servers: &Vec<ServerAddr>| servers.iter().map(ToString::to_string).collect::<Vec<_>>();
-    let stub_domains: BTreeMap<_, _> =
-        config.stub_domains.iter().map(|(domain, list)| (domain, servers(list))).collect();
-    let upstreams: Vec<String> = config.upstream_nameservers.iter().map(ToString::to_string).collect();
-    let federations: Vec<String> =
-        config.federations.iter().map(|(name, domain)| format!("{name}={domain}")).collect();
-    let aliases: BTreeMap<_, _> =
-        config.aliases.iter().map(|(alias, target)| (alias, target.to_string())).collect();
+    let servers =
+        |servers: &Vec<ServerAddr>| servers.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let stub_domains: BTreeMap<_, _> = config
+        .stub_domains
+        .iter()
+        .map(|(domain, list)| (domain, servers(list)))
+        .collect();
+    let upstreams: Vec<String> = config
+        .upstream_nameservers
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let federations: Vec<String> = config
+        .federations
+        .iter()
+        .map(|(name, domain)| format!("{name}={domain}"))
+        .collect();
+    let aliases: BTreeMap<_, _> = config
+        .aliases
+        .iter()
+        .map(|(alias, target)| (alias, target.to_string()))
+        .collect();
     let data = RawData::from([
-        ("stubDomains".to_owned(), serde_json::to_vec(&stub_domains).unwrap_or_default()),
-        ("upstreamNameservers".to_owned(), serde_json::to_vec(&upstreams).unwrap_or_default()),
+        (
+            "stubDomains".to_owned(),
+            serde_json::to_vec(&stub_domains).unwrap_or_default(),
+        ),
+        (
+            "upstreamNameservers".to_owned(),
+            serde_json::to_vec(&upstreams).unwrap_or_default(),
+        ),
         ("federations".to_owned(), federations.join(",").into_bytes()),
         ("hosts".to_owned(), hosts(config).into_bytes()),
-        ("aliases".to_owned(), serde_json::to_vec(&aliases).unwrap_or_default()),
+        (
+            "aliases".to_owned(),
+            serde_json::to_vec(&aliases).unwrap_or_default(),
+        ),
     ]);
     let again = dnsconfig::parse(&data);
     assert_eq!(again.as_ref(), Ok(config), "written as {data:?}");
@@ -64,8 +101,9 @@ fn written_again(config: &Config) {
 /// The value of the key `hosts`: one address with its names per line.
 fn hosts(config: &Config) -> String {
     let lines = config.hosts.addresses().iter();
-    let lines: Vec<String> =
-        lines.map(|(address, names)| format!("{address} {}\n", names.join(" "))).collect();
+    let lines: Vec<String> = lines
+        .map(|(address, names)| format!("{address} {}\n", names.join(" ")))
+        .collect();
     lines.concat()
 }
 
@@ -88,28 +126,44 @@ fn servers(config: &Config, resolv_conf: &[Nameserver]) {
     let expected = expected(config, resolv_conf, &names, servfail_server, kubedns);
     let text = servers_file::render(&routes, "");
     let lines: Vec<&str> = text.split('\n').collect();
-    let [comment, lines @ .., ""] = lines.as_slice() else { unreachable!("no line or no end: {text:?}") };
+    let [comment, lines @ .., ""] = lines.as_slice() else {
+        unreachable!("no line or no end: {text:?}")
+    };
     assert!(comment.starts_with("# "), "{comment:?}");
     let read: Vec<_> = lines.iter().map(|line| read(line)).collect();
     let distinct: BTreeSet<_> = read.iter().cloned().collect();
     assert_eq!(read.len(), distinct.len(), "duplicate line: {text}");
     assert_eq!(distinct, expected, "{text}");
-    let values: Vec<String> =
-        lines.iter().filter_map(|line| line.strip_prefix("server=")).map(str::to_owned).collect();
-    assert_eq!(servers_file::values(&routes), values, "arguments and file are equal");
+    let values: Vec<String> = lines
+        .iter()
+        .filter_map(|line| line.strip_prefix("server="))
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(
+        servers_file::values(&routes),
+        values,
+        "arguments and file are equal"
+    );
 }
 
-/// Addresses for the first two server names of stub domains. All other server names have no address.
+/// Addresses for the first two server names of stub domains. All other server names have no
+/// address.
 fn resolutions(config: &Config) -> Resolutions {
     let servers = config.stub_domains.values().flatten();
     let mut names = servers.filter_map(|server| match server {
         ServerAddr::Name { name, .. } => Some(name.as_str()),
         ServerAddr::Address(_) => None,
     });
-    let several = vec![IpAddr::from([192, 0, 2, 50]), IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0x50])];
+    let several = vec![
+        IpAddr::from([192, 0, 2, 50]),
+        IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0x50]),
+    ];
     Resolutions::from([
         (names.next().unwrap_or_default(), several),
-        (names.next().unwrap_or("-"), vec![IpAddr::from([192, 0, 2, 51])]),
+        (
+            names.next().unwrap_or("-"),
+            vec![IpAddr::from([192, 0, 2, 51])],
+        ),
     ])
 }
 
@@ -126,11 +180,18 @@ fn expected(
         name.trim_end_matches('.').to_owned()
     });
     let own: BTreeSet<String> = config.own_names().cloned().chain(reverse).collect();
-    let mut lines: BTreeSet<_> = own.iter().map(|name| (Some(name.clone()), kubedns)).collect();
-    let stub_domains = config.stub_domains.iter().filter(|(domain, _)| !own.contains(*domain));
+    let mut lines: BTreeSet<_> = own
+        .iter()
+        .map(|name| (Some(name.clone()), kubedns))
+        .collect();
+    let stub_domains = config
+        .stub_domains
+        .iter()
+        .filter(|(domain, _)| !own.contains(*domain));
     for (domain, servers) in stub_domains.filter(|(_, servers)| !servers.is_empty()) {
         let before = lines.len();
-        // dnsmasq forwards only over plain DNS. A domain with a server of another transport goes to kubedns.
+        // dnsmasq forwards only over plain DNS. A domain with a server of another transport goes to
+        // kubedns.
         let is_other =
             |server: &ServerAddr| matches!(server, ServerAddr::Address(at) if at.plain().is_none());
         if servers.iter().any(is_other) {
@@ -165,18 +226,27 @@ fn expected(
     lines
 }
 
-/// Parses a line as dnsmasq does. Panics at an option other than `server`, and at any character that the servers file
-/// never has.
+/// Parses a line as dnsmasq does. Panics at an option other than `server`, and at any character
+/// that the servers file never has.
 fn read(line: &str) -> (Option<String>, Nameserver) {
-    let Some(value) = line.strip_prefix("server=") else { unreachable!("an unexpected option: {line:?}") };
-    let (domain, address) = match value.strip_prefix('/').and_then(|rest| rest.split_once('/')) {
+    let Some(value) = line.strip_prefix("server=") else {
+        unreachable!("an unexpected option: {line:?}")
+    };
+    let (domain, address) = match value
+        .strip_prefix('/')
+        .and_then(|rest| rest.split_once('/'))
+    {
         Some((domain, address)) => (Some(domain.to_owned()), address),
         None => (None, value),
     };
     if let Some(domain) = &domain {
-        let plain =
-            |octet: u8| octet.is_ascii_lowercase() || octet.is_ascii_digit() || b"-.".contains(&octet);
-        assert!(!domain.is_empty() && domain.bytes().all(plain), "not a plain name: {line:?}");
+        let plain = |octet: u8| {
+            octet.is_ascii_lowercase() || octet.is_ascii_digit() || b"-.".contains(&octet)
+        };
+        assert!(
+            !domain.is_empty() && domain.bytes().all(plain),
+            "not a plain name: {line:?}"
+        );
     }
     let (ip, port) = address.split_once('#').unwrap_or((address, "53"));
     match (ip.parse::<IpAddr>(), port.parse::<u16>()) {

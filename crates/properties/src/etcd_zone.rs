@@ -16,11 +16,12 @@ use crate::{example, message};
 /// Maximum number of keys whose names are queried.
 const ASKED: usize = 8;
 
-/// After any events of etcd, in any order, the records are the same as after a fresh list of the existing keys. All
-/// answers with these records can be parsed.
+/// After any events of etcd, in any order, the records are the same as after a fresh list of the
+/// existing keys. All answers with these records can be parsed.
 ///
-/// A line of the input that begins with `{` is a message of a watch. Any other line is one change: `P` sets a key, `L`
-/// sets a key with a lease, `D` deletes a key. The key without the zone's prefix, a blank and the value follow.
+/// A line of the input that begins with `{` is a message of a watch. Any other line is one change:
+/// `P` sets a key, `L` sets a key with a lease, `D` deletes a key. The key without the zone's
+/// prefix, a blank and the value follow.
 pub fn etcd_zone(input: &[u8]) {
     let keys = Subtree::new("/skydns", &example::name("skydns.test."));
     let (mut tree, mut known) = (Tree::default(), BTreeMap::new());
@@ -37,24 +38,37 @@ pub fn etcd_zone(input: &[u8]) {
         let _ = fresh.apply(&keys, event);
     }
     assert_eq!(tree, fresh, "a fresh list has different records");
-    assert_eq!((tree.len(), tree.octets()), (fresh.len(), fresh.octets()), "and takes as much memory");
+    assert_eq!(
+        (tree.len(), tree.octets()),
+        (fresh.len(), fresh.octets()),
+        "and takes as much memory"
+    );
     let names = known.keys().filter_map(|key| name(&keys, key)).take(ASKED);
-    let names: Vec<Name> = names.chain(["skydns.test.", "*.skydns.test."].map(example::name)).collect();
+    let names: Vec<Name> = names
+        .chain(["skydns.test.", "*.skydns.test."].map(example::name))
+        .collect();
     answers(tree, &names);
     stream(input);
 }
 
 fn events(line: &[u8]) -> Vec<Event> {
-    let Some((kind, change)) = line.split_first() else { return Vec::new() };
+    let Some((kind, change)) = line.split_first() else {
+        return Vec::new();
+    };
     if *kind == b'{' {
-        return gateway::frame(line).map(|response| response.events).unwrap_or_default();
+        return gateway::frame(line)
+            .map(|response| response.events)
+            .unwrap_or_default();
     }
     let event_kind = match kind {
         b'P' | b'L' => EventKind::Put,
         b'D' => EventKind::Delete,
         _ => return Vec::new(),
     };
-    let blank = change.iter().position(|octet| *octet == b' ').unwrap_or(change.len());
+    let blank = change
+        .iter()
+        .position(|octet| *octet == b' ')
+        .unwrap_or(change.len());
     let (key, value) = change.split_at(blank);
     let key = [b"/skydns/test/skydns", key].concat();
     let kv = KeyValue {
@@ -64,23 +78,40 @@ fn events(line: &[u8]) -> Vec<Event> {
         lease: u64::from(*kind == b'L'),
         ..KeyValue::default()
     };
-    vec![Event { kind: event_kind, kv }]
+    vec![Event {
+        kind: event_kind,
+        kv,
+    }]
 }
 
 fn name(keys: &Subtree, key: &[u8]) -> Option<Name> {
     let path = keys.path(key).ok()??;
-    let labels =
-        path.iter().rev().map(|label| [&[u8::try_from(label.len()).ok()?], label.as_bytes()].concat().into());
+    let labels = path.iter().rev().map(|label| {
+        [&[u8::try_from(label.len()).ok()?], label.as_bytes()]
+            .concat()
+            .into()
+    });
     let labels: Vec<Vec<u8>> = labels.collect::<Option<_>>()?;
     Name::from_wire(&[&labels.concat()[..], example::name("skydns.test.").wire()].concat())
 }
 
 fn answers(tree: Tree, names: &[Name]) {
     let (mut index, published) = example::index(example::zone(false));
-    let zone = FurtherZone::new(&example::name("skydns.test."), Arc::new(ZoneRecords::from(tree)));
-    index.set_further_zone(FurtherZone { skydns: true, ..zone });
+    let zone = FurtherZone::new(
+        &example::name("skydns.test."),
+        Arc::new(ZoneRecords::from(tree)),
+    );
+    index.set_further_zone(FurtherZone {
+        skydns: true,
+        ..zone
+    });
     index.publish();
-    let (view, identity) = (published.get(), Identity { version: String::new() });
+    let (view, identity) = (
+        published.get(),
+        Identity {
+            version: String::new(),
+        },
+    );
     let types = [
         rtype::A,
         rtype::AAAA,
@@ -92,11 +123,20 @@ fn answers(tree: Tree, names: &[Name]) {
         rtype::SOA,
         rtype::PTR,
     ];
-    for (name, rtype) in names.iter().flat_map(|name| types.map(|rtype| (name, rtype))) {
+    for (name, rtype) in names
+        .iter()
+        .flat_map(|name| types.map(|rtype| (name, rtype)))
+    {
         for transport in [Transport::Udp, Transport::Tcp] {
             let (query, mut out) = (message::query(name.wire(), rtype, Some(1232)), Vec::new());
-            let outcome =
-                engine::answer(&*view, &identity, &query, transport, &ExternalAnswers::none(), &mut out);
+            let outcome = engine::answer(
+                &*view,
+                &identity,
+                &query,
+                transport,
+                &ExternalAnswers::none(),
+                &mut out,
+            );
             if let Outcome::Reply(_) = outcome {
                 message::answers(&query, transport, &out);
             }
@@ -106,7 +146,9 @@ fn answers(tree: Tree, names: &[Name]) {
 
 /// Checks that the messages of a watch do not depend on the pieces in which the stream arrives.
 fn stream(input: &[u8]) {
-    let Some((&piece, stream)) = input.split_first() else { return };
+    let Some((&piece, stream)) = input.split_first() else {
+        return;
+    };
     let read = |piece: usize| {
         let (mut frames, mut read) = (Frames::default(), Vec::new());
         for piece in stream.chunks(piece.max(1)) {
@@ -119,5 +161,9 @@ fn stream(input: &[u8]) {
         }
         read
     };
-    assert_eq!(read(piece.into()), read(stream.len()), "frames depend on how the stream is cut");
+    assert_eq!(
+        read(piece.into()),
+        read(stream.len()),
+        "frames depend on how the stream is cut"
+    );
 }

@@ -20,8 +20,8 @@ static VIEWS: LazyLock<[Arc<Snapshot>; 4]> = LazyLock::new(|| {
     ]
 });
 
-/// Selects a snapshot by the lowest two bits: default mode, `--strict-dns`, before the first lists, or with more
-/// records than fit into a message.
+/// Selects a snapshot by the lowest two bits: default mode, `--strict-dns`, before the first lists,
+/// or with more records than fit into a message.
 pub(crate) fn choose(choice: u8) -> &'static Arc<Snapshot> {
     let [plain, strict, unsynced, crowded] = &*VIEWS;
     match choice & 3 {
@@ -37,7 +37,11 @@ pub(crate) fn zone(strict: bool) -> Zone {
     let server: Arc<[Upstream]> = Arc::new([SocketAddr::from(([192, 0, 2, 1], 53)).into()]);
     let stub_domains = ["acme.example", "net", "corp.cluster.local"];
     let stub_domains = stub_domains.map(|domain| (name(domain), Arc::clone(&server)));
-    Zone { strict, upstreams: server, ..Zone::new(&name("cluster.local")).with_stub_domains(stub_domains) }
+    Zone {
+        strict,
+        upstreams: server,
+        ..Zone::new(&name("cluster.local")).with_stub_domains(stub_domains)
+    }
 }
 
 pub(crate) fn name(text: &str) -> Name {
@@ -48,7 +52,10 @@ pub(crate) fn name(text: &str) -> Name {
 pub(crate) fn index(zone: Zone) -> (Index, Arc<Published>) {
     let published = Arc::new(Published::new(Snapshot::new(zone)));
     let mut index = Index::new(Arc::clone(&published));
-    index.set_federations(BTreeMap::from([("fed".to_owned(), "fed.example".to_owned())]));
+    index.set_federations(BTreeMap::from([(
+        "fed".to_owned(),
+        "fed.example".to_owned(),
+    )]));
     (index, published)
 }
 
@@ -63,7 +70,11 @@ pub(crate) fn versions() -> [Arc<Snapshot>; 2] {
     index.apply(Event::EndpointsFrom(EndpointsSource::Endpoints));
     index.publish();
     let older = published.get();
-    index.apply(event(&service("apps", "new", &json!({"clusterIP": "10.96.0.77"}))));
+    index.apply(event(&service(
+        "apps",
+        "new",
+        &json!({"clusterIP": "10.96.0.77"}),
+    )));
     index.publish();
     [older, published.get()]
 }
@@ -94,16 +105,22 @@ fn event(object: &Value) -> Event {
 
 fn read<T: FromApi>(object: &Value) -> T {
     let read = T::from_api(&object.to_string());
-    read.unwrap_or_else(|error| unreachable!("{object}: {error}")).object
+    read.unwrap_or_else(|error| unreachable!("{object}: {error}"))
+        .object
 }
 
 fn service(namespace: &str, name: &str, spec: &Value) -> Value {
-    let metadata = json!({"name": name, "namespace": namespace, "creationTimestamp": "2026-01-01T00:00:00Z"});
+    let metadata =
+        json!({"name": name, "namespace": namespace, "creationTimestamp": "2026-01-01T00:00:00Z"});
     json!({"kind": "Service", "metadata": metadata, "spec": spec})
 }
 
 fn alias(name: &str, target: &str) -> Value {
-    service("apps", name, &json!({"type": "ExternalName", "externalName": target}))
+    service(
+        "apps",
+        name,
+        &json!({"type": "ExternalName", "externalName": target}),
+    )
 }
 
 fn endpoints(namespace: &str, name: &str, addresses: &Value, ports: &Value) -> Value {
@@ -126,8 +143,16 @@ fn objects() -> Vec<Value> {
             "kubernetes",
             &json!({"clusterIP": "10.96.0.1", "ports": [{"name": "https", "port": 443}]}),
         ),
-        service("apps", "web", &json!({"clusterIPs": ["10.96.0.7", "fd00::7"], "ports": ports})),
-        service("media", "web", &json!({"clusterIP": "10.96.0.8", "ports": ports})),
+        service(
+            "apps",
+            "web",
+            &json!({"clusterIPs": ["10.96.0.7", "fd00::7"], "ports": ports}),
+        ),
+        service(
+            "media",
+            "web",
+            &json!({"clusterIP": "10.96.0.8", "ports": ports}),
+        ),
         service("media", "twin", &json!({"clusterIP": "10.96.0.8"})),
         service("svc", "pod", &json!({"clusterIP": "10.96.0.9"})),
         service("apps", "none", &json!({})),
@@ -145,7 +170,12 @@ fn objects() -> Vec<Value> {
             ]),
             &json!([{"name": "sql", "port": 5432}, {"name": "sql", "port": 5433}, {"port": 1}]),
         ),
-        endpoints("apps", "bare", &json!([{"ip": "10.0.0.1"}, {"ip": "fd00::2"}]), &Value::Null),
+        endpoints(
+            "apps",
+            "bare",
+            &json!([{"ip": "10.0.0.1"}, {"ip": "fd00::2"}]),
+            &Value::Null,
+        ),
         endpoints(
             "apps",
             &long,
@@ -168,8 +198,12 @@ fn objects() -> Vec<Value> {
         alias("wild", "*.apps.svc.cluster.local"),
         alias("far", &[&long[..], &long, &long, &long[..61]].join(".")),
     ];
-    objects
-        .extend((0..12).map(|n| alias(&format!("hop{n}"), &format!("hop{}.apps.svc.cluster.local", n + 1))));
+    objects.extend((0..12).map(|n| {
+        alias(
+            &format!("hop{n}"),
+            &format!("hop{}.apps.svc.cluster.local", n + 1),
+        )
+    }));
     objects.push(alias("hop12", "web.apps.svc.cluster.local"));
     objects
 }
@@ -180,7 +214,11 @@ fn crowd() -> Vec<Value> {
         let member = |n: u32| {
             let [_, a, b, c] = n.to_be_bytes();
             let ip = format!("10.{a}.{b}.{c}");
-            if hostnames { json!({"ip": ip, "hostname": format!("m-{n}")}) } else { json!({"ip": ip}) }
+            if hostnames {
+                json!({"ip": ip, "hostname": format!("m-{n}")})
+            } else {
+                json!({"ip": ip})
+            }
         };
         (0..count).map(member).collect()
     };
@@ -192,7 +230,12 @@ fn crowd() -> Vec<Value> {
         service("apps", "huge", &headless),
         endpoints("apps", "huge", &members(4200, false), &Value::Null),
         service("apps", "wide", &headless),
-        endpoints("apps", "wide", &members(900, true), &json!([{"name": "a", "port": 1}])),
+        endpoints(
+            "apps",
+            "wide",
+            &members(900, true),
+            &json!([{"name": "a", "port": 1}]),
+        ),
     ];
     let out = |n: u32| {
         service(

@@ -26,8 +26,8 @@ use crate::{example, memory, watch};
 
 /// Pause of the API server for each octet 2 in the input.
 const PAUSE: Duration = Duration::from_secs(20);
-/// Maximum duration of one attempt without these pauses: a watch that stays silent until its timeout, and the longest
-/// backoff before the next attempt.
+/// Maximum duration of one attempt without these pauses: a watch that stays silent until its
+/// timeout, and the longest backoff before the next attempt.
 const ATTEMPT: Duration = Duration::from_secs(330);
 
 /// The Services that the API server lists in the end.
@@ -48,12 +48,14 @@ const NODES: [&str; 2] = [
     r#"{"metadata":{"name":"n2"}}"#,
 ];
 
-/// After any responses of the API server, split or broken off anywhere, the feed retries until the API server recovers.
-/// Time and memory are bounded. After the recovery the feed reports exactly the listed objects.
+/// After any responses of the API server, split or broken off anywhere, the feed retries until the
+/// API server recovers. Time and memory are bounded. After the recovery the feed reports exactly
+/// the listed objects.
 ///
-/// The first octet selects the kind of objects. The responses to the first requests follow, in order; a zero octet ends
-/// each response. The first octet of a response selects its form (see [`respond`]). The rest is the body, which is sent
-/// in pieces: an octet 1 or 2 ends a piece. The API server pauses before a piece that ends with an octet 2.
+/// The first octet selects the kind of objects. The responses to the first requests follow, in
+/// order; a zero octet ends each response. The first octet of a response selects its form (see
+/// [`respond`]). The rest is the body, which is sent in pieces: an octet 1 or 2 ends a piece. The
+/// API server pauses before a piece that ends with an octet 2.
 pub fn feed(input: &[u8]) {
     // Seeds the jitter of the backoff, so that results are reproducible.
     fastrand::seed(input.len() as u64);
@@ -66,29 +68,48 @@ pub fn feed(input: &[u8]) {
     }
 }
 
-/// Watches objects of type `T` at an API server that first sends `responses`, and then lists `listed`.
-fn follow<T: FromApi + Send + 'static>(responses: &[u8], wrap: fn(Change<T>) -> Event, listed: [&str; 2]) {
-    let script: Vec<Vec<u8>> =
-        responses.split(|octet| *octet == 0).filter(|response| !response.is_empty()).map(Vec::from).collect();
+/// Watches objects of type `T` at an API server that first sends `responses`, and then lists
+/// `listed`.
+fn follow<T: FromApi + Send + 'static>(
+    responses: &[u8],
+    wrap: fn(Change<T>) -> Event,
+    listed: [&str; 2],
+) {
+    let script: Vec<Vec<u8>> = responses
+        .split(|octet| *octet == 0)
+        .filter(|response| !response.is_empty())
+        .map(Vec::from)
+        .collect();
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     let pauses = responses.split(|octet| *octet == 2).count();
     let patience = ATTEMPT * (count(script.len()) + 4) + PAUSE * count(pauses);
 
-    // The paused clock jumps to the next timer when all tasks are idle, so timeouts take no real time.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    // The paused clock jumps to the next timer when all tasks are idle, so timeouts take no real
+    // time.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build();
     let runtime = runtime.unwrap_or_else(|error| unreachable!("{error}"));
     let (mut index, published) = others(T::KIND);
     memory::bounded(responses.len(), 256, || {
         let told = tell(ApiServer::new(script, listed), wrap, &mut index);
         let told = runtime.block_on(async { tokio::time::timeout(patience, told).await });
-        assert!(told.is_ok(), "the feed has not come back after {patience:?}");
+        assert!(
+            told.is_ok(),
+            "the feed has not come back after {patience:?}"
+        );
     });
     index.publish();
 
     let (mut fresh, expected) = others(T::KIND);
     apply(&mut fresh, wrap, listed);
     fresh.publish();
-    assert_eq!(watch::visible(&published), watch::visible(&expected), "not exactly the listed objects");
+    assert_eq!(
+        watch::visible(&published),
+        watch::visible(&expected),
+        "not exactly the listed objects"
+    );
 }
 
 fn apply<T: FromApi>(index: &mut Index, wrap: fn(Change<T>) -> Event, objects: [&str; 2]) {
@@ -98,7 +119,8 @@ fn apply<T: FromApi>(index: &mut Index, wrap: fn(Change<T>) -> Event, objects: [
     }
 }
 
-/// An index with the objects of other kinds that records of `kind` need: Services need Endpoints, and the reverse.
+/// An index with the objects of other kinds that records of `kind` need: Services need Endpoints,
+/// and the reverse.
 fn others(kind: Kind) -> (Index, Arc<Published>) {
     let (mut index, published) = example::index(example::zone(false));
     let source = match kind {
@@ -130,7 +152,8 @@ async fn tell<T: FromApi>(server: ApiServer, wrap: fn(Change<T>) -> Event, index
         }),
         "default",
     );
-    let metrics = daemon::metrics::Metrics::new("fuzz").and_then(|metrics| WatchMetrics::new(&metrics));
+    let metrics =
+        daemon::metrics::Metrics::new("fuzz").and_then(|metrics| WatchMetrics::new(&metrics));
     let metrics = metrics.unwrap_or_else(|error| unreachable!("{error}"));
     let (sink, mut events) = mpsc::channel(4);
     let feed = Feed::new(
@@ -168,7 +191,12 @@ impl ApiServer {
             r#"{{"kind":"SomeList","metadata":{{"resourceVersion":"9"}},"items":[{}]}}"#,
             listed.join(",")
         );
-        Self { script, list: list.into(), listed: false, over: CancellationToken::new() }
+        Self {
+            script,
+            list: list.into(),
+            listed: false,
+            over: CancellationToken::new(),
+        }
     }
 
     /// The response to the next request; `None` if the API server never responds.
@@ -176,7 +204,11 @@ impl ApiServer {
         if let Some(response) = self.script.pop() {
             return respond(&response);
         }
-        let asked = |wanted: &str| query.split('&').any(|parameter| parameter.starts_with(wanted));
+        let asked = |wanted: &str| {
+            query
+                .split('&')
+                .any(|parameter| parameter.starts_with(wanted))
+        };
         if !asked("watch=") {
             // Neither a later page of a list nor a list limited to one object is complete.
             self.listed |= !asked("continue=") && (asked("limit=500") || asked("resourceVersion="));
@@ -185,16 +217,18 @@ impl ApiServer {
         if self.listed {
             self.over.cancel();
         }
-        // The feed may have the resourceVersion of a response from the input. 410 Gone makes the feed list again.
+        // The feed may have the resourceVersion of a response from the input. 410 Gone makes the
+        // feed list again.
         respond(br#"l{"type":"ERROR","object":{"code":410,"reason":"Expired"}}"#)
     }
 }
 
 type Body = StreamBody<BoxStream<'static, io::Result<Frame<Bytes>>>>;
 
-/// The response whose form the first octet selects. `n`: the connection is reset. `w`: the API server never responds
-/// (`None`). `1`, `3`, `4`, `5`: status 401, 403, 410, 500. `b`: the connection is reset at the end of the body. `s`:
-/// the body never ends. Any other octet: a complete response with status 200.
+/// The response whose form the first octet selects. `n`: the connection is reset. `w`: the API
+/// server never responds (`None`). `1`, `3`, `4`, `5`: status 401, 403, 410, 500. `b`: the
+/// connection is reset at the end of the body. `s`: the body never ends. Any other octet: a
+/// complete response with status 200.
 fn respond(response: &[u8]) -> Option<io::Result<Response<Body>>> {
     let (course, octets) = response.split_first().unwrap_or((&b'l', &[]));
     let broken = || io::Error::from(io::ErrorKind::ConnectionReset);

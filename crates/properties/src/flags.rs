@@ -8,17 +8,25 @@ use clap::Parser;
 use daemon::flags::{GoDuration, Style, atoi, boolean, int, parse, quote};
 use nanny::config::arguments::Arguments;
 
-/// Any command line is parsed or rejected with a message. `_` means the same as `-` in the name of a flag. Values stay
-/// the same when they are printed and parsed again.
+/// Any command line is parsed or rejected with a message. `_` means the same as `-` in the name of
+/// a flag. Values stay the same when they are printed and parsed again.
 pub fn flags(input: &[u8]) {
-    let Some((program, words)) = input.split_first() else { return };
-    let words = words.split(|octet| *octet == b'\n').map(|word| OsString::from_vec(word.to_vec()));
+    let Some((program, words)) = input.split_first() else {
+        return;
+    };
+    let words = words
+        .split(|octet| *octet == b'\n')
+        .map(|word| OsString::from_vec(word.to_vec()));
     let words: Vec<OsString> = words.collect();
     for word in &words {
         value(&word.to_string_lossy());
     }
     match program % 3 {
-        0 => drop(read::<kubedns::options::Options>("kube-dns", Style::Pflag, &words)),
+        0 => drop(read::<kubedns::options::Options>(
+            "kube-dns",
+            Style::Pflag,
+            &words,
+        )),
         1 => drop(read::<sidecar::Options>("sidecar", Style::Pflag, &words)),
         _ => {
             if let Some(flags) = read::<nanny::flags::Flags>("dnsmasq-nanny", Style::Go, &words) {
@@ -32,17 +40,28 @@ fn read<P: Parser + Debug>(program: &str, style: Style, argv: &[OsString]) -> Op
     let renamed: Vec<OsString> = argv.iter().map(renamed).collect();
     match parse::<P>(program, style, argv.to_vec()) {
         Ok(options) => {
-            // A word without `=` may be the value of the word before, so only lines of `-name=value` are compared.
-            let flag = |word: &OsString| word.as_bytes().starts_with(b"-") && word.as_bytes().contains(&b'=');
+            // A word without `=` may be the value of the word before, so only lines of
+            // `-name=value` are compared.
+            let flag = |word: &OsString| {
+                word.as_bytes().starts_with(b"-") && word.as_bytes().contains(&b'=')
+            };
             if argv.iter().all(flag) {
-                let again = parse::<P>(program, style, renamed.clone()).map(|options| format!("{options:?}"));
-                assert_eq!(again, Ok(format!("{options:?}")), "{argv:?} and {renamed:?}");
+                let again = parse::<P>(program, style, renamed.clone())
+                    .map(|options| format!("{options:?}"));
+                assert_eq!(
+                    again,
+                    Ok(format!("{options:?}")),
+                    "{argv:?} and {renamed:?}"
+                );
             }
             Some(options)
         }
         Err(exit) => {
             assert!(matches!(exit.status, 0 | 2), "status {}", exit.status);
-            assert!(exit.stdout.is_empty() != exit.stderr.is_empty(), "one text: {exit:?}");
+            assert!(
+                exit.stdout.is_empty() != exit.stderr.is_empty(),
+                "one text: {exit:?}"
+            );
             None
         }
     }
@@ -51,18 +70,26 @@ fn read<P: Parser + Debug>(program: &str, style: Style, argv: &[OsString]) -> Op
 /// Replaces each `-` within the name of a flag by `_`. The leading dashes and the value stay.
 fn renamed(word: &OsString) -> OsString {
     let octets = word.as_bytes();
-    let start = octets.iter().position(|octet| *octet != b'-').unwrap_or(octets.len());
-    let end = octets.iter().position(|octet| *octet == b'=').unwrap_or(octets.len());
+    let start = octets
+        .iter()
+        .position(|octet| *octet != b'-')
+        .unwrap_or(octets.len());
+    let end = octets
+        .iter()
+        .position(|octet| *octet == b'=')
+        .unwrap_or(octets.len());
     let mut octets = octets.to_vec();
     if start > 0 {
         let name = octets.get_mut(start..end).unwrap_or_default();
-        name.iter_mut().filter(|octet| **octet == b'-').for_each(|octet| *octet = b'_');
+        name.iter_mut()
+            .filter(|octet| **octet == b'-')
+            .for_each(|octet| *octet = b'_');
     }
     OsString::from_vec(octets)
 }
 
-/// Parses the text as a duration, a number, a boolean and a domain. Checks that a valid value stays the same when it is
-/// printed and parsed again.
+/// Parses the text as a duration, a number, a boolean and a domain. Checks that a valid value stays
+/// the same when it is printed and parsed again.
 fn value(text: &str) {
     let text = text.rsplit('=').next().unwrap_or(text);
     if let Ok(duration) = text.parse::<GoDuration>() {
@@ -70,7 +97,11 @@ fn value(text: &str) {
     }
     if let Ok(number) = int::<i64>(text) {
         assert_eq!(int(&number.to_string()), Ok(number), "{text:?}");
-        assert_eq!(int::<u16>(text).ok(), u16::try_from(number).ok(), "{text:?}");
+        assert_eq!(
+            int::<u16>(text).ok(),
+            u16::try_from(number).ok(),
+            "{text:?}"
+        );
     }
     if let Ok(number) = atoi(text) {
         assert_eq!(atoi(&number.to_string()), Ok(number), "{text:?}");
@@ -88,9 +119,17 @@ fn value(text: &str) {
 /// Checks that the nanny passes the arguments of dnsmasq on unchanged.
 fn dnsmasq(words: &[OsString]) {
     let arguments = Arguments::from_words(words.to_vec());
-    assert_eq!(arguments.words(), words, "the words are passed on as they are");
-    let _ =
-        (arguments.port(), arguments.listen_addresses(), arguments.probe_address(), arguments.resolv_files());
+    assert_eq!(
+        arguments.words(),
+        words,
+        "the words are passed on as they are"
+    );
+    let _ = (
+        arguments.port(),
+        arguments.listen_addresses(),
+        arguments.probe_address(),
+        arguments.resolv_files(),
+    );
     if let Some(server) = arguments.probe_address() {
         let domain = arguments.domain_routed_to(server).unwrap_or_default();
         assert!(!domain.contains('/'), "{domain:?}");

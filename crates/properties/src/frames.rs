@@ -6,12 +6,14 @@ use skydns::wire::{Frames, framed};
 const LENGTH: usize = 2;
 const LONGEST: usize = 65_535;
 
-/// A stream of messages yields the same messages however it is split into pieces, and no octet is lost or added. After
-/// the last complete message, only an incomplete message stays in the buffer.
+/// A stream of messages yields the same messages however it is split into pieces, and no octet is
+/// lost or added. After the last complete message, only an incomplete message stays in the buffer.
 ///
 /// The first octet selects the sizes of the pieces; the stream follows.
 pub fn frames(octets: &[u8]) {
-    let Some((seed, stream)) = octets.split_first() else { return };
+    let Some((seed, stream)) = octets.split_first() else {
+        return;
+    };
     let (expected, rest) = at_once(stream);
     let (mut frames, mut messages) = (Frames::default(), Vec::new());
     let (mut left, mut state) = (stream, u32::from(*seed));
@@ -27,11 +29,19 @@ pub fn frames(octets: &[u8]) {
         assert!(frames.next_message().is_none());
         left = behind;
     }
-    assert!(messages == expected, "{} messages in pieces, {} at once", messages.len(), expected.len());
+    assert!(
+        messages == expected,
+        "{} messages in pieces, {} at once",
+        messages.len(),
+        expected.len()
+    );
     assert_eq!(frames.is_empty(), rest.is_empty());
     assert_eq!(frames.announced().is_some(), rest.len() >= LENGTH);
-    let again: Vec<u8> =
-        messages.iter().flat_map(|message| framed(message)).chain(rest.iter().copied()).collect();
+    let again: Vec<u8> = messages
+        .iter()
+        .flat_map(|message| framed(message))
+        .chain(rest.iter().copied())
+        .collect();
     assert!(again == stream, "octets were lost or added");
 }
 
@@ -39,7 +49,8 @@ pub fn frames(octets: &[u8]) {
 fn at_once(mut stream: &[u8]) -> (Vec<Vec<u8>>, &[u8]) {
     let mut messages = Vec::new();
     while let Some((length, behind)) = stream.split_first_chunk() {
-        let Some((message, rest)) = behind.split_at_checked(u16::from_be_bytes(*length).into()) else {
+        let Some((message, rest)) = behind.split_at_checked(u16::from_be_bytes(*length).into())
+        else {
             break;
         };
         messages.push(message.to_vec());

@@ -1,8 +1,9 @@
-//! Properties that must hold for any octets from outside. There is one function for each untrusted input.
+//! Properties that must hold for any octets from outside. There is one function for each untrusted
+//! input.
 //!
-//! The fuzzers under `fuzz/` search for inputs that break these properties. The tests replay the inputs in
-//! `fuzz/corpus/`. A function panics if its property does not hold. The properties seed the random choices of the code
-//! under test, so that results are reproducible.
+//! The fuzzers under `fuzz/` search for inputs that break these properties. The tests replay the
+//! inputs in `fuzz/corpus/`. A function panics if its property does not hold. The properties seed
+//! the random choices of the code under test, so that results are reproducible.
 //!
 //! | property | input |
 //! | --- | --- |
@@ -56,8 +57,8 @@ pub use watch::watch;
 /// A property: a function that panics if the property does not hold for the input.
 pub type Property = fn(&[u8]);
 
-/// Every property with its name. The fuzzer under `fuzz/fuzz_targets/` and the directory of its inputs under
-/// `fuzz/corpus/` have the same name.
+/// Every property with its name. The fuzzer under `fuzz/fuzz_targets/` and the directory of its
+/// inputs under `fuzz/corpus/` have the same name.
 pub const ALL: [(&str, Property); 12] = [
     ("query", query),
     ("search", search),

@@ -1,6 +1,7 @@
 //! Limits of the memory that parsing an input may allocate.
 
-/// Runs `work` on an input of `size` octets. Checks that the peak memory is at most 256 KiB plus `factor` times `size`.
+/// Runs `work` on an input of `size` octets. Checks that the peak memory is at most 256 KiB plus
+/// `factor` times `size`.
 ///
 /// # Panics
 ///
@@ -11,6 +12,9 @@ pub(crate) fn bounded<T>(size: usize, factor: u64, work: impl FnOnce() -> T) -> 
     let mut result = None;
     let taken = allocation_counter::measure(|| result = Some(work())).bytes_max;
     let bound = BASE + factor * u64::try_from(size).unwrap_or(u64::MAX);
-    assert!(taken <= bound, "{taken} octets taken for an input of {size}");
+    assert!(
+        taken <= bound,
+        "{taken} octets taken for an input of {size}"
+    );
     result.unwrap_or_else(|| unreachable!("the work was done"))
 }

@@ -2,15 +2,23 @@
 
 use skydns::wire::{Malformed, Message, PLAIN_UDP, Query, Record, Section, Transport, flag, rtype};
 
-/// Parses a message of ours with our parser and with hickory-proto. Panics unless both accept the message.
+/// Parses a message of ours with our parser and with hickory-proto. Panics unless both accept the
+/// message.
 pub(crate) fn read(message: &[u8]) -> Message<'_> {
     let walked = Message::parse(message);
     let walked = walked.unwrap_or_else(|error| unreachable!("{error} in {message:02x?}"));
-    assert_eq!(walked.end(), message.len(), "octets behind the last record of {message:02x?}");
+    assert_eq!(
+        walked.end(),
+        message.len(),
+        "octets behind the last record of {message:02x?}"
+    );
     let read = hickory_proto::op::Message::from_vec(message);
     assert!(read.is_ok(), "hickory: {:?} in {message:02x?}", read.err());
     for record in walked.records() {
-        assert!(alone(&record).is_some(), "{record:?} cannot be written without compression");
+        assert!(
+            alone(&record).is_some(),
+            "{record:?} cannot be written without compression"
+        );
     }
     walked
 }
@@ -19,11 +27,22 @@ pub(crate) fn read(message: &[u8]) -> Message<'_> {
 pub(crate) fn alone(record: &Record<'_>) -> Option<Vec<u8>> {
     let mut data = Vec::new();
     let (owner, appended) = (record.owner(), record.append_data(&mut data));
-    let Ok(owner) = owner else { unreachable!("{owner:?} owns {record:?}") };
+    let Ok(owner) = owner else {
+        unreachable!("{owner:?} owns {record:?}")
+    };
     assert_eq!(appended, Ok(()), "{record:?}");
     let length = u16::try_from(data.len()).ok()?.to_be_bytes();
     let kind = [record.rtype, record.class].map(u16::to_be_bytes).concat();
-    Some([owner.wire(), &kind, &record.ttl.to_be_bytes(), &length, &data].concat())
+    Some(
+        [
+            owner.wire(),
+            &kind,
+            &record.ttl.to_be_bytes(),
+            &length,
+            &data,
+        ]
+        .concat(),
+    )
 }
 
 /// Checks that `reply` is a valid response to `query`: ID, opcode, question, size, EDNS and RCODE.
@@ -32,31 +51,74 @@ pub(crate) fn answers(query: &[u8], transport: Transport, reply: &[u8]) {
     let (asked, said) = (flags(query), message.header().flags);
     assert_eq!(reply.get(..2), query.get(..2), "the ID is the query's");
     assert!(message.header().is_response(), "it is marked as an answer");
-    assert_eq!(asked & flag::OPCODE, said & flag::OPCODE, "the opcode is the query's");
+    assert_eq!(
+        asked & flag::OPCODE,
+        said & flag::OPCODE,
+        "the opcode is the query's"
+    );
     assert_eq!(said & 0x0040, 0, "the reserved bit is zero");
-    let opts: Vec<_> = message.records().filter(|record| record.rtype == rtype::OPT).collect();
-    assert!(opts.iter().all(|opt| opt.section == Section::Additional), "OPT is an additional record");
+    let opts: Vec<_> = message
+        .records()
+        .filter(|record| record.rtype == rtype::OPT)
+        .collect();
+    assert!(
+        opts.iter().all(|opt| opt.section == Section::Additional),
+        "OPT is an additional record"
+    );
     let plain = transport == Transport::Udp && opts.is_empty();
-    let limit = if plain { PLAIN_UDP } else { usize::from(u16::MAX) };
-    assert!(reply.len() <= limit, "{} octets are more than {limit}", reply.len());
+    let limit = if plain {
+        PLAIN_UDP
+    } else {
+        usize::from(u16::MAX)
+    };
+    assert!(
+        reply.len() <= limit,
+        "{} octets are more than {limit}",
+        reply.len()
+    );
     match Query::parse(query, transport) {
         Ok(parsed) => {
-            assert!(reply.len() <= parsed.limit(), "{} octets are more than {}", reply.len(), parsed.limit());
+            assert!(
+                reply.len() <= parsed.limit(),
+                "{} octets are more than {}",
+                reply.len(),
+                parsed.limit()
+            );
             let end = parsed.question_end();
-            assert_eq!(reply.get(12..end), query.get(12..end), "the question is the query's");
+            assert_eq!(
+                reply.get(12..end),
+                query.get(12..end),
+                "the question is the query's"
+            );
             assert_eq!(message.question_end(), end, "it has one question");
-            assert_eq!(opts.len(), usize::from(parsed.edns.is_some()), "EDNS is answered with EDNS");
+            assert_eq!(
+                opts.len(),
+                usize::from(parsed.edns.is_some()),
+                "EDNS is answered with EDNS"
+            );
         }
-        Err(Malformed::Refuse { rcode, dnssec_ok, .. }) => {
-            assert_eq!(extended_rcode(&message), rcode, "a malformed query is rejected");
+        Err(Malformed::Refuse {
+            rcode, dnssec_ok, ..
+        }) => {
+            assert_eq!(
+                extended_rcode(&message),
+                rcode,
+                "a malformed query is rejected"
+            );
             assert_eq!(
                 opts.len(),
                 usize::from(dnssec_ok.is_some()),
                 "EDNS that was read is answered with EDNS"
             );
-            assert_eq!(message.records().count(), opts.len(), "a rejection has no other records");
+            assert_eq!(
+                message.records().count(),
+                opts.len(),
+                "a rejection has no other records"
+            );
         }
-        Err(Malformed::Ignore) => unreachable!("an answer to a message that is no query: {query:02x?}"),
+        Err(Malformed::Ignore) => {
+            unreachable!("an answer to a message that is no query: {query:02x?}")
+        }
     }
 }
 
@@ -69,12 +131,27 @@ pub(crate) fn extended_rcode(message: &Message<'_>) -> u16 {
 
 /// The flags of a message: the second 16-bit word of its header.
 pub(crate) fn flags(message: &[u8]) -> u16 {
-    message.get(2..4).map_or(0, |word| u16::from_be_bytes([word[0], word[1]]))
+    message
+        .get(2..4)
+        .map_or(0, |word| u16::from_be_bytes([word[0], word[1]]))
 }
 
 /// A query of class IN with RD and, if a size is given, EDNS.
 pub(crate) fn query(name: &[u8], rtype: u16, edns: Option<u16>) -> Vec<u8> {
-    let mut query = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, u8::from(edns.is_some())];
+    let mut query = vec![
+        0x12,
+        0x34,
+        1,
+        0,
+        0,
+        1,
+        0,
+        0,
+        0,
+        0,
+        0,
+        u8::from(edns.is_some()),
+    ];
     query.extend_from_slice(name);
     query.extend_from_slice(&rtype.to_be_bytes());
     query.extend_from_slice(&[0, 1]);

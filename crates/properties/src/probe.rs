@@ -3,9 +3,9 @@
 use hickory_proto::op::{Message, MessageType, OpCode};
 use sidecar::spec::Spec;
 
-/// Any value of `--probe` is rejected or accepted. In an accepted value the label is valid in a metric name, the
-/// interval is at least one second, and the query can be sent. The probe stays the same when it is written and parsed
-/// again.
+/// Any value of `--probe` is rejected or accepted. In an accepted value the label is valid in a
+/// metric name, the interval is at least one second, and the query can be sent. The probe stays the
+/// same when it is written and parsed again.
 pub fn probe(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let spec: Spec = match text.parse() {
@@ -15,16 +15,33 @@ pub fn probe(input: &[u8]) {
             return;
         }
     };
-    let letters = spec.label.bytes().all(|octet| octet.is_ascii_alphanumeric() || octet == b'_');
-    assert!(letters && (1..=128).contains(&spec.label.len()), "label {:?}", spec.label);
+    let letters = spec
+        .label
+        .bytes()
+        .all(|octet| octet.is_ascii_alphanumeric() || octet == b'_');
+    assert!(
+        letters && (1..=128).contains(&spec.label.len()),
+        "label {:?}",
+        spec.label
+    );
     assert!(spec.interval.as_secs() >= 1, "{:?}", spec.interval);
     sent(&spec);
-    let Spec { label, server, question, transport, interval } = &spec;
+    let Spec {
+        label,
+        server,
+        question,
+        transport,
+        interval,
+    } = &spec;
     let name = question.name().to_ascii();
-    // The syntax of `--probe` cannot express a name with a comma: even an escaped comma ends the name.
+    // The syntax of `--probe` cannot express a name with a comma: even an escaped comma ends the
+    // name.
     if !name.contains(',') {
-        let text =
-            format!("{label},{server},{name},{},{}/{transport}", interval.as_secs(), question.query_type());
+        let text = format!(
+            "{label},{server},{name},{},{}/{transport}",
+            interval.as_secs(),
+            question.query_type()
+        );
         assert_eq!(text.parse().as_ref(), Ok(&spec), "{text:?}");
     }
 }
@@ -37,7 +54,12 @@ fn sent(spec: &Spec) {
     let wire = wire.unwrap_or_else(|error| unreachable!("{error}: {:?}", spec.question));
     let heading = skydns::wire::Heading::parse(&wire);
     let question = heading.ok().and_then(|heading| heading.question);
-    let Some(question) = question else { unreachable!("no question in {wire:02x?}") };
+    let Some(question) = question else {
+        unreachable!("no question in {wire:02x?}")
+    };
     assert_eq!(question.qtype, u16::from(spec.question.query_type()));
-    assert_eq!(skydns::name::labels(question.name).count(), spec.question.name().iter().count());
+    assert_eq!(
+        skydns::name::labels(question.name).count(),
+        spec.question.name().iter().count()
+    );
 }

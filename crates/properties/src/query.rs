@@ -15,18 +15,24 @@ const ROUNDS: usize = 3;
 /// Maximum number of upstream queries in one round.
 const QUESTIONS: usize = 32;
 
-/// No message makes the server panic. A response has the ID and the question of its query, is no larger than the client
-/// accepts, and can be parsed by other software.
+/// No message makes the server panic. A response has the ID and the question of its query, is no
+/// larger than the client accepts, and can be parsed by other software.
 pub fn query(input: &[u8]) {
-    let Some((&choice, octets)) = input.split_first() else { return };
-    let transport = if choice & 1 == 0 { Transport::Udp } else { Transport::Tcp };
+    let Some((&choice, octets)) = input.split_first() else {
+        return;
+    };
+    let transport = if choice & 1 == 0 {
+        Transport::Udp
+    } else {
+        Transport::Tcp
+    };
     let view = example::choose(choice >> 1);
     let told = choice >> 3 & 7;
     ask(view, octets, transport, |question| outside(told, question));
 }
 
-/// Passes a message to the engine as the server does, and checks the outcome. `told` returns the upstream's answer to a
-/// query.
+/// Passes a message to the engine as the server does, and checks the outcome. `told` returns the
+/// upstream's answer to a query.
 pub(crate) fn ask(
     view: &Snapshot,
     octets: &[u8],
@@ -34,7 +40,9 @@ pub(crate) fn ask(
     told: impl Fn(&ExternalQuery) -> ExternalAnswer,
 ) {
     fastrand::seed(7);
-    let identity = Identity { version: "version".to_owned() };
+    let identity = Identity {
+        version: "version".to_owned(),
+    };
     let mut outside = ExternalAnswers::none();
     for round in 0..=ROUNDS {
         if round == ROUNDS {
@@ -54,11 +62,16 @@ pub(crate) fn ask(
                 return;
             }
             Outcome::Pending(Pending::Forward(_)) => {
-                assert!(Query::parse(octets, transport).is_ok(), "only queries are sent on");
+                assert!(
+                    Query::parse(octets, transport).is_ok(),
+                    "only queries are sent on"
+                );
                 assert_eq!(out, b"before");
                 return;
             }
-            Outcome::Pending(Pending::Expensive) => unreachable!("a small cluster takes little work"),
+            Outcome::Pending(Pending::Expensive) => {
+                unreachable!("a small cluster takes little work")
+            }
             Outcome::Search(_) => unreachable!("no name is completed"),
             Outcome::Transfer => unreachable!("no zone is transferred"),
             Outcome::Ignore => {
@@ -73,9 +86,15 @@ pub(crate) fn ask(
             Outcome::Pending(Pending::External(questions)) => {
                 assert!(round < ROUNDS, "nothing more can be asked: {questions:?}");
                 assert_eq!(out, b"before");
-                assert!((1..=QUESTIONS).contains(&questions.len()), "{} questions", questions.len());
                 assert!(
-                    questions.iter().all(|question| outside.get(question).is_none()),
+                    (1..=QUESTIONS).contains(&questions.len()),
+                    "{} questions",
+                    questions.len()
+                );
+                assert!(
+                    questions
+                        .iter()
+                        .all(|question| outside.get(question).is_none()),
                     "asked again: {questions:?}"
                 );
                 for question in questions {
@@ -87,15 +106,18 @@ pub(crate) fn ask(
     }
 }
 
-/// The upstream's answer to a query. `variation`, from 0 to 7, selects a failure, no records, addresses or CNAMEs. Some
-/// CNAMEs form a loop or lead into the cluster.
+/// The upstream's answer to a query. `variation`, from 0 to 7, selects a failure, no records,
+/// addresses or CNAMEs. Some CNAMEs form a loop or lead into the cluster.
 fn outside(variation: u8, question: &ExternalQuery) -> ExternalAnswer {
     let address = |n: u8| ExternalRecord {
         owner: question.name.clone(),
         rtype: question.qtype,
         rdata: match question.qtype {
             rtype::A => Ipv4Addr::new(192, 0, 2, n).octets().as_slice().into(),
-            _ => Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, n.into()).octets().as_slice().into(),
+            _ => Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, n.into())
+                .octets()
+                .as_slice()
+                .into(),
         },
     };
     let alias = |owner: &Name, target: &Name| ExternalRecord {
@@ -108,10 +130,22 @@ fn outside(variation: u8, question: &ExternalQuery) -> ExternalAnswer {
         0 => return ExternalAnswer::Failed,
         1 => Vec::new(),
         2 => vec![address(1)],
-        3 => vec![alias(&question.name, &edge), ExternalRecord { owner: edge, ..address(2) }],
+        3 => vec![
+            alias(&question.name, &edge),
+            ExternalRecord {
+                owner: edge,
+                ..address(2)
+            },
+        ],
         4 => vec![alias(&question.name, &web)],
         5 => vec![alias(&question.name, &question.name), address(3)],
         6 => (0..=255).map(address).collect(),
-        _ => vec![alias(&edge, &web), ExternalRecord { owner: edge, ..address(4) }],
+        _ => vec![
+            alias(&edge, &web),
+            ExternalRecord {
+                owner: edge,
+                ..address(4)
+            },
+        ],
     })
 }

@@ -13,13 +13,19 @@ use crate::{example, memory, message, query};
 /// The header of a message with one record. Each record of the input is copied into such a message.
 const HEADER: [u8; 12] = [0, 0, 0x80, 0, 0, 0, 0, 1, 0, 0, 0, 0];
 
-/// For any message from an upstream server, parsing takes memory of at most a multiple of its size. An accepted reply
-/// has the question of the query. The answer for a client has its ID, its question and its EDNS, and is no larger than
-/// the client accepts. Such answers, and answers that contain records of an upstream's message, can be parsed by other
-/// software.
+/// For any message from an upstream server, parsing takes memory of at most a multiple of its size.
+/// An accepted reply has the question of the query. The answer for a client has its ID, its
+/// question and its EDNS, and is no larger than the client accepts. Such answers, and answers that
+/// contain records of an upstream's message, can be parsed by other software.
 pub fn reply(input: &[u8]) {
-    let Some((&[choice, size0, size1], octets)) = input.split_first_chunk() else { return };
-    let transport = if choice & 1 == 0 { Transport::Udp } else { Transport::Tcp };
+    let Some((&[choice, size0, size1], octets)) = input.split_first_chunk() else {
+        return;
+    };
+    let transport = if choice & 1 == 0 {
+        Transport::Udp
+    } else {
+        Transport::Tcp
+    };
     let edns = (choice & 2 != 0).then_some(u16::from_be_bytes([size0, size1]));
     let walked = memory::bounded(octets.len(), 16, || Message::parse(octets));
     match &walked {
@@ -27,7 +33,9 @@ pub fn reply(input: &[u8]) {
         Err(_) => assert!(octets.len() < u16::MAX.into()),
     }
     let asked = asked(octets, edns);
-    let Ok(query) = Query::parse(&asked, transport) else { unreachable!("a query of ours: {asked:02x?}") };
+    let Ok(query) = Query::parse(&asked, transport) else {
+        unreachable!("a query of ours: {asked:02x?}")
+    };
     if let Some(reply) = judge(&query, octets) {
         pass_on(&query, &reply);
         pass_on_to_others(&query, &reply);
@@ -35,22 +43,27 @@ pub fn reply(input: &[u8]) {
     answer_with(choice, transport, octets);
 }
 
-/// A query with the question of the upstream's message, or with a fixed question if that message has none.
+/// A query with the question of the upstream's message, or with a fixed question if that message
+/// has none.
 fn asked(octets: &[u8], edns: Option<u16>) -> Vec<u8> {
-    match Heading::parse(octets).ok().and_then(|heading| heading.question) {
+    match Heading::parse(octets)
+        .ok()
+        .and_then(|heading| heading.question)
+    {
         Some(question) => message::query(question.name, question.qtype, edns),
         None => message::query(example::name("www.outside.test").wire(), rtype::A, edns),
     }
 }
 
-/// Checks that the records lie one after another in the message, and that each stays the same when it is copied to a
-/// message of its own.
+/// Checks that the records lie one after another in the message, and that each stays the same when
+/// it is copied to a message of its own.
 fn walk(message: &Message<'_>, octets: &[u8]) {
     let mut at = message.question_end();
     for record in message.records() {
         assert_eq!(record.range().start, at, "records follow each other");
         assert!(
-            record.ttl_range().end < record.data_range().start + 1 && record.data_range().end <= octets.len()
+            record.ttl_range().end < record.data_range().start + 1
+                && record.data_range().end <= octets.len()
         );
         at = record.range().end;
         again(&record);
@@ -60,18 +73,30 @@ fn walk(message: &Message<'_>, octets: &[u8]) {
 }
 
 fn again(record: &Record<'_>) {
-    let Some(octets) = message::alone(record) else { return };
+    let Some(octets) = message::alone(record) else {
+        return;
+    };
     let alone = [&HEADER[..], &octets].concat();
     let read = Message::parse(&alone);
     let read = read.unwrap_or_else(|error| unreachable!("{error} in {alone:02x?} of {record:?}"));
     assert_eq!(read.end(), alone.len());
-    let Some(same) = read.records().next() else { unreachable!("{alone:02x?} has one record") };
+    let Some(same) = read.records().next() else {
+        unreachable!("{alone:02x?} has one record")
+    };
     assert_eq!(same.owner(), record.owner());
-    assert_eq!((same.rtype, same.class, same.ttl), (record.rtype, record.class, record.ttl));
-    assert_eq!(message::alone(&same), Some(octets), "uncompressed names do not change");
+    assert_eq!(
+        (same.rtype, same.class, same.ttl),
+        (record.rtype, record.class, record.ttl)
+    );
+    assert_eq!(
+        message::alone(&same),
+        Some(octets),
+        "uncompressed names do not change"
+    );
 }
 
-/// Checks that an accepted reply has the ID and the question of our query, and can be parsed. Returns the reply.
+/// Checks that an accepted reply has the ID and the question of our query, and can be parsed.
+/// Returns the reply.
 fn judge(query: &Query<'_>, octets: &[u8]) -> Option<Reply> {
     let id = octets.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
     let upstream = &SocketAddr::from(([192, 0, 2, 1], 53)).into();
@@ -80,51 +105,94 @@ fn judge(query: &Query<'_>, octets: &[u8]) -> Option<Reply> {
         unreachable!("a reply with another ID was accepted");
     }
 
-    let Verdict::Reply(reply) = forward::judge(&asked, id, upstream, octets) else { return None };
+    let Verdict::Reply(reply) = forward::judge(&asked, id, upstream, octets) else {
+        return None;
+    };
     let read = Message::parse(&reply.message);
-    let read = read.unwrap_or_else(|error| unreachable!("{error} in the reply {:02x?}", reply.message));
+    let read =
+        read.unwrap_or_else(|error| unreachable!("{error} in the reply {:02x?}", reply.message));
     assert!(read.header().is_response());
     let header = read.header();
-    assert_eq!((header.rcode(), header.is_truncated()), (reply.rcode & 0xf, reply.truncated));
-    assert_eq!((header.counts[1], read.end()), (reply.answers, reply.message.len()));
-    assert!(read.records().all(|record| record.rtype != rtype::OPT || record.section != Section::Additional));
-    let asked = Question { name: query.name, qtype: query.qtype, qclass: query.qclass };
-    assert!(read.question().is_some_and(|question| question.matches(asked)), "the reply has the question");
+    assert_eq!(
+        (header.rcode(), header.is_truncated()),
+        (reply.rcode & 0xf, reply.truncated)
+    );
+    assert_eq!(
+        (header.counts[1], read.end()),
+        (reply.answers, reply.message.len())
+    );
+    assert!(
+        read.records()
+            .all(|record| record.rtype != rtype::OPT || record.section != Section::Additional)
+    );
+    let asked = Question {
+        name: query.name,
+        qtype: query.qtype,
+        qclass: query.qclass,
+    };
+    assert!(
+        read.question()
+            .is_some_and(|question| question.matches(asked)),
+        "the reply has the question"
+    );
     Some(reply)
 }
 
-/// Checks that the answer for the client is no larger than the client accepts, has the ID, the question and an OPT
-/// record as the client's query, and has TC if it is truncated.
+/// Checks that the answer for the client is no larger than the client accepts, has the ID, the
+/// question and an OPT record as the client's query, and has TC if it is truncated.
 fn pass_on(query: &Query<'_>, reply: &Reply) {
     let mut out = b"before".to_vec();
     let truncated = reply.append_answer(query, &mut out);
     let answer = out.strip_prefix(b"before").unwrap_or_default();
-    assert!(answer.len() <= query.limit(), "{} octets are more than {}", answer.len(), query.limit());
+    assert!(
+        answer.len() <= query.limit(),
+        "{} octets are more than {}",
+        answer.len(),
+        query.limit()
+    );
 
     let read = Message::parse(answer);
     let read = read.unwrap_or_else(|error| unreachable!("{error} in the answer: {answer:02x?}"));
-    assert_eq!((read.end(), read.header().id), (answer.len(), query.header.id));
-    let asked = Question { name: query.name, qtype: query.qtype, qclass: query.qclass };
+    assert_eq!(
+        (read.end(), read.header().id),
+        (answer.len(), query.header.id)
+    );
+    let asked = Question {
+        name: query.name,
+        qtype: query.qtype,
+        qclass: query.qclass,
+    };
     assert_eq!(read.question(), Some(asked), "in the client's case");
-    let opts = read.section(Section::Additional).filter(|record| record.rtype == rtype::OPT).count();
+    let opts = read
+        .section(Section::Additional)
+        .filter(|record| record.rtype == rtype::OPT)
+        .count();
     assert_eq!(opts, usize::from(query.edns.is_some()));
 
     let whole = Message::parse(&reply.message).map_or(0, |message| message.records().count());
     let left_out = read.records().count() - opts < whole;
     assert!(left_out || read.header().counts[1] == reply.answers);
     if query.transport == Transport::Udp {
-        assert_eq!(truncated, read.header().is_truncated(), "TC is set if and only if something is missing");
+        assert_eq!(
+            truncated,
+            read.header().is_truncated(),
+            "TC is set if and only if something is missing"
+        );
     }
 }
 
-/// Checks the answers for other clients that share the reply: their queries differ in ID, case, EDNS and transport.
+/// Checks the answers for other clients that share the reply: their queries differ in ID, case,
+/// EDNS and transport.
 fn pass_on_to_others(query: &Query<'_>, reply: &Reply) {
     let key = forward::Query::of_client(query);
     let upper = query.name.to_ascii_uppercase();
     // The octets of lengths are no letters.
-    for (name, edns) in
-        [(&upper[..], None), (&upper, Some(0)), (query.name, Some(1400)), (&upper, Some(u16::MAX))]
-    {
+    for (name, edns) in [
+        (&upper[..], None),
+        (&upper, Some(0)),
+        (query.name, Some(1400)),
+        (&upper, Some(u16::MAX)),
+    ] {
         let mut other = message::query(name, query.qtype, edns);
         if let Some(id) = other.first_chunk_mut() {
             *id = (!query.header.id).to_be_bytes();
@@ -133,7 +201,11 @@ fn pass_on_to_others(query: &Query<'_>, reply: &Reply) {
             let Ok(other) = Query::parse(&other, transport) else {
                 unreachable!("a query of ours: {other:02x?}")
             };
-            assert_eq!(forward::Query::of_client(&other), key, "one query to the upstreams");
+            assert_eq!(
+                forward::Query::of_client(&other),
+                key,
+                "one query to the upstreams"
+            );
             pass_on(&other, reply);
         }
     }
@@ -144,8 +216,15 @@ fn answer_with(choice: u8, transport: Transport, octets: &[u8]) {
     let names = ["out.apps.svc", "*.apps.svc", "shout.apps.svc", "*.*.svc"];
     let name = names.get(usize::from(choice >> 4 & 3)).unwrap_or(&"");
     let rtypes = [rtype::A, rtype::AAAA, rtype::SRV, rtype::CNAME];
-    let rtype = rtypes.get(usize::from(choice >> 6)).copied().unwrap_or_default();
-    let asked = message::query(example::name(&format!("{name}.cluster.local")).wire(), rtype, Some(4096));
+    let rtype = rtypes
+        .get(usize::from(choice >> 6))
+        .copied()
+        .unwrap_or_default();
+    let asked = message::query(
+        example::name(&format!("{name}.cluster.local")).wire(),
+        rtype,
+        Some(4096),
+    );
     let rcode = octets.get(3).map_or(0, |octet| u16::from(octet & 0x0f));
     let told = |question: &ExternalQuery| {
         let zone = example::zone(false);
@@ -160,20 +239,34 @@ fn answer_with(choice: u8, transport: Transport, octets: &[u8]) {
     query::ask(example::choose(choice >> 2 & 1), &asked, transport, told);
 }
 
-/// Checks that every record belongs to the queried name or to a CNAME target, and that none belongs to a cluster name.
+/// Checks that every record belongs to the queried name or to a CNAME target, and that none belongs
+/// to a cluster name.
 fn belong(question: &ExternalQuery, records: &[ExternalRecord]) {
     let mut names = vec![question.name.to_lowercase()];
     for _ in records {
         let known = |record: &&ExternalRecord| names.contains(&record.owner.to_lowercase());
-        let aliases = records.iter().filter(|record| record.rtype == rtype::CNAME).filter(known);
-        let targets =
-            aliases.filter_map(|record| Name::from_wire(&record.rdata)).map(|name| name.to_lowercase());
-        let Some(new) = targets.into_iter().find(|name| !names.contains(name)) else { break };
+        let aliases = records
+            .iter()
+            .filter(|record| record.rtype == rtype::CNAME)
+            .filter(known);
+        let targets = aliases
+            .filter_map(|record| Name::from_wire(&record.rdata))
+            .map(|name| name.to_lowercase());
+        let Some(new) = targets.into_iter().find(|name| !names.contains(name)) else {
+            break;
+        };
         names.push(new);
     }
     for record in records {
-        assert!(names.contains(&record.owner.to_lowercase()), "not queried: {record:?}");
-        let ours = record.owner.to_lowercase().to_string().ends_with("cluster.local.");
+        assert!(
+            names.contains(&record.owner.to_lowercase()),
+            "not queried: {record:?}"
+        );
+        let ours = record
+            .owner
+            .to_lowercase()
+            .to_string()
+            .ends_with("cluster.local.");
         assert!(!ours, "an upstream's record for a cluster name: {record:?}");
     }
 }

@@ -36,39 +36,71 @@ enum End {
     At(Option<Name>, usize),
 }
 
-/// For any set of existing names, kubedns finds the same result as a client that searches the list itself. A and AAAA
-/// come from the same name of the list. With malformed responses, the answer is still a well-formed message.
+/// For any set of existing names, kubedns finds the same result as a client that searches the list
+/// itself. A and AAAA come from the same name of the list. With malformed responses, the answer is
+/// still a well-formed message.
 pub fn search(input: &[u8]) {
-    let Some((&[choice, states @ ..], text)) = input.split_first_chunk::<{ STATES + 1 }>() else { return };
-    let Some((bare, namespace)) = parts(text) else { return };
+    let Some((&[choice, states @ ..], text)) = input.split_first_chunk::<{ STATES + 1 }>() else {
+        return;
+    };
+    let Some((bare, namespace)) = parts(text) else {
+        return;
+    };
     let autopath = choice & 1 != 0;
-    let transport = if choice & 2 == 0 { Transport::Udp } else { Transport::Tcp };
+    let transport = if choice & 2 == 0 {
+        Transport::Udp
+    } else {
+        Transport::Tcp
+    };
     let qtype = [rtype::A, rtype::AAAA, rtype::TXT, rtype::CNAME][usize::from(choice >> 2 & 3)];
     let suffix = example::name(SUFFIX);
     let further = FURTHER.map(example::name);
     let search = Search::new(Some(&suffix), autopath, further);
-    let zone = Zone { search: Some(Arc::new(search)), ..example::zone(false) };
-    let below =
-        if autopath { format!("{namespace}.svc.cluster.local") } else { format!("{namespace}.{SUFFIX}") };
-    let Ok(name) = Name::parse(&format!("{bare}.{below}")) else { return };
+    let zone = Zone {
+        search: Some(Arc::new(search)),
+        ..example::zone(false)
+    };
+    let below = if autopath {
+        format!("{namespace}.svc.cluster.local")
+    } else {
+        format!("{namespace}.{SUFFIX}")
+    };
+    let Ok(name) = Name::parse(&format!("{bare}.{below}")) else {
+        return;
+    };
     let list = if autopath {
         zone.search_list_of_client(name.wire(), &namespace)
     } else {
         zone.search_list(name.wire())
     };
-    let Some(list) = list else { unreachable!("{name} has a search list") };
+    let Some(list) = list else {
+        unreachable!("{name} has a search list")
+    };
     assert_eq!(list.names, expected_names(&bare, &namespace, &zone));
     let asked = message::query(name.wire(), qtype, (choice & 16 != 0).then_some(1232));
-    let Ok(query) = Query::parse(&asked, transport) else { unreachable!("a query of ours: {asked:02x?}") };
+    let Ok(query) = Query::parse(&asked, transport) else {
+        unreachable!("a query of ours: {asked:02x?}")
+    };
     let states = states.map(State::of);
-    let answer = walk(&query, list.clone(), &zone, |at, question| respond(question, states[at % STATES]));
+    let answer = walk(&query, list.clone(), &zone, |at, question| {
+        respond(question, states[at % STATES])
+    });
     message::answers(&asked, transport, &answer);
     if !message::read(&answer).header().is_truncated() {
-        assert_eq!(ended(&answer, &name, qtype), own_walk(&name, &list.names, &states, qtype), "{name}");
+        assert_eq!(
+            ended(&answer, &name, qtype),
+            own_walk(&name, &list.names, &states, qtype),
+            "{name}"
+        );
     }
-    // With autopath the first name is in the cluster domain. Its response is our own, so it is never malformed.
+    // With autopath the first name is in the cluster domain. Its response is our own, so it is
+    // never malformed.
     if !autopath {
-        message::answers(&asked, transport, &walk(&query, list, &zone, |_, _| input.to_vec()));
+        message::answers(
+            &asked,
+            transport,
+            &walk(&query, list, &zone, |_, _| input.to_vec()),
+        );
     }
 }
 
@@ -78,22 +110,33 @@ fn parts(text: &[u8]) -> Option<(String, String)> {
     let (bare, namespace) = text.rsplit_once('.')?;
     let labels = |name: &str| name.split('.').all(|label| (1..64).contains(&label.len()));
     let is_namespace = namespace.bytes().all(|octet| octet.is_ascii_lowercase());
-    (labels(bare) && labels(namespace) && is_namespace).then(|| (bare.to_owned(), namespace.to_owned()))
+    (labels(bare) && labels(namespace) && is_namespace)
+        .then(|| (bare.to_owned(), namespace.to_owned()))
 }
 
 /// The expected names of the search list, in order.
 fn expected_names(bare: &str, namespace: &str, zone: &Zone) -> Vec<Name> {
-    let cluster =
-        [format!("{namespace}.svc.cluster.local"), "svc.cluster.local".into(), "cluster.local".into()];
-    let domains =
-        cluster.into_iter().chain(FURTHER.map(str::to_owned)).map(|domain| format!("{bare}.{domain}"));
+    let cluster = [
+        format!("{namespace}.svc.cluster.local"),
+        "svc.cluster.local".into(),
+        "cluster.local".into(),
+    ];
+    let domains = cluster
+        .into_iter()
+        .chain(FURTHER.map(str::to_owned))
+        .map(|domain| format!("{bare}.{domain}"));
     let mut names: Vec<Name> = Vec::new();
     for text in domains.chain([bare.to_owned()]) {
-        let Ok(name) = Name::parse(&text) else { continue };
+        let Ok(name) = Name::parse(&text) else {
+            continue;
+        };
         let lower = text.to_ascii_lowercase();
         let completed = format!(".{lower}").ends_with(&format!(".{SUFFIX}"));
-        let kept_back = !lower.contains('.') && zone.servers_for(name.to_lowercase().wire()).1.is_none();
-        let known = names.iter().any(|known| known.to_lowercase() == name.to_lowercase());
+        let kept_back =
+            !lower.contains('.') && zone.servers_for(name.to_lowercase().wire()).1.is_none();
+        let known = names
+            .iter()
+            .any(|known| known.to_lowercase() == name.to_lowercase());
         if !completed && !kept_back && !known {
             names.push(name);
         }
@@ -120,15 +163,24 @@ impl State {
     }
 }
 
-/// The result of a client that searches the list itself. The client queries A and AAAA together, and stops at SERVFAIL.
+/// The result of a client that searches the list itself. The client queries A and AAAA together,
+/// and stops at SERVFAIL.
 fn own_walk(asked: &Name, names: &[Name], states: &[State], qtype: u16) -> End {
     let aliased = qtype != rtype::TXT;
     let at = |name: &Name, records| {
         let alias = (aliased && name != asked).then(|| name.clone());
-        let records = if qtype == rtype::CNAME { usize::from(alias.is_some()) } else { records };
+        let records = if qtype == rtype::CNAME {
+            usize::from(alias.is_some())
+        } else {
+            records
+        };
         End::At(alias, records)
     };
-    let types: &[u16] = if qtype == rtype::TXT { &[rtype::TXT] } else { &[rtype::A, rtype::AAAA] };
+    let types: &[u16] = if qtype == rtype::TXT {
+        &[rtype::TXT]
+    } else {
+        &[rtype::A, rtype::AAAA]
+    };
     let mut empty = None;
     for (name, state) in names.iter().zip(states) {
         match state {
@@ -143,8 +195,8 @@ fn own_walk(asked: &Name, names: &[Name], states: &[State], qtype: u16) -> End {
     empty.unwrap_or(End::Missing)
 }
 
-/// Lets kubedns search the list, and returns its answer. `respond` returns the response to the query for the name at
-/// the given position of the list.
+/// Lets kubedns search the list, and returns its answer. `respond` returns the response to the
+/// query for the name at the given position of the list.
 fn walk(
     query: &Query<'_>,
     list: SearchList,
@@ -162,7 +214,10 @@ fn walk(
             unreachable!("a query of ours: {message:02x?}")
         };
         let at = names.iter().position(|name| name.wire() == question.name);
-        walk.take(&respond(at.unwrap_or_default(), &question), System::Recursive);
+        walk.take(
+            &respond(at.unwrap_or_default(), &question),
+            System::Recursive,
+        );
     }
     unreachable!("more than two questions for each of {names:?}")
 }
@@ -175,13 +230,21 @@ fn respond(question: &Query<'_>, state: State) -> Vec<u8> {
         State::Exists(_) => rcode::NOERROR,
     };
     let count = state.records(question.qtype);
-    let mut message = question.message.get(..question.question_end()).unwrap_or_default().to_vec();
+    let mut message = question
+        .message
+        .get(..question.question_end())
+        .unwrap_or_default()
+        .to_vec();
     let edns = u8::from(question.edns.is_some());
     let header = [0x80, code.to_be_bytes()[1], 0, 1, 0, count, 0, 0, 0, edns];
     message.splice(2..HEADER, header);
     for number in 0..count {
         let data = vec![1 + number; if question.qtype == rtype::AAAA { 16 } else { 4 }];
-        let data = if question.qtype == rtype::TXT { vec![1, number] } else { data };
+        let data = if question.qtype == rtype::TXT {
+            vec![1, number]
+        } else {
+            data
+        };
         message.extend_from_slice(&[0xc0, 12]);
         message.extend_from_slice(&question.qtype.to_be_bytes());
         message.extend_from_slice(&[0, 1, 0, 0, 0, 60, 0]);
@@ -198,13 +261,22 @@ fn respond(question: &Query<'_>, state: State) -> Vec<u8> {
 fn ended(answer: &[u8], asked: &Name, qtype: u16) -> End {
     let message = message::read(answer);
     let records: Vec<_> = message.section(Section::Answer).collect();
-    let alias = records.iter().find(|record| record.rtype == rtype::CNAME).map(|record| {
-        let mut data = Vec::new();
-        let appended = record.append_data(&mut data);
-        assert!(appended.is_ok() && record.owner().as_ref() == Ok(asked), "{record:?}");
-        Name::from_wire(&data).unwrap_or_default()
-    });
-    let of_type = records.iter().filter(|record| record.rtype == qtype).count();
+    let alias = records
+        .iter()
+        .find(|record| record.rtype == rtype::CNAME)
+        .map(|record| {
+            let mut data = Vec::new();
+            let appended = record.append_data(&mut data);
+            assert!(
+                appended.is_ok() && record.owner().as_ref() == Ok(asked),
+                "{record:?}"
+            );
+            Name::from_wire(&data).unwrap_or_default()
+        });
+    let of_type = records
+        .iter()
+        .filter(|record| record.rtype == qtype)
+        .count();
     match message.header().rcode() {
         rcode::NXDOMAIN => End::Missing,
         rcode::SERVFAIL => End::Failed,

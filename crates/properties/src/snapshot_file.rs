@@ -8,18 +8,24 @@ use crate::memory;
 use crate::watch;
 
 const DOMAIN: &str = "cluster.local.";
-const HEADER: &str =
-    r#"{"format":"kubedns snapshot","version":1,"written":1700000000,"domain":"cluster.local.","source":"#;
+const HEADER: &str = r#"{"format":"kubedns snapshot","version":1,"written":1700000000,"domain":"cluster.local.","source":"#;
 
-/// For any content of a snapshot file, reading takes memory of at most a multiple of its size. Answers with the records
-/// of an accepted file can be parsed. The records stay the same when the file is written and read again.
+/// For any content of a snapshot file, reading takes memory of at most a multiple of its size.
+/// Answers with the records of an accepted file can be parsed. The records stay the same when the
+/// file is written and read again.
 ///
-/// The octets are also used as the lines of a file with correct header and checksum, since a fuzzer cannot guess the
-/// checksum. In this second file the first octet selects the source of endpoints.
+/// The octets are also used as the lines of a file with correct header and checksum, since a fuzzer
+/// cannot guess the checksum. In this second file the first octet selects the source of endpoints.
 pub fn snapshot_file(input: &[u8]) {
     served(input);
-    let Some((choice, lines)) = input.split_first() else { return };
-    let source = if choice & 1 == 0 { "Endpoints" } else { "EndpointSlices" };
+    let Some((choice, lines)) = input.split_first() else {
+        return;
+    };
+    let source = if choice & 1 == 0 {
+        "Endpoints"
+    } else {
+        "EndpointSlices"
+    };
     served(&framed(source, lines));
 }
 
@@ -27,16 +33,23 @@ pub fn snapshot_file(input: &[u8]) {
 fn framed(source: &str, lines: &[u8]) -> Vec<u8> {
     let mut content = format!("{HEADER}\"{source}\"}}\n").into_bytes();
     let mut objects = 0;
-    for line in lines.split(|octet| *octet == b'\n').filter(|line| !line.is_empty()) {
+    for line in lines
+        .split(|octet| *octet == b'\n')
+        .filter(|line| !line.is_empty())
+    {
         content.extend_from_slice(line);
         content.push(b'\n');
         objects += 1;
     }
     // The checksum is FNV-1a with 64 bits.
-    let sum = content.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, octet| {
-        (hash ^ u64::from(*octet)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
-    content.extend_from_slice(format!("{{\"objects\":{objects},\"checksum\":\"{sum:016x}\"}}\n").as_bytes());
+    let sum = content
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, octet| {
+            (hash ^ u64::from(*octet)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+    content.extend_from_slice(
+        format!("{{\"objects\":{objects},\"checksum\":\"{sum:016x}\"}}\n").as_bytes(),
+    );
     content
 }
 
@@ -55,17 +68,25 @@ fn served(content: &[u8]) {
     let (mut index, published) = example::index(Zone::new(&example::name("cluster.local")));
     saved.replay(&mut index);
     index.publish();
-    assert!(index.has_synced() && !index.has_listed(), "it is served and does not count as a list");
+    assert!(
+        index.has_synced() && !index.has_listed(),
+        "it is served and does not count as a list"
+    );
     watch::answers(&index, &published.get());
     let visible = watch::visible(&published);
     let Some(written) = encode(&index.content(), source, DOMAIN) else {
         unreachable!("it can be written again")
     };
     let read = Saved::decode(&written, DOMAIN);
-    let read = read.unwrap_or_else(|error| unreachable!("{error} in {}", String::from_utf8_lossy(&written)));
+    let read = read
+        .unwrap_or_else(|error| unreachable!("{error} in {}", String::from_utf8_lossy(&written)));
     assert!(read.objects() <= objects, "more objects than before");
     let (mut index, published) = example::index(Zone::new(&example::name("cluster.local")));
     read.replay(&mut index);
     index.publish();
-    assert_eq!(watch::visible(&published), visible, "the restored records differ from the served ones");
+    assert_eq!(
+        watch::visible(&published),
+        visible,
+        "the restored records differ from the served ones"
+    );
 }

@@ -12,30 +12,41 @@ use tokio::runtime::Runtime;
 use crate::{example, message};
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// The time of the first version, in seconds since 1970. It is in the future, so that serials do not depend on the
-/// clock.
+/// The time of the first version, in seconds since 1970. It is in the future, so that serials do
+/// not depend on the clock.
 const TIME: u64 = 3_000_000_000;
 /// Maximum number of messages in one response. The zone of the example needs far fewer.
 const MESSAGES: usize = 16;
 /// The TSIG key of the signed requests in the corpus.
-const KEY: &str = r#"key "xfer" { algorithm hmac-sha256; secret "c2VjcmV0IG9mIHR3ZW50eSBvY3RldHM="; };"#;
+const KEY: &str =
+    r#"key "xfer" { algorithm hmac-sha256; secret "c2VjcmV0IG9mIHR3ZW50eSBvY3RldHM="; };"#;
 
 /// A primary server without a key, and one that requires signed requests.
 static PRIMARIES: LazyLock<[Arc<Transfers<Snapshot>>; 2]> =
     LazyLock::new(|| [primary(None), primary(Key::parse(KEY).ok())]);
 /// A second thread of this runtime builds the messages.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
-    let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .max_blocking_threads(1)
+        .build();
     runtime.unwrap_or_else(|error| unreachable!("{error}"))
 });
 
-/// EXPIRE of the first primary's SOA records. It returns in an IXFR request, and identifies the process.
+/// EXPIRE of the first primary's SOA records. It returns in an IXFR request, and identifies the
+/// process.
 static EXPIRE: LazyLock<u32> = LazyLock::new(|| {
     let [open, _] = &*PRIMARIES;
     let domain = example::name("cluster.local");
-    let question = [domain.wire(), &rtype::AXFR.to_be_bytes(), &1_u16.to_be_bytes()].concat();
+    let question = [
+        domain.wire(),
+        &rtype::AXFR.to_be_bytes(),
+        &1_u16.to_be_bytes(),
+    ]
+    .concat();
     let request = [&[0, 7, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0][..], &question].concat();
-    let first = open.begin(&request, CLIENT).and_then(|mut stream| RUNTIME.block_on(stream.next()));
+    let first = open
+        .begin(&request, CLIENT)
+        .and_then(|mut stream| RUNTIME.block_on(stream.next()));
     let first = first.unwrap_or_default();
     let soa = message::read(&first).section(Section::Answer).next();
     let numbers = soa.and_then(|soa| soa.data().last_chunk::<20>().copied());
@@ -43,27 +54,48 @@ static EXPIRE: LazyLock<u32> = LazyLock::new(|| {
     expire.map_or(0, u32::from_be_bytes)
 });
 
-/// For any transfer request, each message of the response can be parsed by other software, and has the ID and the
-/// question of the request. A transfer begins and ends with the SOA record. If the server has a key, it rejects
-/// unsigned requests.
+/// For any transfer request, each message of the response can be parsed by other software, and has
+/// the ID and the question of the request. A transfer begins and ends with the SOA record. If the
+/// server has a key, it rejects unsigned requests.
 pub fn transfer(input: &[u8]) {
-    let Some((&choice, octets)) = input.split_first() else { return };
-    let request = if choice & 2 == 0 { octets.to_vec() } else { since(octets, choice & 4 == 0) };
+    let Some((&choice, octets)) = input.split_first() else {
+        return;
+    };
+    let request = if choice & 2 == 0 {
+        octets.to_vec()
+    } else {
+        since(octets, choice & 4 == 0)
+    };
     let [open, signed] = &*PRIMARIES;
     let has_key = choice & 1 != 0;
     let primary = if has_key { signed } else { open };
     let Some(mut stream) = primary.begin(&request, CLIENT) else {
-        assert!(Query::parse(&request, Transport::Tcp).is_err(), "a query gets no response: {request:02x?}");
+        assert!(
+            Query::parse(&request, Transport::Tcp).is_err(),
+            "a query gets no response: {request:02x?}"
+        );
         return;
     };
     let mut messages = Vec::new();
     while let Some(message) = RUNTIME.block_on(stream.next()) {
         messages.push(message);
-        assert!(messages.len() <= MESSAGES, "more messages than the zone has records for");
+        assert!(
+            messages.len() <= MESSAGES,
+            "more messages than the zone has records for"
+        );
     }
-    let types: Vec<u16> = messages.iter().flat_map(|message| records(&request, message)).collect();
-    let refused = messages.first().is_none_or(|first| message::extended_rcode(&message::read(first)) != 0);
-    assert_eq!(types.is_empty(), refused, "a transfer has records, and a rejection has none");
+    let types: Vec<u16> = messages
+        .iter()
+        .flat_map(|message| records(&request, message))
+        .collect();
+    let refused = messages
+        .first()
+        .is_none_or(|first| message::extended_rcode(&message::read(first)) != 0);
+    assert_eq!(
+        types.is_empty(),
+        refused,
+        "a transfer has records, and a rejection has none"
+    );
     assert!(refused || !has_key, "an unsigned request is granted");
     assert!(refused || types.first() == Some(&rtype::SOA) && types.last() == Some(&rtype::SOA));
 }
@@ -71,38 +103,71 @@ pub fn transfer(input: &[u8]) {
 /// A primary server with two versions of the example; it serves the newer one.
 fn primary(key: Option<Key>) -> Arc<Transfers<Snapshot>> {
     let metrics = TransferMetrics::new().unwrap_or_else(|error| unreachable!("{error}"));
-    let peers = "127.0.0.1".parse().unwrap_or_else(|error| unreachable!("{error}"));
+    let peers = "127.0.0.1"
+        .parse()
+        .unwrap_or_else(|error| unreachable!("{error}"));
     let transfers = Transfers::new(peers, key, Serials::new(), metrics);
     for (view, time) in example::versions().iter().zip(TIME..) {
-        assert!(transfers.take(view, time), "a version differs from the one before");
+        assert!(
+            transfers.take(view, time),
+            "a version differs from the one before"
+        );
     }
     transfers
 }
 
-/// An IXFR request: `octets` up to the question, then the SOA record of the older or the newer version in the authority
-/// section (RFC 1995, section 3). Returns `octets` unchanged if they are no query.
+/// An IXFR request: `octets` up to the question, then the SOA record of the older or the newer
+/// version in the authority section (RFC 1995, section 3). Returns `octets` unchanged if they are
+/// no query.
 fn since(octets: &[u8], older: bool) -> Vec<u8> {
-    let Ok(query) = Query::parse(octets, Transport::Tcp) else { return octets.to_vec() };
-    let mut request = octets.get(..query.question_end()).unwrap_or_default().to_vec();
+    let Ok(query) = Query::parse(octets, Transport::Tcp) else {
+        return octets.to_vec();
+    };
+    let mut request = octets
+        .get(..query.question_end())
+        .unwrap_or_default()
+        .to_vec();
     if let Some(counts) = request.get_mut(4..12) {
         counts.copy_from_slice(&[0, 1, 0, 0, 0, 1, 0, 0]);
     }
     request.extend([0xc0, 12, 0, 6, 0, 1, 0, 0, 0, 0, 0, 22, 0, 0]);
     let serial = u32::try_from(TIME + u64::from(!older)).unwrap_or(u32::MAX);
-    request.extend([serial, 0, 0, *EXPIRE, 0].into_iter().flat_map(u32::to_be_bytes));
+    request.extend(
+        [serial, 0, 0, *EXPIRE, 0]
+            .into_iter()
+            .flat_map(u32::to_be_bytes),
+    );
     request
 }
 
-/// Checks a message of the response against its request, and returns the types of its answer records.
+/// Checks a message of the response against its request, and returns the types of its answer
+/// records.
 fn records(request: &[u8], answer: &[u8]) -> Vec<u16> {
     let message = message::read(answer);
-    assert!(u16::try_from(answer.len()).is_ok(), "{} octets", answer.len());
+    assert!(
+        u16::try_from(answer.len()).is_ok(),
+        "{} octets",
+        answer.len()
+    );
     assert_eq!(answer.get(..2), request.get(..2), "the ID is the request's");
     assert!(message.header().is_response(), "it is marked as an answer");
     let end = message.question_end();
-    assert_eq!(answer.get(12..end), request.get(12..end), "the question is the request's");
+    assert_eq!(
+        answer.get(12..end),
+        request.get(12..end),
+        "the question is the request's"
+    );
     let rcode = message::extended_rcode(&message);
-    let known = [rcode::NOERROR, rcode::FORMERR, rcode::SERVFAIL, rcode::REFUSED, rcode::NOTAUTH];
+    let known = [
+        rcode::NOERROR,
+        rcode::FORMERR,
+        rcode::SERVFAIL,
+        rcode::REFUSED,
+        rcode::NOTAUTH,
+    ];
     assert!(known.contains(&rcode), "RCODE {rcode}");
-    message.section(Section::Answer).map(|record| record.rtype).collect()
+    message
+        .section(Section::Answer)
+        .map(|record| record.rtype)
+        .collect()
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use cluster::index::Index;
 use cluster::objects::{
-    Change, Encoded, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi, Node, ObjectKey, Service,
+    Change, Encoded, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi, Node, ObjectKey,
+    Service,
 };
 use cluster::persist::{Saved, encode};
 use cluster::snapshot::{Published, Snapshot};
@@ -23,13 +24,14 @@ struct Objects {
     nodes: BTreeMap<ObjectKey, Node>,
 }
 
-/// After any events of the API server, in any order, the records are the same as after a fresh start with the existing
-/// objects. A snapshot file restores the same records. All answers with these records can be parsed. Parsing an object
-/// takes memory of at most a multiple of its size.
+/// After any events of the API server, in any order, the records are the same as after a fresh
+/// start with the existing objects. A snapshot file restores the same records. All answers with
+/// these records can be parsed. Parsing an object takes memory of at most a multiple of its size.
 ///
-/// Each line of the input is an event. `S`, `E`, `L` and `N` add a Service, Endpoints, an EndpointSlice or a Node; the
-/// JSON of the object follows. `s`, `e`, `l` and `n` delete the object. `R` lists all objects again. `P` publishes the
-/// records. `1` lists Endpoints again, and selects Endpoints as the source of endpoints; `2` selects EndpointSlices.
+/// Each line of the input is an event. `S`, `E`, `L` and `N` add a Service, Endpoints, an
+/// EndpointSlice or a Node; the JSON of the object follows. `s`, `e`, `l` and `n` delete the
+/// object. `R` lists all objects again. `P` publishes the records. `1` lists Endpoints again, and
+/// selects Endpoints as the source of endpoints; `2` selects EndpointSlices.
 pub fn watch(input: &[u8]) {
     let (mut index, published) = example::index(example::zone(false));
     let mut objects = Objects::default();
@@ -37,7 +39,9 @@ pub fn watch(input: &[u8]) {
     objects.list(&mut index);
     index.apply(Event::EndpointsFrom(source));
     for line in input.split(|octet| *octet == b'\n') {
-        let Some((kind, json)) = line.split_first() else { continue };
+        let Some((kind, json)) = line.split_first() else {
+            continue;
+        };
         let json = String::from_utf8_lossy(json);
         match kind {
             b'S' | b's' => tell(&mut objects.services, &json, *kind == b'S', |change| {
@@ -50,7 +54,9 @@ pub fn watch(input: &[u8]) {
                 index.apply(Event::EndpointSlice(change));
             }),
             b'N' | b'n' => {
-                tell(&mut objects.nodes, &json, *kind == b'N', |change| index.apply(Event::Node(change)));
+                tell(&mut objects.nodes, &json, *kind == b'N', |change| {
+                    index.apply(Event::Node(change));
+                });
             }
             b'R' => objects.list(&mut index),
             b'P' => drop(index.publish()),
@@ -58,7 +64,9 @@ pub fn watch(input: &[u8]) {
                 let of = [EndpointsSource::Endpoints, EndpointsSource::EndpointSlices];
                 source = if *kind == b'1' { of[0] } else { of[1] };
                 if *kind == b'1' {
-                    list(&objects.endpoints, |change| index.apply(Event::Endpoints(change)));
+                    list(&objects.endpoints, |change| {
+                        index.apply(Event::Endpoints(change));
+                    });
                 }
                 index.apply(Event::EndpointsFrom(source));
             }
@@ -67,9 +75,17 @@ pub fn watch(input: &[u8]) {
     }
     index.publish();
     let visible = visible(&published);
-    assert_eq!(visible, objects.fresh(source), "a fresh start has different records");
+    assert_eq!(
+        visible,
+        objects.fresh(source),
+        "a fresh start has different records"
+    );
     answers(&index, &published.get());
-    assert_eq!(visible, restored(&index, &objects, source), "a snapshot file restores different records");
+    assert_eq!(
+        visible,
+        restored(&index, &objects, source),
+        "a snapshot file restores different records"
+    );
 }
 
 /// Adds or deletes an object. A malformed object deletes the earlier object with the same key.
@@ -106,8 +122,12 @@ fn list<T: Clone>(objects: &BTreeMap<ObjectKey, T>, mut apply: impl FnMut(Change
 impl Objects {
     fn list(&self, index: &mut Index) {
         list(&self.services, |change| index.apply(Event::Service(change)));
-        list(&self.endpoints, |change| index.apply(Event::Endpoints(change)));
-        list(&self.slices, |change| index.apply(Event::EndpointSlice(change)));
+        list(&self.endpoints, |change| {
+            index.apply(Event::Endpoints(change));
+        });
+        list(&self.slices, |change| {
+            index.apply(Event::EndpointSlice(change));
+        });
         list(&self.nodes, |change| index.apply(Event::Node(change)));
     }
 
@@ -121,12 +141,13 @@ impl Objects {
     }
 }
 
-/// The records after a restart with a snapshot file of `index`. The Nodes are added, since the file has none.
+/// The records after a restart with a snapshot file of `index`. The Nodes are added, since the file
+/// has none.
 fn restored(index: &Index, objects: &Objects, source: EndpointsSource) -> String {
     let written = encode(&index.content(), source, "cluster.local.").unwrap_or_default();
     let saved = Saved::decode(&written, "cluster.local.");
-    let saved =
-        saved.unwrap_or_else(|error| unreachable!("{error} in {}", String::from_utf8_lossy(&written)));
+    let saved = saved
+        .unwrap_or_else(|error| unreachable!("{error} in {}", String::from_utf8_lossy(&written)));
     let (mut index, published) = example::index(example::zone(false));
     saved.replay(&mut index);
     for node in objects.nodes.values() {
@@ -140,43 +161,70 @@ fn restored(index: &Index, objects: &Objects, source: EndpointsSource) -> String
 pub(crate) fn visible(published: &Published) -> String {
     let snapshot = published.get();
     let reverse = snapshot.reverse.iter().map(|(ip, owners)| {
-        let owner =
-            |of: &skydns::Pointer| format!("{} {} {}", skydns::name::to_text(&of.name), of.created, of.named);
+        let owner = |of: &skydns::Pointer| {
+            format!(
+                "{} {} {}",
+                skydns::name::to_text(&of.name),
+                of.created,
+                of.named
+            )
+        };
         format!("{ip} {:?}", owners.iter().map(owner).collect::<Vec<_>>())
     });
     let mut lines: Vec<String> = reverse.collect();
     lines.extend(snapshot.backed.iter().map(|(key, ())| key.to_string()));
     lines.sort();
-    let topology = snapshot.federation.as_ref().map(|federation| &federation.topology);
+    let topology = snapshot
+        .federation
+        .as_ref()
+        .map(|federation| &federation.topology);
     let tree = serde_json::to_string_pretty(&Cache(&snapshot));
     let tree = tree.unwrap_or_else(|error| unreachable!("{error}"));
     format!("{tree}\n{}\n{topology:?}", lines.join("\n"))
 }
 
-/// Checks that the answers to wildcard queries, and to queries for the first eight Services and reverse names, can be
-/// parsed.
+/// Checks that the answers to wildcard queries, and to queries for the first eight Services and
+/// reverse names, can be parsed.
 pub(crate) fn answers(index: &Index, snapshot: &Snapshot) {
-    let mut questions =
-        vec![wire(&["*", "*"]), wire(&["*", "*", "*"]), wire(&["*", "*", "*", "*"]), wire(&[])];
+    let mut questions = vec![
+        wire(&["*", "*"]),
+        wire(&["*", "*", "*"]),
+        wire(&["*", "*", "*", "*"]),
+        wire(&[]),
+    ];
     for service in index.store().objects().services().take(8) {
         let (name, namespace) = (service.key.name.as_str(), service.key.namespace.as_str());
         let ports = service.ports.iter().take(4);
         questions.push(wire(&[name, namespace]));
         questions.push(wire(&["*", name, namespace]));
         questions.push(wire(&[name, namespace, "fed"]));
-        questions.extend(ports.map(|port| wire(&[&format!("_{}", port.name), "_tcp", name, namespace])));
-        // An invalid object may have a name with dots. The first queries take such a name as one label; in this query
-        // each dot separates two labels.
+        questions
+            .extend(ports.map(|port| wire(&[&format!("_{}", port.name), "_tcp", name, namespace])));
+        // An invalid object may have a name with dots. The first queries take such a name as one
+        // label; in this query each dot separates two labels.
         let labels: Vec<&str> = name.split('.').chain(namespace.split('.')).collect();
         questions.push(wire(&labels));
     }
     for ip in snapshot.reverse.iter().map(|(ip, _)| ip).take(8) {
         questions.push(Some(example::name(&reverse::name(*ip)).wire().to_vec()));
     }
-    let rtypes = [rtype::A, rtype::AAAA, rtype::SRV, rtype::CNAME, rtype::PTR, rtype::TXT];
-    for (name, rtype) in questions.iter().flatten().flat_map(|name| rtypes.map(|rtype| (name, rtype))) {
+    let rtypes = [
+        rtype::A,
+        rtype::AAAA,
+        rtype::SRV,
+        rtype::CNAME,
+        rtype::PTR,
+        rtype::TXT,
+    ];
+    for (name, rtype) in questions
+        .iter()
+        .flatten()
+        .flat_map(|name| rtypes.map(|rtype| (name, rtype)))
+    {
         let asked = message::query(name, rtype, Some(1232));
-        query::ask(snapshot, &asked, Transport::Udp, |_| ExternalAnswer::Records(Vec::new()));
+        query::ask(snapshot, &asked, Transport::Udp, |_| {
+            ExternalAnswer::Records(Vec::new())
+        });
     }
 }
 
@@ -184,7 +232,11 @@ pub(crate) fn answers(index: &Index, snapshot: &Snapshot) {
 fn wire(labels: &[&str]) -> Option<Vec<u8>> {
     let mut wire = Vec::new();
     for label in labels.iter().chain(&["svc", "cluster", "local"]) {
-        wire.push(u8::try_from(label.len()).ok().filter(|len| (1..64).contains(len))?);
+        wire.push(
+            u8::try_from(label.len())
+                .ok()
+                .filter(|len| (1..64).contains(len))?,
+        );
         wire.extend(label.bytes().map(|octet| octet.to_ascii_lowercase()));
     }
     wire.push(0);

@@ -1,4 +1,5 @@
-//! Checks each property with the inputs that the fuzzers have collected, and with some random inputs.
+//! Checks each property with the inputs that the fuzzers have collected, and with some random
+//! inputs.
 #![allow(
     clippy::panic,
     clippy::unwrap_used,
@@ -9,16 +10,21 @@ use std::path::{Path, PathBuf};
 
 /// The files with the inputs of a property, sorted by name.
 fn inputs(property: &str) -> Vec<PathBuf> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(property);
-    let entries =
-        std::fs::read_dir(&directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fuzz/corpus")
+        .join(property);
+    let entries = std::fs::read_dir(&directory)
+        .unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
     let mut inputs: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
     inputs.sort();
     inputs
 }
 
 fn check_of(property: &str) -> properties::Property {
-    let check = properties::ALL.iter().find(|(name, _)| *name == property).map(|(_, check)| *check);
+    let check = properties::ALL
+        .iter()
+        .find(|(name, _)| *name == property)
+        .map(|(_, check)| *check);
     check.unwrap_or_else(|| panic!("no property {property}"))
 }
 
@@ -30,11 +36,16 @@ fn replay(property: &str) {
         let octets = std::fs::read(&path).unwrap();
         let held = std::panic::catch_unwind(|| check(&octets));
         // The panic message of the property gives the cause, and this message names the input.
-        assert!(held.is_ok(), "{property} does not hold for {}", path.display());
+        assert!(
+            held.is_ok(),
+            "{property} does not hold for {}",
+            path.display()
+        );
     }
 }
 
-/// Checks collected messages in which up to three octets are changed, removed from the end or added, at random.
+/// Checks collected messages in which up to three octets are changed, removed from the end or
+/// added, at random.
 #[test]
 fn damaged_messages() {
     let mut random = fastrand::Rng::new();
@@ -44,7 +55,10 @@ fn damaged_messages() {
             let mut octets = std::fs::read(random.choice(&inputs).unwrap()).unwrap();
             for _ in 0..random.usize(..4) {
                 let at = random.usize(..octets.len().max(1));
-                octets.get_mut(at).into_iter().for_each(|octet| *octet = random.u8(..));
+                octets
+                    .get_mut(at)
+                    .into_iter()
+                    .for_each(|octet| *octet = random.u8(..));
             }
             octets.truncate(octets.len().saturating_sub(random.usize(..4)));
             octets.extend((0..random.usize(..4)).map(|_| random.u8(..)));
@@ -60,8 +74,11 @@ fn searches() {
     let mut random = fastrand::Rng::new();
     for _ in 0..4000 {
         let mut octets: Vec<u8> = (0..13).map(|_| random.u8(..)).collect();
-        let labels = (0..random.usize(1..6))
-            .map(|_| *random.choice(&["a", "WEB", "net", "svc", "apps", "example"]).unwrap());
+        let labels = (0..random.usize(1..6)).map(|_| {
+            *random
+                .choice(&["a", "WEB", "net", "svc", "apps", "example"])
+                .unwrap()
+        });
         octets.extend(labels.collect::<Vec<_>>().join(".").bytes());
         let held = std::panic::catch_unwind(|| properties::search(&octets));
         assert!(held.is_ok(), "the search does not hold for {octets:02x?}");
@@ -89,7 +106,15 @@ fn nothing_is_left_out() {
     let names = |directory: &str| {
         let entries = std::fs::read_dir(root.join(directory)).unwrap();
         let mut names: Vec<String> = entries
-            .map(|entry| entry.unwrap().path().file_stem().unwrap().to_string_lossy().into_owned())
+            .map(|entry| {
+                entry
+                    .unwrap()
+                    .path()
+                    .file_stem()
+                    .unwrap()
+                    .to_string_lossy()
+                    .into_owned()
+            })
             .collect();
         names.sort();
         names

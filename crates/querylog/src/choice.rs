@@ -35,7 +35,14 @@ impl Default for Parameters {
     fn default() -> Self {
         let text = || String::new();
         let (seconds, rate) = (SECONDS.to_owned(), DEFAULT_RATE.to_string());
-        Self { name: text(), client: text(), rcode: text(), qtype: text(), seconds, rate }
+        Self {
+            name: text(),
+            client: text(),
+            rcode: text(),
+            qtype: text(),
+            seconds,
+            rate,
+        }
     }
 }
 
@@ -76,11 +83,27 @@ pub enum ChoiceError {
 
 impl Choice {
     pub(crate) fn new(parameters: &Parameters) -> Result<Self, ChoiceError> {
-        let Parameters { name, client, rcode, qtype, seconds, rate } = parameters;
-        let filter = Filter::new(&FilterText { name, client, rcode, qtype })?;
+        let Parameters {
+            name,
+            client,
+            rcode,
+            qtype,
+            seconds,
+            rate,
+        } = parameters;
+        let filter = Filter::new(&FilterText {
+            name,
+            client,
+            rcode,
+            qtype,
+        })?;
         let seconds = number("seconds", seconds, MAX_SECONDS)?;
         let rate = number("rate", rate, MAX_RATE)?;
-        Ok(Self { filter, rate, time: Duration::from_secs(seconds.into()) })
+        Ok(Self {
+            filter,
+            rate,
+            time: Duration::from_secs(seconds.into()),
+        })
     }
 
     /// Parses a query string.
@@ -110,7 +133,14 @@ impl Choice {
 impl Parameters {
     /// The HTTP request target, percent-encoded.
     pub(crate) fn target(&self) -> String {
-        let Self { name, client, rcode, qtype, seconds, rate } = self;
+        let Self {
+            name,
+            client,
+            rcode,
+            qtype,
+            seconds,
+            rate,
+        } = self;
         let mut query = form_urlencoded::Serializer::new(String::new());
         let pairs = [
             ("name", name),
@@ -130,8 +160,15 @@ impl Parameters {
 }
 
 fn number(name: &'static str, value: &str, limit: u32) -> Result<u32, ChoiceError> {
-    let number = value.parse().ok().filter(|number| (1..=limit).contains(number));
-    number.ok_or_else(|| ChoiceError::Number { name, value: shorten(value, 40), limit })
+    let number = value
+        .parse()
+        .ok()
+        .filter(|number| (1..=limit).contains(number));
+    number.ok_or_else(|| ChoiceError::Number {
+        name,
+        value: shorten(value, 40),
+        limit,
+    })
 }
 
 #[cfg(test)]
@@ -148,21 +185,49 @@ mod tests {
             ..Parameters::default()
         };
         let target = parameters.target();
-        assert_eq!(Choice::from_query(target.strip_prefix("/tap?").unwrap()), Choice::new(&parameters));
+        assert_eq!(
+            Choice::from_query(target.strip_prefix("/tap?").unwrap()),
+            Choice::new(&parameters)
+        );
         let choice = Choice::from_query("").unwrap();
         let (filter, time) = (Filter::default(), Duration::from_secs(30));
-        assert_eq!(choice, Choice { filter, rate: 1000, time });
+        assert_eq!(
+            choice,
+            Choice {
+                filter,
+                rate: 1000,
+                time
+            }
+        );
     }
 
     #[test]
     fn mistakes_have_a_line() {
         for (query, line) in [
-            ("nam=x", "unknown parameter \"nam\": name, client, rcode, type, seconds and rate are accepted"),
-            ("type=A&type=AAAA", "type is given twice: separate values by commas"),
-            ("seconds=601", "seconds \"601\": a number from 1 to 600 is accepted"),
-            ("seconds=0", "seconds \"0\": a number from 1 to 600 is accepted"),
-            ("rate=x", "rate \"x\": a number from 1 to 100000 is accepted"),
-            ("client=x", "client \"x\": an address (10.0.0.1) or a network (10.0.0.0/8) is accepted"),
+            (
+                "nam=x",
+                "unknown parameter \"nam\": name, client, rcode, type, seconds and rate are accepted",
+            ),
+            (
+                "type=A&type=AAAA",
+                "type is given twice: separate values by commas",
+            ),
+            (
+                "seconds=601",
+                "seconds \"601\": a number from 1 to 600 is accepted",
+            ),
+            (
+                "seconds=0",
+                "seconds \"0\": a number from 1 to 600 is accepted",
+            ),
+            (
+                "rate=x",
+                "rate \"x\": a number from 1 to 100000 is accepted",
+            ),
+            (
+                "client=x",
+                "client \"x\": an address (10.0.0.1) or a network (10.0.0.0/8) is accepted",
+            ),
         ] {
             assert_eq!(Choice::from_query(query).unwrap_err().to_string(), line);
         }

@@ -1,5 +1,5 @@
-//! The commands `kube-dns tap` and `kube-dns top`. They request a page from the status port of kubedns or nanny, and
-//! print the reply.
+//! The commands `kube-dns tap` and `kube-dns top`. They request a page from the status port of
+//! kubedns or nanny, and print the reply.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -41,7 +41,8 @@ const MAX_SIZE: usize = 1 << 20;
 
 #[derive(Debug, Clone, clap::Parser)]
 struct TapOptions {
-    /// status port of kubedns (default `http://127.0.0.1:8081`); with --dnsmasq, status port of the nanny (default `http://127.0.0.1:10056`)
+    /// status port of kubedns (default `http://127.0.0.1:8081`); with --dnsmasq, status port of the
+    /// nanny (default `http://127.0.0.1:10056`)
     #[arg(long, value_name = "string", default_value = "")]
     server: String,
     /// follow the queries that dnsmasq receives, where it logs them
@@ -79,12 +80,18 @@ enum CommandError {
 
 /// The command lines of `tap` and `top`, for manual pages and completions.
 pub fn command_lines() -> [clap::Command; 2] {
-    let tap = TapOptions::command().name("tap").about("Follows queries and their answers");
+    let tap = TapOptions::command()
+        .name("tap")
+        .about("Follows queries and their answers");
     let top = TopOptions::command().name("top");
-    [tap, top.about("Ranks the clients and names with the most queries in the last minutes")]
+    [
+        tap,
+        top.about("Ranks the clients and names with the most queries in the last minutes"),
+    ]
 }
 
-/// Runs `tap` or `top` if the first word is its name; otherwise returns `None`. `program` is the name of the binary.
+/// Runs `tap` or `top` if the first word is its name; otherwise returns `None`. `program` is the
+/// name of the binary.
 pub fn command(program: &str, mut words: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     match words.next()?.to_str()? {
         "tap" => Some(tap(program, words)),
@@ -93,15 +100,19 @@ pub fn command(program: &str, mut words: impl Iterator<Item = OsString>) -> Opti
     }
 }
 
-/// Runs `tap`; `words` are the arguments. The exit code is 0 after success, 1 if the request to the status port fails,
-/// and 2 if the command line is wrong.
+/// Runs `tap`; `words` are the arguments. The exit code is 0 after success, 1 if the request to the
+/// status port fails, and 2 if the command line is wrong.
 fn tap(program: &str, words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let name = format!("{program} tap");
     let read = parse_subcommand::<TapOptions>(&name, TAP_USAGE, words).and_then(|options| {
         let choice = Choice::new(&options.parameters);
         choice.map_err(|error| Exit::mistake(&name, &error.to_string()))?;
         let usual = if options.dnsmasq { NANNY } else { KUBEDNS };
-        let server = if options.server.is_empty() { usual } else { &options.server };
+        let server = if options.server.is_empty() {
+            usual
+        } else {
+            &options.server
+        };
         Ok((authority(&name, server)?.to_owned(), options))
     });
     match read {
@@ -123,12 +134,19 @@ fn top(program: &str, words: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// Host and port of `--server`.
 fn authority<'s>(name: &str, server: &'s str) -> Result<&'s str, Exit> {
-    let wrong = || Exit::mistake(name, &format!("--server {server:?}: http://HOST:PORT is accepted"));
+    let wrong = || {
+        Exit::mistake(
+            name,
+            &format!("--server {server:?}: http://HOST:PORT is accepted"),
+        )
+    };
     daemon::http::authority(server).ok_or_else(wrong)
 }
 
 fn run(asking: impl Future<Output = Result<(), CommandError>>) -> Result<(), CommandError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
     runtime.map_err(CommandError::Runtime)?.block_on(asking)
 }
 
@@ -147,11 +165,16 @@ fn refusal(authority: &str, page: Page) -> CommandError {
 async fn follow(authority: &str, options: &TapOptions) -> Result<(), CommandError> {
     let failed = |error| CommandError::Get(authority.to_owned(), error);
     let target = options.parameters.target();
-    let page = daemon::http::get_streaming(authority, &target, TIMEOUT).await.map_err(failed)?;
+    let page = daemon::http::get_streaming(authority, &target, TIMEOUT)
+        .await
+        .map_err(failed)?;
     let mut following = page.map_err(|page| refusal(authority, page))?;
     while let Some(line) = next(authority, &mut following).await? {
-        let shown =
-            if options.json { line } else { text(&line).map_err(|error| foreign(authority, error))? };
+        let shown = if options.json {
+            line
+        } else {
+            text(&line).map_err(|error| foreign(authority, error))?
+        };
         // Standard output is closed.
         if writeln!(io::stdout().lock(), "{shown}").is_err() {
             return Ok(());
@@ -160,8 +183,14 @@ async fn follow(authority: &str, options: &TapOptions) -> Result<(), CommandErro
     Ok(())
 }
 
-async fn next(authority: &str, following: &mut StreamingPage) -> Result<Option<String>, CommandError> {
-    following.line(MAX_SIZE).await.map_err(|error| CommandError::Get(authority.to_owned(), error))
+async fn next(
+    authority: &str,
+    following: &mut StreamingPage,
+) -> Result<Option<String>, CommandError> {
+    following
+        .line(MAX_SIZE)
+        .await
+        .map_err(|error| CommandError::Get(authority.to_owned(), error))
 }
 
 fn foreign(authority: &str, error: serde_json::Error) -> CommandError {
@@ -194,8 +223,13 @@ async fn rank(authority: &str, json: bool) -> Result<(), CommandError> {
     if page.status != 200 {
         return Err(refusal(authority, page));
     }
-    let ranking: Ranking = serde_json::from_slice(&page.body).map_err(|error| foreign(authority, error))?;
-    let text = if json { String::from_utf8_lossy(&page.body).into_owned() } else { ranking.to_string() };
+    let ranking: Ranking =
+        serde_json::from_slice(&page.body).map_err(|error| foreign(authority, error))?;
+    let text = if json {
+        String::from_utf8_lossy(&page.body).into_owned()
+    } else {
+        ranking.to_string()
+    };
     let _ = io::stdout().lock().write_all(text.as_bytes());
     Ok(())
 }
@@ -207,7 +241,10 @@ mod tests {
     #[test]
     fn lines_of_a_tap_as_text() {
         let query = r#"{"time":"2026-01-31T12:00:00Z","client":"10.0.0.1","name":"a.","type":"A","rcode":"NOERROR","by":"auth"}"#;
-        assert_eq!(text(query).unwrap(), "2026-01-31T12:00:00Z 10.0.0.1 - A a. NOERROR auth");
+        assert_eq!(
+            text(query).unwrap(),
+            "2026-01-31T12:00:00Z 10.0.0.1 - A a. NOERROR auth"
+        );
         assert_eq!(text(r#"{"leftOut":3}"#).unwrap(), "... 3 left out");
         assert!(text("{}").is_err());
     }
@@ -218,16 +255,26 @@ mod tests {
             let words = words.split_whitespace().map(OsString::from);
             parse_subcommand::<TapOptions>("kube-dns tap", TAP_USAGE, words)
         };
-        let options = tap("--name=*.acme.example --client 10.0.0.0/8 --type A --seconds=5 --json").unwrap();
+        let options =
+            tap("--name=*.acme.example --client 10.0.0.0/8 --type A --seconds=5 --json").unwrap();
         assert_eq!(
             options.parameters.target(),
             "/tap?name=*.acme.example&client=10.0.0.0%2F8&type=A&seconds=5&rate=1000"
         );
         assert!(options.json);
         let help = tap("--help").unwrap_err();
-        assert!(help.status == 0 && help.stderr.starts_with("Follows queries"), "{}", help.stderr);
+        assert!(
+            help.status == 0 && help.stderr.starts_with("Follows queries"),
+            "{}",
+            help.stderr
+        );
         assert_eq!(tap("word").unwrap_err().status, 2);
-        for (server, good) in [(KUBEDNS, true), ("[::1]:8081", true), ("https://a:1", false), ("a", false)] {
+        for (server, good) in [
+            (KUBEDNS, true),
+            ("[::1]:8081", true),
+            ("https://a:1", false),
+            ("a", false),
+        ] {
             assert_eq!(authority("x", server).is_ok(), good, "{server}");
         }
         assert!(command("kube-dns", ["explain"].map(OsString::from).into_iter()).is_none());

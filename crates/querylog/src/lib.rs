@@ -4,8 +4,8 @@
 //! * [`Choice`]: the queries to follow, the maximum number of lines a second, and the time.
 //! * [`serve`]: `GET /tap`, over any [`Source`] of lines.
 //! * [`log`]: the query log, over any [`Source`] of lines.
-//! * [`command`]: the commands `tap` and `top`. All three binaries have both commands, so that the commands run in any
-//!   container of the pod.
+//! * [`command`]: the commands `tap` and `top`. All three binaries have both commands, so that the
+//!   commands run in any container of the pod.
 //!
 //! The callers of this crate supply the sources of lines.
 

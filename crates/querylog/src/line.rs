@@ -33,8 +33,8 @@ pub struct Line {
     /// Whether the answer was truncated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
-    /// Source of the answer. In kubedns: `auth`, `reverse`, `stub`, `recursive` or `cache`. In dnsmasq: `cache`, `config`,
-    /// a hosts file, or the upstream that dnsmasq queried.
+    /// Source of the answer. In kubedns: `auth`, `reverse`, `stub`, `recursive` or `cache`. In
+    /// dnsmasq: `cache`, `config`, a hosts file, or the upstream that dnsmasq queried.
     pub by: String,
 }
 
@@ -42,8 +42,16 @@ pub struct Line {
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let transport = self.transport.as_deref().unwrap_or("-");
-        let name = if self.name.is_empty() { "-" } else { &self.name };
-        write!(f, "{} {transport} {} {name} {}", self.client, self.qtype, self.rcode)?;
+        let name = if self.name.is_empty() {
+            "-"
+        } else {
+            &self.name
+        };
+        write!(
+            f,
+            "{} {transport} {} {name} {}",
+            self.client, self.qtype, self.rcode
+        )?;
         if let Some(size) = self.size {
             write!(f, " {size}B")?;
         }
@@ -51,7 +59,11 @@ impl fmt::Display for Line {
             write!(f, " {micros}us")?;
         }
         write!(f, " {}", self.by)?;
-        if self.truncated { f.write_str(" truncated") } else { Ok(()) }
+        if self.truncated {
+            f.write_str(" truncated")
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -92,10 +104,22 @@ mod tests {
         assert_eq!(line.with_time(), text);
         let json = serde_json::to_string(&line).unwrap();
         assert_eq!(serde_json::from_str::<Line>(&json).unwrap(), line);
-        let unknown = Line { transport: None, size: None, micros: None, truncated: false, ..line };
-        assert_eq!(unknown.to_string(), "10.244.0.7 - A web.default.svc.cluster.local. NOERROR auth");
+        let unknown = Line {
+            transport: None,
+            size: None,
+            micros: None,
+            truncated: false,
+            ..line
+        };
+        assert_eq!(
+            unknown.to_string(),
+            "10.244.0.7 - A web.default.svc.cluster.local. NOERROR auth"
+        );
         let json = serde_json::to_string(&unknown).unwrap();
-        assert!(!json.contains("size") && !json.contains("truncated"), "{json}");
+        assert!(
+            !json.contains("size") && !json.contains("truncated"),
+            "{json}"
+        );
         assert_eq!(serde_json::from_str::<Line>(&json).unwrap(), unknown);
     }
 }

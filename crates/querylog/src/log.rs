@@ -1,7 +1,7 @@
 //! The query log: the `queryLog` of the `ConfigMap` writes queries into the log of the process.
 //!
-//! The caller supplies the source of lines, as for [`serve`](crate::serve). kubedns and the nanny both read `queryLog`.
-//! Only the process that clients query writes the log.
+//! The caller supplies the source of lines, as for [`serve`](crate::serve). kubedns and the nanny
+//! both read `queryLog`. Only the process that clients query writes the log.
 
 use std::time::SystemTime;
 
@@ -51,7 +51,14 @@ pub struct QueryLogger<S, O> {
 impl<S: Source, O: Fn(&QueryLog) -> Result<S, NotWritten>> QueryLogger<S, O> {
     /// Starts the query log that is configured at present. `open` opens a source of lines.
     pub fn new(open: O, state: watch::Receiver<State>, logged: Logged) -> Self {
-        let mut this = Self { open, state, logged, log: None, source: None, end: None };
+        let mut this = Self {
+            open,
+            state,
+            logged,
+            log: None,
+            source: None,
+            end: None,
+        };
         this.follow_edit();
         this
     }
@@ -81,8 +88,9 @@ impl<S: Source, O: Fn(&QueryLog) -> Result<S, NotWritten>> QueryLogger<S, O> {
         }
     }
 
-    /// Replaces the log if the configured log has changed. The new source is opened before the old source is closed.
-    /// Otherwise a resource that both use, such as the log of dnsmasq, would be stopped and started again.
+    /// Replaces the log if the configured log has changed. The new source is opened before the old
+    /// source is closed. Otherwise a resource that both use, such as the log of dnsmasq, would be
+    /// stopped and started again.
     fn follow_edit(&mut self) {
         let log = match self.logged {
             Logged::All => Some(QueryLog::default()),
@@ -109,7 +117,10 @@ impl<S: Source, O: Fn(&QueryLog) -> Result<S, NotWritten>> QueryLogger<S, O> {
         match (self.open)(log) {
             Ok(source) => {
                 tracing::info!(rate = log.rate, "query log started");
-                Some((source, remaining.and_then(|remaining| Instant::now().checked_add(remaining))))
+                Some((
+                    source,
+                    remaining.and_then(|remaining| Instant::now().checked_add(remaining)),
+                ))
             }
             Err(NotWritten::Elsewhere(by)) => {
                 tracing::info!(by, "query log is written elsewhere");
@@ -122,9 +133,12 @@ impl<S: Source, O: Fn(&QueryLog) -> Result<S, NotWritten>> QueryLogger<S, O> {
         }
     }
 
-    /// Writes the lines that have arrived. If nobody reads the log of this process, the logger's queue drops lines.
+    /// Writes the lines that have arrived. If nobody reads the log of this process, the logger's
+    /// queue drops lines.
     fn write_lines(&mut self) {
-        let Some(source) = &mut self.source else { return };
+        let Some(source) = &mut self.source else {
+            return;
+        };
         for line in std::iter::from_fn(|| source.next()).take(BATCH) {
             write(&line);
         }

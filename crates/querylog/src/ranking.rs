@@ -1,4 +1,5 @@
-//! Clients and names with the most queries: the JSON document that `GET /top` returns, and the same as text.
+//! Clients and names with the most queries: the JSON document that `GET /top` returns, and the same
+//! as text.
 
 use std::fmt::{self, Write as _};
 
@@ -52,8 +53,8 @@ pub struct Owner {
     /// The name of the pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
-    /// The node that the pod runs on. Without a pod, the node that has the address. Pods on the host network have the same
-    /// address as their node.
+    /// The node that the pod runs on. Without a pod, the node that has the address. Pods on the
+    /// host network have the same address as their node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
 }
@@ -61,12 +62,20 @@ pub struct Owner {
 impl Owner {
     /// Returns `pod apps/web-0 on node-1`, `node node-1` or `in apps`; `None` if nothing is known.
     pub fn text(&self) -> Option<String> {
-        Some(match (self.namespace.as_deref(), self.pod.as_deref(), self.node.as_deref()) {
-            (Some(namespace), Some(pod), Some(node)) => format!("pod {namespace}/{pod} on {node}"),
-            (Some(namespace), Some(pod), None) => format!("pod {namespace}/{pod}"),
-            (Some(namespace), None, _) => format!("in {namespace}"),
-            (None, _, node) => format!("node {}", node?),
-        })
+        Some(
+            match (
+                self.namespace.as_deref(),
+                self.pod.as_deref(),
+                self.node.as_deref(),
+            ) {
+                (Some(namespace), Some(pod), Some(node)) => {
+                    format!("pod {namespace}/{pod} on {node}")
+                }
+                (Some(namespace), Some(pod), None) => format!("pod {namespace}/{pod}"),
+                (Some(namespace), None, _) => format!("in {namespace}"),
+                (None, _, node) => format!("node {}", node?),
+            },
+        )
     }
 }
 
@@ -84,8 +93,17 @@ impl Ranking {
 
 impl fmt::Display for Ranking {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seconds, queries, samples, note, .. } = self;
-        writeln!(f, "about {queries} queries in the last {seconds} s ({samples} sampled)")?;
+        let Self {
+            seconds,
+            queries,
+            samples,
+            note,
+            ..
+        } = self;
+        writeln!(
+            f,
+            "about {queries} queries in the last {seconds} s ({samples} sampled)"
+        )?;
         if let Some(note) = note {
             writeln!(f, "{note}")?;
         }
@@ -94,7 +112,13 @@ impl fmt::Display for Ranking {
                 continue;
             }
             writeln!(f, "\n{title}")?;
-            for Row { key, owner, queries, share } in rows {
+            for Row {
+                key,
+                owner,
+                queries,
+                share,
+            } in rows
+            {
                 write!(f, "{:6.1} % {queries:>9}  {key}", share * 100.0)?;
                 if let Some(owner) = owner.text() {
                     write!(f, "  {owner}")?;
@@ -112,13 +136,21 @@ mod tests {
 
     fn owner(namespace: &str, pod: &str, node: &str) -> Owner {
         let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        Owner { namespace: given(namespace), pod: given(pod), node: given(node) }
+        Owner {
+            namespace: given(namespace),
+            pod: given(pod),
+            node: given(node),
+        }
     }
 
     #[test]
     fn text() {
-        let row =
-            |key: &str, owner: Owner, queries, share| Row { key: key.to_owned(), owner, queries, share };
+        let row = |key: &str, owner: Owner, queries, share| Row {
+            key: key.to_owned(),
+            owner,
+            queries,
+            share,
+        };
         let ranking = Ranking {
             seconds: 150,
             queries: 1000,
@@ -139,9 +171,9 @@ mod tests {
                     NXDOMAIN\n 100.0 %         3  x.acme.example.\n";
         assert_eq!(ranking.to_string(), text);
         let json = serde_json::to_string(&ranking).unwrap();
-        assert!(
-            json.contains(r#""key":"10.244.0.7","namespace":"apps","pod":"web-0","node":"node-1","queries""#)
-        );
+        assert!(json.contains(
+            r#""key":"10.244.0.7","namespace":"apps","pod":"web-0","node":"node-1","queries""#
+        ));
         assert!(json.contains(r#""key":"10.244.0.8","queries""#), "{json}");
         assert_eq!(serde_json::from_str::<Ranking>(&json).unwrap(), ranking);
     }
@@ -150,7 +182,10 @@ mod tests {
     fn owners_as_text() {
         for (known, text) in [
             (owner("", "", ""), None),
-            (owner("apps", "web-0", "node-1"), Some("pod apps/web-0 on node-1")),
+            (
+                owner("apps", "web-0", "node-1"),
+                Some("pod apps/web-0 on node-1"),
+            ),
             (owner("apps", "web-0", ""), Some("pod apps/web-0")),
             (owner("apps", "", ""), Some("in apps")),
             (owner("", "", "node-1"), Some("node node-1")),

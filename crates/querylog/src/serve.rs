@@ -1,8 +1,9 @@
-//! `GET /tap?name=GLOB&client=NETWORK&rcode=RCODE&type=TYPE&seconds=30&rate=1000`: a line of JSON for each query.
+//! `GET /tap?name=GLOB&client=NETWORK&rcode=RCODE&type=TYPE&seconds=30&rate=1000`: a line of JSON
+//! for each query.
 //!
-//! Requests from outside the pod get 403: not everybody who can reach the port may read the queries of pods.
-//! Requests through `kubectl exec` and `kubectl port-forward` come from within the pod. A tap changes no state: the source
-//! of lines is there, or the tap is rejected.
+//! Requests from outside the pod get 403: not everybody who can reach the port may read the queries
+//! of pods. Requests through `kubectl exec` and `kubectl port-forward` come from within the pod. A
+//! tap changes no state: the source of lines is there, or the tap is rejected.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,35 +41,40 @@ pub trait Source: Send + Sync + 'static {
     }
 }
 
-/// The route `/tap`. `open` starts the collection of lines. If `open` fails, the reply is the error with status 503.
+/// The route `/tap`. `open` starts the collection of lines. If `open` fails, the reply is the error
+/// with status 503.
 pub fn route<S: Source>(
     open: impl Fn(&Choice) -> Result<S, String> + Clone + Send + Sync + 'static,
     stop: CancellationToken,
 ) -> impl Filter<Extract = (Response,), Error = Rejection> + Clone + Send + Sync + 'static {
     let readers = Arc::new(Semaphore::new(MAX_READERS));
     let query = warp::query::raw().or(warp::any().map(String::new)).unify();
-    daemon::http::exact_path("/tap").and(warp::method()).and(query).and(daemon::http::local_only()).map(
-        move |method: Method, query: String, local: Result<(), NotLocal>| {
-            if method != Method::GET {
-                return not_allowed();
-            }
-            if let Err(error) = local {
-                return refused(StatusCode::FORBIDDEN, &error);
-            }
-            let choice = match Choice::from_query(&query) {
-                Ok(choice) => choice,
-                Err(error) => return refused(StatusCode::BAD_REQUEST, &error),
-            };
-            let Ok(reader) = Arc::clone(&readers).try_acquire_owned() else {
-                let busy = format!("{MAX_READERS} others already follow the queries");
-                return refused(StatusCode::SERVICE_UNAVAILABLE, &busy);
-            };
-            match open(&choice) {
-                Ok(source) => reply(Following::new(source, &choice, reader, stop.clone())),
-                Err(error) => refused(StatusCode::SERVICE_UNAVAILABLE, &error),
-            }
-        },
-    )
+    daemon::http::exact_path("/tap")
+        .and(warp::method())
+        .and(query)
+        .and(daemon::http::local_only())
+        .map(
+            move |method: Method, query: String, local: Result<(), NotLocal>| {
+                if method != Method::GET {
+                    return not_allowed();
+                }
+                if let Err(error) = local {
+                    return refused(StatusCode::FORBIDDEN, &error);
+                }
+                let choice = match Choice::from_query(&query) {
+                    Ok(choice) => choice,
+                    Err(error) => return refused(StatusCode::BAD_REQUEST, &error),
+                };
+                let Ok(reader) = Arc::clone(&readers).try_acquire_owned() else {
+                    let busy = format!("{MAX_READERS} others already follow the queries");
+                    return refused(StatusCode::SERVICE_UNAVAILABLE, &busy);
+                };
+                match open(&choice) {
+                    Ok(source) => reply(Following::new(source, &choice, reader, stop.clone())),
+                    Err(error) => refused(StatusCode::SERVICE_UNAVAILABLE, &error),
+                }
+            },
+        )
 }
 
 fn refused(status: StatusCode, why: &dyn std::fmt::Display) -> Response {
@@ -78,13 +84,18 @@ fn refused(status: StatusCode, why: &dyn std::fmt::Display) -> Response {
 /// A reply with status 405, for pages that support only GET.
 pub fn not_allowed() -> Response {
     let mut response = daemon::http::plain_error(StatusCode::METHOD_NOT_ALLOWED, "only GET\n");
-    response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));
+    response
+        .headers_mut()
+        .insert(ALLOW, HeaderValue::from_static("GET"));
     response
 }
 
 fn reply<S: Source>(following: Following<S>) -> Response {
     let mut response = warp::reply::stream(following.chunks()).into_response();
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
+    response.headers_mut().insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("application/x-ndjson"),
+    );
     response
 }
 
@@ -98,15 +109,28 @@ struct Following<S> {
 }
 
 impl<S: Source> Following<S> {
-    fn new(source: S, choice: &Choice, reader: OwnedSemaphorePermit, stop: CancellationToken) -> Self {
+    fn new(
+        source: S,
+        choice: &Choice,
+        reader: OwnedSemaphorePermit,
+        stop: CancellationToken,
+    ) -> Self {
         let now = Instant::now();
-        Self { source, end: now + choice.time, told: now, stop, _reader: reader }
+        Self {
+            source,
+            end: now + choice.time,
+            told: now,
+            stop,
+            _reader: reader,
+        }
     }
 
-    /// The body of the reply. The body ends after the chosen time, with the source, when the process stops, or when the
-    /// reader disconnects.
+    /// The body of the reply. The body ends after the chosen time, with the source, when the
+    /// process stops, or when the reader disconnects.
     fn chunks(self) -> impl Stream<Item = Result<String, std::convert::Infallible>> {
-        stream::unfold(self, |mut this| async move { Some((Ok(this.chunk().await?), this)) })
+        stream::unfold(self, |mut this| async move {
+            Some((Ok(this.chunk().await?), this))
+        })
     }
 
     /// Waits for the next lines; returns `None` at the end.

@@ -16,14 +16,19 @@ use crate::{exechealthz, routes, status};
 
 /// The time limit for the end of the tasks.
 const ENDING: Duration = Duration::from_secs(5);
-/// The interval at which the verdict is computed, in addition to requests for `/status` and the page.
+/// The interval at which the verdict is computed, in addition to requests for `/status` and the
+/// page.
 const VERDICT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Runs probes and HTTP servers until shutdown.
 pub async fn run(options: Options, Shutdown { stop, .. }: Shutdown) -> anyhow::Result<()> {
     options.log_mistakes();
     let parts = Arc::new(Parts::new(options)?);
-    let server = Server::bind(&parts.options.prometheus_addr, parts.options.prometheus_port).await?;
+    let server = Server::bind(
+        &parts.options.prometheus_addr,
+        parts.options.prometheus_port,
+    )
+    .await?;
     let healthz = match &parts.exechealthz {
         Some(checks) => {
             let server = Server::bind(&parts.options.prometheus_addr, checks.port).await?;
@@ -34,15 +39,34 @@ pub async fn run(options: Options, Shutdown { stop, .. }: Shutdown) -> anyhow::R
     tracing::info!(version = daemon::version::VERSION, address = %server.local_addr(), "sidecar is ready");
     let mut tasks = Tasks::new(stop.clone());
     for (index, probe) in parts.probes.iter().enumerate() {
-        tasks.lasting("a probe", Arc::clone(probe).run(index, parts.probes.len(), stop.clone()));
+        tasks.lasting(
+            "a probe",
+            Arc::clone(probe).run(index, parts.probes.len(), stop.clone()),
+        );
     }
-    if let Some(Dnsmasq { counters, upstreams }) = &parts.dnsmasq {
-        tasks.lasting("reading dnsmasq's counters", Arc::clone(counters).run(stop.clone()));
-        tasks.lasting("probing dnsmasq's upstreams", Arc::clone(upstreams).run(stop.clone()));
+    if let Some(Dnsmasq {
+        counters,
+        upstreams,
+    }) = &parts.dnsmasq
+    {
+        tasks.lasting(
+            "reading dnsmasq's counters",
+            Arc::clone(counters).run(stop.clone()),
+        );
+        tasks.lasting(
+            "probing dnsmasq's upstreams",
+            Arc::clone(upstreams).run(stop.clone()),
+        );
     }
-    tasks.lasting("computing the verdict", compute_verdict(Arc::clone(&parts), stop.clone()));
+    tasks.lasting(
+        "computing the verdict",
+        compute_verdict(Arc::clone(&parts), stop.clone()),
+    );
     if let Some((server, routes)) = healthz {
-        tasks.lasting("the HTTP server of exechealthz", server.run(routes, stop.clone()));
+        tasks.lasting(
+            "the HTTP server of exechealthz",
+            server.run(routes, stop.clone()),
+        );
     }
     tasks.lasting("the HTTP server", server.run(routes::routes(parts), stop));
     Ok(tasks.join(ENDING).await?)
@@ -50,5 +74,8 @@ pub async fn run(options: Options, Shutdown { stop, .. }: Shutdown) -> anyhow::R
 
 /// Computes the verdict every few seconds, so that its metrics are current.
 async fn compute_verdict(parts: Arc<Parts>, stop: CancellationToken) {
-    repeat(interval(VERDICT_INTERVAL), stop, || async { drop(status::status(&parts, false).await) }).await;
+    repeat(interval(VERDICT_INTERVAL), stop, || async {
+        drop(status::status(&parts, false).await);
+    })
+    .await;
 }

@@ -1,7 +1,8 @@
 //! dnsmasq's own counters.
 //!
-//! dnsmasq answers CHAOS TXT queries such as `hits.bind` with counts since its start. A restart resets these counts to
-//! zero, but a Prometheus counter must not decrease. So each reading is converted into an increase ([`Monotonic`]).
+//! dnsmasq answers CHAOS TXT queries such as `hits.bind` with counts since its start. A restart
+//! resets these counts to zero, but a Prometheus counter must not decrease. So each reading is
+//! converted into an increase ([`Monotonic`]).
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -22,7 +23,8 @@ use crate::time::repeat;
 /// The minimum interval between two readings.
 const SHORTEST: Duration = Duration::from_millis(100);
 
-/// Failed readings in this time after the sidecar's start are not counted as errors: dnsmasq may still be starting.
+/// Failed readings in this time after the sidecar's start are not counted as errors: dnsmasq may
+/// still be starting.
 const STARTING: Duration = Duration::from_secs(10);
 
 /// Counters of dnsmasq at one moment.
@@ -57,7 +59,8 @@ pub(crate) struct Known {
 pub(crate) struct Counters {
     server: ServerAddr,
     interval: Duration,
-    /// Until this time, failed readings are not counted as errors, unless a reading has succeeded before.
+    /// Until this time, failed readings are not counted as errors, unless a reading has succeeded
+    /// before.
     started_by: Instant,
     metrics: CounterMetrics,
     known: Mutex<Known>,
@@ -72,7 +75,13 @@ impl Counters {
     ) -> Result<Self, MetricError> {
         let metrics = CounterMetrics::new(namespace, metrics)?;
         let (interval, started_by) = (interval.max(SHORTEST), Instant::now() + STARTING);
-        Ok(Self { server, interval, started_by, metrics, known: Mutex::default() })
+        Ok(Self {
+            server,
+            interval,
+            started_by,
+            metrics,
+            known: Mutex::default(),
+        })
     }
 
     pub(crate) fn server(&self) -> &ServerAddr {
@@ -118,14 +127,26 @@ impl Counters {
     }
 
     async fn number(&self, name: &'static str) -> anyhow::Result<u64> {
-        let asked = ask(&self.server, Transport::Udp, &chaos::question(name), TIMEOUT).await;
+        let asked = ask(
+            &self.server,
+            Transport::Udp,
+            &chaos::question(name),
+            TIMEOUT,
+        )
+        .await;
         let text = chaos::texts(&asked.context(name)?).next();
         let number = text.as_deref().and_then(|text| text.parse().ok());
         number.with_context(|| format!("{name} is answered with {text:?}, expected a number"))
     }
 
     fn take(&self, reading: Reading) {
-        let Reading { hits, misses, evictions, insertions, cache_size } = reading;
+        let Reading {
+            hits,
+            misses,
+            evictions,
+            insertions,
+            cache_size,
+        } = reading;
         let counters = [
             (hits, &self.metrics.hits),
             (misses, &self.metrics.misses),
@@ -136,7 +157,9 @@ impl Counters {
         for (last, (reading, counter)) in known.last.iter_mut().zip(counters) {
             counter.inc_by(last.increase(reading));
         }
-        self.metrics.max_size.set(i64::try_from(cache_size).unwrap_or(i64::MAX));
+        self.metrics
+            .max_size
+            .set(i64::try_from(cache_size).unwrap_or(i64::MAX));
         self.metrics.up.set(1);
         if known.complained || known.reading.is_none() {
             tracing::info!(server = %self.server, "reading dnsmasq's counters");
@@ -163,11 +186,24 @@ impl CounterMetrics {
         let counter = |what: &str, help: &str| metrics.int_counter(&name(what), help);
         Ok(Self {
             hits: counter("hits", "Number of DNS cache hits (from start of process)")?,
-            misses: counter("misses", "Number of DNS cache misses (from start of process)")?,
-            evictions: counter("evictions", "Counter of DNS cache evictions (from start of process)")?,
-            insertions: counter("insertions", "Counter of DNS cache insertions (from start of process)")?,
-            errors: counter("errors", "Number of errors that have occurred getting metrics")?,
-            // Differs from kube-dns, where this size is a counter. Queries in dashboards work with both types.
+            misses: counter(
+                "misses",
+                "Number of DNS cache misses (from start of process)",
+            )?,
+            evictions: counter(
+                "evictions",
+                "Counter of DNS cache evictions (from start of process)",
+            )?,
+            insertions: counter(
+                "insertions",
+                "Counter of DNS cache insertions (from start of process)",
+            )?,
+            errors: counter(
+                "errors",
+                "Number of errors that have occurred getting metrics",
+            )?,
+            // Differs from kube-dns, where this size is a counter. Queries in dashboards work with
+            // both types.
             max_size: metrics.int_gauge(&name("max_size"), "Maximum size of the DNS cache")?,
             up: metrics.int_gauge(&name("up"), "1 while the counters of dnsmasq can be read.")?,
         })

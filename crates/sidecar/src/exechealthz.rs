@@ -1,5 +1,5 @@
-//! The health checks of exechealthz, the container `healthz` of Kubernetes up to 1.5: the probes of each path, and the
-//! responses. [`crate::nslookup`] parses the commands of exechealthz.
+//! The health checks of exechealthz, the container `healthz` of Kubernetes up to 1.5: the probes of
+//! each path, and the responses. [`crate::nslookup`] parses the commands of exechealthz.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -35,8 +35,8 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Builds the plan. Fails if the numbers of paths and commands differ, if a path does not begin with a slash, or
-    /// if there are no probes for `--exechealthz-port`.
+    /// Builds the plan. Fails if the numbers of paths and commands differ, if a path does not begin
+    /// with a slash, or if there are no probes for `--exechealthz-port`.
     pub(crate) fn new(options: &Options) -> anyhow::Result<Self> {
         let specs = options.probe.clone();
         if options.cmd.is_empty() && options.url.is_empty() {
@@ -47,14 +47,25 @@ impl Plan {
             urls.push(DEFAULT_PATH.to_owned());
         }
         if urls.len() != options.cmd.len() {
-            bail!("--cmd, --url: {} commands for {} paths", options.cmd.len(), urls.len());
+            bail!(
+                "--cmd, --url: {} commands for {} paths",
+                options.cmd.len(),
+                urls.len()
+            );
         }
-        let mut plan = Self { specs, paths: Vec::new() };
+        let mut plan = Self {
+            specs,
+            paths: Vec::new(),
+        };
         for (url, command) in urls.into_iter().zip(&options.cmd) {
             if !url.starts_with('/') {
                 bail!("--url: {url:?} does not begin with a slash");
             }
-            let probes = command.0.iter().map(|lookup| plan.probe(lookup, options)).collect();
+            let probes = command
+                .0
+                .iter()
+                .map(|lookup| plan.probe(lookup, options))
+                .collect();
             plan.paths.push((url, probes));
         }
         Ok(plan)
@@ -63,19 +74,28 @@ impl Plan {
     /// Builds the plan without commands: one path per probe, and one path for all probes.
     fn of_probes(specs: Vec<Spec>, wanted: bool) -> anyhow::Result<Self> {
         if !wanted {
-            return Ok(Self { specs, paths: Vec::new() });
+            return Ok(Self {
+                specs,
+                paths: Vec::new(),
+            });
         }
         if specs.is_empty() {
             bail!("--exechealthz-port: there is nothing to check without a --probe or a --cmd");
         }
-        let each = specs.iter().enumerate().map(|(i, spec)| (format!("/healthz-{}", spec.label), vec![i]));
-        let paths = each.chain([(DEFAULT_PATH.to_owned(), (0..specs.len()).collect())]).collect();
+        let each = specs
+            .iter()
+            .enumerate()
+            .map(|(i, spec)| (format!("/healthz-{}", spec.label), vec![i]));
+        let paths = each
+            .chain([(DEFAULT_PATH.to_owned(), (0..specs.len()).collect())])
+            .collect();
         Ok(Self { specs, paths })
     }
 
     /// The index of the probe that replaces this `nslookup`: an existing probe, or a new one.
     fn probe(&mut self, lookup: &Lookup, options: &Options) -> usize {
-        let same = |spec: &Spec| spec.server == lookup.server && *spec.question.name() == lookup.name;
+        let same =
+            |spec: &Spec| spec.server == lookup.server && *spec.question.name() == lookup.name;
         self.specs.iter().position(same).unwrap_or_else(|| {
             self.specs.push(Spec {
                 label: self.label(lookup, options),
@@ -88,7 +108,8 @@ impl Plan {
         })
     }
 
-    /// The usual label in manifests for this server, or a numbered label if the usual label is taken or unknown.
+    /// The usual label in manifests for this server, or a numbered label if the usual label is
+    /// taken or unknown.
     fn label(&self, lookup: &Lookup, options: &Options) -> String {
         let usual = match &lookup.server {
             server if Some(server) == options.dnsmasq().as_ref() => Some("dnsmasq"),
@@ -108,8 +129,17 @@ impl Plan {
             0 => DEFAULT_PORT,
             port => port,
         };
-        let of = |indices: Vec<usize>| indices.iter().filter_map(|i| probes.get(*i).cloned()).collect();
-        let paths: Vec<_> = self.paths.into_iter().map(|(path, indices)| (path, of(indices))).collect();
+        let of = |indices: Vec<usize>| {
+            indices
+                .iter()
+                .filter_map(|i| probes.get(*i).cloned())
+                .collect()
+        };
+        let paths: Vec<_> = self
+            .paths
+            .into_iter()
+            .map(|(path, indices)| (path, of(indices)))
+            .collect();
         (!paths.is_empty()).then_some(Checks { port, paths })
     }
 }
@@ -122,7 +152,8 @@ pub(crate) struct Checks {
 }
 
 impl Checks {
-    /// Returns 200 if all probes of the path succeed, else 503. exechealthz returned 200 if its command exited with 0.
+    /// Returns 200 if all probes of the path succeed, else 503. exechealthz returned 200 if its
+    /// command exited with 0.
     fn reply(&self, path: &str) -> Response {
         let Some((_, probes)) = self.paths.iter().find(|(known, _)| known == path) else {
             // Differs from exechealthz, which answers every path with a page, and exits on `/quit`.
@@ -139,20 +170,27 @@ impl Checks {
     }
 }
 
-/// Returns why a probe fails. As with exechealthz, a probe without a result succeeds until the result is overdue.
+/// Returns why a probe fails. As with exechealthz, a probe without a result succeeds until the
+/// result is overdue.
 fn complaint(probe: &Probe, now: Instant) -> Option<String> {
     let (health, label) = (probe.health(), &probe.spec().label);
     if health.age(now) > probe.spec().interval + LATENCY {
         return Some(format!("{label}: latest result too old to be useful"));
     }
-    health.last.state.is_failed().then(|| format!("{label}: {}", health.last.failure.error))
+    health
+        .last
+        .state
+        .is_failed()
+        .then(|| format!("{label}: {}", health.last.failure.error))
 }
 
 /// The routes of the port of exechealthz.
 pub(crate) fn routes(
     checks: Arc<Checks>,
 ) -> impl Filter<Extract = (Response,), Error = warp::Rejection> + Clone + Send + Sync + 'static {
-    warp::path::full().map(move |path: warp::path::FullPath| checks.reply(path.as_str())).boxed()
+    warp::path::full()
+        .map(move |path: warp::path::FullPath| checks.reply(path.as_str()))
+        .boxed()
 }
 
 #[cfg(test)]

@@ -80,9 +80,22 @@ pub(crate) struct Health {
 
 impl Health {
     pub(crate) fn waiting(now: Instant) -> Self {
-        let failure = Failure { error: "waiting for first probe".to_owned(), rcode: String::new() };
-        let last = Verdict { state: State::Waiting, latency: Duration::ZERO, failure };
-        Self { last, since: now, last_at: now, failures: 0, history: VecDeque::new() }
+        let failure = Failure {
+            error: "waiting for first probe".to_owned(),
+            rcode: String::new(),
+        };
+        let last = Verdict {
+            state: State::Waiting,
+            latency: Duration::ZERO,
+            failure,
+        };
+        Self {
+            last,
+            since: now,
+            last_at: now,
+            failures: 0,
+            history: VecDeque::new(),
+        }
     }
 
     /// Adds a result; returns whether the state changed.
@@ -92,12 +105,20 @@ impl Health {
             self.since = now.clock;
         }
         self.last_at = now.clock;
-        self.failures = if verdict.state == State::Ok { 0 } else { self.failures.saturating_add(1) };
+        self.failures = if verdict.state == State::Ok {
+            0
+        } else {
+            self.failures.saturating_add(1)
+        };
         if self.history.len() == REMEMBERED {
             self.history.pop_front();
         }
         let latency_ms = milliseconds(verdict.latency);
-        self.history.push_back(Point { at: millis(now.time_of_day), state: verdict.state, latency_ms });
+        self.history.push_back(Point {
+            at: millis(now.time_of_day),
+            state: verdict.state,
+            latency_ms,
+        });
         self.last = verdict;
         changed
     }
@@ -112,10 +133,18 @@ impl Health {
         let healthy = self.last.state.is_healthy();
         Check {
             is_ok: healthy,
-            latency_seconds: if healthy { self.last.latency.as_secs_f64() } else { 0.0 },
-            // A healthy server has no error here, even if the probed name was not answered; `/status` shows that
-            // error.
-            error: if healthy { "" } else { &self.last.failure.error },
+            latency_seconds: if healthy {
+                self.last.latency.as_secs_f64()
+            } else {
+                0.0
+            },
+            // A healthy server has no error here, even if the probed name was not answered;
+            // `/status` shows that error.
+            error: if healthy {
+                ""
+            } else {
+                &self.last.failure.error
+            },
         }
     }
 }
@@ -132,9 +161,17 @@ pub(crate) struct Check<'a> {
 }
 
 /// Go writes whole numbers without a fraction.
-#[allow(clippy::trivially_copy_pass_by_ref, clippy::float_cmp, reason = "serde's signature; zero is exact")]
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    clippy::float_cmp,
+    reason = "serde's signature; zero is exact"
+)]
 fn go_float<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
-    if *value == 0.0 { serializer.serialize_u8(0) } else { serializer.serialize_f64(*value) }
+    if *value == 0.0 {
+        serializer.serialize_u8(0)
+    } else {
+        serializer.serialize_f64(*value)
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@
 //! * [`probe`]: sends the query of a probe at an interval, and judges the responses.
 //! * [`counters`]: dnsmasq's own counters, which do not decrease when dnsmasq restarts.
 //! * [`upstreams`]: probes of dnsmasq's upstreams, because dnsmasq does not report their failures.
-//! * [`exechealthz`], [`nslookup`]: the health checks and commands of the container `healthz` in old manifests.
+//! * [`exechealthz`], [`nslookup`]: the health checks and commands of the container `healthz` in
+//!   old manifests.
 //! * [`routes`]: `/healthcheck/<label>`, `/healthz`, `/metrics`, `/status`, and the page at `/`.
 //! * [`peers`]: the metrics of kubedns and the status of the nanny.
 //! * [`verdict`]: the condition of the pod, and remedies.
@@ -12,21 +13,22 @@
 //!
 //! # Health checks without needless restarts
 //!
-//! The kubelet restarts a container whose liveness probe fails. The usual manifests point the liveness probe of
-//! *dnsmasq* at a probe that goes through dnsmasq to kubedns. While kubedns or the API server is down, this probe
-//! fails. A restart of dnsmasq would only empty its cache. So by default (`--health=self`) each part is checked by
-//! itself:
+//! The kubelet restarts a container whose liveness probe fails. The usual manifests point the
+//! liveness probe of *dnsmasq* at a probe that goes through dnsmasq to kubedns. While kubedns or
+//! the API server is down, this probe fails. A restart of dnsmasq would only empty its cache. So by
+//! default (`--health=self`) each part is checked by itself:
 //!
-//! * dnsmasq (a probe whose server is `--dnsmasq-addr` and `--dnsmasq-port`): when the probed name is not answered,
-//!   the probe queries `cachesize.bind`, which dnsmasq answers without kubedns. If dnsmasq answers this query, its
-//!   health check stays 200.
-//! * kubedns (a probe whose server is `--kubedns-addr`): any well-formed response, such as REFUSED before the first
-//!   lists are complete, proves that the process is alive. The readiness of kubedns decides whether the pod gets
-//!   traffic.
+//! * dnsmasq (a probe whose server is `--dnsmasq-addr` and `--dnsmasq-port`): when the probed name
+//!   is not answered, the probe queries `cachesize.bind`, which dnsmasq answers without kubedns. If
+//!   dnsmasq answers this query, its health check stays 200.
+//! * kubedns (a probe whose server is `--kubedns-addr`): any well-formed response, such as REFUSED
+//!   before the first lists are complete, proves that the process is alive. The readiness of
+//!   kubedns decides whether the pod gets traffic.
 //!
-//! As in kube-dns, such a failed probe counts as an error. In addition, the gauge `..._backend_away`, `/status` and
-//! the page show that the part answers, but not for the probed name. `--health=through` restores the check of
-//! kube-dns, where only an answer for the probed name counts. Other servers are always checked in this way.
+//! As in kube-dns, such a failed probe counts as an error. In addition, the gauge
+//! `..._backend_away`, `/status` and the page show that the part answers, but not for the probed
+//! name. `--health=through` restores the check of kube-dns, where only an answer for the probed
+//! name counts. Other servers are always checked in this way.
 
 mod app;
 mod counters;

@@ -7,7 +7,8 @@ pub(crate) struct Monotonic {
 }
 
 impl Monotonic {
-    /// Returns the increase since the last reading. After a reset, the increase is the whole reading.
+    /// Returns the increase since the last reading. After a reset, the increase is the whole
+    /// reading.
     pub(crate) fn increase(&mut self, reading: u64) -> u64 {
         let last = std::mem::replace(&mut self.last, reading);
         reading.checked_sub(last).unwrap_or(reading)

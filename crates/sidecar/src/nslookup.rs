@@ -1,5 +1,5 @@
-//! Parser of `--cmd`: the lookups in a command of exechealthz. The sidecar probes these names itself and runs no
-//! command.
+//! Parser of `--cmd`: the lookups in a command of exechealthz. The sidecar probes these names
+//! itself and runs no command.
 
 use std::str::FromStr;
 
@@ -9,7 +9,8 @@ use thiserror::Error;
 
 use crate::spec::{SpecError, fully_qualified};
 
-/// A command of manifests up to Kubernetes 1.5: `nslookup NAME SERVER >/dev/null`, or several joined with `&&`.
+/// A command of manifests up to Kubernetes 1.5: `nslookup NAME SERVER >/dev/null`, or several
+/// joined with `&&`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command(pub(crate) Vec<Lookup>);
 
@@ -24,7 +25,9 @@ pub(crate) struct Lookup {
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum CommandError {
     /// The command has another program or other arguments.
-    #[error("commands are not run; only \"nslookup NAME SERVER\" is known, several joined with \"&&\"")]
+    #[error(
+        "commands are not run; only \"nslookup NAME SERVER\" is known, several joined with \"&&\""
+    )]
     Form,
     /// Not a domain name.
     #[error(transparent)]
@@ -38,7 +41,10 @@ impl FromStr for Command {
     type Err = CommandError;
 
     fn from_str(text: &str) -> Result<Self, CommandError> {
-        text.split("&&").map(str::parse).collect::<Result<_, _>>().map(Self)
+        text.split("&&")
+            .map(str::parse)
+            .collect::<Result<_, _>>()
+            .map(Self)
     }
 }
 
@@ -47,15 +53,26 @@ impl FromStr for Lookup {
 
     fn from_str(text: &str) -> Result<Self, CommandError> {
         let text = text.replace("> ", ">");
-        let words: Vec<&str> = text.split_whitespace().filter(|word| !is_redirection(word)).collect();
-        let ["nslookup", name, server] = words.as_slice() else { return Err(CommandError::Form) };
-        Ok(Self { name: fully_qualified(name)?, server: ServerAddr::from_flag(server)? })
+        let words: Vec<&str> = text
+            .split_whitespace()
+            .filter(|word| !is_redirection(word))
+            .collect();
+        let ["nslookup", name, server] = words.as_slice() else {
+            return Err(CommandError::Form);
+        };
+        Ok(Self {
+            name: fully_qualified(name)?,
+            server: ServerAddr::from_flag(server)?,
+        })
     }
 }
 
 /// Returns whether the word is a redirection such as `>/dev/null` or `2>&1`.
 fn is_redirection(word: &str) -> bool {
-    matches!(word.trim_start_matches(['1', '2', '&']), ">/dev/null" | ">&1" | ">&2")
+    matches!(
+        word.trim_start_matches(['1', '2', '&']),
+        ">/dev/null" | ">&1" | ">&2"
+    )
 }
 
 #[cfg(test)]

@@ -49,23 +49,40 @@ pub struct Options {
     /// interval with which to probe the servers that dnsmasq forwards to; 0 for never
     #[arg(long, value_name = "int", default_value = "10000", value_parser = int::<u64>)]
     pub upstream_probe_interval_ms: u64,
-    /// health checks of dnsmasq and kubedns: self (the part itself answers) or through (the probed name is answered)
+    /// health checks of dnsmasq and kubedns: self (the part itself answers) or through (the probed
+    /// name is answered)
     #[arg(long, value_name = "string", value_enum, default_value_t)]
     pub health: Mode,
     /// address of kubedns; a probe of this address checks the health of kubedns
     #[arg(long, value_name = "string", default_value = "127.0.0.1:10053", value_parser = ServerAddr::from_flag)]
     pub kubedns_addr: ServerAddr,
     /// URL of the metrics of kubedns for the status page; empty for none
-    #[arg(long, value_name = "string", default_value = "http://127.0.0.1:10055/metrics")]
+    #[arg(
+        long,
+        value_name = "string",
+        default_value = "http://127.0.0.1:10055/metrics"
+    )]
     pub kubedns_metrics: String,
     /// URL of /explain of kubedns for the status page; empty for none
-    #[arg(long, value_name = "string", default_value = "http://127.0.0.1:8081/explain")]
+    #[arg(
+        long,
+        value_name = "string",
+        default_value = "http://127.0.0.1:8081/explain"
+    )]
     pub kubedns_explain: String,
     /// URL of /top of kubedns for the status page; empty for none
-    #[arg(long, value_name = "string", default_value = "http://127.0.0.1:8081/top")]
+    #[arg(
+        long,
+        value_name = "string",
+        default_value = "http://127.0.0.1:8081/top"
+    )]
     pub kubedns_top: String,
     /// file or http URL of the nanny's status for the status page; empty for none
-    #[arg(long, value_name = "string", default_value = "http://127.0.0.1:10056/status")]
+    #[arg(
+        long,
+        value_name = "string",
+        default_value = "http://127.0.0.1:10056/status"
+    )]
     pub nanny_status: String,
     /// http address to bind metrics server to
     #[arg(long, value_name = "string", default_value = "0.0.0.0")]
@@ -97,14 +114,16 @@ pub struct Options {
 }
 
 impl Options {
-    /// The address of dnsmasq; `None` in a pod without dnsmasq. A number that is not a port becomes port 0, where
-    /// nothing answers: as in kube-dns, the sidecar then counts errors instead of ending.
+    /// The address of dnsmasq; `None` in a pod without dnsmasq. A number that is not a port becomes
+    /// port 0, where nothing answers: as in kube-dns, the sidecar then counts errors instead of
+    /// ending.
     pub fn dnsmasq(&self) -> Option<ServerAddr> {
         let port = u16::try_from(self.dnsmasq_port).unwrap_or_default();
         (!self.dnsmasq_addr.is_empty()).then(|| ServerAddr::new(&self.dnsmasq_addr, port))
     }
 
-    /// The interval between two readings of dnsmasq's counters. Zero or less is the shortest possible interval.
+    /// The interval between two readings of dnsmasq's counters. Zero or less is the shortest
+    /// possible interval.
     pub fn dnsmasq_poll_interval(&self) -> Duration {
         Duration::from_millis(u64::try_from(self.dnsmasq_poll_interval_ms).unwrap_or_default())
     }
@@ -113,9 +132,13 @@ impl Options {
     pub fn log_mistakes(&self) {
         let port = self.dnsmasq_port;
         if !self.dnsmasq_addr.is_empty() && !(1..=i64::from(u16::MAX)).contains(&port) {
-            tracing::error!(port, "counters of dnsmasq cannot be read: --dnsmasq-port is not a port number");
+            tracing::error!(
+                port,
+                "counters of dnsmasq cannot be read: --dnsmasq-port is not a port number"
+            );
         }
-        self.prometheus_namespace.log_changes("--prometheus-namespace");
+        self.prometheus_namespace
+            .log_changes("--prometheus-namespace");
     }
 }
 

@@ -1,8 +1,9 @@
 //! The page at `/`: [`Status`] as HTML.
 //!
-//! The page is one document without external resources, complete without JavaScript. Its script fetches the page again
-//! every few seconds and replaces the content, so only this module renders. The templates escape all values, and the
-//! content security policy permits only the script of this module.
+//! The page is one document without external resources, complete without JavaScript. Its script
+//! fetches the page again every few seconds and replaces the content, so only this module renders.
+//! The templates escape all values, and the content security policy permits only the script of this
+//! module.
 
 mod configuration;
 mod facts;
@@ -18,8 +19,8 @@ use self::text::{ago, number};
 use crate::document::{ProbeStatus, Status};
 use crate::health::State;
 
-/// Content security policy of a page: the policy permits scripts and styles with the nonce, icons in `data:` URLs, and
-/// requests to the origin of the page.
+/// Content security policy of a page: the policy permits scripts and styles with the nonce, icons
+/// in `data:` URLs, and requests to the origin of the page.
 pub(crate) fn policy(nonce: &str) -> String {
     format!(
         "default-src 'none'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; connect-src 'self'; \
@@ -57,10 +58,11 @@ pub(crate) fn render(status: &Status, nonce: &str) -> String {
     page.into_string()
 }
 
-/// The head of the page. The script replaces the head and the details every few seconds; the form between them keeps
-/// its input.
+/// The head of the page. The script replaces the head and the details every few seconds; the form
+/// between them keeps its input.
 fn glance(status: &Status) -> Markup {
-    let time = chrono::DateTime::from_timestamp_millis(i64::try_from(status.time).unwrap_or(i64::MAX));
+    let time =
+        chrono::DateTime::from_timestamp_millis(i64::try_from(status.time).unwrap_or(i64::MAX));
     html! {
         h1 { "kube-dns " small { (status.pod) } }
         p.when {
@@ -109,7 +111,11 @@ fn details(status: &Status) -> Markup {
 /// The appearance of the worst probe of a part.
 fn probed(status: &Status, part: &str) -> Look {
     match worst(&status.probes, |probe| probe.part == part) {
-        None => Look { words: "not probed", mark: "\u{2013}", ..look(None) },
+        None => Look {
+            words: "not probed",
+            mark: "\u{2013}",
+            ..look(None)
+        },
         state => look(state),
     }
 }
@@ -122,7 +128,11 @@ fn worst(probes: &[ProbeStatus], which: impl Fn(&ProbeStatus) -> bool) -> Option
         State::Itself => 2,
         State::Failed => 3,
     };
-    probes.iter().filter(|probe| which(probe)).map(|probe| probe.state).max_by_key(rank)
+    probes
+        .iter()
+        .filter(|probe| which(probe))
+        .map(|probe| probe.state)
+        .max_by_key(rank)
 }
 
 fn card(name: &str, look: Look, facts: &Markup) -> Markup {
@@ -156,7 +166,8 @@ fn figure(probe: &ProbeStatus, axes: &plot::Axes, now: u64) -> Markup {
     }
 }
 
-/// The appearance of a state: a CSS class for the colour, a sign for readers who do not see colours, and words.
+/// The appearance of a state: a CSS class for the colour, a sign for readers who do not see
+/// colours, and words.
 #[derive(Clone, Copy)]
 struct Look {
     class: &'static str,

@@ -50,7 +50,10 @@ impl Parts {
     /// Builds all parts. Fails for flags that contradict each other.
     pub(crate) fn new(options: Options) -> anyhow::Result<Self> {
         if !options.prometheus_path.starts_with('/') {
-            bail!("--prometheus-path: {:?} does not begin with a slash", options.prometheus_path);
+            bail!(
+                "--prometheus-path: {:?} does not begin with a slash",
+                options.prometheus_path
+            );
         }
         let metrics = Metrics::new("sidecar")?;
         let namespace = options.prometheus_namespace.as_str();
@@ -63,18 +66,42 @@ impl Parts {
                 bail!("--probe: the label {} is used twice", spec.label);
             }
             let part = Part::of(spec, dnsmasq.as_ref(), &options.kubedns_addr);
-            probes.push(Arc::new(Probe::new(spec.clone(), part, options.health, namespace, &metrics)?));
+            probes.push(Arc::new(Probe::new(
+                spec.clone(),
+                part,
+                options.health,
+                namespace,
+                &metrics,
+            )?));
         }
         let known = probed_already(&options, &plan.specs);
         let exechealthz = plan.checks(&options, &probes).map(Arc::new);
         let peers = Arc::new(Peers::new(&options));
-        let dnsmasq = dnsmasq.map(|at| Dnsmasq::new(at, &options, known, &peers, &metrics)).transpose()?;
+        let dnsmasq = dnsmasq
+            .map(|at| Dnsmasq::new(at, &options, known, &peers, &metrics))
+            .transpose()?;
         let verdicts = Verdicts::new(namespace, dnsmasq.is_some(), &metrics)?;
         let started = std::time::Instant::now();
         // If the file cannot be read, the page shows no name.
-        let pod = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
-        let node = std::env::var("NODE_NAME").ok().filter(|node| !node.is_empty());
-        Ok(Self { options, started, pod, node, probes, exechealthz, dnsmasq, metrics, peers, verdicts })
+        let pod = std::fs::read_to_string("/proc/sys/kernel/hostname")
+            .unwrap_or_default()
+            .trim()
+            .to_owned();
+        let node = std::env::var("NODE_NAME")
+            .ok()
+            .filter(|node| !node.is_empty());
+        Ok(Self {
+            options,
+            started,
+            pod,
+            node,
+            probes,
+            exechealthz,
+            dnsmasq,
+            metrics,
+            peers,
+            verdicts,
+        })
     }
 }
 
@@ -97,12 +124,18 @@ impl Dnsmasq {
             namespace,
             metrics,
         )?;
-        Ok(Self { counters: Arc::new(counters), upstreams: Arc::new(upstreams) })
+        Ok(Self {
+            counters: Arc::new(counters),
+            upstreams: Arc::new(upstreams),
+        })
     }
 }
 
 /// Servers that need no probe as upstreams: those of `--probe`, kubedns and dnsmasq.
 fn probed_already(options: &Options, specs: &[Spec]) -> Vec<ServerAddr> {
     let probed = specs.iter().map(|spec| spec.server.clone());
-    probed.chain([options.kubedns_addr.clone()]).chain(options.dnsmasq()).collect()
+    probed
+        .chain([options.kubedns_addr.clone()])
+        .chain(options.dnsmasq())
+        .collect()
 }

@@ -1,7 +1,7 @@
 //! Reports of the other parts of the pod: kubedns and the nanny.
 //!
-//! Each report is fetched on demand, at most once a second, bounded in size and time. Concurrent requests share one
-//! fetch. If a fetch fails, the report is unknown.
+//! Each report is fetched on demand, at most once a second, bounded in size and time. Concurrent
+//! requests share one fetch. If a fetch fails, the report is unknown.
 
 mod exposition;
 mod fetch;
@@ -53,11 +53,19 @@ pub(crate) struct Peer<T> {
 impl Peers {
     pub(crate) fn new(options: &Options) -> Self {
         // The nanny reports on dnsmasq only: without dnsmasq there is nothing to fetch.
-        let nanny_status = if options.dnsmasq().is_some() { options.nanny_status.as_str() } else { "" };
-        Self { top: top(&options.kubedns_top), ..Self::at(&options.kubedns_metrics, nanny_status) }
+        let nanny_status = if options.dnsmasq().is_some() {
+            options.nanny_status.as_str()
+        } else {
+            ""
+        };
+        Self {
+            top: top(&options.kubedns_top),
+            ..Self::at(&options.kubedns_metrics, nanny_status)
+        }
     }
 
-    /// Creates the peers without the ranking. The arguments are files or URLs; an empty argument means none.
+    /// Creates the peers without the ranking. The arguments are files or URLs; an empty argument
+    /// means none.
     pub(crate) fn at(kubedns_metrics: &str, nanny_status: &str) -> Self {
         Self {
             top: top(""),
@@ -69,12 +77,19 @@ impl Peers {
 
 /// The top clients and names, from kubedns.
 fn top(source: &str) -> Peer<Ranking> {
-    Peer::new(source, |text| serde_json::from_str(text).map_err(|error| format!("not a ranking: {error}")))
+    Peer::new(source, |text| {
+        serde_json::from_str(text).map_err(|error| format!("not a ranking: {error}"))
+    })
 }
 
 impl<T: Clone> Peer<T> {
     fn new(source: &str, read: fn(&str) -> Result<T, String>) -> Self {
-        Self { source: source.to_owned(), read, last: Mutex::default(), files: FileReads::default() }
+        Self {
+            source: source.to_owned(),
+            read,
+            last: Mutex::default(),
+            files: FileReads::default(),
+        }
     }
 
     /// The report, no older than [`FRESH`].
@@ -93,12 +108,26 @@ impl<T: Clone> Peer<T> {
     async fn fetch(&self) -> Fetched<T> {
         let source = self.source.clone();
         if source.is_empty() {
-            return Fetched { source, known: None, error: None };
+            return Fetched {
+                source,
+                known: None,
+                error: None,
+            };
         }
-        let text = fetch(&source, &self.files).await.map_err(|error| error.to_string());
+        let text = fetch(&source, &self.files)
+            .await
+            .map_err(|error| error.to_string());
         match text.and_then(|text| (self.read)(&text)) {
-            Ok(known) => Fetched { source, known: Some(known), error: None },
-            Err(error) => Fetched { source, known: None, error: Some(error) },
+            Ok(known) => Fetched {
+                source,
+                known: Some(known),
+                error: None,
+            },
+            Err(error) => Fetched {
+                source,
+                known: None,
+                error: Some(error),
+            },
         }
     }
 }

@@ -19,8 +19,8 @@ use crate::time::{Now, repeat};
 
 /// The maximum delay of a first probe after the start.
 const STAGGER: Duration = Duration::from_secs(5);
-/// Number of latency buckets. The first bound is 0.25 ms; each further bound is twice the previous bound, up to 8192
-/// ms.
+/// Number of latency buckets. The first bound is 0.25 ms; each further bound is twice the previous
+/// bound, up to 8192 ms.
 const BUCKETS: usize = 16;
 
 /// The part of the pod that a probe checks.
@@ -34,8 +34,8 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    /// The part that `spec` probes. The labels `kubedns` and `dnsmasq` of the usual manifests decide, with any port.
-    /// For other labels, the address decides.
+    /// The part that `spec` probes. The labels `kubedns` and `dnsmasq` of the usual manifests
+    /// decide, with any port. For other labels, the address decides.
     pub(crate) fn of(spec: &Spec, dnsmasq: Option<&ServerAddr>, kubedns: &ServerAddr) -> Self {
         match spec.label.as_str() {
             "kubedns" => Self::Kubedns,
@@ -66,7 +66,13 @@ impl Probe {
         metrics: &Metrics,
     ) -> Result<Self, MetricError> {
         let metrics = ProbeMetrics::new(&spec.label, part, namespace, metrics)?;
-        Ok(Self { spec, part, mode, metrics, health: Mutex::new(Health::waiting(std::time::Instant::now())) })
+        Ok(Self {
+            spec,
+            part,
+            mode,
+            metrics,
+            health: Mutex::new(Health::waiting(std::time::Instant::now())),
+        })
     }
 
     pub(crate) fn spec(&self) -> &Spec {
@@ -81,15 +87,20 @@ impl Probe {
         self.health.lock().clone()
     }
 
-    /// Probes until `stop`. The first query waits for slot `index` of `count` slots, so that the probes are spread
-    /// out. A query begins only after the previous query has ended.
+    /// Probes until `stop`. The first query waits for slot `index` of `count` slots, so that the
+    /// probes are spread out. A query begins only after the previous query has ended.
     pub(crate) async fn run(self: Arc<Self>, index: usize, count: usize, stop: CancellationToken) {
         let first = Instant::now() + stagger(self.spec.interval, index, count);
         repeat(interval_at(first, self.spec.interval), stop, || self.once()).await;
     }
 
     pub(crate) async fn once(&self) {
-        let Spec { server, transport, question, .. } = &self.spec;
+        let Spec {
+            server,
+            transport,
+            question,
+            ..
+        } = &self.spec;
         let asked = ask(server, *transport, question, TIMEOUT).await;
         let verdict = self.judge(asked).await;
         self.record(verdict);
@@ -98,7 +109,11 @@ impl Probe {
     async fn judge(&self, asked: Result<Answer, ExchangeError>) -> Verdict {
         let (failure, latency) = match asked {
             Ok(Answer { message, latency }) if !message.answers.is_empty() => {
-                return Verdict { state: State::Ok, latency, failure: Failure::default() };
+                return Verdict {
+                    state: State::Ok,
+                    latency,
+                    failure: Failure::default(),
+                };
             }
             Ok(answer) => {
                 let name = self.spec.question.name().to_ascii();
@@ -106,27 +121,48 @@ impl Probe {
                 let rcode = rcode_name(answer.message.metadata.response_code);
                 (Failure { error, rcode }, Some(answer.latency))
             }
-            Err(error) => (Failure { error: error.to_string(), rcode: String::new() }, None),
+            Err(error) => (
+                Failure {
+                    error: error.to_string(),
+                    rcode: String::new(),
+                },
+                None,
+            ),
         };
         let latency = match (self.mode, self.part) {
             (Mode::Itself, Part::Dnsmasq) => self.dnsmasq_itself().await,
             (Mode::Itself, Part::Kubedns) => latency,
             _ => None,
         };
-        let state = if latency.is_some() { State::Itself } else { State::Failed };
-        Verdict { state, latency: latency.unwrap_or_default(), failure }
+        let state = if latency.is_some() {
+            State::Itself
+        } else {
+            State::Failed
+        };
+        Verdict {
+            state,
+            latency: latency.unwrap_or_default(),
+            failure,
+        }
     }
 
-    /// The latency of an answer that dnsmasq gives without its upstreams; `None` without such an answer.
+    /// The latency of an answer that dnsmasq gives without its upstreams; `None` without such an
+    /// answer.
     async fn dnsmasq_itself(&self) -> Option<Duration> {
         let question = chaos::question("cachesize.bind.");
-        let answer = ask(&self.spec.server, self.spec.transport, &question, TIMEOUT).await.ok()?;
+        let answer = ask(&self.spec.server, self.spec.transport, &question, TIMEOUT)
+            .await
+            .ok()?;
         chaos::texts(&answer).next().map(|_| answer.latency)
     }
 
     fn record(&self, verdict: Verdict) {
         let label = &self.spec.label;
-        let Verdict { state, latency, failure: Failure { error, rcode } } = verdict.clone();
+        let Verdict {
+            state,
+            latency,
+            failure: Failure { error, rcode },
+        } = verdict.clone();
         tracing::debug!(label, ?state, ?latency, error, rcode, "probed");
         let (changed, failures) = {
             let mut health = self.health.lock();
@@ -138,7 +174,12 @@ impl Probe {
             _ if !changed => {}
             State::Ok | State::Waiting => tracing::info!(label, "the probed name is answered"),
             State::Itself => {
-                tracing::warn!(label, error, rcode, "answers for itself, but not for the probed name");
+                tracing::warn!(
+                    label,
+                    error,
+                    rcode,
+                    "answers for itself, but not for the probed name"
+                );
             }
             State::Failed => tracing::warn!(label, error, rcode, "probe failed"),
         }
@@ -161,10 +202,16 @@ struct ProbeMetrics {
 }
 
 impl ProbeMetrics {
-    fn new(label: &str, part: Part, namespace: &str, metrics: &Metrics) -> Result<Self, MetricError> {
+    fn new(
+        label: &str,
+        part: Part,
+        namespace: &str,
+        metrics: &Metrics,
+    ) -> Result<Self, MetricError> {
         let name = |what: &str| metric_name(namespace, &format!("probe_{label}_{what}"));
-        let buckets: Vec<f64> =
-            std::iter::successors(Some(0.25), |bound| Some(bound * 2.0)).take(BUCKETS).collect();
+        let buckets: Vec<f64> = std::iter::successors(Some(0.25), |bound| Some(bound * 2.0))
+            .take(BUCKETS)
+            .collect();
         let backend_away = match part {
             Part::Other => None,
             Part::Dnsmasq | Part::Kubedns => Some(metrics.int_gauge(
@@ -178,8 +225,10 @@ impl ProbeMetrics {
                 &format!("Latency of the DNS probe request {label}"),
                 &buckets,
             )?,
-            errors: metrics
-                .int_counter(&name("errors"), &format!("Count of errors in name resolution of {label}"))?,
+            errors: metrics.int_counter(
+                &name("errors"),
+                &format!("Count of errors in name resolution of {label}"),
+            )?,
             failures_in_a_row: metrics.int_gauge(
                 &name("failures_in_a_row"),
                 &format!("Probes of {label} since the last one that was answered."),

@@ -20,10 +20,12 @@ pub(crate) fn routes(
     warp::path::full()
         .and(query)
         .and(http::local_only().map(|local: Result<(), http::NotLocal>| local.is_ok()))
-        .then(move |path: warp::path::FullPath, query: String, local: bool| {
-            let parts = Arc::clone(&parts);
-            async move { reply(&parts, path.as_str(), &query, local).await }
-        })
+        .then(
+            move |path: warp::path::FullPath, query: String, local: bool| {
+                let parts = Arc::clone(&parts);
+                async move { reply(&parts, path.as_str(), &query, local).await }
+            },
+        )
         .boxed()
 }
 
@@ -33,13 +35,18 @@ async fn reply(parts: &Parts, path: &str, query: &str, local: bool) -> Response 
     }
     match path {
         "/healthz" => healthz(parts),
-        "/status" => fresh(http::json(StatusCode::OK, &status::status(parts, local).await)),
+        "/status" => fresh(http::json(
+            StatusCode::OK,
+            &status::status(parts, local).await,
+        )),
         "/" => {
             let status = status::status(parts, local).await;
             fresh(html(|nonce| page::render(&status, nonce)))
         }
         "/runbook" => html(runbook::render),
-        "/explain" if !parts.options.kubedns_explain.is_empty() => fresh(explain(parts, query).await),
+        "/explain" if !parts.options.kubedns_explain.is_empty() => {
+            fresh(explain(parts, query).await)
+        }
         _ => path
             .strip_prefix("/healthcheck/")
             .and_then(|label| check(parts, label))
@@ -49,10 +56,16 @@ async fn reply(parts: &Parts, path: &str, query: &str, local: bool) -> Response 
 
 /// `/healthcheck/<label>`: 200 if the server is healthy, else 503.
 fn check(parts: &Parts, label: &str) -> Option<Response> {
-    let probe = parts.probes.iter().find(|probe| probe.spec().label == label)?;
+    let probe = parts
+        .probes
+        .iter()
+        .find(|probe| probe.spec().label == label)?;
     let health = probe.health();
-    let status =
-        if health.last.state.is_healthy() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let status = if health.last.state.is_healthy() {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
     Some(http::json(status, &health.check()))
 }
 
@@ -68,7 +81,9 @@ fn html(render: impl FnOnce(&str) -> String) -> Response {
     let nonce = format!("{:032x}", fastrand::u128(..));
     let mut response = http::with_type(StatusCode::OK, "text/html; charset=utf-8", render(&nonce));
     if let Ok(policy) = HeaderValue::from_str(&page::policy(&nonce)) {
-        response.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
+        response
+            .headers_mut()
+            .insert(CONTENT_SECURITY_POLICY, policy);
     }
     response
 }
@@ -84,13 +99,16 @@ async fn explain(parts: &Parts, query: &str) -> Response {
                 String::from_utf8_lossy(&page.body).into_owned(),
             )
         }
-        Err(error) => {
-            http::plain_error(StatusCode::BAD_GATEWAY, format!("kubedns does not answer: {error}\n"))
-        }
+        Err(error) => http::plain_error(
+            StatusCode::BAD_GATEWAY,
+            format!("kubedns does not answer: {error}\n"),
+        ),
     }
 }
 
 fn fresh(mut response: Response) -> Response {
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+        .headers_mut()
+        .insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }

@@ -1,6 +1,7 @@
 //! The page at `/runbook`: a copy of docs/troubleshooting.md from build time.
 //!
-//! The copy is for clusters without access to the repository, and always fits the version of the sidecar.
+//! The copy is for clusters without access to the repository, and always fits the version of the
+//! sidecar.
 
 use maud::{DOCTYPE, PreEscaped, html};
 
@@ -12,7 +13,8 @@ const STYLE: PreEscaped<&str> = PreEscaped(
      pre{font-size:.85rem;white-space:pre-wrap;overflow-wrap:anywhere}",
 );
 
-/// The whole page: headings with the anchors that findings link to, and the text between them as preformatted text.
+/// The whole page: headings with the anchors that findings link to, and the text between them as
+/// preformatted text.
 pub(crate) fn render(nonce: &str) -> String {
     let page = html! {
         (DOCTYPE)
@@ -43,8 +45,18 @@ fn sections() -> impl Iterator<Item = (&'static str, &'static str)> {
 
 /// The anchor of a heading in Markdown.
 fn anchor(heading: &str) -> String {
-    let letters = heading.chars().filter(|c| c.is_alphanumeric() || [' ', '-'].contains(c));
-    letters.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
+    let letters = heading
+        .chars()
+        .filter(|c| c.is_alphanumeric() || [' ', '-'].contains(c));
+    letters
+        .map(|c| {
+            if c == ' ' {
+                '-'
+            } else {
+                c.to_ascii_lowercase()
+            }
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -56,12 +68,15 @@ mod tests {
         let anchors: Vec<String> = sections().map(|(heading, _)| anchor(heading)).collect();
         assert_eq!(anchors.first().map(String::as_str), Some("troubleshooting"));
         for expected in ["no-pods", "upstreams-of-dnsmasq", "a-wrong-flag"] {
-            assert!(anchors.iter().any(|anchor| anchor == expected), "{expected} in {anchors:?}");
+            assert!(
+                anchors.iter().any(|anchor| anchor == expected),
+                "{expected} in {anchors:?}"
+            );
         }
     }
 
-    /// Each section of the runbook has the same parts in the same order. The first sections are an index and a general
-    /// check.
+    /// Each section of the runbook has the same parts in the same order. The first sections are an
+    /// index and a general check.
     #[test]
     fn sections_have_one_form() {
         for (heading, text) in
@@ -72,14 +87,24 @@ mod tests {
                 .filter_map(|line| line.strip_prefix("**")?.split_once(".**"))
                 .map(|(part, _)| part)
                 .collect();
-            assert_eq!(parts, ["Symptom", "Check", "Cause", "Cure", "Verify"], "{heading}");
+            assert_eq!(
+                parts,
+                ["Symptom", "Check", "Cause", "Cure", "Verify"],
+                "{heading}"
+            );
         }
     }
 
     #[test]
     fn text_is_escaped() {
         let page = render("abc");
-        assert!(page.contains("127.0.0.1:48106-\\u003e127.0.0.1:10053"), "the output of a command is there");
-        assert!(page.contains("&gt;&gt;HEADER&lt;&lt;"), "and cannot be markup");
+        assert!(
+            page.contains("127.0.0.1:48106-\\u003e127.0.0.1:10053"),
+            "the output of a command is there"
+        );
+        assert!(
+            page.contains("&gt;&gt;HEADER&lt;&lt;"),
+            "and cannot be markup"
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! The value of one `--probe`: `label,server,name[,seconds][,type]`.
 //!
-//! The grammar and the error texts are the same as in kube-dns. In addition the type may end in `/tcp`, as in `A/tcp`,
-//! for a probe over TCP.
+//! The grammar and the error texts are the same as in kube-dns. In addition the type may end in
+//! `/tcp`, as in `A/tcp`, for a probe over TCP.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -73,8 +73,9 @@ impl FromStr for Spec {
         };
         check_label(label)?;
         let interval = rest.first().map_or(Ok(SECONDS), |text| seconds(text))?;
-        let (kind, transport) =
-            rest.get(1).map_or(Ok((RecordType::ANY, Transport::Udp)), |text| kind(text))?;
+        let (kind, transport) = rest
+            .get(1)
+            .map_or(Ok((RecordType::ANY, Transport::Udp)), |text| kind(text))?;
         let question = Query::query(fully_qualified(name)?, kind);
         Ok(Self {
             label: label.to_owned(),
@@ -87,7 +88,11 @@ impl FromStr for Spec {
 }
 
 fn check_label(label: &str) -> Result<(), SpecError> {
-    if label.is_empty() || !label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+    if label.is_empty()
+        || !label
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    {
         return Err(SpecError::Label);
     }
     if label.len() > LONGEST_LABEL {
@@ -96,8 +101,8 @@ fn check_label(label: &str) -> Result<(), SpecError> {
     Ok(())
 }
 
-/// Parses the interval. For a zero or negative interval, kube-dns panics and exits with status 2, the status for bad
-/// flags.
+/// Parses the interval. For a zero or negative interval, kube-dns panics and exits with status 2,
+/// the status for bad flags.
 fn seconds(text: &str) -> Result<Duration, SpecError> {
     let number = atoi(text).map_err(SpecError::Seconds)?;
     match u64::try_from(number) {

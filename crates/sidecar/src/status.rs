@@ -1,7 +1,7 @@
 //! Builds the [`Status`]: the document behind `/status` and the page.
 //!
-//! The results of the probes and dnsmasq's counters come from the sidecar itself. [`crate::peers`] fetches the rest
-//! from kubedns and the nanny.
+//! The results of the probes and dnsmasq's counters come from the sidecar itself. [`crate::peers`]
+//! fetches the rest from kubedns and the nanny.
 
 use std::time::SystemTime;
 
@@ -14,8 +14,15 @@ use crate::verdict;
 
 /// Builds the document; `top` is included only if `local`.
 pub(crate) async fn status(parts: &Parts, local: bool) -> Status {
-    let top = async { if local { Some(Box::new(parts.peers.top.known().await)) } else { None } };
-    let (kubedns, nanny, top) = tokio::join!(parts.peers.kubedns.known(), parts.peers.nanny.known(), top);
+    let top = async {
+        if local {
+            Some(Box::new(parts.peers.top.known().await))
+        } else {
+            None
+        }
+    };
+    let (kubedns, nanny, top) =
+        tokio::join!(parts.peers.kubedns.known(), parts.peers.nanny.known(), top);
     let mut status = Status {
         verdict: Verdict::default(),
         pod: parts.pod.clone(),
@@ -29,13 +36,19 @@ pub(crate) async fn status(parts: &Parts, local: bool) -> Status {
             Mode::Itself => "self",
             Mode::Through => "through",
         },
-        probes: parts.probes.iter().map(|probe| ProbeStatus::of(probe)).collect(),
+        probes: parts
+            .probes
+            .iter()
+            .map(|probe| ProbeStatus::of(probe))
+            .collect(),
         dnsmasq: parts.dnsmasq.as_ref().map(DnsmasqStatus::of),
         kubedns,
         nanny,
         top,
     };
-    status.verdict = parts.verdicts.judge(verdict::findings(&status), Now::read());
+    status.verdict = parts
+        .verdicts
+        .judge(verdict::findings(&status), Now::read());
     status
 }
 

@@ -11,7 +11,8 @@ pub(crate) fn millis(time: SystemTime) -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The current time on two clocks. Ages come from the monotonic clock, because the time of day may be set.
+/// The current time on two clocks. Ages come from the monotonic clock, because the time of day may
+/// be set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Now {
     pub(crate) clock: Instant,
@@ -20,7 +21,10 @@ pub(crate) struct Now {
 
 impl Now {
     pub(crate) fn read() -> Self {
-        Self { clock: Instant::now(), time_of_day: SystemTime::now() }
+        Self {
+            clock: Instant::now(),
+            time_of_day: SystemTime::now(),
+        }
     }
 
     /// The time since `earlier`.
@@ -41,7 +45,11 @@ pub(crate) fn milliseconds(duration: Duration) -> f64 {
 }
 
 /// Runs `act` at each tick until `stop`, never twice at the same time.
-pub(crate) async fn repeat<F: Future>(mut ticks: Interval, stop: CancellationToken, act: impl Fn() -> F) {
+pub(crate) async fn repeat<F: Future>(
+    mut ticks: Interval,
+    stop: CancellationToken,
+    act: impl Fn() -> F,
+) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let rounds = async {
         loop {
@@ -58,11 +66,17 @@ impl Now {
     pub(crate) fn at(after: Duration) -> Self {
         static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
         let start = *START.get_or_init(Instant::now);
-        Self { clock: start + after, time_of_day: UNIX_EPOCH + after }
+        Self {
+            clock: start + after,
+            time_of_day: UNIX_EPOCH + after,
+        }
     }
 
     /// The same moment after somebody has set the time of day.
     pub(crate) fn set_to(self, time_of_day: SystemTime) -> Self {
-        Self { time_of_day, ..self }
+        Self {
+            time_of_day,
+            ..self
+        }
     }
 }

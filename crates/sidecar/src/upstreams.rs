@@ -1,15 +1,15 @@
 //! Probes of the upstreams of dnsmasq: their condition and latency.
 //!
-//! dnsmasq lists its upstreams with their numbers of queries (CHAOS TXT `servers.bind`). The list has no usable number
-//! of failures: dnsmasq 2.90 counts none for a server that is silent or fails every query. So the sidecar, which
-//! shares dnsmasq's network, sends each upstream one small query per interval. A server with a probe of its own, such
-//! as kubedns, is left out.
+//! dnsmasq lists its upstreams with their numbers of queries (CHAOS TXT `servers.bind`). The list
+//! has no usable number of failures: dnsmasq 2.90 counts none for a server that is silent or fails
+//! every query. So the sidecar, which shares dnsmasq's network, sends each upstream one small query
+//! per interval. A server with a probe of its own, such as kubedns, is left out.
 //!
-//! The nanny reports which names an upstream serves. For a stub domain, the query is the SOA of that domain; otherwise
-//! the query is the NS of the root. SERVFAIL for a stub domain is a failure. SERVFAIL for the root counts as an
-//! answer: a resolver without access to the root may answer other names. REFUSED is a failure, unless the names that
-//! the upstream serves are unknown. REFUSED for the root is no outage in the verdict, because the upstream may serve
-//! other names.
+//! The nanny reports which names an upstream serves. For a stub domain, the query is the SOA of
+//! that domain; otherwise the query is the NS of the root. SERVFAIL for a stub domain is a failure.
+//! SERVFAIL for the root counts as an answer: a resolver without access to the root may answer
+//! other names. REFUSED is a failure, unless the names that the upstream serves are unknown.
+//! REFUSED for the root is no outage in the verdict, because the upstream may serve other names.
 
 mod condition;
 mod listed;
@@ -74,13 +74,24 @@ impl Upstreams {
         metrics: &Metrics,
     ) -> Result<Self, MetricError> {
         let metrics = UpstreamMetrics::new(namespace, metrics)?;
-        Ok(Self { dnsmasq, others, peers, interval, metrics, known: Mutex::default() })
+        Ok(Self {
+            dnsmasq,
+            others,
+            peers,
+            interval,
+            metrics,
+            known: Mutex::default(),
+        })
     }
 
     /// The current state, by address.
     pub(crate) fn status(&self) -> Vec<UpstreamStatus> {
         let now = Now::read();
-        self.known.lock().values().map(|upstream| upstream.status_at(now)).collect()
+        self.known
+            .lock()
+            .values()
+            .map(|upstream| upstream.status_at(now))
+            .collect()
     }
 
     pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
@@ -91,20 +102,29 @@ impl Upstreams {
         repeat(ticks, stop, || Arc::clone(&self).round()).await;
     }
 
-    /// Reads dnsmasq's list and probes each upstream once. If dnsmasq does not answer, the previous list is used.
+    /// Reads dnsmasq's list and probes each upstream once. If dnsmasq does not answer, the previous
+    /// list is used.
     async fn round(self: Arc<Self>) {
         match list(&self.dnsmasq).await {
             Ok(listed) => {
                 let nanny = self.peers.nanny.known().await.known.unwrap_or_default();
                 self.follow(&listed, &nanny);
             }
-            Err(error) => tracing::debug!(server = %self.dnsmasq, error, "dnsmasq does not list its servers"),
+            Err(error) => {
+                tracing::debug!(server = %self.dnsmasq, error, "dnsmasq does not list its servers");
+            }
         }
         let mut probes = JoinSet::new();
         for (address, question) in self.questions() {
             let this = Arc::clone(&self);
             probes.spawn(async move {
-                let asked = ask(&ServerAddr::from(address), Transport::Udp, &question, PATIENCE).await;
+                let asked = ask(
+                    &ServerAddr::from(address),
+                    Transport::Udp,
+                    &question,
+                    PATIENCE,
+                )
+                .await;
                 this.record(address, asked);
             });
         }
@@ -113,7 +133,10 @@ impl Upstreams {
 
     fn questions(&self) -> Vec<(SocketAddr, Query)> {
         let known = self.known.lock();
-        known.iter().map(|(address, upstream)| (*address, upstream.purpose.question.clone())).collect()
+        known
+            .iter()
+            .map(|(address, upstream)| (*address, upstream.purpose.question.clone()))
+            .collect()
     }
 
     /// Applies the list: adds new upstreams, and removes old ones with their results.
@@ -140,11 +163,17 @@ impl Upstreams {
         });
         for (address, queries) in &wanted {
             let new = || Upstream::new(*address, self.metrics.series_of(*address));
-            known.entry(*address).or_insert_with(new).follow(Purpose::of(*address, nanny), *queries);
+            known
+                .entry(*address)
+                .or_insert_with(new)
+                .follow(Purpose::of(*address, nanny), *queries);
         }
         if changed {
             let upstreams: Vec<String> = wanted.keys().map(ToString::to_string).collect();
-            tracing::info!(upstreams = upstreams.join(" "), "probing the upstreams of dnsmasq");
+            tracing::info!(
+                upstreams = upstreams.join(" "),
+                "probing the upstreams of dnsmasq"
+            );
         }
     }
 

@@ -1,7 +1,8 @@
 //! Writes the records of an answer into its message.
 //!
-//! Common queries (addresses, SRV of a Service, NXDOMAIN, NODATA) are answered without allocating. [`chase`] follows
-//! aliases. An alias with an external target needs the answer of an upstream, which the engine's caller queries.
+//! Common queries (addresses, SRV of a Service, NXDOMAIN, NODATA) are answered without allocating.
+//! [`chase`] follows aliases. An alias with an external target needs the answer of an upstream,
+//! which the engine's caller queries.
 
 mod chase;
 mod lookup;
@@ -57,7 +58,8 @@ pub(crate) struct Answer<'q, 'b, V> {
     external: &'q ExternalAnswers,
     /// The zone that holds the query name. For a name in no zone, the cluster's zone.
     authority: Authority<'q>,
-    /// The name whose records are looked up, in lower case: the query name, or the target of its own-name alias.
+    /// The name whose records are looked up, in lower case: the query name, or the target of its
+    /// own-name alias.
     name: &'q [u8],
     /// Whether the query is for an own name. Own names are in none of our zones.
     own: bool,
@@ -103,7 +105,8 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         self.steps.get() == 0
     }
 
-    /// Visits the entries of a name in the zone of the query; see [`Records::records`](crate::Records::records).
+    /// Visits the entries of a name in the zone of the query; see
+    /// [`Records::records`](crate::Records::records).
     fn records(&self, path: &[&str], exact: bool, visit: &mut dyn FnMut(Entry<'q>)) -> Lookup {
         self.records_of(self.authority, path, exact, visit)
     }
@@ -121,7 +124,8 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         let mut left = before;
         let lookup = authority.records.records(path, exact, &mut left, visit);
         // `visit` may look up other names and charge the steps of those lookups itself.
-        self.steps.set(self.steps.get().saturating_sub(before - left));
+        self.steps
+            .set(self.steps.get().saturating_sub(before - left));
         lookup
     }
 
@@ -147,19 +151,23 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
             rtype::A => self.addresses(path, Families::V4),
             rtype::AAAA => self.addresses(path, Families::V6),
             rtype::SRV => self.services(path, Kind::Service),
-            rtype::MX if self.authority.further.is_some() => self.services(path, Kind::MailExchange),
+            rtype::MX if self.authority.further.is_some() => {
+                self.services(path, Kind::MailExchange)
+            }
             rtype::TXT if self.authority.further.is_some() => self.texts(path),
             rtype::NS if !self.is_whole_zone() => Answered::Empty,
             _ => self.nothing_of_the_type(path),
         };
-        // kube-dns answers NXDOMAIN for empty non-terminals, and some search lists depend on these answers.
+        // kube-dns answers NXDOMAIN for empty non-terminals, and some search lists depend on these
+        // answers.
         if found == Answered::Missing && self.is_whole_zone() && self.is_above_a_name(path) {
             return Answered::Empty;
         }
         found
     }
 
-    /// Whether a name without records of its own exists: a name above another one, or the name server.
+    /// Whether a name without records of its own exists: a name above another one, or the name
+    /// server.
     fn is_above_a_name(&self, path: &[&str]) -> bool {
         matches!(path, ["dns"] | ["dns", "ns"]) || self.authority.records.has_descendants(path)
     }
@@ -181,7 +189,11 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
             }
             (["dns-version"], _) => Some(Answered::Empty),
             (["dns", "ns"], rtype::A | rtype::AAAA) if self.view.zone().strict => {
-                let families = if self.query.qtype == rtype::A { Families::V4 } else { Families::V6 };
+                let families = if self.query.qtype == rtype::A {
+                    Families::V4
+                } else {
+                    Families::V6
+                };
                 Some(match self.addresses(&DNS_SERVICE, families) {
                     Answered::Missing => Answered::Empty,
                     other => other,
@@ -192,8 +204,8 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         }
     }
 
-    /// Answers A and AAAA of a further zone's name server with the addresses of the DNS Service. `None` for other
-    /// queries, and for a zone with addresses or aliases of its own at that name.
+    /// Answers A and AAAA of a further zone's name server with the addresses of the DNS Service.
+    /// `None` for other queries, and for a zone with addresses or aliases of its own at that name.
     fn further_name_server(&mut self, path: &[&str]) -> Option<Answered> {
         if path != ["dns", "ns"] {
             return None;
@@ -230,7 +242,8 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         }
     }
 
-    /// Answers for the apex of a further zone. In SkyDNS style the apex has the addresses of `apex.dns`, if any.
+    /// Answers for the apex of a further zone. In SkyDNS style the apex has the addresses of
+    /// `apex.dns`, if any.
     fn further_apex(&mut self) -> Answered {
         let path: &[&str] = match self.query.qtype {
             rtype::A | rtype::AAAA if self.authority.is_skydns() => &["dns", "apex"],
@@ -242,19 +255,26 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         }
     }
 
-    /// Writes the NS records of the zone. In SkyDNS style the name servers are the entries of `ns.dns`; by default,
-    /// this server.
+    /// Writes the NS records of the zone. In SkyDNS style the name servers are the entries of
+    /// `ns.dns`; by default, this server.
     fn name_servers(&mut self) -> Answered {
-        let own = self.authority.is_skydns().then(|| self.services(&["dns", "ns"], Kind::NameServer));
+        let own = self
+            .authority
+            .is_skydns()
+            .then(|| self.services(&["dns", "ns"], Kind::NameServer));
         match own {
             Some(Answered::Written) => Answered::Written,
             _ => self.name_server(),
         }
     }
 
-    /// Writes the zone's NS record with this server as target, and the addresses of the name server as glue.
+    /// Writes the zone's NS record with this server as target, and the addresses of the name server
+    /// as glue.
     fn name_server(&mut self) -> Answered {
-        let (domain, ttl) = (self.authority.domain, self.authority.ttl_of(self.view.zone(), TTL));
+        let (domain, ttl) = (
+            self.authority.domain,
+            self.authority.ttl_of(self.view.zone(), TTL),
+        );
         let mut target = 0;
         let written = self.wrote(|m| {
             m.record(Section::Answer, Owner::Question, rtype::NS, ttl, |m| {
@@ -264,7 +284,11 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         });
         let mark = self.message.mark();
         for address in self.name_server_addresses() {
-            if self.message.address(Section::Additional, Owner::At(target), address, ttl).is_err() {
+            if self
+                .message
+                .address(Section::Additional, Owner::At(target), address, ttl)
+                .is_err()
+            {
                 self.message.rewind(mark);
                 break;
             }
@@ -272,13 +296,19 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         written
     }
 
-    /// Returns the addresses of the name server: those of `ns.dns` in a further zone, otherwise those of the DNS
-    /// Service.
+    /// Returns the addresses of the name server: those of `ns.dns` in a further zone, otherwise
+    /// those of the DNS Service.
     fn name_server_addresses(&self) -> impl IntoIterator<Item = IpAddr> + use<V> {
         let addresses = |authority, path: &[&str]| {
-            self.look_up(authority, path, Families::BOTH).addresses.into_shuffled().0
+            self.look_up(authority, path, Families::BOTH)
+                .addresses
+                .into_shuffled()
+                .0
         };
-        let own = self.authority.further.map(|_| addresses(self.authority, &["dns", "ns"]));
+        let own = self
+            .authority
+            .further
+            .map(|_| addresses(self.authority, &["dns", "ns"]));
         own.filter(|own| !own.is_empty())
             .unwrap_or_else(|| addresses(Authority::cluster(self.view), &DNS_SERVICE))
     }
@@ -291,8 +321,13 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
 
     /// Writes the addresses of a name, following aliases.
     fn addresses(&mut self, path: &[&str], families: Families) -> Answered {
-        let Found { lookup, ttl, addresses, has_addresses, aliases } =
-            self.look_up(self.authority, path, families);
+        let Found {
+            lookup,
+            ttl,
+            addresses,
+            has_addresses,
+            aliases,
+        } = self.look_up(self.authority, path, families);
         match lookup {
             Lookup::Missing => return Answered::Missing,
             // kube-dns reports an unknown target for SRV queries only.
@@ -306,25 +341,36 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         }
         self.truncated |= cut;
         for address in &addresses {
-            if self.message.address(Section::Answer, Owner::Question, *address, ttl).is_err() {
+            if self
+                .message
+                .address(Section::Answer, Owner::Question, *address, ttl)
+                .is_err()
+            {
                 self.truncated = true;
                 break;
             }
         }
         self.settle_ttls();
-        if addresses.is_empty() { chased } else { Answered::Written }
+        if addresses.is_empty() {
+            chased
+        } else {
+            Answered::Written
+        }
     }
 
     /// Lowers all TTLs of an answer with several records to the lowest one, as SkyDNS does.
     fn settle_ttls(&mut self) {
-        let ((lowest, highest), ttl) = (self.message.answer_ttls(), self.authority.max_ttl(self.view.zone()));
+        let ((lowest, highest), ttl) = (
+            self.message.answer_ttls(),
+            self.authority.max_ttl(self.view.zone()),
+        );
         if self.message.count(Section::Answer) > 1 && (lowest != highest || lowest > ttl) {
             self.message.set_answer_ttls(lowest.min(ttl));
         }
     }
 
-    /// Writes the CNAME of a name if the query asks for CNAME. With `--strict-dns` a query for any other type except
-    /// A and AAAA also gets the CNAME (RFC 1034, section 3.6.2).
+    /// Writes the CNAME of a name if the query asks for CNAME. With `--strict-dns` a query for any
+    /// other type except A and AAAA also gets the CNAME (RFC 1034, section 3.6.2).
     fn alias(&mut self, path: &[&str]) -> Option<Answered> {
         match self.query.qtype {
             rtype::CNAME => {}
@@ -335,7 +381,10 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         let (mut target, zone, authority) = (None, self.view.zone(), self.authority);
         self.records(path, true, &mut |entry| {
             if let crate::Host::Name(name) = &entry.record.host {
-                target = Some((crate::Name::clone(name), authority.ttl_of(zone, entry.record.ttl)));
+                target = Some((
+                    crate::Name::clone(name),
+                    authority.ttl_of(zone, entry.record.ttl),
+                ));
             }
         });
         let (name, ttl) = target?;
@@ -351,7 +400,8 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         }
     }
 
-    /// Answers for an own-name alias with the records of its target. The alias is the owner of the records.
+    /// Answers for an own-name alias with the records of its target. The alias is the owner of the
+    /// records.
     pub(crate) fn target(&mut self, target: &'q Name) -> Answered {
         (self.name, self.own) = (target.wire(), true);
         self.authoritative()
@@ -360,9 +410,14 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
     /// Writes the addresses of an own name.
     pub(crate) fn host(&mut self, addresses: &[IpAddr]) -> Answered {
         self.own = true;
-        let Some(families) = Families::of(self.query.qtype) else { return Answered::Empty };
+        let Some(families) = Families::of(self.query.qtype) else {
+            return Answered::Empty;
+        };
         let mut chosen = Sample::new(self.room());
-        addresses.iter().filter(|ip| families.include(**ip)).for_each(|ip| chosen.add(*ip));
+        addresses
+            .iter()
+            .filter(|ip| families.include(**ip))
+            .for_each(|ip| chosen.add(*ip));
         self.write_addresses(chosen, self.view.zone().ttl())
     }
 
@@ -371,16 +426,24 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         let (addresses, cut) = addresses.into_shuffled();
         self.truncated |= cut;
         for address in &addresses {
-            if self.message.address(Section::Answer, Owner::Question, *address, ttl).is_err() {
+            if self
+                .message
+                .address(Section::Answer, Owner::Question, *address, ttl)
+                .is_err()
+            {
                 self.truncated = true;
                 break;
             }
         }
-        if addresses.is_empty() { Answered::Empty } else { Answered::Written }
+        if addresses.is_empty() {
+            Answered::Empty
+        } else {
+            Answered::Written
+        }
     }
 
-    /// Writes the CNAME of an own-name alias with an external target. A query for addresses also gets the target's
-    /// addresses.
+    /// Writes the CNAME of an own-name alias with an external target. A query for addresses also
+    /// gets the target's addresses.
     pub(crate) fn external_alias(&mut self, target: &Name) -> Answered {
         self.own = true;
         let ttl = self.view.zone().ttl();
@@ -388,7 +451,11 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
             return self.wrote(|m| m.cname(Owner::Question, target.wire(), ttl));
         };
         let mut aliases = Sample::new(self.room());
-        aliases.add(Alias { target: target.clone(), ttl, external: true });
+        aliases.add(Alias {
+            target: target.clone(),
+            ttl,
+            external: true,
+        });
         let found = self.aliases(aliases, false, families);
         self.settle_ttls();
         found
@@ -402,18 +469,28 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         }
     }
 
-    /// Writes the SOA of a negative answer (RFC 2308, section 3). Own names are in no zone and get no SOA.
+    /// Writes the SOA of a negative answer (RFC 2308, section 3). Own names are in no zone and get
+    /// no SOA.
     pub(crate) fn negative(&mut self) {
         if self.own {
             return;
         }
-        let (authority, ttl) = (self.authority, self.authority.negative_ttl(self.view.zone()));
+        let (authority, ttl) = (
+            self.authority,
+            self.authority.negative_ttl(self.view.zone()),
+        );
         // The SOA is left out if it does not fit: the answer is complete without it.
         let numbers = soa_numbers(self.view.zone().serials.as_deref(), authority.domain);
-        let _ = self.message.soa(Section::Authority, authority.domain.wire(), numbers, (ttl, ttl));
+        let _ = self.message.soa(
+            Section::Authority,
+            authority.domain.wire(),
+            numbers,
+            (ttl, ttl),
+        );
     }
 
-    /// Writes the PTR records of an address: those of the cluster, otherwise those of further zones.
+    /// Writes the PTR records of an address: those of the cluster, otherwise those of further
+    /// zones.
     pub(crate) fn pointers(&mut self, address: IpAddr) -> Answered {
         let zone = self.view.zone();
         let mut records = Answered::Missing;
@@ -422,10 +499,16 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         view.reverse_record(address.to_canonical(), &mut |pointer| {
             if has_room_for(pointer.name.len(), &zone.domain) && (pointer.named || zone.strict) {
                 records = Answered::Written;
-                *truncated |= message.ptr(&[&pointer.name, zone.domain.wire()], zone.ttl()).is_err();
+                *truncated |= message
+                    .ptr(&[&pointer.name, zone.domain.wire()], zone.ttl())
+                    .is_err();
             }
         });
-        if records == Answered::Missing { self.further_pointers() } else { records }
+        if records == Answered::Missing {
+            self.further_pointers()
+        } else {
+            records
+        }
     }
 
     /// Writes the PTR records that further zones hold for the query name.
@@ -433,9 +516,12 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         let (mut answered, name) = (Answered::Missing, self.query.lower());
         let (message, truncated) = (&mut self.message, &mut self.truncated);
         for zone in self.view.zones().pointers(name) {
-            let below = name.get(..name.len() - zone.domain.wire().len()).unwrap_or_default();
-            let mut path: SmallVec<[&str; 34]> =
-                labels(below).filter_map(|label| std::str::from_utf8(label).ok()).collect();
+            let below = name
+                .get(..name.len() - zone.domain.wire().len())
+                .unwrap_or_default();
+            let mut path: SmallVec<[&str; 34]> = labels(below)
+                .filter_map(|label| std::str::from_utf8(label).ok())
+                .collect();
             path.reverse();
             let mut steps = LOOKUP;
             zone.records.records(&path, true, &mut steps, &mut |entry| {
@@ -452,51 +538,74 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
     /// Writes the TXT records of a CHAOS name.
     pub(crate) fn chaos(&mut self, texts: &[&str]) {
         for text in texts {
-            self.truncated |= self.message.text(Owner::Question, class::CH, 0, text).is_err();
+            self.truncated |= self
+                .message
+                .text(Owner::Question, class::CH, 0, text)
+                .is_err();
         }
     }
 }
 
-/// Path of the DNS Service in the tree: its cluster IPs are the addresses of the zone's name server.
+/// Path of the DNS Service in the tree: its cluster IPs are the addresses of the zone's name
+/// server.
 pub(crate) const DNS_SERVICE: [&str; 3] = ["svc", "kube-system", "kube-dns"];
 /// The name server of each zone (MNAME of its SOA), below the zone.
 pub(crate) const NAME_SERVER: &[u8] = b"\x02ns\x03dns";
 /// The mailbox in the SOA (RNAME), below the zone.
 pub(crate) const HOSTMASTER: &[u8] = b"\x0ahostmaster";
 
-/// Converts labels in wire format to a path from the zone downwards; `None` if a label is not UTF-8.
+/// Converts labels in wire format to a path from the zone downwards; `None` if a label is not
+/// UTF-8.
 fn path(relative: &[u8]) -> Option<Path<'_>> {
-    let mut path: Path<'_> =
-        labels(relative).map(|label| std::str::from_utf8(label).ok()).collect::<Option<_>>()?;
+    let mut path: Path<'_> = labels(relative)
+        .map(|label| std::str::from_utf8(label).ok())
+        .collect::<Option<_>>()?;
     path.reverse();
     Some(path)
 }
 
-/// SERIAL, REFRESH, RETRY and EXPIRE of the SOA. A zone without transfers has no secondaries; its serial is the
-/// current hour, which never decreases.
+/// SERIAL, REFRESH, RETRY and EXPIRE of the SOA. A zone without transfers has no secondaries; its
+/// serial is the current hour, which never decreases.
 pub(crate) fn soa_numbers(serials: Option<&Serials>, domain: &Name) -> [u32; 4] {
     if let Some(serials) = serials {
         return serials.current_numbers(domain);
     }
     let now = serial::now();
-    [u32::try_from(now - now % 3600).unwrap_or(u32::MAX), 28_800, 7_200, 604_800]
+    [
+        u32::try_from(now - now % 3600).unwrap_or(u32::MAX),
+        28_800,
+        7_200,
+        604_800,
+    ]
 }
 
 /// Records that this server builds itself.
 impl Writer<'_, '_> {
-    fn address(&mut self, section: Section, owner: Owner<'_>, address: IpAddr, ttl: u32) -> Result<(), Full> {
+    fn address(
+        &mut self,
+        section: Section,
+        owner: Owner<'_>,
+        address: IpAddr,
+        ttl: u32,
+    ) -> Result<(), Full> {
         match address {
             IpAddr::V4(ip) => self.record(section, owner, rtype::A, ttl, |m| m.bytes(&ip.octets())),
-            IpAddr::V6(ip) => self.record(section, owner, rtype::AAAA, ttl, |m| m.bytes(&ip.octets())),
+            IpAddr::V6(ip) => {
+                self.record(section, owner, rtype::AAAA, ttl, |m| m.bytes(&ip.octets()))
+            }
         }
     }
 
     fn cname(&mut self, owner: Owner<'_>, target: &[u8], ttl: u32) -> Result<(), Full> {
-        self.record(Section::Answer, owner, rtype::CNAME, ttl, |m| m.name(Owner::Parts(&[target])))
+        self.record(Section::Answer, owner, rtype::CNAME, ttl, |m| {
+            m.name(Owner::Parts(&[target]));
+        })
     }
 
     fn ptr(&mut self, target: &[&[u8]], ttl: u32) -> Result<(), Full> {
-        self.record(Section::Answer, Owner::Question, rtype::PTR, ttl, |m| m.name(Owner::Parts(target)))
+        self.record(Section::Answer, Owner::Question, rtype::PTR, ttl, |m| {
+            m.name(Owner::Parts(target));
+        })
     }
 
     fn text(&mut self, owner: Owner<'_>, class: u16, ttl: u32, text: &str) -> Result<(), Full> {

@@ -1,7 +1,8 @@
 //! Answers one query in process, as a client would receive it, in the form of records.
 //!
-//! The tools that show the engine's answers call [`ask`]. No upstream is queried: each external name counts as a name
-//! without records. An alias with an external target is therefore shown without addresses.
+//! The tools that show the engine's answers call [`ask`]. No upstream is queried: each external
+//! name counts as a name without records. An alias with an external target is therefore shown
+//! without addresses.
 
 use crate::backend::View;
 use crate::engine::{self, Identity, Outcome, Pending};
@@ -13,7 +14,8 @@ use crate::wire::{
 /// The answer to one query.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Response {
-    /// The RCODE; `None` without a response of this server, for example if the query is forwarded to an upstream.
+    /// The RCODE; `None` without a response of this server, for example if the query is forwarded
+    /// to an upstream.
     pub rcode: Option<u16>,
     /// The answer section, in the random order that any client gets.
     pub records: Vec<Record>,
@@ -58,9 +60,14 @@ pub fn ask(view: &impl View, name: &Name, qtype: u16) -> Response {
                     response.external.push(question);
                 }
             }
-            // With `--search-suffix` the server completes such a name. The name has no records of its own, so that `explain` shows
-            // the candidates instead.
-            Outcome::Search(_) => return Response { rcode: Some(rcode::NOERROR), ..response },
+            // With `--search-suffix` the server completes such a name. The name has no records of
+            // its own, so that `explain` shows the candidates instead.
+            Outcome::Search(_) => {
+                return Response {
+                    rcode: Some(rcode::NOERROR),
+                    ..response
+                };
+            }
             Outcome::Pending(Pending::Forward(_) | Pending::Expensive)
             | Outcome::Transfer
             | Outcome::Ignore => {
@@ -73,8 +80,19 @@ pub fn ask(view: &impl View, name: &Name, qtype: u16) -> Response {
 
 /// A query as a stub resolver sends it: with RD, without EDNS.
 fn query_message(name: &Name, qtype: u16) -> Vec<u8> {
-    let mut message = Header { id: 0, flags: flag::RD, counts: [1, 0, 0, 0] }.octets().to_vec();
-    Question { name: name.wire(), qtype, qclass: class::IN }.append(&mut message);
+    let mut message = Header {
+        id: 0,
+        flags: flag::RD,
+        counts: [1, 0, 0, 0],
+    }
+    .octets()
+    .to_vec();
+    Question {
+        name: name.wire(),
+        qtype,
+        qclass: class::IN,
+    }
+    .append(&mut message);
     message
 }
 
@@ -86,18 +104,31 @@ fn answer(
     out: &mut Vec<u8>,
 ) -> Outcome {
     // The identity is only used for CHAOS queries.
-    let identity = Identity { version: String::new() };
+    let identity = Identity {
+        version: String::new(),
+    };
     engine::answer(view, &identity, query, transport, external, out)
 }
 
 fn is_truncated(view: &impl View, query: &[u8]) -> bool {
-    let outcome = answer(view, query, Transport::Udp, &ExternalAnswers::none(), &mut Vec::new());
+    let outcome = answer(
+        view,
+        query,
+        Transport::Udp,
+        &ExternalAnswers::none(),
+        &mut Vec::new(),
+    );
     matches!(outcome, Outcome::Reply(reply) if reply.truncated)
 }
 
 fn records(message: &[u8]) -> Vec<Record> {
-    let Ok(message) = Message::parse(message) else { return Vec::new() };
-    message.section(Section::Answer).filter_map(|record| Record::new(&record)).collect()
+    let Ok(message) = Message::parse(message) else {
+        return Vec::new();
+    };
+    message
+        .section(Section::Answer)
+        .filter_map(|record| Record::new(&record))
+        .collect()
 }
 
 impl Record {
@@ -105,6 +136,11 @@ impl Record {
         let mut data = Vec::new();
         record.append_data(&mut data).ok()?;
         let owner = record.owner().ok()?.to_string();
-        Some(Self { owner, rtype: record.rtype, ttl: record.ttl, data: text::rdata(record.rtype, &data) })
+        Some(Self {
+            owner,
+            rtype: record.rtype,
+            ttl: record.ttl,
+            data: text::rdata(record.rtype, &data),
+        })
     }
 }

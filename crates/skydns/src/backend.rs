@@ -1,5 +1,5 @@
-//! Interface between the query engine and the store of records. Like SkyDNS's backend interface, but with immutable
-//! views.
+//! Interface between the query engine and the store of records. Like SkyDNS's backend interface,
+//! but with immutable views.
 
 mod search_list;
 pub mod zones;
@@ -18,7 +18,8 @@ use crate::serial::Serials;
 use crate::wire::name::{MAX_NAME, Name, is_within, labels};
 use crate::wire::{MAX_UDP, OUR_UDP_SIZE};
 
-/// Source of the current records. A query takes one view and keeps the view until the answer is complete.
+/// Source of the current records. A query takes one view and keeps the view until the answer is
+/// complete.
 pub trait Backend: Send + Sync + 'static {
     /// The records at one point in time.
     type View: View + 'static;
@@ -32,20 +33,21 @@ pub trait Backend: Send + Sync + 'static {
     fn keep(guard: Self::Guard) -> Arc<Self::View>;
 }
 
-/// Content of one zone at one point in time. No call blocks; a call for a plain name does not allocate.
+/// Content of one zone at one point in time. No call blocks; a call for a plain name does not
+/// allocate.
 pub trait Records: Any + Send + Sync {
-    /// Whether the first list of records is complete. Before that, queries for cluster names get REFUSED, and queries
-    /// for names of further zones SERVFAIL.
+    /// Whether the first list of records is complete. Before that, queries for cluster names get
+    /// REFUSED, and queries for names of further zones SERVFAIL.
     fn has_synced(&self) -> bool;
 
     /// Visits the entries at `path` and returns whether the name exists.
     ///
-    /// `path` holds the labels below the zone in lower case, from the zone downwards (`["svc", "apps", "web"]`). With
-    /// `exact` the last label has to equal the label of the entry, and `*` is not a wildcard. SkyDNS looks up CNAME
-    /// records in this way.
+    /// `path` holds the labels below the zone in lower case, from the zone downwards (`["svc",
+    /// "apps", "web"]`). With `exact` the last label has to equal the label of the entry, and `*`
+    /// is not a wildcard. SkyDNS looks up CNAME records in this way.
     ///
-    /// `steps` limits the work. An entry takes one step. A name that matches a wildcard takes some dozens of steps.
-    /// At zero the visit ends and is incomplete.
+    /// `steps` limits the work. An entry takes one step. A name that matches a wildcard takes some
+    /// dozens of steps. At zero the visit ends and is incomplete.
     fn records<'v>(
         &'v self,
         path: &[&str],
@@ -54,19 +56,21 @@ pub trait Records: Any + Send + Sync {
         visit: &mut dyn FnMut(Entry<'v>),
     ) -> Lookup;
 
-    /// Whether [`owner_names`](Self::owner_names) visits all names. Other zones are not transferred.
+    /// Whether [`owner_names`](Self::owner_names) visits all names. Other zones are not
+    /// transferred.
     fn is_enumerable(&self) -> bool {
         false
     }
 
-    /// Visits the owner name of every stored record, as a path: see [`Records::records`]. Wildcards, and pod names
-    /// synthesized from addresses, are left out.
+    /// Visits the owner name of every stored record, as a path: see [`Records::records`].
+    /// Wildcards, and pod names synthesized from addresses, are left out.
     ///
-    /// With `unlike`, a name may be left out if its records in `unlike` are the same. Such a visit takes time in
-    /// proportion to the difference.
+    /// With `unlike`, a name may be left out if its records in `unlike` are the same. Such a visit
+    /// takes time in proportion to the difference.
     fn owner_names(&self, _unlike: Option<&dyn Records>, _visit: &mut dyn FnMut(&[&str])) {}
 
-    /// Whether `path` has records or descendants (RFC 8020: such a name exists, even without records).
+    /// Whether `path` has records or descendants (RFC 8020: such a name exists, even without
+    /// records).
     fn has_descendants(&self, path: &[&str]) -> bool;
 }
 
@@ -75,7 +79,8 @@ pub trait View: Records + Sized {
     /// Visits the names of `address`. The name with the oldest owner comes first.
     fn reverse_record<'v>(&'v self, address: IpAddr, visit: &mut dyn FnMut(&'v Pointer));
 
-    /// The namespace of the pod with the address `client`; `None` unless exactly one namespace is known.
+    /// The namespace of the pod with the address `client`; `None` unless exactly one namespace is
+    /// known.
     fn namespace_of(&self, _client: IpAddr) -> Option<&str> {
         None
     }
@@ -105,19 +110,21 @@ pub struct Entry<'v> {
     pub label: &'v str,
     /// The record.
     pub record: ServiceRecord<'v>,
-    /// Whether the entry was synthesized for the query and is not in the tree: the address in a pod's name, or the
-    /// target of a federated name.
+    /// Whether the entry was synthesized for the query and is not in the tree: the address in a
+    /// pod's name, or the target of a federated name.
     pub synthesized: bool,
 }
 
-/// One owner of an address, for PTR answers. Pointers are sorted by age: the oldest owner is answered first.
+/// One owner of an address, for PTR answers. Pointers are sorted by age: the oldest owner is
+/// answered first.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pointer {
     /// Creation time of the owner, in seconds since 1970.
     pub created: u32,
     /// Labels below the zone in wire format, without the root.
     pub name: Arc<[u8]>,
-    /// Whether the address has a hostname of its own. Other addresses have PTR records only with `--strict-dns`.
+    /// Whether the address has a hostname of its own. Other addresses have PTR records only with
+    /// `--strict-dns`.
     pub named: bool,
 }
 
@@ -132,17 +139,18 @@ pub struct Zone {
     pub strict: bool,
     /// Whether error responses carry the reason (RFC 8914), for clients that sent EDNS.
     pub extended_errors: bool,
-    /// Whether to forward also the queries that kube-dns refuses: single-label external names, and type ANY.
+    /// Whether to forward also the queries that kube-dns refuses: single-label external names, and
+    /// type ANY.
     pub forwards_all: bool,
     /// TTL of the zone's answers, in seconds; `None` for the defaults.
     pub ttl: Option<u32>,
     /// TTL of negative answers of the zone, in seconds (RFC 2308).
     pub negative_ttl: u32,
-    /// Zones, in lower case, whose nonexistent names are forwarded. A zone above a further zone does not include the
-    /// further zone.
+    /// Zones, in lower case, whose nonexistent names are forwarded. A zone above a further zone
+    /// does not include the further zone.
     pub fallthrough: Arc<[Name]>,
-    /// TXT records of the CHAOS name `routes.kubedns.`: the settings behind `upstreams` and `stub_domains`. Without
-    /// records the answer is REFUSED.
+    /// TXT records of the CHAOS name `routes.kubedns.`: the settings behind `upstreams` and
+    /// `stub_domains`. Without records the answer is REFUSED.
     pub routes: Arc<[String]>,
     /// Upstreams for all other names, in order of preference.
     pub upstreams: Arc<[Upstream]>,
@@ -152,8 +160,8 @@ pub struct Zone {
     pub search: Option<Arc<Search>>,
     /// Hosts and aliases from the configuration, if any. They override all domains.
     pub own_names: Option<Arc<OwnNames>>,
-    /// Serials of this zone and the further zones, if zones are transferred. Without transfers the serial is the current
-    /// hour, and AXFR and IXFR are ordinary query types.
+    /// Serials of this zone and the further zones, if zones are transferred. Without transfers the
+    /// serial is the current hour, and AXFR and IXFR are ordinary query types.
     pub serials: Option<Arc<Serials>>,
 }
 
@@ -166,8 +174,8 @@ pub struct StubDomains {
     delegated: Arc<[Name]>,
 }
 
-/// A stub domain and its upstreams. Without upstreams the answer for its names is SERVFAIL: the names must not be
-/// forwarded to other upstreams.
+/// A stub domain and its upstreams. Without upstreams the answer for its names is SERVFAIL: the
+/// names must not be forwarded to other upstreams.
 pub type StubDomain = (Name, Arc<[Upstream]>);
 
 impl Zone {
@@ -198,10 +206,22 @@ impl Zone {
         let mut domains: Vec<StubDomain> = domains.into_iter().map(lower).collect();
         domains.sort_by_key(|(name, _)| std::cmp::Reverse(name.wire().len()));
         let below = |name: &&Name| {
-            self.domain_of(name.wire()).is_some_and(|ours| ours.wire().len() < name.wire().len())
+            self.domain_of(name.wire())
+                .is_some_and(|ours| ours.wire().len() < name.wire().len())
         };
-        let delegated = domains.iter().map(|(name, _)| name).filter(below).cloned().collect();
-        Self { stub_domains: StubDomains { all: domains.into(), delegated }, ..self }
+        let delegated = domains
+            .iter()
+            .map(|(name, _)| name)
+            .filter(below)
+            .cloned()
+            .collect();
+        Self {
+            stub_domains: StubDomains {
+                all: domains.into(),
+                delegated,
+            },
+            ..self
+        }
     }
 
     /// The stub domains, the longest first.
@@ -214,28 +234,36 @@ impl Zone {
         if is_within(name, self.domain.wire()) {
             return Some(&self.domain);
         }
-        self.other_domains.iter().find(|domain| is_within(name, domain.wire()))
+        self.other_domains
+            .iter()
+            .find(|domain| is_within(name, domain.wire()))
     }
 
-    /// Whether a name (wire format, lower case) is in the cluster's zone: in a cluster domain, and not in a stub
-    /// domain below that domain. dnsmasq also prefers the longest domain.
+    /// Whether a name (wire format, lower case) is in the cluster's zone: in a cluster domain, and
+    /// not in a stub domain below that domain. dnsmasq also prefers the longest domain.
     pub fn owns(&self, name: &[u8]) -> bool {
         self.domain_of(name).is_some()
-            && !self.stub_domains.delegated.iter().any(|stub| is_within(name, stub.wire()))
+            && !self
+                .stub_domains
+                .delegated
+                .iter()
+                .any(|stub| is_within(name, stub.wire()))
     }
 
-    /// The upstreams for a name (wire format, lower case), and the stub domain of the upstreams, if any. The longest
-    /// stub domain that holds the name wins.
+    /// The upstreams for a name (wire format, lower case), and the stub domain of the upstreams, if
+    /// any. The longest stub domain that holds the name wins.
     pub fn servers_for(&self, name: &[u8]) -> (&Arc<[Upstream]>, Option<&Name>) {
         self.stub_domains()
             .iter()
             .find(|(domain, _)| is_within(name, domain.wire()))
-            .map_or((&self.upstreams, None), |(domain, servers)| (servers, Some(domain)))
+            .map_or((&self.upstreams, None), |(domain, servers)| {
+                (servers, Some(domain))
+            })
     }
 
-    /// Whether an external name (wire format, lower case) must not be forwarded. True for a single-label name outside
-    /// all stub domains (SkyDNS's ndots rule): such a name would leak from a search list. With `forwards_all` all
-    /// names are forwarded, as dnsmasq forwards them.
+    /// Whether an external name (wire format, lower case) must not be forwarded. True for a
+    /// single-label name outside all stub domains (SkyDNS's ndots rule): such a name would leak
+    /// from a search list. With `forwards_all` all names are forwarded, as dnsmasq forwards them.
     pub fn must_not_forward(&self, name: &[u8]) -> bool {
         labels(name).take(2).count() < 2
             && !self.forwards_all
@@ -254,17 +282,26 @@ impl Zone {
 
     /// TTL of a record with the stored TTL `stored`, in seconds. A stored TTL of 0 stays 0.
     pub fn ttl_of(&self, stored: u32) -> u32 {
-        if stored == 0 { 0 } else { self.ttl.unwrap_or(stored) }
+        if stored == 0 {
+            0
+        } else {
+            self.ttl.unwrap_or(stored)
+        }
     }
 
-    /// Maximum size of a UDP answer, in octets. With `--strict-dns` it is the size that this server advertises.
+    /// Maximum size of a UDP answer, in octets. With `--strict-dns` it is the size that this server
+    /// advertises.
     pub(crate) fn max_udp(&self) -> usize {
-        if self.strict { OUR_UDP_SIZE.into() } else { MAX_UDP }
+        if self.strict {
+            OUR_UDP_SIZE.into()
+        } else {
+            MAX_UDP
+        }
     }
 }
 
-/// Whether labels of `octets` octets fit into a name below `domain` (RFC 1035, section 3.1). Names that do not fit
-/// cannot be queried either.
+/// Whether labels of `octets` octets fit into a name below `domain` (RFC 1035, section 3.1). Names
+/// that do not fit cannot be queried either.
 pub(crate) fn has_room_for(octets: usize, domain: &Name) -> bool {
     octets + domain.wire().len() <= MAX_NAME
 }

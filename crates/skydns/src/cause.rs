@@ -1,7 +1,7 @@
 //! Extended DNS Errors (RFC 8914): reasons for error responses.
 //!
-//! A cause is appended to a finished response. A response without a cause is therefore the same, whether causes are
-//! enabled or not. docs/extended-errors.md lists the causes.
+//! A cause is appended to a finished response. A response without a cause is therefore the same,
+//! whether causes are enabled or not. docs/extended-errors.md lists the causes.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,9 @@ use dnsconfig::Upstream;
 
 use crate::backend::Zone;
 use crate::forward::{Failure, ForwardError};
-use crate::wire::{EXTENDED_ERROR, Message, Query, Section, extended_error, info, options, rcode, rtype};
+use crate::wire::{
+    EXTENDED_ERROR, Message, Query, Section, extended_error, info, options, rcode, rtype,
+};
 
 /// Maximum length of the EXTRA-TEXT, in octets.
 const MAX_TEXT: usize = 160;
@@ -59,21 +61,33 @@ impl Cause {
     /// INFO-CODE and EXTRA-TEXT.
     fn parts(&self) -> (u16, Cow<'static, str>) {
         let (code, text) = match self {
-            Self::NotSynced => (info::NOT_READY, "the first lists of the API server are incomplete"),
+            Self::NotSynced => (
+                info::NOT_READY,
+                "the first lists of the API server are incomplete",
+            ),
             Self::ZoneNotLoaded => (info::NOT_READY, "the records of this zone are not loaded"),
             Self::RegionUnknown => (info::NOT_READY, "the zone and region of a node are unknown"),
             Self::Stopping => (info::NOT_READY, "shutting down"),
             Self::AnyType => (info::NOT_SUPPORTED, "queries of type ANY are not answered"),
             Self::OtherClass => (info::NOT_SUPPORTED, "only class IN is served"),
             Self::Malformed => (info::OTHER, "the query is malformed"),
-            Self::OneLabel => (info::BLOCKED, "external names of one label are not forwarded"),
-            Self::NoUpstreams => (info::NO_REACHABLE_AUTHORITY, "no upstream servers for this name"),
+            Self::OneLabel => (
+                info::BLOCKED,
+                "external names of one label are not forwarded",
+            ),
+            Self::NoUpstreams => (
+                info::NO_REACHABLE_AUTHORITY,
+                "no upstream servers for this name",
+            ),
             Self::Late => (info::NO_REACHABLE_AUTHORITY, "no upstream replied in time"),
             Self::Stale => (info::STALE_ANSWER, ""),
             Self::Loop => (info::OTHER, "an upstream forwards to this server"),
             Self::Overloaded => (info::OTHER, "too many queries of this client are waiting"),
             Self::Expensive => (info::OTHER, "the answer takes too much work"),
-            Self::Alias => (info::OTHER, "an alias is part of a loop, of too long a chain, or has no target"),
+            Self::Alias => (
+                info::OTHER,
+                "an alias is part of a loop, of too long a chain, or has no target",
+            ),
             Self::Completion => (info::OTHER, "a name of the search list cannot be looked up"),
             Self::Upstream(upstream, failure) => {
                 return (code_of(*failure), format!("{upstream}: {failure}").into());
@@ -86,29 +100,52 @@ impl Cause {
     /// The EDNS option in wire format.
     fn option(&self, with_text: bool) -> Vec<u8> {
         let (code, text) = self.parts();
-        let end = if with_text { text.floor_char_boundary(MAX_TEXT) } else { 0 };
+        let end = if with_text {
+            text.floor_char_boundary(MAX_TEXT)
+        } else {
+            0
+        };
         extended_error(code, text.get(..end).unwrap_or_default())
     }
 
-    /// Adds the cause to the response to `query` that begins at `start`, if extended errors are enabled.
-    pub(crate) fn append_if_enabled(&self, zone: &Zone, query: &Query<'_>, start: usize, out: &mut Vec<u8>) {
+    /// Adds the cause to the response to `query` that begins at `start`, if extended errors are
+    /// enabled.
+    pub(crate) fn append_if_enabled(
+        &self,
+        zone: &Zone,
+        query: &Query<'_>,
+        start: usize,
+        out: &mut Vec<u8>,
+    ) {
         if zone.extended_errors {
             self.append(start, query.limit(), out);
         }
     }
 
-    /// Adds the cause to the OPT record of a response, if the response stays within `limit` octets. The response
-    /// begins at `start` and ends with `out`. A response without OPT record, or with an extended error already, stays
-    /// unchanged.
+    /// Adds the cause to the OPT record of a response, if the response stays within `limit` octets.
+    /// The response begins at `start` and ends with `out`. A response without OPT record, or with
+    /// an extended error already, stays unchanged.
     pub(crate) fn append(&self, start: usize, limit: usize, out: &mut Vec<u8>) {
         let message = out.get(start..).unwrap_or_default();
         let size = message.len();
-        let Some(options) = options_at_end(message) else { return };
+        let Some(options) = options_at_end(message) else {
+            return;
+        };
         let option = [true, false].map(|with_text| self.option(with_text));
-        let Some(option) = option.into_iter().find(|option| size + option.len() <= limit) else { return };
-        let Ok(length) = u16::try_from(options + option.len()) else { return };
+        let Some(option) = option
+            .into_iter()
+            .find(|option| size + option.len() <= limit)
+        else {
+            return;
+        };
+        let Ok(length) = u16::try_from(options + option.len()) else {
+            return;
+        };
         let place = (start + size).checked_sub(options + 2);
-        let Some(place) = place.and_then(|at| out.get_mut(at..)).and_then(<[u8]>::first_chunk_mut) else {
+        let Some(place) = place
+            .and_then(|at| out.get_mut(at..))
+            .and_then(<[u8]>::first_chunk_mut)
+        else {
             return;
         };
         *place = length.to_be_bytes();
@@ -116,15 +153,16 @@ impl Cause {
     }
 }
 
-/// The length of the options in the message's last record; `None` unless that record is an OPT record without an
-/// extended error.
+/// The length of the options in the message's last record; `None` unless that record is an OPT
+/// record without an extended error.
 fn options_at_end(message: &[u8]) -> Option<usize> {
     let parsed = Message::parse(message).ok()?;
     let last = parsed.section(Section::Additional).last()?;
     if last.rtype != rtype::OPT || last.range().end != message.len() {
         return None;
     }
-    let has_cause = options(last.data()).any(|option| option.is_none_or(|(code, _)| code == EXTENDED_ERROR));
+    let has_cause =
+        options(last.data()).any(|option| option.is_none_or(|(code, _)| code == EXTENDED_ERROR));
     (!has_cause).then(|| last.data().len())
 }
 
@@ -132,9 +170,15 @@ fn options_at_end(message: &[u8]) -> Option<usize> {
 fn reply(upstream: &Upstream, rcode: u16) -> (u16, Cow<'static, str>) {
     match rcode {
         // RFC 8914, section 4.23, includes servers that "potentially refused to reply".
-        rcode::REFUSED => (info::NO_REACHABLE_AUTHORITY, format!("{upstream}: REFUSED").into()),
+        rcode::REFUSED => (
+            info::NO_REACHABLE_AUTHORITY,
+            format!("{upstream}: REFUSED").into(),
+        ),
         rcode::SERVFAIL => (info::OTHER, format!("{upstream}: SERVFAIL").into()),
-        rcode => (info::OTHER, format!("{upstream}: no usable reply, RCODE {rcode}").into()),
+        rcode => (
+            info::OTHER,
+            format!("{upstream}: no usable reply, RCODE {rcode}").into(),
+        ),
     }
 }
 

@@ -1,9 +1,9 @@
-//! The query engine: a pure, synchronous function that answers one query from one view. Query and answer are in wire
-//! format.
+//! The query engine: a pure, synchronous function that answers one query from one view. Query and
+//! answer are in wire format.
 //!
-//! The engine routes a query (authoritative, reverse, CHAOS or forward) and sets the RCODE and flags of the answer;
-//! [`crate::answer`] writes the records. The conformance vectors pin the unusual behaviour that is kept from
-//! kube-dns. docs/differences.md lists the differences.
+//! The engine routes a query (authoritative, reverse, CHAOS or forward) and sets the RCODE and
+//! flags of the answer; [`crate::answer`] writes the records. The conformance vectors pin the
+//! unusual behaviour that is kept from kube-dns. docs/differences.md lists the differences.
 
 use std::net::IpAddr;
 
@@ -16,7 +16,9 @@ pub use crate::metrics::Reply;
 use crate::metrics::System;
 use crate::own_names::{OwnNames, OwnTarget};
 use crate::search::SearchList;
-use crate::wire::{self, Malformed, Name, Query, Transport, Writer, class, flag, rcode, reverse, rtype};
+use crate::wire::{
+    self, Malformed, Name, Query, Transport, Writer, class, flag, rcode, reverse, rtype,
+};
 
 /// Outcome of one message of a client.
 #[derive(Debug, PartialEq, Eq)]
@@ -29,13 +31,15 @@ pub enum Outcome {
     Search(SearchList),
     /// The query asks for a zone transfer, see [`crate::transfer`]. Nothing was written.
     Transfer,
-    /// The message gets no response: it has no header, or is itself a response. No query has this outcome.
+    /// The message gets no response: it has no header, or is itself a response. No query has this
+    /// outcome.
     Ignore,
 }
 
 /// Outcome of one name of a query, after search list and transfer have been decided.
 ///
-/// The late path knows only these two. A query that waits can therefore neither be dropped nor start over.
+/// The late path knows only these two. A query that waits can therefore neither be dropped nor
+/// start over.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Progress {
     /// The answer was appended to the buffer.
@@ -49,7 +53,8 @@ pub enum Progress {
 pub enum Pending {
     /// The query is not for our names: forward it to an upstream unchanged.
     Forward(System),
-    /// The answer needs external names. The caller gets the answers to these queries and calls the engine again.
+    /// The answer needs external names. The caller gets the answers to these queries and calls the
+    /// engine again.
     External(Vec<ExternalQuery>),
     /// The answer takes more steps than allowed.
     Expensive,
@@ -87,12 +92,12 @@ pub(crate) const AUTHORITATIVE: u16 = flag::AA | flag::RA;
 /// The CHAOS name of [`Zone::routes`](crate::backend::Zone::routes) in wire format.
 const ROUTES: &[u8] = b"\x06routes\x07kubedns\x00";
 
-/// Maximum work for one answer, in steps (see [`Records::records`](crate::Records::records)): about 0.2 s. A wildcard
-/// in a cluster of 100,000 Services takes a third of these steps.
+/// Maximum work for one answer, in steps (see [`Records::records`](crate::Records::records)): about
+/// 0.2 s. A wildcard in a cluster of 100,000 Services takes a third of these steps.
 pub const MAX_STEPS: usize = 10_000_000;
 
-/// Answers `message` from `view` and appends the answer to `out`. `external` holds the answers to the external
-/// queries that an earlier call returned.
+/// Answers `message` from `view` and appends the answer to `out`. `external` holds the answers to
+/// the external queries that an earlier call returned.
 ///
 /// An answer takes at most [`MAX_STEPS`]. An answer that needs more is [`Pending::Expensive`].
 pub fn answer<V: View>(
@@ -106,22 +111,42 @@ pub fn answer<V: View>(
     let mut query = match Query::parse(message, transport) {
         Ok(query) => query,
         Err(malformed) => {
-            return answer_malformed(&malformed, message, out).map_or(Outcome::Ignore, Outcome::Reply);
+            return answer_malformed(&malformed, message, out)
+                .map_or(Outcome::Ignore, Outcome::Reply);
         }
     };
     query.max_udp = view.zone().max_udp();
 
-    let asker = Asker { steps: MAX_STEPS, client: None, zone_data: false };
+    let asker = Asker {
+        steps: MAX_STEPS,
+        client: None,
+        zone_data: false,
+    };
     answer_query(asker, view, identity, &query, external, out)
 }
 
-/// Answers a message that is not a well-formed query with an error; `None` if the message must not be answered.
-pub(crate) fn answer_malformed(malformed: &Malformed, message: &[u8], out: &mut Vec<u8>) -> Option<Reply> {
+/// Answers a message that is not a well-formed query with an error; `None` if the message must not
+/// be answered.
+pub(crate) fn answer_malformed(
+    malformed: &Malformed,
+    message: &[u8],
+    out: &mut Vec<u8>,
+) -> Option<Reply> {
     match *malformed {
         Malformed::Ignore => None,
-        Malformed::Refuse { rcode, question_end, dnssec_ok } => {
+        Malformed::Refuse {
+            rcode,
+            question_end,
+            dnssec_ok,
+        } => {
             wire::refuse(message, question_end, rcode, dnssec_ok, out);
-            Some(Reply { system: System::Auth, qtype: 0, rcode, truncated: false, zone: None })
+            Some(Reply {
+                system: System::Auth,
+                qtype: 0,
+                rcode,
+                truncated: false,
+                zone: None,
+            })
         }
     }
 }
@@ -133,7 +158,8 @@ pub(crate) struct Asker {
     pub(crate) steps: usize,
     /// The client whose search list completes the name; `None` to answer without a search list.
     pub(crate) client: Option<IpAddr>,
-    /// Whether only the data of the name itself are answered, for zone transfers: aliases are not followed.
+    /// Whether only the data of the name itself are answered, for zone transfers: aliases are not
+    /// followed.
     pub(crate) zone_data: bool,
 }
 
@@ -147,7 +173,14 @@ pub(crate) fn answer_query<V: View>(
     out: &mut Vec<u8>,
 ) -> Outcome {
     let start = out.len();
-    let engine = Engine { view, identity, query, external, asker, start };
+    let engine = Engine {
+        view,
+        identity,
+        query,
+        external,
+        asker,
+        start,
+    };
 
     let outcome = engine.answer(out);
     if !matches!(outcome, Outcome::Reply(_)) {
@@ -156,8 +189,9 @@ pub(crate) fn answer_query<V: View>(
     outcome
 }
 
-/// Answers a query whose search list, if any, is walked by the caller. Transfers are not answered either: AXFR and
-/// IXFR are ordinary types here. The query has passed the checks of [`answer_query`] before.
+/// Answers a query whose search list, if any, is walked by the caller. Transfers are not answered
+/// either: AXFR and IXFR are ordinary types here. The query has passed the checks of
+/// [`answer_query`] before.
 pub(crate) fn answer_name<V: View>(
     steps: usize,
     view: &V,
@@ -167,8 +201,19 @@ pub(crate) fn answer_name<V: View>(
     out: &mut Vec<u8>,
 ) -> Progress {
     let start = out.len();
-    let asker = Asker { steps, client: None, zone_data: false };
-    let engine = Engine { view, identity, query, external, asker, start };
+    let asker = Asker {
+        steps,
+        client: None,
+        zone_data: false,
+    };
+    let engine = Engine {
+        view,
+        identity,
+        query,
+        external,
+        asker,
+        start,
+    };
 
     let progress = match engine.name(out) {
         Named::Progress(progress) => progress,
@@ -217,7 +262,11 @@ impl<'a, V: View> Engine<'a, V> {
         if zone.serials.is_some() && matches!(self.query.qtype, rtype::AXFR | rtype::IXFR) {
             return Outcome::Transfer;
         }
-        if zone.search.as_ref().is_some_and(|search| search.holds(self.query.lower())) {
+        if zone
+            .search
+            .as_ref()
+            .is_some_and(|search| search.holds(self.query.lower()))
+        {
             return self.completed(out);
         }
 
@@ -237,10 +286,17 @@ impl<'a, V: View> Engine<'a, V> {
             self.bare(rcode::FORMERR, flag::RD, out);
             return Some(self.because(&Cause::Malformed, rcode::FORMERR, System::Auth, out));
         }
-        if self.query.edns.as_ref().is_some_and(|edns| edns.version != 0) {
+        if self
+            .query
+            .edns
+            .as_ref()
+            .is_some_and(|edns| edns.version != 0)
+        {
             return Some(self.bare(rcode::BADVERS, flag::RD, out));
         }
-        if self.query.qtype == rtype::ANY && (!zone.forwards_all || is_ours(self.view, self.query.lower())) {
+        if self.query.qtype == rtype::ANY
+            && (!zone.forwards_all || is_ours(self.view, self.query.lower()))
+        {
             return Some(self.refused(&Cause::AnyType, out));
         }
         None
@@ -281,7 +337,9 @@ impl<'a, V: View> Engine<'a, V> {
         reason = "the method is not general enough over lifetimes"
     )]
     fn named(&self, authority: Option<Authority<'a>>, out: &mut Vec<u8>) -> Named<'a> {
-        let Some(authority) = authority else { return Named::Progress(self.forward(out)) };
+        let Some(authority) = authority else {
+            return Named::Progress(self.forward(out));
+        };
         if !authority.records.has_synced() {
             let reply = match authority.further {
                 Some(_) => self.servfail(&Cause::ZoneNotLoaded, out),
@@ -297,8 +355,8 @@ impl<'a, V: View> Engine<'a, V> {
         }
     }
 
-    /// Answers for a name that does not exist in its zone: forwards the query if the zone falls through, otherwise
-    /// NXDOMAIN.
+    /// Answers for a name that does not exist in its zone: forwards the query if the zone falls
+    /// through, otherwise NXDOMAIN.
     fn missing(&self, authority: Authority<'a>, out: &mut Vec<u8>) -> Progress {
         if authority.falls_through(self.view.zone(), self.query.lower()) {
             return Progress::Pending(Pending::Forward(self.system_of_servers()));
@@ -311,19 +369,39 @@ impl<'a, V: View> Engine<'a, V> {
     }
 
     fn nxdomain(&self, answer: Answer<'_, '_, V>) -> Reply {
-        let own = if answer.is_whole_zone() { AUTHORITATIVE } else { 0 };
-        answer.message.finish(self.copied_flags() | own, rcode::NXDOMAIN);
+        let own = if answer.is_whole_zone() {
+            AUTHORITATIVE
+        } else {
+            0
+        };
+        answer
+            .message
+            .finish(self.copied_flags() | own, rcode::NXDOMAIN);
         self.reply(System::Auth, rcode::NXDOMAIN, false)
     }
 
-    fn begin<'q, 'b>(&'q self, authority: Authority<'q>, out: &'b mut Vec<u8>) -> Answer<'q, 'b, V> {
-        Answer::new((self.view, authority), self.query, self.external, self.asker, out)
+    fn begin<'q, 'b>(
+        &'q self,
+        authority: Authority<'q>,
+        out: &'b mut Vec<u8>,
+    ) -> Answer<'q, 'b, V> {
+        Answer::new(
+            (self.view, authority),
+            self.query,
+            self.external,
+            self.asker,
+            out,
+        )
     }
 
     /// The part of the server that forwards the name.
     fn system_of_servers(&self) -> System {
         let (_, stub) = self.view.zone().servers_for(self.query.lower());
-        if stub.is_some() { System::Stub } else { System::Recursive }
+        if stub.is_some() {
+            System::Stub
+        } else {
+            System::Recursive
+        }
     }
 
     /// Answers SERVFAIL for a name of ours.
@@ -340,7 +418,11 @@ impl<'a, V: View> Engine<'a, V> {
 
     /// Answers REFUSED. kube-dns does not copy RD here, against RFC 1035, section 4.1.1.
     fn refused(&self, cause: &Cause, out: &mut Vec<u8>) -> Reply {
-        self.bare(rcode::REFUSED, if self.view.zone().strict { flag::RD } else { 0 }, out);
+        self.bare(
+            rcode::REFUSED,
+            if self.view.zone().strict { flag::RD } else { 0 },
+            out,
+        );
         self.because(cause, rcode::REFUSED, System::Auth, out)
     }
 
@@ -354,8 +436,8 @@ impl<'a, V: View> Engine<'a, V> {
         self.query.header.flags & (flag::RD | flag::CD)
     }
 
-    /// Forwards the query. A query that [must not be forwarded](crate::backend::Zone::must_not_forward) gets
-    /// SERVFAIL.
+    /// Forwards the query. A query that [must not be
+    /// forwarded](crate::backend::Zone::must_not_forward) gets SERVFAIL.
     fn forward(&self, out: &mut Vec<u8>) -> Progress {
         let system = self.system_of_servers();
         if self.view.zone().must_not_forward(self.query.lower()) {
@@ -367,8 +449,8 @@ impl<'a, V: View> Engine<'a, V> {
 
     fn other_class(&self, out: &mut Vec<u8>) -> Reply {
         let texts = self.chaos_texts();
-        // The routes are answered even before the cluster's records are complete: the nanny must not wait for the
-        // records.
+        // The routes are answered even before the cluster's records are complete: the nanny must
+        // not wait for the records.
         if !self.view.has_synced() && self.query.lower() != ROUTES {
             return self.refused(&Cause::NotSynced, out);
         }
@@ -378,7 +460,9 @@ impl<'a, V: View> Engine<'a, V> {
         }
         let mut records = self.begin(Authority::cluster(self.view), out);
         records.chaos(&texts);
-        records.message.finish(self.copied_flags() | AUTHORITATIVE, rcode::NOERROR);
+        records
+            .message
+            .finish(self.copied_flags() | AUTHORITATIVE, rcode::NOERROR);
         self.reply(System::Auth, rcode::NOERROR, false)
     }
 
@@ -389,19 +473,35 @@ impl<'a, V: View> Engine<'a, V> {
         }
         let name = self.query.lower();
         match name {
-            b"\x07version\x04bind\x00" | b"\x07version\x06server\x00" => vec![&self.identity.version],
+            b"\x07version\x04bind\x00" | b"\x07version\x06server\x00" => {
+                vec![&self.identity.version]
+            }
             ROUTES => self.view.zone().routes.iter().map(String::as_str).collect(),
             b"\x08hostname\x04bind\x00" | b"\x02id\x06server\x00" => vec!["localhost"],
             _ if name == b"\x07authors\x04bind\x00"
-                || self.view.zone().domain_of(name).is_some_and(|domain| domain.wire() == name) =>
+                || self
+                    .view
+                    .zone()
+                    .domain_of(name)
+                    .is_some_and(|domain| domain.wire() == name) =>
             {
-                vec!["Erik St. Martin", "Brian Ketelsen", "Miek Gieben", "Michael Crosby"]
+                vec![
+                    "Erik St. Martin",
+                    "Brian Ketelsen",
+                    "Miek Gieben",
+                    "Michael Crosby",
+                ]
             }
             _ => Vec::new(),
         }
     }
 
-    fn reverse(&self, address: IpAddr, authority: Option<Authority<'a>>, out: &mut Vec<u8>) -> Named<'a> {
+    fn reverse(
+        &self,
+        address: IpAddr,
+        authority: Option<Authority<'a>>,
+        out: &mut Vec<u8>,
+    ) -> Named<'a> {
         if !self.view.has_synced() {
             // The address may belong to the cluster, so an upstream must not answer the query.
             return self.refused(&Cause::NotSynced, out).into();
@@ -417,9 +517,12 @@ impl<'a, V: View> Engine<'a, V> {
                 let truncated = records.truncated();
                 let flags = self.copied_flags() | flag::RA | truncation(truncated, self.query);
                 records.message.finish(flags, rcode::NOERROR);
-                self.reply(System::Reverse, rcode::NOERROR, truncated).into()
+                self.reply(System::Reverse, rcode::NOERROR, truncated)
+                    .into()
             }
-            Answered::Failed | Answered::Unknown => self.bare(rcode::SERVFAIL, flag::RD, out).into(),
+            Answered::Failed | Answered::Unknown => {
+                self.bare(rcode::SERVFAIL, flag::RD, out).into()
+            }
         }
     }
 
@@ -435,14 +538,16 @@ impl<'a, V: View> Engine<'a, V> {
         Some(match own.find(name)? {
             OwnTarget::Unresolvable => Progress::Reply(self.servfail(&Cause::Alias, out)),
             OwnTarget::Addresses(addresses) => {
-                self.settle_own(Authority::cluster(self.view), out, |answer| answer.host(addresses))
+                self.settle_own(Authority::cluster(self.view), out, |answer| {
+                    answer.host(addresses)
+                })
             }
             OwnTarget::Name(target) => self.alias(&target, out),
         })
     }
 
-    /// Answers as [`settle`](Self::settle) does, and NXDOMAIN for an own name whose target does not exist. An own name
-    /// is in no zone, so this NXDOMAIN has no SOA.
+    /// Answers as [`settle`](Self::settle) does, and NXDOMAIN for an own name whose target does not
+    /// exist. An own name is in no zone, so this NXDOMAIN has no SOA.
     fn settle_own<'q>(
         &'q self,
         authority: Authority<'q>,
@@ -464,17 +569,22 @@ impl<'a, V: View> Engine<'a, V> {
         self.reply(System::Reverse, rcode::NOERROR, truncated)
     }
 
-    /// Answers for an own-name alias with the records of its target. The alias is the owner of the records.
+    /// Answers for an own-name alias with the records of its target. The alias is the owner of the
+    /// records.
     fn alias(&self, target: &Name, out: &mut Vec<u8>) -> Progress {
         match Authority::of(self.view, target.wire()) {
-            None => {
-                self.settle_own(Authority::cluster(self.view), out, |answer| answer.external_alias(target))
-            }
+            None => self.settle_own(Authority::cluster(self.view), out, |answer| {
+                answer.external_alias(target)
+            }),
             Some(authority) if authority.records.has_synced() => {
                 self.settle_own(authority, out, |answer| answer.target(target))
             }
             Some(authority) => {
-                let cause = if authority.further.is_some() { Cause::ZoneNotLoaded } else { Cause::NotSynced };
+                let cause = if authority.further.is_some() {
+                    Cause::ZoneNotLoaded
+                } else {
+                    Cause::NotSynced
+                };
                 Progress::Reply(self.servfail(&cause, out))
             }
         }
@@ -530,7 +640,11 @@ impl<'a, V: View> Engine<'a, V> {
     /// The client's search list, if the name is in the first domain of the list.
     fn list_of_client(&self) -> Option<SearchList> {
         let zone = self.view.zone();
-        if !zone.search.as_ref().is_some_and(|search| search.is_autopath()) {
+        if !zone
+            .search
+            .as_ref()
+            .is_some_and(|search| search.is_autopath())
+        {
             return None;
         }
         let namespace = self.view.namespace_of(self.asker.client?.to_canonical())?;
@@ -538,11 +652,18 @@ impl<'a, V: View> Engine<'a, V> {
     }
 
     fn reply(&self, system: System, rcode: u16, truncated: bool) -> Reply {
-        Reply { system, qtype: self.query.qtype, rcode, truncated, zone: None }
+        Reply {
+            system,
+            qtype: self.query.qtype,
+            rcode,
+            truncated,
+            zone: None,
+        }
     }
 }
 
-/// Answers SERVFAIL, with the cause if extended errors are enabled. RD and CD are copied from the query.
+/// Answers SERVFAIL, with the cause if extended errors are enabled. RD and CD are copied from the
+/// query.
 pub(crate) fn servfail(
     zone: &Zone,
     query: &Query<'_>,
@@ -555,15 +676,29 @@ pub(crate) fn servfail(
 
     Writer::new(query, out).finish(copied | flag::RA, rcode::SERVFAIL);
     cause.append_if_enabled(zone, query, start, out);
-    Reply { system, qtype: query.qtype, rcode: rcode::SERVFAIL, truncated: false, zone: None }
+    Reply {
+        system,
+        qtype: query.qtype,
+        rcode: rcode::SERVFAIL,
+        truncated: false,
+        zone: None,
+    }
 }
 
 /// The reply, counted for the further zone that holds the name.
 fn of_zone(reply: Reply, authority: Authority<'_>) -> Reply {
-    Reply { zone: authority.further.map(|further| further.number), ..reply }
+    Reply {
+        zone: authority.further.map(|further| further.number),
+        ..reply
+    }
 }
 
-/// The TC flag of a truncated answer. TC asks the client to retry over TCP, so an answer over TCP never has TC.
+/// The TC flag of a truncated answer. TC asks the client to retry over TCP, so an answer over TCP
+/// never has TC.
 pub(crate) fn truncation(truncated: bool, query: &Query<'_>) -> u16 {
-    if truncated && query.transport == Transport::Udp { flag::TC } else { 0 }
+    if truncated && query.transport == Transport::Udp {
+        flag::TC
+    } else {
+        0
+    }
 }

@@ -5,8 +5,8 @@ use smallvec::SmallVec;
 use crate::cause::Cause;
 use crate::wire::Name;
 
-/// Maximum number of rounds of external queries for one answer. After the last round the caller calls
-/// [`ExternalAnswers::close`].
+/// Maximum number of rounds of external queries for one answer. After the last round the caller
+/// calls [`ExternalAnswers::close`].
 pub(crate) const MAX_ROUNDS: usize = 3;
 
 /// TTL of all records of a stale answer, in seconds (RFC 8767, section 4).
@@ -35,8 +35,8 @@ pub struct ExternalRecord {
 /// Answer to an external query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExternalAnswer {
-    /// The aliases and addresses of the name; empty for NXDOMAIN and NODATA. A chain of aliases ends at the first
-    /// name in our zones. The records of that name are not included.
+    /// The aliases and addresses of the name; empty for NXDOMAIN and NODATA. A chain of aliases
+    /// ends at the first name in our zones. The records of that name are not included.
     Records(Vec<ExternalRecord>),
     /// As `Records`, but of a truncated reply: there may be more records.
     Truncated(Vec<ExternalRecord>),
@@ -56,12 +56,21 @@ pub struct ExternalAnswers {
 impl ExternalAnswers {
     /// A collection without answers.
     pub const fn none() -> Self {
-        Self { answers: Vec::new(), closed: false, stale: false, failure: None }
+        Self {
+            answers: Vec::new(),
+            closed: false,
+            stale: false,
+            failure: None,
+        }
     }
 
     /// The answer to a query; `None` if the query must still be sent.
     pub fn get(&self, question: &ExternalQuery) -> Option<&ExternalAnswer> {
-        let known = self.answers.iter().find(|(known, _)| known == question).map(|(_, answer)| answer);
+        let known = self
+            .answers
+            .iter()
+            .find(|(known, _)| known == question)
+            .map(|(_, answer)| answer);
         known.or(self.closed.then_some(&ExternalAnswer::Failed))
     }
 

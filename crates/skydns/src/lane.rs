@@ -1,8 +1,9 @@
-//! Queue of expensive queries. One query is answered at a time, with a part of one core, and hosts take turns.
+//! Queue of expensive queries. One query is answered at a time, with a part of one core, and hosts
+//! take turns.
 //!
-//! A wildcard over thousands of names, or a long chain of aliases, takes milliseconds. The threads that answer
-//! immediately stop such a query after a bounded number of steps and pass it to this queue. No client can block these
-//! threads.
+//! A wildcard over thousands of names, or a long chain of aliases, takes milliseconds. The threads
+//! that answer immediately stop such a query after a bounded number of steps and pass it to this
+//! queue. No client can block these threads.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -18,7 +19,8 @@ use crate::shares::{Host, Share, Shares};
 const MAX_WAITING: usize = 2048;
 /// Maximum number of waiting queries of one host.
 const MAX_OF_HOST: usize = 256;
-/// Pause after a query, as a multiple of the time for the query. With 3 the queue uses at most a quarter of one core.
+/// Pause after a query, as a multiple of the time for the query. With 3 the queue uses at most a
+/// quarter of one core.
 const PAUSE: u32 = 3;
 
 /// Queue of expensive queries.
@@ -27,17 +29,26 @@ pub(crate) struct Lane {
     places: Arc<Shares>,
     /// A permit for the one query that is being answered.
     turn: Arc<Semaphore>,
-    /// One permit for each waiting host. Only one query of a host at a time competes with the queries of other hosts.
+    /// One permit for each waiting host. Only one query of a host at a time competes with the
+    /// queries of other hosts.
     hosts: Mutex<HashMap<Host, Weak<Semaphore>>>,
 }
 
 impl Lane {
     pub(crate) fn new() -> Self {
-        let (places, turn) = (Shares::new(MAX_WAITING, MAX_OF_HOST), Arc::new(Semaphore::new(1)));
-        Self { places, turn, hosts: Mutex::default() }
+        let (places, turn) = (
+            Shares::new(MAX_WAITING, MAX_OF_HOST),
+            Arc::new(Semaphore::new(1)),
+        );
+        Self {
+            places,
+            turn,
+            hosts: Mutex::default(),
+        }
     }
 
-    /// Admits a query to the queue; `None` if the host of `client` has used its share, or the queue is full.
+    /// Admits a query to the queue; `None` if the host of `client` has used its share, or the queue
+    /// is full.
     pub(crate) fn admit(&self, client: IpAddr) -> Option<Share> {
         self.places.take(client)
     }
@@ -47,7 +58,8 @@ impl Lane {
         self.places.taken()
     }
 
-    /// Waits for a turn, then does `work` on a blocking thread. `None` if `work` ends without a result.
+    /// Waits for a turn, then does `work` on a blocking thread. `None` if `work` ends without a
+    /// result.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         client: IpAddr,

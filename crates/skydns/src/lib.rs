@@ -16,8 +16,8 @@
 //!    |-- lane                        answers that take much work, one at a time
 //! ```
 //!
-//! The engine is a pure function from a query and one immutable [`View`] to an answer, or to the external queries that
-//! the answer needs. The crate knows no Kubernetes types.
+//! The engine is a pure function from a query and one immutable [`View`] to an answer, or to the
+//! external queries that the answer needs. The crate knows no Kubernetes types.
 
 mod answer;
 pub mod ask;

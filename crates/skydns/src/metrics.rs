@@ -1,7 +1,7 @@
 //! Metrics of queries and answers, with SkyDNS's names.
 //!
-//! Every thread that answers has its own [`Shard`]. Counting then needs only plain stores, in memory that no other
-//! thread writes. A scrape adds up the shards.
+//! Every thread that answers has its own [`Shard`]. Counting then needs only plain stores, in
+//! memory that no other thread writes. A scrape adds up the shards.
 
 #![allow(clippy::cast_precision_loss, reason = "Prometheus counts in f64")]
 
@@ -23,11 +23,13 @@ pub use self::zones::ZoneMetrics;
 use crate::wire::{Transport, rcode};
 
 /// Upper bounds of the duration histogram, in seconds.
-const DURATIONS: [f64; 13] = [0.001, 0.003, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+const DURATIONS: [f64; 13] = [
+    0.001, 0.003, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+];
 /// Upper bounds of the size histogram, in octets.
 const SIZES: [f64; 21] = [
-    0.0, 512.0, 1024.0, 1500.0, 2048.0, 4096.0, 8192.0, 12288.0, 16384.0, 20480.0, 24576.0, 28672.0, 32768.0,
-    36864.0, 40960.0, 45056.0, 49152.0, 53248.0, 57344.0, 61440.0, 65536.0,
+    0.0, 512.0, 1024.0, 1500.0, 2048.0, 4096.0, 8192.0, 12288.0, 16384.0, 20480.0, 24576.0,
+    28672.0, 32768.0, 36864.0, 40960.0, 45056.0, 49152.0, 53248.0, 57344.0, 61440.0, 65536.0,
 ];
 
 /// The part of the server that answered a query. Most metrics have the part as a label.
@@ -82,7 +84,14 @@ pub enum Took {
 }
 
 /// Values of the label `cause`: the reasons why an answer counts as an error.
-const CAUSES: [&str; 6] = ["nxdomain", "refused", "servfail", "truncated", "formerr", "notimp"];
+const CAUSES: [&str; 6] = [
+    "nxdomain",
+    "refused",
+    "servfail",
+    "truncated",
+    "formerr",
+    "notimp",
+];
 /// Index of `refused` in [`CAUSES`].
 const REFUSED: usize = 1;
 
@@ -107,7 +116,8 @@ pub struct Shard {
     kinds: Kinds,
     zones: ZoneCounters,
     expensive: Expensive,
-    /// Number of completed names by [`Completion`]. `search_steps` is the number of lookups for these names.
+    /// Number of completed names by [`Completion`]. `search_steps` is the number of lookups for
+    /// these names.
     completions: [AtomicU64; Completion::ALL.len()],
     search_steps: AtomicU64,
     /// Whether several threads write to the shard.
@@ -153,7 +163,13 @@ pub enum Completion {
 }
 
 impl Completion {
-    const ALL: [Self; 5] = [Self::Cluster, Self::External, Self::NoData, Self::Missing, Self::Failed];
+    const ALL: [Self; 5] = [
+        Self::Cluster,
+        Self::External,
+        Self::NoData,
+        Self::Missing,
+        Self::Failed,
+    ];
 
     fn label(self) -> &'static str {
         match self {
@@ -175,13 +191,21 @@ impl Shard {
         self.add(&self.search_steps, steps);
     }
 
-    /// Counts an expensive query. `answered` is false for a query that was rejected, timed out or took too much work.
+    /// Counts an expensive query. `answered` is false for a query that was rejected, timed out or
+    /// took too much work.
     pub(crate) fn expensive(&self, answered: bool) {
-        self.add(if answered { &self.expensive.answered } else { &self.expensive.refused }, 1);
+        self.add(
+            if answered {
+                &self.expensive.answered
+            } else {
+                &self.expensive.refused
+            },
+            1,
+        );
     }
 
-    /// Adds to a counter. A single writer needs no atomic addition. Release order: a thread that sees the new value
-    /// also sees everything that the writer counted before.
+    /// Adds to a counter. A single writer needs no atomic addition. Release order: a thread that
+    /// sees the new value also sees everything that the writer counted before.
     fn add(&self, counter: &AtomicU64, value: u64) {
         if self.many_writers {
             counter.fetch_add(value, Release);
@@ -192,7 +216,9 @@ impl Shard {
 
     /// Counts one answered query. The request is counted before the error, see [`Sums::of`].
     pub fn record(&self, reply: Reply, transport: Transport, took: Took, size: usize) {
-        let Some(counters) = self.systems.get(reply.system as usize) else { return };
+        let Some(counters) = self.systems.get(reply.system as usize) else {
+            return;
+        };
         self.add(&counters.requests, 1);
         self.add(self.kinds.counter(reply, transport), 1);
         if let Some(number) = reply.zone {
@@ -206,11 +232,20 @@ impl Shard {
             Took::Waited(elapsed) => (&counters.waited, elapsed),
         };
         let seconds = elapsed.as_secs_f64();
-        let bucket = DURATIONS.iter().position(|bound| seconds <= *bound).unwrap_or(DURATIONS.len());
+        let bucket = DURATIONS
+            .iter()
+            .position(|bound| seconds <= *bound)
+            .unwrap_or(DURATIONS.len());
         self.add(&durations.buckets[bucket], 1);
-        self.add(&durations.sum_ns, u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX));
+        self.add(
+            &durations.sum_ns,
+            u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX),
+        );
         let octets = size as f64;
-        let bucket = SIZES.iter().position(|bound| octets <= *bound).unwrap_or(SIZES.len());
+        let bucket = SIZES
+            .iter()
+            .position(|bound| octets <= *bound)
+            .unwrap_or(SIZES.len());
         self.add(&counters.sizes[bucket], 1);
         self.add(&counters.size_sum, size as u64);
     }
@@ -235,10 +270,16 @@ impl Metrics {
             .join("_");
         let describe_as = |name: String, help: &str, labels: &[&str]| {
             let labels = labels.iter().map(|&label| label.to_owned()).collect();
-            Desc::new(name, help.to_owned(), labels, std::collections::HashMap::new())
+            Desc::new(
+                name,
+                help.to_owned(),
+                labels,
+                std::collections::HashMap::new(),
+            )
         };
-        let describe =
-            |name: &str, help: &str, labels: &[&str]| describe_as(format!("{prefix}_{name}"), help, labels);
+        let describe = |name: &str, help: &str, labels: &[&str]| {
+            describe_as(format!("{prefix}_{name}"), help, labels)
+        };
         let descs = [
             describe("cachemiss_count_total", HELP_MISSES, &["cache"]),
             describe("error_count_total", HELP_ERRORS, &["system", "cause"]),
@@ -248,13 +289,23 @@ impl Metrics {
             describe_as(UNSENT.to_owned(), HELP_UNSENT, &[]),
             describe_as(EXPENSIVE.to_owned(), HELP_EXPENSIVE, &["result"]),
             describe_as(ENGINE.to_owned(), HELP_ENGINE, &[]),
-            describe_as(QUERIES.to_owned(), HELP_QUERIES, &["type", "protocol", "rcode"]),
+            describe_as(
+                QUERIES.to_owned(),
+                HELP_QUERIES,
+                &["type", "protocol", "rcode"],
+            ),
             describe_as(COMPLETIONS.to_owned(), HELP_COMPLETIONS, &["result"]),
             describe_as(STEPS.to_owned(), HELP_STEPS, &[]),
         ];
-        // Prometheus may reject the name of a metric. The server then starts without the description of that metric.
+        // Prometheus may reject the name of a metric. The server then starts without the
+        // description of that metric.
         let descs = descs.into_iter().flatten().collect();
-        Self { shards: Arc::default(), unsent: Arc::default(), prefix, descs }
+        Self {
+            shards: Arc::default(),
+            unsent: Arc::default(),
+            prefix,
+            descs,
+        }
     }
 
     /// Adds a shard for one thread. No other thread may write to the shard.
@@ -273,7 +324,10 @@ impl Metrics {
     }
 
     fn add_shard(&self, many_writers: bool) -> Arc<Shard> {
-        let shard = Arc::new(Shard { many_writers, ..Shard::default() });
+        let shard = Arc::new(Shard {
+            many_writers,
+            ..Shard::default()
+        });
         self.shards.lock().push(Arc::clone(&shard));
         shard
     }
@@ -282,7 +336,13 @@ impl Metrics {
         self.shards.lock().clone()
     }
 
-    fn family(&self, name: &str, help: &str, kind: MetricType, metrics: Vec<Metric>) -> MetricFamily {
+    fn family(
+        &self,
+        name: &str,
+        help: &str,
+        kind: MetricType,
+        metrics: Vec<Metric>,
+    ) -> MetricFamily {
         family(format!("{}_{name}", self.prefix), help, kind, metrics)
     }
 }
@@ -344,7 +404,8 @@ fn counter(pairs: &[(&str, &str)], value: u64) -> Metric {
     metric
 }
 
-/// Builds a histogram from the counts of its buckets. The last count is for values above all bounds.
+/// Builds a histogram from the counts of its buckets. The last count is for values above all
+/// bounds.
 fn histogram(pairs: &[(&str, &str)], bounds: &[f64], counts: &[u64], sum: f64) -> Metric {
     let mut total = 0;
     let mut buckets = Vec::with_capacity(bounds.len());
@@ -374,15 +435,22 @@ impl Collector for Metrics {
         let shards = self.shards();
         let sums = System::ALL.map(|system| Sums::of(&shards, system));
         let seen = || sums.iter().filter(|sums| sums.requests > 0);
-        let misses = counter(&[("cache", "response")], sums.iter().map(Sums::misses).sum());
+        let misses = counter(
+            &[("cache", "response")],
+            sums.iter().map(Sums::misses).sum(),
+        );
         let errors = seen().flat_map(Sums::errors).collect();
-        let requests =
-            seen().map(|sums| counter(&[("system", sums.system.label())], sums.requests)).collect();
+        let requests = seen()
+            .map(|sums| counter(&[("system", sums.system.label())], sums.requests))
+            .collect();
         let durations = seen().map(Sums::durations).collect();
         let sizes = seen().map(Sums::sizes).collect();
         let unsent = counter(&[], self.unsent.load(Relaxed));
         let expensive = |result, count: &dyn Fn(&Expensive) -> &AtomicU64| {
-            let sum = shards.iter().map(|shard| count(&shard.expensive).load(Relaxed)).sum();
+            let sum = shards
+                .iter()
+                .map(|shard| count(&shard.expensive).load(Relaxed))
+                .sum();
             counter(&[("result", result)], sum)
         };
         let expensive = vec![
@@ -396,19 +464,77 @@ impl Collector for Metrics {
             let count = sum(&|shard| &shard.completions[completion as usize]);
             counter(&[("result", completion.label())], count)
         });
-        let (completions, steps) = (completions.collect(), counter(&[], sum(&|shard| &shard.search_steps)));
+        let (completions, steps) = (
+            completions.collect(),
+            counter(&[], sum(&|shard| &shard.search_steps)),
+        );
         [
-            self.family("cachemiss_count_total", HELP_MISSES, MetricType::COUNTER, vec![misses]),
-            self.family("error_count_total", HELP_ERRORS, MetricType::COUNTER, errors),
-            self.family("request_count_total", HELP_REQUESTS, MetricType::COUNTER, requests),
-            self.family("request_duration_seconds", HELP_DURATIONS, MetricType::HISTOGRAM, durations),
-            self.family("response_size_bytes", HELP_SIZES, MetricType::HISTOGRAM, sizes),
-            family(UNSENT.to_owned(), HELP_UNSENT, MetricType::COUNTER, vec![unsent]),
-            family(EXPENSIVE.to_owned(), HELP_EXPENSIVE, MetricType::COUNTER, expensive),
-            family(ENGINE.to_owned(), HELP_ENGINE, MetricType::HISTOGRAM, vec![engine(&sums)]),
-            family(QUERIES.to_owned(), HELP_QUERIES, MetricType::COUNTER, kinds::metrics(&shards)),
-            family(COMPLETIONS.to_owned(), HELP_COMPLETIONS, MetricType::COUNTER, completions),
-            family(STEPS.to_owned(), HELP_STEPS, MetricType::COUNTER, vec![steps]),
+            self.family(
+                "cachemiss_count_total",
+                HELP_MISSES,
+                MetricType::COUNTER,
+                vec![misses],
+            ),
+            self.family(
+                "error_count_total",
+                HELP_ERRORS,
+                MetricType::COUNTER,
+                errors,
+            ),
+            self.family(
+                "request_count_total",
+                HELP_REQUESTS,
+                MetricType::COUNTER,
+                requests,
+            ),
+            self.family(
+                "request_duration_seconds",
+                HELP_DURATIONS,
+                MetricType::HISTOGRAM,
+                durations,
+            ),
+            self.family(
+                "response_size_bytes",
+                HELP_SIZES,
+                MetricType::HISTOGRAM,
+                sizes,
+            ),
+            family(
+                UNSENT.to_owned(),
+                HELP_UNSENT,
+                MetricType::COUNTER,
+                vec![unsent],
+            ),
+            family(
+                EXPENSIVE.to_owned(),
+                HELP_EXPENSIVE,
+                MetricType::COUNTER,
+                expensive,
+            ),
+            family(
+                ENGINE.to_owned(),
+                HELP_ENGINE,
+                MetricType::HISTOGRAM,
+                vec![engine(&sums)],
+            ),
+            family(
+                QUERIES.to_owned(),
+                HELP_QUERIES,
+                MetricType::COUNTER,
+                kinds::metrics(&shards),
+            ),
+            family(
+                COMPLETIONS.to_owned(),
+                HELP_COMPLETIONS,
+                MetricType::COUNTER,
+                completions,
+            ),
+            family(
+                STEPS.to_owned(),
+                HELP_STEPS,
+                MetricType::COUNTER,
+                vec![steps],
+            ),
         ]
         .into_iter()
         .filter(|family| !family.get_metric().is_empty())
@@ -427,8 +553,14 @@ impl std::ops::Add for Times {
     type Output = Self;
 
     fn add(mut self, other: Self) -> Self {
-        self.buckets.iter_mut().zip(other.buckets).for_each(|(bucket, more)| *bucket += more);
-        Self { sum: self.sum.saturating_add(other.sum), ..self }
+        self.buckets
+            .iter_mut()
+            .zip(other.buckets)
+            .for_each(|(bucket, more)| *bucket += more);
+        Self {
+            sum: self.sum.saturating_add(other.sum),
+            ..self
+        }
     }
 }
 
@@ -440,7 +572,10 @@ impl Times {
 
 /// Durations of the answers without waiting, for all systems together.
 fn engine(sums: &[Sums]) -> Metric {
-    sums.iter().map(|sums| sums.at_once).fold(Times::default(), std::ops::Add::add).histogram(&[])
+    sums.iter()
+        .map(|sums| sums.at_once)
+        .fold(Times::default(), std::ops::Add::add)
+        .histogram(&[])
 }
 
 /// Sums over all threads for one system.
@@ -458,11 +593,15 @@ impl Sums {
     /// Adds up the shards while other threads continue to count.
     fn of(shards: &[Arc<Shard>], system: System) -> Self {
         let sum = |counter: &dyn Fn(&Counters) -> &AtomicU64| -> u64 {
-            let counters = shards.iter().filter_map(|shard| shard.systems.get(system as usize));
-            counters.map(|counters| counter(counters).load(Acquire)).sum()
+            let counters = shards
+                .iter()
+                .filter_map(|shard| shard.systems.get(system as usize));
+            counters
+                .map(|counters| counter(counters).load(Acquire))
+                .sum()
         };
-        // Errors are read before requests, because threads count in the opposite order. For every error seen here,
-        // the request is seen, too.
+        // Errors are read before requests, because threads count in the opposite order. For every
+        // error seen here, the request is seen, too.
         let errors = std::array::from_fn(|cause| sum(&|c| &c.errors[cause]));
         let times = |of: &dyn Fn(&Counters) -> &Durations| Times {
             buckets: std::array::from_fn(|bucket| sum(&|c| &of(c).buckets[bucket])),
@@ -479,14 +618,22 @@ impl Sums {
         }
     }
 
-    /// Cache misses as SkyDNS counts them: every query that is not refused. The response cache of kube-dns is empty.
+    /// Cache misses as SkyDNS counts them: every query that is not refused. The response cache of
+    /// kube-dns is empty.
     fn misses(&self) -> u64 {
-        if self.system == System::Auth { self.requests.saturating_sub(self.errors[REFUSED]) } else { 0 }
+        if self.system == System::Auth {
+            self.requests.saturating_sub(self.errors[REFUSED])
+        } else {
+            0
+        }
     }
 
     fn errors(&self) -> impl Iterator<Item = Metric> {
         let system = self.system.label();
-        let counts = CAUSES.into_iter().zip(self.errors).filter(|(_, count)| *count > 0);
+        let counts = CAUSES
+            .into_iter()
+            .zip(self.errors)
+            .filter(|(_, count)| *count > 0);
         counts.map(move |(cause, count)| counter(&[("system", system), ("cause", cause)], count))
     }
 
@@ -495,7 +642,12 @@ impl Sums {
     }
 
     fn sizes(&self) -> Metric {
-        histogram(&[("system", self.system.label())], &SIZES, &self.sizes, self.size_sum as f64)
+        histogram(
+            &[("system", self.system.label())],
+            &SIZES,
+            &self.sizes,
+            self.size_sum as f64,
+        )
     }
 }
 

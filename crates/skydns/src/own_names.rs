@@ -1,8 +1,9 @@
-//! Own names: hosts with addresses, and aliases of Services or of other names, from the configuration.
+//! Own names: hosts with addresses, and aliases of Services or of other names, from the
+//! configuration.
 //!
-//! An own name does not make a zone: other names, even below the own name, are not affected. Only `_port._protocol`
-//! below an alias is answered, too. An alias with a target in our zones has no CNAME: the answer has the records of
-//! the target, with the alias as owner.
+//! An own name does not make a zone: other names, even below the own name, are not affected. Only
+//! `_port._protocol` below an alias is answered, too. An alias with a target in our zones has no
+//! CNAME: the answer has the records of the target, with the alias as owner.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -48,12 +49,18 @@ impl OwnNames {
 
     /// Adds a host.
     pub fn add_host(&mut self, name: &Name, addresses: &[IpAddr]) {
-        self.names.insert(name.to_lowercase().wire().into(), OwnName::Host(addresses.to_vec()));
+        self.names.insert(
+            name.to_lowercase().wire().into(),
+            OwnName::Host(addresses.to_vec()),
+        );
     }
 
     /// Adds an alias for `target`.
     pub fn add_alias(&mut self, name: &Name, target: &Name) {
-        self.names.insert(name.to_lowercase().wire().into(), OwnName::Alias(target.to_lowercase()));
+        self.names.insert(
+            name.to_lowercase().wire().into(),
+            OwnName::Alias(target.to_lowercase()),
+        );
     }
 
     /// Adds names of an address, for its PTR records.
@@ -71,7 +78,8 @@ impl OwnNames {
         self.names.is_empty()
     }
 
-    /// All own names in wire format, in any order. Each has its direct target, which may be another alias.
+    /// All own names in wire format, in any order. Each has its direct target, which may be another
+    /// alias.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], OwnTarget<'_>)> {
         self.names.iter().map(|(name, own)| (&**name, own.target()))
     }
@@ -81,9 +89,12 @@ impl OwnNames {
         self.look_up(name).is_some()
     }
 
-    /// The names of an address, for its PTR records. An IPv4 address may be written as IPv6 (`::ffff:10.0.0.1`).
+    /// The names of an address, for its PTR records. An IPv4 address may be written as IPv6
+    /// (`::ffff:10.0.0.1`).
     pub fn names_of(&self, address: IpAddr) -> Option<&[Name]> {
-        self.addresses.get(&address.to_canonical()).map(Vec::as_slice)
+        self.addresses
+            .get(&address.to_canonical())
+            .map(Vec::as_slice)
     }
 
     /// Final target of a name (wire format, lower case); `None` if the name is not an own name.
@@ -108,14 +119,14 @@ impl OwnNames {
         }
     }
 
-    /// The target of `_port._protocol` below an alias: the same two labels below the target of the alias (RFC 2782).
+    /// The target of `_port._protocol` below an alias: the same two labels below the target of the
+    /// alias (RFC 2782).
     fn port_of_alias(&self, name: &[u8]) -> Option<OwnTarget<'_>> {
         let mut first = labels(name).take(2).filter(|label| label.starts_with(b"_"));
         let (port, alias) = name.split_at_checked(2 + first.next()?.len() + first.next()?.len())?;
         match self.names.get(alias)? {
-            OwnName::Alias(target) => {
-                Name::from_wire(&[port, target.wire()].concat()).map(|name| OwnTarget::Name(Cow::Owned(name)))
-            }
+            OwnName::Alias(target) => Name::from_wire(&[port, target.wire()].concat())
+                .map(|name| OwnTarget::Name(Cow::Owned(name))),
             OwnName::Host(_) => None,
         }
     }
@@ -164,8 +175,14 @@ mod tests {
             ("x.registry.acme.example", "-"),
             ("_tcp.registry.acme.example", "-"),
             ("a._tcp.registry.acme.example", "-"),
-            ("_http._tcp.registry.acme.example", "_http._tcp.registry.infra.svc.cluster.local."),
-            ("_http._tcp.second.acme.example", "_http._tcp.registry.infra.svc.cluster.local."),
+            (
+                "_http._tcp.registry.acme.example",
+                "_http._tcp.registry.infra.svc.cluster.local.",
+            ),
+            (
+                "_http._tcp.second.acme.example",
+                "_http._tcp.registry.infra.svc.cluster.local.",
+            ),
             ("x._http._tcp.registry.acme.example", "-"),
             ("to-host", "192.0.2.1"),
             ("round", "nowhere"),

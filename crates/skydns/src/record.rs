@@ -14,14 +14,14 @@ pub const PRIORITY: u16 = 10;
 /// Default weight of a record. The weights of one answer are scaled to a sum of 100.
 pub const WEIGHT: u16 = 10;
 
-/// One entry of the tree, created for each visit, which borrows the stored data. SkyDNS calls this a Service; here
-/// Service is the Kubernetes kind.
+/// One entry of the tree, created for each visit, which borrows the stored data. SkyDNS calls this
+/// a Service; here Service is the Kubernetes kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceRecord<'v> {
     /// Target of the record.
     pub host: Host<'v>,
-    /// Name of the tree node with the addresses of this record, relative to the zone. The name is in wire format
-    /// without the root: `3web 4apps 3svc`.
+    /// Name of the tree node with the addresses of this record, relative to the zone. The name is
+    /// in wire format without the root: `3web 4apps 3svc`.
     pub base: &'v [u8],
     /// Port of SRV answers; 0 if unknown.
     pub port: u16,
@@ -64,7 +64,15 @@ pub enum Host<'v> {
 impl<'v> ServiceRecord<'v> {
     /// Creates a record with the default TTL, priority and weight, and without port.
     pub fn new(host: Host<'v>, base: &'v [u8]) -> Self {
-        Self { host, base, port: 0, ttl: TTL, priority: PRIORITY, weight: WEIGHT, extras: None }
+        Self {
+            host,
+            base,
+            port: 0,
+            ttl: TTL,
+            priority: PRIORITY,
+            weight: WEIGHT,
+            extras: None,
+        }
     }
 
     /// Creates a record for `addresses`.

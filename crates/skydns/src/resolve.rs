@@ -1,8 +1,8 @@
 //! The way of a query from its transport to its answer.
 //!
-//! The layers are drawn in the documentation of the crate. The message is parsed once and the view is taken once: an
-//! [`Ask`](ask::Ask) carries both through all layers. What is left to do for a query that waits is a
-//! [`Work`](ask::Work), which has no case without an answer.
+//! The layers are drawn in the documentation of the crate. The message is parsed once and the view
+//! is taken once: an [`Ask`](ask::Ask) carries both through all layers. What is left to do for a
+//! query that waits is a [`Work`](ask::Work), which has no case without an answer.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -39,15 +39,18 @@ pub use ask::{Attempt, WaitingQuery};
 pub use external_lookup::external_answer;
 use signed::sign;
 
-/// Maximum number of queries that wait for upstreams. Each query holds its message and a task: about 2 KiB.
+/// Maximum number of queries that wait for upstreams. Each query holds its message and a task:
+/// about 2 KiB.
 const MAX_WAITING: usize = 16_384;
-/// Maximum number of waiting queries of one client. The forwarder's limits on distinct queries are lower.
+/// Maximum number of waiting queries of one client. The forwarder's limits on distinct queries are
+/// lower.
 const MAX_WAITING_OF_CLIENT: usize = 2048;
-/// Maximum work for an immediate answer over UDP, in steps (see [`Records::records`](crate::Records::records)): about
-/// 0.2 ms. The addresses of a headless Service with thousands of pods take less, and so does a wildcard over 200
-/// names.
+/// Maximum work for an immediate answer over UDP, in steps (see
+/// [`Records::records`](crate::Records::records)): about 0.2 ms. The addresses of a headless
+/// Service with thousands of pods take less, and so does a wildcard over 200 names.
 const STEPS_OVER_UDP: usize = 8192;
-/// Maximum work for an immediate answer over TCP, in steps. The threads for TCP have other work as well.
+/// Maximum work for an immediate answer over TCP, in steps. The threads for TCP have other work as
+/// well.
 const STEPS_OVER_TCP: usize = 4096;
 /// Time after which a query is answered with SERVFAIL. Clients retry after two seconds or later.
 pub(crate) const BUDGET: Duration = Duration::from_millis(1950);
@@ -74,8 +77,8 @@ pub struct Resolver<B: Backend> {
 }
 
 impl<B: Backend> Resolver<B> {
-    /// Creates a resolver whose tasks run on `runtime`. Any thread must be allowed to write to `shard`: use a
-    /// [`shared_shard`](crate::metrics::Metrics::shared_shard).
+    /// Creates a resolver whose tasks run on `runtime`. Any thread must be allowed to write to
+    /// `shard`: use a [`shared_shard`](crate::metrics::Metrics::shared_shard).
     pub fn new(
         backend: Arc<B>,
         identity: Identity,
@@ -114,8 +117,9 @@ impl<B: Backend> Resolver<B> {
         &self.top
     }
 
-    /// Answers `message` from `client` at once if the answer takes little work, and appends the answer to `out`.
-    /// Queries for external names are answered from the forwarder's cache if possible.
+    /// Answers `message` from `client` at once if the answer takes little work, and appends the
+    /// answer to `out`. Queries for external names are answered from the forwarder's cache if
+    /// possible.
     pub fn answer(
         &self,
         message: &[u8],
@@ -139,7 +143,8 @@ impl<B: Backend> Resolver<B> {
         }
     }
 
-    /// Answers a query at once, without regard to its signature. `signer` signs the answer if it takes longer.
+    /// Answers a query at once, without regard to its signature. `signer` signs the answer if it
+    /// takes longer.
     fn answer_unsigned(
         &self,
         query: &Query<'_>,
@@ -148,7 +153,11 @@ impl<B: Backend> Resolver<B> {
         signer: Option<&ResponseSigner>,
         out: &mut Vec<u8>,
     ) -> Attempt<B::View> {
-        let ask = Ask { query, client, view: &*view };
+        let ask = Ask {
+            query,
+            client,
+            view: &*view,
+        };
         let work = match self.try_answer(ask, out) {
             Outcome::Reply(reply) => return Attempt::Answered(reply),
             Outcome::Ignore => return Attempt::Ignored,
@@ -167,8 +176,11 @@ impl<B: Backend> Resolver<B> {
 
     /// Answers from the records, the search list and the cache, as far as these go.
     fn try_answer(&self, ask: Ask<'_, B::View>, out: &mut Vec<u8>) -> Outcome {
-        let asker =
-            Asker { steps: steps_at_once(ask.query.transport), client: Some(ask.client), zone_data: false };
+        let asker = Asker {
+            steps: steps_at_once(ask.query.transport),
+            client: Some(ask.client),
+            zone_data: false,
+        };
         match engine::answer_query(asker, ask.view, &self.identity, ask.query, &NOTHING, out) {
             Outcome::Pending(pending) => self.try_cache(ask, pending, out).into(),
             Outcome::Search(list) => match self.search_at_once(ask, list, out) {
@@ -199,7 +211,12 @@ impl<B: Backend> Resolver<B> {
         }
     }
 
-    fn answer_from_cache(&self, ask: Ask<'_, B::View>, system: System, out: &mut Vec<u8>) -> Option<Reply> {
+    fn answer_from_cache(
+        &self,
+        ask: Ask<'_, B::View>,
+        system: System,
+        out: &mut Vec<u8>,
+    ) -> Option<Reply> {
         let query = ask.query;
         let cache = self.forwarder.cache()?;
         let found = cache.answer(query, ask.view.zone().servers_for(query.lower()).0)?;
@@ -207,13 +224,25 @@ impl<B: Backend> Resolver<B> {
         let start = out.len();
         let truncated = found.append_answer(query, out);
         limit_negative_ttls(ask, start, out);
-        Some(Reply { system, qtype: query.qtype, rcode: found.rcode(), truncated, zone: None })
+        Some(Reply {
+            system,
+            qtype: query.qtype,
+            rcode: found.rcode(),
+            truncated,
+            zone: None,
+        })
     }
 
-    /// Counts an answer of an async task. Passes the answer to the [`Tap`], and to the ranking [`Top`] if the answer
-    /// is sampled.
+    /// Counts an answer of an async task. Passes the answer to the [`Tap`], and to the ranking
+    /// [`Top`] if the answer is sampled.
     pub(crate) fn record(&self, answered: &Answered<'_>) {
-        let Answered { transport, response, reply, took, .. } = *answered;
+        let Answered {
+            transport,
+            response,
+            reply,
+            took,
+            ..
+        } = *answered;
         self.shard.record(reply, transport, took, response.len());
         // If another task holds the lock, the answer is not sampled.
         if let Some(mut sampler) = self.sampler.try_lock()

@@ -1,18 +1,19 @@
 //! A pod's search list, which this server walks instead of the pod's resolver.
 //!
-//! Search completion is for pods whose only search domain is `<namespace>.<suffix>`. Such a pod queries
-//! `www.example.com.apps.<suffix>`, instead of each name of the usual list in turn. The server needs neither state
-//! nor client addresses. Autopath is for pods with the usual list, whose first query is
-//! `www.example.com.apps.svc.<domain>`. If that name does not exist, and the client's address belongs to a pod of the
-//! namespace, the server walks the rest of the list.
+//! Search completion is for pods whose only search domain is `<namespace>.<suffix>`. Such a pod
+//! queries `www.example.com.apps.<suffix>`, instead of each name of the usual list in turn. The
+//! server needs neither state nor client addresses. Autopath is for pods with the usual list, whose
+//! first query is `www.example.com.apps.svc.<domain>`. If that name does not exist, and the
+//! client's address belongs to a pod of the namespace, the server walks the rest of the list.
 //!
-//! [`Zone::search_list`](crate::Zone::search_list) builds the list of names for a query; [`crate::resolve::walk`] walks
-//! the list.
+//! [`Zone::search_list`](crate::Zone::search_list) builds the list of names for a query;
+//! [`crate::resolve::walk`] walks the list.
 
 use crate::wire::Name;
 use crate::wire::name::is_within;
 
-/// Maximum number of search domains after those of the cluster. Each domain may cost a query to an upstream.
+/// Maximum number of search domains after those of the cluster. Each domain may cost a query to an
+/// upstream.
 pub const MAX_DOMAINS: usize = 8;
 
 /// The settings of the search: its domains, and the queries for which the server walks the list.
@@ -26,19 +27,28 @@ pub struct Search {
 /// The names to look up for a query, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchList {
-    /// The names. Names that are too long are left out, as in resolvers. The bare name is left out if it must not be
-    /// forwarded or is itself below the suffix.
+    /// The names. Names that are too long are left out, as in resolvers. The bare name is left out
+    /// if it must not be forwarded or is itself below the suffix.
     pub names: Vec<Name>,
     /// Whether the first name is the query name.
     pub(crate) starts_with_query_name: bool,
 }
 
 impl Search {
-    /// Creates the settings for names below `suffix`, and with `autopath` for names in the client's first search
-    /// domain. The search domains are those of the cluster and the first [`MAX_DOMAINS`] of `domains`.
-    pub fn new(suffix: Option<&Name>, autopath: bool, domains: impl IntoIterator<Item = Name>) -> Self {
+    /// Creates the settings for names below `suffix`, and with `autopath` for names in the client's
+    /// first search domain. The search domains are those of the cluster and the first
+    /// [`MAX_DOMAINS`] of `domains`.
+    pub fn new(
+        suffix: Option<&Name>,
+        autopath: bool,
+        domains: impl IntoIterator<Item = Name>,
+    ) -> Self {
         let domains = domains.into_iter().take(MAX_DOMAINS).collect();
-        Self { suffix: suffix.map(Name::to_lowercase), autopath, domains }
+        Self {
+            suffix: suffix.map(Name::to_lowercase),
+            autopath,
+            domains,
+        }
     }
 
     /// The suffix in lower case; `None` without search completion.
@@ -58,6 +68,8 @@ impl Search {
 
     /// Whether a name (wire format, lower case) is the suffix or below the suffix.
     pub(crate) fn holds(&self, name: &[u8]) -> bool {
-        self.suffix.as_ref().is_some_and(|suffix| is_within(name, suffix.wire()))
+        self.suffix
+            .as_ref()
+            .is_some_and(|suffix| is_within(name, suffix.wire()))
     }
 }

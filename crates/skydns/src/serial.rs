@@ -1,8 +1,9 @@
 //! The serials of transferred zones (RFC 1982), and the timers of their SOA.
 //!
-//! Each zone has its own serial. The serial of a version is the time of the version in seconds, and a zone has at most
-//! one version each second. Therefore a serial is not ahead of the clock, unless the clock was set back. A restarted
-//! process, or another replica, continues with a higher serial without any stored state.
+//! Each zone has its own serial. The serial of a version is the time of the version in seconds, and
+//! a zone has at most one version each second. Therefore a serial is not ahead of the clock, unless
+//! the clock was set back. A restarted process, or another replica, continues with a higher serial
+//! without any stored state.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -15,7 +16,8 @@ use crate::wire::Name;
 const REFRESH: u32 = 60;
 /// RETRY: seconds until a secondary repeats a failed query.
 const RETRY: u32 = 15;
-/// EXPIRE: seconds without contact after which a secondary drops the zone. [`Serials::mark`] is added.
+/// EXPIRE: seconds without contact after which a secondary drops the zone. [`Serials::mark`] is
+/// added.
 const EXPIRE: u32 = 604_800;
 
 /// The serials of all zones. The engine reads them for each SOA record.
@@ -25,9 +27,9 @@ pub struct Serials {
     start: u32,
     /// The serial of each zone that has a version.
     zones: ArcSwap<Vec<(Name, u32)>>,
-    /// Random number of this process, which is added to EXPIRE. An IXFR query returns EXPIRE in its SOA record. The
-    /// number shows whether this process made the client's version: two replicas may have different records with the
-    /// same serial.
+    /// Random number of this process, which is added to EXPIRE. An IXFR query returns EXPIRE in its
+    /// SOA record. The number shows whether this process made the client's version: two replicas
+    /// may have different records with the same serial.
     mark: u32,
 }
 
@@ -38,7 +40,11 @@ impl Serials {
     }
 
     pub(crate) fn starting(now: u64, mark: u16) -> Arc<Self> {
-        Arc::new(Self { start: low_bits(now), zones: ArcSwap::default(), mark: mark.into() })
+        Arc::new(Self {
+            start: low_bits(now),
+            zones: ArcSwap::default(),
+            mark: mark.into(),
+        })
     }
 
     /// The serial of a zone.
@@ -48,20 +54,24 @@ impl Serials {
         known.map_or(self.start, |(_, serial)| *serial)
     }
 
-    /// Whether the time `now` is later than all serials. A version made at `now` then has a serial that is not ahead
-    /// of the clock.
+    /// Whether the time `now` is later than all serials. A version made at `now` then has a serial
+    /// that is not ahead of the clock.
     pub(crate) fn are_before(&self, now: u64) -> bool {
         let now = low_bits(now);
         let zones = self.zones.load();
         follows(now, self.start) && zones.iter().all(|(_, serial)| follows(now, *serial))
     }
 
-    /// The serial of the next version of a zone: the time `now`, or one more than the last serial if the clock was
-    /// set back.
+    /// The serial of the next version of a zone: the time `now`, or one more than the last serial
+    /// if the clock was set back.
     pub(crate) fn next(&self, zone: &Name, now: u64) -> u32 {
         let last = self.of_zone(zone);
         let now = low_bits(now);
-        let next = if follows(now, last) { now } else { last.wrapping_add(1) };
+        let next = if follows(now, last) {
+            now
+        } else {
+            last.wrapping_add(1)
+        };
         // Some secondaries treat the serial 0 in a special way.
         next.max(1)
     }
@@ -97,12 +107,17 @@ pub(crate) fn follows(serial: u32, other: u32) -> bool {
 
 /// Seconds since 1970.
 pub(crate) fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs()
 }
 
 /// Time until the next second begins.
 pub(crate) fn to_next_second() -> Duration {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     Duration::from_secs(1).saturating_sub(Duration::from_nanos(now.subsec_nanos().into()))
 }
 
@@ -130,15 +145,38 @@ mod tests {
         let wrapped = 1 << 32;
         for (what, start, times, expected) in [
             ("a running clock", 1000, vec![1001, 1005], vec![1001, 1005]),
-            ("a clock that is set back", 1000, vec![1001, 900, 901, 1010], vec![1001, 1002, 1003, 1010]),
-            ("a clock that stops", 1000, vec![1000, 1000], vec![1001, 1002]),
-            ("a clock that wraps", wrapped - 1, vec![wrapped, wrapped + 1], vec![1, 2]),
+            (
+                "a clock that is set back",
+                1000,
+                vec![1001, 900, 901, 1010],
+                vec![1001, 1002, 1003, 1010],
+            ),
+            (
+                "a clock that stops",
+                1000,
+                vec![1000, 1000],
+                vec![1001, 1002],
+            ),
+            (
+                "a clock that wraps",
+                wrapped - 1,
+                vec![wrapped, wrapped + 1],
+                vec![1, 2],
+            ),
         ] {
             let serials = Serials::starting(start, 0);
             let zone = zone("cluster.local");
-            let taken: Vec<u32> = times.into_iter().map(|now| advance(&serials, &zone, now)).collect();
+            let taken: Vec<u32> = times
+                .into_iter()
+                .map(|now| advance(&serials, &zone, now))
+                .collect();
             assert_eq!(taken, expected, "{what}");
-            assert!(taken.iter().is_sorted_by(|first, second| follows(**second, **first)), "{what}");
+            assert!(
+                taken
+                    .iter()
+                    .is_sorted_by(|first, second| follows(**second, **first)),
+                "{what}"
+            );
         }
     }
 
@@ -152,7 +190,11 @@ mod tests {
         advance(&serials, &one, 1007);
         assert_eq!(serials.of_zone(&one), 1007);
         assert_eq!(serials.of_zone(&other), 1003);
-        assert_eq!(serials.of_zone(&zone("sky.test")), 1000, "a zone without a version");
+        assert_eq!(
+            serials.of_zone(&zone("sky.test")),
+            1000,
+            "a zone without a version"
+        );
         assert!(!serials.are_before(1007) && serials.are_before(1008));
     }
 
@@ -160,12 +202,19 @@ mod tests {
     fn restarted_process_continues_above() {
         let zone = zone("cluster.local");
         let first = Serials::starting(1000, 7);
-        assert!(!first.are_before(1000), "the process before may have had this second");
+        assert!(
+            !first.are_before(1000),
+            "the process before may have had this second"
+        );
         assert!(first.are_before(1001));
         let last = advance(&first, &zone, 1001);
         let second = Serials::starting(1001, 8);
         assert!(!second.are_before(1001) && second.are_before(1002));
         assert!(follows(second.next(&zone, 1002), last));
-        assert_ne!(first.numbers(last), second.numbers(last), "their versions are not the same");
+        assert_ne!(
+            first.numbers(last),
+            second.numbers(last),
+            "their versions are not the same"
+        );
     }
 }

@@ -58,12 +58,30 @@ impl<B: Backend> Server<B> {
         backend: Arc<B>,
         transfers: Option<Arc<Transfers<B::View>>>,
     ) -> io::Result<Self> {
-        let (listener, sockets) = bind(config.address, config.udp_sockets.get(), &config.metrics.unsent())?;
-        let address = sockets.first().map_or(config.address, |socket| socket.local_addr());
+        let (listener, sockets) = bind(
+            config.address,
+            config.udp_sockets.get(),
+            &config.metrics.unsent(),
+        )?;
+        let address = sockets
+            .first()
+            .map_or(config.address, |socket| socket.local_addr());
         let shard = config.metrics.shared_shard();
-        let resolver = Resolver::new(backend, config.identity, config.forwarder, shard, Handle::current());
+        let resolver = Resolver::new(
+            backend,
+            config.identity,
+            config.forwarder,
+            shard,
+            Handle::current(),
+        );
         let resolver = Arc::new(resolver.with_transfers(transfers));
-        Ok(Self { sockets, listener, resolver, metrics: config.metrics, address })
+        Ok(Self {
+            sockets,
+            listener,
+            resolver,
+            metrics: config.metrics,
+            address,
+        })
     }
 
     /// The bound address, which is the same for UDP and TCP.
@@ -81,9 +99,9 @@ impl<B: Backend> Server<B> {
         Arc::clone(self.resolver.top())
     }
 
-    /// Answers queries until `stop` is cancelled. The shutdown then takes about four seconds at most. During the shutdown,
-    /// waiting and new queries are still answered. At its end connections are closed, even if the client has not read
-    /// all answers.
+    /// Answers queries until `stop` is cancelled. The shutdown then takes about four seconds at
+    /// most. During the shutdown, waiting and new queries are still answered. At its end
+    /// connections are closed, even if the client has not read all answers.
     pub async fn run(self, stop: CancellationToken) -> io::Result<()> {
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
         let stopped = Arc::new(AtomicBool::new(false));
@@ -94,16 +112,20 @@ impl<B: Backend> Server<B> {
             let thread = std::thread::Builder::new().name(format!("udp-{index}"));
             threads.push(thread.spawn(move || worker.run())?);
         }
-        let tcp = tcp::Server { listener, resolver: Arc::clone(&self.resolver) };
+        let tcp = tcp::Server {
+            listener,
+            resolver: Arc::clone(&self.resolver),
+        };
         let threads_stop = StopOnDrop(stopped);
         let stopping = async {
             stop.cancelled().await;
             drop(threads_stop);
         };
         tokio::join!(tcp.run(stop.clone()), stopping);
-        let joined =
-            tokio::task::spawn_blocking(move || threads.into_iter().all(|thread| thread.join().is_ok()))
-                .await;
+        let joined = tokio::task::spawn_blocking(move || {
+            threads.into_iter().all(|thread| thread.join().is_ok())
+        })
+        .await;
         // The threads pass queries to tasks until the threads end, so the tasks are awaited last.
         self.resolver.drain().await;
         match joined {
@@ -113,8 +135,8 @@ impl<B: Backend> Server<B> {
     }
 }
 
-/// Also stops the threads if the future of [`Server::run`] is dropped. Otherwise the threads would continue to
-/// answer, and share the port with the next server.
+/// Also stops the threads if the future of [`Server::run`] is dropped. Otherwise the threads would
+/// continue to answer, and share the port with the next server.
 struct StopOnDrop(Arc<AtomicBool>);
 
 impl Drop for StopOnDrop {
@@ -134,7 +156,9 @@ fn bind(address: SocketAddr, udp_sockets: usize, unsent: &Arc<AtomicU64>) -> io:
             Ok(sockets) => return Ok((listener, sockets)),
             Err(error) => {
                 attempt += 1;
-                if address.port() != 0 || error.kind() != io::ErrorKind::AddrInUse || attempt == PORT_ATTEMPTS
+                if address.port() != 0
+                    || error.kind() != io::ErrorKind::AddrInUse
+                    || attempt == PORT_ATTEMPTS
                 {
                     return Err(error);
                 }

@@ -1,10 +1,11 @@
 //! Fair shares of a limited number of places. Clients that flood the server leave places to others.
 //!
-//! A client may take another place while it holds fewer places than are free. A single greedy client gets half of the
-//! places. Of n greedy clients, each gets one part in n + 1, and one part stays free for other clients.
+//! A client may take another place while it holds fewer places than are free. A single greedy
+//! client gets half of the places. Of n greedy clients, each gets one part in n + 1, and one part
+//! stays free for other clients.
 //!
-//! Clients are counted by host: one IPv4 address, or one IPv6 /64 network, because a host can use any address of its
-//! network.
+//! Clients are counted by host: one IPv4 address, or one IPv6 /64 network, because a host can use
+//! any address of its network.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -48,10 +49,14 @@ pub(crate) struct Share {
 }
 
 impl Shares {
-    /// Creates `total` places. A client may take another place only while it holds fewer than `each` places, and
-    /// fewer places than are free.
+    /// Creates `total` places. A client may take another place only while it holds fewer than
+    /// `each` places, and fewer places than are free.
     pub(crate) fn new(total: usize, each: usize) -> Arc<Self> {
-        Arc::new(Self { table: Mutex::default(), total, each: each.clamp(1, total) })
+        Arc::new(Self {
+            table: Mutex::default(),
+            total,
+            each: each.clamp(1, total),
+        })
     }
 
     /// Takes a place for `client`; `None` if the client has used its share or no place is free.
@@ -64,7 +69,10 @@ impl Shares {
         }
         table.taken += 1;
         table.hosts.insert(host, own + 1);
-        Some(Share { shares: Arc::clone(self), host })
+        Some(Share {
+            shares: Arc::clone(self),
+            host,
+        })
     }
 
     pub(crate) fn taken(&self) -> usize {
@@ -102,7 +110,10 @@ mod tests {
         assert_eq!((held.len(), shares.taken()), (6, 6));
         assert!(shares.take(client(1)).is_none(), "it has its share");
         let mapped = Ipv4Addr::from_bits(1).to_ipv6_mapped();
-        assert!(shares.take(mapped.into()).is_none(), "it is the same client");
+        assert!(
+            shares.take(mapped.into()).is_none(),
+            "it is the same client"
+        );
         held.drain(..2);
         assert!(shares.take(client(1)).is_some());
     }
@@ -111,12 +122,23 @@ mod tests {
     fn addresses_of_one_network_are_one_host() {
         for (what, first, second, same) in [
             ("IPv4 addresses", "10.0.0.1", "10.0.0.2", false),
-            ("IPv4, plain and mapped", "10.0.0.1", "::ffff:10.0.0.1", true),
-            ("IPv4, both mapped", "::ffff:10.0.0.1", "::ffff:10.0.0.2", false),
+            (
+                "IPv4, plain and mapped",
+                "10.0.0.1",
+                "::ffff:10.0.0.1",
+                true,
+            ),
+            (
+                "IPv4, both mapped",
+                "::ffff:10.0.0.1",
+                "::ffff:10.0.0.2",
+                false,
+            ),
             ("IPv6, one /64 network", "fd00::1", "fd00::ffff:0:0:2", true),
             ("IPv6, two networks", "fd00::1", "fd00:0:0:1::1", false),
         ] {
-            let [first, second] = [first, second].map(|ip| Host::from(ip.parse::<IpAddr>().unwrap()));
+            let [first, second] =
+                [first, second].map(|ip| Host::from(ip.parse::<IpAddr>().unwrap()));
             assert_eq!(first == second, same, "{what}");
         }
     }
@@ -124,7 +146,13 @@ mod tests {
     /// For any number of greedy clients, a modest client still gets a place.
     #[test]
     fn heavy_clients_leave_as_much_as_they_take() {
-        for (heavy, each, left) in [(1, 500, 500), (3, 250, 250), (10, 91, 90), (99, 10, 10), (400, 3, 1)] {
+        for (heavy, each, left) in [
+            (1, 500, 500),
+            (3, 250, 250),
+            (10, 91, 90),
+            (99, 10, 10),
+            (400, 3, 1),
+        ] {
             let shares = Shares::new(1000, 1000);
             let mut held = Vec::new();
             for _ in 0..1000 {
@@ -133,15 +161,24 @@ mod tests {
             let most = shares.table.lock().hosts.values().copied().max();
             assert_eq!(most, Some(each), "{heavy} heavy clients");
             let free = 1000 - shares.taken();
-            assert!(free.abs_diff(left) <= 1, "{heavy} heavy clients leave {free}");
-            assert!(shares.take(client(1000)).is_some(), "with {heavy} heavy clients");
+            assert!(
+                free.abs_diff(left) <= 1,
+                "{heavy} heavy clients leave {free}"
+            );
+            assert!(
+                shares.take(client(1000)).is_some(),
+                "with {heavy} heavy clients"
+            );
         }
     }
 
     #[test]
     fn nothing_is_kept_of_clients_without_a_place() {
         let shares = Shares::new(4, 2);
-        drop((shares.take([10, 0, 0, 1].into()), shares.take([10, 0, 0, 1].into())));
+        drop((
+            shares.take([10, 0, 0, 1].into()),
+            shares.take([10, 0, 0, 1].into()),
+        ));
         let table = shares.table.lock();
         assert_eq!((table.taken, table.hosts.len()), (0, 0));
     }

@@ -1,8 +1,8 @@
 //! Copies of answered queries, for readers that watch them.
 //!
-//! Without readers, a query costs one relaxed load. Each [`Watch`] has a filter, a maximum number of records a
-//! second, and a bounded queue. The filter is applied before anything is copied. Records beyond the limits are
-//! dropped and counted, so a slow reader never delays an answer.
+//! Without readers, a query costs one relaxed load. Each [`Watch`] has a filter, a maximum number
+//! of records a second, and a bounded queue. The filter is applied before anything is copied.
+//! Records beyond the limits are dropped and counted, so a slow reader never delays an answer.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,8 +25,8 @@ const MAX_WATCHES: usize = 8;
 const QUEUE: usize = 4096;
 /// Maximum size of the names and messages in a queue, in octets.
 const QUEUE_OCTETS: usize = 2 << 20;
-/// Interval at which a reader looks for new records. To wake the reader for each record would cost the answering
-/// thread a system call.
+/// Interval at which a reader looks for new records. To wake the reader for each record would cost
+/// the answering thread a system call.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// A query and its answer.
@@ -91,9 +91,19 @@ pub struct Messages {
 
 impl Record {
     fn of(answered: &Answered<'_>, time: SystemTime, with_messages: bool) -> Self {
-        let Answered { client, transport, query, response, reply, took } = *answered;
+        let Answered {
+            client,
+            transport,
+            query,
+            response,
+            reply,
+            took,
+        } = *answered;
         let (Took::AtOnce(elapsed) | Took::Waited(elapsed)) = took;
-        let messages = || Messages { query: query.into(), response: response.into() };
+        let messages = || Messages {
+            query: query.into(),
+            response: response.into(),
+        };
         Self {
             time,
             client,
@@ -111,15 +121,19 @@ impl Record {
 
     fn octets(&self) -> usize {
         let messages = self.messages.as_ref();
-        self.name.len() + messages.map_or(0, |messages| messages.query.len() + messages.response.len())
+        self.name.len()
+            + messages.map_or(0, |messages| messages.query.len() + messages.response.len())
     }
 }
 
-/// The part of the server that answered, or `cache`. Immediate answers for external names are from the cache. Only an
-/// immediate SERVFAIL is our own response, for a name that must not be forwarded.
+/// The part of the server that answered, or `cache`. Immediate answers for external names are from
+/// the cache. Only an immediate SERVFAIL is our own response, for a name that must not be
+/// forwarded.
 fn by(reply: Reply, took: Took) -> &'static str {
     match (reply.system, took) {
-        (System::Recursive | System::Stub, Took::AtOnce(_)) if reply.rcode != rcode::SERVFAIL => "cache",
+        (System::Recursive | System::Stub, Took::AtOnce(_)) if reply.rcode != rcode::SERVFAIL => {
+            "cache"
+        }
         (system, _) => system.label(),
     }
 }
@@ -128,7 +142,8 @@ fn by(reply: Reply, took: Took) -> &'static str {
 #[derive(Debug)]
 struct Rate {
     limit: u32,
-    /// The current second in the upper half, and the number of records in this second in the lower half.
+    /// The current second in the upper half, and the number of records in this second in the lower
+    /// half.
     taken: AtomicU64,
 }
 
@@ -137,7 +152,11 @@ impl Rate {
     fn admits(&self, second: u64) -> bool {
         let second = second << 32;
         let next = |taken: u64| {
-            let of_this_second = if taken & !u64::from(u32::MAX) == second { taken } else { second };
+            let of_this_second = if taken & !u64::from(u32::MAX) == second {
+                taken
+            } else {
+                second
+            };
             (of_this_second - second < u64::from(self.limit)).then_some(of_this_second + 1)
         };
         self.taken.fetch_update(Relaxed, Relaxed, next).is_ok()
@@ -198,14 +217,22 @@ impl Sink {
         if !self.wants(answered) {
             return;
         }
-        let second = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let second = time
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_secs();
         let admitted = self.rate.admits(second);
         if admitted && self.push(Record::of(answered, time, self.choice.messages)) {
             counters.taken.fetch_add(1, Relaxed);
             return;
         }
         self.left_out.fetch_add(1, Relaxed);
-        if admitted { &counters.dropped } else { &counters.over_rate }.fetch_add(1, Relaxed);
+        if admitted {
+            &counters.dropped
+        } else {
+            &counters.over_rate
+        }
+        .fetch_add(1, Relaxed);
     }
 
     /// Queues a record. Returns false if the queue is full.
@@ -220,7 +247,8 @@ impl Sink {
     }
 }
 
-/// Converts a name to the form that filters match: lower case, with dots between the labels and without the last dot.
+/// Converts a name to the form that filters match: lower case, with dots between the labels and
+/// without the last dot.
 fn text_of<'t>(wire: &[u8], text: &'t mut [u8; MAX_NAME]) -> &'t [u8] {
     // The length octet of each label except the first becomes the dot before that label.
     let mut next = 0;
@@ -233,7 +261,11 @@ fn text_of<'t>(wire: &[u8], text: &'t mut [u8; MAX_NAME]) -> &'t [u8] {
         if at > 0
             && let Some(place) = text.get_mut(at - 1)
         {
-            *place = if is_length { b'.' } else { octet.to_ascii_lowercase() };
+            *place = if is_length {
+                b'.'
+            } else {
+                octet.to_ascii_lowercase()
+            };
             length = at;
         }
     }
@@ -279,9 +311,18 @@ impl Tap {
     /// Fails if too many watches are open.
     pub fn watch(self: &Arc<Self>, choice: Choice) -> Result<Watch, TooMany> {
         let (sender, records) = mpsc::channel(QUEUE);
-        let rate = Rate { limit: choice.rate, taken: AtomicU64::new(0) };
+        let rate = Rate {
+            limit: choice.rate,
+            taken: AtomicU64::new(0),
+        };
         let (octets, left_out) = (AtomicUsize::new(0), AtomicU64::new(0));
-        let sink = Arc::new(Sink { choice, rate, records: sender, octets, left_out });
+        let sink = Arc::new(Sink {
+            choice,
+            rate,
+            records: sender,
+            octets,
+            left_out,
+        });
         self.change(|sinks| {
             if sinks.len() >= MAX_WATCHES {
                 return Err(TooMany);
@@ -289,14 +330,28 @@ impl Tap {
             sinks.push(Arc::clone(&sink));
             Ok(())
         })?;
-        Ok(Watch { tap: Arc::clone(self), sink, records })
+        Ok(Watch {
+            tap: Arc::clone(self),
+            sink,
+            records,
+        })
     }
 
     /// Number of records since the start.
     pub fn counts(&self) -> Counts {
-        let Counters { taken, over_rate, dropped } = &self.counters;
-        let [taken, over_rate, dropped] = [taken, over_rate, dropped].map(|count| count.load(Relaxed));
-        Counts { taken, over_rate, dropped, watches: self.sinks.load().len() }
+        let Counters {
+            taken,
+            over_rate,
+            dropped,
+        } = &self.counters;
+        let [taken, over_rate, dropped] =
+            [taken, over_rate, dropped].map(|count| count.load(Relaxed));
+        Counts {
+            taken,
+            over_rate,
+            dropped,
+            watches: self.sinks.load().len(),
+        }
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Vec<Arc<Sink>>) -> T) -> T {
@@ -343,7 +398,8 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.tap.change(|sinks| sinks.retain(|sink| !Arc::ptr_eq(sink, &self.sink)));
+        self.tap
+            .change(|sinks| sinks.retain(|sink| !Arc::ptr_eq(sink, &self.sink)));
     }
 }
 

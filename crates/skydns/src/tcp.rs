@@ -1,5 +1,5 @@
-//! DNS over TCP (RFC 7766). Queries are pipelined and answered in the order of completion. Every wait and every queue
-//! has a bound.
+//! DNS over TCP (RFC 7766). Queries are pipelined and answered in the order of completion. Every
+//! wait and every queue has a bound.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,32 +18,38 @@ use crate::shares::Shares;
 use crate::tap::Answered;
 use crate::wire::{self, Transport, framed, set_length};
 
-/// Maximum number of connections. The buffer of a connection grows with the received octets; an idle connection takes
-/// about 4 KiB.
+/// Maximum number of connections. The buffer of a connection grows with the received octets; an
+/// idle connection takes about 4 KiB.
 pub const MAX_CONNECTIONS: usize = 4096;
-/// Maximum number of connections of one host. [`Shares`] lowers this number while other hosts have many connections.
+/// Maximum number of connections of one host. [`Shares`] lowers this number while other hosts have
+/// many connections.
 const MAX_OF_HOST: usize = MAX_CONNECTIONS / 2;
-/// Maximum number of queries on one connection that wait for an answer. Further queries are not read until one is
-/// answered.
+/// Maximum number of queries on one connection that wait for an answer. Further queries are not
+/// read until one is answered.
 const MAX_IN_FLIGHT: usize = 64;
-/// Maximum number of expensive queries on one connection. Further queries are not read until one is answered.
+/// Maximum number of expensive queries on one connection. Further queries are not read until one is
+/// answered.
 const MAX_EXPENSIVE: usize = 2;
 /// Time for which a connection answers queries before it yields to other connections.
 const TURN: Duration = Duration::from_micros(200);
-/// Time without a query after which a connection is closed. RFC 7766, section 6.2.3, suggests a few seconds.
+/// Time without a query after which a connection is closed. RFC 7766, section 6.2.3, suggests a few
+/// seconds.
 const IDLE: Duration = Duration::from_secs(10);
-/// Replaces [`IDLE`] for connections that are accepted while more than half of all connections are in use.
+/// Replaces [`IDLE`] for connections that are accepted while more than half of all connections are
+/// in use.
 const IDLE_WHEN_BUSY: Duration = Duration::from_secs(1);
 /// Timeout for receiving a query, and for sending an answer.
 const STALLED: Duration = Duration::from_secs(4);
 /// Timeout for a whole transfer.
 const TRANSFER: Duration = Duration::from_mins(10);
-/// Time after a stop at which all connections are closed, even if clients have not read their answers.
+/// Time after a stop at which all connections are closed, even if clients have not read their
+/// answers.
 const ENDING: Duration = Duration::from_secs(4);
 /// Pause after a failed `accept`. The usual cause is a lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// Maximum length of a query in octets, as over UDP. Queries with all common options are far shorter. With messages
-/// of 64 KiB, the maximum number of connections would exceed the memory of a small pod.
+/// Maximum length of a query in octets, as over UDP. Queries with all common options are far
+/// shorter. With messages of 64 KiB, the maximum number of connections would exceed the memory of a
+/// small pod.
 const MAX_QUERY: usize = 4096;
 /// Number of octets read at once, and number of octets of answers above which answers are sent.
 const READ: usize = 2048;
@@ -137,7 +143,12 @@ impl InFlight {
 
     fn spawn(&mut self, expensive: bool, answer: impl Future<Output = Vec<u8>> + Send + 'static) {
         self.expensive += usize::from(expensive);
-        self.tasks.spawn(async move { LateAnswer { answer: answer.await, expensive } });
+        self.tasks.spawn(async move {
+            LateAnswer {
+                answer: answer.await,
+                expensive,
+            }
+        });
     }
 
     /// Waits for the next answer; `None` if no query waits.
@@ -155,7 +166,12 @@ impl<B: Backend> Connection<B> {
         let mut in_flight = InFlight::default();
         let mut open = true;
         while open || !in_flight.is_empty() {
-            let deadline = frames.since + if frames.is_empty() { self.idle } else { STALLED };
+            let deadline = frames.since
+                + if frames.is_empty() {
+                    self.idle
+                } else {
+                    STALLED
+                };
             // A connection that waits for one of our answers is not idle.
             let answering = frames.is_empty() && !in_flight.is_empty();
             tokio::select! {
@@ -181,7 +197,11 @@ impl<B: Backend> Connection<B> {
     }
 
     /// Answers the complete queries in the buffer.
-    async fn answer(&mut self, frames: &mut TimedFrames, in_flight: &mut InFlight) -> io::Result<()> {
+    async fn answer(
+        &mut self,
+        frames: &mut TimedFrames,
+        in_flight: &mut InFlight,
+    ) -> io::Result<()> {
         let mut answers = Vec::new();
         let mut turn = Instant::now();
         while in_flight.has_room()
@@ -190,7 +210,10 @@ impl<B: Backend> Connection<B> {
             let started = Instant::now();
             let start = answers.len();
             answers.extend_from_slice(&[0, 0]);
-            match self.resolver.answer(&query, self.client.ip(), Transport::Tcp, &mut answers) {
+            match self
+                .resolver
+                .answer(&query, self.client.ip(), Transport::Tcp, &mut answers)
+            {
                 Attempt::Answered(reply) => {
                     set_length(&mut answers, start);
                     self.resolver.record(&Answered {
@@ -227,18 +250,25 @@ impl<B: Backend> Connection<B> {
         self.send(&answers).await
     }
 
-    /// Sends a zone. Other queries on the connection wait until the end, as RFC 5936, section 4.1 allows.
+    /// Sends a zone. Other queries on the connection wait until the end, as RFC 5936, section 4.1
+    /// allows.
     async fn transfer(&mut self, query: &[u8], started: Instant) -> io::Result<()> {
         let deadline = tokio::time::Instant::now() + TRANSFER;
-        let begun = self.resolver.transfers().and_then(|transfers| transfers.begin(query, self.client.ip()));
-        let Some(mut stream) = begun else { return Ok(()) };
+        let begun = self
+            .resolver
+            .transfers()
+            .and_then(|transfers| transfers.begin(query, self.client.ip()));
+        let Some(mut stream) = begun else {
+            return Ok(());
+        };
         let mut first = None;
         while let Some(message) = tokio::time::timeout_at(deadline, stream.next()).await? {
             tokio::time::timeout_at(deadline, self.send(&framed(&message))).await??;
             first.get_or_insert(message);
         }
         let response = first.unwrap_or_default();
-        let (client, transport, took) = (self.client, Transport::Tcp, Took::Waited(started.elapsed()));
+        let (client, transport, took) =
+            (self.client, Transport::Tcp, Took::Waited(started.elapsed()));
         self.resolver.record(&Answered {
             client,
             transport,
@@ -262,7 +292,8 @@ impl<B: Backend> Connection<B> {
                 return resolver.resolve(waiting, client, admitted).await;
             }
             if expensive {
-                // The error response is delayed: after an immediate response the client would retry at once.
+                // The error response is delayed: after an immediate response the client would retry
+                // at once.
                 tokio::time::sleep(BUDGET).await;
             }
             resolver.reject(&waiting, client)
@@ -280,13 +311,17 @@ impl<B: Backend> Connection<B> {
 /// Received octets, split into messages.
 struct TimedFrames {
     octets: wire::Frames,
-    /// Time at which the first incomplete message began to arrive, or at which the connection became idle.
+    /// Time at which the first incomplete message began to arrive, or at which the connection
+    /// became idle.
     since: tokio::time::Instant,
 }
 
 impl TimedFrames {
     fn new() -> Self {
-        Self { octets: wire::Frames::default(), since: tokio::time::Instant::now() }
+        Self {
+            octets: wire::Frames::default(),
+            since: tokio::time::Instant::now(),
+        }
     }
 
     /// Restarts the idle time.
@@ -300,7 +335,8 @@ impl TimedFrames {
         self.octets.is_empty()
     }
 
-    /// Waits for more octets and reads them. Returns the number of octets; 0 means the end of the stream.
+    /// Waits for more octets and reads them. Returns the number of octets; 0 means the end of the
+    /// stream.
     async fn read(&mut self, stream: &TcpStream) -> io::Result<usize> {
         // A client that sends without pause must not block other tasks.
         tokio::task::coop::consume_budget().await;
@@ -313,7 +349,8 @@ impl TimedFrames {
         }
     }
 
-    /// Reads through a buffer on the stack. A connection then keeps memory only for the octets received.
+    /// Reads through a buffer on the stack. A connection then keeps memory only for the octets
+    /// received.
     fn read_now(&mut self, stream: &TcpStream) -> io::Result<usize> {
         let mut chunk = [0; READ];
         let length = stream.try_read(&mut chunk)?;
@@ -324,7 +361,9 @@ impl TimedFrames {
 
     /// Whether the current message is longer than [`MAX_QUERY`].
     fn exceeds_max_query(&self) -> bool {
-        self.octets.announced().is_some_and(|length| length > MAX_QUERY)
+        self.octets
+            .announced()
+            .is_some_and(|length| length > MAX_QUERY)
     }
 
     /// Returns the next complete message.
@@ -336,11 +375,15 @@ impl TimedFrames {
     }
 }
 
-/// Binds the listener. The port is not shared, unlike that of the UDP sockets, so a second server on the address
-/// fails.
+/// Binds the listener. The port is not shared, unlike that of the UDP sockets, so a second server
+/// on the address fails.
 pub(crate) fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     use socket2::{Domain, Protocol, Socket, Type};
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM.cloexec(), Some(Protocol::TCP))?;
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM.cloexec(),
+        Some(Protocol::TCP),
+    )?;
     // Connections of the previous process may still linger. They must not prevent a restart.
     socket.set_reuse_address(true)?;
     if address.is_ipv6() {
@@ -359,14 +402,20 @@ mod tests {
     #[tokio::test]
     async fn one_read_takes_a_whole_query_and_keeps_no_more() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap())
+            .await
+            .unwrap();
         let (server, _) = listener.accept().await.unwrap();
         let query = [1; 300];
         client.write_all(&framed(&query)).await.unwrap();
 
         let mut frames = TimedFrames::new();
         assert_eq!(frames.read(&server).await.unwrap(), 302);
-        assert!(frames.octets.capacity() < READ, "{}", frames.octets.capacity());
+        assert!(
+            frames.octets.capacity() < READ,
+            "{}",
+            frames.octets.capacity()
+        );
         assert_eq!(frames.next_frame().as_deref(), Some(&query[..]));
         drop(client);
         assert_eq!(frames.read(&server).await.unwrap(), 0);

@@ -1,13 +1,14 @@
 //! Clients and names with the most queries in the last minutes, from samples in bounded memory.
 //!
-//! Each thread keeps [space-saving](https://doi.org/10.1007/978-3-540-30570-5_27) sketches. A ranking adds up the
-//! sketches of all threads. A sketch has [`SLOTS`] slots, so a share is underestimated by at most 0.2 % of all
-//! queries. A thread samples every answer up to about [`SAMPLES`] a second. Above that rate, the thread samples one
-//! of n answers at random, with the weight n. At that rate, a share of 2 % gives 2400 samples in two minutes. The error
-//! is then below one tenth of the share.
+//! Each thread keeps [space-saving](https://doi.org/10.1007/978-3-540-30570-5_27) sketches. A
+//! ranking adds up the sketches of all threads. A sketch has [`SLOTS`] slots, so a share is
+//! underestimated by at most 0.2 % of all queries. A thread samples every answer up to about
+//! [`SAMPLES`] a second. Above that rate, the thread samples one of n answers at random, with the
+//! weight n. At that rate, a share of 2 % gives 2400 samples in two minutes. The error is then
+//! below one tenth of the share.
 //!
-//! Each thread has two windows in turn. A window takes at most 600 KiB, if all names have the maximum length. A
-//! quarter of that is usual.
+//! Each thread has two windows in turn. A window takes at most 600 KiB, if all names have the
+//! maximum length. A quarter of that is usual.
 
 mod sketch;
 
@@ -47,7 +48,12 @@ struct Tables {
 impl Tables {
     fn clear(&mut self) {
         (self.queries, self.samples, self.missing, self.failed) = (0, 0, 0, 0);
-        for sketch in [&mut self.clients, &mut self.names, &mut self.nxdomain, &mut self.servfail] {
+        for sketch in [
+            &mut self.clients,
+            &mut self.names,
+            &mut self.nxdomain,
+            &mut self.servfail,
+        ] {
             sketch.clear();
         }
     }
@@ -84,7 +90,11 @@ struct Windows {
 
 impl Windows {
     fn new(now: Instant) -> Self {
-        Self { begun: now, current: Tables::default(), last: Tables::default() }
+        Self {
+            begun: now,
+            current: Tables::default(),
+            last: Tables::default(),
+        }
     }
 
     fn rotate(&mut self, now: Instant) {
@@ -110,7 +120,10 @@ pub struct Top {
 
 impl Default for Top {
     fn default() -> Self {
-        Self { started: Instant::now(), threads: Mutex::default() }
+        Self {
+            started: Instant::now(),
+            threads: Mutex::default(),
+        }
     }
 }
 
@@ -123,11 +136,12 @@ pub struct Row<T> {
     pub queries: u64,
 }
 
-/// The clients and names with the most queries in the last minutes, in descending order. All numbers are estimates.
-/// Apart from the sampling error, no number is too high.
+/// The clients and names with the most queries in the last minutes, in descending order. All
+/// numbers are estimates. Apart from the sampling error, no number is too high.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ranking {
-    /// Length of the ranked period: two to four minutes, or the time since the start if that is shorter.
+    /// Length of the ranked period: two to four minutes, or the time since the start if that is
+    /// shorter.
     pub time: Duration,
     /// Answers in that period, estimated.
     pub queries: u64,
@@ -152,7 +166,13 @@ impl Top {
     pub(crate) fn sampler(&self) -> Sampler {
         let windows = Arc::new(Mutex::new(Windows::new(self.started)));
         self.threads.lock().push(Arc::clone(&windows));
-        Sampler { windows, skip: 0, stride: 1, taken: 0, since: Instant::now() }
+        Sampler {
+            windows,
+            skip: 0,
+            stride: 1,
+            taken: 0,
+            since: Instant::now(),
+        }
     }
 
     /// Returns the ranking, with at most `rows` rows of each kind.
@@ -164,7 +184,11 @@ impl Top {
             // While this lock is held, the thread that answers drops its samples.
             let mut windows = windows.lock();
             windows.rotate(now);
-            let before = if windows.begun == self.started { Duration::ZERO } else { WINDOW };
+            let before = if windows.begun == self.started {
+                Duration::ZERO
+            } else {
+                WINDOW
+            };
             time = time.max(now.saturating_duration_since(windows.begun) + before);
             sum.add(&windows.last);
             sum.add(&windows.current);
@@ -221,12 +245,20 @@ fn sorted<T: Ord>(counts: Counts, rows: usize, key: impl Fn(&[u8]) -> Option<T>)
     let mut all: Vec<(Box<[u8]>, u64)> = counts.into_iter().collect();
     all.sort_by(|(a, more), (b, fewer)| fewer.cmp(more).then_with(|| a.cmp(b)));
     all.truncate(rows);
-    all.into_iter().filter_map(|(octets, queries)| Some(Row { key: key(&octets)?, queries })).collect()
+    all.into_iter()
+        .filter_map(|(octets, queries)| {
+            Some(Row {
+                key: key(&octets)?,
+                queries,
+            })
+        })
+        .collect()
 }
 
 fn address(octets: &[u8]) -> Option<IpAddr> {
     let v4 = <[u8; 4]>::try_from(octets).map(IpAddr::from);
-    v4.or_else(|_| <[u8; 16]>::try_from(octets).map(IpAddr::from)).ok()
+    v4.or_else(|_| <[u8; 16]>::try_from(octets).map(IpAddr::from))
+        .ok()
 }
 
 /// Samples the answers of one thread.
@@ -263,19 +295,26 @@ impl Sampler {
             let mut lower = [0; name::MAX_NAME];
             let name = lower_case(answered.name(), &mut lower);
             let client = answered.client.ip().to_canonical();
-            windows.current.add(client, name, answered.reply.rcode, weight);
+            windows
+                .current
+                .add(client, name, answered.reply.rcode, weight);
         }
     }
 
-    /// Selects the next answer to sample at random. Otherwise periodic queries could be over-represented.
+    /// Selects the next answer to sample at random. Otherwise periodic queries could be
+    /// over-represented.
     fn pace(&mut self, now: Instant) {
         self.taken += 1;
         let elapsed = now.saturating_duration_since(self.since);
         if self.taken >= SAMPLES || elapsed >= Duration::from_secs(1) {
             let answers = u64::from(self.taken) * u64::from(self.stride);
-            let micros = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX).max(1);
+            let micros = u64::try_from(elapsed.as_micros())
+                .unwrap_or(u64::MAX)
+                .max(1);
             let stride = answers.saturating_mul(1_000_000) / micros / u64::from(SAMPLES);
-            self.stride = u32::try_from(stride).unwrap_or(MAX_STRIDE).clamp(1, MAX_STRIDE);
+            self.stride = u32::try_from(stride)
+                .unwrap_or(MAX_STRIDE)
+                .clamp(1, MAX_STRIDE);
             (self.taken, self.since) = (0, now);
         }
         self.skip = fastrand::u32(0..2 * self.stride - 1);

@@ -1,11 +1,11 @@
-//! Zone transfers: AXFR (RFC 5936), IXFR (RFC 1995) and NOTIFY (RFC 1996). With a key, queries are signed by TSIG
-//! (RFC 8945).
+//! Zone transfers: AXFR (RFC 5936), IXFR (RFC 1995) and NOTIFY (RFC 1996). With a key, queries are
+//! signed by TSIG (RFC 8945).
 //!
-//! One enumeration is the base of everything: [`names`] has the owner names of a zone, and [`content`] the records of
-//! each, which are the engine's own answers. AXFR writes the enumeration. The difference of two enumerations
-//! ([`difference`]) makes a version of the zone if it is not empty, and IXFR writes the differences since the client's
-//! version. A property test compares transfers with answers. docs/transfer.md lists the names that cannot be
-//! enumerated.
+//! One enumeration is the base of everything: [`names`] has the owner names of a zone, and
+//! [`content`] the records of each, which are the engine's own answers. AXFR writes the
+//! enumeration. The difference of two enumerations ([`difference`]) makes a version of the zone if
+//! it is not empty, and IXFR writes the differences since the client's version. A property test
+//! compares transfers with answers. docs/transfer.md lists the names that cannot be enumerated.
 //!
 //! Zone transfers are off unless there are peers.
 
@@ -76,8 +76,14 @@ struct ZoneSerial {
 }
 
 impl<V: View> Transfers<V> {
-    /// Creates transfers for `peers`. With `key`, queries must be signed. `serials` numbers the versions of the zones.
-    pub fn new(peers: Peers, key: Option<Key>, serials: Arc<Serials>, metrics: TransferMetrics) -> Arc<Self> {
+    /// Creates transfers for `peers`. With `key`, queries must be signed. `serials` numbers the
+    /// versions of the zones.
+    pub fn new(
+        peers: Peers,
+        key: Option<Key>,
+        serials: Arc<Serials>,
+        metrics: TransferMetrics,
+    ) -> Arc<Self> {
         Arc::new(Self {
             peers,
             key: key.map(Arc::new),
@@ -96,14 +102,17 @@ impl<V: View> Transfers<V> {
         Arc::clone(&self.serials)
     }
 
-    /// Makes a version of each zone whose records are not the same in `view` as in the zone's last version. Returns
-    /// whether there is a new version.
+    /// Makes a version of each zone whose records are not the same in `view` as in the zone's last
+    /// version. Returns whether there is a new version.
     ///
     /// `now` is the time in seconds since 1970. The function does not wait for the next second;
     /// [`follow`](Self::follow) does.
     pub fn take(&self, view: &Arc<V>, now: u64) -> bool {
         let zones: Vec<Name> = zones(&**view).cloned().collect();
-        let (loaded, loading) = zones.iter().cloned().partition(|zone| is_loaded(&**view, zone));
+        let (loaded, loading) = zones
+            .iter()
+            .cloned()
+            .partition(|zone| is_loaded(&**view, zone));
         let loaded: Vec<Name> = loaded;
         self.history.lock().retain(&zones);
 
@@ -113,9 +122,12 @@ impl<V: View> Transfers<V> {
         }
         *self.loading.lock() = Some(loading);
         if is_new {
-            let serial_of =
-                |zone: &Name| ZoneSerial { zone: zone.clone(), serial: self.serials.of_zone(zone) };
-            self.current.send_replace(loaded.iter().map(serial_of).collect());
+            let serial_of = |zone: &Name| ZoneSerial {
+                zone: zone.clone(),
+                serial: self.serials.of_zone(zone),
+            };
+            self.current
+                .send_replace(loaded.iter().map(serial_of).collect());
         }
         is_new
     }
@@ -123,7 +135,9 @@ impl<V: View> Transfers<V> {
     /// Makes a version of one zone if its records have changed. Returns whether they have.
     fn take_zone(&self, zone: &Name, view: &Arc<V>, now: u64) -> bool {
         let last = self.version(zone);
-        let change = last.map_or(Change::Whole, |last| Change::between(&*last.view, &**view, zone));
+        let change = last.map_or(Change::Whole, |last| {
+            Change::between(&*last.view, &**view, zone)
+        });
         let difference: Option<Difference> = match change {
             Change::Nothing => {
                 self.history.lock().renew(zone, view);
@@ -135,15 +149,17 @@ impl<V: View> Transfers<V> {
 
         let serial = self.serials.next(zone, now);
         let version = Version::new(serial, Arc::clone(view));
-        self.history.lock().push(zone, version, difference, Instant::now());
+        self.history
+            .lock()
+            .push(zone, version, difference, Instant::now());
         // A secondary that learns of the serial must get this version.
         self.serials.set(zone, serial);
         self.metrics.set_serial(zone, serial);
         true
     }
 
-    /// Takes the versions of `current` after each change in `changes`, until `stop` is cancelled. A zone has at most
-    /// one version each second.
+    /// Takes the versions of `current` after each change in `changes`, until `stop` is cancelled. A
+    /// zone has at most one version each second.
     pub async fn follow(
         self: Arc<Self>,
         mut changes: watch::Receiver<()>,
@@ -177,10 +193,18 @@ impl<V: View> Transfers<V> {
         }
     }
 
-    /// Checks the signature of a query that is not a transfer query. The result signs the response; it is `None` if the
-    /// query is not signed.
-    pub(crate) fn response_signer(&self, query: &Query<'_>) -> Result<Option<ResponseSigner>, Refusal> {
-        let session = tsig::check(query.message, query.question_end(), self.key.as_ref(), serial::now())?;
+    /// Checks the signature of a query that is not a transfer query. The result signs the response;
+    /// it is `None` if the query is not signed.
+    pub(crate) fn response_signer(
+        &self,
+        query: &Query<'_>,
+    ) -> Result<Option<ResponseSigner>, Refusal> {
+        let session = tsig::check(
+            query.message,
+            query.question_end(),
+            self.key.as_ref(),
+            serial::now(),
+        )?;
         Ok(session.map(|session| ResponseSigner::new(session, query)))
     }
 
@@ -190,17 +214,30 @@ impl<V: View> Transfers<V> {
 
     /// Whether a zone has no version yet because its records are not loaded.
     fn is_loading(&self, zone: &Name) -> bool {
-        self.loading.lock().as_ref().is_none_or(|loading| loading.contains(zone))
+        self.loading
+            .lock()
+            .as_ref()
+            .is_none_or(|loading| loading.contains(zone))
     }
 
-    /// Answers a transfer query over UDP with only the SOA record. From the serial the client knows whether to retry
-    /// over TCP (RFC 1995, section 2).
-    pub(crate) fn answer_over_udp(&self, message: &[u8], client: IpAddr, out: &mut Vec<u8>) -> Option<u16> {
+    /// Answers a transfer query over UDP with only the SOA record. From the serial the client knows
+    /// whether to retry over TCP (RFC 1995, section 2).
+    pub(crate) fn answer_over_udp(
+        &self,
+        message: &[u8],
+        client: IpAddr,
+        out: &mut Vec<u8>,
+    ) -> Option<u16> {
         let (rcode, response, form, result) = match self.accept(message, client, Transport::Udp)? {
             Ok(mut accepted) => {
                 let content = Content::new(&*accepted.version.view, &accepted.request.zone);
                 let soa = content.soa(self.serials.numbers(accepted.version.serial));
-                (rcode::NOERROR, accepted.request.soa_alone(soa), Form::Soa, "completed")
+                (
+                    rcode::NOERROR,
+                    accepted.request.soa_alone(soa),
+                    Form::Soa,
+                    "completed",
+                )
             }
             Err(Rejection { rcode, response }) => (rcode, response, Form::Error, "refused"),
         };
@@ -210,12 +247,19 @@ impl<V: View> Transfers<V> {
     }
 }
 
-/// The zones of a view that can be transferred. Zones of [pointers](crate::FurtherZone::pointers) are incomplete and
-/// cannot be transferred, and neither can a domain of which another zone holds the name.
+/// The zones of a view that can be transferred. Zones of [pointers](crate::FurtherZone::pointers)
+/// are incomplete and cannot be transferred, and neither can a domain of which another zone holds
+/// the name.
 fn zones<V: View>(view: &V) -> impl Iterator<Item = &Name> {
     let zone = view.zone();
-    let further = view.zones().iter().filter(|zone: &&FurtherZone| !zone.pointers).map(|zone| &zone.domain);
-    let all = std::iter::once(&zone.domain).chain(zone.other_domains.iter()).chain(further);
+    let further = view
+        .zones()
+        .iter()
+        .filter(|zone: &&FurtherZone| !zone.pointers)
+        .map(|zone| &zone.domain);
+    let all = std::iter::once(&zone.domain)
+        .chain(zone.other_domains.iter())
+        .chain(further);
     all.filter(|domain| authority(view, domain).is_some())
 }
 

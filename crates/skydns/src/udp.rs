@@ -1,9 +1,9 @@
-//! DNS over UDP with one thread for each socket. Datagrams are received and sent in batches, and answers are written
-//! directly into the send buffer.
+//! DNS over UDP with one thread for each socket. Datagrams are received and sent in batches, and
+//! answers are written directly into the send buffer.
 //!
-//! The threads are not part of the async runtime. Most queries are answered within two microseconds, and a blocking
-//! receive is the cheapest wait for the next query. Queries that wait for an upstream are passed to
-//! [`crate::resolve`], which sends their answers.
+//! The threads are not part of the async runtime. Most queries are answered within two
+//! microseconds, and a blocking receive is the cheapest wait for the next query. Queries that wait
+//! for an upstream are passed to [`crate::resolve`], which sends their answers.
 
 mod socket;
 
@@ -33,8 +33,8 @@ const BATCH: usize = 32;
 const MAX_QUERY: usize = 4096;
 /// Size of the answer buffer that is kept between batches, in octets.
 const KEPT: usize = 256 * 1024;
-/// Time after a stop for which queries are still forwarded. Later queries that need an upstream get SERVFAIL, so that
-/// the shutdown ends.
+/// Time after a stop for which queries are still forwarded. Later queries that need an upstream get
+/// SERVFAIL, so that the shutdown ends.
 const ENDING: Duration = Duration::from_secs(2);
 
 /// A receiving thread.
@@ -80,11 +80,18 @@ impl<B: Backend> Worker<B> {
         stop: Arc<AtomicBool>,
     ) -> Self {
         let sampler = resolver.top().sampler();
-        Self { socket, resolver, shard, sampler, stop, ending: false }
+        Self {
+            socket,
+            resolver,
+            shard,
+            sampler,
+            stop,
+            ending: false,
+        }
     }
 
-    /// Serves until `stop` is set, and then answers the remaining queries. `stop` is checked between batches, and at
-    /// least once each [`QUIET`].
+    /// Serves until `stop` is set, and then answers the remaining queries. `stop` is checked
+    /// between batches, and at least once each [`QUIET`].
     pub(crate) fn run(mut self) {
         let mut buffers = Buffers {
             queries: vec![[0; MAX_QUERY]; BATCH],
@@ -98,12 +105,17 @@ impl<B: Backend> Worker<B> {
         self.end(&mut buffers);
     }
 
-    /// Continues to serve while queries wait for upstreams, and then until the socket's queue is empty. The kernel
-    /// queues datagrams until the socket is closed, and a query that is never read would get no answer.
+    /// Continues to serve while queries wait for upstreams, and then until the socket's queue is
+    /// empty. The kernel queues datagrams until the socket is closed, and a query that is never
+    /// read would get no answer.
     fn end(&mut self, buffers: &mut Buffers) {
         let began = Instant::now();
         loop {
-            let wait = if self.resolver.waiting() > 0 { Wait::Moment } else { Wait::Never };
+            let wait = if self.resolver.waiting() > 0 {
+                Wait::Moment
+            } else {
+                Wait::Never
+            };
             let served = self.serve(buffers, wait);
             let elapsed = began.elapsed();
             // Under load the queue is never empty, so a time limit applies, too.
@@ -117,13 +129,21 @@ impl<B: Backend> Worker<B> {
 
     /// Receives a batch of queries and answers them. Returns false if no query arrived.
     fn serve(&mut self, buffers: &mut Buffers, wait: Wait) -> bool {
-        let Buffers { queries, answers, receiving, sending } = buffers;
+        let Buffers {
+            queries,
+            answers,
+            receiving,
+            sending,
+        } = buffers;
         let mut received = [None; BATCH];
-        let Some(count) = self.receive(receiving, queries, &mut received, wait) else { return false };
+        let Some(count) = self.receive(receiving, queries, &mut received, wait) else {
+            return false;
+        };
         let mut pending = [None; BATCH];
         let mut now = Instant::now();
         answers.clear();
-        for ((datagram, query), pending) in received.iter().flatten().zip(queries).zip(&mut pending) {
+        for ((datagram, query), pending) in received.iter().flatten().zip(queries).zip(&mut pending)
+        {
             *pending = self.answer(query, *datagram, answers, &mut now);
         }
         self.send(sending, answers, pending.get(..count).unwrap_or_default());
@@ -142,18 +162,28 @@ impl<B: Backend> Worker<B> {
         let mut slices: [_; BATCH] = {
             let mut buffers = buffers.iter_mut();
             std::array::from_fn(|_| {
-                [IoSliceMut::new(buffers.next().map_or(&mut [][..], |buffer| &mut buffer[..]))]
+                [IoSliceMut::new(
+                    buffers.next().map_or(&mut [][..], |buffer| &mut buffer[..]),
+                )]
             })
         };
         let mut count = 0;
-        for (message, received) in self.socket.receive(headers, &mut slices, wait)?.zip(received) {
+        for (message, received) in self
+            .socket
+            .receive(headers, &mut slices, wait)?
+            .zip(received)
+        {
             count += 1;
-            *received = Some(Received { len: message.bytes, peer: self.socket.peer_of(&message)? });
+            *received = Some(Received {
+                len: message.bytes,
+                peer: self.socket.peer_of(&message)?,
+            });
         }
         Some(count)
     }
 
-    /// Appends the answer to one datagram to `answers`, or passes the query on to be answered later.
+    /// Appends the answer to one datagram to `answers`, or passes the query on to be answered
+    /// later.
     fn answer(
         &mut self,
         buffer: &[u8; MAX_QUERY],
@@ -163,7 +193,10 @@ impl<B: Backend> Worker<B> {
     ) -> Option<Pending> {
         let message = buffer.get(..datagram.len)?;
         let (start, client) = (answers.len(), datagram.peer.socket_addr());
-        let reply = match self.resolver.answer(message, client.ip(), Transport::Udp, answers) {
+        let reply = match self
+            .resolver
+            .answer(message, client.ip(), Transport::Udp, answers)
+        {
             Attempt::Answered(reply) => reply,
             Attempt::Waits(waiting) => self.resolve_later(waiting, datagram.peer, answers)?,
             // Zones are sent over TCP alone.
@@ -175,9 +208,23 @@ impl<B: Backend> Worker<B> {
         self.shard.record(reply, Transport::Udp, took, end - start);
         if self.sampler.is_due() || self.resolver.tap().is_on() {
             let (transport, response) = (Transport::Udp, answers.get(start..).unwrap_or_default());
-            self.show(&Answered { client, transport, query: message, response, reply, took }, *now);
+            self.show(
+                &Answered {
+                    client,
+                    transport,
+                    query: message,
+                    response,
+                    reply,
+                    took,
+                },
+                *now,
+            );
         }
-        Some(Pending { start, end, peer: datagram.peer })
+        Some(Pending {
+            start,
+            end,
+            peer: datagram.peer,
+        })
     }
 
     /// Passes an answered query to the tap, and to the ranking if the query is sampled.
@@ -189,7 +236,8 @@ impl<B: Backend> Worker<B> {
         }
     }
 
-    /// Passes a query on to be answered later. A query that may not wait is answered with SERVFAIL at once.
+    /// Passes a query on to be answered later. A query that may not wait is answered with SERVFAIL
+    /// at once.
     fn resolve_later(
         &self,
         waiting: Box<WaitingQuery<B::View>>,
@@ -203,34 +251,46 @@ impl<B: Backend> Worker<B> {
         let socket = Arc::clone(&self.socket);
         // If the send buffer is full, the answer is lost, as it might be on the network.
         let send = move |answer: &[u8]| socket.send(answer, &peer);
-        let rejected = self.resolver.resolve_later(waiting, peer.socket_addr(), send).err()?;
+        let rejected = self
+            .resolver
+            .resolve_later(waiting, peer.socket_addr(), send)
+            .err()?;
         Some(rejected.fail(&rejected.cause_of_rejection(), answers))
     }
 
     /// Sends a batch. Consecutive answers from the same local address are sent in one system call.
-    fn send(&self, headers: &mut MultiHeaders<SockaddrStorage>, answers: &[u8], pending: &[Option<Pending>]) {
+    fn send(
+        &self,
+        headers: &mut MultiHeaders<SockaddrStorage>,
+        answers: &[u8],
+        pending: &[Option<Pending>],
+    ) {
         let mut slices = [[IoSlice::new(&[])]; BATCH];
         let mut peers = [None; BATCH];
         let mut local = None;
         let mut count = 0;
         for pending in pending.iter().flatten() {
             if count > 0 && local != Some(pending.peer.local) {
-                self.socket.send_batch(headers, &slices[..count], &peers[..count], local);
+                self.socket
+                    .send_batch(headers, &slices[..count], &peers[..count], local);
                 count = 0;
             }
             local = Some(pending.peer.local);
-            slices[count] = [IoSlice::new(answers.get(pending.start..pending.end).unwrap_or_default())];
+            slices[count] = [IoSlice::new(
+                answers.get(pending.start..pending.end).unwrap_or_default(),
+            )];
             peers[count] = Some(pending.peer.remote);
             count += 1;
         }
         if count > 0 {
-            self.socket.send_batch(headers, &slices[..count], &peers[..count], local);
+            self.socket
+                .send_batch(headers, &slices[..count], &peers[..count], local);
         }
     }
 }
 
-/// Opens `count` sockets on one address. With port 0 the first socket selects the port. `unsent` counts the answers
-/// that cannot be sent.
+/// Opens `count` sockets on one address. With port 0 the first socket selects the port. `unsent`
+/// counts the answers that cannot be sent.
 pub(crate) fn bind_all(
     address: SocketAddr,
     count: usize,

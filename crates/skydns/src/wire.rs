@@ -1,8 +1,9 @@
-//! DNS wire format: reads and writes names, questions, records and whole messages (RFC 1035, section 4; RFC 6891).
+//! DNS wire format: reads and writes names, questions, records and whole messages (RFC 1035,
+//! section 4; RFC 6891).
 //!
-//! The module knows neither zones nor upstreams. Parsing is safe for any octets: the parser does not panic, always
-//! ends, and allocates no more than the size of the message. The fast path of a query ([`query`], [`writer`],
-//! [`reverse`]) does not allocate.
+//! The module knows neither zones nor upstreams. Parsing is safe for any octets: the parser does
+//! not panic, always ends, and allocates no more than the size of the message. The fast path of a
+//! query ([`query`], [`writer`], [`reverse`]) does not allocate.
 
 mod codes;
 mod compression;
@@ -23,7 +24,9 @@ pub use codes::{class, rtype};
 pub(crate) use compression::{NameOffsets, POINTER_TO_QUESTION, pointer_to};
 pub use dnsconfig::Transport;
 pub use edns::Edns;
-pub(crate) use edns::{EXTENDED_ERROR, OPT_LEN, OUR_UDP_SIZE, extended_error, extended_rcode, info, options};
+pub(crate) use edns::{
+    EXTENDED_ERROR, OPT_LEN, OUR_UDP_SIZE, extended_error, extended_rcode, info, options,
+};
 pub(crate) use frames::set_length;
 pub use frames::{Frames, framed};
 pub use header::{HEADER, Header, flag, rcode};
@@ -43,7 +46,8 @@ pub enum MessageError {
     /// The message ends in the middle of a field.
     #[error("message ends in the middle of a field, at octet {0}")]
     Short(usize),
-    /// A name is longer than 255 octets, has an unknown label type, or has an invalid compression pointer.
+    /// A name is longer than 255 octets, has an unknown label type, or has an invalid compression
+    /// pointer.
     #[error("malformed name at octet {0}")]
     BadName(usize),
     /// The data of a record do not match the record type.
@@ -62,5 +66,7 @@ pub enum MessageError {
 /// The 16-bit word at `at`.
 fn u16_at(bytes: &[u8], at: usize) -> Result<u16, MessageError> {
     let pair = bytes.get(at..).and_then(<[u8]>::first_chunk);
-    pair.copied().map(u16::from_be_bytes).ok_or(MessageError::Short(at))
+    pair.copied()
+        .map(u16::from_be_bytes)
+        .ok_or(MessageError::Short(at))
 }

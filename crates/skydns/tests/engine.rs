@@ -1,5 +1,10 @@
 //! Answers of the engine from a few records: aliases, external names, and malformed messages.
-#![allow(dead_code, clippy::panic, clippy::unwrap_used, reason = "helpers of tests, shared with others")]
+#![allow(
+    dead_code,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "helpers of tests, shared with others"
+)]
 
 #[path = "support/fixed.rs"]
 mod fixed;
@@ -23,7 +28,9 @@ use testkit::query::Query;
 use testkit::reply::Reply;
 
 fn identity() -> Identity {
-    Identity { version: "kube-dns-rs test".into() }
+    Identity {
+        version: "kube-dns-rs test".into(),
+    }
 }
 
 fn name(text: &str) -> Name {
@@ -32,7 +39,10 @@ fn name(text: &str) -> Name {
 
 /// The external A query for `text`.
 fn address_of(text: &str) -> ExternalQuery {
-    ExternalQuery { name: name(text), qtype: 1 }
+    ExternalQuery {
+        name: name(text),
+        qtype: 1,
+    }
 }
 
 /// External answers with `answer` for the A query for `www.outside.test`.
@@ -52,19 +62,36 @@ fn reply(view: &Fixed, query: &[u8], transport: Transport, outside: &ExternalAns
 
 #[test]
 fn an_alias_asks_outside_once_and_says_so_when_nobody_answers() {
-    let (view, query) = (Fixed::new(&[]), Query::new("out.apps.svc.cluster.local.", "A").wire());
-    let asked = answer(&view, &identity(), &query, Transport::Udp, &ExternalAnswers::none(), &mut Vec::new());
-    assert_eq!(asked, Outcome::Pending(Pending::External(vec![address_of("www.outside.test")])));
+    let (view, query) = (
+        Fixed::new(&[]),
+        Query::new("out.apps.svc.cluster.local.", "A").wire(),
+    );
+    let asked = answer(
+        &view,
+        &identity(),
+        &query,
+        Transport::Udp,
+        &ExternalAnswers::none(),
+        &mut Vec::new(),
+    );
+    assert_eq!(
+        asked,
+        Outcome::Pending(Pending::External(vec![address_of("www.outside.test")]))
+    );
     for (known, expected) in [
         (ExternalAnswer::Failed, ";; SERVFAIL, flags: qr rd ra"),
-        (ExternalAnswer::Records(Vec::new()), ";; NOERROR, flags: qr aa rd ra"),
+        (
+            ExternalAnswer::Records(Vec::new()),
+            ";; NOERROR, flags: qr aa rd ra",
+        ),
     ] {
         let answer = reply(&view, &query, Transport::Udp, &outside(known));
         assert_eq!(testkit::dig::show(&answer).lines().next(), Some(expected));
     }
 }
 
-/// Queries of the process itself have the same limit as queries of clients: three rounds of 32 external queries.
+/// Queries of the process itself have the same limit as queries of clients: three rounds of 32
+/// external queries.
 #[test]
 fn an_answer_in_process_takes_as_many_rounds_as_a_clients() {
     let targets = (0..200).map(|n| format!("n{n}.outside.test"));
@@ -76,7 +103,11 @@ fn an_answer_in_process_takes_as_many_rounds_as_a_clients() {
 /// The answer for `out.apps.svc`, an alias of `www.outside.test`, which is an alias of `target`.
 fn answer_by_way_of_outside(target: &str) -> String {
     let target = name(target).wire().into();
-    let alias = ExternalRecord { owner: name("www.outside.test"), rtype: 5, rdata: target };
+    let alias = ExternalRecord {
+        owner: name("www.outside.test"),
+        rtype: 5,
+        rdata: target,
+    };
     let query = Query::new("out.apps.svc.cluster.local.", "A").wire();
     let known = outside(ExternalAnswer::Records(vec![alias]));
     testkit::dig::show(&reply(&Fixed::new(&[]), &query, Transport::Udp, &known))
@@ -103,19 +134,34 @@ fn what_a_name_of_the_cluster_leads_to_is_never_told_from_outside() {
              out.apps.svc.cluster.local. 30 IN CNAME www.outside.test.\n\
              www.outside.test. 30 IN CNAME gone.apps.svc.cluster.local.\n",
         ),
-        ("out", ";; SERVFAIL, flags: qr rd ra\n;out.apps.svc.cluster.local. IN A\n"),
+        (
+            "out",
+            ";; SERVFAIL, flags: qr rd ra\n;out.apps.svc.cluster.local. IN A\n",
+        ),
     ] {
-        assert_eq!(answer_by_way_of_outside(&format!("{name}.apps.svc.cluster.local")), expected);
+        assert_eq!(
+            answer_by_way_of_outside(&format!("{name}.apps.svc.cluster.local")),
+            expected
+        );
     }
 }
 
 /// The TTLs of an answer's records, section by section, and the MINIMUM of its SOA record.
 fn ttls(view: &Fixed, name: &str, rtype: &str, outside: &ExternalAnswers) -> Vec<String> {
-    let answer = testkit::dig::show(&reply(view, &Query::new(name, rtype).wire(), Transport::Udp, outside));
+    let answer = testkit::dig::show(&reply(
+        view,
+        &Query::new(name, rtype).wire(),
+        Transport::Udp,
+        outside,
+    ));
     let records = answer.lines().filter(|line| !line.starts_with(';'));
     let ttl = |line: &str| {
         let words: Vec<&str> = line.split(' ').collect();
-        let minimum = if words[3] == "SOA" { format!("/{}", words[10]) } else { String::new() };
+        let minimum = if words[3] == "SOA" {
+            format!("/{}", words[10])
+        } else {
+            String::new()
+        };
         format!("{} {}{minimum}", words[3], words[1])
     };
     records.map(ttl).collect()
@@ -135,22 +181,53 @@ fn a_zone_may_have_one_ttl_for_all_its_records_and_one_for_what_is_missing() {
         Fixed::new(&[]).ttls(0, 5),
     ];
     for (name, rtype, expected) in [
-        ("web.apps.svc", "A", [&["A 30"][..], &["A 5"], &["A 3600"], &["A 0"]]),
+        (
+            "web.apps.svc",
+            "A",
+            [&["A 30"][..], &["A 5"], &["A 3600"], &["A 0"]],
+        ),
         (
             "web.apps.svc",
             "SRV",
-            [&["SRV 30", "A 30"], &["SRV 5", "A 5"], &["SRV 3600", "A 3600"], &["SRV 0", "A 0"]],
+            [
+                &["SRV 30", "A 30"],
+                &["SRV 5", "A 5"],
+                &["SRV 3600", "A 3600"],
+                &["SRV 0", "A 0"],
+            ],
         ),
-        ("web.apps.svc", "AAAA", [&["SOA 60/60"], &["SOA 3/3"], &["SOA 0/0"], &["SOA 5/5"]]),
-        ("no.apps.svc", "A", [&["SOA 60/60"], &["SOA 3/3"], &["SOA 0/0"], &["SOA 5/5"]]),
-        ("out.apps.svc", "CNAME", [&["CNAME 30"], &["CNAME 5"], &["CNAME 3600"], &["CNAME 0"]]),
-        // Addresses from an upstream have a TTL of at most a minute, and so have the aliases before them.
+        (
+            "web.apps.svc",
+            "AAAA",
+            [&["SOA 60/60"], &["SOA 3/3"], &["SOA 0/0"], &["SOA 5/5"]],
+        ),
+        (
+            "no.apps.svc",
+            "A",
+            [&["SOA 60/60"], &["SOA 3/3"], &["SOA 0/0"], &["SOA 5/5"]],
+        ),
+        (
+            "out.apps.svc",
+            "CNAME",
+            [&["CNAME 30"], &["CNAME 5"], &["CNAME 3600"], &["CNAME 0"]],
+        ),
+        // Addresses from an upstream have a TTL of at most a minute, and so have the aliases before
+        // them.
         (
             "out.apps.svc",
             "A",
-            [&["CNAME 30", "A 30"], &["CNAME 5", "A 5"], &["CNAME 60", "A 60"], &["CNAME 0", "A 0"]],
+            [
+                &["CNAME 30", "A 30"],
+                &["CNAME 5", "A 5"],
+                &["CNAME 60", "A 60"],
+                &["CNAME 0", "A 0"],
+            ],
         ),
-        ("dns-version", "TXT", [&["TXT 30"], &["TXT 5"], &["TXT 3600"], &["TXT 0"]]),
+        (
+            "dns-version",
+            "TXT",
+            [&["TXT 30"], &["TXT 5"], &["TXT 3600"], &["TXT 0"]],
+        ),
     ] {
         for (view, expected) in views.iter().zip(expected) {
             assert_eq!(
@@ -161,19 +238,33 @@ fn a_zone_may_have_one_ttl_for_all_its_records_and_one_for_what_is_missing() {
         }
     }
     let apex = |view| ttls(view, "cluster.local.", "SOA", &ExternalAnswers::none());
-    assert_eq!(views.each_ref().map(apex), [["SOA 3600/60"], ["SOA 5/3"], ["SOA 3600/0"], ["SOA 0/5"]]);
+    assert_eq!(
+        views.each_ref().map(apex),
+        [["SOA 3600/60"], ["SOA 5/3"], ["SOA 3600/0"], ["SOA 0/5"]]
+    );
 }
 
 #[test]
 fn several_domains_hold_the_same_names() {
     let view = Fixed::new(&[])
         .other_domains(&["new.example"])
-        .with_aliases(&["svc", "apps", "there"], std::iter::once("web.apps.svc.new.example".to_owned()));
+        .with_aliases(
+            &["svc", "apps", "there"],
+            std::iter::once("web.apps.svc.new.example".to_owned()),
+        );
     let known = outside(ExternalAnswer::Failed);
     let soa = "SOA ns.dns.new.example. hostmaster.new.example. <serial> 28800 7200 604800 60";
     for (name, rtype, expected) in [
-        ("web.apps.svc.new.example.", "A", vec!["web.apps.svc.new.example. A 10.96.0.9".to_owned()]),
-        ("WEB.apps.svc.NEW.example.", "A", vec!["WEB.apps.svc.NEW.example. A 10.96.0.9".to_owned()]),
+        (
+            "web.apps.svc.new.example.",
+            "A",
+            vec!["web.apps.svc.new.example. A 10.96.0.9".to_owned()],
+        ),
+        (
+            "WEB.apps.svc.NEW.example.",
+            "A",
+            vec!["WEB.apps.svc.NEW.example. A 10.96.0.9".to_owned()],
+        ),
         (
             "web.apps.svc.new.example.",
             "SRV",
@@ -182,7 +273,11 @@ fn several_domains_hold_the_same_names() {
                 "w.web.apps.svc.new.example. A 10.96.0.9".to_owned(),
             ],
         ),
-        ("no.apps.svc.new.example.", "A", vec![format!("new.example. {soa}")]),
+        (
+            "no.apps.svc.new.example.",
+            "A",
+            vec![format!("new.example. {soa}")],
+        ),
         ("new.example.", "SOA", vec![format!("new.example. {soa}")]),
         (
             "there.apps.svc.cluster.local.",
@@ -193,13 +288,22 @@ fn several_domains_hold_the_same_names() {
             ],
         ),
     ] {
-        let answer = reply(&view, &Query::new(name, rtype).wire(), Transport::Udp, &known);
+        let answer = reply(
+            &view,
+            &Query::new(name, rtype).wire(),
+            Transport::Udp,
+            &known,
+        );
         let short = |line: &str| {
             let (owner, rest) = line.split_once(' ').unwrap();
             format!("{owner} {}", rest.split_once(" IN ").unwrap().1)
         };
         let text = testkit::dig::show_sorted(&answer);
-        let records: Vec<String> = text.lines().filter(|line| !line.starts_with(';')).map(short).collect();
+        let records: Vec<String> = text
+            .lines()
+            .filter(|line| !line.starts_with(';'))
+            .map(short)
+            .collect();
         assert_eq!(records, expected, "{name} {rtype}");
     }
 }
@@ -208,10 +312,19 @@ fn several_domains_hold_the_same_names() {
 fn missing_names_of_some_zones_are_forwarded() {
     let said = |view: &Fixed, name: &str| {
         let (query, mut out) = (Query::new(name, "A").wire(), Vec::new());
-        match answer(view, &identity(), &query, Transport::Udp, &outside(ExternalAnswer::Failed), &mut out) {
-            Outcome::Reply(_) => {
-                testkit::dig::show(&out)[3..].split(',').next().unwrap_or_default().to_owned()
-            }
+        match answer(
+            view,
+            &identity(),
+            &query,
+            Transport::Udp,
+            &outside(ExternalAnswer::Failed),
+            &mut out,
+        ) {
+            Outcome::Reply(_) => testkit::dig::show(&out)[3..]
+                .split(',')
+                .next()
+                .unwrap_or_default()
+                .to_owned(),
             other => format!("{other:?}"),
         }
     };
@@ -219,18 +332,45 @@ fn missing_names_of_some_zones_are_forwarded() {
     let some = Fixed::new(&[]).fallthrough(&["other.svc.cluster.local", "vm.cluster.local"]);
     let unsynced = Fixed::new(&[]).fallthrough(&["."]).unsynced();
     for (name, expected) in [
-        ("no.apps.svc.cluster.local.", ["Pending(Forward(Recursive))", "NXDOMAIN", "REFUSED"]),
+        (
+            "no.apps.svc.cluster.local.",
+            ["Pending(Forward(Recursive))", "NXDOMAIN", "REFUSED"],
+        ),
         (
             "no.OTHER.svc.cluster.local.",
-            ["Pending(Forward(Recursive))", "Pending(Forward(Recursive))", "REFUSED"],
+            [
+                "Pending(Forward(Recursive))",
+                "Pending(Forward(Recursive))",
+                "REFUSED",
+            ],
         ),
-        ("vm.cluster.local.", ["Pending(Forward(Recursive))", "Pending(Forward(Recursive))", "REFUSED"]),
-        ("xvm.cluster.local.", ["Pending(Forward(Recursive))", "NXDOMAIN", "REFUSED"]),
+        (
+            "vm.cluster.local.",
+            [
+                "Pending(Forward(Recursive))",
+                "Pending(Forward(Recursive))",
+                "REFUSED",
+            ],
+        ),
+        (
+            "xvm.cluster.local.",
+            ["Pending(Forward(Recursive))", "NXDOMAIN", "REFUSED"],
+        ),
         // An existing name is not forwarded, even if its alias cannot be resolved.
-        ("web.apps.svc.cluster.local.", ["NOERROR", "NOERROR", "REFUSED"]),
-        ("out.apps.svc.cluster.local.", ["SERVFAIL", "SERVFAIL", "REFUSED"]),
+        (
+            "web.apps.svc.cluster.local.",
+            ["NOERROR", "NOERROR", "REFUSED"],
+        ),
+        (
+            "out.apps.svc.cluster.local.",
+            ["SERVFAIL", "SERVFAIL", "REFUSED"],
+        ),
     ] {
-        assert_eq!([&all, &some, &unsynced].map(|view| said(view, name)), expected, "{name}");
+        assert_eq!(
+            [&all, &some, &unsynced].map(|view| said(view, name)),
+            expected,
+            "{name}"
+        );
     }
 }
 
@@ -242,32 +382,83 @@ fn the_longest_domain_that_holds_a_name_decides_who_answers() {
     let view = || {
         let servers = [std::net::SocketAddr::from(([192, 0, 2, 1], 53))];
         let domains = ["local", "cluster.local", "corp.cluster.local", "intra"];
-        let view = domains.iter().fold(Fixed::new(&[]), |view, domain| view.stub(domain, &servers));
+        let view = domains
+            .iter()
+            .fold(Fixed::new(&[]), |view, domain| view.stub(domain, &servers));
         let view = alias(view, &["svc", "apps", "into"], "host.corp.cluster.local");
         let view = alias(view, &["svc", "apps", "short"], "intra");
         alias(view, &["svc", "apps", "bare"], "elsewhere")
     };
     let said = |view: &Fixed, name: &str| {
         let (query, mut out) = (Query::new(name, "A").wire(), Vec::new());
-        match answer(view, &identity(), &query, Transport::Udp, &ExternalAnswers::none(), &mut out) {
-            Outcome::Reply(_) => testkit::dig::show(&out).lines().next().unwrap_or_default().to_owned(),
-            Outcome::Pending(Pending::External(questions)) => format!("asks for {}", questions[0].name),
+        match answer(
+            view,
+            &identity(),
+            &query,
+            Transport::Udp,
+            &ExternalAnswers::none(),
+            &mut out,
+        ) {
+            Outcome::Reply(_) => testkit::dig::show(&out)
+                .lines()
+                .next()
+                .unwrap_or_default()
+                .to_owned(),
+            Outcome::Pending(Pending::External(questions)) => {
+                format!("asks for {}", questions[0].name)
+            }
             other => format!("{other:?}"),
         }
     };
     let (synced, unsynced) = (view(), view().unsynced());
     for (name, before, after) in [
-        ("corp.cluster.local.", "Pending(Forward(Stub))", "Pending(Forward(Stub))"),
-        ("host.CORP.cluster.local.", "Pending(Forward(Stub))", "Pending(Forward(Stub))"),
-        ("other.local.", "Pending(Forward(Stub))", "Pending(Forward(Stub))"),
-        ("xcorp.cluster.local.", ";; REFUSED, flags: qr", ";; NXDOMAIN, flags: qr rd"),
-        ("web.apps.svc.cluster.local.", ";; REFUSED, flags: qr", ";; NOERROR, flags: qr aa rd ra"),
-        ("into.apps.svc.cluster.local.", ";; REFUSED, flags: qr", "asks for host.corp.cluster.local."),
+        (
+            "corp.cluster.local.",
+            "Pending(Forward(Stub))",
+            "Pending(Forward(Stub))",
+        ),
+        (
+            "host.CORP.cluster.local.",
+            "Pending(Forward(Stub))",
+            "Pending(Forward(Stub))",
+        ),
+        (
+            "other.local.",
+            "Pending(Forward(Stub))",
+            "Pending(Forward(Stub))",
+        ),
+        (
+            "xcorp.cluster.local.",
+            ";; REFUSED, flags: qr",
+            ";; NXDOMAIN, flags: qr rd",
+        ),
+        (
+            "web.apps.svc.cluster.local.",
+            ";; REFUSED, flags: qr",
+            ";; NOERROR, flags: qr aa rd ra",
+        ),
+        (
+            "into.apps.svc.cluster.local.",
+            ";; REFUSED, flags: qr",
+            "asks for host.corp.cluster.local.",
+        ),
         // Names of a single label are forwarded only if they are a stub domain.
-        ("short.apps.svc.cluster.local.", ";; REFUSED, flags: qr", "asks for intra."),
-        ("bare.apps.svc.cluster.local.", ";; REFUSED, flags: qr", ";; SERVFAIL, flags: qr rd ra"),
+        (
+            "short.apps.svc.cluster.local.",
+            ";; REFUSED, flags: qr",
+            "asks for intra.",
+        ),
+        (
+            "bare.apps.svc.cluster.local.",
+            ";; REFUSED, flags: qr",
+            ";; SERVFAIL, flags: qr rd ra",
+        ),
     ] {
-        assert_eq!((said(&unsynced, name).as_str(), said(&synced, name).as_str()), (before, after), "{name}");
+        assert_eq!(
+            (said(&unsynced, name).as_str(), said(&synced, name).as_str()),
+            (before, after),
+            "{name}"
+        );
     }
 }
 
@@ -275,20 +466,54 @@ fn the_longest_domain_that_holds_a_name_decides_who_answers() {
 fn with_a_cache_in_front_whatever_is_outside_is_forwarded() {
     let said = |view: &Fixed, name: &str, rtype: &str| {
         let (query, mut out) = (Query::new(name, rtype).wire(), Vec::new());
-        match answer(view, &identity(), &query, Transport::Udp, &ExternalAnswers::none(), &mut out) {
-            Outcome::Reply(_) => testkit::dig::show(&out).lines().next().unwrap_or_default().to_owned(),
+        match answer(
+            view,
+            &identity(),
+            &query,
+            Transport::Udp,
+            &ExternalAnswers::none(),
+            &mut out,
+        ) {
+            Outcome::Reply(_) => testkit::dig::show(&out)
+                .lines()
+                .next()
+                .unwrap_or_default()
+                .to_owned(),
             other => format!("{other:?}"),
         }
     };
     let (stock, cache) = (Fixed::new(&[]), Fixed::new(&[]).forwards_all());
     for (name, rtype, before, after) in [
-        ("short.", "A", ";; SERVFAIL, flags: qr rd ra", "Pending(Forward(Recursive))"),
-        (".", "NS", ";; SERVFAIL, flags: qr rd ra", "Pending(Forward(Recursive))"),
-        ("www.outside.test.", "ANY", ";; REFUSED, flags: qr", "Pending(Forward(Recursive))"),
-        ("web.apps.svc.cluster.local.", "ANY", ";; REFUSED, flags: qr", ";; REFUSED, flags: qr"),
+        (
+            "short.",
+            "A",
+            ";; SERVFAIL, flags: qr rd ra",
+            "Pending(Forward(Recursive))",
+        ),
+        (
+            ".",
+            "NS",
+            ";; SERVFAIL, flags: qr rd ra",
+            "Pending(Forward(Recursive))",
+        ),
+        (
+            "www.outside.test.",
+            "ANY",
+            ";; REFUSED, flags: qr",
+            "Pending(Forward(Recursive))",
+        ),
+        (
+            "web.apps.svc.cluster.local.",
+            "ANY",
+            ";; REFUSED, flags: qr",
+            ";; REFUSED, flags: qr",
+        ),
     ] {
         assert_eq!(
-            (said(&stock, name, rtype).as_str(), said(&cache, name, rtype).as_str()),
+            (
+                said(&stock, name, rtype).as_str(),
+                said(&cache, name, rtype).as_str()
+            ),
             (before, after),
             "{name}"
         );
@@ -299,12 +524,28 @@ fn with_a_cache_in_front_whatever_is_outside_is_forwarded() {
 fn the_routes_are_told_before_the_first_sync_too() {
     let texts = ["configuration=1".to_owned(), "routes=2".to_owned()];
     let query = Query::new("routes.kubedns.", "TXT").class("CH").wire();
-    for view in [Fixed::new(&[]).routes(&texts), Fixed::new(&[]).routes(&texts).unsynced()] {
-        let message =
-            Message::parse(&reply(&view, &query, Transport::Udp, &ExternalAnswers::none())).unwrap();
-        assert_eq!(message.answer_data("TXT"), ["\"configuration=1\"", "\"routes=2\""]);
+    for view in [
+        Fixed::new(&[]).routes(&texts),
+        Fixed::new(&[]).routes(&texts).unsynced(),
+    ] {
+        let message = Message::parse(&reply(
+            &view,
+            &query,
+            Transport::Udp,
+            &ExternalAnswers::none(),
+        ))
+        .unwrap();
+        assert_eq!(
+            message.answer_data("TXT"),
+            ["\"configuration=1\"", "\"routes=2\""]
+        );
     }
-    let nothing = reply(&Fixed::new(&[]), &query, Transport::Udp, &ExternalAnswers::none());
+    let nothing = reply(
+        &Fixed::new(&[]),
+        &query,
+        Transport::Udp,
+        &ExternalAnswers::none(),
+    );
     assert_eq!(Message::parse(&nothing).unwrap().rcode_name(), "REFUSED");
 }
 
@@ -317,12 +558,29 @@ fn aliases_that_lead_to_nothing_are_not_walked_again_and_again() {
     for pair in LINKS.windows(2) {
         view = view.with_aliases(&["svc", "apps", pair[0]], std::iter::once(next(pair[1])));
     }
-    let view = view.with_aliases(&["svc", "apps", "all"], std::iter::repeat_n(next("c1"), 300));
-    for (name, most) in [("c1.apps.svc.cluster.local.", 64), ("all.apps.svc.cluster.local.", 64)] {
+    let view = view.with_aliases(
+        &["svc", "apps", "all"],
+        std::iter::repeat_n(next("c1"), 300),
+    );
+    for (name, most) in [
+        ("c1.apps.svc.cluster.local.", 64),
+        ("all.apps.svc.cluster.local.", 64),
+    ] {
         let before = view.lookups();
         let query = Query::new(name, "A").edns(4096).wire();
-        let reply = Message::parse(&reply(&view, &query, Transport::Tcp, &ExternalAnswers::none())).unwrap();
-        assert!(reply.answer_data("CNAME").contains(&"c8.apps.svc.cluster.local.".to_owned()), "{name}");
+        let reply = Message::parse(&reply(
+            &view,
+            &query,
+            Transport::Tcp,
+            &ExternalAnswers::none(),
+        ))
+        .unwrap();
+        assert!(
+            reply
+                .answer_data("CNAME")
+                .contains(&"c8.apps.svc.cluster.local.".to_owned()),
+            "{name}"
+        );
         let lookups = view.lookups() - before;
         assert!(lookups <= most, "{name}: {lookups} lookups");
     }
@@ -335,8 +593,14 @@ fn names_that_would_be_too_long_are_left_out() {
     let base = [label.as_str(); 3].join(".");
     let view = Fixed::new(&[]).with_address(&["svc", "apps", "long"], &label, &base);
     let query = Query::new("long.apps.svc.cluster.local.", "SRV").wire();
-    let shown = testkit::dig::show(&reply(&view, &query, Transport::Udp, &ExternalAnswers::none()));
-    let expected = ";; NOERROR, flags: qr aa rd ra\n;long.apps.svc.cluster.local. IN SRV\n;; AUTHORITY\n";
+    let shown = testkit::dig::show(&reply(
+        &view,
+        &query,
+        Transport::Udp,
+        &ExternalAnswers::none(),
+    ));
+    let expected =
+        ";; NOERROR, flags: qr aa rd ra\n;long.apps.svc.cluster.local. IN SRV\n;; AUTHORITY\n";
     assert!(shown.starts_with(expected), "{shown}");
 }
 
@@ -344,28 +608,50 @@ fn names_that_would_be_too_long_are_left_out() {
 fn each_record_from_outside_is_written_once_however_many_there_are() {
     const ADDRESSES: u16 = 3000;
     let end = name("real.outside.test");
-    let alias = ExternalRecord { owner: name("www.outside.test"), rtype: 5, rdata: end.wire().into() };
+    let alias = ExternalRecord {
+        owner: name("www.outside.test"),
+        rtype: 5,
+        rdata: end.wire().into(),
+    };
     let address = |n: u16| {
         let [high, low] = n.to_be_bytes();
-        ExternalRecord { owner: end.clone(), rtype: 1, rdata: [198, 51, high, low].as_slice().into() }
+        ExternalRecord {
+            owner: end.clone(),
+            rtype: 1,
+            rdata: [198, 51, high, low].as_slice().into(),
+        }
     };
     let twice = |n: u16| [alias.clone(), address(n), address(ADDRESSES - 1 - n)];
-    let known = outside(ExternalAnswer::Records((0..ADDRESSES).flat_map(twice).collect()));
+    let known = outside(ExternalAnswer::Records(
+        (0..ADDRESSES).flat_map(twice).collect(),
+    ));
     let query = Query::new("out.apps.svc.cluster.local.", "A").wire();
     let reply = Message::parse(&reply(&Fixed::new(&[]), &query, Transport::Tcp, &known)).unwrap();
-    let mut expected: Vec<String> =
-        (0..ADDRESSES).map(|n| format!("198.51.{}.{}", n >> 8, n & 0xff)).collect();
+    let mut expected: Vec<String> = (0..ADDRESSES)
+        .map(|n| format!("198.51.{}.{}", n >> 8, n & 0xff))
+        .collect();
     expected.sort();
     let mut addresses = reply.answer_data("A");
     addresses.sort();
     assert_eq!(addresses, expected);
-    assert_eq!(reply.answer_data("CNAME"), ["real.outside.test.", "www.outside.test."]);
-    let owners = reply.answer.iter().filter(|record| record.rtype == 1).map(|record| record.name.as_str());
-    assert!(owners.into_iter().all(|owner| owner == "real.outside.test."));
+    assert_eq!(
+        reply.answer_data("CNAME"),
+        ["real.outside.test.", "www.outside.test."]
+    );
+    let owners = reply
+        .answer
+        .iter()
+        .filter(|record| record.rtype == 1)
+        .map(|record| record.name.as_str());
+    assert!(
+        owners
+            .into_iter()
+            .all(|owner| owner == "real.outside.test.")
+    );
 }
 
-/// A query for the address of `web`, with `octets` as additional section, and with `records` as number of additional
-/// records in the header.
+/// A query for the address of `web`, with `octets` as additional section, and with `records` as
+/// number of additional records in the header.
 fn with_additional(records: u8, octets: &[u8]) -> Vec<u8> {
     let mut message = Query::new("web.apps.svc.cluster.local.", "A").wire();
     message[11] = records;
@@ -379,16 +665,41 @@ fn malformed_queries_with_edns_are_answered_with_edns() {
     const DO_OPT: [u8; 11] = [0, 0, 41, 0x10, 0, 0, 0, 0x80, 0, 0, 0];
     let option_cut_off = [0, 0, 41, 0x10, 0, 0, 0, 0x80, 0, 0, 3, 0, 10, 0];
     for (what, message, dnssec_ok) in [
-        ("two OPT records", with_additional(2, &[PLAIN_OPT, DO_OPT].concat()), Some(false)),
-        ("two OPT records, DO first", with_additional(2, &[DO_OPT, PLAIN_OPT].concat()), Some(true)),
-        ("an option cut off", with_additional(1, &option_cut_off), Some(true)),
-        ("a record cut off after OPT", with_additional(2, &[&DO_OPT[..], &[0, 0]].concat()), Some(true)),
+        (
+            "two OPT records",
+            with_additional(2, &[PLAIN_OPT, DO_OPT].concat()),
+            Some(false),
+        ),
+        (
+            "two OPT records, DO first",
+            with_additional(2, &[DO_OPT, PLAIN_OPT].concat()),
+            Some(true),
+        ),
+        (
+            "an option cut off",
+            with_additional(1, &option_cut_off),
+            Some(true),
+        ),
+        (
+            "a record cut off after OPT",
+            with_additional(2, &[&DO_OPT[..], &[0, 0]].concat()),
+            Some(true),
+        ),
         ("OPT cut off", with_additional(1, &DO_OPT[..10]), None),
         ("no OPT", with_additional(1, &[0, 0]), None),
     ] {
-        let reply = reply(&Fixed::new(&[]), &message, Transport::Udp, &ExternalAnswers::none());
+        let reply = reply(
+            &Fixed::new(&[]),
+            &message,
+            Transport::Udp,
+            &ExternalAnswers::none(),
+        );
         let reply = Message::parse(&reply).unwrap();
-        assert_eq!((reply.rcode_name().as_str(), reply.questions.len()), ("FORMERR", 1), "{what}");
+        assert_eq!(
+            (reply.rcode_name().as_str(), reply.questions.len()),
+            ("FORMERR", 1),
+            "{what}"
+        );
         assert_eq!(
             reply.edns.map(|edns| (edns.udp, edns.dnssec_ok)),
             dnssec_ok.map(|ok| (1232, ok)),
@@ -413,11 +724,24 @@ fn edns_option_of_wrong_length_is_formerr() {
     ] {
         for length in lengths {
             let [high, low] = u16::to_be_bytes(code);
-            let option = [vec![0, length + 4, high, low, 0, length], vec![0; length.into()]].concat();
+            let option = [
+                vec![0, length + 4, high, low, 0, length],
+                vec![0; length.into()],
+            ]
+            .concat();
             let query = with_additional(1, &[&OPT[..], &option].concat());
-            let reply = reply(&Fixed::new(&[]), &query, Transport::Udp, &ExternalAnswers::none());
+            let reply = reply(
+                &Fixed::new(&[]),
+                &query,
+                Transport::Udp,
+                &ExternalAnswers::none(),
+            );
             let rcode = Message::parse(&reply).unwrap().rcode_name();
-            let expected = if well_formed.contains(&length) { "NOERROR" } else { "FORMERR" };
+            let expected = if well_formed.contains(&length) {
+                "NOERROR"
+            } else {
+                "FORMERR"
+            };
             assert_eq!(rcode, expected, "option {code} of {length} octets");
         }
     }
@@ -425,10 +749,15 @@ fn edns_option_of_wrong_length_is_formerr() {
 
 #[test]
 fn an_upstream_answers_for_the_names_that_were_asked_for_and_no_other() {
-    let zone = Zone::new(&name("cluster.local")).with_stub_domains([(name("corp.cluster.local"), [].into())]);
+    let zone = Zone::new(&name("cluster.local"))
+        .with_stub_domains([(name("corp.cluster.local"), [].into())]);
     let query = Query::new("www.outside.test.", "A").wire();
     let cases: [(&str, &[&str], &[usize]); 8] = [
-        ("its own name", &["WWW.outside.test. 9 IN A 192.0.2.1"], &[0]),
+        (
+            "its own name",
+            &["WWW.outside.test. 9 IN A 192.0.2.1"],
+            &[0],
+        ),
         (
             "the end of a chain, aliases in any order",
             &[
@@ -448,10 +777,17 @@ fn an_upstream_answers_for_the_names_that_were_asked_for_and_no_other() {
         ),
         (
             "a name of the cluster",
-            &["web.apps.svc.cluster.local. 9 IN A 192.0.2.66", "www.outside.test. 9 IN A 192.0.2.1"],
+            &[
+                "web.apps.svc.cluster.local. 9 IN A 192.0.2.66",
+                "www.outside.test. 9 IN A 192.0.2.1",
+            ],
             &[1],
         ),
-        ("an alias that is no target", &["a.test. 9 IN CNAME b.test.", "b.test. 9 IN A 192.0.2.66"], &[]),
+        (
+            "an alias that is no target",
+            &["a.test. 9 IN CNAME b.test.", "b.test. 9 IN A 192.0.2.66"],
+            &[],
+        ),
         (
             "an alias for a name of the cluster",
             &[
@@ -471,18 +807,28 @@ fn an_upstream_answers_for_the_names_that_were_asked_for_and_no_other() {
         ),
         (
             "a loop",
-            &["www.outside.test. 9 IN CNAME a.test.", "a.test. 9 IN CNAME www.outside.test."],
+            &[
+                "www.outside.test. 9 IN CNAME a.test.",
+                "a.test. 9 IN CNAME www.outside.test.",
+            ],
             &[0, 1],
         ),
     ];
     for (what, records, kept) in cases {
-        let reply = records.iter().fold(Reply::to(&query), |reply, record| reply.answer(record)).wire();
+        let reply = records
+            .iter()
+            .fold(Reply::to(&query), |reply, record| reply.answer(record))
+            .wire();
         let is_ours = |name: &[u8]| zone.owns(name);
         let answer = external_answer(&address_of("www.outside.test"), is_ours, &reply, 0);
-        let ExternalAnswer::Records(all) = answer else { panic!("{what}: no records") };
+        let ExternalAnswer::Records(all) = answer else {
+            panic!("{what}: no records")
+        };
         let owners: Vec<String> = all.iter().map(|record| record.owner.to_string()).collect();
-        let expected: Vec<&str> =
-            kept.iter().map(|at| records[*at].split(' ').next().unwrap_or_default()).collect();
+        let expected: Vec<&str> = kept
+            .iter()
+            .map(|at| records[*at].split(' ').next().unwrap_or_default())
+            .collect();
         assert_eq!(owners, expected, "{what}");
     }
 }

@@ -1,5 +1,10 @@
 //! The server over real sockets: transports, limits, and answers to malformed queries.
-#![allow(dead_code, clippy::expect_used, clippy::panic, reason = "helpers of tests, shared with others")]
+#![allow(
+    dead_code,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests, shared with others"
+)]
 
 #[path = "server/autopath.rs"]
 mod autopath;
@@ -42,16 +47,27 @@ use tokio::net::UdpSocket;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 async fn udp(server: SocketAddr, query: &Query) -> String {
-    show_sorted(&client::udp(server, &query.wire(), PATIENCE).await.expect("an answer"))
+    show_sorted(
+        &client::udp(server, &query.wire(), PATIENCE)
+            .await
+            .expect("an answer"),
+    )
 }
 
 async fn tcp(server: SocketAddr, query: &Query) -> String {
-    show_sorted(&client::tcp(server, &query.wire(), PATIENCE).await.expect("an answer over TCP"))
+    show_sorted(
+        &client::tcp(server, &query.wire(), PATIENCE)
+            .await
+            .expect("an answer over TCP"),
+    )
 }
 
 /// The header and question lines of an answer in text format.
 fn head(text: &str) -> String {
-    text.lines().take_while(|line| !line.starts_with(";; A")).collect::<Vec<_>>().join("\n")
+    text.lines()
+        .take_while(|line| !line.starts_with(";; A"))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -66,12 +82,42 @@ async fn answers_stand_in_their_form() {
         7200 604800 60\n";
     for (what, name, rtype, head, sections) in [
         ("the case of the question is kept", web, "A", ok, &*address),
-        ("EDNS is answered with EDNS", web, "A", &ok_with_edns, &address),
-        ("an unknown type of an existing name", web, "TYPE65280", ok, soa),
-        ("a missing name", "no.apps.svc.cluster.local.", "A", ";; NXDOMAIN, flags: qr rd", soa),
-        ("a name deeper than any", &deep, "A", ";; NXDOMAIN, flags: qr rd", soa),
+        (
+            "EDNS is answered with EDNS",
+            web,
+            "A",
+            &ok_with_edns,
+            &address,
+        ),
+        (
+            "an unknown type of an existing name",
+            web,
+            "TYPE65280",
+            ok,
+            soa,
+        ),
+        (
+            "a missing name",
+            "no.apps.svc.cluster.local.",
+            "A",
+            ";; NXDOMAIN, flags: qr rd",
+            soa,
+        ),
+        (
+            "a name deeper than any",
+            &deep,
+            "A",
+            ";; NXDOMAIN, flags: qr rd",
+            soa,
+        ),
         ("ANY is refused", web, "ANY", ";; REFUSED, flags: qr", ""),
-        ("single-label names are not forwarded", "short.", "A", ";; SERVFAIL, flags: qr rd ra", ""),
+        (
+            "single-label names are not forwarded",
+            "short.",
+            "A",
+            ";; SERVFAIL, flags: qr rd ra",
+            "",
+        ),
         (
             "no upstream is an error, not silence",
             "www.outside.test.",
@@ -81,10 +127,18 @@ async fn answers_stand_in_their_form() {
         ),
     ] {
         let plain = Query::new(name, rtype);
-        let query = if head == ok_with_edns { plain.edns(4096) } else { plain };
+        let query = if head == ok_with_edns {
+            plain.edns(4096)
+        } else {
+            plain
+        };
         let expected = format!("{head}\n;{name} IN {rtype}\n{sections}");
         assert_eq!(udp(server.address, &query).await, expected, "{what}");
-        assert_eq!(tcp(server.address, &query).await, expected, "{what}, over TCP");
+        assert_eq!(
+            tcp(server.address, &query).await,
+            expected,
+            "{what}, over TCP"
+        );
     }
     server.stop().await;
 }
@@ -94,9 +148,21 @@ async fn strictly_empty_non_terminals_exist() {
     let server = start(Fixed::new(&[]).strict());
     for (name, rtype, expected) in [
         ("svc.cluster.local.", "A", ";; NOERROR, flags: qr aa rd ra"),
-        ("apps.svc.cluster.local.", "SRV", ";; NOERROR, flags: qr aa rd ra"),
-        ("no.apps.svc.cluster.local.", "A", ";; NXDOMAIN, flags: qr aa rd ra"),
-        ("no.apps.svc.cluster.local.", "NS", ";; NXDOMAIN, flags: qr aa rd ra"),
+        (
+            "apps.svc.cluster.local.",
+            "SRV",
+            ";; NOERROR, flags: qr aa rd ra",
+        ),
+        (
+            "no.apps.svc.cluster.local.",
+            "A",
+            ";; NXDOMAIN, flags: qr aa rd ra",
+        ),
+        (
+            "no.apps.svc.cluster.local.",
+            "NS",
+            ";; NXDOMAIN, flags: qr aa rd ra",
+        ),
         ("cluster.local.", "A", ";; NOERROR, flags: qr aa rd ra"),
         ("cluster.local.", "NS", ";; NOERROR, flags: qr aa rd ra"),
     ] {
@@ -116,11 +182,21 @@ async fn what_is_no_query_gets_no_answer_and_does_not_stop_the_server() {
     }
     // The first answer belongs to the valid query, so the other packets got no answer.
     let query = Query::new("web.apps.svc.cluster.local.", "A").id(0x4242);
-    socket.send_to(&query.wire(), server.address).await.expect("sent");
+    socket
+        .send_to(&query.wire(), server.address)
+        .await
+        .expect("sent");
     let mut buffer = [0; 512];
-    let received =
-        tokio::time::timeout(PATIENCE, socket.recv(&mut buffer)).await.expect("in time").expect("received");
-    assert_eq!(buffer.get(..2), Some(&[0x42, 0x42][..]), "{}", show(&buffer[..received]));
+    let received = tokio::time::timeout(PATIENCE, socket.recv(&mut buffer))
+        .await
+        .expect("in time")
+        .expect("received");
+    assert_eq!(
+        buffer.get(..2),
+        Some(&[0x42, 0x42][..]),
+        "{}",
+        show(&buffer[..received])
+    );
     server.stop().await;
 }
 
@@ -134,20 +210,25 @@ async fn large_answers_are_cut_to_what_the_client_takes() {
         ("EDNS", big().edns(1232), 1232, 73),
         ("the largest datagram", big().edns(65_535), 65_507, 4090),
     ] {
-        let wire = client::udp(server.address, &query.wire(), PATIENCE).await.expect("an answer");
+        let wire = client::udp(server.address, &query.wire(), PATIENCE)
+            .await
+            .expect("an answer");
         let message = testkit::message::Message::parse(&wire).expect("well-formed");
         assert!(message.has("tc"), "{what}");
         assert!(wire.len() <= limit, "{what}: {}", wire.len());
         assert_eq!(message.answer.len(), records, "{what}");
     }
-    let wire = client::tcp(server.address, &big().wire(), PATIENCE).await.expect("an answer");
+    let wire = client::tcp(server.address, &big().wire(), PATIENCE)
+        .await
+        .expect("an answer");
     let message = testkit::message::Message::parse(&wire).expect("well-formed");
     assert!(!message.has("tc"), "TC means nothing over TCP");
     assert_eq!(message.answer.len(), 4093, "as many as 64 KiB hold");
     server.stop().await;
 }
 
-/// Wildcard addresses for a server, each with loopback addresses at which clients reach this server.
+/// Wildcard addresses for a server, each with loopback addresses at which clients reach this
+/// server.
 fn wildcards() -> Vec<(IpAddr, Vec<IpAddr>)> {
     let v4 = [[127, 0, 0, 1], [127, 0, 0, 2], [127, 0, 0, 77]].map(IpAddr::from);
     let mut all = vec![(Ipv4Addr::UNSPECIFIED.into(), v4.to_vec())];
@@ -165,12 +246,16 @@ async fn a_reply_leaves_from_the_address_that_was_asked() {
         let server = start_on((wildcard, 0).into(), Fixed::new(&[upstream.addr()]));
         for ip in addresses {
             let asked = SocketAddr::new(ip, server.address.port());
-            for (name, address) in
-                [("web.apps.svc.cluster.local.", "10.96.0.9"), ("www.outside.test.", "198.51.100.10")]
-            {
+            for (name, address) in [
+                ("web.apps.svc.cluster.local.", "10.96.0.9"),
+                ("www.outside.test.", "198.51.100.10"),
+            ] {
                 let query = Query::new(name, "A");
                 // A connected socket receives datagrams only from the queried address.
-                for answer in [client::ask(asked, &query).await, client::ask_tcp(asked, &query).await] {
+                for answer in [
+                    client::ask(asked, &query).await,
+                    client::ask_tcp(asked, &query).await,
+                ] {
                     assert_eq!(answer.answer_data("A"), [address], "{name} of {asked}");
                 }
             }
@@ -181,23 +266,35 @@ async fn a_reply_leaves_from_the_address_that_was_asked() {
 
 #[tokio::test]
 async fn a_port_in_use_is_noticed() {
-    let first =
-        bind(SocketAddr::from(([127, 0, 0, 1], 0)), Fixed::new(&[]), Metrics::new("", "")).expect("bound");
+    let first = bind(
+        SocketAddr::from(([127, 0, 0, 1], 0)),
+        Fixed::new(&[]),
+        Metrics::new("", ""),
+    )
+    .expect("bound");
     let second = bind(first.local_addr(), Fixed::new(&[]), Metrics::new("", ""));
-    assert_eq!(second.err().map(|error| error.kind()), Some(std::io::ErrorKind::AddrInUse));
+    assert_eq!(
+        second.err().map(|error| error.kind()),
+        Some(std::io::ErrorKind::AddrInUse)
+    );
 }
 
-/// A dropped server releases its port. Otherwise its threads would take queries that are meant for the next server.
+/// A dropped server releases its port. Otherwise its threads would take queries that are meant for
+/// the next server.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_dropped_leaves_its_port() {
     let server = start(Fixed::new(&[]));
     let address = server.address;
     udp(address, &Query::new("web.apps.svc.cluster.local.", "A")).await;
     drop(server);
-    eventually(PATIENCE, || async { std::net::UdpSocket::bind(address).map(drop) }).await;
+    eventually(PATIENCE, || async {
+        std::net::UdpSocket::bind(address).map(drop)
+    })
+    .await;
 }
 
-/// A truncated reply without records does not prove that the name has no address: the client retries over TCP.
+/// A truncated reply without records does not prove that the name has no address: the client
+/// retries over TCP.
 #[tokio::test(flavor = "multi_thread")]
 async fn alias_of_truncated_target_has_tc() {
     let upstream = Upstream::start(|asked: &Asked| match asked.transport {
@@ -206,15 +303,21 @@ async fn alias_of_truncated_target_has_tc() {
     })
     .await;
     let server = start(Fixed::new(&[upstream.addr()]));
-    let text = udp(server.address, &Query::new("out.apps.svc.cluster.local.", "A")).await;
+    let text = udp(
+        server.address,
+        &Query::new("out.apps.svc.cluster.local.", "A"),
+    )
+    .await;
     let alias = "out.apps.svc.cluster.local. 30 IN CNAME www.outside.test.";
-    let expected =
-        format!(";; NOERROR, flags: qr aa tc rd ra\n;out.apps.svc.cluster.local. IN A\n;; ANSWER\n{alias}\n");
+    let expected = format!(
+        ";; NOERROR, flags: qr aa tc rd ra\n;out.apps.svc.cluster.local. IN A\n;; ANSWER\n{alias}\n"
+    );
     assert_eq!(text, expected);
     server.stop().await;
 }
 
-/// A name has more aliases than may be looked up for one answer. The answer contains the aliases that were looked up.
+/// A name has more aliases than may be looked up for one answer. The answer contains the aliases
+/// that were looked up.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_aliases_that_lead_outside_are_answered_with_some_of_them() {
     let upstream = Upstream::start(|asked: &Asked| {
@@ -225,7 +328,11 @@ async fn many_aliases_that_lead_outside_are_answered_with_some_of_them() {
     let targets = (0..300).map(|number| format!("h{number}.outside.test"));
     let view = Fixed::new(&[upstream.addr()]).with_aliases(&["svc", "apps", "many"], targets);
     let server = start(view);
-    let reply = client::ask_tcp(server.address, &Query::new("many.apps.svc.cluster.local.", "A")).await;
+    let reply = client::ask_tcp(
+        server.address,
+        &Query::new("many.apps.svc.cluster.local.", "A"),
+    )
+    .await;
     assert_eq!(reply.rcode_name(), "NOERROR");
     assert!(!reply.answer_data("A").is_empty(), "{reply:?}");
     server.stop().await;
@@ -234,15 +341,24 @@ async fn many_aliases_that_lead_outside_are_answered_with_some_of_them() {
 #[tokio::test(flavor = "multi_thread")]
 async fn errors_never_exceed_requests() {
     let server = start(Fixed::new(&[]));
-    for (name, rtype) in [("web.apps.svc.cluster.local.", "A"), ("no.cluster.local.", "A"), ("short.", "ANY")]
-    {
+    for (name, rtype) in [
+        ("web.apps.svc.cluster.local.", "A"),
+        ("no.cluster.local.", "A"),
+        ("short.", "ANY"),
+    ] {
         udp(server.address, &Query::new(name, rtype)).await;
         client::ask_tcp(server.address, &Query::new(name, rtype)).await;
     }
     let sum = |name: &str| -> f64 {
         let families = server.metrics.collect();
         let family = families.iter().find(|family| family.name() == name);
-        family.map_or(0.0, |family| family.get_metric().iter().map(|m| m.get_counter().get_value()).sum())
+        family.map_or(0.0, |family| {
+            family
+                .get_metric()
+                .iter()
+                .map(|m| m.get_counter().get_value())
+                .sum()
+        })
     };
     assert!((sum("skydns_skydns_dns_request_count_total") - 6.0).abs() < f64::EPSILON);
     assert!((sum("skydns_skydns_dns_error_count_total") - 4.0).abs() < f64::EPSILON);
@@ -255,7 +371,9 @@ async fn what_is_turned_down_is_counted_where_it_belongs() {
     const FLOOD: usize = 1000;
     let dead = Upstream::start(|_: &Asked| Reaction::silence()).await;
     let server = start(Fixed::new(&[]).stub("dead.test", &[dead.addr()]));
-    let flood = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("bound");
+    let flood = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
+        .await
+        .expect("bound");
     for number in 0..FLOOD {
         let query = Query::new(&format!("n{number}.dead.test."), "A").wire();
         flood.send_to(&query, server.address).await.expect("sent");
@@ -263,13 +381,19 @@ async fn what_is_turned_down_is_counted_where_it_belongs() {
     let in_stub = Query::new("www.dead.test.", "A");
     let alias = Query::new("out.apps.svc.cluster.local.", "A");
     for query in [&in_stub, &alias] {
-        for text in [udp(server.address, query).await, tcp(server.address, query).await] {
+        for text in [
+            udp(server.address, query).await,
+            tcp(server.address, query).await,
+        ] {
             assert!(text.starts_with(";; SERVFAIL"), "{text}");
         }
     }
     assert_eq!(requests(&server.metrics, "recursive"), None);
     assert_eq!(requests(&server.metrics, "auth"), Some(2.0));
-    assert!(requests(&server.metrics, "stub") > Some(2.0), "queries beyond its share were rejected");
+    assert!(
+        requests(&server.metrics, "stub") > Some(2.0),
+        "queries beyond its share were rejected"
+    );
     server.stop().await;
 }
 
@@ -282,7 +406,10 @@ fn requests(metrics: &Metrics, system: &str) -> Option<f64> {
 fn counted(metrics: &Metrics, name: &str, label: &str) -> Option<f64> {
     let families = metrics.collect();
     let family = families.iter().find(|family| family.name() == name)?;
-    let labelled = family.get_metric().iter().find(|metric| metric.get_label()[0].value() == label)?;
+    let labelled = family
+        .get_metric()
+        .iter()
+        .find(|metric| metric.get_label()[0].value() == label)?;
     Some(labelled.get_counter().get_value())
 }
 
@@ -300,11 +427,14 @@ fn who_asked(server: SocketAddr) -> std::net::UdpSocket {
     let client = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("bound");
     client.connect(server).expect("connected");
     client.set_nonblocking(true).expect("set");
-    client.send(&Query::new("www.outside.test.", "A").wire()).expect("sent");
+    client
+        .send(&Query::new("www.outside.test.", "A").wire())
+        .expect("sent");
     client
 }
 
-/// After the stop, the socket stays open while an answer is pending, and the server answers further queries.
+/// After the stop, the socket stays open while an answer is pending, and the server answers further
+/// queries.
 #[tokio::test(flavor = "multi_thread")]
 async fn queries_are_answered_until_the_last_answer_is_sent() {
     let upstream = upstream_after(Duration::from_millis(1500)).await;
@@ -331,16 +461,27 @@ async fn what_is_taken_in_after_the_stop_is_answered_before_the_end() {
     let upstream = upstream_after(Duration::from_millis(700)).await;
     let server = start(Fixed::new(&[upstream.addr()]));
     // The answer shows that the server has started.
-    udp(server.address, &Query::new("web.apps.svc.cluster.local.", "A")).await;
+    udp(
+        server.address,
+        &Query::new("web.apps.svc.cluster.local.", "A"),
+    )
+    .await;
     server.tell_to_stop();
-    eventually(PATIENCE, || async { TcpConnection::open(server.address).await.is_err() }).await;
+    eventually(PATIENCE, || async {
+        TcpConnection::open(server.address).await.is_err()
+    })
+    .await;
     let late = who_asked(server.address);
     server.stop().await;
     match late.recv(&mut [0; 512]) {
         Ok(_) => {}
         Err(error) => {
             let too_late = std::io::ErrorKind::ConnectionRefused;
-            assert_eq!(error.kind(), too_late, "neither an answer nor an ICMP error");
+            assert_eq!(
+                error.kind(),
+                too_late,
+                "neither an answer nor an ICMP error"
+            );
         }
     }
 }

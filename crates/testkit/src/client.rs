@@ -29,7 +29,11 @@ pub enum AskError {
 }
 
 /// Sends `packet` from a new socket and returns the first packet received.
-pub async fn udp(server: SocketAddr, packet: &[u8], patience: Duration) -> Result<Vec<u8>, AskError> {
+pub async fn udp(
+    server: SocketAddr,
+    packet: &[u8],
+    patience: Duration,
+) -> Result<Vec<u8>, AskError> {
     let local: IpAddr = match server.ip() {
         IpAddr::V4(ip) if ip.is_loopback() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -39,39 +43,58 @@ pub async fn udp(server: SocketAddr, packet: &[u8], patience: Duration) -> Resul
     socket.connect(server).await?;
     socket.send(packet).await?;
     let mut buffer = vec![0; 65_535];
-    let length =
-        timeout(patience, socket.recv(&mut buffer)).await.map_err(|_| AskError::Timeout(patience))??;
+    let length = timeout(patience, socket.recv(&mut buffer))
+        .await
+        .map_err(|_| AskError::Timeout(patience))??;
     buffer.truncate(length);
     Ok(buffer)
 }
 
 /// Sends `packet` over a new TCP connection and returns the first message received.
-pub async fn tcp(server: SocketAddr, packet: &[u8], patience: Duration) -> Result<Vec<u8>, AskError> {
+pub async fn tcp(
+    server: SocketAddr,
+    packet: &[u8],
+    patience: Duration,
+) -> Result<Vec<u8>, AskError> {
     let exchange = async {
         let mut connection = TcpConnection::open(server).await?;
         connection.send(packet).await?;
         connection.receive(patience).await
     };
-    timeout(patience, exchange).await.map_err(|_| AskError::Timeout(patience))?
+    timeout(patience, exchange)
+        .await
+        .map_err(|_| AskError::Timeout(patience))?
 }
 
 /// Sends a query over UDP and parses the answer. Panics without an answer.
 pub async fn ask(server: SocketAddr, query: &Query) -> Message {
-    try_ask(server, query, PATIENCE).await.unwrap_or_else(|error| panic!("{query:?}: {error}"))
+    try_ask(server, query, PATIENCE)
+        .await
+        .unwrap_or_else(|error| panic!("{query:?}: {error}"))
 }
 
 /// Sends a query over TCP and parses the answer. Panics without an answer.
 pub async fn ask_tcp(server: SocketAddr, query: &Query) -> Message {
-    try_ask_tcp(server, query, PATIENCE).await.unwrap_or_else(|error| panic!("{query:?}: {error}"))
+    try_ask_tcp(server, query, PATIENCE)
+        .await
+        .unwrap_or_else(|error| panic!("{query:?}: {error}"))
 }
 
 /// Sends a query over UDP. Returns the parsed answer, or the text of the error.
-pub async fn try_ask(server: SocketAddr, query: &Query, patience: Duration) -> Result<Message, String> {
+pub async fn try_ask(
+    server: SocketAddr,
+    query: &Query,
+    patience: Duration,
+) -> Result<Message, String> {
     read(udp(server, &query.wire(), patience).await)
 }
 
 /// Sends a query over TCP. Returns the parsed answer, or the text of the error.
-pub async fn try_ask_tcp(server: SocketAddr, query: &Query, patience: Duration) -> Result<Message, String> {
+pub async fn try_ask_tcp(
+    server: SocketAddr,
+    query: &Query,
+    patience: Duration,
+) -> Result<Message, String> {
     read(tcp(server, &query.wire(), patience).await)
 }
 
@@ -94,7 +117,8 @@ impl TcpConnection {
         Ok(Self { stream })
     }
 
-    /// Connects from `client`, an address of this machine such as 127.0.0.2. The server sees a separate client.
+    /// Connects from `client`, an address of this machine such as 127.0.0.2. The server sees a
+    /// separate client.
     pub async fn open_from(client: Ipv4Addr, server: SocketAddr) -> Result<Self, AskError> {
         let socket = TcpSocket::new_v4()?;
         socket.bind((client, 0).into())?;
@@ -126,7 +150,9 @@ impl TcpConnection {
 
     /// Receives the next message of the server.
     pub async fn receive(&mut self, patience: Duration) -> Result<Vec<u8>, AskError> {
-        timeout(patience, self.next_message()).await.map_err(|_| AskError::Timeout(patience))?
+        timeout(patience, self.next_message())
+            .await
+            .map_err(|_| AskError::Timeout(patience))?
     }
 
     async fn next_message(&mut self) -> Result<Vec<u8>, AskError> {
@@ -147,5 +173,8 @@ impl TcpConnection {
 }
 
 fn is_close(kind: std::io::ErrorKind) -> bool {
-    matches!(kind, std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::ConnectionReset)
+    matches!(
+        kind,
+        std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::ConnectionReset
+    )
 }

@@ -2,7 +2,8 @@
 
 use dnsconfig::mnemonic;
 
-/// The types that [`mnemonic`] does not have, because no flag and no key of the `ConfigMap` takes them.
+/// The types that [`mnemonic`] does not have, because no flag and no key of the `ConfigMap` takes
+/// them.
 const TYPES: &[(u16, &str)] = &[
     (13, "HINFO"),
     (41, "OPT"),
@@ -18,18 +19,36 @@ const TYPES: &[(u16, &str)] = &[
 
 const CLASSES: &[(u16, &str)] = &[(1, "IN"), (3, "CH"), (4, "HS"), (254, "NONE"), (255, "ANY")];
 
-const OPCODES: &[(u16, &str)] = &[(0, "QUERY"), (1, "IQUERY"), (2, "STATUS"), (4, "NOTIFY"), (5, "UPDATE")];
+const OPCODES: &[(u16, &str)] = &[
+    (0, "QUERY"),
+    (1, "IQUERY"),
+    (2, "STATUS"),
+    (4, "NOTIFY"),
+    (5, "UPDATE"),
+];
 
 /// The RCODEs that [`mnemonic`] does not have.
-const RCODES: &[(u16, &str)] =
-    &[(6, "YXDOMAIN"), (7, "YXRRSET"), (8, "NXRRSET"), (9, "NOTAUTH"), (10, "NOTZONE"), (23, "BADCOOKIE")];
+const RCODES: &[(u16, &str)] = &[
+    (6, "YXDOMAIN"),
+    (7, "YXRRSET"),
+    (8, "NXRRSET"),
+    (9, "NOTAUTH"),
+    (10, "NOTZONE"),
+    (23, "BADCOOKIE"),
+];
 
 fn known_name(table: &[(u16, &str)], code: u16) -> Option<String> {
-    table.iter().find(|(known, _)| *known == code).map(|(_, name)| (*name).to_owned())
+    table
+        .iter()
+        .find(|(known, _)| *known == code)
+        .map(|(_, name)| (*name).to_owned())
 }
 
 fn known_code(table: &[(u16, &str)], name: &str) -> Option<u16> {
-    table.iter().find(|(_, known)| *known == name).map(|(code, _)| *code)
+    table
+        .iter()
+        .find(|(_, known)| *known == name)
+        .map(|(code, _)| *code)
 }
 
 fn name_of(table: &[(u16, &str)], prefix: &str, code: u16) -> String {
@@ -70,8 +89,8 @@ pub fn opcode_code(name: &str) -> Option<u8> {
     code_of(OPCODES, "OPCODE", name).and_then(|code| u8::try_from(code).ok())
 }
 
-/// `NOERROR`, `NXDOMAIN`, ...; `RCODE11` for an RCODE without a mnemonic. `code` includes the upper eight bits from
-/// the OPT record.
+/// `NOERROR`, `NXDOMAIN`, ...; `RCODE11` for an RCODE without a mnemonic. `code` includes the upper
+/// eight bits from the OPT record.
 pub fn rcode_name(code: u16) -> String {
     known_name(RCODES, code).unwrap_or_else(|| mnemonic::rcode_name(code))
 }
@@ -92,8 +111,14 @@ mod tests {
             assert_eq!(class_code(&class_name(code)), Some(code));
             assert_eq!(rcode_code(&rcode_name(code)), Some(code));
         }
-        assert_eq!((type_name(65_280).as_str(), class_name(0).as_str()), ("TYPE65280", "CLASS0"));
-        assert_eq!((opcode_code("OPCODE15"), opcode_name(4).as_str()), (Some(15), "NOTIFY"));
+        assert_eq!(
+            (type_name(65_280).as_str(), class_name(0).as_str()),
+            ("TYPE65280", "CLASS0")
+        );
+        assert_eq!(
+            (opcode_code("OPCODE15"), opcode_name(4).as_str()),
+            (Some(15), "NOTIFY")
+        );
         assert_eq!(type_code("NOSUCH"), None);
     }
 }

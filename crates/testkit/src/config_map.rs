@@ -4,7 +4,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-/// Writes `files` into a new directory and points the link `..data` to that directory, as a kubelet does.
+/// Writes `files` into a new directory and points the link `..data` to that directory, as a kubelet
+/// does.
 pub fn swap(directory: &Path, generation: u32, files: &[(&str, &str)]) {
     replace(directory, generation, files).expect("the files of a ConfigMap can be written");
 }

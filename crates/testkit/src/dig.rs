@@ -1,4 +1,5 @@
-//! A message as text similar to the output of `dig`, for comparing whole answers and for test failures.
+//! A message as text similar to the output of `dig`, for comparing whole answers and for test
+//! failures.
 
 use std::fmt::Write as _;
 
@@ -6,15 +7,22 @@ use crate::codes;
 use crate::hex::hex;
 use crate::message::{Edns, Message};
 
-/// The message in wire order, with its TTLs and serials. A malformed message is shown up to the defect.
+/// The message in wire order, with its TTLs and serials. A malformed message is shown up to the
+/// defect.
 pub fn show(wire: &[u8]) -> String {
-    render(wire, |records| records.iter().map(ToString::to_string).collect())
+    render(wire, |records| {
+        records.iter().map(ToString::to_string).collect()
+    })
 }
 
-/// The message with each section sorted and SOA serials blanked, so that equal answers give equal texts.
+/// The message with each section sorted and SOA serials blanked, so that equal answers give equal
+/// texts.
 pub fn show_sorted(wire: &[u8]) -> String {
     render(wire, |records| {
-        let mut lines: Vec<String> = records.iter().map(crate::record::Record::normalised).collect();
+        let mut lines: Vec<String> = records
+            .iter()
+            .map(crate::record::Record::normalised)
+            .collect();
         lines.sort();
         lines
     })
@@ -26,8 +34,11 @@ fn render(wire: &[u8], lines_of: impl Fn(&[crate::record::Record]) -> Vec<String
     for question in &message.questions {
         line(&mut text, &format!(";{question}"));
     }
-    let sections =
-        [("ANSWER", &message.answer), ("AUTHORITY", &message.authority), ("ADDITIONAL", &message.additional)];
+    let sections = [
+        ("ANSWER", &message.answer),
+        ("AUTHORITY", &message.authority),
+        ("ADDITIONAL", &message.additional),
+    ];
     for (title, records) in sections {
         if !records.is_empty() {
             line(&mut text, &format!(";; {title}"));
@@ -37,7 +48,10 @@ fn render(wire: &[u8], lines_of: impl Fn(&[crate::record::Record]) -> Vec<String
         }
     }
     if message.trailing > 0 {
-        line(&mut text, &format!(";; {} octets after the last record", message.trailing));
+        line(
+            &mut text,
+            &format!(";; {} octets after the last record", message.trailing),
+        );
     }
     if let Some(defect) = defect {
         line(&mut text, &format!(";; malformed at {defect}"));
@@ -50,7 +64,11 @@ fn header(message: &Message) -> String {
         0 => String::new(),
         other => format!("{} ", codes::opcode_name(other)),
     };
-    let mut text = format!(";; {opcode}{}, flags: {}\n", message.rcode_name(), message.flags());
+    let mut text = format!(
+        ";; {opcode}{}, flags: {}\n",
+        message.rcode_name(),
+        message.flags()
+    );
     if let Some(edns) = &message.edns {
         line(&mut text, &format!(";; {}", opt(edns)));
     }
@@ -104,7 +122,10 @@ x. 60 IN SOA ns.x. root.x. <serial> 2 3 4 5
 a.x. 30 IN A 10.0.0.1
 ";
         assert_eq!(show_sorted(&wire), expected);
-        assert!(show(&wire).contains("b.x.\nWEB.x. 30 IN SRV 10 50 80 a.x."), "in wire order");
+        assert!(
+            show(&wire).contains("b.x.\nWEB.x. 30 IN SRV 10 50 80 a.x."),
+            "in wire order"
+        );
         assert!(show(&wire).contains("1760000000"));
     }
 
@@ -112,7 +133,10 @@ a.x. 30 IN A 10.0.0.1
     fn broken_messages_are_shown_as_far_as_they_go() {
         let cases = [
             ("", ";; NOERROR, flags: \n;; malformed at octet 0: header\n"),
-            ("000081", ";; NOERROR, flags: \n;; malformed at octet 2: header\n"),
+            (
+                "000081",
+                ";; NOERROR, flags: \n;; malformed at octet 2: header\n",
+            ),
             (
                 "00008182000100000000000001",
                 ";; SERVFAIL, flags: qr rd ra\n;; malformed at octet 12: name of a question\n",

@@ -29,11 +29,17 @@ pub struct Etcd {
     process: Option<Process>,
 }
 
-/// The path of etcd. If etcd is not installed, prints on standard error that `untested` is not tested.
-#[allow(clippy::print_stderr, reason = "a skipped test must not look like a passed one")]
+/// The path of etcd. If etcd is not installed, prints on standard error that `untested` is not
+/// tested.
+#[allow(
+    clippy::print_stderr,
+    reason = "a skipped test must not look like a passed one"
+)]
 pub fn installed(untested: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).map(|folder| folder.join("etcd")).find(|file| file.is_file());
+    let found = std::env::split_paths(&path)
+        .map(|folder| folder.join("etcd"))
+        .find(|file| file.is_file());
     if found.is_none() {
         eprintln!("SKIPPED: etcd (package etcd-server) is not installed, so {untested} NOT tested");
     }
@@ -83,7 +89,11 @@ impl Etcd {
         ]);
         let mut process = program.args(&self.arguments).start();
         let etcd = &*self;
-        process.until("answered", PATIENCE, || etcd.try_call("/v3/maintenance/status", json!({}))).await;
+        process
+            .until("answered", PATIENCE, || {
+                etcd.try_call("/v3/maintenance/status", json!({}))
+            })
+            .await;
         self.process = Some(process);
     }
 
@@ -99,7 +109,11 @@ impl Etcd {
 
     /// Sets a key.
     pub async fn put(&self, key: &str, value: &str) {
-        self.call("/v3/kv/put", json!({ "key": encoded(key), "value": encoded(value) })).await;
+        self.call(
+            "/v3/kv/put",
+            json!({ "key": encoded(key), "value": encoded(value) }),
+        )
+        .await;
     }
 
     /// A [transaction](Self::transaction) operation that sets a key.
@@ -109,41 +123,63 @@ impl Etcd {
 
     /// Runs all operations in one transaction; 128 at most.
     pub async fn transaction(&self, operations: Vec<Value>) {
-        self.call("/v3/kv/txn", json!({ "success": operations })).await;
+        self.call("/v3/kv/txn", json!({ "success": operations }))
+            .await;
     }
 
     /// Deletes a key.
     pub async fn delete(&self, key: &str) {
-        self.call("/v3/kv/deleterange", json!({ "key": encoded(key) })).await;
+        self.call("/v3/kv/deleterange", json!({ "key": encoded(key) }))
+            .await;
     }
 
     /// Compacts the history, so that no watch can resume from an earlier revision.
     pub async fn compact(&self) {
-        let page = self.call("/v3/kv/range", json!({ "key": encoded("x") })).await;
-        let revision = page.pointer("/header/revision").cloned().unwrap_or_default();
-        self.call("/v3/kv/compaction", json!({ "revision": revision, "physical": true })).await;
+        let page = self
+            .call("/v3/kv/range", json!({ "key": encoded("x") }))
+            .await;
+        let revision = page
+            .pointer("/header/revision")
+            .cloned()
+            .unwrap_or_default();
+        self.call(
+            "/v3/kv/compaction",
+            json!({ "revision": revision, "physical": true }),
+        )
+        .await;
     }
 
-    /// Enables authentication. The user `root` has the password `root`. The user `user` may read the keys that start
-    /// with `prefix`.
+    /// Enables authentication. The user `root` has the password `root`. The user `user` may read
+    /// the keys that start with `prefix`.
     pub async fn ask_for_users(&mut self, user: &str, password: &str, prefix: &str) {
         let end = format!("{}0", prefix.trim_end_matches('/'));
-        let permission = json!({ "permType": "READ", "key": encoded(prefix), "range_end": encoded(&end) });
+        let permission =
+            json!({ "permType": "READ", "key": encoded(prefix), "range_end": encoded(&end) });
         for (path, request) in [
             ("user/add", json!({ "name": "root", "password": "root" })),
             ("role/add", json!({ "name": "root" })),
             ("user/grant", json!({ "user": "root", "role": "root" })),
             ("user/add", json!({ "name": user, "password": password })),
             ("role/add", json!({ "name": "reader" })),
-            ("role/grant", json!({ "name": "reader", "perm": permission })),
+            (
+                "role/grant",
+                json!({ "name": "reader", "perm": permission }),
+            ),
             ("user/grant", json!({ "user": user, "role": "reader" })),
             ("enable", json!({})),
         ] {
             self.call(&format!("/v3/auth/{path}"), request).await;
         }
-        let response =
-            self.call("/v3/auth/authenticate", json!({ "name": "root", "password": "root" })).await;
-        self.token = response.get("token").and_then(Value::as_str).map(str::to_owned);
+        let response = self
+            .call(
+                "/v3/auth/authenticate",
+                json!({ "name": "root", "password": "root" }),
+            )
+            .await;
+        self.token = response
+            .get("token")
+            .and_then(Value::as_str)
+            .map(str::to_owned);
     }
 
     /// Posts a request to the JSON gateway. Panics if the request fails.
@@ -154,8 +190,11 @@ impl Etcd {
 
     async fn try_call(&self, path: &str, request: Value) -> std::io::Result<Value> {
         let (body, address) = (request.to_string(), self.address);
-        let token =
-            self.token.as_ref().map(|token| format!("Authorization: {token}\r\n")).unwrap_or_default();
+        let token = self
+            .token
+            .as_ref()
+            .map(|token| format!("Authorization: {token}\r\n"))
+            .unwrap_or_default();
         let exchange = async move {
             let mut stream = TcpStream::connect(address).await?;
             let head = format!(
@@ -168,7 +207,10 @@ impl Etcd {
             Ok::<_, std::io::Error>(text)
         };
         let text = timeout(PATIENCE, exchange).await??;
-        let body = text.split_once("\r\n\r\n").map(|(_, body)| body).filter(|_| text.contains(" 200 OK\r\n"));
+        let body = text
+            .split_once("\r\n\r\n")
+            .map(|(_, body)| body)
+            .filter(|_| text.contains(" 200 OK\r\n"));
         let body = body.ok_or_else(|| std::io::Error::other(text.clone()))?;
         Ok(serde_json::from_str(body)?)
     }

@@ -1,4 +1,5 @@
-//! Waiting for a condition: [`eventually`] calls a probe until the condition holds or the timeout passes.
+//! Waiting for a condition: [`eventually`] calls a probe until the condition holds or the timeout
+//! passes.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -23,7 +24,11 @@ impl Settled for bool {
     type Value = ();
 
     fn settled(self) -> Result<(), String> {
-        if self { Ok(()) } else { Err("false".to_owned()) }
+        if self {
+            Ok(())
+        } else {
+            Err("false".to_owned())
+        }
     }
 }
 
@@ -43,8 +48,8 @@ impl<T, E: Debug> Settled for Result<T, E> {
     }
 }
 
-/// Calls `probe` until the outcome is settled, and returns the value. The pauses between calls grow from 2 ms to 100
-/// ms.
+/// Calls `probe` until the outcome is settled, and returns the value. The pauses between calls grow
+/// from 2 ms to 100 ms.
 ///
 /// Panics when `timeout` passes first. The message has the place of the call and the last outcome.
 #[track_caller]
@@ -94,6 +99,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     #[should_panic(expected = "the last outcome was \"still red\"")]
     async fn panics_with_the_last_outcome() {
-        eventually(Duration::from_secs(1), || async { Err::<(), _>("still red") }).await;
+        eventually(Duration::from_secs(1), || async {
+            Err::<(), _>("still red")
+        })
+        .await;
     }
 }

@@ -4,10 +4,13 @@ use std::fmt::Write as _;
 
 /// Octets as lower-case hex digits.
 pub fn hex(octets: &[u8]) -> String {
-    octets.iter().fold(String::with_capacity(octets.len() * 2), |mut text, octet| {
-        write!(text, "{octet:02x}").expect("a String takes any text");
-        text
-    })
+    octets.iter().fold(
+        String::with_capacity(octets.len() * 2),
+        |mut text, octet| {
+            write!(text, "{octet:02x}").expect("a String takes any text");
+            text
+        },
+    )
 }
 
 /// Parses pairs of hex digits; `None` for any other text.
@@ -15,5 +18,8 @@ pub fn unhex(text: &str) -> Option<Vec<u8>> {
     if !text.len().is_multiple_of(2) || !text.is_ascii() {
         return None;
     }
-    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(text.get(at..at + 2)?, 16).ok()).collect()
+    (0..text.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(text.get(at..at + 2)?, 16).ok())
+        .collect()
 }

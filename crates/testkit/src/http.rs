@@ -21,10 +21,12 @@ pub struct Response {
 }
 
 impl Response {
-    /// The value of a series in a body in Prometheus text format. `series` is the metric name, with labels as in the
-    /// body.
+    /// The value of a series in a body in Prometheus text format. `series` is the metric name, with
+    /// labels as in the body.
     pub fn metric(&self, series: &str) -> Option<f64> {
-        self.body.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
+        self.body
+            .lines()
+            .find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
     }
 }
 
@@ -36,10 +38,17 @@ impl Response {
 pub async fn get(address: SocketAddr, path: &str) -> io::Result<Response> {
     // In HTTP/1.0 the body of a page without a length is not chunked.
     let text = exchange(address, "HTTP/1.0", "GET", path).await?;
-    let status = text.split(' ').nth(1).and_then(|status| status.parse().ok());
+    let status = text
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok());
     let parts = status.zip(text.split_once("\r\n\r\n"));
-    let (status, (_, body)) = parts.ok_or_else(|| io::Error::other(format!("not HTTP: {text:?}")))?;
-    Ok(Response { status, body: body.to_owned() })
+    let (status, (_, body)) =
+        parts.ok_or_else(|| io::Error::other(format!("not HTTP: {text:?}")))?;
+    Ok(Response {
+        status,
+        body: body.to_owned(),
+    })
 }
 
 /// Sends a request without a body, and returns the whole response as text.
@@ -51,10 +60,16 @@ pub async fn request(address: SocketAddr, method: &str, path: &str) -> io::Resul
     exchange(address, "HTTP/1.1", method, path).await
 }
 
-async fn exchange(address: SocketAddr, version: &str, method: &str, path: &str) -> io::Result<String> {
+async fn exchange(
+    address: SocketAddr,
+    version: &str,
+    method: &str,
+    path: &str,
+) -> io::Result<String> {
     let exchange = async {
         let mut stream = TcpStream::connect(address).await?;
-        let request = format!("{method} {path} {version}\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+        let request =
+            format!("{method} {path} {version}\r\nHost: {address}\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await?;
         let mut text = String::new();
         stream.read_to_string(&mut text).await?;

@@ -19,10 +19,16 @@ pub struct Kubectl {
     home: PathBuf,
 }
 
-/// Returns whether `kubectl` is missing, and then prints on standard error that `untested` is not tested.
-#[allow(clippy::print_stderr, reason = "a skipped test must not look like a passed one")]
+/// Returns whether `kubectl` is missing, and then prints on standard error that `untested` is not
+/// tested.
+#[allow(
+    clippy::print_stderr,
+    reason = "a skipped test must not look like a passed one"
+)]
 pub fn is_missing(untested: &str) -> bool {
-    let output = std::process::Command::new("kubectl").args(["version", "--client"]).output();
+    let output = std::process::Command::new("kubectl")
+        .args(["version", "--client"])
+        .output();
     let missing = !output.is_ok_and(|output| output.status.success());
     if missing {
         eprintln!("SKIPPED: kubectl is not installed, so {untested} NOT tested");
@@ -33,10 +39,14 @@ pub fn is_missing(untested: &str) -> bool {
 impl Kubectl {
     /// A `kubectl` for the API server at this address, with its caches in `home`.
     pub fn on(server: SocketAddr, home: &Path) -> Self {
-        Self { server: format!("--server=http://{server}"), home: home.to_owned() }
+        Self {
+            server: format!("--server=http://{server}"),
+            home: home.to_owned(),
+        }
     }
 
-    /// Runs `kubectl` and returns its standard output. Panics with its standard error if `kubectl` fails.
+    /// Runs `kubectl` and returns its standard output. Panics with its standard error if `kubectl`
+    /// fails.
     pub async fn run(&self, arguments: &str) -> String {
         self.with_input(arguments, "").await
     }
@@ -48,7 +58,8 @@ impl Kubectl {
 
     /// Runs `kubectl edit` with a sed script as the editor.
     pub async fn edit(&self, what: &str, sed: &str) -> String {
-        self.succeed(&format!("edit {what}"), "", &format!("sed -i -e '{sed}'")).await
+        self.succeed(&format!("edit {what}"), "", &format!("sed -i -e '{sed}'"))
+            .await
     }
 
     /// Runs `kubectl` and returns its standard error. Panics if `kubectl` succeeds.
@@ -59,22 +70,41 @@ impl Kubectl {
     }
 
     async fn succeed(&self, arguments: &str, input: &str, editor: &str) -> String {
-        let Output { status, stdout, stderr } = self.output(arguments, input, editor).await;
-        assert!(status.success(), "kubectl {arguments}: {status}: {}", String::from_utf8_lossy(&stderr));
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = self.output(arguments, input, editor).await;
+        assert!(
+            status.success(),
+            "kubectl {arguments}: {status}: {}",
+            String::from_utf8_lossy(&stderr)
+        );
         String::from_utf8_lossy(&stdout).into_owned()
     }
 
     async fn output(&self, arguments: &str, input: &str, editor: &str) -> Output {
         let mut command = Command::new("kubectl");
         command.arg(&self.server).args(arguments.split_whitespace());
-        command.env("HOME", &self.home).env("KUBECONFIG", "/dev/null").env("KUBE_EDITOR", editor);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-        let mut child = command.spawn().unwrap_or_else(|error| panic!("cannot run kubectl: {error}"));
+        command
+            .env("HOME", &self.home)
+            .env("KUBECONFIG", "/dev/null")
+            .env("KUBE_EDITOR", editor);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        let mut child = command
+            .spawn()
+            .unwrap_or_else(|error| panic!("cannot run kubectl: {error}"));
         if let Some(mut stdin) = child.stdin.take() {
             // kubectl may exit before it has read the whole input.
             let _ = stdin.write_all(input.as_bytes()).await;
         }
         let ended = timeout(PATIENCE, child.wait_with_output()).await;
-        ended.expect("kubectl ends in time").expect("kubectl can be waited for")
+        ended
+            .expect("kubectl ends in time")
+            .expect("kubectl can be waited for")
     }
 }

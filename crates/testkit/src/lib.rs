@@ -1,9 +1,11 @@
 //! Tools for the tests of all crates; no part of a shipped binary.
 //!
-//! * [`upstream`]: a scripted DNS server on loopback that answers or misbehaves, and records queries.
+//! * [`upstream`]: a scripted DNS server on loopback that answers or misbehaves, and records
+//!   queries.
 //! * [`tls`]: a TLS proxy in front of the scripted server, with valid and invalid certificates.
 //! * [`client`], [`query`]: build queries and send them over UDP, TCP or pipelined TCP.
-//! * [`message`], [`dig`]: parse answers, even malformed ones, and show them as text for comparison.
+//! * [`message`], [`dig`]: parse answers, even malformed ones, and show them as text for
+//!   comparison.
 //! * [`reply`], [`record`]: build answers from records in presentation format.
 //! * [`objects`]: Kubernetes objects as JSON.
 //! * [`config_map`]: edits of a mounted `ConfigMap`, as a kubelet makes them.

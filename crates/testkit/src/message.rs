@@ -1,4 +1,5 @@
-//! A lenient parser of DNS messages. The parser reads up to the first defect, and reports that defect.
+//! A lenient parser of DNS messages. The parser reads up to the first defect, and reports that
+//! defect.
 
 use thiserror::Error;
 
@@ -28,7 +29,13 @@ pub struct Question {
 
 impl std::fmt::Display for Question {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {} {}", self.name, codes::class_name(self.class), codes::type_name(self.rtype))
+        write!(
+            f,
+            "{} {} {}",
+            self.name,
+            codes::class_name(self.class),
+            codes::type_name(self.rtype)
+        )
     }
 }
 
@@ -92,7 +99,10 @@ impl Message {
 
     /// Parses a message up to the first defect. Returns the parsed part, and the defect if any.
     pub fn read(wire: &[u8]) -> (Self, Option<Malformed>) {
-        let mut message = Self { size: wire.len(), ..Self::default() };
+        let mut message = Self {
+            size: wire.len(),
+            ..Self::default()
+        };
         let mut reader = Reader { wire, at: 0 };
         let defect = message.fill(&mut reader).err();
         (message, defect)
@@ -136,7 +146,12 @@ impl Message {
             data = behind;
         }
         self.extended_rcode = extended;
-        self.edns = Some(Edns { udp: record.class, dnssec_ok: high & 0x80 != 0, version, options });
+        self.edns = Some(Edns {
+            udp: record.class,
+            dnssec_ok: high & 0x80 != 0,
+            version,
+            options,
+        });
     }
 
     /// The RCODE with the upper bits of the OPT record.
@@ -164,8 +179,11 @@ impl Message {
 
     /// The set flags, in the order `qr aa tc rd ra z ad cd`, separated by blanks.
     pub fn flags(&self) -> String {
-        let set: Vec<&str> =
-            FLAGS.iter().filter(|(bit, _)| self.bits & bit != 0).map(|(_, name)| *name).collect();
+        let set: Vec<&str> = FLAGS
+            .iter()
+            .filter(|(bit, _)| self.bits & bit != 0)
+            .map(|(_, name)| *name)
+            .collect();
         set.join(" ")
     }
 
@@ -190,8 +208,13 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn u16(&mut self, what: &'static str) -> Result<u16, Malformed> {
-        let octets = self.wire.get(self.at..self.at + 2).and_then(|octets| <[u8; 2]>::try_from(octets).ok());
-        let word = octets.map(u16::from_be_bytes).ok_or(Malformed { at: self.at, what })?;
+        let octets = self
+            .wire
+            .get(self.at..self.at + 2)
+            .and_then(|octets| <[u8; 2]>::try_from(octets).ok());
+        let word = octets
+            .map(u16::from_be_bytes)
+            .ok_or(Malformed { at: self.at, what })?;
         self.at += 2;
         Ok(word)
     }
@@ -207,7 +230,11 @@ impl<'a> Reader<'a> {
 
     fn question(&mut self) -> Result<Question, Malformed> {
         let name = self.name("name of a question")?;
-        Ok(Question { name, rtype: self.u16("type of a question")?, class: self.u16("class of a question")? })
+        Ok(Question {
+            name,
+            rtype: self.u16("type of a question")?,
+            class: self.u16("class of a question")?,
+        })
     }
 
     fn record(&mut self) -> Result<(Record, &'a [u8]), Malformed> {
@@ -217,10 +244,22 @@ impl<'a> Reader<'a> {
         let ttl = self.u32("TTL of a record")?;
         let length = usize::from(self.u16("length of a record")?);
         let (from, to) = (self.at, self.at + length);
-        let malformed = Malformed { at: from, what: "data of a record" };
+        let malformed = Malformed {
+            at: from,
+            what: "data of a record",
+        };
         let raw = self.wire.get(from..to).ok_or(malformed.clone())?;
         let data = data_text(self.wire, from, to, &codes::type_name(rtype)).ok_or(malformed)?;
         self.at = to;
-        Ok((Record { name, ttl, class, rtype, data }, raw))
+        Ok((
+            Record {
+                name,
+                ttl,
+                class,
+                rtype,
+                data,
+            },
+            raw,
+        ))
     }
 }

@@ -2,14 +2,15 @@
 
 use std::fmt::Write as _;
 
-/// The wire format of `name`, uncompressed. A missing final dot is added; `.` and the empty name are the root.
+/// The wire format of `name`, uncompressed. A missing final dot is added; `.` and the empty name
+/// are the root.
 ///
 /// The limit of 255 octets for a whole name is not checked, because tests send longer names.
 ///
 /// # Errors
 ///
-/// If a label is empty or has more than 63 octets, or if an escape is malformed. An escape is a backslash with either
-/// a character or three digits up to 255 (RFC 1035 section 5.1).
+/// If a label is empty or has more than 63 octets, or if an escape is malformed. An escape is a
+/// backslash with either a character or three digits up to 255 (RFC 1035 section 5.1).
 pub fn to_wire(name: &str) -> Result<Vec<u8>, String> {
     let mut wire = Vec::with_capacity(name.len() + 2);
     let mut label = Vec::new();
@@ -20,7 +21,9 @@ pub fn to_wire(name: &str) -> Result<Vec<u8>, String> {
     while let Some(octet) = rest.next() {
         match octet {
             b'.' => push_label(&mut wire, &mut label, name)?,
-            b'\\' => label.push(escaped(&mut rest).ok_or_else(|| format!("broken escape in {name:?}"))?),
+            b'\\' => {
+                label.push(escaped(&mut rest).ok_or_else(|| format!("broken escape in {name:?}"))?);
+            }
             other => label.push(other),
         }
     }
@@ -32,7 +35,9 @@ pub fn to_wire(name: &str) -> Result<Vec<u8>, String> {
 }
 
 fn push_label(wire: &mut Vec<u8>, label: &mut Vec<u8>, name: &str) -> Result<(), String> {
-    let length = u8::try_from(label.len()).ok().filter(|length| (1..64).contains(length));
+    let length = u8::try_from(label.len())
+        .ok()
+        .filter(|length| (1..64).contains(length));
     wire.push(length.ok_or_else(|| format!("label of {} octets in {name:?}", label.len()))?);
     wire.append(label);
     Ok(())
@@ -47,11 +52,11 @@ fn escaped(rest: &mut std::str::Bytes<'_>) -> Option<u8> {
     std::str::from_utf8(&digits).ok()?.parse().ok()
 }
 
-/// Parses the name at offset `at` of `message`, and follows compression pointers. Moves `at` to the first octet after
-/// the name.
+/// Parses the name at offset `at` of `message`, and follows compression pointers. Moves `at` to the
+/// first octet after the name.
 ///
-/// `None` if the name runs past the end, has an unknown label type, or is longer than 255 octets. `None` also if a
-/// compression pointer does not point backwards.
+/// `None` if the name runs past the end, has an unknown label type, or is longer than 255 octets.
+/// `None` also if a compression pointer does not point backwards.
 pub fn from_wire(message: &[u8], at: &mut usize) -> Option<String> {
     let mut text = String::new();
     let mut position = *at;
@@ -144,7 +149,14 @@ mod tests {
         let mut at = 3;
         assert_eq!(from_wire(&message, &mut at).as_deref(), Some("b.a."));
         assert_eq!(at, 7);
-        for broken in [&[0xc0, 0][..], &[0xc0, 4, 0, 0, 0], &[0x41, b'a', 0], &[5, b'a'], &[0xc0], &[]] {
+        for broken in [
+            &[0xc0, 0][..],
+            &[0xc0, 4, 0, 0, 0],
+            &[0x41, b'a', 0],
+            &[5, b'a'],
+            &[0xc0],
+            &[],
+        ] {
             assert_eq!(from_wire(broken, &mut 0), None, "{broken:?}");
         }
     }

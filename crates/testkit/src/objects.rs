@@ -14,9 +14,13 @@ pub fn mk_service(namespace: &str, name: &str, spec: Value) -> Value {
     service
 }
 
-/// A Service with the cluster IPs `ips`, one for each IP family, and with `ports` in the form of [`mk_ports`].
+/// A Service with the cluster IPs `ips`, one for each IP family, and with `ports` in the form of
+/// [`mk_ports`].
 pub fn mk_cluster_ip(namespace: &str, name: &str, ips: &[&str], ports: &[&str]) -> Value {
-    let families: Vec<&str> = ips.iter().map(|ip| if ip.contains(':') { "IPv6" } else { "IPv4" }).collect();
+    let families: Vec<&str> = ips
+        .iter()
+        .map(|ip| if ip.contains(':') { "IPv6" } else { "IPv4" })
+        .collect();
     let spec = json!({
         "type": "ClusterIP",
         "clusterIP": ips.first(),
@@ -29,14 +33,17 @@ pub fn mk_cluster_ip(namespace: &str, name: &str, ips: &[&str], ports: &[&str]) 
 
 /// A headless Service.
 pub fn mk_headless(namespace: &str, name: &str, ports: &[&str]) -> Value {
-    let spec =
-        json!({"type": "ClusterIP", "clusterIP": "None", "clusterIPs": ["None"], "ports": mk_ports(ports)});
+    let spec = json!({"type": "ClusterIP", "clusterIP": "None", "clusterIPs": ["None"], "ports": mk_ports(ports)});
     mk_service(namespace, name, spec)
 }
 
 /// A Service of type `ExternalName`.
 pub fn mk_external_name(namespace: &str, name: &str, target: &str) -> Value {
-    mk_service(namespace, name, json!({"type": "ExternalName", "externalName": target}))
+    mk_service(
+        namespace,
+        name,
+        json!({"type": "ExternalName", "externalName": target}),
+    )
 }
 
 /// Ports written `name:port` for TCP, or `name:port/UDP`. `:80` is a port without a name.
@@ -46,16 +53,21 @@ pub fn mk_ports(ports: &[&str]) -> Value {
 
 #[track_caller]
 fn mk_port(text: &str) -> Value {
-    let (name, rest) = text.split_once(':').unwrap_or_else(|| panic!("a port is name:port, not {text:?}"));
+    let (name, rest) = text
+        .split_once(':')
+        .unwrap_or_else(|| panic!("a port is name:port, not {text:?}"));
     let (number, protocol) = rest.split_once('/').unwrap_or((rest, "TCP"));
-    let number: u16 = number.parse().unwrap_or_else(|_| panic!("not a port number: {text:?}"));
+    let number: u16 = number
+        .parse()
+        .unwrap_or_else(|_| panic!("not a port number: {text:?}"));
     match name {
         "" => json!({"port": number, "protocol": protocol}),
         name => json!({"name": name, "port": number, "protocol": protocol}),
     }
 }
 
-/// Endpoints with one subset: ready addresses written `ip` or `ip hostname`, ports in the form of [`mk_ports`].
+/// Endpoints with one subset: ready addresses written `ip` or `ip hostname`, ports in the form of
+/// [`mk_ports`].
 pub fn mk_endpoints(namespace: &str, name: &str, addresses: &[&str], ports: &[&str]) -> Value {
     mk_endpoints_of(
         namespace,
@@ -80,7 +92,8 @@ pub fn mk_addresses(addresses: &[&str]) -> Value {
     addresses.iter().map(address).collect()
 }
 
-/// An `EndpointSlice` of a Service: ready endpoints written `ip` or `ip hostname`. The name is `service-suffix`.
+/// An `EndpointSlice` of a Service: ready endpoints written `ip` or `ip hostname`. The name is
+/// `service-suffix`.
 pub fn mk_endpoint_slice(
     namespace: &str,
     service: &str,
@@ -95,9 +108,17 @@ pub fn mk_endpoint_slice(
         None => json!({"addresses": [text], "conditions": {"ready": true}}),
     };
     let endpoints: Vec<Value> = addresses.iter().map(endpoint).collect();
-    let family = if addresses.iter().any(|text| text.contains(':')) { "IPv6" } else { "IPv4" };
-    let mut slice =
-        mk_object("discovery.k8s.io/v1", "EndpointSlice", namespace, &format!("{service}-{suffix}"));
+    let family = if addresses.iter().any(|text| text.contains(':')) {
+        "IPv6"
+    } else {
+        "IPv4"
+    };
+    let mut slice = mk_object(
+        "discovery.k8s.io/v1",
+        "EndpointSlice",
+        namespace,
+        &format!("{service}-{suffix}"),
+    );
     set(&mut slice, "addressType", json!(family));
     set(&mut slice, "endpoints", json!(endpoints));
     set(&mut slice, "ports", mk_ports(ports));
@@ -105,14 +126,29 @@ pub fn mk_endpoint_slice(
 }
 
 /// A `ServiceImport` of type `ClusterSetIP` or `Headless`, with ports in the form of [`mk_ports`].
-pub fn mk_service_import(namespace: &str, name: &str, kind: &str, ips: &[&str], ports: &[&str]) -> Value {
-    let mut import = mk_object("multicluster.x-k8s.io/v1alpha1", "ServiceImport", namespace, name);
-    set(&mut import, "spec", json!({"type": kind, "ips": ips, "ports": mk_ports(ports)}));
+pub fn mk_service_import(
+    namespace: &str,
+    name: &str,
+    kind: &str,
+    ips: &[&str],
+    ports: &[&str],
+) -> Value {
+    let mut import = mk_object(
+        "multicluster.x-k8s.io/v1alpha1",
+        "ServiceImport",
+        namespace,
+        name,
+    );
+    set(
+        &mut import,
+        "spec",
+        json!({"type": kind, "ips": ips, "ports": mk_ports(ports)}),
+    );
     import
 }
 
-/// An `EndpointSlice` of a `ServiceImport`, with the endpoints of one cluster in the form of [`mk_endpoint_slice`].
-/// The name is `service-cluster`.
+/// An `EndpointSlice` of a `ServiceImport`, with the endpoints of one cluster in the form of
+/// [`mk_endpoint_slice`]. The name is `service-cluster`.
 pub fn mk_imported_slice(
     namespace: &str,
     service: &str,
@@ -132,20 +168,24 @@ pub fn mk_imported_slice(
 /// A `ConfigMap`.
 pub fn mk_config_map(namespace: &str, name: &str, data: &[(&str, &str)]) -> Value {
     let mut config_map = mk_object("v1", "ConfigMap", namespace, name);
-    let data: serde_json::Map<String, Value> =
-        data.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
+    let data: serde_json::Map<String, Value> = data
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), json!(value)))
+        .collect();
     set(&mut config_map, "data", Value::Object(data));
     config_map
 }
 
 /// A Node with labels.
 pub fn mk_node(name: &str, labels: &[(&str, &str)]) -> Value {
-    let mut node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {}});
+    let mut node =
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {}});
     set(&mut node, "status", json!({}));
     with_labels(node, labels)
 }
 
-/// A kubeconfig with one cluster and one user. `cluster` and `user` hold the fields, such as `server` and `token`.
+/// A kubeconfig with one cluster and one user. `cluster` and `user` hold the fields, such as
+/// `server` and `token`.
 pub fn mk_kubeconfig(cluster: &Value, user: &Value) -> Value {
     json!({
         "apiVersion": "v1",
@@ -190,8 +230,12 @@ mod tests {
 
     #[test]
     fn a_dual_stack_service() {
-        let service =
-            mk_cluster_ip("apps", "web", &["10.96.0.10", "fd00::10"], &["http:80", "dns:53/UDP", ":81"]);
+        let service = mk_cluster_ip(
+            "apps",
+            "web",
+            &["10.96.0.10", "fd00::10"],
+            &["http:80", "dns:53/UDP", ":81"],
+        );
         let spec = json!({
             "type": "ClusterIP", "clusterIP": "10.96.0.10", "clusterIPs": ["10.96.0.10", "fd00::10"],
             "ipFamilies": ["IPv4", "IPv6"],
@@ -202,7 +246,8 @@ mod tests {
             ],
         });
         let metadata = json!({"namespace": "apps", "name": "web"});
-        let expected = json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec});
+        let expected =
+            json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec});
         assert_eq!(service, expected);
     }
 
@@ -212,7 +257,10 @@ mod tests {
         let addresses = json!([{"ip": "10.0.0.1", "hostname": "db-0"}, {"ip": "10.0.0.2"}]);
         assert_eq!(endpoints["subsets"][0]["addresses"], addresses);
         let slice = mk_endpoint_slice("apps", "db", "x1", &["10.0.0.1 db-0"], &["sql:5432"]);
-        assert_eq!(slice["metadata"]["labels"], json!({"kubernetes.io/service-name": "db"}));
+        assert_eq!(
+            slice["metadata"]["labels"],
+            json!({"kubernetes.io/service-name": "db"})
+        );
         assert_eq!(slice["endpoints"][0]["hostname"], "db-0");
     }
 }

@@ -3,7 +3,8 @@
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The first port of the range. The whole range lies below the ports that Linux uses for outgoing connections.
+/// The first port of the range. The whole range lies below the ports that Linux uses for outgoing
+/// connections.
 const FIRST: u32 = 15_000;
 const COUNT: u32 = 16_000;
 
@@ -11,7 +12,8 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// A port of 127.0.0.1 that is free over UDP and TCP.
 ///
-/// Every call in a process returns another port, and processes start at different points of the range.
+/// Every call in a process returns another port, and processes start at different points of the
+/// range.
 pub fn free_port() -> u16 {
     let start = std::process::id().wrapping_mul(97);
     for _ in 0..COUNT {
@@ -31,7 +33,10 @@ fn is_free(port: u16) -> bool {
 }
 
 /// Returns whether this machine has IPv6. If not, prints a line on standard error.
-#[allow(clippy::print_stderr, reason = "what could not be tested is said loudly")]
+#[allow(
+    clippy::print_stderr,
+    reason = "what could not be tested is said loudly"
+)]
 pub fn ipv6_is_here() -> bool {
     let is_here = UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_ok();
     if !is_here {

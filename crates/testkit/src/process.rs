@@ -25,31 +25,46 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(2
 
 /// The path of a binary of this project.
 ///
-/// Candidates are the directory `KUBE_DNS_RS_BIN_DIR`, the path in the variable `CARGO_BIN_EXE_<name>`, and the
-/// directory of the running test executable (`target/debug`), in this order. Panics with a hint if the binary is
-/// missing, because cargo builds the binaries of other crates only on request.
+/// Candidates are the directory `KUBE_DNS_RS_BIN_DIR`, the path in the variable
+/// `CARGO_BIN_EXE_<name>`, and the directory of the running test executable (`target/debug`), in
+/// this order. Panics with a hint if the binary is missing, because cargo builds the binaries of
+/// other crates only on request.
 pub fn binary(name: &str) -> PathBuf {
     let from_directory =
         std::env::var_os("KUBE_DNS_RS_BIN_DIR").map(|directory| Path::new(&directory).join(name));
     let from_cargo = std::env::var_os(format!("CARGO_BIN_EXE_{name}")).map(PathBuf::from);
     let candidates = [from_directory, from_cargo, beside_the_test(name)];
-    let found = candidates.iter().flatten().find(|path| path.is_file()).cloned();
+    let found = candidates
+        .iter()
+        .flatten()
+        .find(|path| path.is_file())
+        .cloned();
     found.unwrap_or_else(|| panic!("no binary {name}: run `cargo build --workspace --bins` first"))
 }
 
-/// The address in a log line, in klog's format or in JSON. 127.0.0.1 replaces an unspecified address. Panics if the
-/// line has no address.
+/// The address in a log line, in klog's format or in JSON. 127.0.0.1 replaces an unspecified
+/// address. Panics if the line has no address.
 pub fn address(line: &str) -> SocketAddr {
-    let told =
-        line.split("address").nth(1).and_then(|rest| rest.split('"').find_map(|part| part.parse().ok()));
+    let told = line
+        .split("address")
+        .nth(1)
+        .and_then(|rest| rest.split('"').find_map(|part| part.parse().ok()));
     let address: SocketAddr = told.unwrap_or_else(|| panic!("no address in {line:?}"));
-    if address.ip().is_unspecified() { (Ipv4Addr::LOCALHOST, address.port()).into() } else { address }
+    if address.ip().is_unspecified() {
+        (Ipv4Addr::LOCALHOST, address.port()).into()
+    } else {
+        address
+    }
 }
 
 fn beside_the_test(name: &str) -> Option<PathBuf> {
     let test = std::env::current_exe().ok()?;
     let directory = test.parent()?;
-    let directory = if directory.ends_with("deps") { directory.parent()? } else { directory };
+    let directory = if directory.ends_with("deps") {
+        directory.parent()?
+    } else {
+        directory
+    };
     Some(directory.join(name))
 }
 
@@ -68,15 +83,21 @@ impl Program {
 
     /// Any executable.
     pub fn at(path: &Path) -> Self {
-        Self { name: path.into(), command: Command::new(path) }
+        Self {
+            name: path.into(),
+            command: Command::new(path),
+        }
     }
 
-    /// An executable that cannot outlive this process. The kernel kills the executable when the thread that called
-    /// [`Program::start`] ends.
+    /// An executable that cannot outlive this process. The kernel kills the executable when the
+    /// thread that called [`Program::start`] ends.
     pub fn tied(path: &Path) -> Self {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL"]).arg(path);
-        Self { name: path.into(), command }
+        Self {
+            name: path.into(),
+            command,
+        }
     }
 
     /// Adds arguments.
@@ -93,18 +114,29 @@ impl Program {
         self
     }
 
-    /// Starts the program without input, and captures standard output and standard error. Panics if the program
-    /// cannot be started.
+    /// Starts the program without input, and captures standard output and standard error. Panics if
+    /// the program cannot be started.
     pub fn start(self) -> Process {
         let Self { name, mut command } = self;
-        let spawned = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-        let mut child = spawned.unwrap_or_else(|error| panic!("cannot start {}: {error}", name.display()));
+        let spawned = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        let mut child =
+            spawned.unwrap_or_else(|error| panic!("cannot start {}: {error}", name.display()));
         let (stdout, stderr) = (Lines::default(), Lines::default());
         let readers = [
             child.stdout.take().map(|pipe| stdout.fill_from(pipe)),
             child.stderr.take().map(|pipe| stderr.fill_from(pipe)),
         ];
-        Process { name, child, stdout, stderr, readers: readers.into_iter().flatten().collect() }
+        Process {
+            name,
+            child,
+            stdout,
+            stderr,
+            readers: readers.into_iter().flatten().collect(),
+        }
     }
 }
 
@@ -166,8 +198,10 @@ impl Process {
     /// Panics with the log if `patience` passes or the process ends first.
     pub async fn line_with(&mut self, text: &str, patience: Duration) -> String {
         let stderr = self.stderr.clone();
-        let found = || std::future::ready(stderr.all().into_iter().find(|line| line.contains(text)));
-        self.until(&format!("logged {text:?}"), patience, found).await
+        let found =
+            || std::future::ready(stderr.all().into_iter().find(|line| line.contains(text)));
+        self.until(&format!("logged {text:?}"), patience, found)
+            .await
     }
 
     /// Calls `probe` until the outcome is settled, and returns the value.
@@ -183,7 +217,9 @@ impl Process {
         P: FnMut() -> F,
         F: Future<Output: Settled>,
     {
-        self.try_until(what, patience, probe).await.unwrap_or_else(|error| panic!("{error}"))
+        self.try_until(what, patience, probe)
+            .await
+            .unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// Does the same as [`until`](Self::until), but returns an error in place of a panic.
@@ -204,7 +240,8 @@ impl Process {
         let deadline = Instant::now() + patience;
         let [mut pause, longest] = PAUSES;
         loop {
-            // After the end of the process, the probe is called once more and sees the complete output.
+            // After the end of the process, the probe is called once more and sees the complete
+            // output.
             let ended = self.exited().inspect(|_| self.drain());
             let last = match probe().await.settled() {
                 Ok(value) => return Ok(value),
@@ -212,7 +249,9 @@ impl Process {
             };
             if ended.is_some() || Instant::now() >= deadline {
                 let (name, log) = (self.name.display(), self.stderr().join("\n"));
-                return Err(format!("{name} ({ended:?}, {last}) never {what}; it logged:\n{log}"));
+                return Err(format!(
+                    "{name} ({ended:?}, {last}) never {what}; it logged:\n{log}"
+                ));
             }
             sleep(pause).await;
             pause = (pause * 2).min(longest);
@@ -225,9 +264,15 @@ impl Process {
     ///
     /// If the process has ended. The error contains the log.
     pub fn check(&mut self) -> Result<(), String> {
-        let Some(status) = self.exited() else { return Ok(()) };
+        let Some(status) = self.exited() else {
+            return Ok(());
+        };
         self.drain();
-        Err(format!("{} has ended ({status}); it logged:\n{}", self.name.display(), self.stderr().join("\n")))
+        Err(format!(
+            "{} has ended ({status}); it logged:\n{}",
+            self.name.display(),
+            self.stderr().join("\n")
+        ))
     }
 
     /// The exit status, if the process has ended.

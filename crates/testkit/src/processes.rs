@@ -16,12 +16,19 @@ pub fn is_running(pid: Pid) -> bool {
 
 /// The process and all its descendants.
 pub fn descendants(pid: Pid) -> Vec<Pid> {
-    let parents: Vec<(Pid, Pid)> =
-        all().into_iter().filter_map(|child| Some((child, stat(child)?.0))).collect();
+    let parents: Vec<(Pid, Pid)> = all()
+        .into_iter()
+        .filter_map(|child| Some((child, stat(child)?.0)))
+        .collect();
     let mut found = vec![pid];
     let mut at = 0;
     while let Some(&parent) = found.get(at) {
-        found.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(child, _)| *child));
+        found.extend(
+            parents
+                .iter()
+                .filter(|(_, of)| *of == parent)
+                .map(|(child, _)| *child),
+        );
         at += 1;
     }
     found
@@ -90,20 +97,27 @@ pub fn forget_peak(pid: Pid) -> std::io::Result<()> {
 /// Number of datagrams that the kernel dropped because the IPv4 socket of this port was full.
 pub fn udp_drops(port: u16) -> u64 {
     let table = fs::read_to_string("/proc/net/udp").expect("/proc is there");
-    let sockets = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let sockets = table
+        .lines()
+        .skip(1)
+        .map(|line| line.split_whitespace().collect::<Vec<_>>());
     let of_port = sockets.filter_map(|fields| {
         let (_, local) = fields.get(1)?.split_once(':')?;
-        (u16::from_str_radix(local, 16).ok()? == port).then(|| fields.last()?.parse::<u64>().ok())?
+        (u16::from_str_radix(local, 16).ok()? == port)
+            .then(|| fields.last()?.parse::<u64>().ok())?
     });
     of_port.sum()
 }
 
 fn all() -> Vec<Pid> {
     let entries = fs::read_dir("/proc").expect("/proc is there").flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
 }
 
-/// Parent and state, from `/proc/<pid>/stat`. The process name in parentheses may contain any character.
+/// Parent and state, from `/proc/<pid>/stat`. The process name in parentheses may contain any
+/// character.
 fn stat(pid: Pid) -> Option<(Pid, char)> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut fields = text.rsplit_once(") ")?.1.split(' ');
@@ -119,10 +133,18 @@ mod tests {
     #[test]
     fn our_own_usage() {
         let before = Usage::of(std::process::id()).unwrap();
-        assert!(before.resident > 0 && before.peak >= before.resident && before.threads > 0, "{before:?}");
-        let _files: Vec<fs::File> = (0..20).map(|_| fs::File::open("/dev/null").unwrap()).collect();
+        assert!(
+            before.resident > 0 && before.peak >= before.resident && before.threads > 0,
+            "{before:?}"
+        );
+        let _files: Vec<fs::File> = (0..20)
+            .map(|_| fs::File::open("/dev/null").unwrap())
+            .collect();
         let with_files = Usage::of(std::process::id()).unwrap();
-        assert!(with_files.descriptors >= before.descriptors + 20, "{with_files:?}");
+        assert!(
+            with_files.descriptors >= before.descriptors + 20,
+            "{with_files:?}"
+        );
         let mut sum = 0_u64;
         while Usage::of(std::process::id()).unwrap().cpu <= before.cpu {
             sum = std::hint::black_box(sum + 1);

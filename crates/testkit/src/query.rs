@@ -25,7 +25,15 @@ impl Query {
     pub fn new(name: &str, rtype: &str) -> Self {
         let rtype = codes::type_code(rtype).unwrap_or_else(|| panic!("no such type: {rtype}"));
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        Self { id, name: name.to_owned(), rtype, class: 1, opcode: 0, bits: 0x0100, edns: None }
+        Self {
+            id,
+            name: name.to_owned(),
+            rtype,
+            class: 1,
+            opcode: 0,
+            bits: 0x0100,
+            edns: None,
+        }
     }
 
     /// Sets the message ID.
@@ -47,7 +55,8 @@ impl Query {
     #[track_caller]
     #[must_use]
     pub fn opcode(mut self, opcode: &str) -> Self {
-        self.opcode = codes::opcode_code(opcode).unwrap_or_else(|| panic!("no such opcode: {opcode}"));
+        self.opcode =
+            codes::opcode_code(opcode).unwrap_or_else(|| panic!("no such opcode: {opcode}"));
         self
     }
 
@@ -69,7 +78,10 @@ impl Query {
     /// Adds an OPT record with this UDP payload size.
     #[must_use]
     pub fn edns(self, udp: u16) -> Self {
-        self.opt(Edns { udp, ..Edns::default() })
+        self.opt(Edns {
+            udp,
+            ..Edns::default()
+        })
     }
 
     /// Adds this OPT record.
@@ -109,7 +121,11 @@ pub(crate) fn opt_to_wire(edns: &Edns, extended_rcode: u8) -> Vec<u8> {
     let mut wire = vec![0, 0, 41];
     wire.extend(edns.udp.to_be_bytes());
     wire.extend([extended_rcode, edns.version, high, 0]);
-    wire.extend(u16::try_from(data.len()).expect("options below 64 KiB").to_be_bytes());
+    wire.extend(
+        u16::try_from(data.len())
+            .expect("options below 64 KiB")
+            .to_be_bytes(),
+    );
     wire.extend(data);
     wire
 }
@@ -121,12 +137,26 @@ mod tests {
 
     #[test]
     fn every_field_arrives() {
-        let opt =
-            Edns { udp: 4096, dnssec_ok: true, version: 1, options: vec![(10, vec![1, 2]), (3, vec![])] };
-        let query = Query::new("a\\.b.c.", "TYPE65280").id(7).class("CH").opcode("NOTIFY").flags("cd ad");
+        let opt = Edns {
+            udp: 4096,
+            dnssec_ok: true,
+            version: 1,
+            options: vec![(10, vec![1, 2]), (3, vec![])],
+        };
+        let query = Query::new("a\\.b.c.", "TYPE65280")
+            .id(7)
+            .class("CH")
+            .opcode("NOTIFY")
+            .flags("cd ad");
         let read = Message::parse(&query.opt(opt.clone()).wire()).expect("a message");
-        assert_eq!((read.id, read.opcode(), read.flags().as_str()), (7, 4, "ad cd"));
-        assert_eq!(read.questions.first().map(ToString::to_string).as_deref(), Some("a\\.b.c. CH TYPE65280"));
+        assert_eq!(
+            (read.id, read.opcode(), read.flags().as_str()),
+            (7, 4, "ad cd")
+        );
+        assert_eq!(
+            read.questions.first().map(ToString::to_string).as_deref(),
+            Some("a\\.b.c. CH TYPE65280")
+        );
         assert_eq!((read.edns, read.trailing), (Some(opt), 0));
     }
 }

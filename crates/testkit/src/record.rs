@@ -23,7 +23,11 @@ pub struct Record {
 impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (class, rtype) = (codes::class_name(self.class), codes::type_name(self.rtype));
-        write!(f, "{} {} {class} {rtype} {}", self.name, self.ttl, self.data)
+        write!(
+            f,
+            "{} {} {class} {rtype} {}",
+            self.name, self.ttl, self.data
+        )
     }
 }
 
@@ -37,7 +41,11 @@ impl Record {
         if let Some(serial) = fields.get_mut(2) {
             *serial = "<serial>";
         }
-        Record { data: fields.join(" "), ..self.clone() }.to_string()
+        Record {
+            data: fields.join(" "),
+            ..self.clone()
+        }
+        .to_string()
     }
 }
 
@@ -68,19 +76,28 @@ fn fields(rtype: &str) -> Option<&'static [Field]> {
     })
 }
 
-/// The presentation format of the record data at `from..to` of `message`; `None` if the data are malformed.
+/// The presentation format of the record data at `from..to` of `message`; `None` if the data are
+/// malformed.
 pub(crate) fn data_text(message: &[u8], from: usize, to: usize, rtype: &str) -> Option<String> {
     let raw = message.get(from..to)?;
     let Some(fields) = fields(rtype) else {
-        return if rtype == "CAA" { caa_text(raw) } else { Some(unknown_text(raw)) };
+        return if rtype == "CAA" {
+            caa_text(raw)
+        } else {
+            Some(unknown_text(raw))
+        };
     };
     let mut at = from;
-    let texts: Option<Vec<String>> = fields.iter().map(|field| field.text(message, &mut at, to)).collect();
+    let texts: Option<Vec<String>> = fields
+        .iter()
+        .map(|field| field.text(message, &mut at, to))
+        .collect();
     Some(texts?.join(" ")).filter(|_| at == to)
 }
 
 impl Field {
-    /// Parses the field at offset `at` of `message`, and moves `at` past the field. A name may be compressed.
+    /// Parses the field at offset `at` of `message`, and moves `at` past the field. A name may be
+    /// compressed.
     fn text(self, message: &[u8], at: &mut usize, end: usize) -> Option<String> {
         Some(match self {
             Self::V4 => Ipv4Addr::from(octets(message, at)?).to_string(),
@@ -130,11 +147,17 @@ fn caa_text(raw: &[u8]) -> Option<String> {
     let (head, rest) = raw.split_at_checked(2)?;
     let (flags, length) = (head.first()?, usize::from(*head.last()?));
     let (tag, value) = rest.split_at_checked(length)?;
-    Some(format!("{flags} {} {}", String::from_utf8_lossy(tag), quoted(value)))
+    Some(format!(
+        "{flags} {} {}",
+        String::from_utf8_lossy(tag),
+        quoted(value)
+    ))
 }
 
 fn unknown_text(raw: &[u8]) -> String {
-    format!("\\# {} {}", raw.len(), crate::hex::hex(raw)).trim_end().to_owned()
+    format!("\\# {} {}", raw.len(), crate::hex::hex(raw))
+        .trim_end()
+        .to_owned()
 }
 
 fn quoted(string: &[u8]) -> String {
@@ -150,10 +173,11 @@ fn quoted(string: &[u8]) -> String {
     text
 }
 
-/// The wire format of a record such as `www.outside.test. 120 IN A 198.51.100.10`, without name compression.
+/// The wire format of a record such as `www.outside.test. 120 IN A 198.51.100.10`, without name
+/// compression.
 ///
-/// Accepts A, AAAA, CNAME, NS, PTR, MX, SRV, SOA, TXT and SPF (strings without blanks, or quoted), and any type as
-/// `\# length hex` (RFC 3597). Panics on anything else.
+/// Accepts A, AAAA, CNAME, NS, PTR, MX, SRV, SOA, TXT and SPF (strings without blanks, or quoted),
+/// and any type as `\# length hex` (RFC 3597). Panics on anything else.
 #[track_caller]
 pub fn to_wire(text: &str) -> Vec<u8> {
     try_to_wire(text).unwrap_or_else(|| panic!("not a record: {text:?}"))
@@ -179,7 +203,9 @@ fn data_to_wire(rtype: &str, text: &str) -> Option<Vec<u8>> {
         return crate::hex::unhex(generic.split_once(' ').map_or("", |(_, hex)| hex));
     }
     let mut wire = Vec::new();
-    let rest = fields(rtype)?.iter().try_fold(text, |text, field| field.append(text, &mut wire))?;
+    let rest = fields(rtype)?
+        .iter()
+        .try_fold(text, |text, field| field.append(text, &mut wire))?;
     rest.is_empty().then_some(wire)
 }
 

@@ -4,8 +4,8 @@ use crate::message::{Edns, Message};
 use crate::query::opt_to_wire;
 use crate::{codes, name, record};
 
-/// An answer under construction. A new answer has NOERROR and RA, and the ID, opcode, RD, CD and question of the
-/// query.
+/// An answer under construction. A new answer has NOERROR and RA, and the ID, opcode, RD, CD and
+/// question of the query.
 #[derive(Clone, Debug)]
 pub struct Reply {
     id: u16,
@@ -91,7 +91,10 @@ impl Reply {
     /// Adds an OPT record with this UDP payload size.
     #[must_use]
     pub fn edns(self, udp: u16) -> Self {
-        self.opt(Edns { udp, ..Edns::default() })
+        self.opt(Edns {
+            udp,
+            ..Edns::default()
+        })
     }
 
     /// Adds this OPT record.
@@ -121,7 +124,9 @@ impl Reply {
 
     /// The answer in wire format.
     pub fn wire(&self) -> Vec<u8> {
-        let count = |section: &Vec<Vec<u8>>| u16::try_from(section.len()).expect("fewer than 65536 records");
+        let count = |section: &Vec<Vec<u8>>| {
+            u16::try_from(section.len()).expect("fewer than 65536 records")
+        };
         let [answer, authority, additional] = &self.sections;
         let words = [
             self.id,
@@ -152,10 +157,22 @@ mod tests {
         let query = Query::new("a.b.", "A").id(0x1234).wire();
         let read = |reply: Reply| Message::parse(&reply.wire()).expect("a message");
         let refused = read(Reply::to(&query).rcode("BADVERS").edns(512));
-        assert_eq!((refused.rcode_name().as_str(), refused.id), ("BADVERS", 0x1234));
-        let lie = read(Reply::to(&query).wrong_id().wrong_question("c.", "AAAA").truncated().authoritative());
+        assert_eq!(
+            (refused.rcode_name().as_str(), refused.id),
+            ("BADVERS", 0x1234)
+        );
+        let lie = read(
+            Reply::to(&query)
+                .wrong_id()
+                .wrong_question("c.", "AAAA")
+                .truncated()
+                .authoritative(),
+        );
         assert_ne!(lie.id, 0x1234);
         assert_eq!(lie.flags(), "qr aa tc rd ra");
-        assert_eq!(lie.questions.first().map(ToString::to_string).as_deref(), Some("c. IN AAAA"));
+        assert_eq!(
+            lie.questions.first().map(ToString::to_string).as_deref(),
+            Some("c. IN AAAA")
+        );
     }
 }

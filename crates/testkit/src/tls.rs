@@ -14,7 +14,8 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 pub use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_rustls::rustls::{ServerConfig, SupportedProtocolVersion};
 
-/// A TLS proxy. The proxy terminates TLS, and opens a connection to the server for each client connection.
+/// A TLS proxy. The proxy terminates TLS, and opens a connection to the server for each client
+/// connection.
 pub struct Gate {
     /// The address that the proxy listens on.
     pub address: SocketAddr,
@@ -33,10 +34,16 @@ impl Gate {
         versions: &[&'static SupportedProtocolVersion],
         to: SocketAddr,
     ) -> Self {
-        let chain = vec![CertificateDer::from_pem_file(file(&format!("{certificate}.pem"))).expect("a gate")];
-        let key = PrivateKeyDer::from_pem_file(file(&format!("{certificate}.key"))).expect("a gate");
+        let chain = vec![
+            CertificateDer::from_pem_file(file(&format!("{certificate}.pem"))).expect("a gate"),
+        ];
+        let key =
+            PrivateKeyDer::from_pem_file(file(&format!("{certificate}.key"))).expect("a gate");
         let builder = ServerConfig::builder_with_provider(Arc::new(default_provider()));
-        let builder = builder.with_protocol_versions(versions).expect("a gate").with_no_client_auth();
+        let builder = builder
+            .with_protocol_versions(versions)
+            .expect("a gate")
+            .with_no_client_auth();
         Self::over(builder.with_single_cert(chain, key).expect("a gate"), to).await
     }
 
@@ -56,25 +63,36 @@ impl Gate {
             while let Ok((stream, _)) = listener.accept().await {
                 let acceptor = acceptor.clone();
                 connections.spawn(async move {
-                    let Ok(mut stream) = acceptor.accept(stream).await else { return };
-                    let Ok(mut server) = TcpStream::connect(to).await else { return };
+                    let Ok(mut stream) = acceptor.accept(stream).await else {
+                        return;
+                    };
+                    let Ok(mut server) = TcpStream::connect(to).await else {
+                        return;
+                    };
                     // An error is ignored: either side may close at any time.
                     let _ = copy_bidirectional(&mut stream, &mut server).await;
                 });
                 while connections.try_join_next().is_some() {}
             }
         });
-        Self { address, _tasks: tasks }
+        Self {
+            address,
+            _tasks: tasks,
+        }
     }
 
     /// The proxy as an upstream whose certificate must have this name, if any.
     pub fn upstream(&self, name: Option<&str>) -> dnsconfig::Upstream {
         let name = name.map(|name| format!("#{name}")).unwrap_or_default();
-        format!("tls://{}{name}", self.address).parse().expect("a gate")
+        format!("tls://{}{name}", self.address)
+            .parse()
+            .expect("a gate")
     }
 }
 
 /// The path of a file in `testdata/tls`.
 pub fn file(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/tls").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("testdata/tls")
+        .join(name)
 }

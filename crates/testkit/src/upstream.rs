@@ -1,9 +1,9 @@
 //! A scripted DNS server on loopback, over UDP and TCP: the upstream in tests.
 //!
-//! A handler decides the reaction to each packet: an answer (right or wrong), silence, a delay, garbage, a closed
-//! connection. Packets are recorded, except the loop probes of kubedns: from time to time, kubedns sends a TXT query
-//! for a name with the label `forward-loop`. A loop probe gets NXDOMAIN and is not counted, so that tests see only
-//! their own queries.
+//! A handler decides the reaction to each packet: an answer (right or wrong), silence, a delay,
+//! garbage, a closed connection. Packets are recorded, except the loop probes of kubedns: from time
+//! to time, kubedns sends a TXT query for a name with the label `forward-loop`. A loop probe gets
+//! NXDOMAIN and is not counted, so that tests see only their own queries.
 //!
 //! ```no_run
 //! # async fn example() {
@@ -59,12 +59,16 @@ pub struct Asked {
 impl Asked {
     /// The name in the question, case as sent; empty without a question.
     pub fn name(&self) -> String {
-        self.question.as_ref().map_or_else(String::new, |question| question.name.clone())
+        self.question
+            .as_ref()
+            .map_or_else(String::new, |question| question.name.clone())
     }
 
     /// The type in the question, such as `AAAA`; empty without a question.
     pub fn rtype(&self) -> String {
-        self.question.as_ref().map_or_else(String::new, |question| codes::type_name(question.rtype))
+        self.question
+            .as_ref()
+            .map_or_else(String::new, |question| codes::type_name(question.rtype))
     }
 
     /// Returns whether this is a loop probe of kubedns.
@@ -105,7 +109,8 @@ impl Shared {
     }
 }
 
-/// Answers A queries with `address`, and other types with NODATA. Names that end in `missing.test` get NXDOMAIN.
+/// Answers A queries with `address`, and other types with NODATA. Names that end in `missing.test`
+/// get NXDOMAIN.
 pub fn answering(address: &'static str) -> impl Handler {
     move |asked: &Asked| {
         let (name, reply) = (asked.name(), Reply::to(&asked.packet));
@@ -146,24 +151,37 @@ impl Upstream {
     pub async fn start_on(addr: SocketAddr, handler: impl Handler) -> Self {
         let udp = bind_udp(addr).await;
         let addr = udp.local_addr().expect("a bound socket has an address");
-        let tcp = TcpListener::bind(addr).await.unwrap_or_else(|error| panic!("TCP {addr}: {error}"));
+        let tcp = TcpListener::bind(addr)
+            .await
+            .unwrap_or_else(|error| panic!("TCP {addr}: {error}"));
         Self::run(udp, Some(tcp), handler)
     }
 
     /// Starts a server that refuses TCP connections.
     pub async fn start_udp_only(handler: impl Handler) -> Self {
-        Self::run(bind_udp((Ipv4Addr::LOCALHOST, 0).into()).await, None, handler)
+        Self::run(
+            bind_udp((Ipv4Addr::LOCALHOST, 0).into()).await,
+            None,
+            handler,
+        )
     }
 
     fn run(udp: UdpSocket, tcp: Option<TcpListener>, handler: impl Handler) -> Self {
         let addr = udp.local_addr().expect("a bound socket has an address");
-        let shared = Arc::new(Shared { handler: Box::new(handler), log: Mutex::default() });
+        let shared = Arc::new(Shared {
+            handler: Box::new(handler),
+            log: Mutex::default(),
+        });
         let mut tasks = JoinSet::new();
         tasks.spawn(serve::udp(udp, Arc::clone(&shared)));
         if let Some(tcp) = tcp {
             tasks.spawn(serve::tcp(tcp, Arc::clone(&shared)));
         }
-        Self { addr, shared, _tasks: tasks }
+        Self {
+            addr,
+            shared,
+            _tasks: tasks,
+        }
     }
 
     /// The address that the server listens on.
@@ -183,7 +201,8 @@ impl Upstream {
 
     /// The number of recorded packets with this name (in any case) and type.
     pub fn count_of(&self, name: &str, rtype: &str) -> usize {
-        let wanted = |asked: &&Asked| asked.name().eq_ignore_ascii_case(name) && asked.rtype() == rtype;
+        let wanted =
+            |asked: &&Asked| asked.name().eq_ignore_ascii_case(name) && asked.rtype() == rtype;
         self.shared.log.lock().packets.iter().filter(wanted).count()
     }
 
@@ -194,5 +213,7 @@ impl Upstream {
 }
 
 async fn bind_udp(addr: SocketAddr) -> UdpSocket {
-    UdpSocket::bind(addr).await.unwrap_or_else(|error| panic!("UDP {addr}: {error}"))
+    UdpSocket::bind(addr)
+        .await
+        .unwrap_or_else(|error| panic!("UDP {addr}: {error}"))
 }

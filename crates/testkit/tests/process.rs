@@ -8,7 +8,10 @@ use testkit::process::{Process, Program};
 const LONG: Duration = Duration::from_secs(20);
 
 fn shell(script: &str) -> Process {
-    Program::at(Path::new("/bin/sh")).args(["-c", script]).env("GREETING", "hello").start()
+    Program::at(Path::new("/bin/sh"))
+        .args(["-c", script])
+        .env("GREETING", "hello")
+        .start()
 }
 
 #[tokio::test]

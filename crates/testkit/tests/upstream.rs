@@ -25,15 +25,23 @@ fn zone() -> Zone {
 async fn a_zone_answers_over_both_transports() {
     let upstream = Upstream::start(zone().handler()).await;
     let query = Query::new("Alias.outside.test.", "A");
-    for answer in [client::ask(upstream.addr(), &query).await, client::ask_tcp(upstream.addr(), &query).await]
-    {
+    for answer in [
+        client::ask(upstream.addr(), &query).await,
+        client::ask_tcp(upstream.addr(), &query).await,
+    ] {
         let shown: Vec<String> = answer.answer.iter().map(ToString::to_string).collect();
-        let expected =
-            ["Alias.outside.test. 60 IN CNAME www.outside.test.", "www.outside.test. 120 IN A 198.51.100.10"];
+        let expected = [
+            "Alias.outside.test. 60 IN CNAME www.outside.test.",
+            "www.outside.test. 120 IN A 198.51.100.10",
+        ];
         assert_eq!(shown, expected);
     }
     assert_eq!(upstream.count_of("alias.outside.test.", "A"), 2);
-    let transports: Vec<Transport> = upstream.asked().iter().map(|asked| asked.transport).collect();
+    let transports: Vec<Transport> = upstream
+        .asked()
+        .iter()
+        .map(|asked| asked.transport)
+        .collect();
     assert_eq!(transports, [Transport::Udp, Transport::Tcp]);
     upstream.forget();
     assert_eq!(upstream.count(), 0);
@@ -48,7 +56,11 @@ async fn a_zone_tells_nodata_from_nxdomain_and_survives_a_loop() {
         ("loop.outside.test.", "A", "NOERROR", 5),
     ] {
         let answer = client::ask(upstream.addr(), &Query::new(name, rtype)).await;
-        assert_eq!((answer.rcode_name().as_str(), answer.answer.len()), (rcode, answers), "{name} {rtype}");
+        assert_eq!(
+            (answer.rcode_name().as_str(), answer.answer.len()),
+            (rcode, answers),
+            "{name} {rtype}"
+        );
     }
 }
 
@@ -58,50 +70,94 @@ async fn it_misbehaves_as_told() {
         "silent." => Reaction::silence(),
         "late." => Reaction::from(Reply::to(&asked.packet)).after(SHORT),
         "badid." => Reply::to(&asked.packet).wrong_id().into(),
-        "garbage." => Reaction::silence().then(Act::Raw(vec![1, 2, 3])).then(Act::Close),
+        "garbage." => Reaction::silence()
+            .then(Act::Raw(vec![1, 2, 3]))
+            .then(Act::Close),
         _ => Reaction::close(),
     })
     .await;
     let query = |name| Query::new(name, "A").id(9).wire();
     let addr = upstream.addr();
-    assert!(matches!(client::udp(addr, &query("silent."), SHORT).await, Err(AskError::Timeout(_))));
-    assert!(matches!(client::tcp(addr, &query("silent."), SHORT).await, Err(AskError::Timeout(_))));
+    assert!(matches!(
+        client::udp(addr, &query("silent."), SHORT).await,
+        Err(AskError::Timeout(_))
+    ));
+    assert!(matches!(
+        client::tcp(addr, &query("silent."), SHORT).await,
+        Err(AskError::Timeout(_))
+    ));
     let start = std::time::Instant::now();
-    client::udp(addr, &query("late."), LONG).await.expect("a late answer");
+    client::udp(addr, &query("late."), LONG)
+        .await
+        .expect("a late answer");
     assert!(start.elapsed() >= SHORT);
-    let lie = client::udp(addr, &query("badid."), LONG).await.expect("an answer");
+    let lie = client::udp(addr, &query("badid."), LONG)
+        .await
+        .expect("an answer");
     assert_ne!(Message::parse(&lie).expect("a message").id, 9);
-    assert_eq!(client::udp(addr, &query("garbage."), LONG).await.expect("garbage"), [1, 2, 3]);
-    assert!(matches!(client::tcp(addr, &query("garbage."), LONG).await, Err(AskError::Closed)));
-    assert!(matches!(client::tcp(addr, &query("close."), LONG).await, Err(AskError::Closed)));
+    assert_eq!(
+        client::udp(addr, &query("garbage."), LONG)
+            .await
+            .expect("garbage"),
+        [1, 2, 3]
+    );
+    assert!(matches!(
+        client::tcp(addr, &query("garbage."), LONG).await,
+        Err(AskError::Closed)
+    ));
+    assert!(matches!(
+        client::tcp(addr, &query("close."), LONG).await,
+        Err(AskError::Closed)
+    ));
 }
 
 #[tokio::test]
 async fn it_can_refuse_tcp() {
     let upstream = Upstream::start_udp_only(zone().handler()).await;
     let query = Query::new("www.outside.test.", "A");
-    assert_eq!(client::ask(upstream.addr(), &query).await.answer_data("A"), ["198.51.100.10"]);
-    assert!(matches!(client::tcp(upstream.addr(), &query.wire(), LONG).await, Err(AskError::Io(_))));
+    assert_eq!(
+        client::ask(upstream.addr(), &query).await.answer_data("A"),
+        ["198.51.100.10"]
+    );
+    assert!(matches!(
+        client::tcp(upstream.addr(), &query.wire(), LONG).await,
+        Err(AskError::Io(_))
+    ));
 }
 
 #[tokio::test]
 async fn pipelined_questions_are_answered_on_one_connection() {
     let upstream = Upstream::start(zone().handler()).await;
-    let mut connection = TcpConnection::open(upstream.addr()).await.expect("a connection");
+    let mut connection = TcpConnection::open(upstream.addr())
+        .await
+        .expect("a connection");
     for id in 1..=20 {
-        connection.send(&Query::new("www.outside.test.", "A").id(id).wire()).await.expect("sent");
+        connection
+            .send(&Query::new("www.outside.test.", "A").id(id).wire())
+            .await
+            .expect("sent");
     }
-    connection.finish_sending().await.expect("closed for sending");
+    connection
+        .finish_sending()
+        .await
+        .expect("closed for sending");
     for id in 1..=20 {
         let answer = connection.receive(LONG).await.expect("an answer");
         assert_eq!(Message::parse(&answer).expect("a message").id, id);
     }
-    assert!(matches!(connection.receive(LONG).await, Err(AskError::Closed)));
+    assert!(matches!(
+        connection.receive(LONG).await,
+        Err(AskError::Closed)
+    ));
 }
 
 fn exchange(transport: Transport, responses: &[&str]) -> Exchange {
     let responses = responses.iter().filter_map(|text| unhex(text)).collect();
-    Exchange { transport, question: "a.b. IN A".to_owned(), responses }
+    Exchange {
+        transport,
+        question: "a.b. IN A".to_owned(),
+        responses,
+    }
 }
 
 #[tokio::test]
@@ -110,20 +166,44 @@ async fn a_replay_gives_recorded_responses_in_order_with_fitting_ids() {
     let upstream = Upstream::start(replay.handler()).await;
     let servfail = "000081820000000000000000";
     let wrong_then_good = ["ffff81800000000000000000", "000081800000000000000000"];
-    replay.load([exchange(Transport::Udp, &[servfail]), exchange(Transport::Udp, &wrong_then_good)]);
+    replay.load([
+        exchange(Transport::Udp, &[servfail]),
+        exchange(Transport::Udp, &wrong_then_good),
+    ]);
     let ask = async |name: &str| {
-        let wire = client::udp(upstream.addr(), &Query::new(name, "A").id(0x0102).wire(), LONG).await;
+        let wire = client::udp(
+            upstream.addr(),
+            &Query::new(name, "A").id(0x0102).wire(),
+            LONG,
+        )
+        .await;
         let message = Message::parse(&wire.expect("an answer")).expect("a message");
         (message.id, message.rcode_name())
     };
     assert_eq!(ask("A.b.").await, (0x0102, "SERVFAIL".to_owned()));
-    assert_eq!(ask("a.b.").await, (0xfefd, "NOERROR".to_owned()), "another ID, as recorded");
-    assert_eq!(ask("a.b.").await, (0xfefd, "NOERROR".to_owned()), "the last one again");
-    assert_eq!(ask("c.b.").await, (0x0102, "REFUSED".to_owned()), "the fallback");
+    assert_eq!(
+        ask("a.b.").await,
+        (0xfefd, "NOERROR".to_owned()),
+        "another ID, as recorded"
+    );
+    assert_eq!(
+        ask("a.b.").await,
+        (0xfefd, "NOERROR".to_owned()),
+        "the last one again"
+    );
+    assert_eq!(
+        ask("c.b.").await,
+        (0x0102, "REFUSED".to_owned()),
+        "the fallback"
+    );
     replay.load([exchange(Transport::Udp, &[servfail])]);
     let over_tcp = client::ask_tcp(upstream.addr(), &Query::new("a.b.", "A")).await;
     assert_eq!(over_tcp.rcode_name(), "SERVFAIL", "recorded over UDP only");
     replay.load([exchange(Transport::Udp, &["000083800000000000000000"])]);
     let over_tcp = client::ask_tcp(upstream.addr(), &Query::new("a.b.", "A")).await;
-    assert_eq!(over_tcp.rcode_name(), "REFUSED", "a truncated answer is no answer over TCP");
+    assert_eq!(
+        over_tcp.rcode_name(),
+        "REFUSED",
+        "a truncated answer is no answer over TCP"
+    );
 }

@@ -1,10 +1,11 @@
 //! A generic, persistent label tree: cheap to copy, cheap to change.
 //!
-//! [`TreeCache`] maps paths of labels to values. Copying a tree only increments reference counts. A writer can therefore
-//! publish a copy and continue to change its own tree. A change copies the shared nodes from the root to the changed
-//! node. Nodes that no copy shares are changed in place.
+//! [`TreeCache`] maps paths of labels to values. Copying a tree only increments reference counts. A
+//! writer can therefore publish a copy and continue to change its own tree. A change copies the
+//! shared nodes from the root to the changed node. Nodes that no copy shares are changed in place.
 //!
-//! This crate does not depend on DNS, Kubernetes or async code. A path may contain the wildcard label [`ANY`].
+//! This crate does not depend on DNS, Kubernetes or async code. A path may contain the wildcard
+//! label [`ANY`].
 
 mod map;
 mod tree;

@@ -1,7 +1,8 @@
 //! A persistent hash map: a trie over 64-bit hashes with small buckets as leaves.
 //!
-//! Most maps of a tree hold one or two entries, and then take one small allocation. A general persistent map would take
-//! more. Some maps hold 10,000 entries. An insertion into such a map copies few entries; a sorted vector would copy all.
+//! Most maps of a tree hold one or two entries, and then take one small allocation. A general
+//! persistent map would take more. Some maps hold 10,000 entries. An insertion into such a map
+//! copies few entries; a sorted vector would copy all.
 
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
@@ -13,14 +14,15 @@ use foldhash::quality::SeedableRandomState;
 /// Number of children of an inner node; four bits of the hash choose one.
 const FANOUT: usize = 16;
 const BITS: u32 = FANOUT.trailing_zeros();
-/// Maximum number of entries in a bucket. A larger bucket is split, unless all bits of the hash are used.
+/// Maximum number of entries in a bucket. A larger bucket is split, unless all bits of the hash are
+/// used.
 const BUCKET: usize = 16;
-/// An inner node with at most this many entries becomes a bucket again. Half a bucket, so that alternating
-/// insertions and removals do not split and merge each time.
+/// An inner node with at most this many entries becomes a bucket again. Half a bucket, so that
+/// alternating insertions and removals do not split and merge each time.
 const MERGE: usize = BUCKET / 2;
 
-/// A persistent hash map. A clone only increments a reference count. A change copies at most `O(log n)` small nodes: the
-/// changed bucket, and the inner nodes that other copies share.
+/// A persistent hash map. A clone only increments a reference count. A change copies at most `O(log
+/// n)` small nodes: the changed bucket, and the inner nodes that other copies share.
 pub struct Map<K, V> {
     root: Trie<K, V>,
 }
@@ -43,7 +45,9 @@ impl<K, V> Clone for Trie<K, V> {
 
 impl<K, V> Clone for Map<K, V> {
     fn clone(&self) -> Self {
-        Self { root: self.root.clone() }
+        Self {
+            root: self.root.clone(),
+        }
     }
 }
 
@@ -53,7 +57,8 @@ impl<K, V> Default for Map<K, V> {
     }
 }
 
-/// Hash of a key. The seed is random for each process, so that nobody can choose keys that fall into one bucket.
+/// Hash of a key. The seed is random for each process, so that nobody can choose keys that fall
+/// into one bucket.
 fn hash_of<Q: Hash + ?Sized>(key: &Q) -> u64 {
     SeedableRandomState::with_seed(0, SharedSeed::global_random()).hash_one(key)
 }
@@ -89,7 +94,8 @@ impl<K: Hash + Eq + Clone, V: Clone> Map<K, V> {
     where
         K: Borrow<Q>,
     {
-        // An empty map needs no hash. Many nodes have no children, and many clusters have no aliases.
+        // An empty map needs no hash. Many nodes have no children, and many clusters have no
+        // aliases.
         if self.is_empty() {
             return None;
         }
@@ -158,8 +164,8 @@ impl<K: Hash + Eq + Clone, V: Clone> Map<K, V> {
         self.root.is_same(&other.root)
     }
 
-    /// Visits each key whose values here and in `other` differ, with both values. Shared nodes are skipped, so that the
-    /// work is proportional to the difference.
+    /// Visits each key whose values here and in `other` differ, with both values. Shared nodes are
+    /// skipped, so that the work is proportional to the difference.
     pub fn differences<'a>(
         &'a self,
         other: &'a Self,
@@ -210,20 +216,27 @@ impl<K, V> Trie<K, V> {
     }
 
     fn iter(&self) -> Iter<'_, K, V> {
-        let mut iter = Iter { inner: Vec::new(), bucket: [].iter() };
+        let mut iter = Iter {
+            inner: Vec::new(),
+            bucket: [].iter(),
+        };
         iter.enter(self);
         iter
     }
 }
 
-/// Index of the child for `hash` in an inner node. The first `used_bits` of the hash led to the inner node.
+/// Index of the child for `hash` in an inner node. The first `used_bits` of the hash led to the
+/// inner node.
 fn slot(hash: u64, used_bits: u32) -> usize {
     usize::try_from((hash >> used_bits) & (FANOUT as u64 - 1)).unwrap_or(0)
 }
 
 impl<K: Hash + Eq + Clone, V: Clone> Trie<K, V> {
     fn bucket(entries: Arc<[(K, V)]>) -> Self {
-        Self::Bucket(Tags::of(entries.iter().map(|(key, _)| hash_of(key))), entries)
+        Self::Bucket(
+            Tags::of(entries.iter().map(|(key, _)| hash_of(key))),
+            entries,
+        )
     }
 
     fn insert(&mut self, hash: u64, used_bits: u32, key: K, value: V) -> Option<V> {
@@ -259,9 +272,13 @@ impl<K: Hash + Eq + Clone, V: Clone> Trie<K, V> {
         for (key, value) in entries {
             parts[slot(hash_of(key), used_bits)].push((key.clone(), value.clone()));
         }
-        Self::Inner(Arc::new(
-            parts.map(|part| if part.is_empty() { Self::Empty } else { Self::bucket(part.into()) }),
-        ))
+        Self::Inner(Arc::new(parts.map(|part| {
+            if part.is_empty() {
+                Self::Empty
+            } else {
+                Self::bucket(part.into())
+            }
+        })))
     }
 
     fn remove<Q: Hash + Eq + ?Sized>(&mut self, hash: u64, used_bits: u32, key: &Q) -> Option<V>
@@ -275,7 +292,13 @@ impl<K: Hash + Eq + Clone, V: Clone> Trie<K, V> {
                 *self = if entries.len() == 1 {
                     Self::Empty
                 } else {
-                    Self::bucket(entries.iter().filter(|(k, _)| k.borrow() != key).cloned().collect())
+                    Self::bucket(
+                        entries
+                            .iter()
+                            .filter(|(k, _)| k.borrow() != key)
+                            .cloned()
+                            .collect(),
+                    )
                 };
                 Some(value)
             }
@@ -317,11 +340,12 @@ impl<K: Hash + Eq + Clone, V: Clone> Trie<K, V> {
     }
 }
 
-/// Tags of the entries of a bucket: three bits of the hash of each entry, in three planes. Bit `n` of each plane belongs
-/// to entry `n`.
+/// Tags of the entries of a bucket: three bits of the hash of each entry, in three planes. Bit `n`
+/// of each plane belongs to entry `n`.
 ///
-/// A lookup compares only keys whose tag matches. Comparing a key is a cache miss, which is the main cost of a lookup.
-/// The tags are stored beside the pointer to the entries, and take no additional memory.
+/// A lookup compares only keys whose tag matches. Comparing a key is a cache miss, which is the
+/// main cost of a lookup. The tags are stored beside the pointer to the entries, and take no
+/// additional memory.
 #[derive(Clone, Copy, Default)]
 struct Tags([u16; 3]);
 
@@ -336,7 +360,11 @@ impl Tags {
 
     /// The tag: the three highest bits of `hash`, which the trie uses last.
     fn bits(hash: u64) -> [bool; 3] {
-        [hash >> 63 & 1 == 1, hash >> 62 & 1 == 1, hash >> 61 & 1 == 1]
+        [
+            hash >> 63 & 1 == 1,
+            hash >> 62 & 1 == 1,
+            hash >> 61 & 1 == 1,
+        ]
     }
 
     /// Sets the tag of a new entry. Entries beyond the planes have no tag.
@@ -362,7 +390,9 @@ impl Tags {
             .0
             .iter()
             .zip(Self::bits(hash))
-            .fold(u16::MAX, |candidates, (plane, bit)| candidates & if bit { *plane } else { !plane });
+            .fold(u16::MAX, |candidates, (plane, bit)| {
+                candidates & if bit { *plane } else { !plane }
+            });
         while candidates != 0 {
             let at = usize::try_from(candidates.trailing_zeros()).ok()?;
             // Bits beyond the last entry are zero, and may match as well.

@@ -7,8 +7,8 @@ use crate::Map;
 /// The wildcard label of [`Node::visit`].
 pub const ANY: &str = "*";
 
-/// Number of steps for each child of a node in the walk of a wildcard. A child costs more than an entry, because a child
-/// is a separate allocation, while entries are contiguous.
+/// Number of steps for each child of a node in the walk of a wildcard. A child costs more than an
+/// entry, because a child is a separate allocation, while entries are contiguous.
 const CHILD: usize = 32;
 
 /// One node: its children and its own entries, both by label.
@@ -22,13 +22,19 @@ pub struct Node<V> {
 
 impl<V> Clone for Node<V> {
     fn clone(&self) -> Self {
-        Self { children: self.children.clone(), entries: self.entries.clone() }
+        Self {
+            children: self.children.clone(),
+            entries: self.entries.clone(),
+        }
     }
 }
 
 impl<V> Default for Node<V> {
     fn default() -> Self {
-        Self { children: Map::default(), entries: Map::default() }
+        Self {
+            children: Map::default(),
+            entries: Map::default(),
+        }
     }
 }
 
@@ -86,19 +92,22 @@ impl<V: Clone> Node<V> {
 
     /// Visits the entries that match the path; returns whether there are any.
     ///
-    /// Each label except the last selects a child. The last label selects the entry with this label. If there is no
-    /// such entry, the last label selects all entries of the child with this label. [`ANY`] matches every child whose
-    /// label does not begin with `_`. As the last label, [`ANY`] matches all entries of the node.
+    /// Each label except the last selects a child. The last label selects the entry with this
+    /// label. If there is no such entry, the last label selects all entries of the child with this
+    /// label. [`ANY`] matches every child whose label does not begin with `_`. As the last label,
+    /// [`ANY`] matches all entries of the node.
     ///
-    /// `steps` limits the walk. A visit of all entries of a node takes one step for each entry. A wildcard takes 32
-    /// steps for each child of the node. The walk ends when no step is left.
+    /// `steps` limits the walk. A visit of all entries of a node takes one step for each entry. A
+    /// wildcard takes 32 steps for each child of the node. The walk ends when no step is left.
     pub fn visit<'a>(
         &'a self,
         path: &[&str],
         steps: &mut usize,
         visit: &mut dyn FnMut(&'a SmolStr, &'a V),
     ) -> bool {
-        let Some((&label, rest)) = path.split_first() else { return self.visit_entries(steps, visit) };
+        let Some((&label, rest)) = path.split_first() else {
+            return self.visit_entries(steps, visit);
+        };
         match (label, rest.is_empty()) {
             (ANY, true) => self.visit_entries(steps, visit),
             (ANY, false) => {
@@ -119,13 +128,21 @@ impl<V: Clone> Node<V> {
                     visit(label, value);
                     true
                 }
-                None => self.child(label).is_some_and(|child| child.visit_entries(steps, visit)),
+                None => self
+                    .child(label)
+                    .is_some_and(|child| child.visit_entries(steps, visit)),
             },
-            (_, false) => self.child(label).is_some_and(|child| child.visit(rest, steps, visit)),
+            (_, false) => self
+                .child(label)
+                .is_some_and(|child| child.visit(rest, steps, visit)),
         }
     }
 
-    fn visit_entries<'a>(&'a self, steps: &mut usize, visit: &mut dyn FnMut(&'a SmolStr, &'a V)) -> bool {
+    fn visit_entries<'a>(
+        &'a self,
+        steps: &mut usize,
+        visit: &mut dyn FnMut(&'a SmolStr, &'a V),
+    ) -> bool {
         for (label, value) in &self.entries {
             if *steps == 0 {
                 break;
@@ -145,13 +162,17 @@ pub struct TreeCache<V> {
 
 impl<V> Clone for TreeCache<V> {
     fn clone(&self) -> Self {
-        Self { root: self.root.clone() }
+        Self {
+            root: self.root.clone(),
+        }
     }
 }
 
 impl<V> Default for TreeCache<V> {
     fn default() -> Self {
-        Self { root: Node::default() }
+        Self {
+            root: Node::default(),
+        }
     }
 }
 
@@ -163,7 +184,8 @@ impl<V: Clone> TreeCache<V> {
 
     /// The node at `path`.
     pub fn node(&self, path: &[&str]) -> Option<&Node<V>> {
-        path.iter().try_fold(&self.root, |node, label| node.child(label))
+        path.iter()
+            .try_fold(&self.root, |node, label| node.child(label))
     }
 
     /// The entry `label` of the node at `path`.
@@ -171,8 +193,8 @@ impl<V: Clone> TreeCache<V> {
         self.node(path)?.entry(label)
     }
 
-    /// Visits every entry that is in only one of the trees, or whose values differ. `visit` receives the path of the
-    /// node and the label of the entry. Shared nodes are skipped.
+    /// Visits every entry that is in only one of the trees, or whose values differ. `visit`
+    /// receives the path of the node and the label of the entry. Shared nodes are skipped.
     pub fn differences<'a>(
         &'a self,
         other: &'a Self,
@@ -184,7 +206,9 @@ impl<V: Clone> TreeCache<V> {
 
     /// Sets an entry; creates missing nodes of the path.
     pub fn set_entry(&mut self, path: &[&str], label: SmolStr, value: V) -> Option<V> {
-        path.iter().fold(&mut self.root, |node, label| node.child_mut(label)).set_entry(label, value)
+        path.iter()
+            .fold(&mut self.root, |node, label| node.child_mut(label))
+            .set_entry(label, value)
     }
 
     /// Removes an entry, and the nodes on the path that become empty. Returns the value.
@@ -212,14 +236,16 @@ fn differences<'a, V: Clone>(
     same: &dyn Fn(&V, &V) -> bool,
     visit: &mut dyn FnMut(&[&'a str], &'a SmolStr),
 ) {
-    ours.entries.differences(&theirs.entries, same, &mut |label, _, _| visit(path, label));
+    ours.entries
+        .differences(&theirs.entries, same, &mut |label, _, _| visit(path, label));
     let same_child = |ours: &Node<V>, theirs: &Node<V>| {
         ours.children.is_same(&theirs.children) && ours.entries.is_same(&theirs.entries)
     };
     let mut children = Vec::new();
-    ours.children.differences(&theirs.children, same_child, &mut |label, ours, theirs| {
-        children.push((label, ours, theirs));
-    });
+    ours.children
+        .differences(&theirs.children, same_child, &mut |label, ours, theirs| {
+            children.push((label, ours, theirs));
+        });
     for (label, child, their_child) in children {
         path.push(label);
         match (child, their_child) {
@@ -246,7 +272,9 @@ fn every_entry<'a, V: Clone>(
 
 /// Removes the entry `label` at `path` below `node`, and every node of the path that becomes empty.
 fn prune<V: Clone>(node: &mut Node<V>, path: &[&str], label: &str) -> Option<V> {
-    let Some((&first, rest)) = path.split_first() else { return node.entries.remove(label) };
+    let Some((&first, rest)) = path.split_first() else {
+        return node.entries.remove(label);
+    };
     let child = node.children.get_mut(first)?;
     let removed = prune(child, rest, label)?;
     if child.is_empty() {

@@ -55,15 +55,24 @@ fn rebuilt(model: &Model) -> TreeCache<u32> {
 
 /// The values in the model that match a path with wildcards.
 fn expected(model: &Model, pattern: &[&str]) -> Vec<u32> {
-    let [above @ .., last] = pattern else { return Vec::new() };
+    let [above @ .., last] = pattern else {
+        return Vec::new();
+    };
     let fits = |labels: &[String], pattern: &[&str]| {
         labels.len() == pattern.len()
-            && labels.iter().zip(pattern).all(|(l, p)| if *p == ANY { !l.starts_with('_') } else { l == p })
+            && labels.iter().zip(pattern).all(|(l, p)| {
+                if *p == ANY {
+                    !l.starts_with('_')
+                } else {
+                    l == p
+                }
+            })
     };
     let mut values = Vec::new();
     for ((path, label), value) in model {
         let own_entry = fits(path, above) && (*last == ANY || label == last);
-        let shadowed = |parent: &[String]| model.contains_key(&(parent.to_vec(), (*last).to_owned()));
+        let shadowed =
+            |parent: &[String]| model.contains_key(&(parent.to_vec(), (*last).to_owned()));
         let child_entry = *last != ANY
             && path.last().is_some_and(|l| l == last)
             && fits(&path[..path.len() - 1], above)
@@ -79,7 +88,9 @@ fn expected(model: &Model, pattern: &[&str]) -> Vec<u32> {
 /// The keys whose values differ between two models.
 fn differences(first: &Model, second: &Model) -> BTreeSet<(Vec<String>, String)> {
     let keys = first.keys().chain(second.keys());
-    keys.filter(|key| first.get(*key) != second.get(*key)).cloned().collect()
+    keys.filter(|key| first.get(*key) != second.get(*key))
+        .cloned()
+        .collect()
 }
 
 proptest! {

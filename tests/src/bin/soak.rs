@@ -10,7 +10,11 @@ fn main() -> ExitCode {
     match run(&Options::parse()) {
         Ok(summary) => {
             let printed = writeln!(std::io::stdout(), "{summary}");
-            if printed.is_ok() && summary.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+            if printed.is_ok() && summary.is_good() {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            }
         }
         Err(error) => {
             let _ = writeln!(std::io::stderr(), "soak: {error:#}");

@@ -95,21 +95,32 @@ pub fn names_outside(path: &'static str, port: u16) -> Vec<Question> {
     names(path, port, SHARED)
 }
 
-/// Queries for external names that only kubedns forwards to the upstream. The upstream also sends false replies that
-/// dnsmasq would accept.
+/// Queries for external names that only kubedns forwards to the upstream. The upstream also sends
+/// false replies that dnsmasq would accept.
 pub fn names_outside_of_kubedns(path: &'static str, port: u16) -> Vec<Question> {
     names(path, port, OWN)
 }
 
 fn names(path: &'static str, port: u16, prefix: &str) -> Vec<Question> {
     let ask = |name: &str, right: &str| {
-        Question::new(path, port, &format!("{prefix}-{name}.outside.test."), "A", right)
+        Question::new(
+            path,
+            port,
+            &format!("{prefix}-{name}.outside.test."),
+            "A",
+            right,
+        )
     };
     let hosts = (0..HOSTS).map(|n| ask(&n.to_string(), &format!("NOERROR 198.51.100.{n}")));
     let alias = format!("NOERROR -> {prefix}-0.outside.test. 198.51.100.0");
     let others = [ask("www", &alias), ask("missing", "NXDOMAIN")];
-    let every_fifth =
-        |(n, question): (usize, Question)| if n % 5 == 4 { question.over_tcp() } else { question };
+    let every_fifth = |(n, question): (usize, Question)| {
+        if n % 5 == 4 {
+            question.over_tcp()
+        } else {
+            question
+        }
+    };
     hosts.chain(others).enumerate().map(every_fifth).collect()
 }
 
@@ -122,8 +133,9 @@ fn next_in_the_circle(name: &str) -> Option<&'static str> {
     }
 }
 
-/// Returns whether dnsmasq accepts a false reply. dnsmasq ignores the ID of replies over TCP, and forwards truncated
-/// replies unchanged. Answers through dnsmasq would then show faults of dnsmasq, not of kubedns.
+/// Returns whether dnsmasq accepts a false reply. dnsmasq ignores the ID of replies over TCP, and
+/// forwards truncated replies unchanged. Answers through dnsmasq would then show faults of dnsmasq,
+/// not of kubedns.
 fn dnsmasq_passes_it_on(mood: Mood, transport: Transport) -> bool {
     match mood {
         Mood::WrongId | Mood::LiesThenTruth => transport == Transport::Tcp,
@@ -135,7 +147,9 @@ fn dnsmasq_passes_it_on(mood: Mood, transport: Transport) -> bool {
 fn react(mood: Mood, zone: &Zone, asked: &Asked) -> Reaction {
     let truth = || zone.answer(asked);
     if let Some(next) = next_in_the_circle(&asked.name()) {
-        return Reply::to(&asked.packet).answer(&format!("{} 0 IN CNAME {next}", asked.name())).into();
+        return Reply::to(&asked.packet)
+            .answer(&format!("{} 0 IN CNAME {next}", asked.name()))
+            .into();
     }
     if !asked.name().starts_with(OWN) && dnsmasq_passes_it_on(mood, asked.transport) {
         return truth().into();
@@ -159,13 +173,17 @@ fn react(mood: Mood, zone: &Zone, asked: &Asked) -> Reaction {
 fn lies_then(lie: &[u8], truth: &Reply) -> Reaction {
     use testkit::upstream::Act;
     let lies = std::iter::repeat_n(Act::Send(lie.to_vec()), 3);
-    lies.chain([Act::Send(truth.wire())]).fold(Reaction::silence(), Reaction::then)
+    lies.chain([Act::Send(truth.wire())])
+        .fold(Reaction::silence(), Reaction::then)
 }
 
-/// The correct answer with 48 KB of additional records. Forwarders accept at most 4096 octets over UDP.
+/// The correct answer with 48 KB of additional records. Forwarders accept at most 4096 octets over
+/// UDP.
 fn oversized(truth: &Reply) -> Reaction {
     let mut wire = truth.wire();
-    let record = [0xc0, 12, 0, 16, 0, 1, 0, 0, 0, 60, 0, 4, 3, b'b', b'i', b'g'];
+    let record = [
+        0xc0, 12, 0, 16, 0, 1, 0, 0, 0, 60, 0, 4, 3, b'b', b'i', b'g',
+    ];
     wire.extend(record.repeat(usize::from(OVERSIZED)));
     if let Some(count) = wire.get_mut(10..12) {
         count.copy_from_slice(&OVERSIZED.to_be_bytes());

@@ -41,47 +41,84 @@ impl Answer {
             Observed::Nothing(how) => return Self::nothing(how),
         };
         let (message, malformed) = Message::read(packet);
-        let trailing =
-            (message.trailing > 0).then(|| format!("{} octets after the last record", message.trailing));
-        let defect = malformed.map(|malformed| format!("malformed: {malformed}")).or(trailing);
+        let trailing = (message.trailing > 0)
+            .then(|| format!("{} octets after the last record", message.trailing));
+        let defect = malformed
+            .map(|malformed| format!("malformed: {malformed}"))
+            .or(trailing);
         let response = normalise(&message);
-        Self { response, id: message.id, size: packet.len(), order: message.answer, defect }
+        Self {
+            response,
+            id: message.id,
+            size: packet.len(),
+            order: message.answer,
+            defect,
+        }
     }
 
     fn nothing(how: &str) -> Self {
-        let response = Response { no_answer: Some(how.to_owned()), ..Response::default() };
-        Self { response, id: 0, size: 0, order: Vec::new(), defect: None }
+        let response = Response {
+            no_answer: Some(how.to_owned()),
+            ..Response::default()
+        };
+        Self {
+            response,
+            id: 0,
+            size: 0,
+            order: Vec::new(),
+            defect: None,
+        }
     }
 
     /// Returns whether each CNAME precedes the records of its target.
     pub fn aliases_come_first(&self) -> bool {
         self.order.iter().enumerate().all(|(at, record)| {
             let earlier = self.order.iter().take(at);
-            !is_cname(record) || earlier.map(|other| &other.name).all(|owner| *owner != record.data)
+            !is_cname(record)
+                || earlier
+                    .map(|other| &other.name)
+                    .all(|owner| *owner != record.data)
         })
     }
 
     /// Returns whether the answer has SRV records with targets of different lengths.
     pub fn has_srv_targets_of_different_lengths(&self) -> bool {
-        let targets = self.order.iter().filter(|record| Some(record.rtype) == codes::type_code("SRV"));
-        let mut lengths = targets.map(|record| record.data.rsplit(' ').next().unwrap_or_default().len());
-        lengths.next().is_some_and(|first| lengths.any(|other| other != first))
+        let targets = self
+            .order
+            .iter()
+            .filter(|record| Some(record.rtype) == codes::type_code("SRV"));
+        let mut lengths =
+            targets.map(|record| record.data.rsplit(' ').next().unwrap_or_default().len());
+        lengths
+            .next()
+            .is_some_and(|first| lengths.any(|other| other != first))
     }
 
-    /// The answer with a fixed mark in place of the CNAME's target, for questions with several possible CNAMEs. The
-    /// server chooses one of them at random. The answer stays unchanged if the target owns no record of the answer.
+    /// The answer with a fixed mark in place of the CNAME's target, for questions with several
+    /// possible CNAMEs. The server chooses one of them at random. The answer stays unchanged if the
+    /// target owns no record of the answer.
     pub fn with_choice_marked(&self) -> Response {
         let mut response = self.response.clone();
-        let asked =
-            response.question.first().and_then(|question| question.split(' ').next()).unwrap_or_default();
+        let asked = response
+            .question
+            .first()
+            .and_then(|question| question.split(' ').next())
+            .unwrap_or_default();
         let is_choice = |record: &&Record| is_cname(record) && record.name == asked;
         let choice = self.order.iter().find(is_choice);
-        let Some(choice) = choice.filter(|choice| self.order.iter().any(|other| other.name == choice.data))
+        let Some(choice) =
+            choice.filter(|choice| self.order.iter().any(|other| other.name == choice.data))
         else {
             return response;
         };
-        let (line, marked) =
-            (choice.to_string(), Record { data: CHOICE.to_owned(), ..choice.clone() }.to_string());
+        let (line, marked) = (
+            choice.to_string(),
+            Record {
+                data: CHOICE.to_owned(),
+                ..choice.clone()
+            }
+            .to_string(),
+        );
         for record in response.answer.iter_mut().filter(|record| **record == line) {
             record.clone_from(&marked);
         }
@@ -118,8 +155,17 @@ fn lines(records: &[Record]) -> Vec<String> {
 
 impl Edns {
     fn of(edns: &message::Edns) -> Self {
-        let options = edns.options.iter().map(|(code, data)| (*code, hex(data))).collect();
-        Self { udp: edns.udp, dnssec_ok: edns.dnssec_ok, version: edns.version, options }
+        let options = edns
+            .options
+            .iter()
+            .map(|(code, data)| (*code, hex(data)))
+            .collect();
+        Self {
+            udp: edns.udp,
+            dnssec_ok: edns.dnssec_ok,
+            version: edns.version,
+            options,
+        }
     }
 }
 
@@ -132,7 +178,9 @@ mod tests {
 
     fn answer(records: &[&str]) -> Answer {
         let query = Query::new("x.", "A").wire();
-        let reply = records.iter().fold(Reply::to(&query), |reply, record| reply.answer(record));
+        let reply = records
+            .iter()
+            .fold(Reply::to(&query), |reply, record| reply.answer(record));
         Answer::read(&Observed::Packet(reply.wire()))
     }
 
@@ -140,16 +188,24 @@ mod tests {
     fn an_answer_is_normalised() {
         let query = Query::new("X.", "A").edns(512).wire();
         let soa = "x. 60 IN SOA ns.x. root.x. 1 2 3 4 5";
-        let reply =
-            Reply::to(&query).answer("X. 30 IN A 10.0.0.2").answer("X. 30 IN A 10.0.0.1").authority(soa);
+        let reply = Reply::to(&query)
+            .answer("X. 30 IN A 10.0.0.2")
+            .answer("X. 30 IN A 10.0.0.1")
+            .authority(soa);
         let read = Answer::read(&Observed::Packet(reply.edns(1232).wire()));
         let expected = Response {
             rcode: "NOERROR".to_owned(),
             flags: "qr rd ra".to_owned(),
             question: vec!["X. IN A".to_owned()],
-            answer: vec!["X. 30 IN A 10.0.0.1".to_owned(), "X. 30 IN A 10.0.0.2".to_owned()],
+            answer: vec![
+                "X. 30 IN A 10.0.0.1".to_owned(),
+                "X. 30 IN A 10.0.0.2".to_owned(),
+            ],
             authority: vec!["x. 60 IN SOA ns.x. root.x. <serial> 2 3 4 5".to_owned()],
-            edns: Some(Edns { udp: 1232, ..Edns::default() }),
+            edns: Some(Edns {
+                udp: 1232,
+                ..Edns::default()
+            }),
             ..Response::default()
         };
         assert_eq!((read.response, read.defect), (expected, None));
@@ -162,7 +218,10 @@ mod tests {
         let broken = Answer::read(&Observed::Packet(vec![0, 1, 2]));
         assert_eq!(broken.defect.as_deref(), Some("malformed: octet 2: header"));
         let trailing = Answer::read(&Observed::Packet([&[0; 12][..], &[7, 7]].concat()));
-        assert_eq!(trailing.defect.as_deref(), Some("2 octets after the last record"));
+        assert_eq!(
+            trailing.defect.as_deref(),
+            Some("2 octets after the last record")
+        );
     }
 
     #[test]
@@ -176,8 +235,12 @@ mod tests {
 
     #[test]
     fn a_choice_among_aliases_is_marked_only_when_there_is_one() {
-        let chosen =
-            answer(&["x. 30 IN CNAME z.", "y. 30 IN A 10.0.0.1", "z. 30 IN A 10.0.0.2"]).with_choice_marked();
+        let chosen = answer(&[
+            "x. 30 IN CNAME z.",
+            "y. 30 IN A 10.0.0.1",
+            "z. 30 IN A 10.0.0.2",
+        ])
+        .with_choice_marked();
         assert!(chosen.cname_choice);
         let marked = "x. 30 IN CNAME <one of the names below>".to_owned();
         assert!(chosen.answer.contains(&marked), "{:?}", chosen.answer);

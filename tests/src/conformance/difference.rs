@@ -21,7 +21,8 @@ pub enum Mode {
     Recorded,
     /// The recorded answers, changed by the differences that always apply.
     Default,
-    /// The recorded answers, changed by the differences that always apply and those under `--strict-dns`.
+    /// The recorded answers, changed by the differences that always apply and those under
+    /// `--strict-dns`.
     Strict,
 }
 
@@ -71,8 +72,8 @@ pub struct Difference {
     pub ours: String,
     /// The reason for the difference.
     pub why: String,
-    /// The files of tests that verify the difference beyond the recorded scenarios, relative to the root of the
-    /// repository.
+    /// The files of tests that verify the difference beyond the recorded scenarios, relative to the
+    /// root of the repository.
     #[serde(default)]
     pub tests: Vec<PathBuf>,
     /// A rule that changes the recorded answers, and the answers in other difference files.
@@ -92,7 +93,8 @@ pub struct Listed {
     pub step: usize,
     /// The question of the step, counted from 0.
     pub query: usize,
-    /// The question as text. A check compares this text with the question that `step` and `query` select.
+    /// The question as text. A check compares this text with the question that `step` and `query`
+    /// select.
     pub asks: String,
     /// The answer.
     pub response: Response,
@@ -118,20 +120,31 @@ impl Differences {
     /// Reads all difference files, and checks them as [`Differences::new`] does.
     pub fn load(scenarios: &[Scenario]) -> anyhow::Result<Self> {
         let directory = super::directory().join("differences");
-        let entries = std::fs::read_dir(&directory).with_context(|| format!("{}", directory.display()))?;
-        let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()?;
+        let entries =
+            std::fs::read_dir(&directory).with_context(|| format!("{}", directory.display()))?;
+        let mut paths = entries
+            .map(|entry| Ok(entry?.path()))
+            .collect::<std::io::Result<Vec<_>>>()?;
         paths.sort();
-        let all = paths.iter().map(|path| read(path)).collect::<anyhow::Result<Vec<_>>>()?;
+        let all = paths
+            .iter()
+            .map(|path| read(path))
+            .collect::<anyhow::Result<Vec<_>>>()?;
         Self::new(all, scenarios)
     }
 
-    /// Checks that each difference refers to existing questions and tests. Checks that each listed answer differs from
-    /// the answer that would be expected without the list.
+    /// Checks that each difference refers to existing questions and tests. Checks that each listed
+    /// answer differs from the answer that would be expected without the list.
     pub fn new(all: Vec<Difference>, scenarios: &[Scenario]) -> anyhow::Result<Self> {
         let mut listed = HashMap::new();
         for (at, difference) in all.iter().enumerate() {
             for (which, answer) in difference.answers.iter().enumerate() {
-                let key = (answer.scenario.clone(), answer.step, answer.query, difference.when);
+                let key = (
+                    answer.scenario.clone(),
+                    answer.step,
+                    answer.query,
+                    difference.when,
+                );
                 if let Some((other, _)) = listed.insert(key, (at, which)) {
                     let other = all.get(other).map_or("?", |other| &other.id);
                     bail!("{} and {other} both list {}", difference.id, answer.place());
@@ -149,15 +162,32 @@ impl Differences {
     }
 
     /// The expected answers to question number `query` of step number `step`.
-    pub fn expected(&self, mode: Mode, scenario: &str, step: usize, query: usize, case: &Case) -> Expected {
+    pub fn expected(
+        &self,
+        mode: Mode,
+        scenario: &str,
+        step: usize,
+        query: usize,
+        case: &Case,
+    ) -> Expected {
         let recorded: Vec<Response> = case.recorded().into_iter().cloned().collect();
-        let mut expected = Expected { responses: recorded, because: Vec::new() };
+        let mut expected = Expected {
+            responses: recorded,
+            because: Vec::new(),
+        };
         for when in mode.differences() {
             if let Some((id, response)) = self.listed(scenario, step, query, *when) {
-                expected = Expected { responses: vec![response.clone()], because: vec![id.to_owned()] };
+                expected = Expected {
+                    responses: vec![response.clone()],
+                    because: vec![id.to_owned()],
+                };
             }
         }
-        for difference in self.all.iter().filter(|difference| mode.differences().contains(&difference.when)) {
+        for difference in self
+            .all
+            .iter()
+            .filter(|difference| mode.differences().contains(&difference.when))
+        {
             if let Some(edit) = difference.edit {
                 expected.apply(edit, case, &difference.id);
             }
@@ -165,18 +195,27 @@ impl Differences {
         expected
     }
 
-    fn listed(&self, scenario: &str, step: usize, query: usize, when: When) -> Option<(&str, &Response)> {
+    fn listed(
+        &self,
+        scenario: &str,
+        step: usize,
+        query: usize,
+        when: When,
+    ) -> Option<(&str, &Response)> {
         let (at, which) = self.listed.get(&(scenario.to_owned(), step, query, when))?;
         let difference = self.all.get(*at)?;
         Some((&difference.id, &difference.answers.get(*which)?.response))
     }
 
     fn check(&self, scenarios: &[Scenario]) -> anyhow::Result<()> {
-        let by_name: BTreeMap<&str, &Scenario> =
-            scenarios.iter().map(|scenario| (scenario.name.as_str(), scenario)).collect();
+        let by_name: BTreeMap<&str, &Scenario> = scenarios
+            .iter()
+            .map(|scenario| (scenario.name.as_str(), scenario))
+            .collect();
         for difference in &self.all {
-            let pinned =
-                difference.edit.is_some() || !difference.answers.is_empty() || !difference.tests.is_empty();
+            let pinned = difference.edit.is_some()
+                || !difference.answers.is_empty()
+                || !difference.tests.is_empty();
             ensure!(pinned, "{}: no answer, edit or test pins it", difference.id);
             for test in &difference.tests {
                 ensure!(
@@ -196,24 +235,42 @@ impl Differences {
         Ok(())
     }
 
-    fn check_answer(&self, difference: &Difference, answer: &Listed, case: &Case) -> anyhow::Result<()> {
+    fn check_answer(
+        &self,
+        difference: &Difference,
+        answer: &Listed,
+        case: &Case,
+    ) -> anyhow::Result<()> {
         let place = format!("{}: {}", difference.id, answer.place());
-        ensure!(answer.asks == case.query.in_words(), "{place} asks {}", case.query.in_words());
+        ensure!(
+            answer.asks == case.query.in_words(),
+            "{place} asks {}",
+            case.query.in_words()
+        );
         let without = match difference.when {
             When::Always => Mode::Recorded,
             When::Strict => Mode::Default,
         };
         let otherwise = self.expected(without, &answer.scenario, answer.step, answer.query, case);
-        let same = otherwise.responses.iter().any(|response| diff(response, &answer.response).is_empty());
-        ensure!(!same, "{place} lists the answer that would be expected anyway");
+        let same = otherwise
+            .responses
+            .iter()
+            .any(|response| diff(response, &answer.response).is_empty());
+        ensure!(
+            !same,
+            "{place} lists the answer that would be expected anyway"
+        );
         Ok(())
     }
 }
 
 impl Expected {
     fn apply(&mut self, edit: Edit, case: &Case, id: &str) {
-        let edited: Vec<Response> =
-            self.responses.iter().map(|response| edit.apply(case, response)).collect();
+        let edited: Vec<Response> = self
+            .responses
+            .iter()
+            .map(|response| edit.apply(case, response))
+            .collect();
         if edited != self.responses {
             self.responses = edited;
             self.because.push(id.to_owned());
@@ -233,11 +290,16 @@ impl Mode {
 
 impl Listed {
     fn place(&self) -> String {
-        format!("{} {}.{} {}", self.scenario, self.step, self.query, self.asks)
+        format!(
+            "{} {}.{} {}",
+            self.scenario, self.step, self.query, self.asks
+        )
     }
 
     fn case<'a>(&self, scenarios: &BTreeMap<&str, &'a Scenario>) -> anyhow::Result<&'a Case> {
-        let scenario = scenarios.get(self.scenario.as_str()).context("no such scenario")?;
+        let scenario = scenarios
+            .get(self.scenario.as_str())
+            .context("no such scenario")?;
         let step = scenario.steps.get(self.step).context("no such step")?;
         step.queries.get(self.query).context("no such question")
     }
@@ -248,7 +310,11 @@ fn read(path: &Path) -> anyhow::Result<Difference> {
     let text = text.replace("$VERSION", env!("CARGO_PKG_VERSION"));
     let mut difference: Difference =
         serde_json::from_str(&text).with_context(|| format!("{}", path.display()))?;
-    difference.id = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    difference.id = path
+        .file_stem()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
     Ok(difference)
 }
 

@@ -3,11 +3,12 @@
 use super::answer::Answer;
 use super::vector::{Case, Response};
 
-/// Compares `answer` with the `expected` answers to `case`. The error is the diff from the first expected answer.
+/// Compares `answer` with the `expected` answers to `case`. The error is the diff from the first
+/// expected answer.
 ///
-/// The order of records does not matter, except that CNAMEs must come first if the recording has them first. If an
-/// expected answer has `answer_count`, only the numbers of answer records are compared. With `cname_choice`, any of
-/// several CNAMEs is accepted.
+/// The order of records does not matter, except that CNAMEs must come first if the recording has
+/// them first. If an expected answer has `answer_count`, only the numbers of answer records are
+/// compared. With `cname_choice`, any of several CNAMEs is accepted.
 pub fn judge(case: &Case, expected: &[&Response], answer: &Answer) -> Result<(), String> {
     let mut first = None;
     for candidate in expected {
@@ -30,24 +31,35 @@ fn compare(case: &Case, expected: &Response, answer: &Answer) -> Result<(), Stri
     if answer.size > limit {
         lines.push(format!("+ ;; {} octets where {limit} fit", answer.size));
     }
-    if lines.is_empty() { Ok(()) } else { Err(lines.join("\n")) }
+    if lines.is_empty() {
+        Ok(())
+    } else {
+        Err(lines.join("\n"))
+    }
 }
 
-/// The answer in the form of the expected one, with `answer_count` or `cname_choice` if the expected answer has them.
+/// The answer in the form of the expected one, with `answer_count` or `cname_choice` if the
+/// expected answer has them.
 fn comparable(expected: &Response, answer: &Answer) -> Response {
-    let mut observed =
-        if expected.cname_choice { answer.with_choice_marked() } else { answer.response.clone() };
+    let mut observed = if expected.cname_choice {
+        answer.with_choice_marked()
+    } else {
+        answer.response.clone()
+    };
     if let Some(count) = expected.answer_count {
         let observed_count = observed.answer.len();
-        // The server chooses records at random. If their sizes differ, the number that fits may differ by one.
-        let usual = observed_count.abs_diff(count) <= 1 && answer.has_srv_targets_of_different_lengths();
+        // The server chooses records at random. If their sizes differ, the number that fits may
+        // differ by one.
+        let usual =
+            observed_count.abs_diff(count) <= 1 && answer.has_srv_targets_of_different_lengths();
         observed.answer_count = Some(if usual { count } else { observed_count });
         observed.answer.clear();
     }
     observed
 }
 
-/// The diff of two answers: `-` marks a line of the expected answer, `+` a line of the observed one.
+/// The diff of two answers: `-` marks a line of the expected answer, `+` a line of the observed
+/// one.
 pub fn diff(expected: &Response, observed: &Response) -> Vec<String> {
     let (expected, observed) = (expected.to_lines(), observed.to_lines());
     let gone = beyond(&expected, &observed).map(|line| format!("- {line}"));
@@ -58,13 +70,15 @@ pub fn diff(expected: &Response, observed: &Response) -> Vec<String> {
 /// The lines that `others` lacks. A line that occurs twice must occur twice in `others`.
 fn beyond<'a>(lines: &'a [String], others: &[String]) -> impl Iterator<Item = &'a String> {
     let mut others = others.to_vec();
-    lines.iter().filter(move |line| match others.iter().position(|other| other == *line) {
-        Some(at) => {
-            others.swap_remove(at);
-            false
-        }
-        None => true,
-    })
+    lines.iter().filter(
+        move |line| match others.iter().position(|other| other == *line) {
+            Some(at) => {
+                others.swap_remove(at);
+                false
+            }
+            None => true,
+        },
+    )
 }
 
 impl Response {
@@ -73,7 +87,10 @@ impl Response {
         if let Some(how) = &self.no_answer {
             return vec![format!(";; no answer: {how}")];
         }
-        let opcode = self.opcode.as_ref().map_or_else(String::new, |opcode| format!("{opcode} "));
+        let opcode = self
+            .opcode
+            .as_ref()
+            .map_or_else(String::new, |opcode| format!("{opcode} "));
         let mut lines = vec![format!(";; {opcode}{}, flags: {}", self.rcode, self.flags)];
         if let Some(edns) = &self.edns {
             lines.push(format!(";; {edns:?}"));
@@ -85,8 +102,11 @@ impl Response {
         if self.cname_choice {
             lines.push(";; any of the competing aliases".to_owned());
         }
-        let sections =
-            [("answer", &self.answer), ("authority", &self.authority), ("additional", &self.additional)];
+        let sections = [
+            ("answer", &self.answer),
+            ("authority", &self.authority),
+            ("additional", &self.additional),
+        ];
         for (name, records) in sections {
             lines.extend(records.iter().map(|record| format!("{name:<10} {record}")));
         }
@@ -105,7 +125,8 @@ mod tests {
 
     #[allow(clippy::needless_pass_by_value, reason = "called with json!(..)")]
     fn case(extra: Value) -> Case {
-        let mut case = json!({"query": {"name": "x.", "type": "A", "class": "IN", "transport": "udp"}});
+        let mut case =
+            json!({"query": {"name": "x.", "type": "A", "class": "IN", "transport": "udp"}});
         let fields = case.as_object_mut().expect("an object");
         fields.extend(extra.as_object().expect("an object").clone());
         serde_json::from_value(case).expect("a case")
@@ -113,7 +134,8 @@ mod tests {
 
     #[allow(clippy::needless_pass_by_value, reason = "called with json!(..)")]
     fn expecting(extra: Value) -> Case {
-        let mut response = json!({"rcode": "NOERROR", "flags": "qr rd ra", "question": ["x. IN A"]});
+        let mut response =
+            json!({"rcode": "NOERROR", "flags": "qr rd ra", "question": ["x. IN A"]});
         let fields = response.as_object_mut().expect("an object");
         fields.extend(extra.as_object().expect("an object").clone());
         case(json!({"response": response}))
@@ -125,7 +147,9 @@ mod tests {
 
     fn reply(records: &[&str]) -> Reply {
         let query = Query::new("x.", "A").wire();
-        records.iter().fold(Reply::to(&query), |reply, record| reply.answer(record))
+        records
+            .iter()
+            .fold(Reply::to(&query), |reply, record| reply.answer(record))
     }
 
     fn verdict(case: &Case, answer: &Answer) -> Result<(), String> {
@@ -137,7 +161,11 @@ mod tests {
         let case = expecting(json!({"answer": ["x. 30 IN A 10.0.0.1", "x. 30 IN A 10.0.0.2"]}));
         let both = ["x. 30 IN A 10.0.0.2", "x. 30 IN A 10.0.0.1"];
         assert_eq!(verdict(&case, &read(&reply(&both))), Ok(()));
-        let twice = ["x. 30 IN A 10.0.0.2", "x. 30 IN A 10.0.0.1", "x. 30 IN A 10.0.0.1"];
+        let twice = [
+            "x. 30 IN A 10.0.0.2",
+            "x. 30 IN A 10.0.0.1",
+            "x. 30 IN A 10.0.0.1",
+        ];
         let difference = verdict(&case, &read(&reply(&twice))).expect_err("one too many");
         assert_eq!(difference, "+ answer     x. 30 IN A 10.0.0.1");
     }
@@ -145,7 +173,8 @@ mod tests {
     #[test]
     fn a_difference_shows_both_sides() {
         let case = expecting(json!({"answer": ["x. 30 IN A 10.0.0.1"]}));
-        let difference = verdict(&case, &read(&reply(&[]).rcode("NXDOMAIN"))).expect_err("another answer");
+        let difference =
+            verdict(&case, &read(&reply(&[]).rcode("NXDOMAIN"))).expect_err("another answer");
         let expected = "\
 - ;; NOERROR, flags: qr rd ra
 - answer     x. 30 IN A 10.0.0.1
@@ -168,7 +197,10 @@ mod tests {
     fn the_count_may_be_one_off_where_records_differ_in_size() {
         let case = expecting(json!({"answer_count": 3, "flags": "qr tc rd ra"}));
         let two = |other: &str| reply(&["x. 30 IN SRV 10 1 1 a.", other]).truncated();
-        assert_eq!(verdict(&case, &read(&two("x. 30 IN SRV 10 1 1 bb."))), Ok(()));
+        assert_eq!(
+            verdict(&case, &read(&two("x. 30 IN SRV 10 1 1 bb."))),
+            Ok(())
+        );
         assert!(verdict(&case, &read(&two("x. 30 IN SRV 10 1 1 b."))).is_err());
     }
 
@@ -177,7 +209,8 @@ mod tests {
         let records: Vec<String> = (0..40).map(|n| format!("x. 30 IN A 10.0.0.{n}")).collect();
         let records: Vec<&str> = records.iter().map(String::as_str).collect();
         let case = expecting(json!({"answer_count": 40, "flags": "qr tc rd ra"}));
-        let difference = verdict(&case, &read(&reply(&records).truncated())).expect_err("too large");
+        let difference =
+            verdict(&case, &read(&reply(&records).truncated())).expect_err("too large");
         assert_eq!(difference, "+ ;; 699 octets where 512 fit");
     }
 
@@ -187,8 +220,13 @@ mod tests {
             json!({"rcode": "NOERROR", "flags": "qr rd ra", "question": ["x. IN A"],
             "answer": [format!("x. 30 IN A {ip}")]})
         };
-        let case = case(json!({"unstable": true, "responses": [variant("10.0.0.1"), variant("10.0.0.2")]}));
-        assert_eq!(verdict(&case, &read(&reply(&["x. 30 IN A 10.0.0.2"]))), Ok(()));
+        let case = case(
+            json!({"unstable": true, "responses": [variant("10.0.0.1"), variant("10.0.0.2")]}),
+        );
+        assert_eq!(
+            verdict(&case, &read(&reply(&["x. 30 IN A 10.0.0.2"]))),
+            Ok(())
+        );
         assert!(verdict(&case, &read(&reply(&["x. 30 IN A 10.0.0.3"]))).is_err());
     }
 
@@ -199,22 +237,35 @@ mod tests {
         assert_eq!(verdict(&case, &behind), Ok(()));
         case.cname_first = true;
         let difference = verdict(&case, &behind).expect_err("behind");
-        assert_eq!(difference, "+ ;; a CNAME is behind the records of its target");
+        assert_eq!(
+            difference,
+            "+ ;; a CNAME is behind the records of its target"
+        );
     }
 
     #[test]
     fn silence_agrees_with_silence_only() {
         let case = case(json!({"response": {"no_answer": "timeout"}}));
-        assert_eq!(verdict(&case, &Answer::read(&Observed::Nothing("timeout".to_owned()))), Ok(()));
+        assert_eq!(
+            verdict(
+                &case,
+                &Answer::read(&Observed::Nothing("timeout".to_owned()))
+            ),
+            Ok(())
+        );
         let difference = verdict(&case, &read(&reply(&[]))).expect_err("an answer");
-        assert_eq!(difference, "- ;; no answer: timeout\n+ ;; NOERROR, flags: qr rd ra\n+ ;x. IN A");
+        assert_eq!(
+            difference,
+            "- ;; no answer: timeout\n+ ;; NOERROR, flags: qr rd ra\n+ ;x. IN A"
+        );
     }
 
     #[test]
     fn octets_after_the_last_record_are_a_difference() {
         let case = expecting(json!({}));
         let packet = [reply(&[]).wire(), vec![0]].concat();
-        let difference = verdict(&case, &Answer::read(&Observed::Packet(packet))).expect_err("trailing");
+        let difference =
+            verdict(&case, &Answer::read(&Observed::Packet(packet))).expect_err("trailing");
         assert_eq!(difference, "+ ;; 1 octets after the last record");
     }
 }

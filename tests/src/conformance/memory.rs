@@ -1,5 +1,5 @@
-//! The recorded responses of the resolver, from all scenarios. The test's resolver uses them for questions that the
-//! recording of the current scenario does not contain.
+//! The recorded responses of the resolver, from all scenarios. The test's resolver uses them for
+//! questions that the recording of the current scenario does not contain.
 
 use std::collections::HashMap;
 
@@ -16,12 +16,21 @@ pub struct Memory {
     exchanges: HashMap<Key, Exchange>,
 }
 
-/// The question, unchanged or in lower case, the transport, and whether the query has an OPT record.
+/// The question, unchanged or in lower case, the transport, and whether the query has an OPT
+/// record.
 type Key = (String, Transport, bool);
 
-/// The domains for which the recorded resolver had data. A name in them without a recorded response does not exist.
-const KNOWN: [&str; 7] =
-    ["outside.test.", "example.com.", "example.net.", "example.org.", "fed.example.", "arpa.", "quirk.test."];
+/// The domains for which the recorded resolver had data. A name in them without a recorded response
+/// does not exist.
+const KNOWN: [&str; 7] = [
+    "outside.test.",
+    "example.com.",
+    "example.net.",
+    "example.org.",
+    "fed.example.",
+    "arpa.",
+    "quirk.test.",
+];
 
 /// A response of the recorded resolver.
 #[derive(Clone, Copy, Debug)]
@@ -30,14 +39,18 @@ pub enum Recalled<'m> {
     Exchange(&'m Exchange),
     /// The query came over TCP, but the recording has only a truncated response over UDP.
     OnlyTruncated,
-    /// The recording has no response. The resolver would have answered with this RCODE and no records.
+    /// The recording has no response. The resolver would have answered with this RCODE and no
+    /// records.
     Unknown(&'static str),
 }
 
 impl Memory {
     /// Collects the exchanges of all cases with the opcode QUERY.
     pub fn of(scenarios: &[Scenario]) -> anyhow::Result<Self> {
-        let cases = scenarios.iter().flat_map(|scenario| &scenario.steps).flat_map(|step| &step.queries);
+        let cases = scenarios
+            .iter()
+            .flat_map(|scenario| &scenario.steps)
+            .flat_map(|step| &step.queries);
         let plain = cases.filter(|case| case.query.opcode == "QUERY");
         let mut exchanges = HashMap::new();
         for recorded in plain.flat_map(|case| &case.upstream) {
@@ -51,7 +64,8 @@ impl Memory {
         Ok(Self { exchanges })
     }
 
-    /// The resolver's response to a question (`name class type`). `opt`: the query has an OPT record.
+    /// The resolver's response to a question (`name class type`). `opt`: the query has an OPT
+    /// record.
     pub fn recall(&self, question: &str, transport: Transport, opt: bool) -> Recalled<'_> {
         if let Some(exchange) = self.recorded(question, transport, opt) {
             return Recalled::Exchange(exchange);
@@ -59,7 +73,9 @@ impl Memory {
         match self.recorded(question, Transport::Udp, opt) {
             Some(exchange) if exchange.is_truncated() => Recalled::OnlyTruncated,
             Some(exchange) => Recalled::Exchange(exchange),
-            None => Recalled::Unknown(rcode_of_unknown(question.split(' ').next().unwrap_or_default())),
+            None => Recalled::Unknown(rcode_of_unknown(
+                question.split(' ').next().unwrap_or_default(),
+            )),
         }
     }
 
@@ -77,6 +93,8 @@ pub fn has_opt(query: &[u8]) -> bool {
 
 fn rcode_of_unknown(name: &str) -> &'static str {
     let name = name.to_lowercase();
-    let known = KNOWN.iter().any(|domain| name == *domain || name.ends_with(&format!(".{domain}")));
+    let known = KNOWN
+        .iter()
+        .any(|domain| name == *domain || name.ends_with(&format!(".{domain}")));
     if known { "NXDOMAIN" } else { "REFUSED" }
 }

@@ -1,4 +1,5 @@
-//! Converts a recorded question to a packet, and recorded upstream packets to an exchange for replay.
+//! Converts a recorded question to a packet, and recorded upstream packets to an exchange for
+//! replay.
 
 use anyhow::Context as _;
 use testkit::hex::unhex;
@@ -22,19 +23,25 @@ impl Question {
     }
 
     fn query(&self) -> anyhow::Result<Query> {
-        let query =
-            Query::new(&self.name, &self.rtype).class(&self.class).opcode(&self.opcode).flags(&self.flags);
+        let query = Query::new(&self.name, &self.rtype)
+            .class(&self.class)
+            .opcode(&self.opcode)
+            .flags(&self.flags);
         Ok(match &self.edns {
             Some(edns) => query.opt(edns.to_message()?),
             None => query,
         })
     }
 
-    /// Maximum size of the answer in octets: 65535 over TCP. Over UDP the size in the OPT record, but at least 512.
+    /// Maximum size of the answer in octets: 65535 over TCP. Over UDP the size in the OPT record,
+    /// but at least 512.
     pub fn limit(&self) -> usize {
         match self.transport {
             Transport::Tcp => 65_535,
-            Transport::Udp => self.edns.as_ref().map_or(512, |edns| usize::from(edns.udp).max(512)),
+            Transport::Udp => self
+                .edns
+                .as_ref()
+                .map_or(512, |edns| usize::from(edns.udp).max(512)),
         }
     }
 
@@ -56,16 +63,27 @@ impl Edns {
         let option = |(code, hex): &(u16, String)| Some((*code, unhex(hex)?));
         let options: Option<Vec<_>> = self.options.iter().map(option).collect();
         let options = options.context("an option is not hex")?;
-        Ok(message::Edns { udp: self.udp, dnssec_ok: self.dnssec_ok, version: self.version, options })
+        Ok(message::Edns {
+            udp: self.udp,
+            dnssec_ok: self.dnssec_ok,
+            version: self.version,
+            options,
+        })
     }
 }
 
 impl Exchange {
     /// The exchange, for an upstream that replays the responses.
     pub fn to_replay(&self) -> anyhow::Result<upstream::Exchange> {
-        let responses: Option<Vec<Vec<u8>>> = self.response_wire.iter().map(|hex| unhex(hex)).collect();
-        let responses = responses.with_context(|| format!("{}: a response is not hex", self.question))?;
-        Ok(upstream::Exchange { transport: self.transport, question: self.question.clone(), responses })
+        let responses: Option<Vec<Vec<u8>>> =
+            self.response_wire.iter().map(|hex| unhex(hex)).collect();
+        let responses =
+            responses.with_context(|| format!("{}: a response is not hex", self.question))?;
+        Ok(upstream::Exchange {
+            transport: self.transport,
+            question: self.question.clone(),
+            responses,
+        })
     }
 }
 
@@ -77,10 +95,20 @@ mod tests {
     fn the_fields_of_a_question_give_the_recorded_packet() {
         let mut compared = 0;
         for scenario in vector::load_all().expect("the vectors") {
-            for question in scenario.steps.iter().flat_map(|step| &step.queries).map(|case| &case.query) {
+            for question in scenario
+                .steps
+                .iter()
+                .flat_map(|step| &step.queries)
+                .map(|case| &case.query)
+            {
                 if question.wire.is_some() && question.what.is_none() {
                     let built = question.query().expect("a question").id(0).wire();
-                    assert_eq!(built, question.packet(0).expect("hex"), "{}", question.in_words());
+                    assert_eq!(
+                        built,
+                        question.packet(0).expect("hex"),
+                        "{}",
+                        question.in_words()
+                    );
                     compared += 1;
                 }
             }

@@ -52,7 +52,9 @@ impl Report {
 
     /// Returns whether every answer agrees or is listed.
     pub fn is_clean(&self) -> bool {
-        self.verdicts.iter().all(|verdict| matches!(verdict.outcome, Outcome::Agrees | Outcome::Listed(_)))
+        self.verdicts
+            .iter()
+            .all(|verdict| matches!(verdict.outcome, Outcome::Agrees | Outcome::Listed(_)))
     }
 
     /// The number of answers with each difference, by ID.
@@ -72,25 +74,44 @@ impl Report {
         let mut categories: BTreeMap<&str, Counts> = BTreeMap::new();
         let mut all = Counts::default();
         for verdict in &self.verdicts {
-            categories.entry(&verdict.category).or_default().count(&verdict.outcome);
+            categories
+                .entry(&verdict.category)
+                .or_default()
+                .count(&verdict.outcome);
             all.count(&verdict.outcome);
         }
-        writeln!(f, "{:<16} {:>7} {:>7} {:>9} {:>6}", "category", "agree", "listed", "unlisted", "stale")?;
+        writeln!(
+            f,
+            "{:<16} {:>7} {:>7} {:>9} {:>6}",
+            "category", "agree", "listed", "unlisted", "stale"
+        )?;
         for (name, counts) in categories.into_iter().chain([("all", all)]) {
-            let Counts { agree, listed, unlisted, stale } = counts;
-            writeln!(f, "{name:<16} {agree:>7} {listed:>7} {unlisted:>9} {stale:>6}")?;
+            let Counts {
+                agree,
+                listed,
+                unlisted,
+                stale,
+            } = counts;
+            writeln!(
+                f,
+                "{name:<16} {agree:>7} {listed:>7} {unlisted:>9} {stale:>6}"
+            )?;
         }
         Ok(())
     }
 
     fn failures(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let failed = self.verdicts.iter().filter_map(|verdict| match &verdict.outcome {
-            Outcome::Unlisted(diff) => Some((verdict, diff.clone())),
-            Outcome::Stale(ids) => {
-                Some((verdict, format!("  agrees with kube-dns, but is listed: {}", ids.join(" "))))
-            }
-            Outcome::Agrees | Outcome::Listed(_) => None,
-        });
+        let failed = self
+            .verdicts
+            .iter()
+            .filter_map(|verdict| match &verdict.outcome {
+                Outcome::Unlisted(diff) => Some((verdict, diff.clone())),
+                Outcome::Stale(ids) => Some((
+                    verdict,
+                    format!("  agrees with kube-dns, but is listed: {}", ids.join(" ")),
+                )),
+                Outcome::Agrees | Outcome::Listed(_) => None,
+            });
         let failed: Vec<_> = failed.collect();
         for (verdict, text) in failed.iter().take(SHOWN) {
             writeln!(f, "\n{} ({})\n{text}", verdict.place, verdict.category)?;
@@ -117,7 +138,11 @@ mod tests {
     use super::*;
 
     fn verdict(category: &str, place: &str, outcome: Outcome) -> Verdict {
-        Verdict { category: category.to_owned(), place: place.to_owned(), outcome }
+        Verdict {
+            category: category.to_owned(),
+            place: place.to_owned(),
+            outcome,
+        }
     }
 
     #[test]
@@ -125,9 +150,21 @@ mod tests {
         let mut report = Report::default();
         report.add(vec![
             verdict("ptr", "s 0.0 a. PTR", Outcome::Agrees),
-            verdict("ptr", "s 0.1 b. PTR", Outcome::Listed(vec!["shared".to_owned()])),
-            verdict("apex", "s 0.2 c. A", Outcome::Unlisted("- this\n+ that".to_owned())),
-            verdict("apex", "s 0.3 d. A", Outcome::Stale(vec!["old".to_owned(), "older".to_owned()])),
+            verdict(
+                "ptr",
+                "s 0.1 b. PTR",
+                Outcome::Listed(vec!["shared".to_owned()]),
+            ),
+            verdict(
+                "apex",
+                "s 0.2 c. A",
+                Outcome::Unlisted("- this\n+ that".to_owned()),
+            ),
+            verdict(
+                "apex",
+                "s 0.3 d. A",
+                Outcome::Stale(vec!["old".to_owned(), "older".to_owned()]),
+            ),
         ]);
         report.skip("resolv-conf", "no privilege");
         let expected = "\
@@ -146,6 +183,9 @@ s 0.3 d. A (apex)
 ";
         assert_eq!(report.to_string(), expected);
         assert!(!report.is_clean());
-        assert_eq!(report.met().into_iter().collect::<Vec<_>>(), [("shared", 1)]);
+        assert_eq!(
+            report.met().into_iter().collect::<Vec<_>>(),
+            [("shared", 1)]
+        );
     }
 }

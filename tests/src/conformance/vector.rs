@@ -199,17 +199,31 @@ pub struct Exchange {
 /// All scenarios, sorted by name.
 pub fn load_all() -> anyhow::Result<Vec<Scenario>> {
     let directory = super::directory().join("vectors");
-    let entries = std::fs::read_dir(&directory).with_context(|| format!("{}", directory.display()))?;
-    let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()?;
+    let entries =
+        std::fs::read_dir(&directory).with_context(|| format!("{}", directory.display()))?;
+    let mut paths = entries
+        .map(|entry| Ok(entry?.path()))
+        .collect::<std::io::Result<Vec<_>>>()?;
     paths.sort();
     paths.iter().map(|path| load(path)).collect()
 }
 
 fn load(path: &Path) -> anyhow::Result<Scenario> {
     let text = std::fs::read_to_string(path).with_context(|| format!("{}", path.display()))?;
-    let scenario: Scenario = serde_json::from_str(&text).with_context(|| format!("{}", path.display()))?;
-    anyhow::ensure!(scenario.format == 1, "{}: unknown format {}", path.display(), scenario.format);
+    let scenario: Scenario =
+        serde_json::from_str(&text).with_context(|| format!("{}", path.display()))?;
+    anyhow::ensure!(
+        scenario.format == 1,
+        "{}: unknown format {}",
+        path.display(),
+        scenario.format
+    );
     let stem = path.file_stem().unwrap_or_default();
-    anyhow::ensure!(stem == scenario.name.as_str(), "{}: is scenario {}", path.display(), scenario.name);
+    anyhow::ensure!(
+        stem == scenario.name.as_str(),
+        "{}: is scenario {}",
+        path.display(),
+        scenario.name
+    );
     Ok(scenario)
 }

@@ -12,7 +12,8 @@ pub enum Outcome {
     Agrees,
     /// The answer is the one that the differences with these IDs expect.
     Listed(Vec<String>),
-    /// The answer is neither recorded nor expected by a difference. The text is the diff from the expected answer.
+    /// The answer is neither recorded nor expected by a difference. The text is the diff from the
+    /// expected answer.
     Unlisted(String),
     /// The answer is a recorded one, but the differences with these IDs expect another.
     Stale(Vec<String>),
@@ -41,23 +42,30 @@ pub struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Compares the answer to question number `query` of step number `step` with the expected answers. Panics if there
-    /// is no such question.
+    /// Compares the answer to question number `query` of step number `step` with the expected
+    /// answers. Panics if there is no such question.
     pub fn verdict(&self, step: usize, query: usize, observed: &Observed) -> Verdict {
         let scenario = self.scenario;
         let case = &scenario.steps[step].queries[query];
         let answer = Answer::read(observed);
-        let expected = self.differences.expected(self.mode, &scenario.name, step, query, case);
+        let expected = self
+            .differences
+            .expected(self.mode, &scenario.name, step, query, case);
         let candidates: Vec<&Response> = expected.responses.iter().collect();
         let outcome = match judge(case, &candidates, &answer) {
             Ok(()) if expected.because.is_empty() => Outcome::Agrees,
             Ok(()) => Outcome::Listed(expected.because),
-            Err(_) if judge(case, &case.recorded(), &answer).is_ok() => Outcome::Stale(expected.because),
+            Err(_) if judge(case, &case.recorded(), &answer).is_ok() => {
+                Outcome::Stale(expected.because)
+            }
             Err(difference) => Outcome::Unlisted(difference),
         };
         let place = format!("{} {step}.{query} {}", scenario.name, case.query.in_words());
         Verdict {
-            category: case.category.clone().unwrap_or_else(|| scenario.category.clone()),
+            category: case
+                .category
+                .clone()
+                .unwrap_or_else(|| scenario.category.clone()),
             place,
             outcome,
         }

@@ -1,4 +1,5 @@
-//! Runs the suite against server processes over real sockets. Each scenario has a process and an embedded API server.
+//! Runs the suite against server processes over real sockets. Each scenario has a process and an
+//! embedded API server.
 
 mod ask;
 pub(crate) mod cluster;
@@ -45,8 +46,11 @@ pub async fn run(target: Target, mode: Mode, filter: &str) -> anyhow::Result<Rep
         while under_way.len() < AT_A_TIME
             && let Some(scenario) = scenarios.pop()
         {
-            let (target, differences, memory) =
-                (Arc::clone(&target), Arc::clone(&differences), Arc::clone(&memory));
+            let (target, differences, memory) = (
+                Arc::clone(&target),
+                Arc::clone(&differences),
+                Arc::clone(&memory),
+            );
             under_way.spawn(async move {
                 let played = play::play(&target, &differences, mode, &memory, &scenario).await;
                 (scenario, played)

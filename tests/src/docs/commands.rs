@@ -17,7 +17,10 @@ impl Command {
         let mut commands: Vec<Self> = Vec::new();
         for line in block.text.lines() {
             if let Some(typed) = line.trim_start().strip_prefix("$ ") {
-                commands.push(Self { text: without_comment(typed).to_owned(), output: Vec::new() });
+                commands.push(Self {
+                    text: without_comment(typed).to_owned(),
+                    output: Vec::new(),
+                });
             } else if let Some(command) = commands.last_mut() {
                 if command.is_open() {
                     command.text = format!("{}\n{}", command.text, line.trim_start());
@@ -29,18 +32,24 @@ impl Command {
         commands
     }
 
-    /// Returns whether the command continues in the next line: after a backslash or a pipe, in quotes, or in a loop.
+    /// Returns whether the command continues in the next line: after a backslash or a pipe, in
+    /// quotes, or in a loop.
     fn is_open(&self) -> bool {
         let goes_on = self.text.ends_with(['\\', '|']) || self.text.matches('\'').count() % 2 == 1;
         goes_on || self.text.starts_with("for ") && !self.text.ends_with("done")
     }
 
-    /// The first word of each line of an output, without the labels of a metric. Words with digits are left out, since
-    /// numbers vary. Words that the page abbreviates with `…` are left out, too.
+    /// The first word of each line of an output, without the labels of a metric. Words with digits
+    /// are left out, since numbers vary. Words that the page abbreviates with `…` are left out,
+    /// too.
     pub fn first_words(output: &[impl AsRef<str>]) -> Vec<&str> {
-        let words = output.iter().filter_map(|line| line.as_ref().split([' ', '\t', '{']).next());
+        let words = output
+            .iter()
+            .filter_map(|line| line.as_ref().split([' ', '\t', '{']).next());
         words
-            .filter(|word| !word.is_empty() && !word.contains(|c: char| c.is_ascii_digit() || c == '…'))
+            .filter(|word| {
+                !word.is_empty() && !word.contains(|c: char| c.is_ascii_digit() || c == '…')
+            })
             .collect()
     }
 }
@@ -61,19 +70,48 @@ mod tests {
     #[test]
     fn commands_end_where_the_shell_would_run_them() {
         let text = "$ a | b   # why\nout 1\n  more\n$ c \\\n    -d\n$ e |\n  f\n$ g 'x\n y'\n$ for h in i; do\nj\ndone\nlast\n";
-        let block = Block { section: String::new(), info: "console".to_owned(), text: text.to_owned() };
+        let block = Block {
+            section: String::new(),
+            info: "console".to_owned(),
+            text: text.to_owned(),
+        };
         let commands = Command::all(&block);
-        let texts: Vec<&str> = commands.iter().map(|command| command.text.as_str()).collect();
-        assert_eq!(texts, ["a | b", "c \\\n-d", "e |\nf", "g 'x\ny'", "for h in i; do\nj\ndone"]);
+        let texts: Vec<&str> = commands
+            .iter()
+            .map(|command| command.text.as_str())
+            .collect();
+        assert_eq!(
+            texts,
+            [
+                "a | b",
+                "c \\\n-d",
+                "e |\nf",
+                "g 'x\ny'",
+                "for h in i; do\nj\ndone"
+            ]
+        );
         assert_eq!(
             (&commands[0].output[..], &commands[4].output[..]),
-            (&["out 1".to_owned(), "more".to_owned()][..], &["last".to_owned()][..])
+            (
+                &["out 1".to_owned(), "more".to_owned()][..],
+                &["last".to_owned()][..]
+            )
         );
     }
 
     #[test]
     fn first_words_that_stay() {
-        let output = ["kubedns_synced 1", "a_total{x=\"1\"} 2", "10.96.0.1", "…", "", ";; ->>HEADER<<-"];
-        assert_eq!(Command::first_words(&output), ["kubedns_synced", "a_total", ";;"]);
+        let output = [
+            "kubedns_synced 1",
+            "a_total{x=\"1\"} 2",
+            "10.96.0.1",
+            "…",
+            "",
+            ";; ->>HEADER<<-",
+        ];
+        assert_eq!(
+            Command::first_words(&output),
+            ["kubedns_synced", "a_total", ";;"]
+        );
     }
 }

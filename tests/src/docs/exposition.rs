@@ -28,23 +28,38 @@ pub struct Series {
 }
 
 impl Family {
-    /// The names of the labels. `le` and `quantile` are left out: the type of the metric implies them.
+    /// The names of the labels. `le` and `quantile` are left out: the type of the metric implies
+    /// them.
     pub fn labels(&self) -> BTreeSet<&str> {
-        let all = self.series.iter().flat_map(|series| series.labels.keys().map(String::as_str));
-        all.filter(|label| !["le", "quantile"].contains(label)).collect()
+        let all = self
+            .series
+            .iter()
+            .flat_map(|series| series.labels.keys().map(String::as_str));
+        all.filter(|label| !["le", "quantile"].contains(label))
+            .collect()
     }
 
     /// The different values of a label.
     pub fn values(&self, label: &str) -> BTreeSet<&str> {
-        self.series.iter().filter_map(|series| series.labels.get(label).map(String::as_str)).collect()
+        self.series
+            .iter()
+            .filter_map(|series| series.labels.get(label).map(String::as_str))
+            .collect()
     }
 
     /// The sum of the samples with this name and at least these labels.
     pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         let fits = |series: &&Series| {
-            series.name == name && labels.iter().all(|(k, v)| series.labels.get(*k).is_some_and(|x| x == v))
+            series.name == name
+                && labels
+                    .iter()
+                    .all(|(k, v)| series.labels.get(*k).is_some_and(|x| x == v))
         };
-        self.series.iter().filter(fits).map(|series| series.value).sum()
+        self.series
+            .iter()
+            .filter(fits)
+            .map(|series| series.value)
+            .sum()
     }
 }
 
@@ -56,8 +71,14 @@ pub fn parse(text: &str) -> Exposition {
         if let Some(rest) = line.strip_prefix("# HELP ") {
             let (name, help) = rest.split_once(' ').unwrap_or((rest, ""));
             name.clone_into(&mut current);
-            let family = Family { help: help.to_owned(), ..Family::default() };
-            assert!(families.insert(current.clone(), family).is_none(), "duplicate metric {name}");
+            let family = Family {
+                help: help.to_owned(),
+                ..Family::default()
+            };
+            assert!(
+                families.insert(current.clone(), family).is_none(),
+                "duplicate metric {name}"
+            );
         } else if let Some(rest) = line.strip_prefix("# TYPE ") {
             let (name, kind) = rest.split_once(' ').unwrap_or_else(|| panic!("{line}"));
             assert_eq!(name, current, "a type without a help text");
@@ -65,7 +86,9 @@ pub fn parse(text: &str) -> Exposition {
             kind.clone_into(&mut family.kind);
         } else if !line.starts_with("# --") {
             let series = series(line).unwrap_or_else(|| panic!("not a series: {line}"));
-            let family = families.get_mut(&current).unwrap_or_else(|| panic!("of no metric: {line}"));
+            let family = families
+                .get_mut(&current)
+                .unwrap_or_else(|| panic!("of no metric: {line}"));
             assert!(
                 belongs(&series.name, &current, &family.kind),
                 "{line} under {current}, a {}",
@@ -84,26 +107,40 @@ fn belongs(series: &str, family: &str, kind: &str) -> bool {
         "counter" | "gauge" => &[""],
         _ => &[],
     };
-    series.strip_prefix(family).is_some_and(|suffix| suffixes.contains(&suffix))
+    series
+        .strip_prefix(family)
+        .is_some_and(|suffix| suffixes.contains(&suffix))
 }
 
 fn series(line: &str) -> Option<Series> {
     let (head, value) = line.rsplit_once(' ')?;
     let value = value.parse().ok()?;
     let Some((name, labels)) = head.split_once('{') else {
-        return Some(Series { name: head.to_owned(), labels: BTreeMap::new(), value });
+        return Some(Series {
+            name: head.to_owned(),
+            labels: BTreeMap::new(),
+            value,
+        });
     };
     let mut rest = labels.strip_suffix('}')?;
     let mut labels = BTreeMap::new();
     while !rest.is_empty() {
         let (label, after) = rest.split_once("=\"")?;
         let end = closing_quote(after)?;
-        let value = after.get(..end)?.replace("\\\"", "\"").replace("\\n", "\n").replace("\\\\", "\\");
+        let value = after
+            .get(..end)?
+            .replace("\\\"", "\"")
+            .replace("\\n", "\n")
+            .replace("\\\\", "\\");
         labels.insert(label.to_owned(), value);
         let after = after.get(end + 1..)?;
         rest = after.strip_prefix(',').unwrap_or(after);
     }
-    Some(Series { name: name.to_owned(), labels, value })
+    Some(Series {
+        name: name.to_owned(),
+        labels,
+        value,
+    })
 }
 
 /// The position of the first quote that is not escaped.
@@ -141,7 +178,10 @@ h_count 2
     fn families_series_and_labels() {
         let all = parse(TEXT);
         let counter = &all["a_total"];
-        assert_eq!((counter.kind.as_str(), counter.help.as_str()), ("counter", "Counts."));
+        assert_eq!(
+            (counter.kind.as_str(), counter.help.as_str()),
+            ("counter", "Counts.")
+        );
         assert_eq!(counter.labels(), BTreeSet::from(["x", "y"]));
         assert_eq!(counter.values("y"), BTreeSet::from(["q\",}", "z"]));
         assert!((counter.sum("a_total", &[("x", "2")]) - 4.0).abs() < f64::EPSILON);

@@ -1,4 +1,5 @@
-//! Parses the flags in the `--help` of a binary, in the layouts of Go's packages `pflag` and `flag`.
+//! Parses the flags in the `--help` of a binary, in the layouts of Go's packages `pflag` and
+//! `flag`.
 
 use std::collections::BTreeMap;
 
@@ -13,18 +14,28 @@ pub struct Flag {
     pub text: String,
 }
 
-/// The flags of a help text by name. The name has its dashes: `--name` in the layout of `pflag`, `-name` in that of
-/// `flag`. All other lines are ignored.
+/// The flags of a help text by name. The name has its dashes: `--name` in the layout of `pflag`,
+/// `-name` in that of `flag`. All other lines are ignored.
 pub fn flags(help: &str) -> BTreeMap<String, Flag> {
     let mut flags = BTreeMap::new();
     let mut lines = help.lines().peekable();
     while let Some(line) = lines.next() {
-        let pflag = line.starts_with("      --") || line.starts_with("  -") && line.contains(", --");
+        let pflag =
+            line.starts_with("      --") || line.starts_with("  -") && line.contains(", --");
         if pflag {
-            let (head, text) = line.trim_start().split_once("   ").unwrap_or((line.trim(), ""));
-            insert(&mut flags, head.split_once(", ").map_or(head, |(_, long)| long), text);
+            let (head, text) = line
+                .trim_start()
+                .split_once("   ")
+                .unwrap_or((line.trim(), ""));
+            insert(
+                &mut flags,
+                head.split_once(", ").map_or(head, |(_, long)| long),
+                text,
+            );
         } else if line.starts_with("  -") {
-            let text = lines.next_if(|line| line.starts_with("    \t")).unwrap_or_default();
+            let text = lines
+                .next_if(|line| line.starts_with("    \t"))
+                .unwrap_or_default();
             insert(&mut flags, line.trim(), text);
         }
     }
@@ -34,14 +45,20 @@ pub fn flags(help: &str) -> BTreeMap<String, Flag> {
 fn insert(flags: &mut BTreeMap<String, Flag>, head: &str, text: &str) {
     let (name, kind) = head.split_once(' ').unwrap_or((head, ""));
     let text = text.trim();
-    let shown = text.strip_suffix(')').and_then(|text| text.rsplit_once("(default "));
+    let shown = text
+        .strip_suffix(')')
+        .and_then(|text| text.rsplit_once("(default "));
     // "(default port is 53)" is part of a description: the default of a string is in quotes.
     let shown = shown.filter(|(_, default)| kind != "string" || default.starts_with('"'));
     let (text, default) = match shown {
         Some((text, default)) => (text.trim_end(), Some(default.trim_matches('"').to_owned())),
         None => (text, None),
     };
-    let flag = Flag { kind: kind.to_owned(), default, text: text.to_owned() };
+    let flag = Flag {
+        kind: kind.to_owned(),
+        default,
+        text: text.to_owned(),
+    };
     flags.insert(name.to_owned(), flag);
 }
 
@@ -55,8 +72,10 @@ mod tests {
                      string           where (default is here)\n  -v, --v Level             verbosity\n      --domain string       the domain \
                      (default \"a.\")\n";
         let go = "$ x --help\n  -on\n    \ton or off\n  -domain string\n    \tthe domain (default \"a.\")\n";
-        let found: Vec<(String, Option<String>)> =
-            flags(pflag).into_iter().map(|(name, flag)| (name, flag.default)).collect();
+        let found: Vec<(String, Option<String>)> = flags(pflag)
+            .into_iter()
+            .map(|(name, flag)| (name, flag.default))
+            .collect();
         let expected = [
             ("--at", None),
             ("--dns-port", Some("53")),
@@ -64,12 +83,23 @@ mod tests {
             ("--on", None),
             ("--v", None),
         ];
-        let expected = expected.map(|(name, default)| (name.to_owned(), default.map(str::to_owned)));
+        let expected =
+            expected.map(|(name, default)| (name.to_owned(), default.map(str::to_owned)));
         assert_eq!(found, expected);
         let found = flags(go);
-        assert_eq!(found["-on"], Flag { kind: String::new(), default: None, text: "on or off".to_owned() });
         assert_eq!(
-            (found["-domain"].kind.as_str(), found["-domain"].text.as_str()),
+            found["-on"],
+            Flag {
+                kind: String::new(),
+                default: None,
+                text: "on or off".to_owned()
+            }
+        );
+        assert_eq!(
+            (
+                found["-domain"].kind.as_str(),
+                found["-domain"].text.as_str()
+            ),
             ("string", "the domain")
         );
         assert_eq!(found.len(), 2);

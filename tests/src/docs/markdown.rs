@@ -41,8 +41,8 @@ impl Page {
     /// Reads a page of `docs/`.
     pub fn read(name: &str) -> Self {
         let path = repository().join("docs").join(name);
-        let text =
-            std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let text = std::fs::read_to_string(&path)
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         Self::parse(&text)
     }
 
@@ -57,12 +57,23 @@ impl Page {
             if row && in_table {
                 page.add_row(line);
             } else if row {
-                page.tables.push(Table { section: section.clone(), header: cells(line), rows: Vec::new() });
+                page.tables.push(Table {
+                    section: section.clone(),
+                    header: cells(line),
+                    rows: Vec::new(),
+                });
             } else if let Some(info) = line.trim_start().strip_prefix("```") {
                 // A code block in a list is indented, so its fences are, too.
-                let text: Vec<&str> = lines.by_ref().take_while(|line| line.trim_start() != "```").collect();
+                let text: Vec<&str> = lines
+                    .by_ref()
+                    .take_while(|line| line.trim_start() != "```")
+                    .collect();
                 let text = text.join("\n") + "\n";
-                page.blocks.push(Block { section: section.clone(), info: info.to_owned(), text });
+                page.blocks.push(Block {
+                    section: section.clone(),
+                    info: info.to_owned(),
+                    text,
+                });
             } else if line.starts_with('#') {
                 let heading = line.trim_start_matches('#').trim();
                 if line.starts_with("## ") {
@@ -78,8 +89,13 @@ impl Page {
 
     /// The rows of all tables in `section` that have exactly these columns.
     pub fn rows(&self, section: &str, columns: &[&str]) -> Vec<&[String]> {
-        let tables = self.tables.iter().filter(|table| table.section == section && table.header == columns);
-        tables.flat_map(|table| table.rows.iter().map(Vec::as_slice)).collect()
+        let tables = self
+            .tables
+            .iter()
+            .filter(|table| table.section == section && table.header == columns);
+        tables
+            .flat_map(|table| table.rows.iter().map(Vec::as_slice))
+            .collect()
     }
 
     fn add_row(&mut self, line: &str) {
@@ -95,7 +111,9 @@ impl Page {
 
 /// The text of a cell that is one code span, without the backquotes. Panics at any other cell.
 pub fn code(cell: &str) -> &str {
-    let inner = cell.strip_prefix('`').and_then(|cell| cell.strip_suffix('`'));
+    let inner = cell
+        .strip_prefix('`')
+        .and_then(|cell| cell.strip_suffix('`'));
     inner
         .filter(|inner| !inner.contains('`'))
         .unwrap_or_else(|| panic!("{cell:?} should be one piece of code"))
@@ -106,23 +124,40 @@ pub fn codes(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
 }
 
-/// The anchor of a heading on GitHub: in lower case, with a dash for each blank, without punctuation except `-` and
-/// `_`.
+/// The anchor of a heading on GitHub: in lower case, with a dash for each blank, without
+/// punctuation except `-` and `_`.
 pub fn anchor(heading: &str) -> String {
-    let kept = heading.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
-    kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
+    let kept = heading
+        .chars()
+        .filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
+    kept.map(|c| {
+        if c == ' ' {
+            '-'
+        } else {
+            c.to_ascii_lowercase()
+        }
+    })
+    .collect()
 }
 
 fn links(line: &str) -> Vec<String> {
     let parts = line.split("](").skip(1);
-    parts.filter_map(|part| part.split_once(')')).map(|(target, _)| target.to_owned()).collect()
+    parts
+        .filter_map(|part| part.split_once(')'))
+        .map(|(target, _)| target.to_owned())
+        .collect()
 }
 
 /// The cells of a row. `\|` is a `|` inside a cell.
 fn cells(line: &str) -> Vec<String> {
     let line = line.trim().trim_start_matches('|');
-    let line = line.strip_suffix('|').unwrap_or(line).replace("\\|", "\u{0}");
-    line.split('|').map(|cell| cell.trim().replace('\u{0}', "|")).collect()
+    let line = line
+        .strip_suffix('|')
+        .unwrap_or(line)
+        .replace("\\|", "\u{0}");
+    line.split('|')
+        .map(|cell| cell.trim().replace('\u{0}', "|"))
+        .collect()
 }
 
 #[cfg(test)]
@@ -158,11 +193,19 @@ k: v
         assert_eq!(page.anchors, ["the-page", "one-thing-2"]);
         assert_eq!(page.links, ["other.md#x", "a.md"]);
         let rows = |section, columns: &[&str]| page.rows(section, columns).concat();
-        assert_eq!(rows("One *thing*, 2", &["a", "b"]), ["`x`", "y | z", "`w`, `v`", ""]);
+        assert_eq!(
+            rows("One *thing*, 2", &["a", "b"]),
+            ["`x`", "y | z", "`w`, `v`", ""]
+        );
         assert_eq!(rows("One *thing*, 2", &["c"]), ["d"]);
         assert_eq!(rows("", &["no", "section"]), ["1", "2"]);
-        let [block] = page.blocks.as_slice() else { panic!("{:?}", page.blocks) };
-        assert_eq!((block.info.as_str(), block.text.as_str()), ("yaml refused", "k: v\n\n## no heading\n"));
+        let [block] = page.blocks.as_slice() else {
+            panic!("{:?}", page.blocks)
+        };
+        assert_eq!(
+            (block.info.as_str(), block.text.as_str()),
+            ("yaml refused", "k: v\n\n## no heading\n")
+        );
     }
 
     #[test]

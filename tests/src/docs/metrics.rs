@@ -38,13 +38,22 @@ pub fn of_binary(binary: &str) -> BTreeMap<String, Documented> {
     let mut all = BTreeMap::new();
     for page in [binary, OF_ALL] {
         let path = crate::repository().join(format!("docs/metrics/{page}.md"));
-        let text =
-            std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        let entries: Vec<(&str, Documented)> = text.split("\n## ").skip(1).flat_map(entries).collect();
-        assert!(entries.len() >= 10, "{page}: only {} entries", entries.len());
+        let text = std::fs::read_to_string(&path)
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let entries: Vec<(&str, Documented)> =
+            text.split("\n## ").skip(1).flat_map(entries).collect();
+        assert!(
+            entries.len() >= 10,
+            "{page}: only {} entries",
+            entries.len()
+        );
         for (name, entry) in entries {
             for name in BTreeSet::from(PROBES.map(|probe| name.replace("<label>", probe))) {
-                assert_eq!(all.insert(name.clone(), entry.clone()), None, "{name} is documented twice");
+                assert_eq!(
+                    all.insert(name.clone(), entry.clone()),
+                    None,
+                    "{name} is documented twice"
+                );
             }
         }
     }
@@ -62,7 +71,13 @@ fn entries(section: &str) -> impl Iterator<Item = (&str, Documented)> {
     let introduction = parts.next().unwrap_or_default();
     parts.map(move |entry| {
         let (name, entry) = read(entry).unwrap_or_else(|fault| panic!("{fault}:\n{entry}"));
-        (name, Documented { text: format!("{introduction}\n{}", entry.text), ..entry })
+        (
+            name,
+            Documented {
+                text: format!("{introduction}\n{}", entry.text),
+                ..entry
+            },
+        )
     })
 }
 
@@ -71,10 +86,17 @@ fn read(entry: &str) -> Result<(&str, Documented), &'static str> {
     let [Some(heading), Some(line), Some(text)] = [parts.next(), parts.next(), parts.next()] else {
         return Err("not a heading, a line of properties and a description");
     };
-    let [name] = codes(heading)[..] else { return Err("the heading is not one name") };
+    let [name] = codes(heading)[..] else {
+        return Err("the heading is not one name");
+    };
     let properties: Vec<&str> = line.split(" · ").collect();
-    let [kind, labels, since, exported] = properties[..] else { return Err("not four properties") };
-    let kind = kind.strip_prefix("Type **").and_then(|kind| kind.strip_suffix("**")).ok_or("no type")?;
+    let [kind, labels, since, exported] = properties[..] else {
+        return Err("not four properties");
+    };
+    let kind = kind
+        .strip_prefix("Type **")
+        .and_then(|kind| kind.strip_suffix("**"))
+        .ok_or("no type")?;
     let labels = match labels.strip_prefix("labels ").ok_or("no labels")? {
         "none" => BTreeSet::new(),
         labels => codes(labels).into_iter().map(str::to_owned).collect(),
@@ -84,7 +106,9 @@ fn read(entry: &str) -> Result<(&str, Documented), &'static str> {
         "since new" => false,
         _ => return Err("neither from kube-dns nor new"),
     };
-    let exported = exported.strip_prefix("exported ").ok_or("no condition for its export")?;
+    let exported = exported
+        .strip_prefix("exported ")
+        .ok_or("no condition for its export")?;
     if text.is_empty() || text.starts_with("**When") || text.ends_with("moves:**") {
         return Err("no description");
     }
@@ -111,22 +135,49 @@ mod tests {
         let section = format!(
             "Title\n\nIntroduction.\n\n### `x_total`\n\n{LINE}\n\nCounts.\n\n**When it moves:** Look.\n"
         );
-        let [(name, entry)] = &entries(&section).collect::<Vec<_>>()[..] else { panic!("{section}") };
+        let [(name, entry)] = &entries(&section).collect::<Vec<_>>()[..] else {
+            panic!("{section}")
+        };
         let labels: Vec<&str> = entry.labels.iter().map(String::as_str).collect();
-        assert_eq!((*name, entry.kind.as_str(), labels), ("x_total", "counter", vec!["a", "b"]));
+        assert_eq!(
+            (*name, entry.kind.as_str(), labels),
+            ("x_total", "counter", vec!["a", "b"])
+        );
         assert_eq!((entry.old, entry.is_always_there()), (false, true));
-        assert!(entry.text.contains("Introduction.") && entry.text.ends_with("Look."), "{}", entry.text);
+        assert!(
+            entry.text.contains("Introduction.") && entry.text.ends_with("Look."),
+            "{}",
+            entry.text
+        );
     }
 
     #[test]
     fn an_entry_that_lacks_something_is_noticed() {
         for (entry, fault) in [
-            ("`x`\n\nCounts.".to_owned(), "not a heading, a line of properties and a description"),
-            (format!("x\n\n{LINE}\n\nCounts."), "the heading is not one name"),
-            ("`x`\n\nType **counter** · labels none\n\nCounts.".to_owned(), "not four properties"),
-            (format!("`x`\n\n{}\n\nCounts.", LINE.replace("new", "1.0")), "neither from kube-dns nor new"),
-            (format!("`x`\n\n{LINE}\n\n**When it moves:** Look."), "no description"),
-            (format!("`x`\n\n{LINE}\n\nCounts.\n\n**When it moves:**\n"), "no description"),
+            (
+                "`x`\n\nCounts.".to_owned(),
+                "not a heading, a line of properties and a description",
+            ),
+            (
+                format!("x\n\n{LINE}\n\nCounts."),
+                "the heading is not one name",
+            ),
+            (
+                "`x`\n\nType **counter** · labels none\n\nCounts.".to_owned(),
+                "not four properties",
+            ),
+            (
+                format!("`x`\n\n{}\n\nCounts.", LINE.replace("new", "1.0")),
+                "neither from kube-dns nor new",
+            ),
+            (
+                format!("`x`\n\n{LINE}\n\n**When it moves:** Look."),
+                "no description",
+            ),
+            (
+                format!("`x`\n\n{LINE}\n\nCounts.\n\n**When it moves:**\n"),
+                "no description",
+            ),
         ] {
             assert_eq!(read(&entry), Err(fault), "{entry}");
         }

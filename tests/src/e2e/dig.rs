@@ -14,7 +14,8 @@ impl Dig {
         Self { port }
     }
 
-    /// The lines of `dig +short`, sorted. `question` has dig's syntax, such as `-x 10.96.0.1` or `web.default AAAA`.
+    /// The lines of `dig +short`, sorted. `question` has dig's syntax, such as `-x 10.96.0.1` or
+    /// `web.default AAAA`.
     pub async fn short(self, question: &str) -> Vec<String> {
         let output = self.run(&format!("+short {question}")).await;
         let mut lines: Vec<String> = output.lines().map(str::to_owned).collect();
@@ -32,9 +33,18 @@ impl Dig {
     /// The whole output of dig.
     pub async fn run(self, question: &str) -> String {
         let mut command = Command::new("dig");
-        command.args(["@127.0.0.1", "-p", &self.port.to_string(), "+time=5", "+tries=2"]);
+        command.args([
+            "@127.0.0.1",
+            "-p",
+            &self.port.to_string(),
+            "+time=5",
+            "+tries=2",
+        ]);
         command.args(question.split_whitespace());
-        let output = command.output().await.unwrap_or_else(|error| panic!("cannot run dig: {error}"));
+        let output = command
+            .output()
+            .await
+            .unwrap_or_else(|error| panic!("cannot run dig: {error}"));
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 }

@@ -12,24 +12,35 @@ pub const ACCEPTED_SILENTLY: &[&str] = &["logtostderr"];
 
 /// The names of the flags in a `--help` text, without dashes.
 pub fn listed(help: &str) -> BTreeSet<String> {
-    flags(help).keys().map(|name| name.trim_start_matches('-').to_owned()).collect()
+    flags(help)
+        .keys()
+        .map(|name| name.trim_start_matches('-').to_owned())
+        .collect()
 }
 
 /// The names of the flags in a command line, without dashes.
 pub fn used(args: &[String]) -> BTreeSet<String> {
-    let name = |word: &String| word.trim_start_matches('-').split('=').next().unwrap_or_default().to_owned();
+    let name = |word: &String| {
+        word.trim_start_matches('-')
+            .split('=')
+            .next()
+            .unwrap_or_default()
+            .to_owned()
+    };
     args.iter().map(name).collect()
 }
 
-/// Faults of the probes: kubelet probes to ports that no container opens, kubelet probes to labels that the sidecar
-/// does not have, and wrong probes of the sidecar.
+/// Faults of the probes: kubelet probes to ports that no container opens, kubelet probes to labels
+/// that the sidecar does not have, and wrong probes of the sidecar.
 pub fn port_faults(pod: &Pod) -> Vec<String> {
     let mut faults = Vec::new();
     let ports = pod.ports();
     let labels = labels(pod);
     for container in &pod.containers {
         for kind in ["livenessProbe", "readinessProbe"] {
-            let Some(get) = container.spec.pointer(&format!("/{kind}/httpGet")) else { continue };
+            let Some(get) = container.spec.pointer(&format!("/{kind}/httpGet")) else {
+                continue;
+            };
             let port = get.get("port").and_then(Value::as_u64).unwrap_or_default();
             let path = get.get("path").and_then(Value::as_str).unwrap_or_default();
             let at = format!("{kind} of {}", container.name);
@@ -53,9 +64,14 @@ fn probe_faults(pod: &Pod) -> Vec<String> {
     let mut faults = Vec::new();
     for spec in probes(pod) {
         let server = spec.split(',').nth(1).unwrap_or_default();
-        let port = server.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or_default();
+        let port = server
+            .rsplit_once(':')
+            .and_then(|(_, port)| port.parse().ok())
+            .unwrap_or_default();
         if !server.starts_with("127.0.0.1:") || !dns.contains(&port) {
-            faults.push(format!("--probe={spec}: neither kubedns nor dnsmasq answers there"));
+            faults.push(format!(
+                "--probe={spec}: neither kubedns nor dnsmasq answers there"
+            ));
         }
     }
     faults
@@ -63,18 +79,30 @@ fn probe_faults(pod: &Pod) -> Vec<String> {
 
 fn probes(pod: &Pod) -> impl Iterator<Item = &str> {
     let sidecar = pod.container("sidecar").into_iter();
-    sidecar.flat_map(|container| container.args.iter()).filter_map(|word| word.strip_prefix("--probe="))
+    sidecar
+        .flat_map(|container| container.args.iter())
+        .filter_map(|word| word.strip_prefix("--probe="))
 }
 
 fn labels(pod: &Pod) -> BTreeSet<&str> {
-    probes(pod).filter_map(|spec| spec.split(',').next()).collect()
+    probes(pod)
+        .filter_map(|spec| spec.split(',').next())
+        .collect()
 }
 
 /// Target ports of a Service that no container of the pod has.
 pub fn service_faults(service: &Value, pod: &Pod) -> Vec<String> {
-    let ports = service.pointer("/spec/ports").and_then(Value::as_array).into_iter().flatten();
+    let ports = service
+        .pointer("/spec/ports")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
     let targets = ports.map(|port| port.get("targetPort").or_else(|| port.get("port")));
-    let has = |target: &Value| target.as_u64().is_some_and(|port| pod.ports().contains(&port));
+    let has = |target: &Value| {
+        target
+            .as_u64()
+            .is_some_and(|port| pod.ports().contains(&port))
+    };
     targets
         .flatten()
         .filter(|target| !has(target))
@@ -94,31 +122,51 @@ mod tests {
             {"name": "dnsmasq", "args": nanny, "ports": [{"containerPort": 53}]},
             {"name": "sidecar", "args": sidecar, "ports": [{"containerPort": 10054}]},
         ]});
-        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        spec.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
         let labels = json!({"k8s-app": "kube-dns"});
-        Pod::of(&json!({"spec": {"template": {"metadata": {"labels": labels}, "spec": spec}}})).unwrap()
+        Pod::of(&json!({"spec": {"template": {"metadata": {"labels": labels}, "spec": spec}}}))
+            .unwrap()
     }
 
     const PROBE: &str = "--probe=kubedns,127.0.0.1:10053,a,5,A";
 
     #[test]
     fn a_pod_that_fits_together_has_no_faults() {
-        let pod = pod(&["--dns-port=10053"], &["-v=2", "--", "-k"], &[PROBE], &json!({}));
+        let pod = pod(
+            &["--dns-port=10053"],
+            &["-v=2", "--", "-k"],
+            &[PROBE],
+            &json!({}),
+        );
         assert_eq!(port_faults(&pod), Vec::<String>::new());
     }
 
     #[test]
     fn ports_that_nobody_has_are_found() {
-        let pod = pod(&["--dns-port=1053"], &["--", "--port=54"], &[PROBE], &json!({}));
-        let expected = "--probe=kubedns,127.0.0.1:10053,a,5,A: neither kubedns nor dnsmasq answers there";
+        let pod = pod(
+            &["--dns-port=1053"],
+            &["--", "--port=54"],
+            &[PROBE],
+            &json!({}),
+        );
+        let expected =
+            "--probe=kubedns,127.0.0.1:10053,a,5,A: neither kubedns nor dnsmasq answers there";
         assert_eq!(port_faults(&pod), [expected]);
         let service = json!({"spec": {"ports": [{"port": 53}, {"port": 53, "targetPort": 1053}]}});
-        assert_eq!(service_faults(&service, &pod), ["no container has port 1053"]);
+        assert_eq!(
+            service_faults(&service, &pod),
+            ["no container has port 1053"]
+        );
     }
 
     #[test]
     fn a_health_check_without_a_probe_is_found() {
         let pod = pod(&["--dns-port=10053"], &[], &[], &json!({}));
-        assert_eq!(port_faults(&pod), ["livenessProbe of kubedns: the sidecar has no probe kubedns"]);
+        assert_eq!(
+            port_faults(&pod),
+            ["livenessProbe of kubedns: the sidecar has no probe kubedns"]
+        );
     }
 }

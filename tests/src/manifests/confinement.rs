@@ -1,6 +1,7 @@
 //! Privileges that a hardened pod must not have.
 //!
-//! The checks read only the manifest. A test pod would not help: podman ignores most of these fields.
+//! The checks read only the manifest. A test pod would not help: podman ignores most of these
+//! fields.
 
 use serde_json::{Value, json};
 
@@ -12,8 +13,14 @@ pub fn faults(pod: &Pod) -> Vec<String> {
     let wanted = [
         ("/securityContext/runAsNonRoot", json!(true)),
         ("/securityContext/runAsUser", json!(1001)),
-        ("/securityContext/seccompProfile/type", json!("RuntimeDefault")),
-        ("/securityContext/sysctls", json!([{"name": "net.ipv4.ip_unprivileged_port_start", "value": "53"}])),
+        (
+            "/securityContext/seccompProfile/type",
+            json!("RuntimeDefault"),
+        ),
+        (
+            "/securityContext/sysctls",
+            json!([{"name": "net.ipv4.ip_unprivileged_port_start", "value": "53"}]),
+        ),
         ("/automountServiceAccountToken", json!(false)),
     ];
     for (path, value) in wanted {
@@ -22,12 +29,24 @@ pub fn faults(pod: &Pod) -> Vec<String> {
         }
     }
     for field in ["hostNetwork", "hostPID", "hostIPC"] {
-        if pod.spec.get(field).is_some_and(|value| value != &json!(false)) {
+        if pod
+            .spec
+            .get(field)
+            .is_some_and(|value| value != &json!(false))
+        {
             faults.push(format!("pod: {field}"));
         }
     }
-    let volumes = pod.spec.get("volumes").and_then(Value::as_array).into_iter().flatten();
-    if volumes.clone().any(|volume| volume.get("hostPath").is_some()) {
+    let volumes = pod
+        .spec
+        .get("volumes")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
+    if volumes
+        .clone()
+        .any(|volume| volume.get("hostPath").is_some())
+    {
         faults.push("pod: hostPath".to_owned());
     }
     for container in &pod.containers {
@@ -38,7 +57,11 @@ pub fn faults(pod: &Pod) -> Vec<String> {
 
 fn faults_of(container: &Container) -> Vec<String> {
     let mut faults = Vec::new();
-    let context = container.spec.get("securityContext").cloned().unwrap_or_default();
+    let context = container
+        .spec
+        .get("securityContext")
+        .cloned()
+        .unwrap_or_default();
     let wanted = [
         ("allowPrivilegeEscalation", json!(false)),
         ("readOnlyRootFilesystem", json!(true)),
@@ -49,7 +72,10 @@ fn faults_of(container: &Container) -> Vec<String> {
             faults.push(format!("{}: {field} is not {value}", container.name));
         }
     }
-    if context.get("runAsUser").is_some_and(|user| user != &json!(1001)) {
+    if context
+        .get("runAsUser")
+        .is_some_and(|user| user != &json!(1001))
+    {
         faults.push(format!("{}: another user", container.name));
     }
     for field in ["privileged", "procMount"] {
@@ -57,10 +83,20 @@ fn faults_of(container: &Container) -> Vec<String> {
             faults.push(format!("{}: {field}", container.name));
         }
     }
-    let mounts = container.spec.get("volumeMounts").and_then(Value::as_array).into_iter().flatten();
-    let has_token = mounts.clone().any(|mount| mount.get("name") == Some(&json!("api-access")));
+    let mounts = container
+        .spec
+        .get("volumeMounts")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
+    let has_token = mounts
+        .clone()
+        .any(|mount| mount.get("name") == Some(&json!("api-access")));
     if has_token != (container.program == "kubedns") {
-        faults.push(format!("{}: the API server's token: {has_token}", container.name));
+        faults.push(format!(
+            "{}: the API server's token: {has_token}",
+            container.name
+        ));
     }
     faults
 }

@@ -11,7 +11,9 @@ use super::render::label;
 pub fn paths(ours: &[Value], theirs: &[Value]) -> BTreeSet<String> {
     let (ours, theirs) = (flat(ours), flat(theirs));
     let all = ours.keys().chain(theirs.keys());
-    all.filter(|path| ours.get(*path) != theirs.get(*path)).cloned().collect()
+    all.filter(|path| ours.get(*path) != theirs.get(*path))
+        .cloned()
+        .collect()
 }
 
 fn flat(documents: &[Value]) -> BTreeMap<String, Value> {
@@ -49,12 +51,21 @@ mod tests {
 
     #[test]
     fn what_is_changed_added_or_missing_is_a_difference() {
-        let document = |spec: Value| json!({"kind": "Pod", "metadata": {"name": "a"}, "spec": spec});
-        let ours = document(json!({"containers": [{"name": "x", "image": "ours"}], "hostNetwork": true}));
-        let theirs = document(json!({"containers": [{"name": "x", "image": "theirs", "tty": true}]}));
+        let document =
+            |spec: Value| json!({"kind": "Pod", "metadata": {"name": "a"}, "spec": spec});
+        let ours =
+            document(json!({"containers": [{"name": "x", "image": "ours"}], "hostNetwork": true}));
+        let theirs =
+            document(json!({"containers": [{"name": "x", "image": "theirs", "tty": true}]}));
         let found = paths(std::slice::from_ref(&ours), &[theirs]);
         let expected = ["containers[x].image", "containers[x].tty", "hostNetwork"];
-        assert_eq!(found, expected.map(|path| format!("Pod/a.spec.{path}")).into());
-        assert_eq!(paths(std::slice::from_ref(&ours), std::slice::from_ref(&ours)), BTreeSet::new());
+        assert_eq!(
+            found,
+            expected.map(|path| format!("Pod/a.spec.{path}")).into()
+        );
+        assert_eq!(
+            paths(std::slice::from_ref(&ours), std::slice::from_ref(&ours)),
+            BTreeSet::new()
+        );
     }
 }

@@ -18,9 +18,11 @@ pub fn root() -> PathBuf {
 /// The names of the directories that a user may apply with `kubectl apply -k`, sorted.
 pub fn names() -> Vec<String> {
     let entries = fs::read_dir(root()).into_iter().flatten().flatten();
-    let with_kustomization = entries.filter(|entry| entry.path().join("kustomization.yaml").is_file());
-    let mut names: Vec<String> =
-        with_kustomization.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    let with_kustomization =
+        entries.filter(|entry| entry.path().join("kustomization.yaml").is_file());
+    let mut names: Vec<String> = with_kustomization
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
     names.retain(|name| !NOT_OURS.contains(&name.as_str()));
     names.sort();
     names
@@ -34,7 +36,11 @@ pub fn render(directory: &Path) -> Result<Vec<Value>, String> {
         .output()
         .map_err(|error| format!("cannot run kubectl: {error}"))?;
     if !output.status.success() {
-        return Err(format!("{}: {}", directory.display(), String::from_utf8_lossy(&output.stderr)));
+        return Err(format!(
+            "{}: {}",
+            directory.display(),
+            String::from_utf8_lossy(&output.stderr)
+        ));
     }
     documents(&String::from_utf8_lossy(&output.stdout))
 }
@@ -51,11 +57,17 @@ pub fn documents(text: &str) -> Result<Vec<Value>, String> {
     Ok(all)
 }
 
-/// Writes a kustomization of these parts of `manifests/` into `directory`, as a user does, and renders it. `resources`
-/// may also name files in `directory`.
-pub fn combine(directory: &Path, resources: &[&str], components: &[&str]) -> Result<Vec<Value>, String> {
+/// Writes a kustomization of these parts of `manifests/` into `directory`, as a user does, and
+/// renders it. `resources` may also name files in `directory`.
+pub fn combine(
+    directory: &Path,
+    resources: &[&str],
+    components: &[&str],
+) -> Result<Vec<Value>, String> {
     let manifests = root().canonicalize().map_err(|error| error.to_string())?;
-    let here = directory.canonicalize().map_err(|error| error.to_string())?;
+    let here = directory
+        .canonicalize()
+        .map_err(|error| error.to_string())?;
     // kustomize accepts only relative paths, so each path goes up to `/` first.
     let up = "../".repeat(here.components().count() - 1);
     let path = |part: &str| match manifests.join(part).strip_prefix("/") {
@@ -75,6 +87,11 @@ pub fn combine(directory: &Path, resources: &[&str], components: &[&str]) -> Res
 
 /// Kind and name, such as `Deployment/kube-dns`.
 pub fn label(document: &Value) -> String {
-    let text = |pointer| document.pointer(pointer).and_then(Value::as_str).unwrap_or("?");
+    let text = |pointer| {
+        document
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or("?")
+    };
     format!("{}/{}", text("/kind"), text("/metadata/name"))
 }

@@ -1,9 +1,9 @@
-//! Checks of the settings on which the replacement of a pod depends: the times of the readiness probe and of the
-//! shutdown, and the snapshot file for a restarted container.
+//! Checks of the settings on which the replacement of a pod depends: the times of the readiness
+//! probe and of the shutdown, and the snapshot file for a restarted container.
 //!
-//! A node sends no new flows to a pod that is being deleted. However, connection tracking sends packets from reused
-//! source ports to the pod until the readiness probe has failed. So the pod must still answer while the probe fails and
-//! while the nodes learn that the pod is not ready.
+//! A node sends no new flows to a pod that is being deleted. However, connection tracking sends
+//! packets from reused source ports to the pod until the readiness probe has failed. So the pod
+//! must still answer while the probe fails and while the nodes learn that the pod is not ready.
 
 use serde_json::{Value, json};
 
@@ -15,22 +15,33 @@ const LAMEDUCK: &str = "5s";
 /// Seconds from the failed readiness probe until all nodes know that the pod is not ready.
 const PROPAGATION: u64 = 3;
 
-/// Seconds by which the lameduck time of the second DNS server must exceed that of the first: the first may still wait
-/// for an answer of the second.
+/// Seconds by which the lameduck time of the second DNS server must exceed that of the first: the
+/// first may still wait for an answer of the second.
 const OUTLIVES: u64 = 3;
 
-/// Containers whose `--lameduck` is too long for the grace period of the pod: the kubelet would kill them while they
-/// still answer.
+/// Containers whose `--lameduck` is too long for the grace period of the pod: the kubelet would
+/// kill them while they still answer.
 pub fn grace_faults(pod: &Pod) -> Vec<String> {
-    let grace = pod.spec.get("terminationGracePeriodSeconds").and_then(Value::as_u64).unwrap_or(30);
+    let grace = pod
+        .spec
+        .get("terminationGracePeriodSeconds")
+        .and_then(Value::as_u64)
+        .unwrap_or(30);
     let mut faults = Vec::new();
-    for container in pod.containers.iter().filter(|container| container.program != "sidecar") {
+    for container in pod
+        .containers
+        .iter()
+        .filter(|container| container.program != "sidecar")
+    {
         match lameduck(container) {
             // The shutdown after the lameduck time may take five seconds.
             Some(seconds) if seconds + 5 <= grace => {}
             _ => {
                 let given = flag(&container.args, "lameduck").unwrap_or(LAMEDUCK);
-                faults.push(format!("{}: lameduck of {given} in a grace period of {grace}s", container.name));
+                faults.push(format!(
+                    "{}: lameduck of {given} in a grace period of {grace}s",
+                    container.name
+                ));
             }
         }
     }
@@ -39,7 +50,9 @@ pub fn grace_faults(pod: &Pod) -> Vec<String> {
 
 /// Settings that make a rollout of the pod lose queries.
 pub fn rollout_faults(pod: &Pod) -> Vec<String> {
-    let Some(kubedns) = pod.container("kubedns") else { return vec!["no kubedns".to_owned()] };
+    let Some(kubedns) = pod.container("kubedns") else {
+        return vec!["no kubedns".to_owned()];
+    };
     let kubedns_in_front = flag(&kubedns.args, "dns-port") == Some("53");
     let (front, behind) = match pod.container("nanny") {
         None => (kubedns, None),
@@ -59,40 +72,63 @@ pub fn rollout_faults(pod: &Pod) -> Vec<String> {
     let unready = probe("periodSeconds", 10) * probe("failureThreshold", 3);
     if unready + PROPAGATION > first {
         let name = &front.name;
-        faults.push(format!("{name}: ends after {first}s, {unready}s after SIGTERM it may still be ready"));
+        faults.push(format!(
+            "{name}: ends after {first}s, {unready}s after SIGTERM it may still be ready"
+        ));
     }
     if let Some(behind) = behind
         && let second = lameduck(behind).unwrap_or_default()
         && second < first + OUTLIVES
     {
         let (front, behind) = (&front.name, &behind.name);
-        faults.push(format!("{behind}: ends after {second}s, and {front}, which asks it, after {first}s"));
+        faults.push(format!(
+            "{behind}: ends after {second}s, and {front}, which asks it, after {first}s"
+        ));
     }
     faults
 }
 
 /// The reason why kubedns has no records after a restart while the API server is down.
 pub fn snapshot_faults(pod: &Pod) -> Vec<String> {
-    let Some(kubedns) = pod.container("kubedns") else { return vec!["no kubedns".to_owned()] };
+    let Some(kubedns) = pod.container("kubedns") else {
+        return vec!["no kubedns".to_owned()];
+    };
     let Some(directory) = flag(&kubedns.args, "snapshot-dir") else {
         return vec!["kubedns: no --snapshot-dir".to_owned()];
     };
     let of = |list: Option<&Value>, field: &str, value: &Value| {
         let mut all = list.and_then(Value::as_array).into_iter().flatten();
-        all.find(|object| object.get(field) == Some(value)).cloned().unwrap_or_default()
+        all.find(|object| object.get(field) == Some(value))
+            .cloned()
+            .unwrap_or_default()
     };
-    let mount = of(kubedns.spec.get("volumeMounts"), "mountPath", &json!(directory));
-    let volume = of(pod.spec.get("volumes"), "name", mount.get("name").unwrap_or(&Value::Null));
+    let mount = of(
+        kubedns.spec.get("volumeMounts"),
+        "mountPath",
+        &json!(directory),
+    );
+    let volume = of(
+        pod.spec.get("volumes"),
+        "name",
+        mount.get("name").unwrap_or(&Value::Null),
+    );
     // An emptyDir with `medium: Memory` would count against the memory limit of the container.
     if volume.get("emptyDir") == Some(&json!({})) {
         return Vec::new();
     }
-    vec![format!("kubedns: {directory} is not an emptyDir of the node's disk: {volume}")]
+    vec![format!(
+        "kubedns: {directory} is not an emptyDir of the node's disk: {volume}"
+    )]
 }
 
-/// The time for which a container still answers after SIGTERM, in seconds; `None` if the flag is not in whole seconds.
+/// The time for which a container still answers after SIGTERM, in seconds; `None` if the flag is
+/// not in whole seconds.
 fn lameduck(container: &Container) -> Option<u64> {
-    flag(&container.args, "lameduck").unwrap_or(LAMEDUCK).strip_suffix('s')?.parse().ok()
+    flag(&container.args, "lameduck")
+        .unwrap_or(LAMEDUCK)
+        .strip_suffix('s')?
+        .parse()
+        .ok()
 }
 
 #[cfg(test)]
@@ -108,21 +144,33 @@ mod tests {
             {"name": "kubedns", "args": kubedns, "readinessProbe": probe, "volumeMounts": mounts},
             {"name": "dnsmasq", "args": nanny},
         ]});
-        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        spec.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
         let labels = json!({"k8s-app": "kube-dns"});
-        Pod::of(&json!({"spec": {"template": {"metadata": {"labels": labels}, "spec": spec}}})).unwrap()
+        Pod::of(&json!({"spec": {"template": {"metadata": {"labels": labels}, "spec": spec}}}))
+            .unwrap()
     }
 
     #[test]
     fn a_grace_period_that_is_too_short_is_found() {
-        let pod = pod(&["--lameduck=20s"], &[], READY, &json!({"terminationGracePeriodSeconds": 20}));
-        assert_eq!(grace_faults(&pod), ["kubedns: lameduck of 20s in a grace period of 20s"]);
+        let pod = pod(
+            &["--lameduck=20s"],
+            &[],
+            READY,
+            &json!({"terminationGracePeriodSeconds": 20}),
+        );
+        assert_eq!(
+            grace_faults(&pod),
+            ["kubedns: lameduck of 20s in a grace period of 20s"]
+        );
     }
 
     #[test]
     fn who_is_asked_outlives_who_asks() {
-        let faults =
-            |kubedns: &[&str], nanny: &[&str]| rollout_faults(&pod(kubedns, nanny, READY, &json!({})));
+        let faults = |kubedns: &[&str], nanny: &[&str]| {
+            rollout_faults(&pod(kubedns, nanny, READY, &json!({})))
+        };
         let none: [&str; 0] = [];
         assert_eq!(faults(&["--dns-port=53"], &["-lameduck=8s"]), none);
         assert_eq!(faults(&["--dns-port=10053", "--lameduck=8s"], &[]), none);
@@ -135,11 +183,22 @@ mod tests {
     #[test]
     fn a_readiness_probe_that_is_too_slow_is_found() {
         let faults = |readiness: &str| {
-            rollout_faults(&pod(&["--lameduck=13s"], &["-lameduck=10s"], readiness, &json!({})))
+            rollout_faults(&pod(
+                &["--lameduck=13s"],
+                &["-lameduck=10s"],
+                readiness,
+                &json!({}),
+            ))
         };
-        assert_eq!(faults(r#"{"periodSeconds": 3, "failureThreshold": 2}"#), Vec::<String>::new());
+        assert_eq!(
+            faults(r#"{"periodSeconds": 3, "failureThreshold": 2}"#),
+            Vec::<String>::new()
+        );
         let found = ["readinessProbe: a pod that is ready waits for its first probe"];
-        assert_eq!(faults(r#"{"initialDelaySeconds": 3, "periodSeconds": 2, "failureThreshold": 1}"#), found);
+        assert_eq!(
+            faults(r#"{"initialDelaySeconds": 3, "periodSeconds": 2, "failureThreshold": 1}"#),
+            found
+        );
         let found = ["dnsmasq: ends after 10s, 30s after SIGTERM it may still be ready"];
         assert_eq!(faults("{}"), found);
     }
@@ -148,12 +207,30 @@ mod tests {
     fn a_snapshot_is_kept_on_the_nodes_disk() {
         let faults = |directory: &str, volume: &Value| {
             let volumes = json!({"volumes": [volume]});
-            snapshot_faults(&pod(&[&format!("--snapshot-dir={directory}")], &[], "{}", &volumes)).len()
+            snapshot_faults(&pod(
+                &[&format!("--snapshot-dir={directory}")],
+                &[],
+                "{}",
+                &volumes,
+            ))
+            .len()
         };
         assert_eq!(faults("/kept", &json!({"name": "kept", "emptyDir": {}})), 0);
-        assert_eq!(faults("/kept", &json!({"name": "kept", "emptyDir": {"medium": "Memory"}})), 1);
-        assert_eq!(faults("/kept", &json!({"name": "other", "emptyDir": {}})), 1);
-        assert_eq!(faults("/other", &json!({"name": "kept", "emptyDir": {}})), 1);
+        assert_eq!(
+            faults(
+                "/kept",
+                &json!({"name": "kept", "emptyDir": {"medium": "Memory"}})
+            ),
+            1
+        );
+        assert_eq!(
+            faults("/kept", &json!({"name": "other", "emptyDir": {}})),
+            1
+        );
+        assert_eq!(
+            faults("/other", &json!({"name": "kept", "emptyDir": {}})),
+            1
+        );
         let found = ["kubedns: no --snapshot-dir"];
         assert_eq!(snapshot_faults(&pod(&[], &[], "{}", &json!({}))), found);
     }

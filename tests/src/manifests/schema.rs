@@ -1,4 +1,5 @@
-//! Checks that documents have no unknown fields and no values of a wrong type, with the types of k8s-openapi.
+//! Checks that documents have no unknown fields and no values of a wrong type, with the types of
+//! k8s-openapi.
 
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
@@ -10,9 +11,15 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Checks that the kind of a document is known, and that the type of this kind can hold every value of the document.
+/// Checks that the kind of a document is known, and that the type of this kind can hold every value
+/// of the document.
 pub fn check(document: &Value) -> Result<(), String> {
-    let text = |key| document.get(key).and_then(Value::as_str).unwrap_or_default();
+    let text = |key| {
+        document
+            .get(key)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
     match (text("apiVersion"), text("kind")) {
         ("v1", "Service") => round_trip::<Service>(document),
         ("v1", "ServiceAccount") => round_trip::<ServiceAccount>(document),
@@ -20,13 +27,17 @@ pub fn check(document: &Value) -> Result<(), String> {
         ("v1", "ReplicationController") => round_trip::<ReplicationController>(document),
         ("apps/v1", "Deployment") => round_trip::<Deployment>(document),
         ("apps/v1", "DaemonSet") => round_trip::<DaemonSet>(document),
-        ("autoscaling/v2", "HorizontalPodAutoscaler") => round_trip::<HorizontalPodAutoscaler>(document),
+        ("autoscaling/v2", "HorizontalPodAutoscaler") => {
+            round_trip::<HorizontalPodAutoscaler>(document)
+        }
         ("networking.k8s.io/v1", "NetworkPolicy") => round_trip::<NetworkPolicy>(document),
         ("policy/v1", "PodDisruptionBudget") => round_trip::<PodDisruptionBudget>(document),
         ("rbac.authorization.k8s.io/v1", "Role") => round_trip::<Role>(document),
         ("rbac.authorization.k8s.io/v1", "RoleBinding") => round_trip::<RoleBinding>(document),
         ("rbac.authorization.k8s.io/v1", "ClusterRole") => round_trip::<ClusterRole>(document),
-        ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding") => round_trip::<ClusterRoleBinding>(document),
+        ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding") => {
+            round_trip::<ClusterRoleBinding>(document)
+        }
         (version, kind) => Err(format!("{version} {kind} is not a kind that is known here")),
     }
 }
@@ -88,7 +99,11 @@ mod tests {
 
     #[test]
     fn an_unknown_kind_is_found() {
-        let error = check(&json!({"apiVersion": "extensions/v1beta1", "kind": "Deployment"})).unwrap_err();
-        assert_eq!(error, "extensions/v1beta1 Deployment is not a kind that is known here");
+        let error =
+            check(&json!({"apiVersion": "extensions/v1beta1", "kind": "Deployment"})).unwrap_err();
+        assert_eq!(
+            error,
+            "extensions/v1beta1 Deployment is not a kind that is known here"
+        );
     }
 }

@@ -1,15 +1,15 @@
 //! Removes everything that a test has made, even if the test panics or is killed.
 //!
-//! A shell in a process group of its own reads from a pipe until its end. The kernel closes the test's end of the pipe
-//! when the test's process ends in any way. Then the shell cleans up.
+//! A shell in a process group of its own reads from a pipe until its end. The kernel closes the
+//! test's end of the pipe when the test's process ends in any way. Then the shell cleans up.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use std::os::unix::process::CommandExt as _;
 
-/// The script of the shell. `$PODMAN` is the command line of podman with the test's storage, `$WORK` the directory of
-/// the test, and `$NAMESPACES` the names of its network namespaces.
+/// The script of the shell. `$PODMAN` is the command line of podman with the test's storage,
+/// `$WORK` the directory of the test, and `$NAMESPACES` the names of its network namespaces.
 const SCRIPT: &str = r#"
 cat >/dev/null
 $PODMAN pod rm --all --force --time 0
@@ -32,7 +32,8 @@ pub struct Cleanup {
 }
 
 impl Cleanup {
-    /// Starts the shell. Must be called before the test creates anything that the shell has to remove.
+    /// Starts the shell. Must be called before the test creates anything that the shell has to
+    /// remove.
     pub fn of(podman: &str, work: &Path, namespaces: &[&str]) -> Self {
         let shell = Command::new("sh")
             .args(["-c", SCRIPT])

@@ -30,12 +30,19 @@ pub struct Rights {
 impl Container {
     /// The container of the pod `kube-dns` with this name in the manifest.
     pub fn of(podman: &Podman, name: &str) -> Self {
-        Self { podman: podman.clone(), name: format!("kube-dns-{name}") }
+        Self {
+            podman: podman.clone(),
+            name: format!("kube-dns-{name}"),
+        }
     }
 
-    /// The ID of the container's first process on the host; `None` while the container is not running.
+    /// The ID of the container's first process on the host; `None` while the container is not
+    /// running.
     pub fn pid(&self) -> Option<u32> {
-        let pid = self.podman.try_run(["inspect", "--format", "{{.State.Pid}}", &self.name]).ok()?;
+        let pid = self
+            .podman
+            .try_run(["inspect", "--format", "{{.State.Pid}}", &self.name])
+            .ok()?;
         pid.parse().ok().filter(|pid| *pid != 0)
     }
 
@@ -47,7 +54,8 @@ impl Container {
     /// The ID of the process with this name in `/proc/<pid>/comm`.
     pub fn process(&self, name: &str) -> Option<u32> {
         let is_named = |pid: &u32| {
-            fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim_end() == name)
+            fs::read_to_string(format!("/proc/{pid}/comm"))
+                .is_ok_and(|comm| comm.trim_end() == name)
         };
         self.pids().into_iter().find(is_named)
     }
@@ -59,15 +67,18 @@ impl Container {
         }
     }
 
-    /// Restarts the container, as a kubelet does after a failed liveness probe. `grace` is the time between SIGTERM and
-    /// SIGKILL in seconds.
+    /// Restarts the container, as a kubelet does after a failed liveness probe. `grace` is the time
+    /// between SIGTERM and SIGKILL in seconds.
     pub fn restart(&self, grace: u64) -> Result<(), String> {
-        self.podman.try_run(["restart", "--time", &grace.to_string(), &self.name]).map(drop)
+        self.podman
+            .try_run(["restart", "--time", &grace.to_string(), &self.name])
+            .map(drop)
     }
 
     /// The last 60 lines of the container's log.
     pub fn log(&self) -> String {
-        self.podman.everything(&["logs", "--tail", "60", &self.name])
+        self.podman
+            .everything(&["logs", "--tail", "60", &self.name])
     }
 
     /// The privileges of each process of the container.
@@ -77,17 +88,35 @@ impl Container {
 }
 
 fn rights(pid: u32) -> Rights {
-    let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).expect("a file of proc(5)");
+    let read =
+        |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).expect("a file of proc(5)");
     let (status, mounts) = (read("status"), read("mountinfo"));
     let fields = |key: &str| -> Vec<String> {
-        let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
-        line.unwrap_or_default().split_whitespace().map(str::to_owned).collect()
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+        line.unwrap_or_default()
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect()
     };
     // The IDs in `Uid` and `Gid` are the real, effective, saved and file system ID.
-    let effective = |key| fields(key).get(1).and_then(|id| id.parse().ok()).expect("an ID");
-    let set = |key| fields(key).first().and_then(|set| u64::from_str_radix(set, 16).ok()).expect("a set");
-    let root =
-        mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>()).find(|line| line.get(4) == Some(&"/"));
+    let effective = |key| {
+        fields(key)
+            .get(1)
+            .and_then(|id| id.parse().ok())
+            .expect("an ID")
+    };
+    let set = |key| {
+        fields(key)
+            .first()
+            .and_then(|set| u64::from_str_radix(set, 16).ok())
+            .expect("a set")
+    };
+    let root = mounts
+        .lines()
+        .map(|line| line.split(' ').collect::<Vec<_>>())
+        .find(|line| line.get(4) == Some(&"/"));
     let options = root.as_ref().and_then(|line| line.get(5)).expect("a root");
     Rights {
         user: (effective("Uid"), effective("Gid")),

@@ -31,7 +31,8 @@ pub struct Kubelet {
 }
 
 impl Kubelet {
-    /// Starts probing from the network namespace of the node. A container whose probe fails is restarted.
+    /// Starts probing from the network namespace of the node. A container whose probe fails is
+    /// restarted.
     pub fn start(node: &NetNs, pod: IpAddr, probes: Vec<Probe>, podman: &Podman) -> Self {
         let stop = CancellationToken::new();
         let (token, node, podman) = (stop.clone(), node.clone(), podman.clone());
@@ -47,7 +48,10 @@ impl Kubelet {
                 token.cancelled().await;
             });
         });
-        Self { stop, thread: Some(thread) }
+        Self {
+            stop,
+            thread: Some(thread),
+        }
     }
 }
 
@@ -61,8 +65,8 @@ impl Drop for Kubelet {
     }
 }
 
-/// Probes one container for ever. `turn` permits only one restart at a time: podman ends a pod whose containers are all
-/// down, and a hanging sidecar makes the probes of all containers fail.
+/// Probes one container for ever. `turn` permits only one restart at a time: podman ends a pod
+/// whose containers are all down, and a hanging sidecar makes the probes of all containers fail.
 async fn keep_alive(probe: Probe, pod: IpAddr, container: Container, turn: Arc<Mutex<()>>) {
     loop {
         sleep(probe.delay / HURRY).await;
@@ -82,7 +86,8 @@ async fn keep_alive(probe: Probe, pod: IpAddr, container: Container, turn: Arc<M
     }
 }
 
-/// Sends a probe once and returns whether it succeeds. Must run in the network namespace of the node.
+/// Sends a probe once and returns whether it succeeds. Must run in the network namespace of the
+/// node.
 pub async fn ask(probe: &Probe, pod: IpAddr, patience: Duration) -> bool {
     is_good(SocketAddr::from((pod, probe.port)), &probe.path, patience).await
 }

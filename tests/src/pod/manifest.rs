@@ -1,5 +1,5 @@
-//! Converts a manifest for podman: adds the fields that a kubelet adds, and removes the fields that podman treats
-//! differently.
+//! Converts a manifest for podman: adds the fields that a kubelet adds, and removes the fields that
+//! podman treats differently.
 //!
 //! The arguments, users, capabilities, limits and mounts of the containers stay as in the manifest.
 
@@ -54,23 +54,36 @@ impl Manifest {
 
     /// The probes of a kind, `livenessProbe` or `readinessProbe`.
     pub fn probes(&self, kind: &str) -> Vec<Probe> {
-        self.pod.containers.iter().filter_map(|container| probe(&container.spec, kind)).collect()
+        self.pod
+            .containers
+            .iter()
+            .filter_map(|container| probe(&container.spec, kind))
+            .collect()
     }
 
     /// The sysctls of the pod: name and value.
     pub fn sysctls(&self) -> Vec<(String, String)> {
-        let list = self.pod.spec.pointer("/securityContext/sysctls").and_then(Value::as_array);
+        let list = self
+            .pod
+            .spec
+            .pointer("/securityContext/sysctls")
+            .and_then(Value::as_array);
         let text = |sysctl: &Value, key| sysctl.get(key).and_then(Value::as_str).map(str::to_owned);
         let pair = |sysctl: &Value| Some((text(sysctl, "name")?, text(sysctl, "value")?));
         list.into_iter().flatten().filter_map(pair).collect()
     }
 
-    /// The pod as a document for `podman kube play`. Each volume is a new directory below `volumes`.
+    /// The pod as a document for `podman kube play`. Each volume is a new directory below
+    /// `volumes`.
     pub fn to_play(&self, volumes: &Path) -> Value {
         let mut spec = self.pod.spec.clone();
         mount_account(&mut spec);
         for volume in list(&mut spec, "volumes") {
-            let name = volume.get("name").and_then(Value::as_str).expect("a name").to_owned();
+            let name = volume
+                .get("name")
+                .and_then(Value::as_str)
+                .expect("a name")
+                .to_owned();
             let directory = volumes.join(&name);
             fill(&directory, volume);
             *volume = json!({"name": name, "hostPath": {"path": directory, "type": "Directory"}});
@@ -78,13 +91,16 @@ impl Manifest {
         for container in list(&mut spec, "containers") {
             add_environment(container);
             let container = container.as_object_mut().expect("an object");
-            // podman would publish every containerPort on the node. A kubelet publishes only a hostPort.
+            // podman would publish every containerPort on the node. A kubelet publishes only a
+            // hostPort.
             container.remove("ports");
-            // podman would run curl inside the container for a probe. The module `kubelet` sends the probes instead.
+            // podman would run curl inside the container for a probe. The module `kubelet` sends
+            // the probes instead.
             container.remove("livenessProbe");
             container.remove("readinessProbe");
         }
-        // The dnsPolicy `Default` means the node's resolv.conf. podman gets the name server of that file directly.
+        // The dnsPolicy `Default` means the node's resolv.conf. podman gets the name server of that
+        // file directly.
         spec["dnsPolicy"] = json!("None");
         spec["dnsConfig"] = json!({"nameservers": [NAME_SERVER]});
         let labels = json!({"k8s-app": "kube-dns"});
@@ -101,7 +117,8 @@ fn list<'a>(spec: &'a mut Value, key: &str) -> &'a mut Vec<Value> {
     list.as_array_mut().expect("a list")
 }
 
-/// Adds the volume with the service account's token to the pod, as the API server does when it admits a pod.
+/// Adds the volume with the service account's token to the pod, as the API server does when it
+/// admits a pod.
 fn mount_account(spec: &mut Value) {
     if spec.get("automountServiceAccountToken") == Some(&json!(false)) {
         return;
@@ -113,7 +130,8 @@ fn mount_account(spec: &mut Value) {
     }
 }
 
-/// Creates and fills the directory of a volume. As with a kubelet, all users can read it, and can write to an emptyDir.
+/// Creates and fills the directory of a volume. As with a kubelet, all users can read it, and can
+/// write to an emptyDir.
 fn fill(directory: &Path, volume: &Value) {
     fs::create_dir_all(directory).expect("a directory");
     if volume.get("emptyDir").is_some() {
@@ -125,17 +143,28 @@ fn fill(directory: &Path, volume: &Value) {
         }
         fs::copy(ca_certificate(), directory.join("ca.crt")).expect("the CA's certificate");
     } else {
-        assert!(volume.get("configMap").is_some(), "a volume of an unknown kind: {volume}");
+        assert!(
+            volume.get("configMap").is_some(),
+            "a volume of an unknown kind: {volume}"
+        );
     }
 }
 
-/// Adds the environment variables that a kubelet sets in every container, and resolves the node's name.
+/// Adds the environment variables that a kubelet sets in every container, and resolves the node's
+/// name.
 fn add_environment(container: &mut Value) {
-    let service =
-        [("KUBERNETES_SERVICE_HOST", API_SERVER.to_string()), ("KUBERNETES_SERVICE_PORT", "443".to_owned())];
+    let service = [
+        ("KUBERNETES_SERVICE_HOST", API_SERVER.to_string()),
+        ("KUBERNETES_SERVICE_PORT", "443".to_owned()),
+    ];
     let variables = list(container, "env");
-    for variable in variables.iter_mut().filter(|variable| variable.get("valueFrom").is_some()) {
-        let field = variable.pointer("/valueFrom/fieldRef/fieldPath").and_then(Value::as_str);
+    for variable in variables
+        .iter_mut()
+        .filter(|variable| variable.get("valueFrom").is_some())
+    {
+        let field = variable
+            .pointer("/valueFrom/fieldRef/fieldPath")
+            .and_then(Value::as_str);
         // podman does not support this field.
         assert_eq!(field, Some("spec.nodeName"), "{variable}");
         *variable = json!({"name": variable["name"], "value": NODE});
@@ -145,7 +174,9 @@ fn add_environment(container: &mut Value) {
 
 fn probe(container: &Value, kind: &str) -> Option<Probe> {
     let probe = container.get(kind)?;
-    let get = probe.get("httpGet").unwrap_or_else(|| panic!("not an httpGet probe: {probe}"));
+    let get = probe
+        .get("httpGet")
+        .unwrap_or_else(|| panic!("not an httpGet probe: {probe}"));
     let number = |key: &str, default| probe.get(key).and_then(Value::as_u64).unwrap_or(default);
     let seconds = |key, default| Duration::from_secs(number(key, default));
     Some(Probe {

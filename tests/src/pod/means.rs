@@ -17,10 +17,12 @@ const PROGRAMS: &[&[&str]] = &[
     &["kubectl", "version", "--client"],
 ];
 
-/// Returns whether this machine can run pods. If not, prints the reason, or panics with the reason if pods are
-/// required.
+/// Returns whether this machine can run pods. If not, prints the reason, or panics with the reason
+/// if pods are required.
 pub fn are_there() -> bool {
-    let Some(missing) = missing() else { return true };
+    let Some(missing) = missing() else {
+        return true;
+    };
     assert!(
         std::env::var_os(SETTING).as_deref() != Some(OsStr::new("required")),
         "{SETTING}=required, and no pod can be played here: {missing}"
@@ -29,8 +31,8 @@ pub fn are_there() -> bool {
     false
 }
 
-/// Writes a line to standard error directly. The test runner captures only the output of macros, so the line is always
-/// visible.
+/// Writes a line to standard error directly. The test runner captures only the output of macros, so
+/// the line is always visible.
 pub fn say(what: &str) {
     // A failure to write the line does not matter.
     let _ = writeln!(std::io::stderr(), "*** {what}");
@@ -42,14 +44,21 @@ fn missing() -> Option<String> {
         return Some("network namespaces and podman's bridge need root".to_owned());
     }
     let absent = PROGRAMS.iter().find(|command| !runs(command));
-    let absent = absent.map(|command| format!("{} is not installed", command.first().unwrap_or(&"?")));
+    let absent =
+        absent.map(|command| format!("{} is not installed", command.first().unwrap_or(&"?")));
     let confined = || {
-        (!runs(&["unshare", "--net", "--mount", "true"])).then(|| "namespaces cannot be made here".to_owned())
+        (!runs(&["unshare", "--net", "--mount", "true"]))
+            .then(|| "namespaces cannot be made here".to_owned())
     };
     absent.or_else(confined)
 }
 
 fn runs(command: &[&str]) -> bool {
-    let Some((program, args)) = command.split_first() else { return false };
-    Command::new(program).args(args).output().is_ok_and(|output| output.status.success())
+    let Some((program, args)) = command.split_first() else {
+        return false;
+    };
+    Command::new(program)
+        .args(args)
+        .output()
+        .is_ok_and(|output| output.status.success())
 }

@@ -16,7 +16,9 @@ pub struct NetNs {
 impl NetNs {
     /// The namespace with this name in `/run/netns`. The namespace may not exist yet.
     pub fn named(name: &str) -> Self {
-        Self { path: PathBuf::from("/run/netns").join(name) }
+        Self {
+            path: PathBuf::from("/run/netns").join(name),
+        }
     }
 
     /// The namespace at this path, such as `/proc/<pid>/ns/net`.
@@ -29,8 +31,8 @@ impl NetNs {
         &self.path
     }
 
-    /// Moves the calling thread into the namespace for the rest of its life. Threads and processes that it starts later
-    /// are in the namespace, too.
+    /// Moves the calling thread into the namespace for the rest of its life. Threads and processes
+    /// that it starts later are in the namespace, too.
     pub fn enter(&self) {
         let path = self.path.display();
         let file = File::open(&self.path).unwrap_or_else(|error| panic!("{path}: {error}"));
@@ -52,30 +54,43 @@ impl NetNs {
     }
 }
 
-/// Runs `work` on a new thread in a new network namespace that has only loopback. The kernel removes the namespace with
-/// the last process in it.
+/// Runs `work` on a new thread in a new network namespace that has only loopback. The kernel
+/// removes the namespace with the last process in it.
 pub fn run_in_a_new_one<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let inside = || {
-        unshare(CloneFlags::CLONE_NEWNET).unwrap_or_else(|error| panic!("a network namespace: {error}"));
+        unshare(CloneFlags::CLONE_NEWNET)
+            .unwrap_or_else(|error| panic!("a network namespace: {error}"));
         ip("link set lo up");
         work()
     };
     on_a_thread(inside)
 }
 
-/// Runs `work` on a new thread, because a thread stays in the namespace that it has entered. Propagates a panic.
+/// Runs `work` on a new thread, because a thread stays in the namespace that it has entered.
+/// Propagates a panic.
 fn on_a_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let joined = std::thread::scope(|scope| scope.spawn(work).join());
     joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// A runtime with one thread, the calling one: sockets belong to the namespace of the thread that opens them.
+/// A runtime with one thread, the calling one: sockets belong to the namespace of the thread that
+/// opens them.
 pub fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime")
 }
 
 /// Runs `ip` with these arguments. Panics with the error output if `ip` fails.
 pub fn ip(words: &str) {
-    let output = Command::new("ip").args(words.split_whitespace()).output().expect("ip can be run");
-    assert!(output.status.success(), "ip {words}: {}", String::from_utf8_lossy(&output.stderr));
+    let output = Command::new("ip")
+        .args(words.split_whitespace())
+        .output()
+        .expect("ip can be run");
+    assert!(
+        output.status.success(),
+        "ip {words}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }

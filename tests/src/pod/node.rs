@@ -30,7 +30,8 @@ const OUTSIDE: &[&str] = &[
     "api.names.test. 60 IN A 10.96.0.1",
     "kubedns.names.test. 60 IN A 10.77.0.60",
 ];
-/// Records of the stub domain's server. TTL 0 keeps caches from answering after the stub domain is removed.
+/// Records of the stub domain's server. TTL 0 keeps caches from answering after the stub domain is
+/// removed.
 const STUB: &[&str] = &["www.acme.test. 0 IN A 198.51.100.90"];
 
 /// A node. Dropping the node stops its servers.
@@ -67,7 +68,14 @@ impl Node {
             })
         };
         let (store, faults) = told.recv().expect("the servers start");
-        Self { store, faults, namespace, client, stop, thread: Some(thread) }
+        Self {
+            store,
+            faults,
+            namespace,
+            client,
+            stop,
+            thread: Some(thread),
+        }
     }
 }
 
@@ -87,10 +95,13 @@ pub fn ca_certificate() -> PathBuf {
 }
 
 fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("data/pod").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("data/pod")
+        .join(name)
 }
 
-/// Creates the namespaces of node and client, and connects them. podman later connects the node with pods.
+/// Creates the namespaces of node and client, and connects them. podman later connects the node
+/// with pods.
 fn wire(node: &str, client: &str) {
     ip(&format!("netns add {node}"));
     ip(&format!("netns add {client}"));
@@ -98,7 +109,9 @@ fn wire(node: &str, client: &str) {
     for address in [API_SERVER, NAME_SERVER, STUB_SERVER] {
         ip(&format!("-n {node} address add {address}/32 dev lo"));
     }
-    ip(&format!("-n {node} link add to-client type veth peer name to-node netns {client}"));
+    ip(&format!(
+        "-n {node} link add to-client type veth peer name to-node netns {client}"
+    ));
     ip(&format!("-n {node} address add 10.78.0.1/24 dev to-client"));
     ip(&format!("-n {node} link set to-client up"));
     ip(&format!("-n {client} address add 10.78.0.2/24 dev to-node"));
@@ -125,7 +138,9 @@ impl Servers {
         api.faults.kube_dns_role();
         let certificate = CertificateDer::from_pem_file(data("server.crt")).expect("a certificate");
         let key = PrivateKeyDer::from_pem_file(data("server.key")).expect("a key");
-        let tls = ServerConfig::builder().with_no_client_auth().with_single_cert(vec![certificate], key);
+        let tls = ServerConfig::builder()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate], key);
         let tls = tls.expect("a key that fits");
         let gate = Gate::at((API_SERVER, 443).into(), tls, api.address).await;
         let outside = Zone::new(OUTSIDE.iter().copied()).handler();
@@ -134,6 +149,10 @@ impl Servers {
             Upstream::start_on((NAME_SERVER, 53).into(), outside).await,
             Upstream::start_on((STUB_SERVER, 53).into(), stub).await,
         ];
-        Self { api, _gate: gate, _upstreams: upstreams }
+        Self {
+            api,
+            _gate: gate,
+            _upstreams: upstreams,
+        }
     }
 }

@@ -25,8 +25,13 @@ pub struct Place {
 impl Place {
     /// Creates the node and prepares the images.
     pub fn make() -> Self {
-        let work = tempfile::Builder::new().prefix("kube-dns-pod-").tempdir().expect("a directory").keep();
-        // All network namespaces of a machine share one directory, so each place needs names of its own.
+        let work = tempfile::Builder::new()
+            .prefix("kube-dns-pod-")
+            .tempdir()
+            .expect("a directory")
+            .keep();
+        // All network namespaces of a machine share one directory, so each place needs names of its
+        // own.
         let (process, place) = (std::process::id(), PLACES.fetch_add(1, Ordering::Relaxed));
         let name = |end: &str| format!("kube-dns-{process}-{place}-{end}");
         let (node, client) = (name("node"), name("client"));
@@ -34,7 +39,12 @@ impl Place {
         let cleanup = Cleanup::of(&podman.command_line(), &work, &[&node, &client]);
         let node = Node::start(&node, &client);
         podman.prepare();
-        Self { _cleanup: cleanup, node, podman, work }
+        Self {
+            _cleanup: cleanup,
+            node,
+            podman,
+            work,
+        }
     }
 
     /// The directory of the place.
@@ -45,6 +55,10 @@ impl Place {
     /// The paths that must not exist after the place is dropped.
     pub fn traces(&self) -> Vec<PathBuf> {
         let namespaces = [&self.node.namespace, &self.node.client];
-        namespaces.iter().map(|namespace| namespace.path().clone()).chain([self.work.clone()]).collect()
+        namespaces
+            .iter()
+            .map(|namespace| namespace.path().clone())
+            .chain([self.work.clone()])
+            .collect()
     }
 }

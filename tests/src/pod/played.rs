@@ -45,15 +45,19 @@ impl PlayedPod {
         Self::in_place(&Arc::new(Place::make()), name)
     }
 
-    /// Starts the pod of `manifests/<name>` in `place`, and waits until all probes succeed. The place must have no
-    /// other pod.
+    /// Starts the pod of `manifests/<name>` in `place`, and waits until all probes succeed. The
+    /// place must have no other pod.
     pub fn in_place(place: &Arc<Place>, name: &str) -> Self {
         let place = Arc::clone(place);
         let manifest = Manifest::of(name);
         let volumes = place.directory().join("volumes").join(name);
         let document = manifest.to_play(&volumes);
         let config = ConfigVolume::create(volumes.join(CONFIG)).expect("the ConfigMap's volume");
-        let pod = Self { manifest, place, config };
+        let pod = Self {
+            manifest,
+            place,
+            config,
+        };
         pod.start(&document);
         pod
     }
@@ -62,13 +66,23 @@ impl PlayedPod {
         let file = self.place.directory().join("pod.json");
         std::fs::write(&file, document.to_string()).expect("the document");
         self.podman().play(&file, &ADDRESS.to_string());
-        let infra = self.podman().run(["pod", "inspect", "--format", "{{.InfraContainerID}}", "kube-dns"]);
+        let infra = self.podman().run([
+            "pod",
+            "inspect",
+            "--format",
+            "{{.InfraContainerID}}",
+            "kube-dns",
+        ]);
         self.podman().run(["start", &infra]);
-        let pid = self.podman().run(["inspect", "--format", "{{.State.Pid}}", &infra]);
+        let pid = self
+            .podman()
+            .run(["inspect", "--format", "{{.State.Pid}}", &infra]);
         let namespace = NetNs::at(format!("/proc/{pid}/ns/net").into());
         for (name, value) in self.manifest.sysctls() {
             let file = format!("/proc/sys/{}", name.replace('.', "/"));
-            namespace.run(|| std::fs::write(&file, &value)).unwrap_or_else(|error| panic!("{name}: {error}"));
+            namespace
+                .run(|| std::fs::write(&file, &value))
+                .unwrap_or_else(|error| panic!("{name}: {error}"));
         }
         self.podman().run(["pod", "start", "kube-dns"]);
         self.until_well();
@@ -76,7 +90,8 @@ impl PlayedPod {
 
     /// Removes the pod, so that another can start in the same place.
     pub fn remove(self) {
-        self.podman().run(["pod", "rm", "--force", "--time", "0", "kube-dns"]);
+        self.podman()
+            .run(["pod", "rm", "--force", "--time", "0", "kube-dns"]);
     }
 
     /// The node of the pod.
@@ -96,37 +111,69 @@ impl PlayedPod {
 
     /// The containers by their names in the manifest.
     pub fn containers(&self) -> Vec<(String, Container)> {
-        let names = self.manifest.pod.containers.iter().map(|container| container.name.clone());
-        names.map(|name| (name.clone(), self.container(&name))).collect()
+        let names = self
+            .manifest
+            .pod
+            .containers
+            .iter()
+            .map(|container| container.name.clone());
+        names
+            .map(|name| (name.clone(), self.container(&name)))
+            .collect()
     }
 
     /// The name of each container, and the privileges of its processes.
     pub fn rights(&self) -> Vec<(String, Vec<Rights>)> {
-        self.containers().into_iter().map(|(name, container)| (name, container.rights())).collect()
+        self.containers()
+            .into_iter()
+            .map(|(name, container)| (name, container.rights()))
+            .collect()
     }
 
     /// The ID of each container's first process.
     pub fn pids(&self) -> Vec<Option<u32>> {
-        self.containers().iter().map(|(_, container)| container.pid()).collect()
+        self.containers()
+            .iter()
+            .map(|(_, container)| container.pid())
+            .collect()
     }
 
-    /// Replaces the `ConfigMap` in the API server, and the files in the pod's volume. The files change at once, as with
-    /// a kubelet.
+    /// Replaces the `ConfigMap` in the API server, and the files in the pod's volume. The files
+    /// change at once, as with a kubelet.
     pub fn configure(&mut self, entries: &[(&str, &str)]) {
         let object = mk_config_map("kube-system", "kube-dns", entries);
-        self.node().store.set(object).expect("the API server takes a ConfigMap");
-        let payload: Payload =
-            entries.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec())).collect();
-        assert!(self.config.write(&payload).expect("the volume can be written"), "the ConfigMap has changed");
+        self.node()
+            .store
+            .set(object)
+            .expect("the API server takes a ConfigMap");
+        let payload: Payload = entries
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec()))
+            .collect();
+        assert!(
+            self.config
+                .write(&payload)
+                .expect("the volume can be written"),
+            "the ConfigMap has changed"
+        );
     }
 
-    /// Queries the pod from the client, over UDP and then over TCP. Returns the answer as `in_a_line` shows it. Panics
-    /// if the two answers differ.
+    /// Queries the pod from the client, over UDP and then over TCP. Returns the answer as
+    /// `in_a_line` shows it. Panics if the two answers differ.
     pub fn ask(&self, name: &str, rtype: &str) -> String {
         let server = (ADDRESS, 53).into();
         let query = || Query::new(name, rtype);
-        let both = async { [client::ask(server, &query()).await, client::ask_tcp(server, &query()).await] };
-        let [udp, tcp] = self.node().client.block_on(both).map(|message| in_a_line(&message));
+        let both = async {
+            [
+                client::ask(server, &query()).await,
+                client::ask_tcp(server, &query()).await,
+            ]
+        };
+        let [udp, tcp] = self
+            .node()
+            .client
+            .block_on(both)
+            .map(|message| in_a_line(&message));
         assert_eq!(udp, tcp, "{name} {rtype}: over UDP and over TCP");
         udp
     }
@@ -139,7 +186,11 @@ impl PlayedPod {
             let udp = client::try_ask(server, &query, PROBE).await?;
             let tcp = client::try_ask_tcp(server, &query, PROBE).await?;
             let lines = [udp, tcp].map(|message| in_a_line(&message));
-            if lines == [expected; 2] { Ok(()) } else { Err(format!("{name} {rtype}: {lines:?}")) }
+            if lines == [expected; 2] {
+                Ok(())
+            } else {
+                Err(format!("{name} {rtype}: {lines:?}"))
+            }
         }));
     }
 
@@ -153,14 +204,19 @@ impl PlayedPod {
             containers + 1,
             "one readiness probe, and a liveness probe for each container"
         );
-        self.node().namespace.block_on(eventually(PATIENCE, || async {
-            for probe in &probes {
-                if !ask(probe, ADDRESS.into(), PROBE).await {
-                    return Err(format!("{}: {} on port {}", probe.container, probe.path, probe.port));
+        self.node()
+            .namespace
+            .block_on(eventually(PATIENCE, || async {
+                for probe in &probes {
+                    if !ask(probe, ADDRESS.into(), PROBE).await {
+                        return Err(format!(
+                            "{}: {} on port {}",
+                            probe.container, probe.path, probe.port
+                        ));
+                    }
                 }
-            }
-            Ok(())
-        }));
+                Ok(())
+            }));
     }
 
     /// Returns whether the readiness probe succeeds.
@@ -178,7 +234,12 @@ impl PlayedPod {
     /// Starts a liveness prober for the containers of the pod.
     pub fn kubelet(&self) -> Kubelet {
         let probes = self.manifest.probes("livenessProbe");
-        Kubelet::start(&self.node().namespace, IpAddr::from(ADDRESS), probes, self.podman())
+        Kubelet::start(
+            &self.node().namespace,
+            IpAddr::from(ADDRESS),
+            probes,
+            self.podman(),
+        )
     }
 }
 

@@ -1,4 +1,5 @@
-//! A podman with its own storage, networks and settings, which runs in the network namespace of a node.
+//! A podman with its own storage, networks and settings, which runs in the network namespace of a
+//! node.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -10,15 +11,15 @@ use super::means::say;
 use super::netns::NetNs;
 use crate::repository;
 
-/// The environment variable that names a directory with `kubedns.tar`, `nanny.tar` and `sidecar.tar`. If it is set,
-/// these images are used, and none are built.
+/// The environment variable that names a directory with `kubedns.tar`, `nanny.tar` and
+/// `sidecar.tar`. If it is set, these images are used, and none are built.
 const IMAGES: &str = "KUBE_DNS_RS_IMAGES";
 
 /// The addresses of the pods.
 const SUBNET: &str = "10.77.0.0/24";
 
-/// The first words of each command line. `timeout` ends a command after 300 seconds, and `nsenter` selects the network
-/// namespace.
+/// The first words of each command line. `timeout` ends a command after 300 seconds, and `nsenter`
+/// selects the network namespace.
 const TIMEOUT: [&str; 4] = ["timeout", "--kill-after=5", "300", "nsenter"];
 
 /// The podman of a test.
@@ -29,12 +30,16 @@ pub struct Podman {
 }
 
 impl Podman {
-    /// A podman with all its files below `work`, which runs in `namespace`. Neither needs to exist yet.
+    /// A podman with all its files below `work`, which runs in `namespace`. Neither needs to exist
+    /// yet.
     pub fn new(work: &Path, namespace: &NetNs) -> Self {
         let below = |name: &str| work.join(name).display().to_string();
         let mut words: Vec<String> = TIMEOUT.map(str::to_owned).into();
         words.push(format!("--net={}", namespace.path().display()));
-        words.extend(["env".to_owned(), format!("CONTAINERS_CONF={}", below("containers.conf"))]);
+        words.extend([
+            "env".to_owned(),
+            format!("CONTAINERS_CONF={}", below("containers.conf")),
+        ]);
         words.push("podman".to_owned());
         for (option, directory) in [
             ("--root", "root"),
@@ -44,7 +49,10 @@ impl Podman {
         ] {
             words.extend([option.to_owned(), below(directory)]);
         }
-        Self { words, work: work.to_owned() }
+        Self {
+            words,
+            work: work.to_owned(),
+        }
     }
 
     /// The command line of podman for a shell, without a subcommand.
@@ -52,12 +60,15 @@ impl Podman {
         self.words.join(" ")
     }
 
-    /// Runs podman with these arguments, and returns its output. Panics with the error output if podman fails.
+    /// Runs podman with these arguments, and returns its output. Panics with the error output if
+    /// podman fails.
     pub fn run<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> String {
-        self.try_run(args).unwrap_or_else(|error| panic!("podman {error}"))
+        self.try_run(args)
+            .unwrap_or_else(|error| panic!("podman {error}"))
     }
 
-    /// Runs podman with these arguments, and returns its output. The error has the arguments and the error output.
+    /// Runs podman with these arguments, and returns its output. The error has the arguments and
+    /// the error output.
     pub fn try_run<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Result<String, String> {
         let args: Vec<&str> = args.into_iter().collect();
         let output = self.output(&args);
@@ -75,7 +86,11 @@ impl Podman {
 
     fn output(&self, args: &[&str]) -> Output {
         let (program, words) = self.words.split_first().expect("a program");
-        Command::new(program).args(words).args(args).output().expect("podman can be run")
+        Command::new(program)
+            .args(words)
+            .args(args)
+            .output()
+            .expect("podman can be run")
     }
 
     /// Loads or builds the images, selects a container runtime that works, and creates the network.
@@ -88,25 +103,52 @@ impl Podman {
         }
         let (runtime, refused) = self.runtime();
         self.configure(Some(runtime));
-        self.run(["network", "create", "--disable-dns", "--subnet", SUBNET, &self.network()]);
-        say(&format!("pods are played by {} with {runtime}{refused}", self.run(["--version"])));
+        self.run([
+            "network",
+            "create",
+            "--disable-dns",
+            "--subnet",
+            SUBNET,
+            &self.network(),
+        ]);
+        say(&format!(
+            "pods are played by {} with {runtime}{refused}",
+            self.run(["--version"])
+        ));
     }
 
     /// Creates the pod of a YAML file with `podman kube play`. Does not start the containers.
     pub fn play(&self, file: &Path, address: &str) {
         let file = file.display().to_string();
-        self.run(["kube", "play", "--start=false", "--network", &self.network(), "--ip", address, &file]);
+        self.run([
+            "kube",
+            "play",
+            "--start=false",
+            "--network",
+            &self.network(),
+            "--ip",
+            address,
+            &file,
+        ]);
     }
 
-    /// The name of the pods' network. podman keeps the used addresses of all networks of the machine by name, so each
-    /// test needs another name.
+    /// The name of the pods' network. podman keeps the used addresses of all networks of the
+    /// machine by name, so each test needs another name.
     pub fn network(&self) -> String {
-        self.work.file_name().unwrap_or_default().to_string_lossy().into_owned()
+        self.work
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned()
     }
 
     fn load(&self, directory: &Path) {
         for image in ["kubedns", "nanny", "sidecar"] {
-            let archive = directory.join(image).with_extension("tar").display().to_string();
+            let archive = directory
+                .join(image)
+                .with_extension("tar")
+                .display()
+                .to_string();
             self.run(["load", "--quiet", "--input", &archive]);
         }
         say(&format!("the images are those in {}", directory.display()));
@@ -123,8 +165,8 @@ impl Podman {
         assert!(output.status.success(), "images/build: {text}");
     }
 
-    /// Selects a container runtime: crun, or runc if crun fails. Newer systems have no runc, and crun rejects some
-    /// control group hierarchies. Returns the reasons of failures, too.
+    /// Selects a container runtime: crun, or runc if crun fails. Newer systems have no runc, and
+    /// crun rejects some control group hierarchies. Returns the reasons of failures, too.
     fn runtime(&self) -> (&'static str, String) {
         let mut refused = String::new();
         for runtime in ["crun", "runc"] {
@@ -133,7 +175,9 @@ impl Podman {
             match self.try_run(words) {
                 Ok(_) => return (runtime, refused),
                 Err(error) => {
-                    let reason = error.rsplit_once("Error: ").map_or(error.as_str(), |(_, reason)| reason);
+                    let reason = error
+                        .rsplit_once("Error: ")
+                        .map_or(error.as_str(), |(_, reason)| reason);
                     refused = format!("{refused} ({runtime} failed: {reason})");
                 }
             }
@@ -151,14 +195,20 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).trim().to_owned()
 }
 
-/// The content of podman's configuration file. The limits must not exceed those that root may set on this machine, and
-/// the locks must not be shared with other podmans.
+/// The content of podman's configuration file. The limits must not exceed those that root may set
+/// on this machine, and the locks must not be shared with other podmans.
 fn settings(runtime: Option<&str>) -> String {
     let hard = |resource| getrlimit(resource).map_or(1024, |(_, hard)| hard.min(1 << 20));
     // podman lowers its own limit of processes to `pid_max`, and cannot raise that limit again.
     let pid_max = std::fs::read_to_string("/proc/sys/kernel/pid_max");
-    let pid_max = pid_max.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(1 << 15);
-    let (files, processes) = (hard(Resource::RLIMIT_NOFILE), hard(Resource::RLIMIT_NPROC).min(pid_max));
+    let pid_max = pid_max
+        .ok()
+        .and_then(|text| text.trim().parse().ok())
+        .unwrap_or(1 << 15);
+    let (files, processes) = (
+        hard(Resource::RLIMIT_NOFILE),
+        hard(Resource::RLIMIT_NPROC).min(pid_max),
+    );
     let runtime = runtime.map_or_else(String::new, |runtime| format!("runtime = \"{runtime}\"\n"));
     format!(
         "[containers]\ndefault_ulimits = [\"nofile={files}:{files}\", \"nproc={processes}:{processes}\"]\n\

@@ -1,5 +1,5 @@
-//! Changes the cluster during the soak test: Services are added, changed and removed, Endpoints are changed, and the
-//! ConfigMap is edited.
+//! Changes the cluster during the soak test: Services are added, changed and removed, Endpoints are
+//! changed, and the ConfigMap is edited.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -20,7 +20,8 @@ use crate::steady::Question;
 const NAMESPACE: &str = "churn";
 /// Number of Services that are changed in turn.
 const SERVICES: u32 = 32;
-/// The delay of every tenth change of a Service is measured: the time until kubedns answers with the change.
+/// The delay of every tenth change of a Service is measured: the time until kubedns answers with
+/// the change.
 const MEASURED: u32 = 10;
 /// Number of Service changes between two edits of the ConfigMap.
 const EDIT: u32 = 150;
@@ -73,9 +74,14 @@ impl Stage {
 
 impl<'a> Churn<'a> {
     pub(super) async fn start(rig: &'a Rig) -> Self {
-        let corporate = Upstream::start(Zone::new(["host.corp.test. 5 IN A 192.0.2.7"]).handler()).await;
+        let corporate =
+            Upstream::start(Zone::new(["host.corp.test. 5 IN A 192.0.2.7"]).handler()).await;
         rig.set(mk_headless(NAMESPACE, "pods", &["http:80"]));
-        Self { rig, corporate, counts: RefCell::default() }
+        Self {
+            rig,
+            corporate,
+            counts: RefCell::default(),
+        }
     }
 
     pub(super) fn counts(&self) -> Counts {
@@ -91,16 +97,16 @@ impl<'a> Churn<'a> {
             question.or(&old).or(&new)
         });
         let pods = "pods.churn.svc.cluster.local.";
-        let pods =
-            Question::new("churn", port, pods, "A", "NOERROR 10.245.0.1").or("NOERROR 10.245.0.1 10.245.0.2");
+        let pods = Question::new("churn", port, pods, "A", "NOERROR 10.245.0.1")
+            .or("NOERROR 10.245.0.1 10.245.0.2");
         let pods = pods.or("NXDOMAIN").or("NOERROR");
-        let stub =
-            Question::new("stub domain", port, "host.corp.test.", "A", "NXDOMAIN").or("NOERROR 192.0.2.7");
+        let stub = Question::new("stub domain", port, "host.corp.test.", "A", "NXDOMAIN")
+            .or("NOERROR 192.0.2.7");
         services.chain([pods, stub]).collect()
     }
 
-    /// Changes one Service and the Endpoints `changes` times a second. Returns an error if kubedns does not answer with
-    /// a measured change in time.
+    /// Changes one Service and the Endpoints `changes` times a second. Returns an error if kubedns
+    /// does not answer with a measured change in time.
     pub(super) async fn go_on(&self, changes: u32) -> anyhow::Error {
         if changes == 0 {
             return std::future::pending().await;
@@ -122,7 +128,8 @@ impl<'a> Churn<'a> {
         let count = if step.is_multiple_of(2) { 1..=1 } else { 1..=2 };
         let addresses: Vec<String> = count.map(|n| format!("10.245.0.{n}")).collect();
         let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
-        self.rig.set(mk_endpoints(NAMESPACE, "pods", &addresses, &["http:80"]));
+        self.rig
+            .set(mk_endpoints(NAMESPACE, "pods", &addresses, &["http:80"]));
         self.counts.borrow_mut().changes += 2;
         if step.is_multiple_of(EDIT) {
             self.edit(step / EDIT);
@@ -142,14 +149,23 @@ impl<'a> Churn<'a> {
             Stage::New => 98,
         };
         let address = format!("10.{network}.0.{service}");
-        self.rig.set(mk_cluster_ip(NAMESPACE, &object, &[&address], &["http:80"]));
+        self.rig
+            .set(mk_cluster_ip(NAMESPACE, &object, &[&address], &["http:80"]));
     }
 
     fn edit(&self, number: u32) {
         let server = self.corporate.addr().to_string();
         let stub_domains = json!({"corp.test": [server]}).to_string();
-        let entry = if number.is_multiple_of(2) { stub_domains.as_str() } else { "{}" };
-        self.rig.set(mk_config_map("kube-system", "kube-dns", &[("stubDomains", entry)]));
+        let entry = if number.is_multiple_of(2) {
+            stub_domains.as_str()
+        } else {
+            "{}"
+        };
+        self.rig.set(mk_config_map(
+            "kube-system",
+            "kube-dns",
+            &[("stubDomains", entry)],
+        ));
         self.counts.borrow_mut().edits += 1;
     }
 
@@ -159,12 +175,17 @@ impl<'a> Churn<'a> {
         let server = ([127, 0, 0, 1], self.rig.pod.ports.kubedns).into();
         let query = Query::new(&name(service), "A");
         loop {
-            let message = client::try_ask(server, &query, LATE).await.map_err(Error::msg)?;
+            let message = client::try_ask(server, &query, LATE)
+                .await
+                .map_err(Error::msg)?;
             let (line, right) = (in_a_line(&message), stage.answer(service));
             if line == right {
                 return Ok(begun.elapsed());
             }
-            ensure!(begun.elapsed() < LATE, "a change was never answered: {right}, still {line}");
+            ensure!(
+                begun.elapsed() < LATE,
+                "a change was never answered: {right}, still {line}"
+            );
             sleep(Duration::from_millis(1)).await;
         }
     }

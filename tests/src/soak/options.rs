@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
-/// Runs a pod under a mixed load while its cluster keeps changing, and watches its processes for growth.
+/// Runs a pod under a mixed load while its cluster keeps changing, and watches its processes for
+/// growth.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "soak")]
 pub struct Options {

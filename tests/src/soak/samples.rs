@@ -21,19 +21,36 @@ pub(super) struct Process {
 }
 
 impl Samples {
-    /// Prepares to sample these processes. Writes the samples to the CSV file `csv` as well, if there is one.
-    pub(super) fn create(csv: Option<&Path>, processes: &[(&'static str, Pid)]) -> anyhow::Result<Self> {
+    /// Prepares to sample these processes. Writes the samples to the CSV file `csv` as well, if
+    /// there is one.
+    pub(super) fn create(
+        csv: Option<&Path>,
+        processes: &[(&'static str, Pid)],
+    ) -> anyhow::Result<Self> {
         let create = |path: &Path| {
             let mut file = File::create(path)?;
-            writeln!(file, "seconds,process,resident_kib,peak_kib,descriptors,threads,cpu_seconds")?;
+            writeln!(
+                file,
+                "seconds,process,resident_kib,peak_kib,descriptors,threads,cpu_seconds"
+            )?;
             anyhow::Ok(file)
         };
-        let csv = csv.map(|path| create(path).with_context(|| path.display().to_string())).transpose()?;
-        let process = |&(name, pid): &(&'static str, Pid)| Process { name, pid, usages: Vec::new() };
-        Ok(Self { processes: processes.iter().map(process).collect(), csv })
+        let csv = csv
+            .map(|path| create(path).with_context(|| path.display().to_string()))
+            .transpose()?;
+        let process = |&(name, pid): &(&'static str, Pid)| Process {
+            name,
+            pid,
+            usages: Vec::new(),
+        };
+        Ok(Self {
+            processes: processes.iter().map(process).collect(),
+            csv,
+        })
     }
 
-    /// Takes a sample each `every` until `length` has passed since `begun`. Fails if a process has ended.
+    /// Takes a sample each `every` until `length` has passed since `begun`. Fails if a process has
+    /// ended.
     pub(super) async fn watch(
         &mut self,
         begun: Instant,
@@ -51,11 +68,22 @@ impl Samples {
     fn take(&mut self, at: Duration) -> anyhow::Result<()> {
         for process in &mut self.processes {
             let (name, pid) = (process.name, process.pid);
-            let usage = Usage::of(pid).with_context(|| format!("{name} (process {pid}) has ended"))?;
+            let usage =
+                Usage::of(pid).with_context(|| format!("{name} (process {pid}) has ended"))?;
             if let Some(csv) = &mut self.csv {
-                let Usage { resident, peak, descriptors, threads, cpu, .. } = usage;
+                let Usage {
+                    resident,
+                    peak,
+                    descriptors,
+                    threads,
+                    cpu,
+                    ..
+                } = usage;
                 let (seconds, cpu) = (at.as_secs_f64(), cpu.as_secs_f64());
-                writeln!(csv, "{seconds:.1},{name},{resident},{peak},{descriptors},{threads},{cpu:.2}")?;
+                writeln!(
+                    csv,
+                    "{seconds:.1},{name},{resident},{peak},{descriptors},{threads},{cpu:.2}"
+                )?;
             }
             process.usages.push(usage);
         }
@@ -79,8 +107,8 @@ impl Thirds {
         Ok(Self([third(0), third(1), third(2)]))
     }
 
-    /// Returns whether the median of the last third exceeds that of the second by at most `percent` percent plus
-    /// `slack`.
+    /// Returns whether the median of the last third exceeds that of the second by at most `percent`
+    /// percent plus `slack`.
     pub(super) fn is_flat(self, percent: u32, slack: u32) -> bool {
         let Self([_, second, last]) = self;
         last <= second + second * percent / 100 + slack
@@ -101,10 +129,15 @@ mod tests {
     fn growth_is_told_from_noise() {
         let noise: Vec<u32> = (0..300).map(|n| 1000 + n % 7).collect();
         let growth: Vec<u32> = (0..300).map(|n| 1000 + n).collect();
-        let start: Vec<u32> = (0..300).map(|n| if n < 100 { n * 10 } else { 1000 }).collect();
+        let start: Vec<u32> = (0..300)
+            .map(|n| if n < 100 { n * 10 } else { 1000 })
+            .collect();
         assert!(Thirds::of(&noise).unwrap().is_flat(1, 0));
         assert!(!Thirds::of(&growth).unwrap().is_flat(5, 10));
-        assert!(Thirds::of(&start).unwrap().is_flat(0, 0), "warming up is no leak");
+        assert!(
+            Thirds::of(&start).unwrap().is_flat(0, 0),
+            "warming up is no leak"
+        );
         assert_eq!(Thirds::of(&growth).unwrap(), Thirds([1050, 1150, 1250]));
         assert!(Thirds::of(&[1, 2]).is_err());
     }

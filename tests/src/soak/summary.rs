@@ -9,9 +9,11 @@ use super::churn::Counts;
 use super::samples::{Process, Samples, Thirds};
 use crate::steady::Report;
 
-/// Maximum growth of resident memory from the second third of the test to the last: percent plus KiB.
+/// Maximum growth of resident memory from the second third of the test to the last: percent plus
+/// KiB.
 const MEMORY: (u32, u32) = (5, 512);
-/// Maximum growth in descriptors: percent plus number. Each forwarded query in flight has a descriptor.
+/// Maximum growth in descriptors: percent plus number. Each forwarded query in flight has a
+/// descriptor.
 const DESCRIPTORS: (u32, u32) = (10, 8);
 /// Maximum growth in threads: percent plus number.
 const THREADS: (u32, u32) = (0, 1);
@@ -38,8 +40,8 @@ const QUANTITIES: [Quantity; 3] = [
 ];
 
 impl Summary {
-    /// Returns whether every answer was right, no container was restarted, and no quantity grew too much. Queries may
-    /// be lost if the kernel dropped them before dnsmasq.
+    /// Returns whether every answer was right, no container was restarted, and no quantity grew too
+    /// much. Queries may be lost if the kernel dropped them before dnsmasq.
     pub fn is_good(&self) -> bool {
         self.complaints().is_empty()
     }
@@ -51,11 +53,14 @@ impl Summary {
                 complaints.push(format!("{path}: wrong or failed: {line} {:?}", line.odd));
             }
         }
-        // dnsmasq has a receive buffer of the default size. On a busy machine, the kernel drops queries beyond it.
+        // dnsmasq has a receive buffer of the default size. On a busy machine, the kernel drops
+        // queries beyond it.
         let lost: u64 = self.report.lines.values().map(|line| line.lost).sum();
         if lost > self.drops {
-            complaints
-                .push(format!("{lost} questions lost, the kernel dropped {} before dnsmasq", self.drops));
+            complaints.push(format!(
+                "{lost} questions lost, the kernel dropped {} before dnsmasq",
+                self.drops
+            ));
         }
         if self.restarts > 0 {
             complaints.push(format!("{} restarts of containers", self.restarts));
@@ -65,19 +70,28 @@ impl Summary {
         }
         for process in self.samples.processes() {
             complaints.extend(
-                QUANTITIES.iter().filter_map(|(what, of, margin)| growth(process, what, *of, *margin)),
+                QUANTITIES
+                    .iter()
+                    .filter_map(|(what, of, margin)| growth(process, what, *of, *margin)),
             );
         }
         complaints
     }
 }
 
-fn growth(process: &Process, what: &str, of: fn(&Usage) -> u32, margin: (u32, u32)) -> Option<String> {
+fn growth(
+    process: &Process,
+    what: &str,
+    of: fn(&Usage) -> u32,
+    margin: (u32, u32),
+) -> Option<String> {
     let name = process.name;
     match thirds(process, of) {
         Err(error) => Some(format!("{name}: {error}")),
         Ok(thirds) if thirds.is_flat(margin.0, margin.1) => None,
-        Ok(Thirds([_, second, last])) => Some(format!("{name}: {what} grew from {second} to {last}")),
+        Ok(Thirds([_, second, last])) => {
+            Some(format!("{name}: {what} grew from {second} to {last}"))
+        }
     }
 }
 
@@ -87,7 +101,11 @@ fn thirds(process: &Process, of: fn(&Usage) -> u32) -> anyhow::Result<Thirds> {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Counts { changes, edits, delays } = &self.churn;
+        let Counts {
+            changes,
+            edits,
+            delays,
+        } = &self.churn;
         let minutes = self.elapsed.as_secs_f64() / 60.0;
         writeln!(
             f,
@@ -95,8 +113,14 @@ impl fmt::Display for Summary {
         )?;
         let mut delays = delays.clone();
         delays.sort_unstable();
-        let at = |per_mille: usize| delays.get(delays.len() * per_mille / 1000).or(delays.last()).copied();
-        let shown = [500, 990, 1000].map(|at_most| at(at_most).unwrap_or_default().as_secs_f64() * 1000.0);
+        let at = |per_mille: usize| {
+            delays
+                .get(delays.len() * per_mille / 1000)
+                .or(delays.last())
+                .copied()
+        };
+        let shown =
+            [500, 990, 1000].map(|at_most| at(at_most).unwrap_or_default().as_secs_f64() * 1000.0);
         let [median, p99, most] = shown;
         let n = delays.len();
         writeln!(
@@ -107,14 +131,22 @@ impl fmt::Display for Summary {
             writeln!(f, "* {path}: {line}")?;
         }
         writeln!(f, "\nDropped by the kernel before dnsmasq: {}.", self.drops)?;
-        writeln!(f, "\n| process | quantity | first third | second third | last third | peak |")?;
+        writeln!(
+            f,
+            "\n| process | quantity | first third | second third | last third | peak |"
+        )?;
         writeln!(f, "| --- | --- | --- | --- | --- | --- |")?;
         for process in self.samples.processes() {
             write_process(f, process)?;
         }
         writeln!(f)?;
         for process in self.samples.processes() {
-            writeln!(f, "* {}: {:.1} % of a core", process.name, load(process, self.elapsed))?;
+            writeln!(
+                f,
+                "* {}: {:.1} % of a core",
+                process.name,
+                load(process, self.elapsed)
+            )?;
         }
         for complaint in self.complaints() {
             writeln!(f, "FAILED: {complaint}")?;
@@ -125,9 +157,15 @@ impl fmt::Display for Summary {
 
 fn write_process(f: &mut fmt::Formatter<'_>, process: &Process) -> fmt::Result {
     for (what, of, _) in QUANTITIES {
-        let Ok(Thirds([first, second, last])) = thirds(process, of) else { continue };
+        let Ok(Thirds([first, second, last])) = thirds(process, of) else {
+            continue;
+        };
         let peak = process.usages.iter().map(of).max().unwrap_or_default();
-        writeln!(f, "| {} | {what} | {first} | {second} | {last} | {peak} |", process.name)?;
+        writeln!(
+            f,
+            "| {} | {what} | {first} | {second} | {last} | {peak} |",
+            process.name
+        )?;
     }
     Ok(())
 }

@@ -6,7 +6,8 @@ use tokio::time::Instant;
 
 use super::report::{Line, Report};
 
-/// Maximum number of unexpected outcomes that are described per path. Further ones are only counted.
+/// Maximum number of unexpected outcomes that are described per path. Further ones are only
+/// counted.
 const KEPT: usize = 20;
 
 /// The outcome of a query. The text describes an unexpected outcome.
@@ -48,11 +49,15 @@ struct Path {
 
 impl Ledger {
     pub(super) fn new(paths: impl Iterator<Item = &'static str>) -> Self {
-        Self { paths: paths.map(|path| (path, Path::default())).collect() }
+        Self {
+            paths: paths.map(|path| (path, Path::default())).collect(),
+        }
     }
 
     fn path(&mut self, path: &str) -> &mut Path {
-        self.paths.get_mut(path).unwrap_or_else(|| panic!("no question belongs to the path {path}"))
+        self.paths
+            .get_mut(path)
+            .unwrap_or_else(|| panic!("no question belongs to the path {path}"))
     }
 
     pub(super) fn sent(&mut self, path: &str, at: Instant) {
@@ -65,7 +70,11 @@ impl Ledger {
         let path = self.path(path);
         path.no_longer_under_way(sent);
         if path.streak_from.is_some_and(|from| sent >= from) {
-            path.streak = if outcome == Outcome::Right { path.streak + 1 } else { 0 };
+            path.streak = if outcome == Outcome::Right {
+                path.streak + 1
+            } else {
+                0
+            };
         }
         let excused = path.is_excused(sent, done);
         let line = &mut path.line;
@@ -88,7 +97,11 @@ impl Ledger {
 
     pub(super) fn open(&mut self, path: &str, why: &'static str) -> WindowId {
         let windows = &mut self.path(path).windows;
-        windows.push(Window { why, from: Instant::now(), to: None });
+        windows.push(Window {
+            why,
+            from: Instant::now(),
+            to: None,
+        });
         WindowId(windows.len() - 1)
     }
 
@@ -107,9 +120,9 @@ impl Ledger {
         self.path(path).streak
     }
 
-    /// Returns whether the path works again: it has `wanted` right answers in a row, and no query in flight from before
-    /// the streak. An earlier query may still fail, and so may later identical queries, which wait for the same
-    /// upstream query.
+    /// Returns whether the path works again: it has `wanted` right answers in a row, and no query
+    /// in flight from before the streak. An earlier query may still fail, and so may later
+    /// identical queries, which wait for the same upstream query.
     pub(super) fn has_settled(&mut self, path: &str, wanted: u32) -> bool {
         let path = self.path(path);
         let oldest = path.under_way.keys().next();
@@ -117,12 +130,20 @@ impl Ledger {
     }
 
     pub(super) fn answered(&self) -> Vec<(&'static str, u64)> {
-        self.paths.iter().map(|(path, state)| (*path, state.line.answered)).collect()
+        self.paths
+            .iter()
+            .map(|(path, state)| (*path, state.line.answered))
+            .collect()
     }
 
     pub(super) fn report(&self) -> Report {
-        let lines = self.paths.iter().map(|(path, state)| ((*path).to_owned(), state.line()));
-        Report { lines: lines.collect() }
+        let lines = self
+            .paths
+            .iter()
+            .map(|(path, state)| ((*path).to_owned(), state.line()));
+        Report {
+            lines: lines.collect(),
+        }
     }
 }
 
@@ -138,7 +159,9 @@ impl Path {
 
     /// Returns whether an excuse covers a part of the time from `sent` to `done`.
     fn is_excused(&self, sent: Instant, done: Instant) -> bool {
-        self.windows.iter().any(|window| done >= window.from && window.to.is_none_or(|to| sent <= to))
+        self.windows
+            .iter()
+            .any(|window| done >= window.from && window.to.is_none_or(|to| sent <= to))
     }
 
     fn line(&self) -> Line {
@@ -147,7 +170,12 @@ impl Path {
         line.excuses = self
             .windows
             .iter()
-            .map(|window| (window.why.to_owned(), window.to.map(|to| to.min(now) - window.from)))
+            .map(|window| {
+                (
+                    window.why.to_owned(),
+                    window.to.map(|to| to.min(now) - window.from),
+                )
+            })
             .collect();
         line
     }
@@ -212,6 +240,9 @@ mod tests {
         assert!(!ledger.has_settled("a", 1), "an earlier query is in flight");
         ledger.done("a", hanging, Instant::now(), Outcome::Failed(String::new()));
         assert!(ledger.has_settled("a", 1));
-        assert!(!ledger.has_settled("a", 2), "one answer is no streak of two");
+        assert!(
+            !ledger.has_settled("a", 2),
+            "one answer is no streak of two"
+        );
     }
 }

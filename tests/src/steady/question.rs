@@ -17,8 +17,8 @@ use crate::lab::in_a_line;
 /// RCODEs of a server that cannot answer. Such a response counts as failed, not as wrong.
 const FAILURES: [&str; 2] = ["SERVFAIL", "REFUSED"];
 
-/// The servers to query, in turn. The test may replace the list, as the endpoints of a Service change. Clones share the
-/// list.
+/// The servers to query, in turn. The test may replace the list, as the endpoints of a Service
+/// change. Clones share the list.
 #[derive(Clone, Debug)]
 pub struct Endpoints(Arc<Mutex<Vec<SocketAddr>>>);
 
@@ -61,7 +61,13 @@ pub struct Question {
 
 impl Question {
     /// A query over UDP to a port of 127.0.0.1, with one right answer such as `NOERROR 10.0.0.1`.
-    pub fn new(path: &'static str, port: u16, name: &str, rtype: &'static str, right: &str) -> Self {
+    pub fn new(
+        path: &'static str,
+        port: u16,
+        name: &str,
+        rtype: &'static str,
+        right: &str,
+    ) -> Self {
         Self {
             path,
             servers: Endpoints::of((Ipv4Addr::LOCALHOST, port).into()),
@@ -136,22 +142,40 @@ impl Question {
         let line = in_a_line(&message);
         let odd = format!("{self}: {line}");
         let same_id = asked.get(..2) == answer.get(..2);
-        let same_question = message.questions.first().is_some_and(|question| question.name == self.name);
+        let same_question = message
+            .questions
+            .first()
+            .is_some_and(|question| question.name == self.name);
         if !same_id || !same_question {
-            return Outcome::Wrong(format!("{odd}, the answer to something else: {:?}", message.questions));
+            return Outcome::Wrong(format!(
+                "{odd}, the answer to something else: {:?}",
+                message.questions
+            ));
         }
         if self.right.contains(&line) {
             return Outcome::Right;
         }
-        if FAILURES.contains(&line.as_str()) { Outcome::Failed(odd) } else { Outcome::Wrong(odd) }
+        if FAILURES.contains(&line.as_str()) {
+            Outcome::Failed(odd)
+        } else {
+            Outcome::Wrong(odd)
+        }
     }
 }
 
 /// Sends a query over UDP. Repeats a query with a truncated answer over TCP, as resolvers do.
-async fn udp_then_tcp(server: SocketAddr, query: &[u8], patience: Duration) -> Result<Vec<u8>, AskError> {
+async fn udp_then_tcp(
+    server: SocketAddr,
+    query: &[u8],
+    patience: Duration,
+) -> Result<Vec<u8>, AskError> {
     let answer = client::udp(server, query, patience).await?;
     let is_truncated = answer.get(2).is_some_and(|octet| octet & 0x02 != 0);
-    if is_truncated { client::tcp(server, query, patience).await } else { Ok(answer) }
+    if is_truncated {
+        client::tcp(server, query, patience).await
+    } else {
+        Ok(answer)
+    }
 }
 
 fn reason(error: &AskError) -> String {
@@ -193,15 +217,27 @@ mod tests {
                 question.tcp = tcp;
                 question.ask_once(SHORT).await
             };
-            assert_eq!(ask(question(&honest, "NOERROR 192.0.2.1")).await, Outcome::Right);
-            assert_eq!(ask(question(&honest, "NXDOMAIN").or("NOERROR 192.0.2.1")).await, Outcome::Right);
+            assert_eq!(
+                ask(question(&honest, "NOERROR 192.0.2.1")).await,
+                Outcome::Right
+            );
+            assert_eq!(
+                ask(question(&honest, "NXDOMAIN").or("NOERROR 192.0.2.1")).await,
+                Outcome::Right
+            );
             let other = ask(question(&honest, "NXDOMAIN")).await;
             let odd = |line| format!("a.test. A over {}: {line}", if tcp { "TCP" } else { "UDP" });
             assert_eq!(other, Outcome::Wrong(odd("NOERROR 192.0.2.1")));
             let failed = ask(question(&failing, "NXDOMAIN")).await;
             assert_eq!(failed, Outcome::Failed(odd("SERVFAIL")));
-            assert!(matches!(ask(question(&lying, "NOERROR")).await, Outcome::Wrong(_)));
-            assert!(matches!(ask(question(&silent, "NOERROR")).await, Outcome::Lost(_)));
+            assert!(matches!(
+                ask(question(&lying, "NOERROR")).await,
+                Outcome::Wrong(_)
+            ));
+            assert!(matches!(
+                ask(question(&silent, "NOERROR")).await,
+                Outcome::Lost(_)
+            ));
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The final report of the steady client. An excuse is a period in which the test permits lost and failed queries on a
-//! path.
+//! The final report of the steady client. An excuse is a period in which the test permits lost and
+//! failed queries on a path.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,9 +24,11 @@ pub struct Line {
     pub excused_failed: u64,
     /// The longest time to a right answer.
     pub slowest: Duration,
-    /// The reason and the duration of each excuse. The duration is `None` if the test has not ended the excuse.
+    /// The reason and the duration of each excuse. The duration is `None` if the test has not ended
+    /// the excuse.
     pub excuses: Vec<(String, Option<Duration>)>,
-    /// Descriptions of the first wrong answers, and of the first lost and failed queries outside of excuses.
+    /// Descriptions of the first wrong answers, and of the first lost and failed queries outside of
+    /// excuses.
     pub odd: Vec<String>,
 }
 
@@ -38,17 +40,30 @@ pub struct Report {
 }
 
 impl Report {
-    /// Prints the report. Panics if a path has no right answer or any wrong answer. Panics at a lost or failed query
-    /// outside of excuses, and at an excuse that has not ended.
-    #[allow(clippy::print_stdout, reason = "the test runner shows it with a failure, and with --no-capture")]
+    /// Prints the report. Panics if a path has no right answer or any wrong answer. Panics at a
+    /// lost or failed query outside of excuses, and at an excuse that has not ended.
+    #[allow(
+        clippy::print_stdout,
+        reason = "the test runner shows it with a failure, and with --no-capture"
+    )]
     pub fn check(&self, title: &str) {
         let text = format!("{title}\n{self}");
         println!("{text}");
         for (path, line) in &self.lines {
-            assert!(line.answered > 0, "nothing was answered on the path {path}: {text}");
-            assert_eq!((line.wrong, line.lost, line.failed), (0, 0, 0), "wrong, lost, failed: {text}");
+            assert!(
+                line.answered > 0,
+                "nothing was answered on the path {path}: {text}"
+            );
+            assert_eq!(
+                (line.wrong, line.lost, line.failed),
+                (0, 0, 0),
+                "wrong, lost, failed: {text}"
+            );
             let accounted = line.answered + line.excused_lost + line.excused_failed;
-            assert_eq!(line.sent, accounted, "every question is accounted for: {text}");
+            assert_eq!(
+                line.sent, accounted,
+                "every question is accounted for: {text}"
+            );
             let open = line.excuses.iter().find(|(_, held)| held.is_none());
             assert!(open.is_none(), "the excuse {open:?} has not ended: {text}");
         }
@@ -69,8 +84,18 @@ impl fmt::Display for Report {
 
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { sent, answered, wrong, lost, failed, .. } = self;
-        write!(f, "sent {sent} answered {answered} wrong {wrong} lost {lost}")?;
+        let Self {
+            sent,
+            answered,
+            wrong,
+            lost,
+            failed,
+            ..
+        } = self;
+        write!(
+            f,
+            "sent {sent} answered {answered} wrong {wrong} lost {lost}"
+        )?;
         if *failed > 0 {
             write!(f, " failed {failed}")?;
         }

@@ -5,7 +5,8 @@ use std::process::Command;
 
 use serde::Deserialize;
 
-/// The target platform whose crates are listed. Crates for other platforms need not be on this machine.
+/// The target platform whose crates are listed. Crates for other platforms need not be on this
+/// machine.
 const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 
 /// A crate.
@@ -62,7 +63,14 @@ impl Graph {
     /// Runs `cargo metadata` offline, without changes to `Cargo.lock`.
     pub fn read() -> Self {
         let output = Command::new(env!("CARGO"))
-            .args(["metadata", "--format-version=1", "--offline", "--locked", "--filter-platform", PLATFORM])
+            .args([
+                "metadata",
+                "--format-version=1",
+                "--offline",
+                "--locked",
+                "--filter-platform",
+                PLATFORM,
+            ])
             .arg("--manifest-path")
             .arg(crate::repository().join("Cargo.toml"))
             .output()
@@ -75,25 +83,43 @@ impl Graph {
         );
         let read: Metadata = serde_json::from_slice(&output.stdout).expect("the metadata of cargo");
         let linked = |node: &Node| -> Vec<String> {
-            let linked = node.deps.iter().filter(|dep| dep.dep_kinds.iter().any(|kind| kind.kind.is_none()));
+            let linked = node
+                .deps
+                .iter()
+                .filter(|dep| dep.dep_kinds.iter().any(|kind| kind.kind.is_none()));
             linked.map(|dep| dep.pkg.clone()).collect()
         };
         Self {
-            links: read.resolve.nodes.iter().map(|node| (node.id.clone(), linked(node))).collect(),
-            packages: read.packages.into_iter().map(|package| (package.id.clone(), package)).collect(),
+            links: read
+                .resolve
+                .nodes
+                .iter()
+                .map(|node| (node.id.clone(), linked(node)))
+                .collect(),
+            packages: read
+                .packages
+                .into_iter()
+                .map(|package| (package.id.clone(), package))
+                .collect(),
         }
     }
 
     /// All third-party crates, including those of tests and benchmarks.
     pub fn foreign(&self) -> impl Iterator<Item = &Package> {
-        self.packages.values().filter(|package| package.source.is_some())
+        self.packages
+            .values()
+            .filter(|package| package.source.is_some())
     }
 
     /// The third-party crates that our program `root` depends on, including procedural macros.
     pub fn of_program(&self, root: &str) -> BTreeSet<&Package> {
         let ours = |package: &&Package| package.source.is_none() && package.name == root;
-        let mut waiting: Vec<&str> =
-            self.packages.values().filter(ours).map(|package| package.id.as_str()).collect();
+        let mut waiting: Vec<&str> = self
+            .packages
+            .values()
+            .filter(ours)
+            .map(|package| package.id.as_str())
+            .collect();
         assert!(!waiting.is_empty(), "no crate of ours is called {root}");
         let mut seen = BTreeSet::new();
         while let Some(id) = waiting.pop() {
@@ -102,6 +128,8 @@ impl Graph {
             }
         }
         let packages = seen.into_iter().filter_map(|id| self.packages.get(id));
-        packages.filter(|package| package.source.is_some()).collect()
+        packages
+            .filter(|package| package.source.is_some())
+            .collect()
     }
 }

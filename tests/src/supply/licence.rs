@@ -5,16 +5,27 @@ use std::collections::BTreeSet;
 /// The licences that `deny.toml` allows.
 pub fn allowed() -> BTreeSet<String> {
     let allowed = allow_list(&super::read("deny.toml"));
-    assert!(!allowed.is_empty(), "no licence is allowed: deny.toml has an unknown format");
+    assert!(
+        !allowed.is_empty(),
+        "no licence is allowed: deny.toml has an unknown format"
+    );
     allowed
 }
 
 /// The strings in the list `allow` of the section `[licenses]`. Each string has a line of its own.
 fn allow_list(toml: &str) -> BTreeSet<String> {
-    let section = toml.lines().map(str::trim).skip_while(|line| *line != "[licenses]").skip(1);
+    let section = toml
+        .lines()
+        .map(str::trim)
+        .skip_while(|line| *line != "[licenses]")
+        .skip(1);
     let section = section.take_while(|line| !line.starts_with('['));
-    let list = section.skip_while(|line| *line != "allow = [").skip(1).take_while(|line| *line != "]");
-    list.filter_map(|line| Some(line.strip_prefix('"')?.split_once('"')?.0.to_owned())).collect()
+    let list = section
+        .skip_while(|line| *line != "allow = [")
+        .skip(1)
+        .take_while(|line| *line != "]");
+    list.filter_map(|line| Some(line.strip_prefix('"')?.split_once('"')?.0.to_owned()))
+        .collect()
 }
 
 /// Returns whether the allowed licences satisfy the SPDX expression. `/` is an old form of `OR`.
@@ -23,8 +34,14 @@ fn allow_list(toml: &str) -> BTreeSet<String> {
 ///
 /// If the text is not an SPDX expression.
 pub fn is_met(expression: &str, allowed: &BTreeSet<String>) -> Result<bool, String> {
-    let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
-    let mut words = Words { rest: spaced.split_whitespace().peekable(), allowed };
+    let spaced = expression
+        .replace('(', " ( ")
+        .replace(')', " ) ")
+        .replace('/', " OR ");
+    let mut words = Words {
+        rest: spaced.split_whitespace().peekable(),
+        allowed,
+    };
     match (words.either(), words.rest.next()) {
         (Some(met), None) => Ok(met),
         _ => Err(format!("not an SPDX expression: {expression:?}")),
@@ -62,9 +79,10 @@ impl<'a, I: Iterator<Item = &'a str>> Words<'a, I> {
                 self.rest.next_if_eq(&")").map(|_| met)
             }
             ")" | "OR" | "AND" | "WITH" => None,
-            licence if self.rest.next_if_eq(&"WITH").is_some() => {
-                Some(self.allowed.contains(&format!("{licence} WITH {}", self.rest.next()?)))
-            }
+            licence if self.rest.next_if_eq(&"WITH").is_some() => Some(
+                self.allowed
+                    .contains(&format!("{licence} WITH {}", self.rest.next()?)),
+            ),
             licence => Some(self.allowed.contains(licence)),
         }
     }
@@ -78,12 +96,17 @@ mod tests {
     fn the_list_is_that_of_its_section() {
         let toml = "[bans]\nallow = [\n\"none\",\n]\n[licenses]\nx = 1\nallow = [\n    \"MIT\", # why \"not\"\n    \
                     # \"GPL-3.0\",\n    \"A WITH e\",\n]\nother = [\n\"no\",\n]\n[sources]\n";
-        assert_eq!(allow_list(toml), BTreeSet::from(["MIT".to_owned(), "A WITH e".to_owned()]));
+        assert_eq!(
+            allow_list(toml),
+            BTreeSet::from(["MIT".to_owned(), "A WITH e".to_owned()])
+        );
     }
 
     #[test]
     fn expressions() {
-        let allowed = ["MIT", "ISC", "Apache-2.0 WITH LLVM-exception"].map(str::to_owned).into();
+        let allowed = ["MIT", "ISC", "Apache-2.0 WITH LLVM-exception"]
+            .map(str::to_owned)
+            .into();
         for (expression, met) in [
             ("MIT", true),
             ("GPL-3.0-only", false),
@@ -99,7 +122,9 @@ mod tests {
         ] {
             assert_eq!(is_met(expression, &allowed), Ok(met), "{expression}");
         }
-        for nonsense in ["", "MIT ISC", "MIT OR", "(MIT", "MIT)", "OR MIT", "MIT WITH"] {
+        for nonsense in [
+            "", "MIT ISC", "MIT OR", "(MIT", "MIT)", "OR MIT", "MIT WITH",
+        ] {
             assert!(is_met(nonsense, &allowed).is_err(), "{nonsense}");
         }
     }

@@ -3,19 +3,29 @@
 /// The only permitted source of third-party crates.
 pub const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// The names of third-party crates that have another source than [`REGISTRY`] or no checksum. Crates without a source
-/// are our own.
+/// The names of third-party crates that have another source than [`REGISTRY`] or no checksum.
+/// Crates without a source are our own.
 pub fn strangers(lock: &str) -> Vec<String> {
     let packages = lock.split("[[package]]").skip(1);
     let strange = packages.filter(|package| match field(package, "source") {
         None => false,
         Some(source) => source != REGISTRY || field(package, "checksum").is_none(),
     });
-    strange.map(|package| field(package, "name").unwrap_or("without a name").to_owned()).collect()
+    strange
+        .map(|package| {
+            field(package, "name")
+                .unwrap_or("without a name")
+                .to_owned()
+        })
+        .collect()
 }
 
 fn field<'p>(package: &'p str, name: &str) -> Option<&'p str> {
-    let value = |line: &'p str| line.strip_prefix(name)?.strip_prefix(" = \"")?.strip_suffix('"');
+    let value = |line: &'p str| {
+        line.strip_prefix(name)?
+            .strip_prefix(" = \"")?
+            .strip_suffix('"')
+    };
     package.lines().find_map(value)
 }
 
@@ -28,10 +38,16 @@ mod tests {
         let package = |name: &str, rest: &str| format!("[[package]]\nname = \"{name}\"\n{rest}\n");
         let lock = [
             package("ours", "version = \"0.1.0\""),
-            package("good", &format!("source = \"{REGISTRY}\"\nchecksum = \"00\"")),
+            package(
+                "good",
+                &format!("source = \"{REGISTRY}\"\nchecksum = \"00\""),
+            ),
             package("unchecked", &format!("source = \"{REGISTRY}\"")),
             package("git", "source = \"git+https://example.com/x#00\""),
-            package("elsewhere", "source = \"registry+https://example.com/index\"\nchecksum = \"00\""),
+            package(
+                "elsewhere",
+                "source = \"registry+https://example.com/index\"\nchecksum = \"00\"",
+            ),
         ];
         assert_eq!(strangers(&lock.concat()), ["unchecked", "git", "elsewhere"]);
     }

@@ -49,10 +49,18 @@ pub fn render(graph: &Graph) -> String {
         }
     }
     let lines = programs.iter().map(|(package, programs)| {
-        let Package { name, version, license, .. } = package;
+        let Package {
+            name,
+            version,
+            license,
+            ..
+        } = package;
         let licence = license.as_deref().unwrap_or("none named");
         let link = format!("https://crates.io/crates/{name}/{version}");
-        format!("| [{name}]({link}) | {version} | {licence} | {} |\n", programs.join(", "))
+        format!(
+            "| [{name}]({link}) | {version} | {licence} | {} |\n",
+            programs.join(", ")
+        )
     });
     std::iter::once(HEAD.to_owned()).chain(lines).collect()
 }

@@ -1,5 +1,5 @@
-//! The DNS server of kubedns with Services of one kind, a real dnsmasq in front of this server, and an upstream of
-//! both.
+//! The DNS server of kubedns with Services of one kind, a real dnsmasq in front of this server, and
+//! an upstream of both.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -48,13 +48,16 @@ fn outside(asked: &Asked) -> Reaction {
     let (reply, name) = (Reply::to(&asked.packet), asked.name());
     match asked.rtype().as_str() {
         "A" => reply.answer(&format!("{name} 60 IN A 198.51.100.1")).into(),
-        "AAAA" => reply.answer(&format!("{name} 60 IN AAAA 2001:db8::1")).into(),
+        "AAAA" => reply
+            .answer(&format!("{name} 60 IN AAAA 2001:db8::1"))
+            .into(),
         _ => reply.into(),
     }
 }
 
 impl Behind {
-    /// Starts kubedns' server with the objects of `kind` in `count` namespaces, and dnsmasq with further `flags`.
+    /// Starts kubedns' server with the objects of `kind` in `count` namespaces, and dnsmasq with
+    /// further `flags`.
     pub(crate) async fn start(kind: &Kind, count: usize, flags: &[&str]) -> Self {
         let upstream = Upstream::start(outside).await;
         let numbers = 0..u32::try_from(count).expect("a small number");
@@ -67,7 +70,9 @@ impl Behind {
         let config = Config {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             udp_sockets: NonZeroUsize::MIN,
-            identity: Identity { version: "test".to_owned() },
+            identity: Identity {
+                version: "test".to_owned(),
+            },
             forwarder: Arc::new(Forwarder::new(
                 Limits::default(),
                 ForwardMetrics::new(&prometheus::Registry::new()).expect("metrics"),
@@ -82,11 +87,20 @@ impl Behind {
         let process = dnsmasq_on(dnsmasq.port(), kubedns.port(), upstream.addr(), flags);
         eventually(PATIENCE, async || {
             let canary = Query::new("canary.outside.test.", "A").wire();
-            client::udp(dnsmasq, &canary, Duration::from_millis(300)).await.is_ok()
+            client::udp(dnsmasq, &canary, Duration::from_millis(300))
+                .await
+                .is_ok()
         })
         .await;
         let stop = stop.drop_guard();
-        Self { kubedns, dnsmasq, _stop: stop, _tasks: tasks, _process: process, _upstream: upstream }
+        Self {
+            kubedns,
+            dnsmasq,
+            _stop: stop,
+            _tasks: tasks,
+            _process: process,
+            _upstream: upstream,
+        }
     }
 
     /// The answers of kubedns itself.
@@ -100,7 +114,8 @@ impl Behind {
     }
 }
 
-/// Starts dnsmasq, which forwards cluster names to kubedns. The cache is large enough for all names.
+/// Starts dnsmasq, which forwards cluster names to kubedns. The cache is large enough for all
+/// names.
 fn dnsmasq_on(port: u16, kubedns: u16, upstream: SocketAddr, flags: &[&str]) -> Process {
     let own = [
         "--keep-in-foreground".to_owned(),
@@ -118,20 +133,33 @@ fn dnsmasq_on(port: u16, kubedns: u16, upstream: SocketAddr, flags: &[&str]) -> 
         format!("--server=/in-addr.arpa/127.0.0.1#{kubedns}"),
         format!("--server={}#{}", upstream.ip(), upstream.port()),
     ];
-    Program::at(Path::new("dnsmasq")).args(own).args(flags).start()
+    Program::at(Path::new("dnsmasq"))
+        .args(own)
+        .args(flags)
+        .start()
 }
 
-/// Sends all queries over UDP, and returns the answers in the order of the queries. Repeats queries without an answer.
+/// Sends all queries over UDP, and returns the answers in the order of the queries. Repeats queries
+/// without an answer.
 async fn ask_all(server: SocketAddr, queries: &[Query]) -> Vec<String> {
-    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a socket");
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
+        .await
+        .expect("a socket");
     socket.connect(server).await.expect("a connected socket");
     let mut answers = Vec::with_capacity(queries.len());
     for some in queries.chunks(WINDOW) {
-        let wire: Vec<Vec<u8>> =
-            some.iter().zip(0..).map(|(query, id)| query.clone().id(id).wire()).collect();
+        let wire: Vec<Vec<u8>> = some
+            .iter()
+            .zip(0..)
+            .map(|(query, id)| query.clone().id(id).wire())
+            .collect();
         let mut known: HashMap<u16, String> = HashMap::new();
         while known.len() < some.len() {
-            for (packet, _) in wire.iter().zip(0..).filter(|(_, id)| !known.contains_key(id)) {
+            for (packet, _) in wire
+                .iter()
+                .zip(0..)
+                .filter(|(_, id)| !known.contains_key(id))
+            {
                 socket.send(packet).await.expect("a question that is sent");
             }
             receive(&socket, &mut known, some.len()).await;
@@ -141,12 +169,17 @@ async fn ask_all(server: SocketAddr, queries: &[Query]) -> Vec<String> {
     answers
 }
 
-/// Receives answers until `known` has `all` of them, or until the next one takes longer than the timeout.
+/// Receives answers until `known` has `all` of them, or until the next one takes longer than the
+/// timeout.
 async fn receive(socket: &UdpSocket, known: &mut HashMap<u16, String>, all: usize) {
     let mut buffer = vec![0; 65_535];
     while known.len() < all {
-        let Ok(received) = tokio::time::timeout(ATTEMPT, socket.recv(&mut buffer)).await else { return };
-        let packet = buffer.get(..received.expect("a packet")).unwrap_or_default();
+        let Ok(received) = tokio::time::timeout(ATTEMPT, socket.recv(&mut buffer)).await else {
+            return;
+        };
+        let packet = buffer
+            .get(..received.expect("a packet"))
+            .unwrap_or_default();
         let message = Message::parse(packet).expect("a whole message");
         known.insert(message.id, outline(&message));
     }

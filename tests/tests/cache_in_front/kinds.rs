@@ -1,5 +1,5 @@
-//! The kinds of Services, and the questions about each kind. A test creates the objects of one kind in many numbered
-//! namespaces.
+//! The kinds of Services, and the questions about each kind. A test creates the objects of one kind
+//! in many numbered namespaces.
 
 use std::fmt;
 
@@ -27,7 +27,8 @@ pub(crate) struct Kind {
     pub(crate) objects: fn(&str, u32) -> Vec<Value>,
     /// Names that are queried with seven types; see [`Kind::questions`].
     names: &'static [&'static str],
-    /// Names that are answered with the CNAME of an ExternalName Service: the Service, wildcards and the namespace.
+    /// Names that are answered with the CNAME of an ExternalName Service: the Service, wildcards
+    /// and the namespace.
     alias_names: &'static [&'static str],
     /// Whether `_http._tcp.web` has SRV records with port 80.
     pub(crate) has_ports: bool,
@@ -35,7 +36,8 @@ pub(crate) struct Kind {
     pub(crate) leads_nowhere: bool,
 }
 
-/// A question about a Service. The name is relative to the namespace; `+` at its end stands for [`SUFFIX`].
+/// A question about a Service. The name is relative to the namespace; `+` at its end stands for
+/// [`SUFFIX`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Question {
     pub(crate) name: &'static str,
@@ -45,7 +47,8 @@ pub(crate) struct Question {
 const PLAIN: &[&str] = &["web", "_http._tcp.web"];
 const MEMBERS: &[&str] = &["web", "_http._tcp.web", "web-0.web"];
 const ALIASES: &[&str] = &["web", "_http._tcp.web", "ext"];
-/// Names that are answered with a CNAME, relative to the namespace. The empty name is the namespace itself.
+/// Names that are answered with a CNAME, relative to the namespace. The empty name is the namespace
+/// itself.
 const OF_ALIASES: &[&str] = &["ext", "*", ""];
 const REVERSE: &str = "reverse";
 
@@ -62,7 +65,14 @@ const COMMON: Kind = Kind {
 pub(crate) const KINDS: &[Kind] = &[
     Kind {
         name: "ClusterIP",
-        objects: |ns, n| vec![mk_cluster_ip(ns, "web", &[&v4(n), &v6(n)], &["http:80", "metrics:9090"])],
+        objects: |ns, n| {
+            vec![mk_cluster_ip(
+                ns,
+                "web",
+                &[&v4(n), &v6(n)],
+                &["http:80", "metrics:9090"],
+            )]
+        },
         ..COMMON
     },
     Kind {
@@ -74,8 +84,11 @@ pub(crate) const KINDS: &[Kind] = &[
     Kind {
         name: "headless, hostnames",
         objects: |ns, n| {
-            let pods =
-                [format!("{} web-0", v4(n)), format!("{} web-0", v6(n)), format!("{} web-1", other(n))];
+            let pods = [
+                format!("{} web-0", v4(n)),
+                format!("{} web-0", v6(n)),
+                format!("{} web-1", other(n)),
+            ];
             headless(ns, "web", &pods, "http:80").into()
         },
         names: MEMBERS,
@@ -97,7 +110,10 @@ pub(crate) const KINDS: &[Kind] = &[
         name: "ExternalName for a ClusterIP Service",
         objects: |ns, n| {
             let web = mk_cluster_ip(ns, "web", &[&v4(n), &v6(n)], &["http:80"]);
-            vec![web, mk_external_name(ns, "ext", &format!("web.{ns}.svc.cluster.local"))]
+            vec![
+                web,
+                mk_external_name(ns, "ext", &format!("web.{ns}.svc.cluster.local")),
+            ]
         },
         names: ALIASES,
         alias_names: OF_ALIASES,
@@ -107,7 +123,11 @@ pub(crate) const KINDS: &[Kind] = &[
         name: "ExternalName for a headless Service",
         objects: |ns, n| {
             let [web, endpoints] = headless(ns, "web", &[format!("{} web-0", v4(n))], "http:80");
-            vec![web, endpoints, mk_external_name(ns, "ext", &format!("web.{ns}.svc.cluster.local"))]
+            vec![
+                web,
+                endpoints,
+                mk_external_name(ns, "ext", &format!("web.{ns}.svc.cluster.local")),
+            ]
         },
         names: ALIASES,
         alias_names: OF_ALIASES,
@@ -117,7 +137,10 @@ pub(crate) const KINDS: &[Kind] = &[
         name: "ExternalName for an SRV name",
         objects: |ns, n| {
             let web = mk_cluster_ip(ns, "web", &[&v4(n)], &["http:80"]);
-            vec![web, mk_external_name(ns, "ext", &format!("_http._tcp.web.{ns}.svc.cluster.local"))]
+            vec![
+                web,
+                mk_external_name(ns, "ext", &format!("_http._tcp.web.{ns}.svc.cluster.local")),
+            ]
         },
         names: ALIASES,
         alias_names: OF_ALIASES,
@@ -133,7 +156,13 @@ pub(crate) const KINDS: &[Kind] = &[
     },
     Kind {
         name: "ExternalName for a missing name",
-        objects: |ns, _| vec![mk_external_name(ns, "ext", &format!("gone.{ns}.svc.cluster.local"))],
+        objects: |ns, _| {
+            vec![mk_external_name(
+                ns,
+                "ext",
+                &format!("gone.{ns}.svc.cluster.local"),
+            )]
+        },
         names: &["ext", "gone"],
         alias_names: OF_ALIASES,
         has_ports: false,
@@ -145,20 +174,34 @@ impl Kind {
     /// All questions about one Service.
     pub(crate) fn questions(&self) -> Vec<Question> {
         let ask = |names: &'static [&'static str], types: &'static [&'static str]| {
-            names.iter().flat_map(move |name| types.iter().map(move |rtype| Question { name, rtype }))
+            names
+                .iter()
+                .flat_map(move |name| types.iter().map(move |rtype| Question { name, rtype }))
         };
-        let mut questions: Vec<Question> =
-            ask(self.names, &["A", "AAAA", "SRV", "CNAME", "TXT", "ANY", "PTR"]).collect();
-        questions.extend(ask(&["_tcp.web", "*.web", "*", ""], &["A", "AAAA", "SRV", "CNAME"]));
-        questions.push(Question { name: REVERSE, rtype: "PTR" });
+        let mut questions: Vec<Question> = ask(
+            self.names,
+            &["A", "AAAA", "SRV", "CNAME", "TXT", "ANY", "PTR"],
+        )
+        .collect();
+        questions.extend(ask(
+            &["_tcp.web", "*.web", "*", ""],
+            &["A", "AAAA", "SRV", "CNAME"],
+        ));
+        questions.push(Question {
+            name: REVERSE,
+            rtype: "PTR",
+        });
         questions
     }
 
     /// All questions about one Service, and further questions about completed names.
     pub(crate) fn questions_with_completed(&self) -> Vec<Question> {
-        let names = COMPLETED.iter().filter(|(name, _)| self.names.contains(name));
-        let completed = names
-            .flat_map(|(_, name)| ["A", "AAAA", "SRV", "CNAME", "TXT"].map(|rtype| Question { name, rtype }));
+        let names = COMPLETED
+            .iter()
+            .filter(|(name, _)| self.names.contains(name));
+        let completed = names.flat_map(|(_, name)| {
+            ["A", "AAAA", "SRV", "CNAME", "TXT"].map(|rtype| Question { name, rtype })
+        });
         self.questions().into_iter().chain(completed).collect()
     }
 

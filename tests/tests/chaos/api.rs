@@ -1,5 +1,5 @@
-//! Faults of the API server: not reachable, frozen, without its history of events, failing, or sending invalid data. No
-//! query may be lost.
+//! Faults of the API server: not reachable, frozen, without its history of events, failing, or
+//! sending invalid data. No query may be lost.
 
 use apiserver::{Action, Faults, Rule, RuleId};
 use tests::chaos::{Rig, Topology};
@@ -7,8 +7,8 @@ use tests::steady::Steady;
 
 use super::{RATE, WHILE, add_service, resolves};
 
-/// The name of a fault of the API server, and a function that starts the fault. If the function returns a rule, the
-/// fault ends when the test removes the rule.
+/// The name of a fault of the API server, and a function that starts the fault. If the function
+/// returns a rule, the fault ends when the test removes the rule.
 type Fault = (&'static str, fn(&Faults) -> Option<RuleId>);
 
 const FAULTS: [Fault; 5] = [
@@ -51,5 +51,8 @@ async fn whatever_the_api_server_does_no_query_is_lost_and_what_changed_meanwhil
         resolves(&rig, &service, &address).await;
         assert_eq!(rig.pod.status().containers["kubedns"].restarts, 0, "{name}");
     }
-    steady.stop().await.check("API server away, frozen, restarted without its history, garbage, failing");
+    steady
+        .stop()
+        .await
+        .check("API server away, frozen, restarted without its history, garbage, failing");
 }

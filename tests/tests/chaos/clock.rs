@@ -1,7 +1,8 @@
-//! The wall clock jumps, as after a correction by NTP or when a virtual machine resumes. The monotonic clock never
-//! jumps.
+//! The wall clock jumps, as after a correction by NTP or when a virtual machine resumes. The
+//! monotonic clock never jumps.
 //!
-//! All processes of the pod load `libfaketime`, which reads the offset of the wall clock from a file again and again.
+//! All processes of the pod load `libfaketime`, which reads the offset of the wall clock from a
+//! file again and again.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,7 +20,10 @@ const LIBRARIES: [&str; 3] = [
 ];
 
 fn library() -> Option<PathBuf> {
-    LIBRARIES.iter().map(PathBuf::from).find(|path| path.exists())
+    LIBRARIES
+        .iter()
+        .map(PathBuf::from)
+        .find(|path| path.exists())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -35,7 +39,9 @@ async fn jumps_of_the_wall_clock_go_unnoticed() {
     let rig = Rig::start_in(Topology::DropIn, &[], &environment(&library, &offset)).await;
     let maps = format!("/proc/{}/maps", rig.pod.container("kubedns").await);
     assert!(
-        std::fs::read_to_string(maps).unwrap().contains("libfaketime"),
+        std::fs::read_to_string(maps)
+            .unwrap()
+            .contains("libfaketime"),
         "kubedns does not use libfaketime"
     );
     let steady = Steady::start(rig.questions(), RATE);
@@ -49,7 +55,10 @@ async fn jumps_of_the_wall_clock_go_unnoticed() {
         steady.answered(WHILE).await;
     }
     rig.assert_no_restarts();
-    steady.stop().await.check("wall clock +1 h, -1 day, +10 years, back");
+    steady
+        .stop()
+        .await
+        .check("wall clock +1 h, -1 day, +10 years, back");
 }
 
 /// The date that a process of the pod reads from the wall clock.

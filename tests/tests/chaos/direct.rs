@@ -1,5 +1,5 @@
-//! Faults in the direct topology, in which kubedns receives the clients' queries and forwards to dnsmasq. Cluster names
-//! depend only on kubedns.
+//! Faults in the direct topology, in which kubedns receives the clients' queries and forwards to
+//! dnsmasq. Cluster names depend only on kubedns.
 
 use std::time::{Duration, Instant};
 
@@ -48,7 +48,10 @@ async fn cluster_names_lose_nothing_while_dnsmasq_dies_or_hangs_or_its_upstreams
 
     let report = steady.stop().await;
     report.check("direct: dnsmasq SIGKILL, SIGSTOP, upstream silent");
-    assert_eq!(report.lines["outside"].excused_lost, 0, "kubedns answers SERVFAIL instead: {report}");
+    assert_eq!(
+        report.lines["outside"].excused_lost, 0,
+        "kubedns answers SERVFAIL instead: {report}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -62,12 +65,24 @@ async fn more_tcp_clients_than_dnsmasq_takes_are_served_at_once() {
     }
     for round in 0..3 {
         for (number, connection) in open.iter_mut().enumerate() {
-            let name = if number % 2 == 0 { "web-1.shop.svc.cluster.local." } else { "host-1.outside.test." };
-            connection.send(&Query::new(name, "A").wire()).await.unwrap();
+            let name = if number % 2 == 0 {
+                "web-1.shop.svc.cluster.local."
+            } else {
+                "host-1.outside.test."
+            };
+            connection
+                .send(&Query::new(name, "A").wire())
+                .await
+                .unwrap();
         }
         for (number, connection) in open.iter_mut().enumerate() {
-            let answer = Message::parse(&connection.receive(client::PATIENCE).await.unwrap()).unwrap();
-            let right = if number % 2 == 0 { "NOERROR 10.96.1.1" } else { "NOERROR 198.51.100.1" };
+            let answer =
+                Message::parse(&connection.receive(client::PATIENCE).await.unwrap()).unwrap();
+            let right = if number % 2 == 0 {
+                "NOERROR 10.96.1.1"
+            } else {
+                "NOERROR 198.51.100.1"
+            };
             assert_eq!(in_a_line(&answer), right, "round {round}");
         }
     }
@@ -96,7 +111,10 @@ async fn a_new_service_is_there_right_after_it_was_not() {
         delays.push(begun.elapsed());
     }
     for (name, way) in [
-        ("new-0.shop.svc.cluster.local.", "path       pods ask kubedns itself (port 53)".to_owned()),
+        (
+            "new-0.shop.svc.cluster.local.",
+            "path       pods ask kubedns itself (port 53)".to_owned(),
+        ),
         (
             "host-1.outside.test.",
             format!(
@@ -107,9 +125,15 @@ async fn a_new_service_is_there_right_after_it_was_not() {
     ] {
         let path = format!("/explain?name={name}&type=A&format=text");
         let text = get(rig.pod.ports.readiness, &path).await.unwrap().body;
-        assert_eq!(text.lines().find(|line| line.starts_with("path ")), Some(way.as_str()), "{text}");
+        assert_eq!(
+            text.lines().find(|line| line.starts_with("path ")),
+            Some(way.as_str()),
+            "{text}"
+        );
     }
     delays.sort_unstable();
     let [median, most] = [delays[delays.len() / 2], delays[delays.len() - 1]];
-    println!("direct: {SERVICES} new Services right after NXDOMAIN: median {median:.1?}, most {most:.1?}");
+    println!(
+        "direct: {SERVICES} new Services right after NXDOMAIN: median {median:.1?}, most {most:.1?}"
+    );
 }

@@ -29,7 +29,8 @@ async fn without_dnsmasq_a_storm_of_edits_loses_nothing_and_the_last_one_counts(
 }
 
 async fn storm(topology: Topology) {
-    let corporate = Upstream::start(Zone::new(["host.corp.test. 5 IN A 192.0.2.7"]).handler()).await;
+    let corporate =
+        Upstream::start(Zone::new(["host.corp.test. 5 IN A 192.0.2.7"]).handler()).await;
     let rig = Rig::start(topology, &[]).await;
     let steady = Steady::start(rig.questions(), RATE);
     let edit = |key: &str, value: &str| {
@@ -40,14 +41,26 @@ async fn storm(topology: Topology) {
         match number % 4 {
             0 => edit("stubDomains", &nowhere),
             1 => edit("stubDomains", "{ not JSON"),
-            2 => edit("upstreamNameservers", &json!([rig.upstream.addr().to_string()]).to_string()),
-            _ => edit("stubDomains", &json!({"corp.test": ["no address"]}).to_string()),
+            2 => edit(
+                "upstreamNameservers",
+                &json!([rig.upstream.addr().to_string()]).to_string(),
+            ),
+            _ => edit(
+                "stubDomains",
+                &json!({"corp.test": ["no address"]}).to_string(),
+            ),
         }
         steady.answered(1).await;
     }
-    edit("stubDomains", &json!({"corp.test": [corporate.addr().to_string()]}).to_string());
+    edit(
+        "stubDomains",
+        &json!({"corp.test": [corporate.addr().to_string()]}).to_string(),
+    );
     let dig = rig.pod.dig();
-    eventually(PATIENCE, || async { dig.short("host.corp.test").await == ["192.0.2.7"] }).await;
+    eventually(PATIENCE, || async {
+        dig.short("host.corp.test").await == ["192.0.2.7"]
+    })
+    .await;
     steady.answered(20).await;
     rig.assert_no_restarts();
     steady

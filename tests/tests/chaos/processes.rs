@@ -28,8 +28,15 @@ async fn a_dead_dnsmasq_costs_nothing_that_does_not_pass_it() {
     excuse.ends().await;
 
     steady.answered(WHILE).await;
-    assert_eq!(rig.pod.status().containers["dnsmasq"].restarts, 0, "the nanny restarts dnsmasq");
-    steady.stop().await.check("drop-in: dnsmasq SIGKILL, SIGSTOP");
+    assert_eq!(
+        rig.pod.status().containers["dnsmasq"].restarts,
+        0,
+        "the nanny restarts dnsmasq"
+    );
+    steady
+        .stop()
+        .await
+        .check("drop-in: dnsmasq SIGKILL, SIGSTOP");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -45,19 +52,28 @@ async fn a_dead_kubedns_costs_no_name_outside_and_comes_back() {
     let excuse = steady.excuse(&["cluster", "kubedns"], "kubedns was frozen");
     let frozen = rig.pod.container("kubedns").await;
     send(frozen, Signal::SIGSTOP);
-    eventually(PATIENCE, || async { rig.pod.health("kubedns").await == Some(503) }).await;
+    eventually(PATIENCE, || async {
+        rig.pod.health("kubedns").await == Some(503)
+    })
+    .await;
     // A kubelet kills a frozen container after failed liveness probes.
     send(frozen, Signal::SIGKILL);
     excuse.ends().await;
 
     steady.answered(WHILE).await;
-    steady.stop().await.check("drop-in: kubedns SIGKILL, SIGSTOP and SIGKILL");
+    steady
+        .stop()
+        .await
+        .check("drop-in: kubedns SIGKILL, SIGSTOP and SIGKILL");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kubedns_killed_while_the_api_server_is_away_serves_again_from_its_snapshot() {
     let directory = tempfile::tempdir().unwrap();
-    let flag = format!("--kubedns-arg=--snapshot-dir={}", directory.path().display());
+    let flag = format!(
+        "--kubedns-arg=--snapshot-dir={}",
+        directory.path().display()
+    );
     let rig = Rig::start(Topology::DropIn, &[&flag]).await;
     let steady = Steady::start(rig.questions(), RATE);
     let file = directory.path().join("kubedns.snapshot");
@@ -71,7 +87,10 @@ async fn kubedns_killed_while_the_api_server_is_away_serves_again_from_its_snaps
     steady.answered(WHILE).await;
     rig.api().up();
     steady.answered(WHILE).await;
-    steady.stop().await.check("drop-in: kubedns SIGKILL with a snapshot file, API server away");
+    steady
+        .stop()
+        .await
+        .check("drop-in: kubedns SIGKILL with a snapshot file, API server away");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -86,10 +105,16 @@ async fn without_a_snapshot_it_refuses_cluster_names_until_the_api_server_is_bac
     send(rig.pod.container("kubedns").await, Signal::SIGKILL);
     let kubedns = tests::e2e::Dig::on(rig.pod.ports.kubedns);
     let name = "web-1.shop.svc.cluster.local";
-    eventually(PATIENCE, || async { kubedns.status(name).await.as_deref() == Some("REFUSED") }).await;
+    eventually(PATIENCE, || async {
+        kubedns.status(name).await.as_deref() == Some("REFUSED")
+    })
+    .await;
     rig.api().up();
     excuse.ends().await;
 
     steady.answered(WHILE).await;
-    steady.stop().await.check("drop-in: kubedns SIGKILL without a snapshot file, API server away");
+    steady
+        .stop()
+        .await
+        .check("drop-in: kubedns SIGKILL without a snapshot file, API server away");
 }

@@ -26,8 +26,12 @@ async fn ten_rolling_replacements_lose_nothing() {
     let rollout = Rollout::start().await;
     let mut pod = rollout.pod(&LAMEDUCK).await;
     let endpoints = Endpoints::of(dns(&pod));
-    let all = questions("cluster", 0).into_iter().chain(names_outside("outside", 0));
-    let followed = all.map(|question: Question| question.follows(&endpoints)).collect();
+    let all = questions("cluster", 0)
+        .into_iter()
+        .chain(names_outside("outside", 0));
+    let followed = all
+        .map(|question: Question| question.follows(&endpoints))
+        .collect();
     let steady = Steady::start(followed, RATE);
     for roll in 0..ROLLS {
         let next = rollout.pod(&LAMEDUCK).await;
@@ -36,15 +40,18 @@ async fn ten_rolling_replacements_lose_nothing() {
         leaves(leaving, &endpoints, dns(&pod), roll).await;
     }
     steady.answered(30).await;
-    steady.stop().await.check("ten rolling replacements of the pod");
+    steady
+        .stop()
+        .await
+        .check("ten rolling replacements of the pod");
 }
 
 fn dns(pod: &Pod) -> SocketAddr {
     ([127, 0, 0, 1], pod.ports.dns).into()
 }
 
-/// Sends SIGTERM to a pod. The pod must become unready at once, and must later exit by itself with success. Clients use
-/// the pod for a while after it has become unready.
+/// Sends SIGTERM to a pod. The pod must become unready at once, and must later exit by itself with
+/// success. Clients use the pod for a while after it has become unready.
 async fn leaves(mut leaving: Pod, endpoints: &Endpoints, remaining: SocketAddr, roll: usize) {
     let readiness = leaving.ports.readiness;
     leaving.process.signal(Signal::SIGTERM);
@@ -53,7 +60,13 @@ async fn leaves(mut leaving: Pod, endpoints: &Endpoints, remaining: SocketAddr, 
         response
             .map_err(|error| error.to_string())
             .map(|response| response.status)
-            .and_then(|status| if status == 503 { Ok(()) } else { Err(format!("/readiness says {status}")) })
+            .and_then(|status| {
+                if status == 503 {
+                    Ok(())
+                } else {
+                    Err(format!("/readiness says {status}"))
+                }
+            })
     })
     .await;
     tokio::time::sleep(PROPAGATION).await;
@@ -62,5 +75,8 @@ async fn leaves(mut leaving: Pod, endpoints: &Endpoints, remaining: SocketAddr, 
     let status = process.wait(PATIENCE).await;
     let log = process.stderr();
     assert!(status.success(), "replacement {roll}: {status}");
-    assert!(!log.iter().any(|line| line.contains("killed")), "it ended by itself: {log:?}");
+    assert!(
+        !log.iter().any(|line| line.contains("killed")),
+        "it ended by itself: {log:?}"
+    );
 }

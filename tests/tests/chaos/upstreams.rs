@@ -27,8 +27,8 @@ const MOODS: [(Mood, &str); 8] = [
     (Mood::Garbage, "garbage"),
 ];
 
-/// Queries for names in CNAME loops of the upstream. kubedns must end such a loop. `spin` is an ExternalName Service
-/// whose target is in the loop.
+/// Queries for names in CNAME loops of the upstream. kubedns must end such a loop. `spin` is an
+/// ExternalName Service whose target is in the loop.
 fn circles(path: &'static str, port: u16) -> Vec<Question> {
     let (a, b) = ("loop-a.outside.test.", "loop-b.outside.test.");
     let spin = "spin.shop.svc.cluster.local.";
@@ -45,13 +45,29 @@ async fn with_an_honest_upstream_left_a_bad_one_costs_no_answer_of_kubedns() {
     let good = Upstream::start(honest.handler()).await;
     let addresses = [bad.addr(), good.addr()];
     let rig = Rig::with(Topology::DropIn, &[], &[], outside.clone(), bad, &addresses).await;
-    rig.set(testkit::objects::mk_external_name("shop", "spin", "loop-a.outside.test"));
-    super::resolves(&rig, &super::add_service(&rig, "marker", "10.96.9.9"), "10.96.9.9").await;
+    rig.set(testkit::objects::mk_external_name(
+        "shop",
+        "spin",
+        "loop-a.outside.test",
+    ));
+    super::resolves(
+        &rig,
+        &super::add_service(&rig, "marker", "10.96.9.9"),
+        "10.96.9.9",
+    )
+    .await;
 
     let mut questions = rig.questions();
-    // These queries go to kubedns, which has the same two upstreams. dnsmasq selects upstreams by other rules.
-    questions.extend(names_outside_of_kubedns("outside, from kubedns", rig.pod.ports.kubedns));
-    questions.extend(circles("alias circles, from kubedns", rig.pod.ports.kubedns));
+    // These queries go to kubedns, which has the same two upstreams. dnsmasq selects upstreams by
+    // other rules.
+    questions.extend(names_outside_of_kubedns(
+        "outside, from kubedns",
+        rig.pod.ports.kubedns,
+    ));
+    questions.extend(circles(
+        "alias circles, from kubedns",
+        rig.pod.ports.kubedns,
+    ));
     let steady = Steady::start(questions, RATE * 2);
     for (mood, why) in MOODS {
         let excuse = steady.excuse(&["outside"], why);
@@ -60,14 +76,20 @@ async fn with_an_honest_upstream_left_a_bad_one_costs_no_answer_of_kubedns() {
         outside.is(Mood::Honest);
         excuse.ends().await;
     }
-    steady.stop().await.check("two upstreams, the first silent, late, lying, oversized, truncating, garbage");
+    steady
+        .stop()
+        .await
+        .check("two upstreams, the first silent, late, lying, oversized, truncating, garbage");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_bad_upstreams_only_cluster_names_lose_nothing_and_kubedns_answers_all() {
     let rig = Rig::start(Topology::DropIn, &[]).await;
     let mut questions = rig.questions();
-    questions.extend(names_outside_of_kubedns("outside, from kubedns", rig.pod.ports.kubedns));
+    questions.extend(names_outside_of_kubedns(
+        "outside, from kubedns",
+        rig.pod.ports.kubedns,
+    ));
     let steady = Steady::start(questions, RATE * 2);
     for (mood, why) in MOODS {
         let excuse = steady.excuse(&["outside", "outside, from kubedns"], why);
@@ -79,8 +101,14 @@ async fn with_bad_upstreams_only_cluster_names_lose_nothing_and_kubedns_answers_
     let report = steady.stop().await;
     report.check("the only upstream silent, late, lying, oversized, truncating, garbage");
     let forwarded = &report.lines["outside, from kubedns"];
-    assert_eq!(forwarded.excused_lost, 0, "without an answer kubedns returns SERVFAIL: {report}");
-    assert!(forwarded.excused_failed > 0, "the upstream failed: {report}");
+    assert_eq!(
+        forwarded.excused_lost, 0,
+        "without an answer kubedns returns SERVFAIL: {report}"
+    );
+    assert!(
+        forwarded.excused_failed > 0,
+        "the upstream failed: {report}"
+    );
 }
 
 /// Number of names that are queried while no upstream answers.
@@ -96,17 +124,21 @@ async fn behind_a_cache_alone_a_bad_upstream_costs_no_answer() {
     let addresses = [bad.addr(), good.addr()];
     let rig = Rig::with(Topology::Cache, &[], &[], outside.clone(), bad, &addresses).await;
     let mut questions = rig.questions();
-    questions.extend(names_outside_of_kubedns("outside, whatever the upstream", rig.pod.ports.dns));
+    questions.extend(names_outside_of_kubedns(
+        "outside, whatever the upstream",
+        rig.pod.ports.dns,
+    ));
     let steady = Steady::start(questions, RATE * 2);
     for (mood, _) in MOODS {
         outside.is(mood);
-        steady.answered_on("outside, whatever the upstream", WHILE).await;
+        steady
+            .answered_on("outside, whatever the upstream", WHILE)
+            .await;
         outside.is(Mood::Honest);
     }
-    steady
-        .stop()
-        .await
-        .check("cache alone, two upstreams, the first silent, late, lying, oversized, truncating, garbage");
+    steady.stop().await.check(
+        "cache alone, two upstreams, the first silent, late, lying, oversized, truncating, garbage",
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -126,13 +158,19 @@ async fn every_name_gets_an_rcode_when_all_upstreams_hang(topology: Topology) {
     let ask = |number: u16| async move {
         let query = Query::new(&format!("hanging-{number}.outside.test."), "A").wire();
         let reply = client::udp(server, &query, PATIENCE).await;
-        reply.map_or_else(|error| error.to_string(), |reply| Message::parse(&reply).unwrap().rcode_name())
+        reply.map_or_else(
+            |error| error.to_string(),
+            |reply| Message::parse(&reply).unwrap().rcode_name(),
+        )
     };
     let mut asking = JoinSet::new();
     for number in 0..HANGING {
         asking.spawn(ask(number));
         if (number + 1).is_multiple_of(AT_ONCE) {
-            eventually(PATIENCE, || std::future::ready(rig.upstream.count() > number.into())).await;
+            eventually(PATIENCE, || {
+                std::future::ready(rig.upstream.count() > number.into())
+            })
+            .await;
         }
     }
     let said = asking.join_all().await;
@@ -140,13 +178,17 @@ async fn every_name_gets_an_rcode_when_all_upstreams_hang(topology: Topology) {
 
     rig.outside.is(Mood::Honest);
     let dig = rig.pod.dig();
-    eventually(PATIENCE, || async { dig.short("host-1.outside.test").await == ["198.51.100.1"] }).await;
+    eventually(PATIENCE, || async {
+        dig.short("host-1.outside.test").await == ["198.51.100.1"]
+    })
+    .await;
     rig.assert_no_restarts();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn behind_a_cache_alone_stub_servers_have_names_and_upstreams_that_lead_back_are_left_out() {
-    let corporate = Upstream::start(Zone::new(["host.corp.test. 5 IN A 192.0.2.7"]).handler()).await;
+    let corporate =
+        Upstream::start(Zone::new(["host.corp.test. 5 IN A 192.0.2.7"]).handler()).await;
     let rig = Rig::start(Topology::Cache, &[]).await;
     let name = super::add_service(&rig, "ns", "127.0.0.1");
     let stubs = json!({"corp.test": [format!("{name}:{}", corporate.addr().port())]}).to_string();
@@ -154,7 +196,9 @@ async fn behind_a_cache_alone_stub_servers_have_names_and_upstreams_that_lead_ba
     let dig = rig.pod.dig();
     let is = |name: &'static str, expected: &'static [&'static str]| {
         let dig = &dig;
-        eventually(PATIENCE, move || async move { dig.short(name).await == expected })
+        eventually(PATIENCE, move || async move {
+            dig.short(name).await == expected
+        })
     };
     rig.set(mk_config_map(
         "kube-system",
@@ -162,26 +206,58 @@ async fn behind_a_cache_alone_stub_servers_have_names_and_upstreams_that_lead_ba
         &[("stubDomains", &stubs), ("upstreamNameservers", &own)],
     ));
     is("host.corp.test", &["192.0.2.7"]).await;
-    let loops = || async { get(rig.pod.ports.kubedns_metrics, "/metrics").await.unwrap().body };
-    eventually(PATIENCE, || async { loops().await.contains("\nkubedns_forward_loops 1\n") }).await;
-    assert_eq!(dig.status("host-3.outside.test").await.as_deref(), Some("SERVFAIL"));
+    let loops = || async {
+        get(rig.pod.ports.kubedns_metrics, "/metrics")
+            .await
+            .unwrap()
+            .body
+    };
+    eventually(PATIENCE, || async {
+        loops().await.contains("\nkubedns_forward_loops 1\n")
+    })
+    .await;
+    assert_eq!(
+        dig.status("host-3.outside.test").await.as_deref(),
+        Some("SERVFAIL")
+    );
     is("host.corp.test", &["192.0.2.7"]).await;
 
-    rig.set(mk_config_map("kube-system", "kube-dns", &[("stubDomains", &stubs)]));
+    rig.set(mk_config_map(
+        "kube-system",
+        "kube-dns",
+        &[("stubDomains", &stubs)],
+    ));
     is("host-3.outside.test", &["198.51.100.3"]).await;
 }
 
-/// dnsmasq cannot forward to `tcp://` servers. In every topology kubedns must query them, and only over TCP.
+/// dnsmasq cannot forward to `tcp://` servers. In every topology kubedns must query them, and only
+/// over TCP.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_that_dnsmasq_cannot_ask_are_asked_by_kubedns() {
-    for topology in [Topology::DropIn, Topology::Cache, Topology::Direct, Topology::Alone] {
-        let corporate = Upstream::start(Zone::new(["host.corp.test. 5 IN A 192.0.2.7"]).handler()).await;
+    for topology in [
+        Topology::DropIn,
+        Topology::Cache,
+        Topology::Direct,
+        Topology::Alone,
+    ] {
+        let corporate =
+            Upstream::start(Zone::new(["host.corp.test. 5 IN A 192.0.2.7"]).handler()).await;
         let rig = Rig::start(topology, &[]).await;
         let stubs = json!({"corp.test": [format!("tcp://{}", corporate.addr())]}).to_string();
-        rig.set(mk_config_map("kube-system", "kube-dns", &[("stubDomains", &stubs)]));
+        rig.set(mk_config_map(
+            "kube-system",
+            "kube-dns",
+            &[("stubDomains", &stubs)],
+        ));
         let dig = rig.pod.dig();
-        eventually(PATIENCE, || async { dig.short("host.corp.test").await == ["192.0.2.7"] }).await;
+        eventually(PATIENCE, || async {
+            dig.short("host.corp.test").await == ["192.0.2.7"]
+        })
+        .await;
         let asked = corporate.asked();
-        assert!(asked.iter().all(|asked| asked.transport == Transport::Tcp), "{topology:?}: {asked:?}");
+        assert!(
+            asked.iter().all(|asked| asked.transport == Transport::Tcp),
+            "{topology:?}: {asked:?}"
+        );
     }
 }

@@ -25,11 +25,23 @@ pub(crate) struct Played {
 }
 
 /// Runs a scenario from its first list to its last question.
-pub(crate) fn play(scenario: &Scenario, mode: Mode, differences: &Differences, memory: &Memory) -> Played {
+pub(crate) fn play(
+    scenario: &Scenario,
+    mode: Mode,
+    differences: &Differences,
+    memory: &Memory,
+) -> Played {
     let mut cluster = Cluster::new(scenario, mode == Mode::Strict);
-    let bench = Bench { differences, mode, scenario };
+    let bench = Bench {
+        differences,
+        mode,
+        scenario,
+    };
     let memory = has_resolver(scenario).then_some(memory);
-    let mut played = Played { verdicts: Vec::new(), forwarded: 0 };
+    let mut played = Played {
+        verdicts: Vec::new(),
+        forwarded: 0,
+    };
     for (at, step) in scenario.steps.iter().enumerate() {
         cluster.happen(step);
         for (number, case) in step.queries.iter().enumerate() {
@@ -37,7 +49,9 @@ pub(crate) fn play(scenario: &Scenario, mode: Mode, differences: &Differences, m
                 played.verdicts.push(bench.verdict(at, number, &observed));
             } else {
                 played.forwarded += 1;
-                played.verdicts.extend(wrongly_forwarded(&bench, at, number, case));
+                played
+                    .verdicts
+                    .extend(wrongly_forwarded(&bench, at, number, case));
             }
         }
     }
@@ -48,18 +62,39 @@ pub(crate) fn play(scenario: &Scenario, mode: Mode, differences: &Differences, m
 fn has_resolver(scenario: &Scenario) -> bool {
     let texts = scenario.flags.iter().chain(&scenario.resolv_conf);
     let files = scenario.config_dir.iter().flat_map(|files| files.values());
-    texts.chain(files).any(|text| text.contains("$UPSTREAM") || text.contains("$RESOLV_IP"))
+    texts
+        .chain(files)
+        .any(|text| text.contains("$UPSTREAM") || text.contains("$RESOLV_IP"))
 }
 
-/// The verdict on a forwarded query; `None` if forwarding is right. Forwarding is wrong in two cases: the expected
-/// answer has the SOA record of the cluster domain, or has a PTR record that kube-dns did not get from its resolver.
-fn wrongly_forwarded(bench: &Bench<'_>, step: usize, number: usize, case: &Case) -> Option<Verdict> {
-    let expected = bench.differences.expected(bench.mode, &bench.scenario.name, step, number, case);
-    let ours =
-        |response: &vector::Response| response.authority.iter().any(|record| record.contains(" SOA ns.dns."));
-    let pointer = |response: &vector::Response| response.flags == "qr rd ra" && !response.answer.is_empty();
-    let sent_on = case.upstream.iter().any(|exchange| exchange.question.starts_with(&case.query.name));
-    let wrong = expected.responses.iter().any(|response| ours(response) || pointer(response) && !sent_on);
+/// The verdict on a forwarded query; `None` if forwarding is right. Forwarding is wrong in two
+/// cases: the expected answer has the SOA record of the cluster domain, or has a PTR record that
+/// kube-dns did not get from its resolver.
+fn wrongly_forwarded(
+    bench: &Bench<'_>,
+    step: usize,
+    number: usize,
+    case: &Case,
+) -> Option<Verdict> {
+    let expected = bench
+        .differences
+        .expected(bench.mode, &bench.scenario.name, step, number, case);
+    let ours = |response: &vector::Response| {
+        response
+            .authority
+            .iter()
+            .any(|record| record.contains(" SOA ns.dns."))
+    };
+    let pointer =
+        |response: &vector::Response| response.flags == "qr rd ra" && !response.answer.is_empty();
+    let sent_on = case
+        .upstream
+        .iter()
+        .any(|exchange| exchange.question.starts_with(&case.query.name));
+    let wrong = expected
+        .responses
+        .iter()
+        .any(|response| ours(response) || pointer(response) && !sent_on);
     let mut verdict = bench.verdict(step, number, &Observed::Nothing("sent on".to_owned()));
     verdict.outcome = Agreement::Unlisted("+ ;; the question was sent on".to_owned());
     wrong.then_some(verdict)
@@ -68,12 +103,21 @@ fn wrongly_forwarded(bench: &Bench<'_>, step: usize, number: usize, case: &Case)
 /// The answer of the engine to a question; `None` if the engine forwards the query.
 fn ask(cluster: &Cluster, memory: Option<&Memory>, case: &Case) -> Option<Observed> {
     let packet = case.query.packet(1).expect("a packet");
-    let identity = Identity { version: format!("kube-dns-rs {}", env!("CARGO_PKG_VERSION")) };
+    let identity = Identity {
+        version: format!("kube-dns-rs {}", env!("CARGO_PKG_VERSION")),
+    };
     let view = cluster.published.get();
     let mut outside = ExternalAnswers::none();
     for _ in 0..ROUNDS {
         let mut out = Vec::new();
-        match answer(&*view, &identity, &packet, case.query.transport, &outside, &mut out) {
+        match answer(
+            &*view,
+            &identity,
+            &packet,
+            case.query.transport,
+            &outside,
+            &mut out,
+        ) {
             Outcome::Reply(_) => return Some(Observed::Packet(out)),
             Outcome::Ignore => return Some(Observed::Nothing("timeout".to_owned())),
             Outcome::Pending(Pending::Forward(_)) => return None,
@@ -93,12 +137,22 @@ fn ask(cluster: &Cluster, memory: Option<&Memory>, case: &Case) -> Option<Observ
     Some(Observed::Nothing("the engine asks and asks".to_owned()))
 }
 
-fn look_up(memory: Option<&Memory>, case: &Case, zone: &Zone, question: &ExternalQuery) -> ExternalAnswer {
+fn look_up(
+    memory: Option<&Memory>,
+    case: &Case,
+    zone: &Zone,
+    question: &ExternalQuery,
+) -> ExternalAnswer {
     let name = name::from_wire(question.name.wire(), &mut 0).expect("a name");
     let text = format!("{name} IN {}", codes::type_name(question.qtype));
-    let recorded = case.upstream.iter().find(|exchange| exchange.question.eq_ignore_ascii_case(&text));
+    let recorded = case
+        .upstream
+        .iter()
+        .find(|exchange| exchange.question.eq_ignore_ascii_case(&text));
     let recorded = recorded.map(|exchange| exchange.to_replay().expect("an exchange"));
-    let Some(memory) = memory else { return ExternalAnswer::Failed };
+    let Some(memory) = memory else {
+        return ExternalAnswer::Failed;
+    };
     let packets = match (&recorded, memory.recall(&text, Transport::Udp, false)) {
         (Some(exchange), _) | (None, Recalled::Exchange(exchange)) => &exchange.responses,
         (None, Recalled::Unknown("NXDOMAIN")) => return ExternalAnswer::Records(Vec::new()),

@@ -23,17 +23,33 @@ impl Cluster {
     /// The state after the first lists.
     pub(crate) fn new(scenario: &Scenario, strict: bool) -> Self {
         let domain = Name::parse(&scenario.domain).expect("a domain");
-        let zone = Zone { strict, ..Zone::new(&domain) };
+        let zone = Zone {
+            strict,
+            ..Zone::new(&domain)
+        };
         let published = Arc::new(Published::new(Snapshot::new(zone)));
         let mut index = Index::new(Arc::clone(&published));
-        let flag = scenario.flags.iter().find_map(|flag| flag.strip_prefix("--federations="));
+        let flag = scenario
+            .flags
+            .iter()
+            .find_map(|flag| flag.strip_prefix("--federations="));
         let file = scenario.config_dir.as_ref().and_then(federations_of);
         index.set_federations(federations(flag.or(file).unwrap_or_default()));
-        let objects = scenario.initial.iter().map(|object| (key(object), object.clone())).collect();
-        let mut cluster = Self { index, objects, published };
+        let objects = scenario
+            .initial
+            .iter()
+            .map(|object| (key(object), object.clone()))
+            .collect();
+        let mut cluster = Self {
+            index,
+            objects,
+            published,
+        };
         if scenario.api_server == ApiServer::Reachable {
             cluster.list();
-            cluster.index.apply(Event::EndpointsFrom(EndpointsSource::Endpoints));
+            cluster
+                .index
+                .apply(Event::EndpointsFrom(EndpointsSource::Endpoints));
         }
         cluster.index.publish();
         cluster
@@ -58,7 +74,8 @@ impl Cluster {
             self.list();
         }
         if let Some(files) = &step.config_dir {
-            self.index.set_federations(federations(federations_of(files).unwrap_or_default()));
+            self.index
+                .set_federations(federations(federations_of(files).unwrap_or_default()));
         }
         self.index.publish();
     }
@@ -87,13 +104,20 @@ impl Cluster {
 
 fn change<T: FromApi>(object: &Value, deleted: bool) -> Change<T> {
     let read = T::from_api(&object.to_string()).expect("an object").object;
-    if deleted { Change::Deleted(read.key().clone()) } else { Change::Apply(read) }
+    if deleted {
+        Change::Deleted(read.key().clone())
+    } else {
+        Change::Apply(read)
+    }
 }
 
 fn key(object: &Value) -> (String, ObjectKey) {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let metadata = &object["metadata"];
-    (text(&object["kind"]), ObjectKey::new(text(&metadata["namespace"]), text(&metadata["name"])))
+    (
+        text(&object["kind"]),
+        ObjectKey::new(text(&metadata["namespace"]), text(&metadata["name"])),
+    )
 }
 
 fn federations_of(files: &Files) -> Option<&str> {
@@ -103,5 +127,7 @@ fn federations_of(files: &Files) -> Option<&str> {
 /// Parses `name=domain,name=domain`. Ignores other forms, which the suite over real sockets tests.
 fn federations(text: &str) -> BTreeMap<String, String> {
     let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
-    pairs.map(|(name, domain)| (name.trim().to_owned(), domain.trim().to_owned())).collect()
+    pairs
+        .map(|(name, domain)| (name.trim().to_owned(), domain.trim().to_owned()))
+        .collect()
 }

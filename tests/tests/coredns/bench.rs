@@ -30,7 +30,9 @@ impl Cluster {
     pub(crate) fn new(scenario: &Scenario) -> Self {
         let flags = scenario.flags.iter().map(OsString::from);
         let options: Options = parse("kube-dns", Style::Pflag, flags).expect("flags");
-        let published = Arc::new(Published::new(Snapshot::new(options.zone().expect("a zone"))));
+        let published = Arc::new(Published::new(Snapshot::new(
+            options.zone().expect("a zone"),
+        )));
         let scope = options.scope().expect("a scope");
         let mut index = Index::with(options.index(&scope), Arc::clone(&published));
         let objects = scenario.objects();
@@ -48,15 +50,25 @@ impl Cluster {
         Self { published }
     }
 
-    /// The answer to the question `name type`; `None` if the query is forwarded. Upstreams answer that no name exists.
+    /// The answer to the question `name type`; `None` if the query is forwarded. Upstreams answer
+    /// that no name exists.
     pub(crate) fn ask(&self, question: &str) -> Option<Response> {
         let (name, rtype) = question.split_once(' ').expect("a name and a type");
         let query = Query::new(name, rtype).wire();
-        let identity = Identity { version: "test".to_owned() };
+        let identity = Identity {
+            version: "test".to_owned(),
+        };
         let mut outside = ExternalAnswers::none();
         loop {
             let (mut out, view) = (Vec::new(), self.published.get());
-            match answer(&*view, &identity, &query, Transport::Tcp, &outside, &mut out) {
+            match answer(
+                &*view,
+                &identity,
+                &query,
+                Transport::Tcp,
+                &outside,
+                &mut out,
+            ) {
                 Outcome::Reply(_) => return Some(read(out)),
                 Outcome::Pending(Pending::External(names)) => {
                     for name in names {
@@ -74,7 +86,10 @@ impl Cluster {
 fn read(packet: Vec<u8>) -> Response {
     let answer = Answer::read(&Observed::Packet(packet));
     assert_eq!(answer.defect, None);
-    Response { question: Vec::new(), ..answer.response }
+    Response {
+        question: Vec::new(),
+        ..answer.response
+    }
 }
 
 /// The event with which a listed object reaches the index.
@@ -102,11 +117,16 @@ fn is_in(scope: &Scope, object: &Value) -> bool {
         let (key, value) = selector.split_once('=').expect("KEY=VALUE");
         object["metadata"]["labels"][key] == value
     };
-    match (object["kind"].as_str().unwrap_or_default(), &scope.namespaces) {
+    match (
+        object["kind"].as_str().unwrap_or_default(),
+        &scope.namespaces,
+    ) {
         ("Namespace", Namespaces::Selected(selector)) => matches(selector),
         ("Namespace", _) => false,
         (_, Namespaces::Only(names))
-            if names.iter().all(|name| object["metadata"]["namespace"] != **name) =>
+            if names
+                .iter()
+                .all(|name| object["metadata"]["namespace"] != **name) =>
         {
             false
         }

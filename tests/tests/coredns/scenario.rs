@@ -1,5 +1,5 @@
-//! The recorded scenarios, with the answers in which kubedns differs. `tests/conformance/coredns/README.md` describes
-//! the format.
+//! The recorded scenarios, with the answers in which kubedns differs.
+//! `tests/conformance/coredns/README.md` describes the format.
 
 use std::path::PathBuf;
 
@@ -58,16 +58,21 @@ impl Scenario {
     /// All scenarios, sorted by name.
     pub(crate) fn all() -> Vec<Self> {
         let entries = std::fs::read_dir(directory().join("scenarios")).expect("the scenarios");
-        let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
+        let mut paths: Vec<_> = entries
+            .map(|entry| entry.expect("an entry").path())
+            .collect();
         paths.sort();
         paths.iter().map(Self::read).collect()
     }
 
     fn read(path: &PathBuf) -> Self {
         let text = std::fs::read_to_string(path).expect("a scenario");
-        let scenario: Self =
-            serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        assert_eq!(path.file_stem().and_then(|stem| stem.to_str()), Some(scenario.name.as_str()));
+        let scenario: Self = serde_json::from_str(&text)
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        assert_eq!(
+            path.file_stem().and_then(|stem| stem.to_str()),
+            Some(scenario.name.as_str())
+        );
         assert_eq!(scenario.format, 1, "{}", scenario.name);
         scenario
     }
@@ -85,8 +90,8 @@ fn directory() -> PathBuf {
 }
 
 impl Case {
-    /// Compares `found` with the expected answer. `None` means that kubedns forwards the query. The error describes the
-    /// difference.
+    /// Compares `found` with the expected answer. `None` means that kubedns forwards the query. The
+    /// error describes the difference.
     pub(crate) fn judge(&self, found: Option<&Response>) -> Result<(), String> {
         let theirs = self.theirs();
         let (expected, why) = match &self.ours {
@@ -94,7 +99,9 @@ impl Case {
             Some(Ours { why, response }) => (response.as_ref(), Some(why)),
         };
         match why {
-            Some(why) if found == theirs.as_ref() => Err(format!("it agrees, but is listed: {why}")),
+            Some(why) if found == theirs.as_ref() => {
+                Err(format!("it agrees, but is listed: {why}"))
+            }
             Some(why) if why.is_empty() => Err("it is listed without a reason".to_owned()),
             _ if found == expected => Ok(()),
             _ => Err(differences(expected, found)),
@@ -103,18 +110,23 @@ impl Case {
 }
 
 impl Case {
-    /// The answer of CoreDNS with the changes that all answers of kubedns have under any flags; `None` if kubedns
-    /// forwards the query. The README has the reasons.
+    /// The answer of CoreDNS with the changes that all answers of kubedns have under any flags;
+    /// `None` if kubedns forwards the query. The README has the reasons.
     fn theirs(&self) -> Option<Response> {
         let is_reverse = self.asks.ends_with(".arpa. PTR");
         let records = |records: &[String]| {
-            let mut records: Vec<String> = records.iter().map(|record| in_our_terms(record)).collect();
+            let mut records: Vec<String> =
+                records.iter().map(|record| in_our_terms(record)).collect();
             records.sort();
             records
         };
         let (rcode, flags) = (&self.response.rcode, format!("{} ra", self.response.flags));
         (!is_reverse || rcode != "NXDOMAIN").then(|| Response {
-            flags: if is_reverse { flags.replace("aa ", "") } else { flags },
+            flags: if is_reverse {
+                flags.replace("aa ", "")
+            } else {
+                flags
+            },
             answer: records(&self.response.answer),
             authority: records(&self.response.authority),
             additional: records(&self.response.additional),
@@ -132,7 +144,8 @@ fn differences(expected: Option<&Response>, found: Option<&Response>) -> String 
     }
 }
 
-/// A record of CoreDNS in the form of kubedns: SRV with our priority, SOA with our names and timers.
+/// A record of CoreDNS in the form of kubedns: SRV with our priority, SOA with our names and
+/// timers.
 fn in_our_terms(record: &str) -> String {
     let fields: Vec<&str> = record.split(' ').collect();
     match *fields.as_slice() {
@@ -140,10 +153,13 @@ fn in_our_terms(record: &str) -> String {
             format!("{owner} {ttl} IN SRV 10 {weight} {port} {target}")
         }
         [owner, ttl, "IN", "SOA", server, mailbox, serial, ..] => {
-            // The TTL of the SOA record is that of negative answers. Without `--ttl` this is 60 s in kubedns.
+            // The TTL of the SOA record is that of negative answers. Without `--ttl` this is 60 s
+            // in kubedns.
             let ttl = if ttl == "30" { "60" } else { ttl };
-            let (server, mailbox) =
-                (server.replace("ns1.dns.", "ns.dns."), mailbox.replace("hostmaster.dns.", "hostmaster."));
+            let (server, mailbox) = (
+                server.replace("ns1.dns.", "ns.dns."),
+                mailbox.replace("hostmaster.dns.", "hostmaster."),
+            );
             format!("{owner} {ttl} IN SOA {server} {mailbox} {serial} 28800 7200 604800 {ttl}")
         }
         _ => record.replace("ns1.dns.", "ns.dns."),

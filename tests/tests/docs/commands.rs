@@ -1,5 +1,5 @@
-//! Checks that the commands in the pages name existing files, make targets, crates, tests, containers, subcommands and
-//! ports. The tests in `runs.rs` run the commands.
+//! Checks that the commands in the pages name existing files, make targets, crates, tests,
+//! containers, subcommands and ports. The tests in `runs.rs` run the commands.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,13 +12,21 @@ use crate::links::{page, pages};
 
 /// The ports of the pod in the manifests, and of the pods whose output the pages show.
 const PORTS: &[&str] = &[
-    "53", "5300", "5305", "7300", "7301", "7302", "7303", "7304", "7307", "7451", "7453", "8081", "10053",
-    "10054", "10055", "10056",
+    "53", "5300", "5305", "7300", "7301", "7302", "7303", "7304", "7307", "7451", "7453", "8081",
+    "10053", "10054", "10055", "10056",
 ];
 const SUBCOMMANDS: &[&str] = &["check", "explain", "tap", "top"];
 const CONTAINERS: &[&str] = &["dnsmasq", "kubedns", "sidecar"];
-/// The directories with which a path in a command may begin, relative to the root of the repository.
-const PATHS: &[&str] = &["charts/", "examples/", "fuzz/", "images/", "manifests/", "tests/"];
+/// The directories with which a path in a command may begin, relative to the root of the
+/// repository.
+const PATHS: &[&str] = &[
+    "charts/",
+    "examples/",
+    "fuzz/",
+    "images/",
+    "manifests/",
+    "tests/",
+];
 
 /// A command of a page.
 #[derive(Debug, Clone)]
@@ -33,11 +41,19 @@ pub(crate) struct Listed {
 /// The commands of all pages.
 pub(crate) fn listed() -> Vec<Listed> {
     let of_page = |path: PathBuf| {
-        let name = path.strip_prefix(repository()).unwrap().display().to_string();
+        let name = path
+            .strip_prefix(repository())
+            .unwrap()
+            .display()
+            .to_string();
         page(&path).blocks.into_iter().flat_map(move |block| {
             let (page, section) = (name.clone(), block.section.clone());
             let commands = Command::all(&block).into_iter();
-            commands.map(move |command| Listed { page: page.clone(), section: section.clone(), command })
+            commands.map(move |command| Listed {
+                page: page.clone(),
+                section: section.clone(),
+                command,
+            })
         })
     };
     pages().flat_map(of_page).collect()
@@ -45,18 +61,27 @@ pub(crate) fn listed() -> Vec<Listed> {
 
 fn targets_of_make() -> BTreeSet<String> {
     let text = fs::read_to_string(repository().join("Makefile")).unwrap();
-    let rules = text.lines().filter(|line| !line.starts_with([' ', '\t', '#']));
-    rules.filter_map(|line| Some(line.split_once(':')?.0.to_owned())).collect()
+    let rules = text
+        .lines()
+        .filter(|line| !line.starts_with([' ', '\t', '#']));
+    rules
+        .filter_map(|line| Some(line.split_once(':')?.0.to_owned()))
+        .collect()
 }
 
 /// The word after each occurrence of `word`.
 fn after<'a>(words: &'a [&'a str], word: &'a str) -> impl Iterator<Item = &'a str> {
-    words.windows(2).filter(move |pair| pair[0] == word).map(|pair| pair[1])
+    words
+        .windows(2)
+        .filter(move |pair| pair[0] == word)
+        .map(|pair| pair[1])
 }
 
 fn faults(command: &str, targets: &BTreeSet<String>) -> Vec<String> {
-    let words: Vec<&str> =
-        command.split([' ', '\n']).map(|word| word.trim_matches(['"', '\'', '(', ')', ';'])).collect();
+    let words: Vec<&str> = command
+        .split([' ', '\n'])
+        .map(|word| word.trim_matches(['"', '\'', '(', ')', ';']))
+        .collect();
     let mut faults = Vec::new();
     let mut hold = |good: bool, fault: String| {
         if !good {
@@ -69,7 +94,10 @@ fn faults(command: &str, targets: &BTreeSet<String>) -> Vec<String> {
         }
     }
     if words[0] == "make" {
-        hold(targets.contains(words[1]), format!("no target {}", words[1]));
+        hold(
+            targets.contains(words[1]),
+            format!("no target {}", words[1]),
+        );
     }
     if words[0] == "cargo" {
         after(&words, "-p").for_each(|name| {
@@ -79,11 +107,15 @@ fn faults(command: &str, targets: &BTreeSet<String>) -> Vec<String> {
             );
         });
         after(&words, "--test").for_each(|name| {
-            hold(repository().join(format!("tests/tests/{name}.rs")).exists(), format!("no test {name}"));
+            hold(
+                repository().join(format!("tests/tests/{name}.rs")).exists(),
+                format!("no test {name}"),
+            );
         });
     }
     if words[0] == "kubectl" {
-        after(&words, "-c").for_each(|name| hold(CONTAINERS.contains(&name), format!("no container {name}")));
+        after(&words, "-c")
+            .for_each(|name| hold(CONTAINERS.contains(&name), format!("no container {name}")));
     }
     for program in ["kube-dns", "/kube-dns"] {
         after(&words, program)
@@ -102,7 +134,9 @@ fn commands_name_what_there_is() {
     assert!(listed.len() > 100, "{}", listed.len());
     let of_one = |Listed { page, command, .. }: &Listed| {
         let found = faults(&command.text, &targets).into_iter();
-        found.map(|fault| format!("{page}: {fault}: {}", command.text)).collect::<Vec<_>>()
+        found
+            .map(|fault| format!("{page}: {fault}: {}", command.text))
+            .collect::<Vec<_>>()
     };
     let found: Vec<String> = listed.iter().flat_map(of_one).collect();
     assert_eq!(found, Vec::<String>::new());
@@ -111,7 +145,9 @@ fn commands_name_what_there_is() {
 /// Each command begins with the prompt `$ `. The other tests would miss a command without a prompt.
 #[test]
 fn commands_have_a_prompt() {
-    let programs = ["cargo ", "curl ", "dig ", "helm ", "kubectl ", "make ", "podman "];
+    let programs = [
+        "cargo ", "curl ", "dig ", "helm ", "kubectl ", "make ", "podman ",
+    ];
     for path in pages() {
         for block in page(&path).blocks {
             let first = block.text.trim_start();
@@ -131,7 +167,10 @@ fn a_command_that_names_what_is_not_there_is_found() {
         ("make tets", "no target tets"),
         ("cargo test -p skydsn", "no crate skydsn"),
         ("cargo test -p tests --test podd", "no test podd"),
-        ("kubectl -n kube-system logs deploy/kube-dns -c nanny", "no container nanny"),
+        (
+            "kubectl -n kube-system logs deploy/kube-dns -c nanny",
+            "no container nanny",
+        ),
         (
             "kubectl -n kube-system exec deploy/kube-dns -c kubedns -- /kube-dns explian web",
             "no subcommand explian",

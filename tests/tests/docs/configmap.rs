@@ -1,5 +1,5 @@
-//! Parses the examples of docs/configmap.md with the parser of kubedns and nanny, and compares the results with the
-//! page.
+//! Parses the examples of docs/configmap.md with the parser of kubedns and nanny, and compares the
+//! results with the page.
 
 use dnsconfig::{Config, ConfigError, Key, Nameserver, Protocol, RawData, ServerAddr, Upstream};
 use nanny::config::routes::{Origin, Routes, own_names};
@@ -13,9 +13,17 @@ struct ConfigMap {
 }
 
 fn parse(yaml: &str) -> Result<Config, ConfigError> {
-    let map: ConfigMap = serde_norway::from_str(yaml).unwrap_or_else(|error| panic!("{error} in\n{yaml}"));
-    let data: RawData = map.data.into_iter().map(|(key, value)| (key, value.into_bytes())).collect();
-    dnsconfig::parse_for(&data, &std::collections::BTreeSet::from(["cluster.local".to_owned()]))
+    let map: ConfigMap =
+        serde_norway::from_str(yaml).unwrap_or_else(|error| panic!("{error} in\n{yaml}"));
+    let data: RawData = map
+        .data
+        .into_iter()
+        .map(|(key, value)| (key, value.into_bytes()))
+        .collect();
+    dnsconfig::parse_for(
+        &data,
+        &std::collections::BTreeSet::from(["cluster.local".to_owned()]),
+    )
 }
 
 /// The lines of the servers file for this configuration, without servers that are given by name.
@@ -26,24 +34,33 @@ fn lines_for_dnsmasq(config: &Config) -> String {
     };
     let kubedns = Nameserver::new([127, 0, 0, 1].into(), 10053);
     let stub_domains = config.stub_domains.iter();
-    let stub_domains =
-        stub_domains.map(|(domain, servers)| (domain.clone(), servers.iter().filter_map(address).collect()));
+    let stub_domains = stub_domains
+        .map(|(domain, servers)| (domain.clone(), servers.iter().filter_map(address).collect()));
     let routes = Routes {
         stub_domains: stub_domains.collect(),
-        upstreams: config.upstream_nameservers.iter().filter_map(Upstream::plain).collect(),
+        upstreams: config
+            .upstream_nameservers
+            .iter()
+            .filter_map(Upstream::plain)
+            .collect(),
         upstreams_from: Origin::Configuration,
         own_names: own_names(config).map(|name| (name, kubedns)).collect(),
         forgotten: 0,
         failing: std::collections::BTreeSet::new(),
     };
-    let lines: Vec<String> =
-        servers_file::values(&routes).iter().map(|value| format!("server={value}")).collect();
+    let lines: Vec<String> = servers_file::values(&routes)
+        .iter()
+        .map(|value| format!("server={value}"))
+        .collect();
     lines.join("\n") + "\n"
 }
 
 /// Each code block with the info string `info`, and the code block after it.
 fn pairs<'a>(page: &'a Page, info: &'a str) -> impl Iterator<Item = (&'a Block, &'a Block)> {
-    page.blocks.iter().zip(page.blocks.iter().skip(1)).filter(move |(block, _)| block.info == info)
+    page.blocks
+        .iter()
+        .zip(page.blocks.iter().skip(1))
+        .filter(move |(block, _)| block.info == info)
 }
 
 #[test]
@@ -67,10 +84,20 @@ fn good_examples_are_taken_and_mean_what_the_page_says() {
 #[test]
 fn the_example_over_tls_has_servers_with_names() {
     let page = Page::read("configmap.md");
-    let example = page.blocks.iter().find(|block| block.info == "yaml tls").expect("an example");
+    let example = page
+        .blocks
+        .iter()
+        .find(|block| block.info == "yaml tls")
+        .expect("an example");
     let config = parse(&example.text).unwrap_or_else(|error| panic!("{error}"));
     let named = |upstream: &Upstream| upstream.protocol == Protocol::Tls && upstream.name.is_some();
-    assert_eq!((config.upstream_nameservers.len(), config.upstream_nameservers.iter().all(named)), (3, true));
+    assert_eq!(
+        (
+            config.upstream_nameservers.len(),
+            config.upstream_nameservers.iter().all(named)
+        ),
+        (3, true)
+    );
 }
 
 #[test]
@@ -86,7 +113,11 @@ fn bad_examples_are_refused_with_the_reason_the_page_says() {
     }
     assert_eq!(said, reasons);
     assert_eq!(lines.len(), 9);
-    let logged = page.blocks.iter().find(|block| block.info == "text log").unwrap();
+    let logged = page
+        .blocks
+        .iter()
+        .find(|block| block.info == "text log")
+        .unwrap();
     assert!(
         lines.contains(&logged.text.trim_end().to_owned()),
         "{} is none of\n{}",
@@ -101,11 +132,21 @@ fn servers_are_written_as_the_table_says() {
     let rows = page.rows("Keys", &["value", "`upstreamNameservers`", "`stubDomains`"]);
     assert!(rows.len() > 10);
     for row in rows {
-        let [value, upstream, stub] = row else { panic!("{row:?}") };
+        let [value, upstream, stub] = row else {
+            panic!("{row:?}")
+        };
         let value = code(value);
         let taken = |taken: bool| if taken { "yes" } else { "no" };
-        assert_eq!(upstream, taken(value.parse::<Upstream>().is_ok()), "upstreamNameservers: {value}");
-        assert_eq!(stub, taken(value.parse::<ServerAddr>().is_ok()), "stubDomains: {value}");
+        assert_eq!(
+            upstream,
+            taken(value.parse::<Upstream>().is_ok()),
+            "upstreamNameservers: {value}"
+        );
+        assert_eq!(
+            stub,
+            taken(value.parse::<ServerAddr>().is_ok()),
+            "stubDomains: {value}"
+        );
     }
 }
 
@@ -132,16 +173,26 @@ fn the_keys_are_those_of_the_table() {
 #[test]
 fn each_example_passes_the_check() {
     let directory = tests::repository().join("examples/configmaps");
-    let files = std::fs::read_dir(directory).unwrap().map(|file| file.unwrap().path());
-    let mut files: Vec<_> =
-        files.filter(|path| path.extension().is_some_and(|kind| kind == "yaml")).collect();
+    let files = std::fs::read_dir(directory)
+        .unwrap()
+        .map(|file| file.unwrap().path());
+    let mut files: Vec<_> = files
+        .filter(|path| path.extension().is_some_and(|kind| kind == "yaml"))
+        .collect();
     files.sort();
     assert!(files.len() >= 4, "{files:?}");
     for file in files {
         let program = testkit::process::binary("kubedns");
-        let output =
-            std::process::Command::new(program).args(["check", "config"]).arg(&file).output().unwrap();
+        let output = std::process::Command::new(program)
+            .args(["check", "config"])
+            .arg(&file)
+            .output()
+            .unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success() && !said.contains("warning"), "{}: {said}", file.display());
+        assert!(
+            output.status.success() && !said.contains("warning"),
+            "{}: {said}",
+            file.display()
+        );
     }
 }

@@ -22,7 +22,9 @@ const DIRECTORIES: &[&str] = &[
 ];
 
 pub(crate) fn pages() -> impl Iterator<Item = PathBuf> {
-    let files = DIRECTORIES.iter().flat_map(|directory| fs::read_dir(repository().join(directory)).unwrap());
+    let files = DIRECTORIES
+        .iter()
+        .flat_map(|directory| fs::read_dir(repository().join(directory)).unwrap());
     let paths = files.map(|file| file.unwrap().path());
     paths.filter(|path| path.extension().is_some_and(|kind| kind == "md"))
 }
@@ -35,9 +37,17 @@ pub(crate) fn page(path: &Path) -> Page {
 fn links_lead_somewhere() {
     let mut dead = Vec::new();
     for path in pages() {
-        for link in page(&path).links.iter().filter(|link| !link.contains("://")) {
+        for link in page(&path)
+            .links
+            .iter()
+            .filter(|link| !link.contains("://"))
+        {
             let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
-            let target = if file.is_empty() { path.clone() } else { path.with_file_name(file) };
+            let target = if file.is_empty() {
+                path.clone()
+            } else {
+                path.with_file_name(file)
+            };
             let found = target.exists()
                 && (anchor.is_empty() || page(&target).anchors.iter().any(|known| known == anchor));
             if !found {
@@ -62,7 +72,10 @@ fn the_repository_has_one_address() {
         assert!(!addresses.is_empty(), "{file}");
         for address in addresses {
             let line = address.lines().next().unwrap();
-            assert!(line.starts_with(env!("CARGO_PKG_REPOSITORY")), "{file}: {line}");
+            assert!(
+                line.starts_with(env!("CARGO_PKG_REPOSITORY")),
+                "{file}: {line}"
+            );
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Compares the pages in docs/metrics/ with the metrics that the three binaries export, and these metrics with the
-//! metrics of kube-dns.
+//! Compares the pages in docs/metrics/ with the metrics that the three binaries export, and these
+//! metrics with the metrics of kube-dns.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -20,16 +20,19 @@ use crate::processes::{Alone, scrape};
 const OLD_KUBE_DNS: &str = include_str!("../../data/kube-dns-metrics.txt");
 const OLD_SIDECAR: &str = include_str!("../../../crates/sidecar/tests/data/sidecar-metrics.txt");
 
-/// Compares the names, types and labels of documented and exported metrics. `is_there` selects the documented metrics
-/// that the binary must export.
+/// Compares the names, types and labels of documented and exported metrics. `is_there` selects the
+/// documented metrics that the binary must export.
 fn compare(
     binary: &str,
     page: &BTreeMap<String, Documented>,
     exported: &Exposition,
     is_there: impl Fn(&Documented) -> bool,
 ) {
-    let documented: BTreeSet<&String> =
-        page.iter().filter(|(_, entry)| is_there(entry)).map(|(name, _)| name).collect();
+    let documented: BTreeSet<&String> = page
+        .iter()
+        .filter(|(_, entry)| is_there(entry))
+        .map(|(name, _)| name)
+        .collect();
     let found: BTreeSet<&String> = exported.keys().collect();
     let undocumented: Vec<_> = found.difference(&documented).collect();
     let missing: Vec<_> = documented.difference(&found).collect();
@@ -46,35 +49,55 @@ fn compare(
     }
 }
 
-/// Checks that each metric of kube-dns still exists with the same labels, help text and buckets, and that the page
-/// marks the metric as old. The metrics of the Go runtime (`go_*`) are left out. Only `kubedns_dnsmasq_max_size` may
-/// have another type. The recording has a probe with the label `good`, which is compared with the pod's probe
-/// `dnsmasq`.
-fn compare_with_kube_dns(page: &BTreeMap<String, Documented>, exported: &Exposition, captured: &str) {
-    let captured = captured.replace("probe_good_", "probe_dnsmasq_").replace(" good\n", " dnsmasq\n");
+/// Checks that each metric of kube-dns still exists with the same labels, help text and buckets,
+/// and that the page marks the metric as old. The metrics of the Go runtime (`go_*`) are left out.
+/// Only `kubedns_dnsmasq_max_size` may have another type. The recording has a probe with the label
+/// `good`, which is compared with the pod's probe `dnsmasq`.
+fn compare_with_kube_dns(
+    page: &BTreeMap<String, Documented>,
+    exported: &Exposition,
+    captured: &str,
+) {
+    let captured = captured
+        .replace("probe_good_", "probe_dnsmasq_")
+        .replace(" good\n", " dnsmasq\n");
     let captured = exposition::parse(&captured);
     let is_kept = |name: &str| !name.starts_with("go_");
-    let of_the_pod = |name: &str| !name.starts_with("kubedns_probe_") || name.contains("_probe_dnsmasq_");
-    let kept: Vec<&String> = captured.keys().filter(|name| is_kept(name) && of_the_pod(name)).collect();
+    let of_the_pod =
+        |name: &str| !name.starts_with("kubedns_probe_") || name.contains("_probe_dnsmasq_");
+    let kept: Vec<&String> = captured
+        .keys()
+        .filter(|name| is_kept(name) && of_the_pod(name))
+        .collect();
     assert!(kept.len() > 15, "{kept:?}");
     for name in kept {
-        let (then, now) =
-            (&captured[name], exported.get(name).unwrap_or_else(|| panic!("{name} is missing")));
+        let (then, now) = (
+            &captured[name],
+            exported
+                .get(name)
+                .unwrap_or_else(|| panic!("{name} is missing")),
+        );
         if name != "kubedns_dnsmasq_max_size" {
             assert_eq!(now.kind, then.kind, "type of {name}");
         }
-        assert_eq!((now.labels(), &now.help), (then.labels(), &then.help), "{name}");
+        assert_eq!(
+            (now.labels(), &now.help),
+            (then.labels(), &then.help),
+            "{name}"
+        );
         assert_eq!(now.values("le"), then.values("le"), "buckets of {name}");
         assert!(page[name].old, "{name} is as old as kube-dns");
     }
-    for (name, _) in
-        page.iter().filter(|(name, entry)| entry.old && !name.starts_with("kubedns_probe_kubedns_"))
+    for (name, _) in page
+        .iter()
+        .filter(|(name, entry)| entry.old && !name.starts_with("kubedns_probe_kubedns_"))
     {
         assert!(captured.contains_key(name), "kube-dns had no {name}");
     }
 }
 
-/// Answers SERVFAIL to `failing.*`, truncated responses to `truncated.*`, and NXDOMAIN to all other names.
+/// Answers SERVFAIL to `failing.*`, truncated responses to `truncated.*`, and NXDOMAIN to all other
+/// names.
 fn upstream(asked: &Asked) -> Reaction {
     let reply = Reply::to(&asked.packet).rcode("NXDOMAIN");
     match asked.name().as_str() {
@@ -115,10 +138,19 @@ async fn each_metric_of_the_pod_is_documented_and_each_documented_one_is_exporte
             gate.address,
             upstream.addr()
         ),
-        &format!("--kubedns-arg=--upstream-ca-file={}", file("ca.pem").display()),
-        &format!("--kubedns-arg=--snapshot-dir={}", snapshots.path().display()),
+        &format!(
+            "--kubedns-arg=--upstream-ca-file={}",
+            file("ca.pem").display()
+        ),
+        &format!(
+            "--kubedns-arg=--snapshot-dir={}",
+            snapshots.path().display()
+        ),
         "--kubedns-arg=--cache-size=100",
-        &format!("--kubedns-arg=--etcd-zone=skydns.local=http://127.0.0.1:{}", free_port()),
+        &format!(
+            "--kubedns-arg=--etcd-zone=skydns.local=http://127.0.0.1:{}",
+            free_port()
+        ),
         "--kubedns-arg=--transfer-to=192.0.2.0/24",
     ])
     .await;
@@ -126,12 +158,16 @@ async fn each_metric_of_the_pod_is_documented_and_each_documented_one_is_exporte
     ask_everything(SocketAddr::from(([127, 0, 0, 1], ports.kubedns))).await;
     // kubedns writes the snapshot file a while after the first change.
     eventually(PATIENCE, || async {
-        scrape(ports.kubedns_metrics).await.contains_key("kubedns_snapshots_written_total")
+        scrape(ports.kubedns_metrics)
+            .await
+            .contains_key("kubedns_snapshots_written_total")
     })
     .await;
-    for (binary, port) in
-        [("kubedns", ports.kubedns_metrics), ("nanny", ports.nanny), ("sidecar", ports.sidecar)]
-    {
+    for (binary, port) in [
+        ("kubedns", ports.kubedns_metrics),
+        ("nanny", ports.nanny),
+        ("sidecar", ports.sidecar),
+    ] {
         let (page, exported) = (of_binary(binary), scrape(port).await);
         compare(binary, &page, &exported, |_| true);
         match binary {
@@ -150,26 +186,42 @@ async fn what_is_said_to_be_always_there_is_there_from_the_start_and_the_rest_is
         ("sidecar", Alone::sidecar().await),
     ];
     for (binary, alone) in alone {
-        compare(binary, &of_binary(binary), &alone.scrape().await, Documented::is_always_there);
+        compare(
+            binary,
+            &of_binary(binary),
+            &alone.scrape().await,
+            Documented::is_always_there,
+        );
     }
 }
 
-/// Checks for each value of the label `system` that there are no more errors than requests. Checks that the count of
-/// each histogram equals the value of its `+Inf` bucket.
+/// Checks for each value of the label `system` that there are no more errors than requests. Checks
+/// that the count of each histogram equals the value of its `+Inf` bucket.
 fn sums_agree(exported: &Exposition) {
     let family = |what: &str| exported.get(&format!("skydns_skydns_dns_{what}"));
-    let Some(requests) = family("request_count_total") else { return };
+    let Some(requests) = family("request_count_total") else {
+        return;
+    };
     for system in requests.values("system") {
         let of = |what: &str, suffix: &str| {
             let name = format!("skydns_skydns_dns_{what}{suffix}");
             family(what).map_or(0.0, |family| family.sum(&name, &[("system", system)]))
         };
         let (count, errors) = (of("request_count_total", ""), of("error_count_total", ""));
-        assert!(errors <= count, "{system}: {errors} errors of {count} requests");
+        assert!(
+            errors <= count,
+            "{system}: {errors} errors of {count} requests"
+        );
         for histogram in ["request_duration_seconds", "response_size_bytes"] {
             let name = format!("skydns_skydns_dns_{histogram}_bucket");
-            let infinite = family(histogram).unwrap().sum(&name, &[("system", system), ("le", "+Inf")]);
-            assert_eq!(of(histogram, "_count").to_bits(), infinite.to_bits(), "{system}, {histogram}");
+            let infinite = family(histogram)
+                .unwrap()
+                .sum(&name, &[("system", system), ("le", "+Inf")]);
+            assert_eq!(
+                of(histogram, "_count").to_bits(),
+                infinite.to_bits(),
+                "{system}, {histogram}"
+            );
         }
     }
 }
@@ -186,11 +238,20 @@ async fn errors_never_exceed_requests() {
     sums_agree(&exported);
     let errors = &exported["skydns_skydns_dns_error_count_total"];
     let causes = ["nxdomain", "refused", "servfail", "truncated"];
-    assert_eq!(errors.values("cause"), BTreeSet::from(causes), "all of them were provoked");
+    assert_eq!(
+        errors.values("cause"),
+        BTreeSet::from(causes),
+        "all of them were provoked"
+    );
     // No query is in flight, so both metrics have counted the same queries.
     let requests = &exported["skydns_skydns_dns_request_count_total"];
     let asked = exported["skydns_skydns_dns_request_duration_seconds"]
         .sum("skydns_skydns_dns_request_duration_seconds_count", &[]);
-    assert_eq!(requests.sum("skydns_skydns_dns_request_count_total", &[]).to_bits(), asked.to_bits());
+    assert_eq!(
+        requests
+            .sum("skydns_skydns_dns_request_count_total", &[])
+            .to_bits(),
+        asked.to_bits()
+    );
     assert!(asked >= 54.0, "{asked} of 54 questions were counted");
 }

@@ -22,38 +22,82 @@ impl Alone {
     pub(crate) async fn kubedns(nameservers: &str) -> Self {
         let (dns, metrics, nowhere) = (free_port(), free_port(), free_port());
         let program = Program::named("kubedns")
-            .args([format!("--dns-port={dns}"), format!("--healthz-port={}", free_port())])
+            .args([
+                format!("--dns-port={dns}"),
+                format!("--healthz-port={}", free_port()),
+            ])
             .args([
                 format!("--kube-master-url=http://127.0.0.1:{nowhere}"),
                 format!("--nameservers={nameservers}"),
             ])
-            .args(["--dns-bind-address=127.0.0.1", "--resolv-conf=/dev/null", "--lameduck=0s"])
+            .args([
+                "--dns-bind-address=127.0.0.1",
+                "--resolv-conf=/dev/null",
+                "--lameduck=0s",
+            ])
             .env("PROMETHEUS_PORT", metrics.to_string());
-        Self { process: program.start(), dns, metrics }.ready().await
+        Self {
+            process: program.start(),
+            dns,
+            metrics,
+        }
+        .ready()
+        .await
     }
 
     /// The nanny with a dnsmasq that has no servers.
     pub(crate) async fn nanny() -> Self {
         let (dns, metrics) = (free_port(), free_port());
         let program = Program::named("nanny")
-            .args(["-configDir=/nonexistent", "-lameduck=0s", &format!("-statusAddr=127.0.0.1:{metrics}")])
-            .args(["--", "-k", "--no-resolv", "--conf-file=/dev/null", "--bind-interfaces"])
+            .args([
+                "-configDir=/nonexistent",
+                "-lameduck=0s",
+                &format!("-statusAddr=127.0.0.1:{metrics}"),
+            ])
+            .args([
+                "--",
+                "-k",
+                "--no-resolv",
+                "--conf-file=/dev/null",
+                "--bind-interfaces",
+            ])
             .args(["--listen-address=127.0.0.1", &format!("--port={dns}")]);
-        Self { process: program.start(), dns, metrics }.ready().await
+        Self {
+            process: program.start(),
+            dns,
+            metrics,
+        }
+        .ready()
+        .await
     }
 
     /// The sidecar without probes and without dnsmasq.
     pub(crate) async fn sidecar() -> Self {
         let (dns, metrics) = (free_port(), free_port());
         let program = Program::named("sidecar")
-            .args([format!("--prometheus-port={metrics}"), format!("--dnsmasq-port={dns}")])
-            .args(["--prometheus-addr=127.0.0.1", "--kubedns-metrics=", "--nanny-status="]);
-        Self { process: program.start(), dns, metrics }.ready().await
+            .args([
+                format!("--prometheus-port={metrics}"),
+                format!("--dnsmasq-port={dns}"),
+            ])
+            .args([
+                "--prometheus-addr=127.0.0.1",
+                "--kubedns-metrics=",
+                "--nanny-status=",
+            ]);
+        Self {
+            process: program.start(),
+            dns,
+            metrics,
+        }
+        .ready()
+        .await
     }
 
     async fn ready(mut self) -> Self {
         let metrics = self.metrics;
-        self.process.until("served /metrics", PATIENCE, || get(metrics, "/metrics")).await;
+        self.process
+            .until("served /metrics", PATIENCE, || get(metrics, "/metrics"))
+            .await;
         self
     }
 

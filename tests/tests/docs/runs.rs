@@ -1,5 +1,5 @@
-//! Runs the commands of the pages with a pod of the example cluster. For each command that does not run here, a table
-//! names another test that runs the command, or the reason.
+//! Runs the commands of the pages with a pod of the example cluster. For each command that does not
+//! run here, a table names another test that runs the command, or the reason.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -38,56 +38,115 @@ const TYPED: Instead =
     Because("is the beginning of a command line; tests/tests/docs/flags.rs knows its flags");
 const GOING_BACK: Instead = Test("tests/tests/migrating.rs", "going_back");
 const ON_A_KUBELET: Instead = Because("needs a cluster to migrate; was run on a kubelet");
-const TRANSFER: Instead = Test("crates/kubedns/tests/api/transfer.rs", "only_peers_with_the_key_transfer");
+const TRANSFER: Instead = Test(
+    "crates/kubedns/tests/api/transfer.rs",
+    "only_peers_with_the_key_transfer",
+);
 
-/// The commands that do not run here. Each row has a page (empty: any page), a section or a part of the command, and
-/// the reason. The first matching row applies.
+/// The commands that do not run here. Each row has a page (empty: any page), a section or a part of
+/// the command, and the reason. The first matching row applies.
 const ELSEWHERE: &[(&str, &str, Instead)] = &[
     ("", "make test", BUILDS),
     ("", "make images", BUILDS),
     ("", "make release", BUILDS),
     ("", "cargo ", BUILDS),
     ("", "podman ", BUILDS),
-    ("", "helm template", Test("tests/tests/chart.rs", "each_value_does_what_it_says")),
+    (
+        "",
+        "helm template",
+        Test("tests/tests/chart.rs", "each_value_does_what_it_says"),
+    ),
     ("", "helm install", CLUSTER),
     ("", "kubectl diff", DRY_RUN),
     ("", "port-forward", CLUSTER),
     ("", "kubectl exec client", CLUSTER),
     ("", " logs deploy/", CLUSTER),
     ("", "REGISTRY=", REGISTRY),
-    ("README.md", "make run", Test("tests/tests/e2e.rs", "what_the_guide_says_works_when_pasted")),
+    (
+        "README.md",
+        "make run",
+        Test(
+            "tests/tests/e2e.rs",
+            "what_the_guide_says_works_when_pasted",
+        ),
+    ),
     ("RELEASING.md", "cosign verify", RELEASED),
     ("RELEASING.md", "gh attestation", RELEASED),
     ("charts/kube-dns-rs/README.md", "delete deployment", CLUSTER),
-    ("docs/configmap.md", "openssl", Because("asks a public resolver")),
+    (
+        "docs/configmap.md",
+        "openssl",
+        Because("asks a public resolver"),
+    ),
     ("docs/etcd.md", "kube-dns --etcd-zone", TYPED),
     (
         "docs/etcd.md",
         "etcdctl",
-        Test("crates/kubedns/tests/api/etcd.rs", "zones_of_etcd_are_served_beside_the_cluster"),
+        Test(
+            "crates/kubedns/tests/api/etcd.rs",
+            "zones_of_etcd_are_served_beside_the_cluster",
+        ),
     ),
     (
         "docs/explain.md",
         "$ kube-dns explain",
-        Test("crates/explain/src/tests/transcript.rs", "the_documentation_shows_what_is_printed"),
+        Test(
+            "crates/explain/src/tests/transcript.rs",
+            "the_documentation_shows_what_is_printed",
+        ),
     ),
     ("docs/migrating.md", "> kube-dns-before.yaml", GOING_BACK),
-    ("docs/migrating.md", "> kube-dns-others-before.yaml", GOING_BACK),
+    (
+        "docs/migrating.md",
+        "> kube-dns-others-before.yaml",
+        GOING_BACK,
+    ),
     ("docs/migrating.md", "kube-dns-before.yaml", GOING_BACK),
-    ("docs/migrating.md", "kube-dns-others-before.yaml", GOING_BACK),
-    ("docs/migrating.md", "From 1.6 and later", Test("tests/tests/migrating.rs", "from_1_36")),
+    (
+        "docs/migrating.md",
+        "kube-dns-others-before.yaml",
+        GOING_BACK,
+    ),
+    (
+        "docs/migrating.md",
+        "From 1.6 and later",
+        Test("tests/tests/migrating.rs", "from_1_36"),
+    ),
     (
         "docs/migrating.md",
         "Without a lost query",
         Test("tests/tests/migrating.rs", "from_1_36_without_a_lost_query"),
     ),
-    ("docs/migrating.md", "From 1.5", Test("tests/tests/migrating.rs", "from_1_5")),
-    ("docs/migrating.md", "From 1.4", Test("tests/tests/migrating.rs", "from_1_4")),
-    ("docs/migrating.md", "From before 1.4", Because("needs etcd with its second API, and its third")),
+    (
+        "docs/migrating.md",
+        "From 1.5",
+        Test("tests/tests/migrating.rs", "from_1_5"),
+    ),
+    (
+        "docs/migrating.md",
+        "From 1.4",
+        Test("tests/tests/migrating.rs", "from_1_4"),
+    ),
+    (
+        "docs/migrating.md",
+        "From before 1.4",
+        Because("needs etcd with its second API, and its third"),
+    ),
     ("docs/migrating.md", "Going back", ON_A_KUBELET),
     ("docs/migrating.md", "get deploy,rc", CLUSTER),
-    ("docs/migrating.md", "make run", Test("tests/tests/e2e.rs", "what_the_guide_says_works_when_pasted")),
-    ("docs/migrating.md", "Trying it beside the old one", ON_A_KUBELET),
+    (
+        "docs/migrating.md",
+        "make run",
+        Test(
+            "tests/tests/e2e.rs",
+            "what_the_guide_says_works_when_pasted",
+        ),
+    ),
+    (
+        "docs/migrating.md",
+        "Trying it beside the old one",
+        ON_A_KUBELET,
+    ),
     (
         "docs/search.md",
         "get pod web-0",
@@ -96,7 +155,10 @@ const ELSEWHERE: &[(&str, &str, Instead)] = &[
     (
         "docs/topologies.md",
         "EDE",
-        Test("crates/skydns/tests/forward/cache.rs", "a_whole_server_serves_stale_names_outside"),
+        Test(
+            "crates/skydns/tests/forward/cache.rs",
+            "a_whole_server_serves_stale_names_outside",
+        ),
     ),
     (
         "docs/extended-errors.md",
@@ -112,13 +174,28 @@ const ELSEWHERE: &[(&str, &str, Instead)] = &[
     ("docs/troubleshooting.md", "describe pods", CLUSTER),
     ("docs/troubleshooting.md", "get events", CLUSTER),
     ("docs/troubleshooting.md", "rbac.yaml", ROLES),
-    ("docs/troubleshooting.md", "create clusterrolebinding", ROLES),
-    ("docs/troubleshooting.md", "patch configmap", Because("names servers that are not there")),
-    ("docs/troubleshooting.md", "tap --rcode=SERVFAIL", Because("needs upstreams that fail")),
+    (
+        "docs/troubleshooting.md",
+        "create clusterrolebinding",
+        ROLES,
+    ),
+    (
+        "docs/troubleshooting.md",
+        "patch configmap",
+        Because("names servers that are not there"),
+    ),
+    (
+        "docs/troubleshooting.md",
+        "tap --rcode=SERVFAIL",
+        Because("needs upstreams that fail"),
+    ),
     (
         "docs/troubleshooting.md",
         "hello.default",
-        Test("tests/tests/e2e.rs", "what_the_guide_says_works_when_pasted"),
+        Test(
+            "tests/tests/e2e.rs",
+            "what_the_guide_says_works_when_pasted",
+        ),
     ),
     ("docs/queries.md", "create clusterrole", ROLES),
     (
@@ -128,23 +205,45 @@ const ELSEWHERE: &[(&str, &str, Instead)] = &[
     ),
 ];
 
-/// The commands whose output depends on a state that the test pod does not have. Only the presence of some output is
-/// checked. Each row has a page, a part of the command, and the state.
+/// The commands whose output depends on a state that the test pod does not have. Only the presence
+/// of some output is checked. Each row has a page, a part of the command, and the state.
 const OTHER_STATE: &[(&str, &str, &str)] = &[
-    ("docs/troubleshooting.md", "check cluster", "a server of dnsmasq that is slow"),
-    ("docs/troubleshooting.md", "8081/readiness", "before the first lists"),
-    ("docs/troubleshooting.md", "kubedns_forward_", "an upstream that is silent"),
-    ("docs/troubleshooting.md", "watch_connected", "no watch of Endpoints"),
+    (
+        "docs/troubleshooting.md",
+        "check cluster",
+        "a server of dnsmasq that is slow",
+    ),
+    (
+        "docs/troubleshooting.md",
+        "8081/readiness",
+        "before the first lists",
+    ),
+    (
+        "docs/troubleshooting.md",
+        "kubedns_forward_",
+        "an upstream that is silent",
+    ),
+    (
+        "docs/troubleshooting.md",
+        "watch_connected",
+        "no watch of Endpoints",
+    ),
 ];
 
 fn fits(page: &str, part: &str, listed: &Listed) -> bool {
-    let Listed { page: its_page, section, command } = listed;
+    let Listed {
+        page: its_page,
+        section,
+        command,
+    } = listed;
     let typed = format!("$ {}", command.text);
     (page.is_empty() || page == its_page) && (part == section || typed.contains(part))
 }
 
 fn elsewhere(listed: &Listed) -> Option<usize> {
-    ELSEWHERE.iter().position(|(page, part, _)| fits(page, part, listed))
+    ELSEWHERE
+        .iter()
+        .position(|(page, part, _)| fits(page, part, listed))
 }
 
 #[test]
@@ -152,18 +251,27 @@ fn commands_that_are_not_run_here_have_a_test_or_a_reason() {
     let all = listed();
     let used: Vec<Option<usize>> = all.iter().map(elsewhere).collect();
     for (at, (page, part, instead)) in ELSEWHERE.iter().enumerate() {
-        assert!(used.contains(&Some(at)), "no command of {page:?} needs the row {part:?}");
+        assert!(
+            used.contains(&Some(at)),
+            "no command of {page:?} needs the row {part:?}"
+        );
         match instead {
             Test(file, name) => {
                 let text = std::fs::read_to_string(repository().join(file)).unwrap_or_default();
-                assert!(text.contains(&format!("fn {name}(")), "{file} has no test {name}");
+                assert!(
+                    text.contains(&format!("fn {name}(")),
+                    "{file} has no test {name}"
+                );
             }
             Because(reason) => assert!(reason.contains(' '), "{page:?}, {part:?}: why?"),
         }
     }
     for (page, part, state) in OTHER_STATE {
         let is_it = |listed: &Listed| elsewhere(listed).is_none() && fits(page, part, listed);
-        assert!(all.iter().any(is_it), "{page}: no command needs the row {part:?}, {state}");
+        assert!(
+            all.iter().any(is_it),
+            "{page}: no command needs the row {part:?}, {state}"
+        );
     }
 }
 
@@ -181,8 +289,14 @@ fn purposes(ports: &Ports) -> [(&'static [&'static str], u16); 6] {
 
 /// Words in the pages, and their replacements for the test pod.
 const READERS: &[(&str, &str)] = &[
-    ("kubectl -n kube-system exec deploy/kube-dns -c kubedns -- /kube-dns", "kube-dns"),
-    ("kubectl -n kube-system exec deploy/kube-dns -c dnsmasq -- /dnsmasq-nanny", "dnsmasq-nanny"),
+    (
+        "kubectl -n kube-system exec deploy/kube-dns -c kubedns -- /kube-dns",
+        "kube-dns",
+    ),
+    (
+        "kubectl -n kube-system exec deploy/kube-dns -c dnsmasq -- /dnsmasq-nanny",
+        "dnsmasq-nanny",
+    ),
     ("--server=http://127.0.0.1:5305 ", ""),
     ("POD-ADDRESS", "127.0.0.1"),
     ("@10.96.0.10", "@127.0.0.1"),
@@ -198,7 +312,8 @@ fn typed_here(command: &str, ports: &Ports) -> String {
     with_programs(&with_ports(&text, ports), ports)
 }
 
-/// Replaces the ports in two steps, because a port of the test pod may have another purpose in the pages.
+/// Replaces the ports in two steps, because a port of the test pod may have another purpose in the
+/// pages.
 fn with_ports(text: &str, ports: &Ports) -> String {
     let mut text = text.to_owned();
     if !text.contains(" -p ") {
@@ -219,11 +334,17 @@ fn with_ports(text: &str, ports: &Ports) -> String {
 
 /// Adds the paths of our binaries, and the addresses of the test pod.
 fn with_programs(text: &str, ports: &Ports) -> String {
-    let (kubedns, nanny) = (binary("kubedns").display().to_string(), binary("nanny").display().to_string());
+    let (kubedns, nanny) = (
+        binary("kubedns").display().to_string(),
+        binary("nanny").display().to_string(),
+    );
     let url = |port: u16| format!("http://127.0.0.1:{port}");
     let server = format!("--server={}", url(ports.readiness));
     let (api, sidecar) = (url(ports.api), url(ports.sidecar));
-    let cluster = format!("--dns=127.0.0.1:{} --sidecar={sidecar} --kube-master-url={api}", ports.dns);
+    let cluster = format!(
+        "--dns=127.0.0.1:{} --sidecar={sidecar} --kube-master-url={api}",
+        ports.dns
+    );
     text.replace("kubectl ", &format!("kubectl --server={api} "))
         .replace("kube-dns check config", &format!("{kubedns} check config"))
         .replace(
@@ -233,7 +354,10 @@ fn with_programs(text: &str, ports: &Ports) -> String {
         .replace("kube-dns explain", &format!("{kubedns} explain {server}"))
         .replace("kube-dns tap", &format!("{kubedns} tap {server}"))
         .replace("kube-dns top", &format!("{kubedns} top {server}"))
-        .replace("dnsmasq-nanny tap", &format!("{nanny} tap --server={}", url(ports.nanny)))
+        .replace(
+            "dnsmasq-nanny tap",
+            &format!("{nanny} tap --server={}", url(ports.nanny)),
+        )
         .replace("kubedns --foo", &format!("{kubedns} --foo"))
         .replace("nanny --cache-size", &format!("{nanny} --cache-size"))
 }
@@ -242,18 +366,38 @@ fn with_programs(text: &str, ports: &Ports) -> String {
 async fn run(listed: &Listed, ports: &Ports, directory: &Path) -> Result<(), String> {
     let text = typed_here(&listed.command.text, ports);
     let mut shell = tokio::process::Command::new("sh");
-    shell.args(["-c", &text]).current_dir(directory).env("HOME", directory).env("KUBECONFIG", "/dev/null");
-    let output = shell.env("REGISTRY", "registry.example/dns").output().await.unwrap();
+    shell
+        .args(["-c", &text])
+        .current_dir(directory)
+        .env("HOME", directory)
+        .env("KUBECONFIG", "/dev/null");
+    let output = shell
+        .env("REGISTRY", "registry.example/dns")
+        .output()
+        .await
+        .unwrap();
     let printed = [output.stdout, output.stderr].concat();
     let printed = String::from_utf8_lossy(&printed);
     let lines: Vec<&str> = printed.lines().map(str::trim).collect();
-    let (found, shown) = (Command::first_words(&lines), Command::first_words(&listed.command.output));
-    let other_state = OTHER_STATE.iter().any(|(page, part, _)| fits(page, part, listed));
-    let lacks: Vec<&str> = shown.iter().copied().filter(|word| !found.contains(word)).collect();
+    let (found, shown) = (
+        Command::first_words(&lines),
+        Command::first_words(&listed.command.output),
+    );
+    let other_state = OTHER_STATE
+        .iter()
+        .any(|(page, part, _)| fits(page, part, listed));
+    let lacks: Vec<&str> = shown
+        .iter()
+        .copied()
+        .filter(|word| !found.contains(word))
+        .collect();
     // A command may fail only if the page shows its output.
     let as_shown = lacks.is_empty() && (output.status.success() || !shown.is_empty());
     if printed.is_empty() || !(as_shown || other_state) {
-        return Err(format!("{}: {text}\n{}, lacks {lacks:?}:\n{printed}", listed.page, output.status));
+        return Err(format!(
+            "{}: {text}\n{}, lacks {lacks:?}:\n{printed}",
+            listed.page, output.status
+        ));
     }
     Ok(())
 }
@@ -273,10 +417,13 @@ async fn ask_in_vain(ports: Ports) {
     }
 }
 
-/// Starts a pod for the commands of a page. For docs/troubleshooting.md a server of dnsmasq does not answer, and for
-/// docs/queries.md dnsmasq logs queries.
+/// Starts a pod for the commands of a page. For docs/troubleshooting.md a server of dnsmasq does
+/// not answer, and for docs/queries.md dnsmasq logs queries.
 async fn pod(page: &str) -> Pod {
-    let dead = format!("--dnsmasq-arg=--server=/corp.test/127.0.0.1#{}", free_port());
+    let dead = format!(
+        "--dnsmasq-arg=--server=/corp.test/127.0.0.1#{}",
+        free_port()
+    );
     let args: &[&str] = match page {
         "docs/troubleshooting.md" => &[&dead, "--sidecar-arg=--upstream-probe-interval-ms=1000"],
         "docs/queries.md" => &["--dnsmasq-arg=--log-queries=extra"],
@@ -286,14 +433,25 @@ async fn pod(page: &str) -> Pod {
 }
 
 /// The required programs that are not installed. Prints a line for each.
-#[allow(clippy::print_stderr, reason = "a skipped test must not look like a passed one")]
+#[allow(
+    clippy::print_stderr,
+    reason = "a skipped test must not look like a passed one"
+)]
 fn missing() -> Vec<&'static str> {
     let path = std::env::var("PATH").unwrap();
-    let is_missing =
-        |program: &&str| !path.split(':').any(|directory| Path::new(directory).join(program).exists());
-    let missing: Vec<&str> = ["curl", "dig", "kubectl"].into_iter().filter(is_missing).collect();
+    let is_missing = |program: &&str| {
+        !path
+            .split(':')
+            .any(|directory| Path::new(directory).join(program).exists())
+    };
+    let missing: Vec<&str> = ["curl", "dig", "kubectl"]
+        .into_iter()
+        .filter(is_missing)
+        .collect();
     for program in &missing {
-        eprintln!("SKIPPED: {program} is not installed, so the commands of the pages with it are NOT run");
+        eprintln!(
+            "SKIPPED: {program} is not installed, so the commands of the pages with it are NOT run"
+        );
     }
     missing
 }
@@ -302,16 +460,30 @@ fn missing() -> Vec<&'static str> {
 async fn commands_succeed_and_print_what_the_pages_show() {
     let missing = missing();
     let mut by_page: BTreeMap<String, Vec<Listed>> = BTreeMap::new();
-    for listed in listed().into_iter().filter(|listed| elsewhere(listed).is_none()) {
-        if !missing.iter().any(|program| listed.command.text.contains(program)) {
+    for listed in listed()
+        .into_iter()
+        .filter(|listed| elsewhere(listed).is_none())
+    {
+        if !missing
+            .iter()
+            .any(|program| listed.command.text.contains(program))
+        {
             by_page.entry(listed.page.clone()).or_default().push(listed);
         }
     }
-    assert!(by_page.len() > 5 || !missing.is_empty(), "{:?}", by_page.keys());
+    assert!(
+        by_page.len() > 5 || !missing.is_empty(),
+        "{:?}",
+        by_page.keys()
+    );
     for (page, commands) in by_page {
         let (pod, directory) = (pod(&page).await, tempfile::tempdir().unwrap());
         for name in ["examples", "manifests"] {
-            symlink(repository().canonicalize().unwrap().join(name), directory.path().join(name)).unwrap();
+            symlink(
+                repository().canonicalize().unwrap().join(name),
+                directory.path().join(name),
+            )
+            .unwrap();
         }
         let (ports, left) = (pod.ports, RefCell::new(commands));
         let all_good = eventually(PATIENCE, || async {
@@ -323,7 +495,11 @@ async fn commands_succeed_and_print_what_the_pages_show() {
                     left.borrow_mut().push(listed);
                 }
             }
-            if faults.is_empty() { Ok(()) } else { Err(faults.join("\n")) }
+            if faults.is_empty() {
+                Ok(())
+            } else {
+                Err(faults.join("\n"))
+            }
         });
         tokio::select! {
             () = all_good => {}

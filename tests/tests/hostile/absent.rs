@@ -1,5 +1,5 @@
-//! Queries from unused addresses of the local link. The kernel holds the answers until ARP fails, and counts them
-//! against kubedns' send buffer. Answers to other clients must not be delayed.
+//! Queries from unused addresses of the local link. The kernel holds the answers until ARP fails,
+//! and counts them against kubedns' send buffer. Answers to other clients must not be delayed.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -22,11 +22,12 @@ const LINK: &[&str] = &[
     "address add 10.9.0.1/24 dev absent",
 ];
 
-/// Kernel settings for the link: answers may have a loopback address as source, and the test may send from addresses
-/// that the machine does not have.
+/// Kernel settings for the link: answers may have a loopback address as source, and the test may
+/// send from addresses that the machine does not have.
 const SETTINGS: &[&str] = &["conf/absent/route_localnet", "ip_nonlocal_bind"];
 
-/// Number of unused addresses. The answers held for two addresses fill a send buffer of the default size.
+/// Number of unused addresses. The answers held for two addresses fill a send buffer of the default
+/// size.
 const ABSENT: u8 = 16;
 
 #[test]
@@ -49,15 +50,26 @@ async fn flooded() {
     let flood = Flood::start(lab.dns());
     eventually(PATIENCE, || async {
         let now = absent();
-        if now >= usize::from(ABSENT) { Ok(()) } else { Err(now) }
+        if now >= usize::from(ABSENT) {
+            Ok(())
+        } else {
+            Err(now)
+        }
     })
     .await;
     steady.answered(300).await;
     assert!(absent() > 0, "answers wait for unused addresses");
     flood.stop();
-    bounded(&mut lab, "2,000 queries a second from unused addresses", before);
+    bounded(
+        &mut lab,
+        "2,000 queries a second from unused addresses",
+        before,
+    );
     steady.answered(20).await;
-    steady.stop().await.check("kubedns under queries from unused addresses");
+    steady
+        .stop()
+        .await
+        .check("kubedns under queries from unused addresses");
 }
 
 /// A thread that sends queries from the unused addresses until the test stops it.
@@ -74,13 +86,17 @@ impl Flood {
             let query = Query::new("web-1.shop.svc.cluster.local.", "A").wire();
             while !STOP.load(Ordering::Relaxed) {
                 for sender in &senders {
-                    // If the send buffer is full, the datagram is lost. A flood need not be complete.
+                    // If the send buffer is full, the datagram is lost. A flood need not be
+                    // complete.
                     let _ = sender.send(&query);
                 }
                 std::thread::sleep(Duration::from_millis(u64::from(ABSENT) / 2));
             }
         });
-        Self { thread, stop: &STOP }
+        Self {
+            thread,
+            stop: &STOP,
+        }
     }
 
     fn stop(self) {
@@ -101,5 +117,8 @@ fn sender(number: u8, server: SocketAddr) -> UdpSocket {
 fn absent() -> usize {
     const UNANSWERED: &str = "0x0";
     let table = fs::read_to_string("/proc/thread-self/net/arp").unwrap();
-    table.lines().filter(|line| line.split_whitespace().nth(2) == Some(UNANSWERED)).count()
+    table
+        .lines()
+        .filter(|line| line.split_whitespace().nth(2) == Some(UNANSWERED))
+        .count()
 }

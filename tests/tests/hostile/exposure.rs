@@ -19,8 +19,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 /// All HTTP methods, and an unknown method.
-const METHODS: [&str; 10] =
-    ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "SHUTDOWN"];
+const METHODS: [&str; 10] = [
+    "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "SHUTDOWN",
+];
 /// The pages of all ports, and a page that does not exist.
 const PAGES: [&str; 12] = [
     "/",
@@ -43,21 +44,40 @@ async fn no_request_to_a_status_port_changes_anything() {
     let ports = rig.pod.ports;
     let before = state(&rig).await;
     let steady = Steady::start(rig.questions(), 100);
-    for port in [ports.readiness, ports.kubedns_metrics, ports.sidecar, ports.nanny] {
+    for port in [
+        ports.readiness,
+        ports.kubedns_metrics,
+        ports.sidecar,
+        ports.nanny,
+    ] {
         for path in PAGES {
             for method in METHODS {
                 let _answer = request(port, method, path).await;
             }
         }
-        assert_eq!(get(port, "/debug/pprof/").await.unwrap().status, 404, "no profiles on port {port}");
-        assert_eq!(get(port, "/debug/pprof/profile?seconds=1").await.unwrap().status, 404);
+        assert_eq!(
+            get(port, "/debug/pprof/").await.unwrap().status,
+            404,
+            "no profiles on port {port}"
+        );
+        assert_eq!(
+            get(port, "/debug/pprof/profile?seconds=1")
+                .await
+                .unwrap()
+                .status,
+            404
+        );
     }
     steady.answered(20).await;
     assert_eq!(state(&rig).await, before);
-    steady.stop().await.check("requests of all methods to all status ports");
+    steady
+        .stop()
+        .await
+        .check("requests of all methods to all status ports");
 }
 
-/// The state that requests must not change: the process IDs, the records of kubedns, and the files of the ConfigMap.
+/// The state that requests must not change: the process IDs, the records of kubedns, and the files
+/// of the ConfigMap.
 async fn state(rig: &Rig) -> (Vec<u32>, String, Vec<String>) {
     let mut processes = Vec::new();
     for name in ["kubedns", "dnsmasq", "sidecar"] {
@@ -86,7 +106,10 @@ async fn request(port: u16, method: &str, path: &str) -> std::io::Result<String>
 
 /// The size of the UDP answer to this query, in octets.
 async fn size(lab: &Lab, query: Query) -> usize {
-    client::udp(lab.dns(), &query.wire(), client::PATIENCE).await.unwrap().len()
+    client::udp(lab.dns(), &query.wire(), client::PATIENCE)
+        .await
+        .unwrap()
+        .len()
 }
 
 #[tokio::test]
@@ -94,49 +117,86 @@ async fn what_goes_out_over_udp_is_no_larger_than_the_client_takes() {
     let mut lab = Lab::with_upstream(&["--lameduck=0s"], zone().handler()).await;
     let addresses: Vec<String> = (0..250).map(|n| format!("10.244.9.{n}")).collect();
     let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
-    let crowd =
-        [mk_headless("shop", "crowd", &["sql:1"]), mk_endpoints("shop", "crowd", &addresses, &["sql:1"])];
+    let crowd = [
+        mk_headless("shop", "crowd", &["sql:1"]),
+        mk_endpoints("shop", "crowd", &addresses, &["sql:1"]),
+    ];
     lab.set_all(objects().into_iter().chain(crowd)).await;
     let crowd = "crowd.shop.svc.cluster.local.";
-    for (name, rtype) in
-        [(crowd, "A"), ("_sql._tcp.crowd.shop.svc.cluster.local.", "SRV"), ("host-1.outside.test.", "A")]
-    {
-        assert!(size(&lab, Query::new(name, rtype)).await <= 512, "{name} {rtype}");
+    for (name, rtype) in [
+        (crowd, "A"),
+        ("_sql._tcp.crowd.shop.svc.cluster.local.", "SRV"),
+        ("host-1.outside.test.", "A"),
+    ] {
+        assert!(
+            size(&lab, Query::new(name, rtype)).await <= 512,
+            "{name} {rtype}"
+        );
         for takes in [0, 100, 512, 1232, 4096] {
             let most = usize::from(takes).max(512);
             let got = size(&lab, Query::new(name, rtype).edns(takes)).await;
-            assert!(got <= most, "{name} {rtype}: {got} octets for a client that accepts {takes}");
+            assert!(
+                got <= most,
+                "{name} {rtype}: {got} octets for a client that accepts {takes}"
+            );
         }
     }
-    for name in [crowd, "web-1.shop.svc.cluster.local.", "cluster.local.", "1.1.96.10.in-addr.arpa."] {
+    for name in [
+        crowd,
+        "web-1.shop.svc.cluster.local.",
+        "cluster.local.",
+        "1.1.96.10.in-addr.arpa.",
+    ] {
         let query = Query::new(name, "ANY");
         let asked = query.wire().len();
-        let answer = client::udp(lab.dns(), &query.wire(), client::PATIENCE).await.unwrap();
+        let answer = client::udp(lab.dns(), &query.wire(), client::PATIENCE)
+            .await
+            .unwrap();
         let message = Message::parse(&answer).unwrap();
-        assert_eq!((message.rcode_name().as_str(), message.answer.len()), ("REFUSED", 0), "{name}");
-        assert!(answer.len() <= asked, "{name}: ANY is answered with {} octets for {asked}", answer.len());
+        assert_eq!(
+            (message.rcode_name().as_str(), message.answer.len()),
+            ("REFUSED", 0),
+            "{name}"
+        );
+        assert!(
+            answer.len() <= asked,
+            "{name}: ANY is answered with {} octets for {asked}",
+            answer.len()
+        );
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_are_not_logged_at_any_verbosity() {
     const TOKEN: &str = "s3cr3t-b34r3r-t0k3n-0f-kub3-dns";
-    let server = ApiServer::bind((Ipv4Addr::LOCALHOST, 0).into(), Options::default()).unwrap().spawn();
+    let server = ApiServer::bind((Ipv4Addr::LOCALHOST, 0).into(), Options::default())
+        .unwrap()
+        .spawn();
     server.faults.require_token(Some(TOKEN));
     let directory = tempfile::tempdir().unwrap();
-    let kubeconfig = write_kubeconfig(directory.path(), &server.url(), &json!({"token": TOKEN})).unwrap();
+    let kubeconfig =
+        write_kubeconfig(directory.path(), &server.url(), &json!({"token": TOKEN})).unwrap();
     let readiness = free_port();
     let mut kubedns = Program::named("kubedns")
-        .args([format!("--kubecfg-file={}", kubeconfig.display()), format!("--healthz-port={readiness}")])
-        .args([format!("--dns-port={}", free_port()), "--dns-bind-address=127.0.0.1".to_owned()])
+        .args([
+            format!("--kubecfg-file={}", kubeconfig.display()),
+            format!("--healthz-port={readiness}"),
+        ])
+        .args([
+            format!("--dns-port={}", free_port()),
+            "--dns-bind-address=127.0.0.1".to_owned(),
+        ])
         .args(["--v=10", "--lameduck=0s", "--nameservers=127.0.0.1:9"])
         .env("PROMETHEUS_PORT", free_port().to_string())
         .start();
     eventually(PATIENCE, || async {
-        get(readiness, "/readiness").await.is_ok_and(|answer| answer.status == 200)
+        get(readiness, "/readiness")
+            .await
+            .is_ok_and(|answer| answer.status == 200)
     })
     .await;
-    // The API server now rejects the token, so that kubedns logs errors. The log must not contain the token.
+    // The API server now rejects the token, so that kubedns logs errors. The log must not contain
+    // the token.
     server.faults.require_token(Some("another"));
     server.faults.cut_watches();
     kubedns.line_with("nauthorized", PATIENCE).await;

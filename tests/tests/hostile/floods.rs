@@ -1,5 +1,5 @@
-//! Floods of queries and connections to kubedns. The memory must stay below a limit, and the steady client must get
-//! right answers during and after each flood.
+//! Floods of queries and connections to kubedns. The memory must stay below a limit, and the steady
+//! client must get right answers during and after each flood.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::Command;
@@ -39,14 +39,16 @@ async fn lab() -> (Lab, Vec<Question>) {
     let port = lab.dns().port();
     let mut all = questions("cluster", port);
     all.extend(names_outside("outside", port));
-    // The kernel drops queries while a flood fills the receive buffer of kubedns. So the client retries, as resolvers
-    // do.
-    let patient = all.into_iter().map(|question| question.tries(4, Duration::from_secs(1)));
+    // The kernel drops queries while a flood fills the receive buffer of kubedns. So the client
+    // retries, as resolvers do.
+    let patient = all
+        .into_iter()
+        .map(|question| question.tries(4, Duration::from_secs(1)));
     (lab, patient.collect())
 }
 
-/// Starts kubedns and the steady client, and waits for the first answers. Returns the resources of kubedns at that
-/// time, too.
+/// Starts kubedns and the steady client, and waits for the first answers. Returns the resources of
+/// kubedns at that time, too.
 pub(super) async fn at_rest() -> (Lab, Steady, Usage) {
     let (mut lab, questions) = lab().await;
     let steady = Steady::start(questions, RATE);
@@ -59,7 +61,8 @@ pub(super) fn usage(lab: &mut Lab) -> Usage {
     Usage::of(lab.process().id()).unwrap()
 }
 
-/// Prints the memory of kubedns before, during and after a flood. Checks that the peak is below the limit.
+/// Prints the memory of kubedns before, during and after a flood. Checks that the peak is below the
+/// limit.
 pub(super) fn bounded(lab: &mut Lab, what: &str, before: Usage) {
     let after = usage(lab);
     let (rest, peak, now) = (before.resident, after.peak, after.resident);
@@ -99,7 +102,10 @@ fn noise(number: u32, length: usize) -> Vec<u8> {
 async fn random_octets_and_random_names_over_udp() {
     let (mut lab, steady, before) = at_rest().await;
     let server = lab.dns();
-    flood(server, |number| noise(number, usize::try_from(number % 700).unwrap())).await;
+    flood(server, |number| {
+        noise(number, usize::try_from(number % 700).unwrap())
+    })
+    .await;
     // These datagrams have a valid header and question, and then random octets.
     flood(server, |number| {
         let mut packet = Query::new("web-1.shop.svc.cluster.local.", "A").wire();
@@ -109,18 +115,34 @@ async fn random_octets_and_random_names_over_udp() {
     .await;
     bounded(&mut lab, "60,000 datagrams of noise", before);
     flood(server, |number| {
-        let name =
-            format!("x{number:x}.{}.svc.cluster.local.", ["shop", "nowhere", "db.shop"][number as usize % 3]);
+        let name = format!(
+            "x{number:x}.{}.svc.cluster.local.",
+            ["shop", "nowhere", "db.shop"][number as usize % 3]
+        );
         Query::new(&name, ["A", "AAAA", "SRV", "TXT"][number as usize % 4]).wire()
     })
     .await;
-    // The upstream runs in the test's process, and may be too slow for all queries. Cluster names need no upstream.
-    let excuse = steady.excuse(&["outside"], "more external names were queried than the upstream answers");
-    flood(server, |number| Query::new(&format!("x{number:x}.outside.test."), "A").wire()).await;
+    // The upstream runs in the test's process, and may be too slow for all queries. Cluster names
+    // need no upstream.
+    let excuse = steady.excuse(
+        &["outside"],
+        "more external names were queried than the upstream answers",
+    );
+    flood(server, |number| {
+        Query::new(&format!("x{number:x}.outside.test."), "A").wire()
+    })
+    .await;
     excuse.ends().await;
-    bounded(&mut lab, "60,000 questions for names that are not there", before);
+    bounded(
+        &mut lab,
+        "60,000 questions for names that are not there",
+        before,
+    );
     steady.answered(20).await;
-    steady.stop().await.check("kubedns under floods of noise and of random names");
+    steady
+        .stop()
+        .await
+        .check("kubedns under floods of noise and of random names");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -144,7 +166,10 @@ async fn huge_messages_over_tcp() {
     bounded(&mut lab, "200 TCP messages of 64 KiB", before);
     steady.answered(20).await;
     drop(open);
-    steady.stop().await.check("kubedns under TCP messages of 64 KiB");
+    steady
+        .stop()
+        .await
+        .check("kubedns under TCP messages of 64 KiB");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -163,7 +188,10 @@ async fn two_thousand_idle_slow_and_half_closed_connections() {
             1 => connection.send_raw(&[0]).await.unwrap(),
             2 => {
                 let length = u16::try_from(query.len()).unwrap().to_be_bytes();
-                connection.send_raw(&[&length, &query[..10]].concat()).await.unwrap();
+                connection
+                    .send_raw(&[&length, &query[..10]].concat())
+                    .await
+                    .unwrap();
             }
             // The client sends a query, closes its sending direction, and reads nothing.
             _ => {
@@ -176,22 +204,37 @@ async fn two_thousand_idle_slow_and_half_closed_connections() {
     // The kernel has accepted all connections, but kubedns may not yet.
     eventually(PATIENCE, || {
         let now = usage(&mut lab);
-        let let_in = if now.descriptors > 1400 { Ok(()) } else { Err(now) };
+        let let_in = if now.descriptors > 1400 {
+            Ok(())
+        } else {
+            Err(now)
+        };
         async move { let_in }
     })
     .await;
     steady.answered(40).await;
-    bounded(&mut lab, "2,000 idle, slow and half-closed TCP connections", before);
+    bounded(
+        &mut lab,
+        "2,000 idle, slow and half-closed TCP connections",
+        before,
+    );
     // The clients do not close their connections, so kubedns must close them.
     eventually(PATIENCE, || {
         let now = usage(&mut lab);
-        let settled = if now.descriptors < 200 { Ok(()) } else { Err(now) };
+        let settled = if now.descriptors < 200 {
+            Ok(())
+        } else {
+            Err(now)
+        };
         async move { settled }
     })
     .await;
     drop(open);
     steady.answered(20).await;
-    steady.stop().await.check("kubedns under 2,000 idle, slow and half-closed TCP connections");
+    steady
+        .stop()
+        .await
+        .check("kubedns under 2,000 idle, slow and half-closed TCP connections");
 }
 
 /// Raises the limit of open files for the test. kubedns inherits the limit.
@@ -211,14 +254,21 @@ async fn no_descriptor_left() {
     early.send(&ask).await.unwrap();
     early.receive(client::PATIENCE).await.unwrap();
 
-    // kubedns reads the limit at its start. Lowering the limit later is harder on kubedns than a low limit at the
-    // start.
+    // kubedns reads the limit at its start. Lowering the limit later is harder on kubedns than a
+    // low limit at the start.
     let used = usage(&mut lab).descriptors;
     limit_descriptors(lab.process().id(), used + 8);
-    let steady = Steady::start(questions.into_iter().filter(|question| !question.tcp).collect(), RATE);
+    let steady = Steady::start(
+        questions
+            .into_iter()
+            .filter(|question| !question.tcp)
+            .collect(),
+        RATE,
+    );
     steady.answered(20).await;
     let why = "no descriptor was left";
-    // The connections below take all descriptors. A forwarded query then fails, since it needs a new socket.
+    // The connections below take all descriptors. A forwarded query then fails, since it needs a
+    // new socket.
     let excuse = steady.excuse(&["outside"], why);
     let mut hoard = Vec::new();
     for _ in 0..64 {
@@ -237,9 +287,16 @@ async fn no_descriptor_left() {
         "NOERROR 10.96.1.1",
         "an existing connection is served"
     );
-    early.send(&Query::new("host-1.outside.test.", "A").wire()).await.unwrap();
+    early
+        .send(&Query::new("host-1.outside.test.", "A").wire())
+        .await
+        .unwrap();
     let answer = early.receive(client::PATIENCE).await.unwrap();
-    assert_eq!(in_a_line(&Message::parse(&answer).unwrap()), "SERVFAIL", "its question cannot be handed on");
+    assert_eq!(
+        in_a_line(&Message::parse(&answer).unwrap()),
+        "SERVFAIL",
+        "its question cannot be handed on"
+    );
     drop(hoard);
     excuse.ends().await;
     let late = client::tcp(server, &ask, client::PATIENCE).await.unwrap();
@@ -250,14 +307,23 @@ async fn no_descriptor_left() {
     );
     assert!(lab.process().exited().is_none());
     let blamed = |line: &&String| line.contains("upstream server does not answer");
-    assert_eq!(lab.process().stderr().iter().find(blamed), None, "the upstream is blamed");
+    assert_eq!(
+        lab.process().stderr().iter().find(blamed),
+        None,
+        "the upstream is blamed"
+    );
     let report = steady.stop().await;
     report.check("kubedns without a descriptor left");
-    assert_eq!(report.lines["outside"].excused_lost, 0, "it answers SERVFAIL: {report}");
+    assert_eq!(
+        report.lines["outside"].excused_lost, 0,
+        "it answers SERVFAIL: {report}"
+    );
 }
 
 fn limit_descriptors(pid: u32, most: u32) {
     let limit = format!("--nofile={most}:{most}");
-    let status = Command::new("prlimit").args(["--pid", &pid.to_string(), &limit]).status();
+    let status = Command::new("prlimit")
+        .args(["--pid", &pid.to_string(), &limit])
+        .status();
     assert!(status.unwrap().success(), "prlimit of util-linux");
 }

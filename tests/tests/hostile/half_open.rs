@@ -1,5 +1,5 @@
-//! Half-open TCP connections: the client sends a SYN, but never the final ACK. The kernel keeps such connections for a
-//! while. The backlog that kubedns sets must leave room for other clients.
+//! Half-open TCP connections: the client sends a SYN, but never the final ACK. The kernel keeps
+//! such connections for a while. The backlog that kubedns sets must leave room for other clients.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,15 +16,16 @@ use super::floods::{CONNECTIONS, at_rest, bounded, raise_descriptor_limit, usage
 /// The state of a half-open connection in `/proc/net/tcp`.
 const SYN_RECV: &str = "03";
 
-/// The number of half-open connections that the test waits for. It is below [`CONNECTIONS`]: once the backlog is full,
-/// the kernel uses SYN cookies and keeps no state.
+/// The number of half-open connections that the test waits for. It is below [`CONNECTIONS`]: once
+/// the backlog is full, the kernel uses SYN cookies and keeps no state.
 const FLOOD: usize = 200;
 
 #[test]
 fn half_open_connections_keep_nobody_out() {
     if means::are_there() {
         netns::run_in_a_new_one(|| {
-            // The packet filter drops all packets to the clients, so a SYN-ACK gets neither an ACK nor a RST.
+            // The packet filter drops all packets to the clients, so a SYN-ACK gets neither an ACK
+            // nor a RST.
             let rule = "--append INPUT --destination 127.9.0.0/16 --jump DROP";
             let status = Command::new("iptables").args(rule.split(' ')).status();
             assert!(status.unwrap().success(), "iptables {rule}");
@@ -54,17 +55,25 @@ async fn flood() {
         "a half-open connection has no descriptor: {during:?}"
     );
     bounded(&mut lab, "2,000 half-open connections", before);
-    assert!(dialling.try_join_next().is_none(), "none of them came to be");
+    assert!(
+        dialling.try_join_next().is_none(),
+        "none of them came to be"
+    );
     dialling.shutdown().await;
     steady.answered(20).await;
-    steady.stop().await.check("kubedns under 2,000 half-open TCP connections");
+    steady
+        .stop()
+        .await
+        .check("kubedns under 2,000 half-open TCP connections");
 }
 
 /// Sends a SYN and its retransmissions from the client with this number.
 async fn dial(number: u16, server: SocketAddr) {
     let [high, low] = number.to_be_bytes();
     let socket = TcpSocket::new_v4().unwrap();
-    socket.bind((Ipv4Addr::new(127, 9, high, low), 0).into()).unwrap();
+    socket
+        .bind((Ipv4Addr::new(127, 9, high, low), 0).into())
+        .unwrap();
     let _ = socket.connect(server).await;
 }
 
@@ -74,7 +83,10 @@ fn half_open(port: u16) -> usize {
     let local = format!(":{port:04X}");
     let is_ours = |line: &&str| {
         let mut words = line.split_whitespace().skip(1);
-        words.next().is_some_and(|address| address.ends_with(&local)) && words.nth(1) == Some(SYN_RECV)
+        words
+            .next()
+            .is_some_and(|address| address.ends_with(&local))
+            && words.nth(1) == Some(SYN_RECV)
     };
     table.lines().filter(is_ours).count()
 }

@@ -26,9 +26,17 @@ pub(crate) fn v6(n: u32) -> String {
 }
 
 /// A headless Service with one port, and its Endpoints. Each address is `ip` or `ip hostname`.
-pub(crate) fn headless(namespace: &str, name: &str, addresses: &[String], port: &str) -> [Value; 2] {
+pub(crate) fn headless(
+    namespace: &str,
+    name: &str,
+    addresses: &[String],
+    port: &str,
+) -> [Value; 2] {
     let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
-    [mk_headless(namespace, name, &[port]), mk_endpoints(namespace, name, &addresses, &[port])]
+    [
+        mk_headless(namespace, name, &[port]),
+        mk_endpoints(namespace, name, &addresses, &[port]),
+    ]
 }
 
 /// Publishes the records of Services and Endpoints in `cluster.local`.
@@ -65,11 +73,20 @@ fn applied<T: FromApi>(object: &Value) -> Change<T> {
 
 /// The answer to a query while the upstreams are down.
 pub(crate) fn ask(published: &Published, query: &[u8], transport: Transport) -> Message {
-    let identity = Identity { version: "test".to_owned() };
+    let identity = Identity {
+        version: "test".to_owned(),
+    };
     let mut outside = ExternalAnswers::none();
     outside.close();
     let mut out = Vec::new();
-    let outcome = answer(&*published.get(), &identity, query, transport, &outside, &mut out);
+    let outcome = answer(
+        &*published.get(),
+        &identity,
+        query,
+        transport,
+        &outside,
+        &mut out,
+    );
     assert!(matches!(outcome, Outcome::Reply(_)), "{outcome:?}");
     Message::parse(&out).expect("a whole message")
 }

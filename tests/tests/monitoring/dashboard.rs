@@ -92,7 +92,8 @@ struct Datasource {
 /// The dashboard. The panels of collapsed rows follow their row.
 fn dashboard() -> Dashboard {
     let path = repository().join("manifests/monitoring/dashboard.json");
-    let mut dashboard: Dashboard = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let mut dashboard: Dashboard =
+        serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     let unfold = |mut panel: Panel| {
         let folded = std::mem::take(&mut panel.panels);
         std::iter::once(panel).chain(folded)
@@ -104,9 +105,13 @@ fn dashboard() -> Dashboard {
 /// The expressions of all annotations and panels. The first text names the annotation or the panel.
 fn expressions(dashboard: &Dashboard) -> Vec<(String, &str)> {
     let annotations = dashboard.annotations.list.iter();
-    let annotations = annotations.map(|note| (format!("annotation {:?}", note.name), note.expr.as_str()));
+    let annotations =
+        annotations.map(|note| (format!("annotation {:?}", note.name), note.expr.as_str()));
     let panels = dashboard.panels.iter().flat_map(|panel| {
-        panel.targets.iter().map(|target| (format!("panel {:?}", panel.title), target.expr.as_str()))
+        panel
+            .targets
+            .iter()
+            .map(|target| (format!("panel {:?}", panel.title), target.expr.as_str()))
     });
     annotations.chain(panels).collect()
 }
@@ -121,13 +126,23 @@ fn panels_ask_for_what_exists() {
         let named = promql::named(expression);
         for (metric, matchers) in &named.metrics {
             let by = |label: &str, variable: &str| {
-                matchers.iter().any(|(name, value)| name == label && value == variable)
+                matchers
+                    .iter()
+                    .any(|(name, value)| name == label && value == variable)
             };
             let chosen = by("namespace", "$namespace") && by("pod", "$pod");
-            assert!(chosen, "{whose}: {metric} is not limited to the chosen pods");
+            assert!(
+                chosen,
+                "{whose}: {metric} is not limited to the chosen pods"
+            );
         }
     }
-    for variable in dashboard.templating.list.iter().filter(|variable| variable.name != "datasource") {
+    for variable in dashboard
+        .templating
+        .list
+        .iter()
+        .filter(|variable| variable.name != "datasource")
+    {
         let query = variable.definition.strip_prefix("label_values(").unwrap();
         promql::check(&variable.name, query.split_once([',', '{']).unwrap().0);
     }
@@ -139,9 +154,18 @@ fn legends_show_labels_that_are_kept() {
     for panel in &dashboard().panels {
         for target in &panel.targets {
             let kept = promql::named(&target.expr).grouping;
-            let shown = target.legend_format.split("{{").skip(1).map(|part| part.split_once("}}").unwrap().0);
+            let shown = target
+                .legend_format
+                .split("{{")
+                .skip(1)
+                .map(|part| part.split_once("}}").unwrap().0);
             for label in shown {
-                assert!(kept.contains(label), "{}: {{{{{label}}}}} of {}", panel.title, target.expr);
+                assert!(
+                    kept.contains(label),
+                    "{}: {{{{{label}}}}} of {}",
+                    panel.title,
+                    target.expr
+                );
             }
         }
     }
@@ -152,15 +176,27 @@ fn legends_show_labels_that_are_kept() {
 fn the_first_row_tells_whether_the_pods_are_well() {
     let path = repository().join("manifests/monitoring/dashboard.json");
     let dashboard: Dashboard = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
-    let seen: Vec<&Panel> = dashboard.panels.iter().filter(|panel| panel.kind != "row").collect();
+    let seen: Vec<&Panel> = dashboard
+        .panels
+        .iter()
+        .filter(|panel| panel.kind != "row")
+        .collect();
     assert_eq!(seen[0].title, "Verdict");
-    for metric in
-        ["kubedns_verdict_findings", "kubedns_forward_upstream_up", "kubedns_dnsmasq_upstream_errors_total"]
-    {
-        let shown = seen.iter().flat_map(|panel| &panel.targets).any(|target| target.expr.contains(metric));
+    for metric in [
+        "kubedns_verdict_findings",
+        "kubedns_forward_upstream_up",
+        "kubedns_dnsmasq_upstream_errors_total",
+    ] {
+        let shown = seen
+            .iter()
+            .flat_map(|panel| &panel.targets)
+            .any(|target| target.expr.contains(metric));
         assert!(shown, "{metric} is not in the first row");
     }
-    let folded = dashboard.panels.iter().filter(|panel| panel.kind == "row" && !panel.panels.is_empty());
+    let folded = dashboard
+        .panels
+        .iter()
+        .filter(|panel| panel.kind == "row" && !panel.panels.is_empty());
     assert!(folded.count() > 5);
 }
 
@@ -170,18 +206,48 @@ fn panels_have_their_place() {
     assert_eq!(dashboard.uid, "kube-dns-rs");
     let ids: BTreeSet<u32> = dashboard.panels.iter().map(|panel| panel.id).collect();
     assert_eq!(ids.len(), dashboard.panels.len(), "duplicate id");
-    let titles: BTreeSet<&str> = dashboard.panels.iter().map(|panel| panel.title.as_str()).collect();
+    let titles: BTreeSet<&str> = dashboard
+        .panels
+        .iter()
+        .map(|panel| panel.title.as_str())
+        .collect();
     assert_eq!(titles.len(), dashboard.panels.len(), "duplicate title");
     for (at, panel) in dashboard.panels.iter().enumerate() {
-        assert!(panel.grid_pos.x + panel.grid_pos.w <= 24, "{} is beyond the edge", panel.title);
+        assert!(
+            panel.grid_pos.x + panel.grid_pos.w <= 24,
+            "{} is beyond the edge",
+            panel.title
+        );
         for other in &dashboard.panels[at + 1..] {
-            assert!(!panel.grid_pos.overlaps(other.grid_pos), "{} lies over {}", panel.title, other.title);
+            assert!(
+                !panel.grid_pos.overlaps(other.grid_pos),
+                "{} lies over {}",
+                panel.title,
+                other.title
+            );
         }
-        assert_eq!(panel.targets.is_empty(), panel.kind == "row", "{}", panel.title);
-        let refs: BTreeSet<&str> = panel.targets.iter().map(|target| target.ref_id.as_str()).collect();
-        assert_eq!(refs.len(), panel.targets.len(), "{}: a query is named twice", panel.title);
+        assert_eq!(
+            panel.targets.is_empty(),
+            panel.kind == "row",
+            "{}",
+            panel.title
+        );
+        let refs: BTreeSet<&str> = panel
+            .targets
+            .iter()
+            .map(|target| target.ref_id.as_str())
+            .collect();
+        assert_eq!(
+            refs.len(),
+            panel.targets.len(),
+            "{}: a query is named twice",
+            panel.title
+        );
         for target in &panel.targets {
-            let source = (target.datasource.kind.as_str(), target.datasource.uid.as_str());
+            let source = (
+                target.datasource.kind.as_str(),
+                target.datasource.uid.as_str(),
+            );
             assert_eq!(source, ("prometheus", "${datasource}"), "{}", panel.title);
         }
     }
@@ -193,8 +259,10 @@ fn expressions_are_well_formed() {
     let dashboard = dashboard();
     let mut rules = String::from("groups:\n- name: dashboard\n  rules:\n");
     for (number, (_, expression)) in expressions(&dashboard).into_iter().enumerate() {
-        let plain =
-            expression.replace("$__rate_interval", "1m").replace("$namespace", ".*").replace("$pod", ".*");
+        let plain = expression
+            .replace("$__rate_interval", "1m")
+            .replace("$namespace", ".*")
+            .replace("$pod", ".*");
         assert!(!plain.contains('$'), "an unknown variable: {plain}");
         let quoted = serde_json::to_string(&plain).unwrap();
         writeln!(rules, "  - {{record: panel_{number}, expr: {quoted}}}").unwrap();
@@ -204,21 +272,39 @@ fn expressions_are_well_formed() {
     promtool(directory.path(), &["check", "rules", "dashboard.yaml"]);
 }
 
-/// Each event is in one point of a panel. Points are at least a minute apart. `$__rate_interval` is then 75 s, a minute
-/// plus the 15 s between scrapes, so that adjacent windows share one sample. Without the minimum interval an event
-/// would be in four points. With `$__interval` as the window, adjacent windows would share no sample, and events
-/// between two windows would be lost.
+/// Each event is in one point of a panel. Points are at least a minute apart. `$__rate_interval` is
+/// then 75 s, a minute plus the 15 s between scrapes, so that adjacent windows share one sample.
+/// Without the minimum interval an event would be in four points. With `$__interval` as the window,
+/// adjacent windows would share no sample, and events between two windows would be lost.
 #[test]
 fn an_event_is_counted_once() {
     let dashboard = dashboard();
-    let lines = dashboard.panels.iter().filter(|panel| panel.kind == "timeseries");
-    let counting: Vec<&Panel> =
-        lines.filter(|panel| panel.targets.iter().any(|target| target.expr.contains("increase("))).collect();
+    let lines = dashboard
+        .panels
+        .iter()
+        .filter(|panel| panel.kind == "timeseries");
+    let counting: Vec<&Panel> = lines
+        .filter(|panel| {
+            panel
+                .targets
+                .iter()
+                .any(|target| target.expr.contains("increase("))
+        })
+        .collect();
     assert!(!counting.is_empty());
     for panel in counting {
         assert_eq!(panel.interval.as_deref(), Some("1m"), "{}", panel.title);
-        for target in panel.targets.iter().filter(|target| target.expr.contains("increase(")) {
-            assert!(target.expr.contains("[$__rate_interval]"), "{}: {}", panel.title, target.expr);
+        for target in panel
+            .targets
+            .iter()
+            .filter(|target| target.expr.contains("increase("))
+        {
+            assert!(
+                target.expr.contains("[$__rate_interval]"),
+                "{}: {}",
+                panel.title,
+                target.expr
+            );
         }
     }
     let directory = tempfile::tempdir().unwrap();
@@ -226,8 +312,8 @@ fn an_event_is_counted_once() {
     promtool(directory.path(), &["test", "rules", "events.yaml"]);
 }
 
-/// A test for promtool with five events, one at each scrape, and four windows. The second window has four events, the
-/// third has one.
+/// A test for promtool with five events, one at each scrape, and four windows. The second window
+/// has four events, the third has one.
 const EVENTS: &str = r#"
 evaluation_interval: 15s
 tests:

@@ -11,7 +11,10 @@ const MONITOR: &str = "PodMonitor/kube-dns";
 
 /// The objects by label, such as `PodMonitor/kube-dns`.
 fn by_label(objects: Vec<Value>) -> BTreeMap<String, Value> {
-    objects.into_iter().map(|object| (label(&object), object)).collect()
+    objects
+        .into_iter()
+        .map(|object| (label(&object), object))
+        .collect()
 }
 
 #[test]
@@ -19,21 +22,37 @@ fn the_directory_renders_dashboard_alerts_and_scraping() {
     let directory = root().join("monitoring");
     let objects = by_label(render(&directory).unwrap());
     let labels: Vec<&str> = objects.keys().map(String::as_str).collect();
-    assert_eq!(labels, ["ConfigMap/kube-dns-dashboard", MONITOR, "PrometheusRule/kube-dns"]);
+    assert_eq!(
+        labels,
+        [
+            "ConfigMap/kube-dns-dashboard",
+            MONITOR,
+            "PrometheusRule/kube-dns"
+        ]
+    );
     for object in objects.values() {
         assert_eq!(object["metadata"]["namespace"], "kube-system");
     }
     let map = &objects["ConfigMap/kube-dns-dashboard"];
     assert_eq!(map["metadata"]["labels"]["grafana_dashboard"], "1");
     let dashboard = fs::read_to_string(directory.join("dashboard.json")).unwrap();
-    assert_eq!(map["data"]["kube-dns.json"].as_str(), Some(dashboard.as_str()));
+    assert_eq!(
+        map["data"]["kube-dns.json"].as_str(),
+        Some(dashboard.as_str())
+    );
 }
 
 /// The ports of a Deployment that the `PodMonitor` scrapes, each with the name of its container.
 fn scraped(deployment: &Value, monitor: &Value) -> Vec<(String, u64)> {
     let pod = &deployment["spec"]["template"];
-    for (label, value) in monitor["spec"]["selector"]["matchLabels"].as_object().unwrap() {
-        assert_eq!(&pod["metadata"]["labels"][label], value, "the PodMonitor does not select the pods");
+    for (label, value) in monitor["spec"]["selector"]["matchLabels"]
+        .as_object()
+        .unwrap()
+    {
+        assert_eq!(
+            &pod["metadata"]["labels"][label], value,
+            "the PodMonitor does not select the pods"
+        );
     }
     let name = &monitor["spec"]["podMetricsEndpoints"][0]["port"];
     let ports = |container: &Value| {
@@ -44,38 +63,65 @@ fn scraped(deployment: &Value, monitor: &Value) -> Vec<(String, u64)> {
             .map(move |port| (container.clone(), port["containerPort"].as_u64().unwrap()))
             .collect::<Vec<_>>()
     };
-    pod["spec"]["containers"].as_array().unwrap().iter().flat_map(ports).collect()
+    pod["spec"]["containers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(ports)
+        .collect()
 }
 
 fn ports(of: &[(&str, u64)]) -> Vec<(String, u64)> {
-    of.iter().map(|(container, port)| ((*container).to_owned(), *port)).collect()
+    of.iter()
+        .map(|(container, port)| ((*container).to_owned(), *port))
+        .collect()
 }
 
 #[test]
 fn the_pod_monitor_finds_the_ports_of_a_pod_without_dnsmasq() {
     let monitor = &by_label(render(&root().join("monitoring")).unwrap())[MONITOR];
     let alone = &by_label(render(&root().join("alone")).unwrap())[DEPLOYMENT];
-    assert_eq!(scraped(alone, monitor), ports(&[("kubedns", 10055), ("sidecar", 10054)]));
+    assert_eq!(
+        scraped(alone, monitor),
+        ports(&[("kubedns", 10055), ("sidecar", 10054)])
+    );
 }
 
 #[test]
 fn the_pod_monitor_finds_the_ports_and_the_component_adds_the_nannys_in_every_topology() {
     let monitor = &by_label(render(&root().join("monitoring")).unwrap())[MONITOR];
-    for topology in ["base", "stock-1.36", "hardened", "direct", "ha", "nodelocal"] {
+    for topology in [
+        "base",
+        "stock-1.36",
+        "hardened",
+        "direct",
+        "ha",
+        "nodelocal",
+    ] {
         let plain = &by_label(render(&root().join(topology)).unwrap())[DEPLOYMENT];
-        assert_eq!(scraped(plain, monitor), ports(&[("kubedns", 10055), ("sidecar", 10054)]), "{topology}");
+        assert_eq!(
+            scraped(plain, monitor),
+            ports(&[("kubedns", 10055), ("sidecar", 10054)]),
+            "{topology}"
+        );
 
         let overlay = tempfile::tempdir().unwrap();
-        let exposed = combine(overlay.path(), &[topology], &["../monitoring/expose-nanny"]).unwrap();
+        let exposed =
+            combine(overlay.path(), &[topology], &["../monitoring/expose-nanny"]).unwrap();
         let exposed = &by_label(exposed)[DEPLOYMENT];
         let expected = ports(&[("kubedns", 10055), ("dnsmasq", 10056), ("sidecar", 10054)]);
         assert_eq!(scraped(exposed, monitor), expected, "{topology}");
-        let nanny = |deployment: &Value| deployment["spec"]["template"]["spec"]["containers"][1].clone();
+        let nanny =
+            |deployment: &Value| deployment["spec"]["template"]["spec"]["containers"][1].clone();
         let (plain, exposed) = (nanny(plain), nanny(exposed));
         let args = exposed["args"].as_array().unwrap();
         assert_eq!(args[0], "-statusAddr=:10056", "{topology}");
         assert_eq!(args[1..], *plain["args"].as_array().unwrap(), "{topology}");
         let count = |container: &Value| container["ports"].as_array().map_or(0, Vec::len);
-        assert_eq!(count(&exposed), count(&plain) + 1, "{topology}: the other ports stay");
+        assert_eq!(
+            count(&exposed),
+            count(&plain) + 1,
+            "{topology}: the other ports stay"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Extracts the metrics and labels of a `PromQL` expression. promtool checks the syntax, so this parser does not.
+//! Extracts the metrics and labels of a `PromQL` expression. promtool checks the syntax, so this
+//! parser does not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -7,7 +8,14 @@ use tests::docs::metrics::{self, Documented};
 
 /// The labels that Prometheus adds to all series, and the label `le` of histograms.
 const OF_PROMETHEUS: [&str; 6] = ["namespace", "pod", "instance", "job", "container", "le"];
-const GROUPING: [&str; 6] = ["by", "without", "on", "ignoring", "group_left", "group_right"];
+const GROUPING: [&str; 6] = [
+    "by",
+    "without",
+    "on",
+    "ignoring",
+    "group_left",
+    "group_right",
+];
 const OPERATORS: [&str; 7] = ["and", "or", "unless", "bool", "offset", "inf", "nan"];
 
 /// The names in an expression.
@@ -28,7 +36,9 @@ pub(crate) fn named(expression: &str) -> Named {
             '"' => after_string(rest).1,
             '[' => rest.split_once(']').unwrap().1,
             '{' => matchers(&mut named, &rest[1..]),
-            '$' => word(rest[1..].trim_start_matches('{')).1.trim_start_matches('}'),
+            '$' => word(rest[1..].trim_start_matches('{'))
+                .1
+                .trim_start_matches('}'),
             _ if c.is_ascii_digit() => {
                 rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '.')
             }
@@ -45,7 +55,9 @@ fn identifier<'a>(named: &mut Named, text: &'a str) -> &'a str {
     match called {
         Some(list) if GROUPING.contains(&word) => {
             let (labels, rest) = list.split_once(')').unwrap();
-            named.grouping.extend(labels.split(',').map(|label| label.trim().to_owned()));
+            named
+                .grouping
+                .extend(labels.split(',').map(|label| label.trim().to_owned()));
             return rest;
         }
         // A word before `by` or `without` is an aggregation, such as `sum by (pod) (...)`.
@@ -74,7 +86,9 @@ fn matchers<'a>(named: &mut Named, mut text: &'a str) -> &'a str {
 }
 
 fn word(text: &str) -> (&str, &str) {
-    let end = text.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':')).unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':'))
+        .unwrap_or(text.len());
     text.split_at(end)
 }
 
@@ -88,32 +102,49 @@ static DOCUMENTED: LazyLock<BTreeMap<String, Documented>> = LazyLock::new(metric
 /// Panics if a metric, a label or the value of a label in an expression does not exist.
 pub(crate) fn check(whose: &str, expression: &str) {
     let named = named(expression);
-    assert!(!named.metrics.is_empty(), "{whose} names no metric: {expression}");
+    assert!(
+        !named.metrics.is_empty(),
+        "{whose} names no metric: {expression}"
+    );
     let mut labels: BTreeSet<&str> = OF_PROMETHEUS.into();
     for (series, matchers) in &named.metrics {
         let entry = documented(series).unwrap_or_else(|| panic!("{whose}: no metric {series}"));
         let own = entry.labels.iter().map(String::as_str);
         let known: BTreeSet<&str> = OF_PROMETHEUS.into_iter().chain(own).collect();
         for (label, value) in matchers {
-            assert!(known.contains(label.as_str()), "{whose}: {series} has no label {label}");
+            assert!(
+                known.contains(label.as_str()),
+                "{whose}: {series} has no label {label}"
+            );
             let literal = !OF_PROMETHEUS.contains(&label.as_str());
             for value in value.split('|').filter(|_| literal) {
                 let exists = entry.text.contains(&format!("`{value}`"));
-                assert!(exists, "{whose}: docs/metrics/ knows no {label} {value} of {series}");
+                assert!(
+                    exists,
+                    "{whose}: docs/metrics/ knows no {label} {value} of {series}"
+                );
             }
         }
         labels.extend(known);
     }
     for label in &named.grouping {
-        assert!(labels.contains(label.as_str()), "{whose}: none of its metrics has the label {label}");
+        assert!(
+            labels.contains(label.as_str()),
+            "{whose}: none of its metrics has the label {label}"
+        );
     }
 }
 
-/// The documented metric of a series. A series of a histogram has the suffix `_bucket`, `_sum` or `_count`.
+/// The documented metric of a series. A series of a histogram has the suffix `_bucket`, `_sum` or
+/// `_count`.
 fn documented(series: &str) -> Option<&'static Documented> {
     let is_histogram = |entry: &&Documented| entry.kind == "histogram";
-    let suffix = ["_bucket", "_sum", "_count"].into_iter().find_map(|suffix| series.strip_suffix(suffix));
-    let histogram = suffix.and_then(|name| DOCUMENTED.get(name)).filter(is_histogram);
+    let suffix = ["_bucket", "_sum", "_count"]
+        .into_iter()
+        .find_map(|suffix| series.strip_suffix(suffix));
+    let histogram = suffix
+        .and_then(|name| DOCUMENTED.get(name))
+        .filter(is_histogram);
     histogram.or_else(|| DOCUMENTED.get(series).filter(|entry| !is_histogram(entry)))
 }
 
@@ -125,14 +156,21 @@ fn expressions_are_read() {
     );
     let metrics: Vec<&str> = read.metrics.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(metrics, ["a_bucket", "b", "c", "d"]);
-    let matchers = [("x", "1|2"), ("y", "$v")].map(|(label, value)| (label.to_owned(), value.to_owned()));
+    let matchers =
+        [("x", "1|2"), ("y", "$v")].map(|(label, value)| (label.to_owned(), value.to_owned()));
     assert_eq!(read.metrics[0].1, matchers);
-    assert_eq!(read.grouping, BTreeSet::from(["le", "pod"].map(str::to_owned)));
+    assert_eq!(
+        read.grouping,
+        BTreeSet::from(["le", "pod"].map(str::to_owned))
+    );
 }
 
 #[test]
 fn what_does_not_exist_is_noticed() {
-    check("good", "sum by (kind, pod) (kubedns_watch_connected{kind=\"services\"})");
+    check(
+        "good",
+        "sum by (kind, pod) (kubedns_watch_connected{kind=\"services\"})",
+    );
     for bad in [
         "kubedns_watch_connection",
         "kubedns_watch_connected{sort=\"services\"}",
@@ -142,6 +180,9 @@ fn what_does_not_exist_is_noticed() {
         "kubedns_synced_bucket",
         "vector(0)",
     ] {
-        assert!(std::panic::catch_unwind(|| check("bad", bad)).is_err(), "{bad}");
+        assert!(
+            std::panic::catch_unwind(|| check("bad", bad)).is_err(),
+            "{bad}"
+        );
     }
 }

@@ -11,7 +11,10 @@ use tests::repository;
 use crate::promql;
 use crate::promtool::promtool;
 
-const RUNBOOKS: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/troubleshooting.md");
+const RUNBOOKS: &str = concat!(
+    env!("CARGO_PKG_REPOSITORY"),
+    "/blob/main/docs/troubleshooting.md"
+);
 
 #[derive(Deserialize)]
 struct PrometheusRule {
@@ -62,16 +65,25 @@ fn rules() -> Rules {
 }
 
 fn alerts() -> Vec<Alert> {
-    rules().groups.into_iter().flat_map(|group| group.rules).collect()
+    rules()
+        .groups
+        .into_iter()
+        .flat_map(|group| group.rules)
+        .collect()
 }
 
 /// The names and contents of promtool's test files.
 fn tests_of_rules() -> Vec<(String, String)> {
-    let files = fs::read_dir(directory().join("tests")).unwrap().map(|entry| entry.unwrap().path());
+    let files = fs::read_dir(directory().join("tests"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
     let mut files: Vec<PathBuf> = files.collect();
     files.sort();
     let name = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
-    files.iter().map(|path| (name(path), fs::read_to_string(path).unwrap())).collect()
+    files
+        .iter()
+        .map(|path| (name(path), fs::read_to_string(path).unwrap()))
+        .collect()
 }
 
 #[test]
@@ -80,9 +92,16 @@ fn alerts_ask_for_what_exists() {
         promql::check(&alert.name, &alert.expr);
         for (annotation, text) in &alert.annotations {
             for label in text.split("$labels.").skip(1) {
-                let label = label.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap();
+                let label = label
+                    .split(|c: char| !c.is_alphanumeric() && c != '_')
+                    .next()
+                    .unwrap();
                 let kept = promql::named(&alert.expr).grouping;
-                assert!(kept.contains(label), "{}: {annotation} shows the label {label}", alert.name);
+                assert!(
+                    kept.contains(label),
+                    "{}: {annotation} shows the label {label}",
+                    alert.name
+                );
             }
         }
     }
@@ -91,17 +110,28 @@ fn alerts_ask_for_what_exists() {
 #[test]
 fn alerts_are_documented_with_severity_and_runbook() {
     let page = Page::read("metrics.md");
-    let rows = page.rows("Dashboards and alerts", &["alert", "severity", "it fires when", "runbook"]);
+    let rows = page.rows(
+        "Dashboards and alerts",
+        &["alert", "severity", "it fires when", "runbook"],
+    );
     let documented: BTreeMap<&str, (&str, String)> = rows
         .iter()
-        .map(|row| (code(&row[0]), (row[1].as_str(), format!("{RUNBOOKS}{}", code(&row[3])))))
+        .map(|row| {
+            (
+                code(&row[0]),
+                (row[1].as_str(), format!("{RUNBOOKS}{}", code(&row[3]))),
+            )
+        })
         .collect();
     let alerts = alerts();
     let found: BTreeMap<&str, (&str, String)> = alerts
         .iter()
         .map(|alert| {
             let runbook = alert.annotations["runbook_url"].clone();
-            (alert.name.as_str(), (alert.labels["severity"].as_str(), runbook))
+            (
+                alert.name.as_str(),
+                (alert.labels["severity"].as_str(), runbook),
+            )
         })
         .collect();
     assert_eq!(found.len(), alerts.len(), "duplicate alert");
@@ -113,7 +143,11 @@ fn alerts_are_documented_with_severity_and_runbook() {
             alert.name
         );
         for annotation in ["summary", "description"] {
-            assert!(alert.annotations[annotation].ends_with('.'), "{}: {annotation}", alert.name);
+            assert!(
+                alert.annotations[annotation].ends_with('.'),
+                "{}: {annotation}",
+                alert.name
+            );
         }
     }
 }
@@ -125,20 +159,34 @@ fn section_of(page: &str, anchor: &str) -> Option<String> {
     let of_anchor = |line: &&str| is_heading(line) && Page::parse(line).anchors == [anchor];
     let mut lines = page.lines().skip_while(|line| !of_anchor(line));
     lines.next()?;
-    Some(lines.take_while(|line| !is_heading(line)).collect::<Vec<_>>().join("\n"))
+    Some(
+        lines
+            .take_while(|line| !is_heading(line))
+            .collect::<Vec<_>>()
+            .join("\n"),
+    )
 }
 
-/// The runbook URL of each alert leads to a section of docs/troubleshooting.md that names the alert.
+/// The runbook URL of each alert leads to a section of docs/troubleshooting.md that names the
+/// alert.
 #[test]
 fn runbooks_are_those_of_their_alerts() {
     let page = fs::read_to_string(repository().join("docs/troubleshooting.md")).unwrap();
     for alert in alerts() {
-        let anchor = alert.annotations["runbook_url"].split_once('#').unwrap().1.to_owned();
+        let anchor = alert.annotations["runbook_url"]
+            .split_once('#')
+            .unwrap()
+            .1
+            .to_owned();
         let section = section_of(&page, &anchor);
-        let section =
-            section.unwrap_or_else(|| panic!("{}: troubleshooting.md has no #{anchor}", alert.name));
+        let section = section
+            .unwrap_or_else(|| panic!("{}: troubleshooting.md has no #{anchor}", alert.name));
         let named = section.contains(&format!("`{}`", alert.name));
-        assert!(named, "{}: the section #{anchor} does not speak of it", alert.name);
+        assert!(
+            named,
+            "{}: the section #{anchor} does not speak of it",
+            alert.name
+        );
     }
 }
 
@@ -152,14 +200,22 @@ fn each_alert_is_tested() {
         texts.contains(&as_series) || texts.contains(&as_alert)
     };
     let alerts = alerts();
-    let untested: BTreeSet<&str> = alerts.iter().map(|a| a.name.as_str()).filter(|a| !firing(a)).collect();
+    let untested: BTreeSet<&str> = alerts
+        .iter()
+        .map(|a| a.name.as_str())
+        .filter(|a| !firing(a))
+        .collect();
     assert!(untested.is_empty(), "{untested:?}");
 }
 
 #[test]
 fn alerts_fire_when_they_should() {
     let directory = tempfile::tempdir().unwrap();
-    fs::write(directory.path().join("rules.yaml"), serde_norway::to_string(&rules()).unwrap()).unwrap();
+    fs::write(
+        directory.path().join("rules.yaml"),
+        serde_norway::to_string(&rules()).unwrap(),
+    )
+    .unwrap();
     promtool(directory.path(), &["check", "rules", "rules.yaml"]);
     let tests = tests_of_rules();
     assert!(!tests.is_empty());

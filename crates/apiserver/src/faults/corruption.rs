@@ -63,35 +63,44 @@ fn once(body: Bytes) -> Body {
 
 fn cut(body: Body, after: usize) -> Body {
     let closed = || io::Error::new(io::ErrorKind::ConnectionAborted, "cut by a fault");
-    Box::pin(stream::unfold((body, Some(after)), move |(mut body, left)| async move {
-        let left = left?;
-        if left == 0 {
-            // The octets so far must be sent before the error closes the connection.
-            tokio::task::yield_now().await;
-            return Some((Err(closed()), (body, None)));
-        }
-        match body.next().await {
-            Some(Ok(mut chunk)) => {
-                chunk.truncate(left);
-                let left = left - chunk.len();
-                Some((Ok(chunk), (body, Some(left))))
+    Box::pin(stream::unfold(
+        (body, Some(after)),
+        move |(mut body, left)| async move {
+            let left = left?;
+            if left == 0 {
+                // The octets so far must be sent before the error closes the connection.
+                tokio::task::yield_now().await;
+                return Some((Err(closed()), (body, None)));
             }
-            Some(Err(_)) | None => Some((Err(closed()), (body, None))),
-        }
-    }))
+            match body.next().await {
+                Some(Ok(mut chunk)) => {
+                    chunk.truncate(left);
+                    let left = left - chunk.len();
+                    Some((Ok(chunk), (body, Some(left))))
+                }
+                Some(Err(_)) | None => Some((Err(closed()), (body, None))),
+            }
+        },
+    ))
 }
 
 fn first_line_malformed(chunk: &Bytes) -> Bytes {
-    let end = chunk.iter().position(|octet| *octet == b'\n').map_or(chunk.len(), |end| end + 1);
+    let end = chunk
+        .iter()
+        .position(|octet| *octet == b'\n')
+        .map_or(chunk.len(), |end| end + 1);
     let (first, rest) = chunk.split_at(end);
     let mut text = malformed(first).to_vec();
     text.extend_from_slice(rest);
     text.into()
 }
 
-/// The text with its first object corrupted: the object of a watch event, the first of a list, or the only object.
+/// The text with its first object corrupted: the object of a watch event, the first of a list, or
+/// the only object.
 fn malformed(text: &[u8]) -> Bytes {
-    let Ok(mut value) = serde_json::from_slice::<Value>(text) else { return Bytes::copy_from_slice(text) };
+    let Ok(mut value) = serde_json::from_slice::<Value>(text) else {
+        return Bytes::copy_from_slice(text);
+    };
     let object = if value.get("items").is_some() {
         value.pointer_mut("/items/0")
     } else if value.get("object").is_some() {
@@ -100,8 +109,9 @@ fn malformed(text: &[u8]) -> Bytes {
         Some(&mut value)
     };
     if let Some(object) = object.and_then(Value::as_object_mut) {
-        let spoilt =
-            ["spec", "subsets", "data", "endpoints"].into_iter().find(|field| object.contains_key(*field));
+        let spoilt = ["spec", "subsets", "data", "endpoints"]
+            .into_iter()
+            .find(|field| object.contains_key(*field));
         object.insert(spoilt.unwrap_or("spec").to_owned(), json!("malformed"));
     }
     let mut text = serde_json::to_vec(&value).unwrap_or_default();

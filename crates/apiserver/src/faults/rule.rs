@@ -92,7 +92,14 @@ struct Active {
 impl Rule {
     /// A rule that applies to every request for objects.
     pub fn new(action: Action) -> Self {
-        Self { action, verbs: Vec::new(), resources: Vec::new(), except: false, skip: 0, times: None }
+        Self {
+            action,
+            verbs: Vec::new(),
+            resources: Vec::new(),
+            except: false,
+            skip: 0,
+            times: None,
+        }
     }
 
     /// Restricts the rule to requests with these verbs.
@@ -141,7 +148,12 @@ impl Rules {
     pub(super) fn add(&mut self, rule: Rule) -> RuleId {
         self.last += 1;
         let id = RuleId(self.last);
-        self.rules.push(Active { id, rule, matched: 0, applied: 0 });
+        self.rules.push(Active {
+            id,
+            rule,
+            matched: 0,
+            applied: 0,
+        });
         id
     }
 
@@ -153,7 +165,11 @@ impl Rules {
 
     pub(super) fn judge(&mut self, request: &Request<'_>) -> RequestFaults {
         let mut faults = RequestFaults::default();
-        for active in self.rules.iter_mut().filter(|active| active.rule.applies(request)) {
+        for active in self
+            .rules
+            .iter_mut()
+            .filter(|active| active.rule.applies(request))
+        {
             if active.hits() {
                 faults.take(&active.rule.action, request);
             }
@@ -184,7 +200,9 @@ impl RequestFaults {
             Action::Refuse { code } => {
                 self.refusal.get_or_insert_with(|| refusal(code, request));
             }
-            Action::Delay { ms } => self.delay = self.delay.saturating_add(Duration::from_millis(ms)),
+            Action::Delay { ms } => {
+                self.delay = self.delay.saturating_add(Duration::from_millis(ms));
+            }
             Action::Freeze => self.freeze = true,
             Action::ErrorEvent { code } if watch => {
                 self.corruption = Some(Corruption::Error(refusal(code, request)));
@@ -201,16 +219,29 @@ fn refusal(code: u16, request: &Request<'_>) -> Status {
     let (reason, message) = match code {
         401 => ("Unauthorized", "Unauthorized"),
         403 => return forbidden(request, KUBE_DNS_USER),
-        404 => ("NotFound", "the server could not find the requested resource"),
+        404 => (
+            "NotFound",
+            "the server could not find the requested resource",
+        ),
         410 => ("Expired", "too old resource version: 1 (2)"),
         429 => {
-            let details = StatusDetails { retry_after_seconds: Some(1), ..StatusDetails::default() };
-            let status = Status::failure(429, Some("TooManyRequests"), "storage is (re)initializing");
+            let details = StatusDetails {
+                retry_after_seconds: Some(1),
+                ..StatusDetails::default()
+            };
+            let status =
+                Status::failure(429, Some("TooManyRequests"), "storage is (re)initializing");
             return status.with_details(details);
         }
         500 => ("InternalError", "Internal error occurred: injected fault"),
-        503 => ("ServiceUnavailable", "the server is currently unable to handle the request"),
-        504 => ("Timeout", "Timeout: request did not complete within the allotted timeout"),
+        503 => (
+            "ServiceUnavailable",
+            "the server is currently unable to handle the request",
+        ),
+        504 => (
+            "Timeout",
+            "Timeout: request did not complete within the allotted timeout",
+        ),
         other => return Status::failure(other, None, "injected fault"),
     };
     Status::failure(code, Some(reason), message)
@@ -219,12 +250,21 @@ fn refusal(code: u16, request: &Request<'_>) -> Status {
 /// A 403 with the message of a real server.
 pub(super) fn forbidden(request: &Request<'_>, user: &str) -> Status {
     let (kind, name) = (request.resource.kind(), request.name);
-    let quoted = if name.is_empty() { String::new() } else { format!(" \"{name}\"") };
+    let quoted = if name.is_empty() {
+        String::new()
+    } else {
+        format!(" \"{name}\"")
+    };
     let scope = match request.namespace {
         "" => "at the cluster scope".to_owned(),
         namespace => format!("in the namespace \"{namespace}\""),
     };
-    let (what, verb, plural, group) = (kind.qualified(), request.verb.as_str(), kind.plural, kind.group);
+    let (what, verb, plural, group) = (
+        kind.qualified(),
+        request.verb.as_str(),
+        kind.plural,
+        kind.group,
+    );
     let message = format!(
         "{what}{quoted} is forbidden: User \"{user}\" cannot {verb} resource \"{plural}\" in API group \"{group}\" {scope}"
     );

@@ -5,11 +5,20 @@ fn faults() -> Faults {
 }
 
 fn request(verb: Verb, resource: Resource) -> Request<'static> {
-    Request { verb, resource, namespace: "", name: "", authorization: None }
+    Request {
+        verb,
+        resource,
+        namespace: "",
+        name: "",
+        authorization: None,
+    }
 }
 
 fn code(faults: &Faults, verb: Verb, resource: Resource) -> Option<u16> {
-    faults.admit(&request(verb, resource)).refusal.map(|status| status.code())
+    faults
+        .admit(&request(verb, resource))
+        .refusal
+        .map(|status| status.code())
 }
 
 #[test]
@@ -25,7 +34,11 @@ fn the_stock_role_grants_two_verbs_on_two_resources() {
         (Verb::List, Resource::Nodes, Some(403)),
     ];
     for (verb, resource, expected) in cases {
-        assert_eq!(code(&faults, verb, resource), expected, "{verb:?} {resource}");
+        assert_eq!(
+            code(&faults, verb, resource),
+            expected,
+            "{verb:?} {resource}"
+        );
     }
     faults.clear();
     assert_eq!(code(&faults, Verb::Get, Resource::Services), None);
@@ -36,14 +49,21 @@ fn refusals_read_like_those_of_a_real_server() {
     let faults = faults();
     faults.forbid(Resource::ConfigMaps);
     faults.forbid(Resource::EndpointSlices);
-    let one =
-        Request { namespace: "kube-system", name: "kube-dns", ..request(Verb::Get, Resource::ConfigMaps) };
+    let one = Request {
+        namespace: "kube-system",
+        name: "kube-dns",
+        ..request(Verb::Get, Resource::ConfigMaps)
+    };
     assert_eq!(
         faults.admit(&one).refusal.unwrap().to_string(),
         "configmaps \"kube-dns\" is forbidden: User \"system:serviceaccount:kube-system:kube-dns\" cannot get resource \"configmaps\" in API group \"\" in the namespace \"kube-system\""
     );
     assert_eq!(
-        faults.admit(&request(Verb::Watch, Resource::EndpointSlices)).refusal.unwrap().to_string(),
+        faults
+            .admit(&request(Verb::Watch, Resource::EndpointSlices))
+            .refusal
+            .unwrap()
+            .to_string(),
         "endpointslices.discovery.k8s.io is forbidden: User \"system:serviceaccount:kube-system:kube-dns\" cannot watch resource \"endpointslices\" in API group \"discovery.k8s.io\" at the cluster scope"
     );
 }
@@ -51,8 +71,14 @@ fn refusals_read_like_those_of_a_real_server() {
 #[test]
 fn some_requests_pass_before_and_after() {
     let faults = faults();
-    faults.add(Rule::new(Action::Refuse { code: 503 }).verbs([Verb::List]).skip(1).times(2));
-    let failed: Vec<usize> =
-        (1..=6).filter(|_| code(&faults, Verb::List, Resource::Services).is_some()).collect();
+    faults.add(
+        Rule::new(Action::Refuse { code: 503 })
+            .verbs([Verb::List])
+            .skip(1)
+            .times(2),
+    );
+    let failed: Vec<usize> = (1..=6)
+        .filter(|_| code(&faults, Verb::List, Resource::Services).is_some())
+        .collect();
     assert_eq!(failed, [2, 3]);
 }

@@ -18,17 +18,28 @@ const LIMIT: usize = 3 * 1024 * 1024;
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Reads a whole body.
-pub(super) async fn read<B: Buf>(body: impl Stream<Item = Result<B, warp::Error>>) -> Result<Bytes, Status> {
-    tokio::time::timeout(PATIENCE, read_all(body)).await.unwrap_or_else(|_| {
-        Err(Status::failure(408, Some("Timeout"), "Timeout: the body did not arrive in time"))
-    })
+pub(super) async fn read<B: Buf>(
+    body: impl Stream<Item = Result<B, warp::Error>>,
+) -> Result<Bytes, Status> {
+    tokio::time::timeout(PATIENCE, read_all(body))
+        .await
+        .unwrap_or_else(|_| {
+            Err(Status::failure(
+                408,
+                Some("Timeout"),
+                "Timeout: the body did not arrive in time",
+            ))
+        })
 }
 
-async fn read_all<B: Buf>(body: impl Stream<Item = Result<B, warp::Error>>) -> Result<Bytes, Status> {
+async fn read_all<B: Buf>(
+    body: impl Stream<Item = Result<B, warp::Error>>,
+) -> Result<Bytes, Status> {
     let mut whole = BytesMut::new();
     let mut body = std::pin::pin!(body);
     while let Some(part) = body.next().await {
-        let part = part.map_err(|error| Status::bad_request(format!("cannot read the body: {error}")))?;
+        let part =
+            part.map_err(|error| Status::bad_request(format!("cannot read the body: {error}")))?;
         if whole.len().saturating_add(part.remaining()) > LIMIT {
             let message = format!("Request entity too large: limit is {LIMIT}");
             return Err(Status::failure(413, Some("RequestEntityTooLarge"), message));
@@ -40,7 +51,10 @@ async fn read_all<B: Buf>(body: impl Stream<Item = Result<B, warp::Error>>) -> R
 
 /// The media type of a body, without parameters.
 pub(super) fn media_type(headers: &HeaderMap) -> &str {
-    let value = headers.get("content-type").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let value = headers
+        .get("content-type")
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
     value.split(';').next().unwrap_or_default().trim()
 }
 
@@ -48,7 +62,9 @@ pub(super) fn media_type(headers: &HeaderMap) -> &str {
 pub(super) fn object(headers: &HeaderMap, body: &[u8]) -> Result<Value, Status> {
     match media_type(headers) {
         "" | "application/json" => serde_json::from_slice(body).map_err(|error| {
-            Status::bad_request(format!("couldn't get version/kind; json parse error: {error}"))
+            Status::bad_request(format!(
+                "couldn't get version/kind; json parse error: {error}"
+            ))
         }),
         protobuf::MEDIA_TYPE => protobuf::object(body).ok_or_else(|| {
             Status::bad_request("the body is no protobuf message of a kind that this server reads")

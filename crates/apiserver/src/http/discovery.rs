@@ -24,13 +24,16 @@ pub(super) fn document(parts: &[&str]) -> Option<Value> {
 /// The API groups other than the core group.
 fn groups() -> Value {
     let version = json!({ "groupVersion": "discovery.k8s.io/v1", "version": "v1" });
-    let group = json!({ "name": "discovery.k8s.io", "versions": [version], "preferredVersion": version });
+    let group =
+        json!({ "name": "discovery.k8s.io", "versions": [version], "preferredVersion": version });
     json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": [group] })
 }
 
 /// The resources of a group.
 fn resources(group: &str) -> Option<Value> {
-    const VERBS: [&str; 7] = ["create", "delete", "get", "list", "patch", "update", "watch"];
+    const VERBS: [&str; 7] = [
+        "create", "delete", "get", "list", "patch", "update", "watch",
+    ];
     let kinds: Vec<&Kind> = kinds(group).collect();
     let api_version = kinds.first()?.api_version();
     let resource = |kind: &&Kind| {
@@ -47,5 +50,7 @@ fn resources(group: &str) -> Option<Value> {
 }
 
 fn kinds(group: &str) -> impl Iterator<Item = &'static Kind> {
-    Resource::all().map(Resource::kind).filter(move |kind| kind.group == group)
+    Resource::all()
+        .map(Resource::kind)
+        .filter(move |kind| kind.group == group)
 }

@@ -8,7 +8,10 @@ use crate::status::Status;
 
 /// The first supported format in the `Accept` header, or 406.
 pub(super) fn format(headers: &HeaderMap) -> Result<Format, Status> {
-    let accept = headers.get("accept").and_then(|value| value.to_str().ok()).unwrap_or("*/*");
+    let accept = headers
+        .get("accept")
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or("*/*");
     accept.split(',').find_map(clause).ok_or_else(|| {
         let message = "only the following media types are accepted: application/json";
         Status::failure(406, Some("NotAcceptable"), message)
@@ -19,13 +22,18 @@ fn clause(clause: &str) -> Option<Format> {
     let mut parts = clause.split(';').map(str::trim);
     let media_type = parts.next()?;
     if media_type == protobuf::MEDIA_TYPE {
-        return parts.all(|part| part == "stream=watch").then_some(Format::Protobuf);
+        return parts
+            .all(|part| part == "stream=watch")
+            .then_some(Format::Protobuf);
     }
     if !matches!(media_type, "application/json" | "application/*" | "*/*") {
         return None;
     }
     let parameters: Vec<&str> = parts.collect();
-    if parameters.iter().all(|parameter| !parameter.starts_with("as=")) {
+    if parameters
+        .iter()
+        .all(|parameter| !parameter.starts_with("as="))
+    {
         return Some(Format::Json);
     }
     (parameters.contains(&"as=Table") && parameters.contains(&"v=v1")).then_some(Format::Table)
@@ -39,14 +47,27 @@ mod tests {
     fn the_first_that_fits() {
         let cases = [
             ("*/*", Some(Format::Json)),
-            ("application/vnd.kubernetes.protobuf,application/json", Some(Format::Protobuf)),
-            ("application/vnd.kubernetes.protobuf;stream=watch", Some(Format::Protobuf)),
-            ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Some(Format::Table)),
-            ("application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json", Some(Format::Json)),
+            (
+                "application/vnd.kubernetes.protobuf,application/json",
+                Some(Format::Protobuf),
+            ),
+            (
+                "application/vnd.kubernetes.protobuf;stream=watch",
+                Some(Format::Protobuf),
+            ),
+            (
+                "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
+                Some(Format::Table),
+            ),
+            (
+                "application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json",
+                Some(Format::Json),
+            ),
             ("application/vnd.kubernetes.protobuf;as=Table", None),
         ];
         for (accept, expected) in cases {
-            let headers = HeaderMap::from_iter([(warp::http::header::ACCEPT, accept.parse().unwrap())]);
+            let headers =
+                HeaderMap::from_iter([(warp::http::header::ACCEPT, accept.parse().unwrap())]);
             assert_eq!(format(&headers).ok(), expected, "{accept}");
         }
     }

@@ -8,7 +8,8 @@ pub(super) fn parts(path: &str) -> Vec<&str> {
     path.split('/').filter(|part| !part.is_empty()).collect()
 }
 
-/// The objects that a path names. An empty name means all objects, an empty namespace means all namespaces.
+/// The objects that a path names. An empty name means all objects, an empty namespace means all
+/// namespaces.
 pub(super) fn objects(parts: &[&str]) -> Option<ObjectRef> {
     let (group, version, rest) = match *parts {
         ["api", version, ref rest @ ..] => ("", version, rest),
@@ -36,11 +37,20 @@ mod tests {
     fn paths() {
         let cases = [
             ("/api/v1/services", Some((Resource::Services, "", ""))),
-            ("/api/v1/namespaces/a/services", Some((Resource::Services, "a", ""))),
-            ("/api/v1/namespaces/a/services/b", Some((Resource::Services, "a", "b"))),
+            (
+                "/api/v1/namespaces/a/services",
+                Some((Resource::Services, "a", "")),
+            ),
+            (
+                "/api/v1/namespaces/a/services/b",
+                Some((Resource::Services, "a", "b")),
+            ),
             ("/api/v1/namespaces/a/services/b/status", None),
             ("/api/v1/namespaces", Some((Resource::Namespaces, "", ""))),
-            ("/api/v1/namespaces/a", Some((Resource::Namespaces, "", "a"))),
+            (
+                "/api/v1/namespaces/a",
+                Some((Resource::Namespaces, "", "a")),
+            ),
             ("/api/v1/nodes/n", Some((Resource::Nodes, "", "n"))),
             ("/api/v1/namespaces/a/nodes", None),
             ("/api/v1/services/b", None),
@@ -53,8 +63,8 @@ mod tests {
             ("/api", None),
         ];
         for (path, expected) in cases {
-            let expected =
-                expected.map(|(resource, namespace, name)| ObjectRef::new(resource, namespace, name));
+            let expected = expected
+                .map(|(resource, namespace, name)| ObjectRef::new(resource, namespace, name));
             assert_eq!(objects(&parts(path)), expected, "{path}");
         }
     }

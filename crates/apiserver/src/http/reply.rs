@@ -41,7 +41,12 @@ impl Answer {
     /// An answer with JSON text.
     pub(super) fn json(code: u16, body: impl Into<Bytes>) -> Self {
         let body = Body::Whole(body.into());
-        Self { code, content_type: JSON, body, headers: Vec::new() }
+        Self {
+            code,
+            content_type: JSON,
+            body,
+            headers: Vec::new(),
+        }
     }
 
     /// An answer with a JSON document.
@@ -55,7 +60,10 @@ impl Answer {
         body.push(b'\n');
         let answer = Self::json(status.code(), body);
         match (status.code(), status.retry_after()) {
-            (403, _) => answer.header("x-content-type-options", HeaderValue::from_static("nosniff")),
+            (403, _) => answer.header(
+                "x-content-type-options",
+                HeaderValue::from_static("nosniff"),
+            ),
             (_, Some(seconds)) => answer.header("retry-after", seconds.into()),
             _ => answer,
         }
@@ -64,7 +72,10 @@ impl Answer {
     /// The answer for an unknown path, as plain text.
     pub(super) fn nothing() -> Self {
         let content_type = HeaderValue::from_static("text/plain; charset=utf-8");
-        Self { content_type, ..Self::json(404, "404 page not found\n") }
+        Self {
+            content_type,
+            ..Self::json(404, "404 page not found\n")
+        }
     }
 
     /// An answer with a list. A large list is compressed if the client accepts `gzip`.
@@ -74,22 +85,37 @@ impl Answer {
             Format::Json | Format::Table => JSON,
         };
         if !gzip || body.len() < COMPRESSED {
-            return Self { content_type, ..Self::json(200, body) };
+            return Self {
+                content_type,
+                ..Self::json(200, body)
+            };
         }
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
         // Writing to memory never fails.
-        let packed = encoder.write_all(&body).and_then(|()| encoder.finish()).unwrap_or_default();
-        let answer = Self { content_type, ..Self::json(200, packed) };
+        let packed = encoder
+            .write_all(&body)
+            .and_then(|()| encoder.finish())
+            .unwrap_or_default();
+        let answer = Self {
+            content_type,
+            ..Self::json(200, packed)
+        };
         answer.header("content-encoding", HeaderValue::from_static("gzip"))
     }
 
     /// An answer with a watch.
     pub(super) fn lines(format: Format, lines: corruption::Body) -> Self {
         let content_type = match format {
-            Format::Protobuf => HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch"),
+            Format::Protobuf => {
+                HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch")
+            }
             Format::Json | Format::Table => JSON,
         };
-        Self { body: Body::Lines(lines), content_type, ..Self::json(200, Bytes::new()) }
+        Self {
+            body: Body::Lines(lines),
+            content_type,
+            ..Self::json(200, Bytes::new())
+        }
     }
 
     /// Adds the warning that Endpoints are deprecated.
@@ -105,9 +131,13 @@ impl Answer {
             (Body::Lines(lines), None) => stream(lines),
             (Body::Lines(lines), Some(corruption)) => stream(corruption::lines(lines, corruption)),
         };
-        *response.status_mut() = StatusCode::from_u16(self.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        *response.status_mut() =
+            StatusCode::from_u16(self.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();
-        headers.insert("cache-control", HeaderValue::from_static("no-cache, private"));
+        headers.insert(
+            "cache-control",
+            HeaderValue::from_static("no-cache, private"),
+        );
         headers.insert("content-type", self.content_type);
         for (name, value) in self.headers {
             headers.insert(name, value);

@@ -25,7 +25,8 @@ pub(super) struct Call<'a> {
     pub(super) api: &'a Api,
     pub(super) request: &'a Request,
     pub(super) at: ObjectRef,
-    /// Whether a fault corrupts the response. Such a response is never protobuf, because the corruption edits JSON.
+    /// Whether a fault corrupts the response. Such a response is never protobuf, because the
+    /// corruption edits JSON.
     pub(super) corrupted: bool,
 }
 
@@ -72,14 +73,27 @@ impl Call<'_> {
             Verb::Patch => self.patch(),
             Verb::Delete => self.delete(),
         }?;
-        Ok(if self.at.resource == Resource::Endpoints { answer.warn_of_endpoints() } else { answer })
+        Ok(if self.at.resource == Resource::Endpoints {
+            answer.warn_of_endpoints()
+        } else {
+            answer
+        })
     }
 
     fn list(&self) -> Result<Answer, Status> {
         let format = self.format()?;
         let query = ListQuery::parse(&self.request.query)?;
-        let page = list::page(&self.api.registry.store, self.at.resource, &self.selection()?, &query)?;
-        let gzip = self.request.headers.get("accept-encoding").is_some_and(|accepted| accepted == "gzip");
+        let page = list::page(
+            &self.api.registry.store,
+            self.at.resource,
+            &self.selection()?,
+            &query,
+        )?;
+        let gzip = self
+            .request
+            .headers
+            .get("accept-encoding")
+            .is_some_and(|accepted| accepted == "gzip");
         Ok(Answer::list(format, encode::list(format, &page), gzip))
     }
 
@@ -104,27 +118,40 @@ impl Call<'_> {
 
     fn create(&self) -> Result<Answer, Status> {
         let value = body::object(&self.request.headers, &self.request.body)?;
-        let object = self.api.registry.create(&self.at, value, self.unknown_fields()?)?;
+        let object = self
+            .api
+            .registry
+            .create(&self.at, value, self.unknown_fields()?)?;
         self.object(201, &object)
     }
 
     fn update(&self) -> Result<Answer, Status> {
         let value = body::object(&self.request.headers, &self.request.body)?;
-        let object = self.api.registry.update(&self.at, self.unknown_fields()?, |_| Ok(value))?;
+        let object = self
+            .api
+            .registry
+            .update(&self.at, self.unknown_fields()?, |_| Ok(value))?;
         self.object(200, &object)
     }
 
     fn patch(&self) -> Result<Answer, Status> {
         let patch = Patch::parse(body::media_type(&self.request.headers), &self.request.body)?;
         let unknown = self.unknown_fields()?;
-        let object = self.api.registry.update(&self.at, unknown, |value| patch.apply(value))?;
+        let object = self
+            .api
+            .registry
+            .update(&self.at, unknown, |value| patch.apply(value))?;
         self.object(200, &object)
     }
 
     fn delete(&self) -> Result<Answer, Status> {
         self.reject_dry_run()?;
         let object = self.api.registry.delete(&self.at)?;
-        Ok(Answer::status(&Status::deleted(self.at.kind(), object.name(), object.uid())))
+        Ok(Answer::status(&Status::deleted(
+            self.at.kind(),
+            object.name(),
+            object.uid(),
+        )))
     }
 
     fn object(&self, code: u16, object: &Arc<Object>) -> Result<Answer, Status> {
@@ -140,27 +167,42 @@ impl Call<'_> {
     fn format(&self) -> Result<Format, Status> {
         let wanted = format(&self.request.headers)?;
         let plain = self.corrupted || !self.api.protobuf || !self.at.kind().has_protobuf();
-        Ok(if plain && wanted == Format::Protobuf { Format::Json } else { wanted })
+        Ok(if plain && wanted == Format::Protobuf {
+            Format::Json
+        } else {
+            wanted
+        })
     }
 
     /// The treatment of unknown fields in a write.
     fn unknown_fields(&self) -> Result<Unknown, Status> {
         self.reject_dry_run()?;
         let strict = self.request.query.text("fieldValidation") == "Strict";
-        Ok(if strict { Unknown::Reject } else { Unknown::Drop })
+        Ok(if strict {
+            Unknown::Reject
+        } else {
+            Unknown::Drop
+        })
     }
 
-    /// Rejects dry runs, which this server does not support. `kubectl delete` requests a dry run in the body.
+    /// Rejects dry runs, which this server does not support. `kubectl delete` requests a dry run in
+    /// the body.
     fn reject_dry_run(&self) -> Result<(), Status> {
         let options: DeleteOptions = serde_json::from_slice(&self.request.body).unwrap_or_default();
         if self.request.query.text("dryRun").is_empty() && options.dry_run.is_none() {
             return Ok(());
         }
-        Err(Status::bad_request("dry runs are not supported by this server"))
+        Err(Status::bad_request(
+            "dry runs are not supported by this server",
+        ))
     }
 
     fn selection(&self) -> Result<Selection, Status> {
         let query = &self.request.query;
-        Selection::parse(&self.at.namespace, query.text("labelSelector"), query.text("fieldSelector"))
+        Selection::parse(
+            &self.at.namespace,
+            query.text("labelSelector"),
+            query.text("fieldSelector"),
+        )
     }
 }

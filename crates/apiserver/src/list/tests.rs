@@ -17,14 +17,27 @@ fn service(namespace: &str, name: &str) -> Value {
 
 fn get(store: &Store, query: &str) -> Result<Value, Status> {
     let raw = Query::parse(query);
-    let selection =
-        Selection::parse(raw.text("namespace"), raw.text("labelSelector"), raw.text("fieldSelector"))?;
-    let page = page(store, Resource::Services, &selection, &ListQuery::parse(&raw)?)?;
+    let selection = Selection::parse(
+        raw.text("namespace"),
+        raw.text("labelSelector"),
+        raw.text("fieldSelector"),
+    )?;
+    let page = page(
+        store,
+        Resource::Services,
+        &selection,
+        &ListQuery::parse(&raw)?,
+    )?;
     Ok(serde_json::from_slice(&encode::list(Format::Json, &page)).unwrap())
 }
 
 fn names(list: &Value) -> Vec<&str> {
-    list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap()).collect()
+    list["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| item["metadata"]["name"].as_str().unwrap())
+        .collect()
 }
 
 #[test]
@@ -51,10 +64,18 @@ fn a_token_expires_and_nonsense_is_rejected() {
     let store = store(5);
     let first = get(&store, "limit=2").unwrap();
     store.expire();
-    for (token, code) in
-        [(first["metadata"]["continue"].as_str().unwrap(), 410), ("nonsense", 400), ("!", 400)]
-    {
-        assert_eq!(get(&store, &format!("limit=2&continue={token}")).unwrap_err().code(), code, "{token}");
+    for (token, code) in [
+        (first["metadata"]["continue"].as_str().unwrap(), 410),
+        ("nonsense", 400),
+        ("!", 400),
+    ] {
+        assert_eq!(
+            get(&store, &format!("limit=2&continue={token}"))
+                .unwrap_err()
+                .code(),
+            code,
+            "{token}"
+        );
     }
 }
 
@@ -67,12 +88,17 @@ fn versions_decide_what_is_listed() {
         ("resourceVersion=0&limit=1".into(), Ok(3)),
         (format!("resourceVersion={first}"), Ok(3)),
         (format!("resourceVersion={}", now + 1), Err(504)),
-        (format!("resourceVersion={first}&resourceVersionMatch=Exact"), Err(422)),
+        (
+            format!("resourceVersion={first}&resourceVersionMatch=Exact"),
+            Err(422),
+        ),
         (format!("resourceVersion={first}&limit=1"), Err(422)),
         ("resourceVersion=nonsense".into(), Err(500)),
     ];
     for (query, expected) in cases {
-        let got = get(&store, &query).map(|list| names(&list).len()).map_err(|status| status.code());
+        let got = get(&store, &query)
+            .map(|list| names(&list).len())
+            .map_err(|status| status.code());
         assert_eq!(got, expected, "{query}");
     }
 }
@@ -95,6 +121,9 @@ fn selections_are_listed() {
         assert_eq!(names(&get(&store, query).unwrap()), expected, "{query}");
     }
     let page = get(&store, "limit=1&fieldSelector=metadata.name%3Dweb").unwrap();
-    assert!(page["metadata"].get("remainingItemCount").is_none(), "unknown with a selector");
+    assert!(
+        page["metadata"].get("remainingItemCount").is_none(),
+        "unknown with a selector"
+    );
     assert!(page["metadata"].get("continue").is_some());
 }

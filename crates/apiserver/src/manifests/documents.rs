@@ -40,15 +40,28 @@ fn collect(value: Value, documents: &mut Vec<Document>) -> Result<(), String> {
         documents.push(document(map)?);
         return Ok(());
     }
-    let Some(Value::Array(items)) = map.remove("items") else { return Ok(()) };
-    items.into_iter().try_for_each(|item| collect(item, documents))
+    let Some(Value::Array(items)) = map.remove("items") else {
+        return Ok(());
+    };
+    items
+        .into_iter()
+        .try_for_each(|item| collect(item, documents))
 }
 
 fn document(map: Map<String, Value>) -> Result<Document, String> {
     let mut value = Value::Object(map);
     let resource = resource_of(&value).map_err(|error| error.to_string())?;
-    let meta = value.get_mut("metadata").and_then(Value::as_object_mut).ok_or("metadata is missing")?;
-    for made_by_server in ["uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"] {
+    let meta = value
+        .get_mut("metadata")
+        .and_then(Value::as_object_mut)
+        .ok_or("metadata is missing")?;
+    for made_by_server in [
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+        "generation",
+        "managedFields",
+    ] {
         meta.remove(made_by_server);
     }
     let name = text(meta, "name");
@@ -76,7 +89,10 @@ mod tests {
         let cases = [
             ("", vec![]),
             ("---\n---\n# nothing\n", vec![]),
-            ("{apiVersion: v1, kind: Node, metadata: {name: a}}", vec!["nodes/a"]),
+            (
+                "{apiVersion: v1, kind: Node, metadata: {name: a}}",
+                vec!["nodes/a"],
+            ),
             (
                 "apiVersion: v1\nkind: Service\nmetadata: {name: a}\n---\napiVersion: v1\nkind: Service\nmetadata: {name: a, namespace: b}\n",
                 vec!["services/default/a", "services/b/a"],
@@ -101,7 +117,10 @@ mod tests {
                 "no resource for kind \"Deployment\" in version \"apps/v1\"",
             ),
             ("apiVersion: v1\nkind: Service", "metadata is missing"),
-            ("apiVersion: v1\nkind: Service\nmetadata: {}", "a Service has no metadata.name"),
+            (
+                "apiVersion: v1\nkind: Service\nmetadata: {}",
+                "a Service has no metadata.name",
+            ),
         ];
         for (text, expected) in cases {
             let error = ids(text).unwrap_err();

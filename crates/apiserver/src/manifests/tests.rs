@@ -13,10 +13,15 @@ struct Fixture {
 impl Fixture {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let registry = Registry { store: Store::default() };
+        let registry = Registry {
+            store: Store::default(),
+        };
         registry.bootstrap();
         let manifests = Manifests::new(registry, directory.path().to_owned());
-        Self { directory, manifests }
+        Self {
+            directory,
+            manifests,
+        }
     }
 
     fn write(&self, name: &str, text: &str) {
@@ -24,29 +29,45 @@ impl Fixture {
     }
 
     fn get(&self, resource: Resource, namespace: &str, name: &str) -> Option<Value> {
-        self.manifests.registry.store.get(resource, namespace, name).map(|object| object.value())
+        self.manifests
+            .registry
+            .store
+            .get(resource, namespace, name)
+            .map(|object| object.value())
     }
 }
 
 fn service(name: &str, spec: &str) -> String {
-    format!("apiVersion: v1\nkind: Service\nmetadata: {{name: {name}, namespace: apps}}\nspec: {spec}\n")
+    format!(
+        "apiVersion: v1\nkind: Service\nmetadata: {{name: {name}, namespace: apps}}\nspec: {spec}\n"
+    )
 }
 
 #[test]
 fn objects_follow_the_files() {
     let mut fixture = Fixture::new();
     fixture.write("a.yaml", &service("web", "{ports: [{port: 80}]}"));
-    fixture.write("b.yml", &service("db", "{clusterIP: 10.96.1.1, ports: [{port: 1}]}"));
+    fixture.write(
+        "b.yml",
+        &service("db", "{clusterIP: 10.96.1.1, ports: [{port: 1}]}"),
+    );
     fixture.write("notes.txt", "not a manifest");
     fixture.write(".hidden.yaml", "also: not");
     assert_eq!(fixture.manifests.load().unwrap(), 2);
     let web = fixture.get(Resource::Services, "apps", "web").unwrap();
-    assert_eq!(web["spec"]["clusterIP"], "10.96.1.2", "the chosen address is allocated first: {web}");
+    assert_eq!(
+        web["spec"]["clusterIP"], "10.96.1.2",
+        "the chosen address is allocated first: {web}"
+    );
     assert!(fixture.get(Resource::Namespaces, "", "apps").is_some());
 
     let version = fixture.manifests.registry.store.version();
     fixture.manifests.load().unwrap();
-    assert_eq!(fixture.manifests.registry.store.version(), version, "nothing changed, nothing is written");
+    assert_eq!(
+        fixture.manifests.registry.store.version(),
+        version,
+        "nothing changed, nothing is written"
+    );
 
     fixture.write("a.yaml", &service("web", "{ports: [{port: 81}]}"));
     fs::remove_file(fixture.directory.path().join("b.yml")).unwrap();
@@ -76,7 +97,10 @@ fn a_broken_file_keeps_its_last_good_state() {
 #[test]
 fn a_refused_object_leaves_the_others_alone_and_is_tried_again() {
     let mut fixture = Fixture::new();
-    fixture.write("a.yaml", &service("taken", "{clusterIP: 10.96.0.1, ports: [{port: 80}]}"));
+    fixture.write(
+        "a.yaml",
+        &service("taken", "{clusterIP: 10.96.0.1, ports: [{port: 80}]}"),
+    );
     fixture.write("b.yaml", &service("web", "{ports: [{port: 80}]}"));
     assert_eq!(fixture.manifests.load().unwrap(), 1);
     let kubernetes = ObjectRef::new(Resource::Services, "default", "kubernetes");
@@ -94,9 +118,16 @@ fn edits_by_others_stay_until_the_file_changes() {
         value["spec"]["ports"][0]["port"] = json!(99);
         Ok(value)
     };
-    fixture.manifests.registry.update(&place, crate::schema::Unknown::Drop, edit).unwrap();
+    fixture
+        .manifests
+        .registry
+        .update(&place, crate::schema::Unknown::Drop, edit)
+        .unwrap();
     fixture.manifests.load().unwrap();
-    assert_eq!(fixture.get(Resource::Services, "apps", "web").unwrap()["spec"]["ports"][0]["port"], 99);
+    assert_eq!(
+        fixture.get(Resource::Services, "apps", "web").unwrap()["spec"]["ports"][0]["port"],
+        99
+    );
 }
 
 #[test]

@@ -5,7 +5,9 @@ use crate::store::Store;
 
 /// A cluster with the namespace `apps`.
 fn cluster() -> Registry {
-    let registry = Registry { store: Store::default() };
+    let registry = Registry {
+        store: Store::default(),
+    };
     registry.bootstrap();
     registry.store.set(namespace()).unwrap();
     reconcile(&registry);
@@ -34,7 +36,12 @@ fn slices(registry: &Registry) -> Vec<(String, Value, Value, Value)> {
                 .iter()
                 .map(|endpoint| json!([endpoint["addresses"][0], endpoint["conditions"]["ready"]]))
                 .collect();
-            (slice.name().to_owned(), value["addressType"].clone(), json!(endpoints), value["ports"].clone())
+            (
+                slice.name().to_owned(),
+                value["addressType"].clone(),
+                json!(endpoints),
+                value["ports"].clone(),
+            )
         })
         .collect()
 }
@@ -57,16 +64,35 @@ fn slices_follow_endpoints() {
                 json!([["10.0.0.1", true], ["10.0.0.2", false]]),
                 port.clone()
             ),
-            ("db-ipv6-0".into(), json!("IPv6"), json!([["fd00::1", true]]), port.clone()),
+            (
+                "db-ipv6-0".into(),
+                json!("IPv6"),
+                json!([["fd00::1", true]]),
+                port.clone()
+            ),
         ]
     );
-    let slice = store.get(Resource::EndpointSlices, "apps", "db-ipv4-0").unwrap();
+    let slice = store
+        .get(Resource::EndpointSlices, "apps", "db-ipv4-0")
+        .unwrap();
     assert_eq!(slice.label(SERVICE_LABEL), Some("db"));
     assert_eq!(slice.value()["endpoints"][0]["hostname"], "db-0");
 
-    store.set(endpoints(&json!([{ "addresses": [{ "ip": "fd00::2" }], "ports": port }]))).unwrap();
+    store
+        .set(endpoints(
+            &json!([{ "addresses": [{ "ip": "fd00::2" }], "ports": port }]),
+        ))
+        .unwrap();
     reconcile(&registry);
-    assert_eq!(slices(&registry), [("db-ipv6-0".into(), json!("IPv6"), json!([["fd00::2", true]]), port)]);
+    assert_eq!(
+        slices(&registry),
+        [(
+            "db-ipv6-0".into(),
+            json!("IPv6"),
+            json!([["fd00::2", true]]),
+            port
+        )]
+    );
     store.delete(Resource::Endpoints, "apps", "db");
     reconcile(&registry);
     assert_eq!(slices(&registry), []);
@@ -76,15 +102,24 @@ fn slices_follow_endpoints() {
 fn slices_of_others_are_left_alone() {
     let registry = cluster();
     let store = registry.store.clone();
-    assert!(store.get(Resource::EndpointSlices, "default", "kubernetes-ipv4-0").is_none());
-    store.set(endpoints(&json!([{ "addresses": [{ "ip": "10.0.0.1" }] }]))).unwrap();
+    assert!(
+        store
+            .get(Resource::EndpointSlices, "default", "kubernetes-ipv4-0")
+            .is_none()
+    );
+    store
+        .set(endpoints(&json!([{ "addresses": [{ "ip": "10.0.0.1" }] }])))
+        .unwrap();
     reconcile(&registry);
     assert_eq!(slices(&registry).len(), 1);
     let own = json!({ "kind": "EndpointSlice", "apiVersion": "discovery.k8s.io/v1", "addressType": "IPv4", "endpoints": [],
                       "metadata": { "name": "own", "namespace": "apps", "labels": { SERVICE_LABEL: "db" } } });
     store.set(own).unwrap();
     reconcile(&registry);
-    let names: Vec<String> = slices(&registry).into_iter().map(|(name, ..)| name).collect();
+    let names: Vec<String> = slices(&registry)
+        .into_iter()
+        .map(|(name, ..)| name)
+        .collect();
     assert_eq!(names, ["own"]);
     store.delete(Resource::EndpointSlices, "apps", "own");
     reconcile(&registry);

@@ -1,5 +1,6 @@
-//! Strategic merge patch, which `kubectl apply`, `edit` and `patch` send. Unlike in a JSON merge patch, a list with a
-//! merge key is merged element by element. `$patch` deletes elements, and `$setElementOrder` sorts elements.
+//! Strategic merge patch, which `kubectl apply`, `edit` and `patch` send. Unlike in a JSON merge
+//! patch, a list with a merge key is merged element by element. `$patch` deletes elements, and
+//! `$setElementOrder` sorts elements.
 
 use serde_json::{Map, Value};
 
@@ -7,8 +8,8 @@ use crate::status::Status;
 
 const ORDER: &str = "$setElementOrder/";
 
-/// The lists with a merge key, each with that key. All other lists are replaced as a whole. The merge key of a
-/// Service port is only the port number, as in kube-apiserver.
+/// The lists with a merge key, each with that key. All other lists are replaced as a whole. The
+/// merge key of a Service port is only the port number, as in kube-apiserver.
 const MERGE_KEYS: [(&str, &str); 4] = [
     ("spec.ports", "port"),
     ("metadata.ownerReferences", "uid"),
@@ -23,10 +24,14 @@ pub(super) fn merge(at: &str, target: &mut Value, patch: Value) -> Result<(), St
             if !target.is_object() {
                 *target = Value::Object(Map::new());
             }
-            target.as_object_mut().map_or(Ok(()), |target| merge_map(at, target, patch))
+            target
+                .as_object_mut()
+                .map_or(Ok(()), |target| merge_map(at, target, patch))
         }
         (Value::Array(patch), Some(key)) => merge_list(at, key, target, patch),
-        (_, _) if at.is_empty() => Err(Status::bad_request("error decoding patch: it is not an object")),
+        (_, _) if at.is_empty() => Err(Status::bad_request(
+            "error decoding patch: it is not an object",
+        )),
         (plain, _) => {
             *target = plain;
             Ok(())
@@ -34,9 +39,14 @@ pub(super) fn merge(at: &str, target: &mut Value, patch: Value) -> Result<(), St
     }
 }
 
-fn merge_map(at: &str, target: &mut Map<String, Value>, patch: Map<String, Value>) -> Result<(), Status> {
-    let (directives, fields): (Vec<_>, Vec<_>) =
-        patch.into_iter().partition(|(name, _)| name.starts_with('$'));
+fn merge_map(
+    at: &str,
+    target: &mut Map<String, Value>,
+    patch: Map<String, Value>,
+) -> Result<(), Status> {
+    let (directives, fields): (Vec<_>, Vec<_>) = patch
+        .into_iter()
+        .partition(|(name, _)| name.starts_with('$'));
     for (field, value) in fields {
         if value.is_null() {
             target.remove(&field);
@@ -64,16 +74,25 @@ fn merge_list(at: &str, key: &str, target: &mut Value, patch: Vec<Value>) -> Res
     if !target.is_array() {
         *target = Value::Array(Vec::new());
     }
-    let Value::Array(list) = target else { return Ok(()) };
+    let Value::Array(list) = target else {
+        return Ok(());
+    };
     for mut element in patch {
         let Some(id) = element.get(key).cloned() else {
             let message = format!("map: {element} does not contain declared merge key: {key}");
             return Err(Status::bad_request(message));
         };
         let is_it = |other: &Value| other.get(key) == Some(&id);
-        match element.as_object_mut().and_then(|element| element.remove("$patch")) {
+        match element
+            .as_object_mut()
+            .and_then(|element| element.remove("$patch"))
+        {
             Some(directive) if directive == "delete" => list.retain(|other| !is_it(other)),
-            Some(_) => return Err(Status::bad_request(format!("an unknown $patch directive in {at}"))),
+            Some(_) => {
+                return Err(Status::bad_request(format!(
+                    "an unknown $patch directive in {at}"
+                )));
+            }
             None => match list.iter_mut().find(|other| is_it(other)) {
                 Some(old) => merge(at, old, element)?,
                 None => list.push(element),
@@ -87,7 +106,10 @@ fn merge_list(at: &str, key: &str, target: &mut Value, patch: Vec<Value>) -> Res
 fn sort(list: &mut [Value], order: &[Value], key: &str) {
     let mut rank = 0;
     let rank_of = |value: &Value| {
-        rank = order.iter().position(|other| other.get(key) == value.get(key)).unwrap_or(rank);
+        rank = order
+            .iter()
+            .position(|other| other.get(key) == value.get(key))
+            .unwrap_or(rank);
         rank
     };
     let ranks: Vec<usize> = list.iter().map(rank_of).collect();
@@ -99,11 +121,18 @@ fn sort(list: &mut [Value], order: &[Value], key: &str) {
 }
 
 fn merge_key(at: &str) -> Option<&'static str> {
-    MERGE_KEYS.iter().find(|(list, _)| *list == at).map(|(_, key)| *key)
+    MERGE_KEYS
+        .iter()
+        .find(|(list, _)| *list == at)
+        .map(|(_, key)| *key)
 }
 
 fn join(within: &str, field: &str) -> String {
-    if within.is_empty() { field.to_owned() } else { format!("{within}.{field}") }
+    if within.is_empty() {
+        field.to_owned()
+    } else {
+        format!("{within}.{field}")
+    }
 }
 
 #[cfg(test)]
@@ -114,8 +143,7 @@ mod tests {
 
     #[test]
     fn service_ports_are_merged_by_number() {
-        let service =
-            json!({ "spec": { "ports": [{ "port": 80, "name": "http" }, { "port": 53, "name": "dns" }] } });
+        let service = json!({ "spec": { "ports": [{ "port": 80, "name": "http" }, { "port": 53, "name": "dns" }] } });
         let cases = [
             (
                 json!({ "ports": [{ "port": 80, "name": "web" }] }),
@@ -144,8 +172,7 @@ mod tests {
     #[test]
     fn maps_merge_and_other_lists_are_replaced() {
         let mut target = json!({ "metadata": { "labels": { "a": "1", "b": "2" } }, "spec": { "externalIPs": ["1", "2"] } });
-        let patch =
-            json!({ "metadata": { "labels": { "a": null, "c": "3" } }, "spec": { "externalIPs": ["3"] } });
+        let patch = json!({ "metadata": { "labels": { "a": null, "c": "3" } }, "spec": { "externalIPs": ["3"] } });
         merge("", &mut target, patch).unwrap();
         assert_eq!(
             target,
@@ -155,8 +182,11 @@ mod tests {
 
     #[test]
     fn patches_that_cannot_be_merged_are_rejected() {
-        let cases =
-            [json!([]), json!({ "$patch": "other" }), json!({ "spec": { "ports": [{ "name": "x" }] } })];
+        let cases = [
+            json!([]),
+            json!({ "$patch": "other" }),
+            json!({ "spec": { "ports": [{ "name": "x" }] } }),
+        ];
         for patch in cases {
             assert_eq!(merge("", &mut json!({}), patch).unwrap_err().code(), 400);
         }

@@ -1,5 +1,5 @@
-//! Fields with their protobuf numbers, from `generated.proto` of each group of the Kubernetes API. The tables have
-//! only fields that `kubectl create` sets or that a client in the cluster reads.
+//! Fields with their protobuf numbers, from `generated.proto` of each group of the Kubernetes API.
+//! The tables have only fields that `kubectl create` sets or that a client in the cluster reads.
 
 /// The fields of a message.
 pub(super) type Message = [Field];
@@ -34,11 +34,16 @@ const fn field(number: u64, name: &'static str, kind: Type) -> Field {
     Field { number, name, kind }
 }
 
-pub(super) static ENVELOPE: [Field; 2] =
-    [field(1, "typeMeta", Type::Message(&TYPE_META)), field(2, "raw", Octets)];
+pub(super) static ENVELOPE: [Field; 2] = [
+    field(1, "typeMeta", Type::Message(&TYPE_META)),
+    field(2, "raw", Octets),
+];
 static TYPE_META: [Field; 2] = [field(1, "apiVersion", Text), field(2, "kind", Text)];
-pub(super) static NUMBER_OR_TEXT: [Field; 3] =
-    [field(1, "type", Number), field(2, "number", Number), field(3, "text", Text)];
+pub(super) static NUMBER_OR_TEXT: [Field; 3] = [
+    field(1, "type", Number),
+    field(2, "number", Number),
+    field(3, "text", Text),
+];
 
 pub(super) static TIME: [Field; 1] = [field(1, "seconds", Number)];
 
@@ -61,11 +66,17 @@ static CONFIG_MAP: [Field; 4] = [
 ];
 static NAMESPACE: [Field; 1] = [METADATA];
 
-static POD: [Field; 3] =
-    [METADATA, field(2, "spec", Type::Message(&POD_SPEC)), field(3, "status", Type::Message(&POD_STATUS))];
+static POD: [Field; 3] = [
+    METADATA,
+    field(2, "spec", Type::Message(&POD_SPEC)),
+    field(3, "status", Type::Message(&POD_STATUS)),
+];
 static POD_SPEC: [Field; 2] = [field(10, "nodeName", Text), field(11, "hostNetwork", Flag)];
-static POD_STATUS: [Field; 3] =
-    [field(1, "phase", Text), field(6, "podIP", Text), field(12, "podIPs", List(&Type::Message(&POD_IP)))];
+static POD_STATUS: [Field; 3] = [
+    field(1, "phase", Text),
+    field(6, "podIP", Text),
+    field(12, "podIPs", List(&Type::Message(&POD_IP))),
+];
 static POD_IP: [Field; 1] = [field(1, "ip", Text)];
 
 static SERVICE: [Field; 3] = [
@@ -110,8 +121,12 @@ static ADDRESS: [Field; 4] = [
     field(3, "hostname", Text),
     field(4, "nodeName", Text),
 ];
-static REFERENCE: [Field; 4] =
-    [field(1, "kind", Text), field(2, "namespace", Text), field(3, "name", Text), field(4, "uid", Text)];
+static REFERENCE: [Field; 4] = [
+    field(1, "kind", Text),
+    field(2, "namespace", Text),
+    field(3, "name", Text),
+    field(4, "uid", Text),
+];
 static SUBSET_PORT: [Field; 4] = [
     field(1, "name", Text),
     field(2, "port", Number),
@@ -133,8 +148,11 @@ static ENDPOINT: [Field; 6] = [
     field(6, "nodeName", Text),
     field(7, "zone", Text),
 ];
-static CONDITIONS: [Field; 3] =
-    [field(1, "ready", Flag), field(2, "serving", Flag), field(3, "terminating", Flag)];
+static CONDITIONS: [Field; 3] = [
+    field(1, "ready", Flag),
+    field(2, "serving", Flag),
+    field(3, "terminating", Flag),
+];
 static SLICE_PORT: [Field; 4] = [
     field(1, "name", Text),
     field(2, "protocol", Text),
@@ -142,8 +160,12 @@ static SLICE_PORT: [Field; 4] = [
     field(4, "appProtocol", Text),
 ];
 
-static STATUS: [Field; 4] =
-    [field(2, "status", Text), field(3, "message", Text), field(4, "reason", Text), field(6, "code", Number)];
+static STATUS: [Field; 4] = [
+    field(2, "status", Text),
+    field(3, "message", Text),
+    field(4, "reason", Text),
+    field(6, "code", Number),
+];
 
 /// The fields of a kind; `None` for an unknown kind.
 pub(super) fn of(kind: &str) -> Option<&'static Message> {

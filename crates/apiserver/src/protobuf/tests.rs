@@ -15,12 +15,30 @@ fn number(number: u8, value: u8) -> Vec<u8> {
 
 #[test]
 fn a_service() {
-    let by_number =
-        [octets(1, b"http"), octets(2, b"TCP"), number(3, 80), octets(4, &number(2, 81)), number(5, 0)];
-    let by_name = [number(3, 90), octets(4, &[number(1, 1), number(2, 0), octets(3, b"web")].concat())];
-    let spec = [octets(1, &by_number.concat()), octets(1, &by_name.concat()), octets(3, b""), number(13, 0)]
-        .concat();
-    let raw = [octets(1, &octets(1, b"web")), octets(2, &spec), octets(3, b"")].concat();
+    let by_number = [
+        octets(1, b"http"),
+        octets(2, b"TCP"),
+        number(3, 80),
+        octets(4, &number(2, 81)),
+        number(5, 0),
+    ];
+    let by_name = [
+        number(3, 90),
+        octets(4, &[number(1, 1), number(2, 0), octets(3, b"web")].concat()),
+    ];
+    let spec = [
+        octets(1, &by_number.concat()),
+        octets(1, &by_name.concat()),
+        octets(3, b""),
+        number(13, 0),
+    ]
+    .concat();
+    let raw = [
+        octets(1, &octets(1, b"web")),
+        octets(2, &spec),
+        octets(3, b""),
+    ]
+    .concat();
     assert_eq!(
         object(&enveloped("v1", "Service", &raw)).unwrap(),
         json!({
@@ -91,6 +109,9 @@ fn what_is_written_is_read_again() {
     ];
     for written in objects {
         let [kind, version] = ["kind", "apiVersion"].map(|field| written[field].as_str().unwrap());
-        assert_eq!(object(&enveloped(version, kind, &message(kind, &written))).unwrap(), written);
+        assert_eq!(
+            object(&enveloped(version, kind, &message(kind, &written))).unwrap(),
+            written
+        );
     }
 }

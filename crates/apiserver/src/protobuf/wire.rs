@@ -60,11 +60,19 @@ impl<'a> Reader<'a> {
 
 impl<'a> Wire<'a> {
     pub(super) fn octets(&self) -> Option<&'a [u8]> {
-        if let Self::Octets(octets) = self { Some(octets) } else { None }
+        if let Self::Octets(octets) = self {
+            Some(octets)
+        } else {
+            None
+        }
     }
 
     /// A number. Negative numbers are in two's complement.
     pub(super) fn number(&self) -> Option<i64> {
-        if let Self::Number(number) = self { Some(number.cast_signed()) } else { None }
+        if let Self::Number(number) = self {
+            Some(number.cast_signed())
+        } else {
+            None
+        }
     }
 }

@@ -25,7 +25,11 @@ pub(crate) fn enveloped(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
 }
 
 /// A list without an envelope.
-pub(crate) fn list<'o>(version: u64, token: &str, objects: impl Iterator<Item = &'o [u8]>) -> Vec<u8> {
+pub(crate) fn list<'o>(
+    version: u64,
+    token: &str,
+    objects: impl Iterator<Item = &'o [u8]>,
+) -> Vec<u8> {
     let mut meta = Vec::new();
     octets(&mut meta, 1, b"");
     octets(&mut meta, 2, version.to_string().as_bytes());
@@ -44,7 +48,10 @@ pub(crate) fn event(event_type: &str, object: &[u8]) -> Vec<u8> {
     octets(&mut extension, 1, object);
     octets(&mut event, 1, event_type.as_bytes());
     octets(&mut event, 2, &extension);
-    let mut frame = u32::try_from(event.len()).unwrap_or(u32::MAX).to_be_bytes().to_vec();
+    let mut frame = u32::try_from(event.len())
+        .unwrap_or(u32::MAX)
+        .to_be_bytes()
+        .to_vec();
     frame.append(&mut event);
     frame
 }
@@ -52,7 +59,11 @@ pub(crate) fn event(event_type: &str, object: &[u8]) -> Vec<u8> {
 fn of_fields(schema: &Message, object: &Value) -> Vec<u8> {
     let mut text = Vec::new();
     for field in schema {
-        write(&mut text, field, object.get(field.name).unwrap_or(&Value::Null));
+        write(
+            &mut text,
+            field,
+            object.get(field.name).unwrap_or(&Value::Null),
+        );
     }
     text
 }
@@ -75,18 +86,45 @@ fn write(text: &mut Vec<u8>, field: &Field, value: &Value) {
         }
         (Type::Time, Value::String(value)) => {
             let seconds = DateTime::parse_from_rfc3339(value).map_or(0, |time| time.timestamp());
-            octets(text, number, &of_fields(&fields::TIME, &json!({ "seconds": seconds })));
+            octets(
+                text,
+                number,
+                &of_fields(&fields::TIME, &json!({ "seconds": seconds })),
+            );
         }
         (Type::NumberOrText, Value::Number(_)) => {
-            octets(text, number, &of_fields(&fields::NUMBER_OR_TEXT, &json!({ "type": 0, "number": value })));
+            octets(
+                text,
+                number,
+                &of_fields(
+                    &fields::NUMBER_OR_TEXT,
+                    &json!({ "type": 0, "number": value }),
+                ),
+            );
         }
         (Type::NumberOrText, Value::String(_)) => {
-            octets(text, number, &of_fields(&fields::NUMBER_OR_TEXT, &json!({ "type": 1, "text": value })));
+            octets(
+                text,
+                number,
+                &of_fields(
+                    &fields::NUMBER_OR_TEXT,
+                    &json!({ "type": 1, "text": value }),
+                ),
+            );
         }
-        (Type::Message(schema), Value::Object(_)) => octets(text, number, &of_fields(schema, value)),
+        (Type::Message(schema), Value::Object(_)) => {
+            octets(text, number, &of_fields(schema, value));
+        }
         (Type::List(element), Value::Array(values)) => {
             for value in values {
-                write(text, &Field { kind: *element, ..*field }, value);
+                write(
+                    text,
+                    &Field {
+                        kind: *element,
+                        ..*field
+                    },
+                    value,
+                );
             }
         }
         (Type::Map(values), Value::Object(map)) => {

@@ -14,7 +14,12 @@ const API_SERVER: &str = "203.0.113.10";
 /// Creates all initial objects.
 pub(super) fn fill(registry: &Registry) {
     for name in NAMESPACES {
-        make(registry, Resource::Namespaces, "", json!({ "metadata": { "name": name } }));
+        make(
+            registry,
+            Resource::Namespaces,
+            "",
+            json!({ "metadata": { "name": name } }),
+        );
     }
     make(registry, Resource::Services, "default", service());
     make(registry, Resource::Endpoints, "default", endpoints());
@@ -24,7 +29,11 @@ pub(super) fn fill(registry: &Registry) {
 }
 
 fn make(registry: &Registry, resource: Resource, namespace: &str, value: Value) {
-    if let Err(status) = registry.create(&ObjectRef::new(resource, namespace, ""), value, Unknown::Drop) {
+    if let Err(status) = registry.create(
+        &ObjectRef::new(resource, namespace, ""),
+        value,
+        Unknown::Drop,
+    ) {
         tracing::warn!(%resource, error = %status, "cannot create an initial object");
     }
 }

@@ -3,7 +3,9 @@ use serde_json::json;
 use super::*;
 
 fn registry() -> Registry {
-    let registry = Registry { store: Store::default() };
+    let registry = Registry {
+        store: Store::default(),
+    };
     registry.bootstrap();
     registry
 }
@@ -22,7 +24,9 @@ impl Registry {
     }
 
     fn replace(&self, at: &ObjectRef, value: Value) -> Value {
-        self.update(at, Unknown::Reject, |_| Ok(value)).unwrap().value()
+        self.update(at, Unknown::Reject, |_| Ok(value))
+            .unwrap()
+            .value()
     }
 }
 
@@ -30,30 +34,52 @@ impl Registry {
 fn an_update_without_a_change_takes_no_version() {
     let registry = registry();
     let web = at(Resource::Services, "web");
-    let created = registry.make(&at(Resource::Services, ""), service("web")).unwrap().value();
+    let created = registry
+        .make(&at(Resource::Services, ""), service("web"))
+        .unwrap()
+        .value();
     assert_eq!(registry.replace(&web, service("web")), created);
     let mut other = service("web");
     other["status"] = json!({ "loadBalancer": { "ingress": [{ "ip": "192.0.2.1" }] } });
     let changed = registry.replace(&web, other);
-    assert_ne!(changed["metadata"]["resourceVersion"], created["metadata"]["resourceVersion"]);
-    assert_eq!(registry.replace(&web, service("web")), changed, "a status stays unless the writer says one");
+    assert_ne!(
+        changed["metadata"]["resourceVersion"],
+        created["metadata"]["resourceVersion"]
+    );
+    assert_eq!(
+        registry.replace(&web, service("web")),
+        changed,
+        "a status stays unless the writer says one"
+    );
 }
 
 #[test]
 fn a_namespace_takes_its_objects_along() {
     let registry = registry();
-    let (namespaces, services) =
-        (ObjectRef::new(Resource::Namespaces, "", ""), ObjectRef::new(Resource::Services, "apps", ""));
-    registry.make(&namespaces, json!({ "metadata": { "name": "apps" } })).unwrap();
+    let (namespaces, services) = (
+        ObjectRef::new(Resource::Namespaces, "", ""),
+        ObjectRef::new(Resource::Services, "apps", ""),
+    );
+    registry
+        .make(&namespaces, json!({ "metadata": { "name": "apps" } }))
+        .unwrap();
     let created = registry.make(&services, service("web")).unwrap();
     let address = created.value()["spec"]["clusterIP"].clone();
-    registry.delete(&ObjectRef::new(Resource::Namespaces, "", "apps")).unwrap();
-    assert!(registry.get(&ObjectRef::new(Resource::Services, "apps", "web")).is_err());
+    registry
+        .delete(&ObjectRef::new(Resource::Namespaces, "", "apps"))
+        .unwrap();
+    assert!(
+        registry
+            .get(&ObjectRef::new(Resource::Services, "apps", "web"))
+            .is_err()
+    );
     let error = registry.make(&services, service("web")).unwrap_err();
     assert_eq!(error.to_string(), "namespaces \"apps\" not found");
     let mut chosen = service("other");
     chosen["spec"]["clusterIP"] = address;
-    registry.make(&at(Resource::Services, ""), chosen).expect("its address is free again");
+    registry
+        .make(&at(Resource::Services, ""), chosen)
+        .expect("its address is free again");
 }
 
 #[test]
@@ -61,7 +87,9 @@ fn applying_makes_the_namespace() {
     let registry = registry();
     let web = ObjectRef::new(Resource::Services, "fresh", "web");
     let made = registry.apply(&web, service("web")).unwrap();
-    registry.get(&ObjectRef::new(Resource::Namespaces, "", "fresh")).unwrap();
+    registry
+        .get(&ObjectRef::new(Resource::Namespaces, "", "fresh"))
+        .unwrap();
     let again = registry.apply(&web, service("web")).unwrap();
     assert_eq!(made.version(), again.version());
 }

@@ -15,16 +15,18 @@ use crate::status::invalid;
 
 const V4: u32 = u32::from_be_bytes([10, 96, 0, 0]);
 const V6: u128 = 0xfd00_0010_0096 << 80;
-/// The number of the last allocatable address in each range. The next number is the broadcast address of IPv4.
+/// The number of the last allocatable address in each range. The next number is the broadcast
+/// address of IPv4.
 const LAST: u32 = 0xfffe;
-/// Size of the lower part of each range. As on a real server, this part is allocated last, so that clients can choose
-/// addresses there.
+/// Size of the lower part of each range. As on a real server, this part is allocated last, so that
+/// clients can choose addresses there.
 const STATIC_BAND: u32 = 256;
 
 /// Sets `clusterIPs` from `clusterIP` if only `clusterIP` was set or changed.
 pub(super) fn follow_first(spec: &mut ServiceSpec, before: Option<&ServiceSpec>) {
-    let changed = before
-        .is_some_and(|before| before.cluster_ip != spec.cluster_ip && before.cluster_ips == spec.cluster_ips);
+    let changed = before.is_some_and(|before| {
+        before.cluster_ip != spec.cluster_ip && before.cluster_ips == spec.cluster_ips
+    });
     if changed || spec.cluster_ips.is_none() {
         spec.cluster_ips = spec.cluster_ip.clone().map(|first| vec![first]);
     }
@@ -39,17 +41,27 @@ pub(super) fn assign(
     if is_headless(spec) {
         return Ok(());
     }
-    let taken: HashSet<IpAddr> = services.iter().flat_map(|service| service.addresses()).copied().collect();
-    let held = before.and_then(|before| before.cluster_ips.as_deref()).unwrap_or_default();
+    let taken: HashSet<IpAddr> = services
+        .iter()
+        .flat_map(|service| service.addresses())
+        .copied()
+        .collect();
+    let held = before
+        .and_then(|before| before.cluster_ips.as_deref())
+        .unwrap_or_default();
     let mut addresses = spec.cluster_ips.clone().unwrap_or_default();
     let mut causes = Vec::new();
-    let mut wrong = |why: &str, all: &[String]| causes.push(invalid("spec.clusterIPs", &json!(all), why));
+    let mut wrong =
+        |why: &str, all: &[String]| causes.push(invalid("spec.clusterIPs", &json!(all), why));
     for (index, family) in spec.ip_families.iter().flatten().enumerate() {
         match addresses.get(index) {
             Some(chosen) if held.contains(chosen) => {}
             Some(chosen) => {
                 if let Err(why) = check(chosen, family, &taken) {
-                    wrong(&format!("failed to allocate IP {chosen}: {why}"), &addresses);
+                    wrong(
+                        &format!("failed to allocate IP {chosen}: {why}"),
+                        &addresses,
+                    );
                 }
             }
             None => match free(family, &taken) {
@@ -76,7 +88,9 @@ pub(crate) fn nth(family: &str, number: u32) -> IpAddr {
 /// The first free address of an IP family.
 fn free(family: &str, taken: &HashSet<IpAddr>) -> Option<IpAddr> {
     let numbers = (STATIC_BAND + 1..=LAST).chain(1..=STATIC_BAND);
-    numbers.map(|number| nth(family, number)).find(|address| !taken.contains(address))
+    numbers
+        .map(|number| nth(family, number))
+        .find(|address| !taken.contains(address))
 }
 
 fn check(chosen: &str, family: &str, taken: &HashSet<IpAddr>) -> Result<(), String> {
@@ -86,7 +100,11 @@ fn check(chosen: &str, family: &str, taken: &HashSet<IpAddr>) -> Result<(), Stri
         IpAddr::V6(address) => address.segments()[7].into(),
     };
     if number == 0 || number > LAST || nth(family, number) != address {
-        let range = if family == "IPv6" { "fd00:10:96::/112" } else { "10.96.0.0/16" };
+        let range = if family == "IPv6" {
+            "fd00:10:96::/112"
+        } else {
+            "10.96.0.0/16"
+        };
         return Err(format!(
             "the provided IP ({chosen}) is not in the valid range. The range of valid IPs is {range}"
         ));
@@ -105,7 +123,10 @@ mod tests {
     fn allocation_starts_above_the_static_band_and_falls_back_to_it() {
         let mut taken = HashSet::new();
         assert_eq!(free("IPv4", &taken), Some("10.96.1.1".parse().unwrap()));
-        assert_eq!(free("IPv6", &taken), Some("fd00:10:96::101".parse().unwrap()));
+        assert_eq!(
+            free("IPv6", &taken),
+            Some("fd00:10:96::101".parse().unwrap())
+        );
         taken.extend((STATIC_BAND + 1..=LAST).map(|number| nth("IPv4", number)));
         assert_eq!(free("IPv4", &taken), Some("10.96.0.1".parse().unwrap()));
         taken.extend((1..=STATIC_BAND).map(|number| nth("IPv4", number)));

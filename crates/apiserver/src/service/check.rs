@@ -10,7 +10,8 @@ use crate::status::{invalid, not_supported, required};
 
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 
-/// The invalid fields of a spec, whose defaults are already set. `before` is the stored spec of the Service.
+/// The invalid fields of a spec, whose defaults are already set. `before` is the stored spec of the
+/// Service.
 pub(super) fn spec(spec: &ServiceSpec, before: Option<&ServiceSpec>) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     if let Some(other) = spec.type_.as_deref().filter(|name| !TYPES.contains(name)) {
@@ -36,10 +37,13 @@ fn external_name(spec: &ServiceSpec, causes: &mut Vec<StatusCause>) {
     }
 }
 
-/// Checks that an update changes no cluster IP. An ExternalName Service has no cluster IP to compare.
+/// Checks that an update changes no cluster IP. An ExternalName Service has no cluster IP to
+/// compare.
 fn cluster_ips(spec: &ServiceSpec, before: Option<&ServiceSpec>, causes: &mut Vec<StatusCause>) {
     let now = spec.cluster_ips.as_deref().unwrap_or_default();
-    let old = before.and_then(|before| before.cluster_ips.as_deref()).unwrap_or_default();
+    let old = before
+        .and_then(|before| before.cluster_ips.as_deref())
+        .unwrap_or_default();
     let pairs = now.iter().zip(old).enumerate();
     for (index, _) in pairs.filter(|(_, (now, old))| now != old) {
         let field = format!("spec.clusterIPs[{index}]");
@@ -55,7 +59,11 @@ fn ports(spec: &ServiceSpec, causes: &mut Vec<StatusCause>) {
     for (index, port) in ports.iter().enumerate() {
         if !(1..=65_535).contains(&port.port) {
             let why = "must be between 1 and 65535, inclusive";
-            causes.push(invalid(format!("spec.ports[{index}].port"), &json!(port.port), why));
+            causes.push(invalid(
+                format!("spec.ports[{index}].port"),
+                &json!(port.port),
+                why,
+            ));
         }
         if port.name.is_none() && ports.len() > 1 {
             causes.push(required(format!("spec.ports[{index}].name"), ""));

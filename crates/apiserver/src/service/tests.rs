@@ -13,8 +13,10 @@ fn stored(spec: &Value) -> Objects {
 }
 
 fn completed(spec: &Value, before: Option<&Value>, services: &Objects) -> Result<Value, String> {
-    let typed =
-        |spec: &Value| Service { spec: serde_json::from_value(spec.clone()).ok(), ..Service::default() };
+    let typed = |spec: &Value| Service {
+        spec: serde_json::from_value(spec.clone()).ok(),
+        ..Service::default()
+    };
     let mut service = typed(spec);
     complete(&mut service, before.map(typed).as_ref(), services).map_err(|causes| {
         crate::status::Status::invalid(Resource::Services.kind(), "x", causes).to_string()
@@ -44,13 +46,22 @@ fn headless_services_have_families_but_no_addresses() {
 #[test]
 fn families_decide_the_addresses() {
     let cases = [
-        (json!({ "ipFamilyPolicy": "PreferDualStack" }), json!(["10.96.1.1", "fd00:10:96::101"])),
+        (
+            json!({ "ipFamilyPolicy": "PreferDualStack" }),
+            json!(["10.96.1.1", "fd00:10:96::101"]),
+        ),
         (
             json!({ "ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv6"] }),
             json!(["fd00:10:96::101", "10.96.1.1"]),
         ),
-        (json!({ "ipFamilies": ["IPv6"] }), json!(["fd00:10:96::101"])),
-        (json!({ "clusterIP": "fd00:10:96::7" }), json!(["fd00:10:96::7"])),
+        (
+            json!({ "ipFamilies": ["IPv6"] }),
+            json!(["fd00:10:96::101"]),
+        ),
+        (
+            json!({ "clusterIP": "fd00:10:96::7" }),
+            json!(["fd00:10:96::7"]),
+        ),
         (
             json!({ "clusterIP": "10.96.0.7", "ipFamilyPolicy": "PreferDualStack" }),
             json!(["10.96.0.7", "fd00:10:96::101"]),
@@ -73,8 +84,14 @@ fn problems_read_like_those_of_a_real_server() {
             json!({ "clusterIP": "10.96.0.1", "ports": ports }),
             "spec.clusterIPs: Invalid value: [\"10.96.0.1\"]: failed to allocate IP 10.96.0.1: provided IP is already allocated",
         ),
-        (json!({ "clusterIP": "10.1.0.1", "ports": ports }), "The range of valid IPs is 10.96.0.0/16"),
-        (json!({ "clusterIP": "x", "ports": ports }), "failed to allocate IP x: not an address"),
+        (
+            json!({ "clusterIP": "10.1.0.1", "ports": ports }),
+            "The range of valid IPs is 10.96.0.0/16",
+        ),
+        (
+            json!({ "clusterIP": "x", "ports": ports }),
+            "failed to allocate IP x: not an address",
+        ),
         (json!({}), "spec.ports: Required value"),
         (
             json!({ "type": "Wrong", "ports": ports }),
@@ -84,8 +101,14 @@ fn problems_read_like_those_of_a_real_server() {
             json!({ "ports": [{ "port": 70000 }] }),
             "spec.ports[0].port: Invalid value: 70000: must be between 1 and 65535, inclusive",
         ),
-        (json!({ "ports": [{ "port": 1 }, { "port": 2 }] }), "spec.ports[0].name: Required value"),
-        (json!({ "type": "ExternalName" }), "spec.externalName: Required value"),
+        (
+            json!({ "ports": [{ "port": 1 }, { "port": 2 }] }),
+            "spec.ports[0].name: Required value",
+        ),
+        (
+            json!({ "type": "ExternalName" }),
+            "spec.externalName: Required value",
+        ),
         (
             json!({ "type": "ExternalName", "externalName": "a_b" }),
             "spec.externalName: Invalid value: \"a_b\": a lowercase RFC 1123 subdomain",
@@ -102,7 +125,10 @@ fn an_update_keeps_what_was_allocated() {
     let before = created(
         json!({ "ports": [{ "port": 80, "name": "http" }, { "port": 53, "protocol": "UDP", "name": "dns" }] }),
     );
-    let after = updated(&before, json!({ "ports": [{ "port": 80, "name": "http" }] }));
+    let after = updated(
+        &before,
+        json!({ "ports": [{ "port": 80, "name": "http" }] }),
+    );
     assert_eq!(after["clusterIP"], before["clusterIP"]);
 }
 
@@ -113,13 +139,24 @@ fn a_change_of_type_releases_what_the_new_one_does_not_have() {
     external["type"] = json!("ExternalName");
     external["externalName"] = json!("www.outside.test");
     let external = updated(&before, external);
-    for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"] {
+    for field in [
+        "clusterIP",
+        "clusterIPs",
+        "ipFamilies",
+        "ipFamilyPolicy",
+        "internalTrafficPolicy",
+    ] {
         assert!(external.get(field).is_none(), "{field}: {external}");
     }
     let mut back = external.clone();
     back["type"] = json!("ClusterIP");
     let back = updated(&external, back);
-    assert!(back["clusterIP"].as_str().is_some_and(|ip| ip.starts_with("10.96.")), "{back}");
+    assert!(
+        back["clusterIP"]
+            .as_str()
+            .is_some_and(|ip| ip.starts_with("10.96.")),
+        "{back}"
+    );
     assert!(back.get("externalName").is_none(), "{back}");
 }
 
@@ -129,7 +166,9 @@ fn the_cluster_ip_may_not_change() {
     let after = json!({ "clusterIP": "10.96.0.77", "ports": [{ "port": 80 }] });
     let text = completed(&after, Some(&before), &Objects::default()).unwrap_err();
     assert!(
-        text.contains("spec.clusterIPs[0]: Invalid value: [\"10.96.0.77\"]: may not change once set"),
+        text.contains(
+            "spec.clusterIPs[0]: Invalid value: [\"10.96.0.77\"]: may not change once set"
+        ),
         "{text}"
     );
 }

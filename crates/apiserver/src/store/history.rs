@@ -12,7 +12,8 @@ use crate::object::Object;
 #[derive(Debug)]
 pub(crate) struct Event {
     pub(crate) change: EventType,
-    /// The object after the change. For a deletion, the last state of the object, with the version of the deletion.
+    /// The object after the change. For a deletion, the last state of the object, with the version
+    /// of the deletion.
     pub(crate) object: Arc<Object>,
     /// The object before the change.
     pub(crate) previous: Option<Arc<Object>>,
@@ -35,19 +36,35 @@ pub(crate) struct History {
 pub(crate) struct Lagged;
 
 impl Event {
-    pub(crate) fn new(change: EventType, object: Arc<Object>, previous: Option<Arc<Object>>) -> Self {
-        Self { change, object, previous, line: OnceLock::new() }
+    pub(crate) fn new(
+        change: EventType,
+        object: Arc<Object>,
+        previous: Option<Arc<Object>>,
+    ) -> Self {
+        Self {
+            change,
+            object,
+            previous,
+            line: OnceLock::new(),
+        }
     }
 
     /// The event as a line of JSON, encoded once for all watches.
     pub(crate) fn json(&self) -> Bytes {
-        self.line.get_or_init(|| encode::event(Format::Json, self.change, &self.object)).clone()
+        self.line
+            .get_or_init(|| encode::event(Format::Json, self.change, &self.object))
+            .clone()
     }
 }
 
 impl History {
     pub(crate) fn new(limit: usize, floor: u64) -> Self {
-        Self { events: VecDeque::new(), limit: limit.max(1), evicted: floor, floor }
+        Self {
+            events: VecDeque::new(),
+            limit: limit.max(1),
+            evicted: floor,
+            floor,
+        }
     }
 
     /// An empty history that begins at `version`.
@@ -77,7 +94,9 @@ impl History {
 
     /// Version of the newest event, even if evicted.
     pub(crate) fn newest(&self) -> u64 {
-        self.events.back().map_or(self.evicted, |event| event.object.version())
+        self.events
+            .back()
+            .map_or(self.evicted, |event| event.object.version())
     }
 
     /// Up to `max` events after `version`, for an open watch.
@@ -85,7 +104,9 @@ impl History {
         if version < self.evicted {
             return Err(Lagged);
         }
-        let start = self.events.partition_point(|event| event.object.version() <= version);
+        let start = self
+            .events
+            .partition_point(|event| event.object.version() <= version);
         Ok(self.events.iter().skip(start).take(max).cloned().collect())
     }
 }
@@ -108,7 +129,9 @@ mod tests {
     }
 
     fn versions(history: &History, after: u64, max: usize) -> Result<Vec<u64>, Lagged> {
-        history.after(after, max).map(|events| events.iter().map(|e| e.object.version()).collect())
+        history
+            .after(after, max)
+            .map(|events| events.iter().map(|e| e.object.version()).collect())
     }
 
     #[test]
@@ -132,7 +155,11 @@ mod tests {
     fn expiry_leaves_those_who_are_up_to_date() {
         let mut history = history(10, &[12, 13]);
         history.expire_watches(14);
-        assert_eq!(versions(&history, 13, 10), Ok(vec![]), "an open watch at version 13 continues");
+        assert_eq!(
+            versions(&history, 13, 10),
+            Ok(vec![]),
+            "an open watch at version 13 continues"
+        );
         assert!(!history.can_start(13) && history.can_start(14));
     }
 }

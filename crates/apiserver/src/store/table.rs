@@ -22,7 +22,12 @@ pub(crate) struct Table {
 impl Table {
     pub(crate) fn new(history_limit: usize, version: u64) -> Self {
         let history = History::new(history_limit, version);
-        Self { objects: BTreeMap::new(), history, latest: None, kept: VecDeque::new() }
+        Self {
+            objects: BTreeMap::new(),
+            history,
+            latest: None,
+            kept: VecDeque::new(),
+        }
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<&Arc<Object>> {
@@ -33,8 +38,14 @@ impl Table {
     pub(crate) fn set(&mut self, object: Object) {
         let object = Arc::new(object);
         self.latest = None;
-        let previous = self.objects.insert(object.key().into(), Arc::clone(&object));
-        let event_type = if previous.is_some() { EventType::Modified } else { EventType::Added };
+        let previous = self
+            .objects
+            .insert(object.key().into(), Arc::clone(&object));
+        let event_type = if previous.is_some() {
+            EventType::Modified
+        } else {
+            EventType::Added
+        };
         self.history.push(Event::new(event_type, object, previous));
     }
 
@@ -42,13 +53,20 @@ impl Table {
     pub(crate) fn remove(&mut self, last: Object) {
         if let Some(previous) = self.objects.remove(last.key()) {
             self.latest = None;
-            self.history.push(Event::new(EventType::Deleted, Arc::new(last), Some(previous)));
+            self.history.push(Event::new(
+                EventType::Deleted,
+                Arc::new(last),
+                Some(previous),
+            ));
         }
     }
 
     /// Replaces all objects without events, and drops the history.
     pub(crate) fn restart(&mut self, objects: Vec<Object>, version: u64) {
-        self.objects = objects.into_iter().map(|object| (object.key().into(), Arc::new(object))).collect();
+        self.objects = objects
+            .into_iter()
+            .map(|object| (object.key().into(), Arc::new(object)))
+            .collect();
         self.history = self.history.restarted(version);
         self.latest = None;
         self.forget_pages();
@@ -57,12 +75,18 @@ impl Table {
     /// All current objects.
     pub(crate) fn latest(&mut self) -> Objects {
         let objects = &self.objects;
-        Arc::clone(self.latest.get_or_insert_with(|| objects.values().cloned().collect()))
+        Arc::clone(
+            self.latest
+                .get_or_insert_with(|| objects.values().cloned().collect()),
+        )
     }
 
     /// The kept state at `version`.
     pub(crate) fn kept(&self, version: u64) -> Option<Objects> {
-        self.kept.iter().find(|(kept, _)| *kept == version).map(|(_, objects)| Arc::clone(objects))
+        self.kept
+            .iter()
+            .find(|(kept, _)| *kept == version)
+            .map(|(_, objects)| Arc::clone(objects))
     }
 
     /// Keeps the state at `version` for paging.

@@ -8,7 +8,11 @@ fn service(namespace: &str, name: &str) -> Value {
 }
 
 fn names(listing: &Listing) -> Vec<String> {
-    listing.objects.iter().map(|object| object.key().to_owned()).collect()
+    listing
+        .objects
+        .iter()
+        .map(|object| object.key().to_owned())
+        .collect()
 }
 
 #[test]
@@ -25,9 +29,14 @@ fn one_counter_for_all_resources() {
 #[test]
 fn lists_are_in_the_order_of_a_real_server() {
     let store = Store::default();
-    store.load([service("a", "x"), service("a-b", "x"), service("a", "b")]).unwrap();
+    store
+        .load([service("a", "x"), service("a-b", "x"), service("a", "b")])
+        .unwrap();
     // '-' sorts before '/'
-    assert_eq!(names(&store.list(Resource::Services)), ["a-b/x", "a/b", "a/x"]);
+    assert_eq!(
+        names(&store.list(Resource::Services)),
+        ["a-b/x", "a/b", "a/x"]
+    );
 }
 
 #[test]
@@ -35,14 +44,20 @@ fn recorded_events_are_replayed_as_given() {
     let store = Store::default();
     let mut object = service("a", "x");
     object["spec"] = json!({ "clusterIP": "10.96.0.9" });
-    let added = store.apply_event(&json!({ "type": "ADDED", "object": object })).unwrap();
+    let added = store
+        .apply_event(&json!({ "type": "ADDED", "object": object }))
+        .unwrap();
     object["spec"]["clusterIP"] = json!("None");
-    store.apply_event(&json!({ "type": "DELETED", "object": object })).unwrap();
+    store
+        .apply_event(&json!({ "type": "DELETED", "object": object }))
+        .unwrap();
     let Batch::Events(events) = store.after(Resource::Services, added - 1, 10) else {
         panic!("no events");
     };
-    let seen: Vec<(EventType, Value)> =
-        events.iter().map(|event| (event.change, event.object.value()["spec"].clone())).collect();
+    let seen: Vec<(EventType, Value)> = events
+        .iter()
+        .map(|event| (event.change, event.object.value()["spec"].clone()))
+        .collect();
     assert_eq!(
         seen,
         [
@@ -50,9 +65,15 @@ fn recorded_events_are_replayed_as_given() {
             (EventType::Deleted, json!({ "clusterIP": "None" })),
         ]
     );
-    let again = store.apply_event(&json!({ "type": "DELETED", "object": object })).unwrap();
+    let again = store
+        .apply_event(&json!({ "type": "DELETED", "object": object }))
+        .unwrap();
     assert_eq!(again, store.version(), "nothing left to delete");
-    assert!(store.apply_event(&json!({ "type": "BOOKMARK", "object": object })).is_err());
+    assert!(
+        store
+            .apply_event(&json!({ "type": "BOOKMARK", "object": object }))
+            .is_err()
+    );
 }
 
 #[test]
@@ -66,8 +87,15 @@ fn expiry_makes_everything_handed_out_too_old() {
     let listing = store.list(Resource::Services);
     store.keep(Resource::Services, &listing);
     store.expire_watches();
-    assert!(store.can_watch(Resource::Services, listing.version).is_err());
-    assert!(store.kept(Resource::Services, listing.version).is_some(), "pages go on");
+    assert!(
+        store
+            .can_watch(Resource::Services, listing.version)
+            .is_err()
+    );
+    assert!(
+        store.kept(Resource::Services, listing.version).is_some(),
+        "pages go on"
+    );
     store.expire();
     assert!(store.kept(Resource::Services, listing.version).is_none());
 }

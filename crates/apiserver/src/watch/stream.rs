@@ -23,7 +23,9 @@ const CHUNK: usize = 64 * 1024;
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 
 /// The body of a watch, in chunks.
-pub(crate) fn stream(watch: Watch) -> impl Stream<Item = Result<Bytes, io::Error>> + Send + Sync + 'static {
+pub(crate) fn stream(
+    watch: Watch,
+) -> impl Stream<Item = Result<Bytes, io::Error>> + Send + Sync + 'static {
     futures::stream::unfold(Session::new(watch), |mut session| async move {
         let chunk = session.next().await?;
         Some((chunk, session))
@@ -33,7 +35,8 @@ pub(crate) fn stream(watch: Watch) -> impl Stream<Item = Result<Bytes, io::Error
 struct Session {
     watch: Watch,
     changed: Receiver<u64>,
-    /// The value of `Signals::dropped` when the watch started. The watch ends once that value changes.
+    /// The value of `Signals::dropped` when the watch started. The watch ends once that value
+    /// changes.
     generation: u64,
     phase: Phase,
     /// The version of the last event.
@@ -76,7 +79,12 @@ impl Session {
         loop {
             let signals = *self.watch.signals.borrow_and_update();
             if signals.dropped != self.generation {
-                let cut = || Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the watch was cut"));
+                let cut = || {
+                    Err(io::Error::new(
+                        io::ErrorKind::ConnectionAborted,
+                        "the watch was cut",
+                    ))
+                };
                 return if signals.abort && !matches!(self.phase, Phase::Over) {
                     self.phase = Phase::Over;
                     Some(cut())
@@ -103,7 +111,9 @@ impl Session {
 
     /// Waits for a change or a timer; `None` when the server stops.
     async fn wait(&mut self, paused: bool) -> Option<()> {
-        let wake = self.next_bookmark.map_or(self.deadline, |bookmark| bookmark.min(self.deadline));
+        let wake = self
+            .next_bookmark
+            .map_or(self.deadline, |bookmark| bookmark.min(self.deadline));
         tokio::select! {
             changed = self.watch.signals.changed() => changed.ok()?,
             changed = self.changed.changed(), if !paused => changed.ok()?,
@@ -140,7 +150,10 @@ impl Session {
                 let listing = self.watch.store.list(resource);
                 self.cursor = listing.version;
                 self.bookmarked = listing.version;
-                self.phase = Phase::Initial { objects: listing.objects, next: 0 };
+                self.phase = Phase::Initial {
+                    objects: listing.objects,
+                    next: 0,
+                };
             }
             Some(version) => {
                 if let Err(current) = self.watch.store.can_watch(resource, version) {
@@ -176,7 +189,11 @@ impl Session {
     /// The next events, or a due bookmark.
     fn live(&mut self) -> Option<Bytes> {
         loop {
-            match self.watch.store.after(self.watch.resource, self.cursor, BATCH) {
+            match self
+                .watch
+                .store
+                .after(self.watch.resource, self.cursor, BATCH)
+            {
                 Batch::Lagged => {
                     return Some(self.too_old(self.cursor, self.watch.store.version()));
                 }
@@ -200,11 +217,15 @@ impl Session {
         }
     }
 
-    /// The event as sent to this watch; `None` if the object is outside the selection before and after the change. An
-    /// object that enters the selection is sent as added, an object that leaves the selection as deleted.
+    /// The event as sent to this watch; `None` if the object is outside the selection before and
+    /// after the change. An object that enters the selection is sent as added, an object that
+    /// leaves the selection as deleted.
     fn line(&self, event: &Event) -> Option<Bytes> {
         let selection = &self.watch.selection;
-        let before = event.previous.as_deref().is_some_and(|previous| selection.matches(previous));
+        let before = event
+            .previous
+            .as_deref()
+            .is_some_and(|previous| selection.matches(previous));
         let after = event.change != EventType::Deleted && selection.matches(&event.object);
         let event_type = match (before, after) {
             (false, false) => return None,
@@ -218,7 +239,8 @@ impl Session {
         Some(encode::event(self.watch.format, event_type, &event.object))
     }
 
-    /// The error event that ends a watch whose version has expired or whose next events were evicted.
+    /// The error event that ends a watch whose version has expired or whose next events were
+    /// evicted.
     fn too_old(&mut self, version: u64, current: u64) -> Bytes {
         self.phase = Phase::Over;
         let status = Status::expired(format!("too old resource version: {version} ({current})"));
@@ -231,18 +253,26 @@ impl Session {
             return None;
         }
         self.schedule_bookmark(now);
-        // As in kube-apiserver, a bookmark is sent only if the resource changed after the last bookmark or the start
-        // version.
+        // As in kube-apiserver, a bookmark is sent only if the resource changed after the last
+        // bookmark or the start version.
         if version <= self.bookmarked {
             return None;
         }
         self.bookmarked = version;
-        Some(encode::bookmark(self.watch.format, self.watch.resource, version))
+        Some(encode::bookmark(
+            self.watch.format,
+            self.watch.resource,
+            version,
+        ))
     }
 
-    /// Schedules the next bookmark after the period, but at the latest [`LAST_BOOKMARK`] before the end of the watch.
+    /// Schedules the next bookmark after the period, but at the latest [`LAST_BOOKMARK`] before the
+    /// end of the watch.
     fn schedule_bookmark(&mut self, now: Instant) {
-        let last = self.deadline.checked_sub(LAST_BOOKMARK).filter(|last| *last > now);
+        let last = self
+            .deadline
+            .checked_sub(LAST_BOOKMARK)
+            .filter(|last| *last > now);
         self.next_bookmark = last
             .filter(|_| self.watch.query.bookmarks)
             .map(|last| last.min(now + self.watch.bookmark_period));

@@ -12,7 +12,14 @@ fn service(name: &str) -> Value {
 
 async fn patch(server: &Server, kind: &str, path: &str, body: &Value) -> Response {
     let media_type = format!("application/{kind}");
-    server.send("PATCH", path, &[("Content-Type", &media_type)], &body.to_string()).await
+    server
+        .send(
+            "PATCH",
+            path,
+            &[("Content-Type", &media_type)],
+            &body.to_string(),
+        )
+        .await
 }
 
 #[tokio::test]
@@ -32,7 +39,14 @@ async fn an_object_lives_and_dies() {
     let mut stale = created.clone();
     stale["spec"]["ports"][0]["port"] = json!(81);
     let put = async |value: &Value| {
-        server.send("PUT", &path, &[("Content-Type", "application/json")], &value.to_string()).await
+        server
+            .send(
+                "PUT",
+                &path,
+                &[("Content-Type", "application/json")],
+                &value.to_string(),
+            )
+            .await
     };
     assert_eq!(put(&stale).await.code, 200);
     let conflict = put(&stale).await;
@@ -43,7 +57,10 @@ async fn an_object_lives_and_dies() {
     );
 
     let deleted = server.send("DELETE", &path, &[], "").await;
-    assert_eq!((deleted.code, deleted.json()["status"].clone()), (200, json!("Success")));
+    assert_eq!(
+        (deleted.code, deleted.json()["status"].clone()),
+        (200, json!("Success"))
+    );
     assert_eq!(server.get(&path).await.code, 404);
 }
 
@@ -53,12 +70,32 @@ async fn patches_of_every_kind() {
     server.post(SERVICES, &service("web")).await;
     let path = format!("{SERVICES}/web");
     let cases = [
-        ("merge-patch+json", json!({ "metadata": { "labels": { "a": "1" } } }), 200),
-        ("strategic-merge-patch+json", json!({ "spec": { "ports": [{ "port": 80, "name": "http" }] } }), 200),
-        ("json-patch+json", json!([{ "op": "add", "path": "/metadata/labels/b", "value": "2" }]), 200),
+        (
+            "merge-patch+json",
+            json!({ "metadata": { "labels": { "a": "1" } } }),
+            200,
+        ),
+        (
+            "strategic-merge-patch+json",
+            json!({ "spec": { "ports": [{ "port": 80, "name": "http" }] } }),
+            200,
+        ),
+        (
+            "json-patch+json",
+            json!([{ "op": "add", "path": "/metadata/labels/b", "value": "2" }]),
+            200,
+        ),
         ("apply-patch+yaml", json!({}), 415),
-        ("merge-patch+json", json!({ "spec": { "clusterIP": "10.96.9.9" } }), 422),
-        ("json-patch+json", json!([{ "op": "test", "path": "/metadata/name", "value": "other" }]), 422),
+        (
+            "merge-patch+json",
+            json!({ "spec": { "clusterIP": "10.96.9.9" } }),
+            422,
+        ),
+        (
+            "json-patch+json",
+            json!([{ "op": "test", "path": "/metadata/name", "value": "other" }]),
+            422,
+        ),
         ("json-patch+json", json!({ "not": "a list" }), 400),
     ];
     for (kind, body, code) in cases {
@@ -68,7 +105,17 @@ async fn patches_of_every_kind() {
     let value = server.get(&path).await.json();
     assert_eq!(value["metadata"]["labels"], json!({ "a": "1", "b": "2" }));
     assert_eq!(value["spec"]["ports"][0]["name"], "http");
-    assert_eq!(patch(&server, "merge-patch+json", &format!("{SERVICES}/none"), &json!({})).await.code, 404);
+    assert_eq!(
+        patch(
+            &server,
+            "merge-patch+json",
+            &format!("{SERVICES}/none"),
+            &json!({})
+        )
+        .await
+        .code,
+        404
+    );
 }
 
 #[tokio::test]
@@ -78,7 +125,13 @@ async fn bad_requests_get_a_status() {
         ("POST", SERVICES, "application/json", "{", 400),
         ("POST", SERVICES, "application/json", "[]", 400),
         ("POST", SERVICES, "text/plain", "{}", 415),
-        ("POST", SERVICES, "application/vnd.kubernetes.protobuf", "k8s", 400),
+        (
+            "POST",
+            SERVICES,
+            "application/vnd.kubernetes.protobuf",
+            "k8s",
+            400,
+        ),
         (
             "POST",
             SERVICES,
@@ -102,7 +155,13 @@ async fn bad_requests_get_a_status() {
         ),
         ("POST", "/api/v1/services", "application/json", "{}", 405),
         ("DELETE", SERVICES, "application/json", "", 405),
-        ("DELETE", "/api/v1/namespaces/default/services/kubernetes?dryRun=All", "", "", 400),
+        (
+            "DELETE",
+            "/api/v1/namespaces/default/services/kubernetes?dryRun=All",
+            "",
+            "",
+            400,
+        ),
         (
             "DELETE",
             "/api/v1/namespaces/default/services/kubernetes",
@@ -110,29 +169,67 @@ async fn bad_requests_get_a_status() {
             r#"{"dryRun":["All"]}"#,
             400,
         ),
-        ("POST", "/api/v1/namespaces?dryRun=All", "application/json", r#"{"metadata":{"name":"dry"}}"#, 400),
+        (
+            "POST",
+            "/api/v1/namespaces?dryRun=All",
+            "application/json",
+            r#"{"metadata":{"name":"dry"}}"#,
+            400,
+        ),
         ("PUT", SERVICES, "application/json", "{}", 405),
         ("GET", "/api/v1/services?limit=x", "", "", 400),
         ("GET", "/api/v1/services?labelSelector=a+b", "", "", 400),
-        ("GET", "/api/v1/services?fieldSelector=spec.type%3D1", "", "", 400),
-        ("GET", "/api/v1/services?watch=1&sendInitialEvents=true", "", "", 422),
+        (
+            "GET",
+            "/api/v1/services?fieldSelector=spec.type%3D1",
+            "",
+            "",
+            400,
+        ),
+        (
+            "GET",
+            "/api/v1/services?watch=1&sendInitialEvents=true",
+            "",
+            "",
+            422,
+        ),
     ];
     for (method, path, kind, body, code) in cases {
-        let headers = if kind.is_empty() { vec![] } else { vec![("Content-Type", kind)] };
+        let headers = if kind.is_empty() {
+            vec![]
+        } else {
+            vec![("Content-Type", kind)]
+        };
         let response = server.send(method, path, &headers, body).await;
-        assert_eq!(response.code, code, "{method} {path} {body}: {}", response.body);
+        assert_eq!(
+            response.code, code,
+            "{method} {path} {body}: {}",
+            response.body
+        );
         assert_eq!(response.json()["kind"], "Status", "{path}");
     }
-    assert_eq!(server.get("/api/v1/nothing").await.body, "404 page not found\n");
+    assert_eq!(
+        server.get("/api/v1/nothing").await.body,
+        "404 page not found\n"
+    );
 }
 
 #[tokio::test]
 async fn what_clients_accept_decides_the_form() {
     let server = Server::start();
-    let table = [("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json")];
-    let value = server.send("GET", "/api/v1/services", &table, "").await.json();
+    let table = [(
+        "Accept",
+        "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
+    )];
+    let value = server
+        .send("GET", "/api/v1/services", &table, "")
+        .await
+        .json();
     assert_eq!(value["kind"], "Table");
     assert_eq!(value["rows"][0]["cells"][0], "kubernetes");
     let html = [("Accept", "text/html")];
-    assert_eq!(server.send("GET", "/api/v1/services", &html, "").await.code, 406);
+    assert_eq!(
+        server.send("GET", "/api/v1/services", &html, "").await.code,
+        406
+    );
 }

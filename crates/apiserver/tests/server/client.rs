@@ -59,7 +59,13 @@ impl Server {
         let stop = CancellationToken::new();
         let mut task = JoinSet::new();
         task.spawn(server.run(stop.clone()));
-        Self { store, faults, address, stop, task }
+        Self {
+            store,
+            faults,
+            address,
+            stop,
+            task,
+        }
     }
 
     pub(crate) async fn get(&self, path: &str) -> Response {
@@ -67,7 +73,13 @@ impl Server {
     }
 
     pub(crate) async fn post(&self, path: &str, body: &Value) -> Response {
-        self.send("POST", path, &[("Content-Type", "application/json")], &body.to_string()).await
+        self.send(
+            "POST",
+            path,
+            &[("Content-Type", "application/json")],
+            &body.to_string(),
+        )
+        .await
     }
 
     pub(crate) async fn send(
@@ -77,13 +89,24 @@ impl Server {
         headers: &[(&str, &str)],
         body: &str,
     ) -> Response {
-        let response = async { self.open(method, path, headers, body).await.unwrap().finish().await };
-        timeout(PATIENCE, response).await.expect("an answer in time")
+        let response = async {
+            self.open(method, path, headers, body)
+                .await
+                .unwrap()
+                .finish()
+                .await
+        };
+        timeout(PATIENCE, response)
+            .await
+            .expect("an answer in time")
     }
 
     /// Opens a watch.
     pub(crate) async fn watch(&self, path: &str) -> Stream {
-        timeout(PATIENCE, self.open("GET", path, &[], "")).await.expect("an answer in time").unwrap()
+        timeout(PATIENCE, self.open("GET", path, &[], ""))
+            .await
+            .expect("an answer in time")
+            .unwrap()
     }
 
     /// Sends a request and reads the head of the response.
@@ -95,21 +118,35 @@ impl Server {
         body: &str,
     ) -> Result<Stream, Box<dyn Error>> {
         let tcp = TcpStream::connect(self.address).await?;
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(tcp)).await?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(tcp)).await?;
         let mut task = JoinSet::new();
         task.spawn(connection);
-        let request = Request::builder().method(method).uri(path).header("Host", "test");
-        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("Host", "test");
+        let request = headers.iter().fold(request, |request, (name, value)| {
+            request.header(*name, *value)
+        });
         let body = Full::new(Bytes::copy_from_slice(body.as_bytes()));
         let (head, body) = sender.send_request(request.body(body)?).await?.into_parts();
         let (code, headers) = (head.status.as_u16(), head.headers);
-        Ok(Stream { code, headers, body, received: Vec::new(), _connection: task })
+        Ok(Stream {
+            code,
+            headers,
+            body,
+            received: Vec::new(),
+            _connection: task,
+        })
     }
 
     /// Stops the server, and checks that the server ends within [`PATIENCE`].
     pub(crate) async fn stop(mut self) {
         self.stop.cancel();
-        timeout(PATIENCE, self.task.join_next()).await.expect("it stops in time");
+        timeout(PATIENCE, self.task.join_next())
+            .await
+            .expect("it stops in time");
     }
 }
 
@@ -124,18 +161,27 @@ impl Response {
 
     pub(crate) fn names(&self) -> Vec<String> {
         let items = self.json()["items"].as_array().cloned().unwrap_or_default();
-        items.iter().map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+        items
+            .iter()
+            .map(|item| item["metadata"]["name"].as_str().unwrap().to_owned())
+            .collect()
     }
 }
 
 impl Stream {
     /// The next event; `None` at the end of a complete response.
     pub(crate) async fn event(&mut self) -> Option<Value> {
-        let line = self.line().await.expect("an event in time, or a proper end");
-        line.map(|line| serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}")))
+        let line = self
+            .line()
+            .await
+            .expect("an event in time, or a proper end");
+        line.map(|line| {
+            serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
+        })
     }
 
-    /// The next line; `None` at the end. Returns an error if the connection closes early or the timeout expires.
+    /// The next line; `None` at the end. Returns an error if the connection closes early or the
+    /// timeout expires.
     pub(crate) async fn line(&mut self) -> Result<Option<String>, Box<dyn Error>> {
         timeout(PATIENCE, self.read_line()).await?
     }
@@ -155,8 +201,11 @@ impl Stream {
 
     /// Receives the next piece of the body. Returns `false` at the end of the body.
     async fn receive(&mut self) -> Result<bool, hyper::Error> {
-        let Some(frame) = self.body.frame().await else { return Ok(false) };
-        self.received.extend(frame?.data_ref().into_iter().flatten());
+        let Some(frame) = self.body.frame().await else {
+            return Ok(false);
+        };
+        self.received
+            .extend(frame?.data_ref().into_iter().flatten());
         Ok(true)
     }
 
@@ -169,6 +218,11 @@ impl Stream {
             }
         };
         let body = String::from_utf8(self.received).unwrap();
-        Response { code: self.code, headers: self.headers, body, cut }
+        Response {
+            code: self.code,
+            headers: self.headers,
+            body,
+            cut,
+        }
     }
 }

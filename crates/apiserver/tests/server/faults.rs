@@ -38,16 +38,26 @@ async fn a_gap_forces_a_new_list() {
     let server = Server::start();
     let version = server.store.version();
     let mut watch = server.watch(&watch_from(version)).await;
-    server.faults.gap(|store| store.set(service("unseen"))).unwrap();
+    server
+        .faults
+        .gap(|store| store.set(service("unseen")))
+        .unwrap();
     assert_eq!(watch.event().await, None);
     let mut again = server.watch(&watch_from(version)).await;
     assert_eq!(again.event().await.unwrap()["object"]["code"], 410);
     let list = server.get(SERVICES).await;
     assert!(list.names().contains(&"unseen".to_owned()));
-    let version = list.json()["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+    let version = list.json()["metadata"]["resourceVersion"]
+        .as_str()
+        .unwrap()
+        .parse()
+        .unwrap();
     let mut live = server.watch(&watch_from(version)).await;
     server.store.set(service("seen")).unwrap();
-    assert_eq!(live.event().await.unwrap()["object"]["metadata"]["name"], "seen");
+    assert_eq!(
+        live.event().await.unwrap()["object"]["metadata"]["name"],
+        "seen"
+    );
 }
 
 #[tokio::test]
@@ -71,12 +81,21 @@ async fn crashed_server_starts_like_kube_apiserver() {
 async fn refusals_by_verb_and_resource() {
     let server = Server::start();
     for code in [401, 403, 404, 429, 500, 503] {
-        let id = server
-            .faults
-            .add(Rule::new(Action::Refuse { code }).verbs([Verb::List]).on([Resource::Services]));
+        let id = server.faults.add(
+            Rule::new(Action::Refuse { code })
+                .verbs([Verb::List])
+                .on([Resource::Services]),
+        );
         let refused = server.get(SERVICES).await;
-        assert_eq!((refused.code, refused.json()["code"].as_u64()), (code, Some(u64::from(code))));
-        assert_eq!(refused.header("retry-after"), (code == 429).then_some("1"), "{code}");
+        assert_eq!(
+            (refused.code, refused.json()["code"].as_u64()),
+            (code, Some(u64::from(code)))
+        );
+        assert_eq!(
+            refused.header("retry-after"),
+            (code == 429).then_some("1"),
+            "{code}"
+        );
         assert_eq!(server.get("/api/v1/endpoints").await.code, 200);
         assert!(server.faults.remove(id));
     }
@@ -86,7 +105,9 @@ async fn refusals_by_verb_and_resource() {
 #[tokio::test]
 async fn slow_answers() {
     let server = Server::start();
-    server.faults.add(Rule::new(Action::Delay { ms: 150 }).verbs([Verb::List]));
+    server
+        .faults
+        .add(Rule::new(Action::Delay { ms: 150 }).verbs([Verb::List]));
     let start = Instant::now();
     assert_eq!(server.get(SERVICES).await.code, 200);
     assert!(start.elapsed() >= Duration::from_millis(150));
@@ -100,8 +121,18 @@ async fn a_frozen_server_takes_connections_and_says_nothing() {
     server.faults.freeze();
     server.store.set(service("a")).unwrap();
     let mut waiting = Box::pin(server.get(SERVICES));
-    assert!(timeout(Duration::from_millis(200), &mut waiting).await.is_err(), "unexpected response");
-    assert!(timeout(Duration::from_millis(50), watch.line()).await.is_err(), "unexpected event");
+    assert!(
+        timeout(Duration::from_millis(200), &mut waiting)
+            .await
+            .is_err(),
+        "unexpected response"
+    );
+    assert!(
+        timeout(Duration::from_millis(50), watch.line())
+            .await
+            .is_err(),
+        "unexpected event"
+    );
     server.faults.up();
     assert_eq!(waiting.await.code, 200);
     assert_eq!(watch.event().await.unwrap()["type"], "ADDED");
@@ -115,7 +146,10 @@ async fn a_server_that_is_down_closes_everything() {
     let mut watch = server.watch(&watch_from(server.store.version())).await;
     server.faults.down();
     assert!(watch.line().await.is_err());
-    assert!(server.open("GET", SERVICES, &[], "").await.is_err(), "the request succeeds");
+    assert!(
+        server.open("GET", SERVICES, &[], "").await.is_err(),
+        "the request succeeds"
+    );
     server.faults.up();
     assert_eq!(server.get(SERVICES).await.code, 200);
 }
@@ -128,7 +162,10 @@ async fn spoilt_bodies() {
     let garbage = server.get(SERVICES).await;
     assert!(garbage.code == 200 && serde_json::from_str::<Value>(&garbage.body).is_err());
     spoil(Action::Malformed);
-    assert_eq!(server.get(SERVICES).await.json()["items"][0]["spec"], "malformed");
+    assert_eq!(
+        server.get(SERVICES).await.json()["items"][0]["spec"],
+        "malformed"
+    );
     spoil(Action::Cut { after: 20 });
     let cut = server.get(SERVICES).await;
     assert!(cut.cut && cut.body.len() == 20, "{cut:?}");
@@ -138,14 +175,21 @@ async fn spoilt_bodies() {
 #[tokio::test]
 async fn spoilt_watches() {
     let server = Server::start();
-    let spoil = |action| server.faults.add(Rule::new(action).verbs([Verb::Watch]).times(1));
+    let spoil = |action| {
+        server
+            .faults
+            .add(Rule::new(action).verbs([Verb::Watch]).times(1))
+    };
     let open = async || server.watch(&format!("{SERVICES}?watch=1")).await;
     spoil(Action::Garbage);
     let mut garbage = open().await;
     assert!(serde_json::from_str::<Value>(&garbage.line().await.unwrap().unwrap()).is_err());
     assert_eq!(garbage.event().await.unwrap()["type"], "ADDED");
     spoil(Action::Malformed);
-    assert_eq!(open().await.event().await.unwrap()["object"]["spec"], "malformed");
+    assert_eq!(
+        open().await.event().await.unwrap()["object"]["spec"],
+        "malformed"
+    );
     spoil(Action::Cut { after: 10 });
     assert!(open().await.line().await.is_err());
     spoil(Action::ErrorEvent { code: 410 });
@@ -162,20 +206,30 @@ async fn spoilt_watches() {
 async fn a_restart_begins_a_fresh_space_of_versions() {
     let server = Server::start();
     for index in 0..40 {
-        server.store.set(service(&format!("s{}", index % 2))).unwrap();
+        server
+            .store
+            .set(service(&format!("s{}", index % 2)))
+            .unwrap();
     }
     let before = server.store.version();
     let mut watch = server.watch(&watch_from(before)).await;
     server.faults.restart();
     assert!(watch.line().await.is_err());
     assert!(server.store.version() < before);
-    let list = server.get(&format!("{SERVICES}?resourceVersion={before}")).await;
+    let list = server
+        .get(&format!("{SERVICES}?resourceVersion={before}"))
+        .await;
     assert_eq!(list.code, 504, "a future version");
     let mut future = server.watch(&watch_from(before)).await;
     server.store.set(service("new")).unwrap();
     assert!(
-        timeout(Duration::from_millis(200), future.line()).await.is_err(),
+        timeout(Duration::from_millis(200), future.line())
+            .await
+            .is_err(),
         "an event before that version"
     );
-    assert_eq!(server.get(SERVICES).await.names(), ["new", "s0", "s1", "kubernetes"]);
+    assert_eq!(
+        server.get(SERVICES).await.names(),
+        ["new", "s0", "s1", "kubernetes"]
+    );
 }

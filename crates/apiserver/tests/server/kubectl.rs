@@ -39,7 +39,10 @@ async fn with_kubectl(test: impl AsyncFnOnce(&Kubectl)) {
 
 /// The columns of a table without their padding.
 fn rows(table: &str) -> Vec<String> {
-    table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+    table
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect()
 }
 
 #[tokio::test]
@@ -56,16 +59,37 @@ async fn applies_and_edits() {
             ]
         );
         let again = kubectl.with_input("apply -f -", SHOP).await;
-        assert!(again.lines().take(3).all(|line| line.ends_with("unchanged")), "{again}");
-        let changed = kubectl.with_input("apply -f -", &SHOP.replace("port: 80,", "port: 81,")).await;
+        assert!(
+            again
+                .lines()
+                .take(3)
+                .all(|line| line.ends_with("unchanged")),
+            "{again}"
+        );
+        let changed = kubectl
+            .with_input("apply -f -", &SHOP.replace("port: 80,", "port: 81,"))
+            .await;
         assert!(changed.contains("service/cart configured"), "{changed}");
 
-        let edited = kubectl.edit("service cart -n shop", "s|port: 81|port: 82|").await;
+        let edited = kubectl
+            .edit("service cart -n shop", "s|port: 81|port: 82|")
+            .await;
         assert_eq!(edited.trim(), "service/cart edited");
-        assert_eq!(kubectl.run("get service cart -n shop -o jsonpath={.spec.ports[*].port}").await, "82");
+        assert_eq!(
+            kubectl
+                .run("get service cart -n shop -o jsonpath={.spec.ports[*].port}")
+                .await,
+            "82"
+        );
         kubectl.run("label service cart -n shop tier=front").await;
         kubectl.run("annotate service cart -n shop note=x").await;
-        assert_eq!(kubectl.run("get service -A -l tier=front -o name").await.trim(), "service/cart");
+        assert_eq!(
+            kubectl
+                .run("get service -A -l tier=front -o name")
+                .await
+                .trim(),
+            "service/cart"
+        );
     })
     .await;
 }
@@ -75,15 +99,30 @@ async fn patches_and_replaces() {
     with_kubectl(async |kubectl| {
         kubectl.with_input("create -f -", SHOP).await;
         let patches = [
-            (r#"--type=strategic -p={"spec":{"ports":[{"port":80,"name":"web"}]}}"#, "web"),
-            (r#"--type=merge -p={"spec":{"ports":[{"port":80,"name":"merged"}]}}"#, "merged"),
-            (r#"--type=json -p=[{"op":"replace","path":"/spec/ports/0/name","value":"json"}]"#, "json"),
+            (
+                r#"--type=strategic -p={"spec":{"ports":[{"port":80,"name":"web"}]}}"#,
+                "web",
+            ),
+            (
+                r#"--type=merge -p={"spec":{"ports":[{"port":80,"name":"merged"}]}}"#,
+                "merged",
+            ),
+            (
+                r#"--type=json -p=[{"op":"replace","path":"/spec/ports/0/name","value":"json"}]"#,
+                "json",
+            ),
         ];
         let field = async |path: &str| {
-            kubectl.run(&format!("get service cart -n shop -o jsonpath={{.spec.{path}}}")).await
+            kubectl
+                .run(&format!(
+                    "get service cart -n shop -o jsonpath={{.spec.{path}}}"
+                ))
+                .await
         };
         for (patch, name) in patches {
-            kubectl.run(&format!("patch service cart -n shop {patch}")).await;
+            kubectl
+                .run(&format!("patch service cart -n shop {patch}"))
+                .await;
             assert_eq!(field("ports[0].name").await, name);
         }
         let address = field("clusterIP").await;
@@ -96,8 +135,16 @@ async fn patches_and_replaces() {
                 "",
                 "may not change once set",
             ),
-            ("apply --server-side -f -", SHOP, "Server-side apply not available on the server"),
-            ("apply -f -", misspelt.as_str(), "unknown field \"spec.slector\""),
+            (
+                "apply --server-side -f -",
+                SHOP,
+                "Server-side apply not available on the server",
+            ),
+            (
+                "apply -f -",
+                misspelt.as_str(),
+                "unknown field \"spec.slector\"",
+            ),
         ] {
             let refused = kubectl.refused(arguments, input).await;
             assert!(refused.contains(why), "{arguments}: {refused}");
@@ -119,8 +166,10 @@ async fn creates_what_it_builds_itself() {
             kubectl.run(args).await;
         }
         let table = kubectl.run("get service -n t").await;
-        let rows: Vec<String> =
-            rows(&table).iter().map(|row| row.rsplit_once(' ').unwrap().0.to_owned()).collect();
+        let rows: Vec<String> = rows(&table)
+            .iter()
+            .map(|row| row.rsplit_once(' ').unwrap().0.to_owned())
+            .collect();
         assert_eq!(
             rows,
             [
@@ -131,11 +180,18 @@ async fn creates_what_it_builds_itself() {
             ]
         );
         assert_eq!(
-            kubectl.run("get configmap kube-dns -n kube-system -o jsonpath={.data}").await,
+            kubectl
+                .run("get configmap kube-dns -n kube-system -o jsonpath={.data}")
+                .await,
             r#"{"upstreamNameservers":"[]"}"#
         );
-        let refused = kubectl.refused("create service clusterip Bad --tcp=80", "").await;
-        assert!(refused.contains("a DNS-1035 label must consist of"), "{refused}");
+        let refused = kubectl
+            .refused("create service clusterip Bad --tcp=80", "")
+            .await;
+        assert!(
+            refused.contains("a DNS-1035 label must consist of"),
+            "{refused}"
+        );
     })
     .await;
 }

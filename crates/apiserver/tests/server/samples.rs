@@ -1,5 +1,5 @@
-//! Comparison of responses with recorded responses of a real server: status, headers and bodies, except values that
-//! always differ.
+//! Comparison of responses with recorded responses of a real server: status, headers and bodies,
+//! except values that always differ.
 
 use serde_json::{Value, json};
 
@@ -24,15 +24,32 @@ impl Sample {
         let (request, rest) = text.split_once("\n\n").unwrap();
         let (head, body) = rest.split_once("\n\n").unwrap();
         let mut head = head.lines();
-        let code = head.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+        let code = head
+            .next()
+            .unwrap()
+            .split(' ')
+            .nth(1)
+            .unwrap()
+            .parse()
+            .unwrap();
         let headers = head.map(|line| line.split_once(": ").unwrap());
-        let headers = headers.map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned())).collect();
+        let headers = headers
+            .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
+            .collect();
         let path = request.split(' ').nth(1).unwrap().trim().to_owned();
-        Self { path, code, headers, body: body.replace("<end of stream>", "").trim().to_owned() }
+        Self {
+            path,
+            code,
+            headers,
+            body: body.replace("<end of stream>", "").trim().to_owned(),
+        }
     }
 
     fn lines(&self) -> Vec<Value> {
-        self.body.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        self.body
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
     }
 }
 
@@ -43,7 +60,11 @@ async fn cluster() -> Server {
         let response = server.post(path, &body).await;
         assert_eq!(response.code, 201, "{}", response.body);
     };
-    make("/api/v1/namespaces", json!({ "metadata": { "name": "apps" } })).await;
+    make(
+        "/api/v1/namespaces",
+        json!({ "metadata": { "name": "apps" } }),
+    )
+    .await;
     let services = "/api/v1/namespaces/apps/services";
     make(
         services,
@@ -54,8 +75,11 @@ async fn cluster() -> Server {
     )
     .await;
     let ports = json!([{ "name": "sql", "port": 5432 }]);
-    make(services, json!({ "metadata": { "name": "db" }, "spec": { "clusterIP": "None", "ports": ports } }))
-        .await;
+    make(
+        services,
+        json!({ "metadata": { "name": "db" }, "spec": { "clusterIP": "None", "ports": ports } }),
+    )
+    .await;
     make(
         "/api/v1/namespaces/apps/endpoints",
         json!({ "metadata": { "name": "db" }, "subsets": [{
@@ -77,15 +101,17 @@ async fn cluster() -> Server {
     server
 }
 
-/// Blanks values that always differ: versions, uids, times, tokens. Removes `managedFields`, which this server does
-/// not write.
+/// Blanks values that always differ: versions, uids, times, tokens. Removes `managedFields`, which
+/// this server does not write.
 fn blank(value: &mut Value) {
     match value {
         Value::Object(map) => {
             map.remove("managedFields");
             for (field, value) in map.iter_mut() {
                 match field.as_str() {
-                    "resourceVersion" | "uid" | "creationTimestamp" | "continue" => *value = json!("<blank>"),
+                    "resourceVersion" | "uid" | "creationTimestamp" | "continue" => {
+                        *value = json!("<blank>");
+                    }
                     "message" => *value = json!(blank_message(value.as_str().unwrap())),
                     _ => blank(value),
                 }
@@ -99,7 +125,11 @@ fn blank(value: &mut Value) {
 fn blank_message(text: &str) -> String {
     let text = text.replace("system:serviceaccount:kube-system:kube-dns", "nobody");
     let versions: String = text.split('(').next().unwrap_or_default().to_owned();
-    if text.starts_with("too old resource version") { versions } else { text }
+    if text.starts_with("too old resource version") {
+        versions
+    } else {
+        text
+    }
 }
 
 fn assert_same(sample: &Sample, response: &Response) {
@@ -109,7 +139,11 @@ fn assert_same(sample: &Sample, response: &Response) {
         if name == "content-length" || name == "transfer-encoding" {
             continue;
         }
-        assert_eq!(response.header(name), Some(value.as_str()), "{path}: {name}");
+        assert_eq!(
+            response.header(name),
+            Some(value.as_str()),
+            "{path}: {name}"
+        );
     }
     let mut expected: Value = serde_json::from_str(&sample.body).unwrap();
     let mut given = response.json();
@@ -144,10 +178,30 @@ async fn strangers() {
     let sample = sample!("list-no-token");
     assert_same(&sample, &server.get(&sample.path).await);
     let sample = sample!("list-bad-token");
-    assert_same(&sample, &server.send("GET", &sample.path, &[("Authorization", "Bearer wrong")], "").await);
+    assert_same(
+        &sample,
+        &server
+            .send(
+                "GET",
+                &sample.path,
+                &[("Authorization", "Bearer wrong")],
+                "",
+            )
+            .await,
+    );
     server.faults.forbid(apiserver::Resource::Services);
     let sample = sample!("list-forbidden");
-    assert_same(&sample, &server.send("GET", &sample.path, &[("Authorization", "Bearer secret")], "").await);
+    assert_same(
+        &sample,
+        &server
+            .send(
+                "GET",
+                &sample.path,
+                &[("Authorization", "Bearer secret")],
+                "",
+            )
+            .await,
+    );
 }
 
 async fn watched(server: &Server, sample: &Sample, path: &str) {
@@ -184,10 +238,25 @@ async fn a_watch_of_changes() {
     assert_eq!(server.post(services, &tmp).await.code, 201);
     tmp["spec"]["ports"][0]["port"] = json!(81);
     let json_type = [("Content-Type", "application/json")];
-    let updated = server.send("PUT", &format!("{services}/tmp"), &json_type, &tmp.to_string()).await;
+    let updated = server
+        .send(
+            "PUT",
+            &format!("{services}/tmp"),
+            &json_type,
+            &tmp.to_string(),
+        )
+        .await;
     assert_eq!(updated.code, 200, "{}", updated.body);
-    assert_eq!(server.send("DELETE", &format!("{services}/tmp"), &[], "").await.code, 200);
+    assert_eq!(
+        server
+            .send("DELETE", &format!("{services}/tmp"), &[], "")
+            .await
+            .code,
+        200
+    );
     let sample = sample!("watch-services");
-    let path = sample.path.replace("resourceVersion=215", &format!("resourceVersion={version}"));
+    let path = sample
+        .path
+        .replace("resourceVersion=215", &format!("resourceVersion={version}"));
     watched(&server, &sample, &path).await;
 }

@@ -15,17 +15,29 @@ fn service(name: &str, app: &str) -> Value {
 }
 
 fn seen(event: &Value) -> (&str, &str) {
-    (event["type"].as_str().unwrap(), event["object"]["metadata"]["name"].as_str().unwrap_or_default())
+    (
+        event["type"].as_str().unwrap(),
+        event["object"]["metadata"]["name"]
+            .as_str()
+            .unwrap_or_default(),
+    )
 }
 
 #[tokio::test]
 async fn a_selection_sees_objects_come_and_go() {
     let server = Server::start();
     let version = server.store.version();
-    let path =
-        format!("/api/v1/namespaces/apps/services?watch=1&resourceVersion={version}&labelSelector=app%3Dweb");
+    let path = format!(
+        "/api/v1/namespaces/apps/services?watch=1&resourceVersion={version}&labelSelector=app%3Dweb"
+    );
     let mut watch = server.watch(&path).await;
-    for (name, app) in [("a", "db"), ("b", "web"), ("a", "web"), ("b", "db"), ("a", "web")] {
+    for (name, app) in [
+        ("a", "db"),
+        ("b", "web"),
+        ("a", "web"),
+        ("b", "db"),
+        ("a", "web"),
+    ] {
         server.store.set(service(name, app)).unwrap();
     }
     server.store.delete(Resource::Services, "apps", "b");
@@ -36,15 +48,24 @@ async fn a_selection_sees_objects_come_and_go() {
         let (kind, name) = seen(&event);
         events.push(format!("{kind} {name}"));
     }
-    assert_eq!(events, ["ADDED b", "ADDED a", "DELETED b", "MODIFIED a", "DELETED a"]);
+    assert_eq!(
+        events,
+        ["ADDED b", "ADDED a", "DELETED b", "MODIFIED a", "DELETED a"]
+    );
 }
 
 #[tokio::test]
 async fn a_bookmark_comes_only_after_a_change_of_its_resource() {
-    let options = Options { bookmark_period: Duration::from_millis(20), ..Options::default() };
+    let options = Options {
+        bookmark_period: Duration::from_millis(20),
+        ..Options::default()
+    };
     let server = Server::with(options);
     server.store.set(service("a", "b")).unwrap();
-    for start in [format!("resourceVersion={}", server.store.version()), "resourceVersion=0".to_owned()] {
+    for start in [
+        format!("resourceVersion={}", server.store.version()),
+        "resourceVersion=0".to_owned(),
+    ] {
         let path = format!(
             "/api/v1/services?watch=1&{start}&allowWatchBookmarks=true&labelSelector=app%3Dweb&timeoutSeconds=60"
         );
@@ -52,7 +73,9 @@ async fn a_bookmark_comes_only_after_a_change_of_its_resource() {
         // A change of another resource increments the version of the store, but causes no bookmark.
         server.store.set(mk_node("n", &[])).unwrap();
         assert!(
-            timeout(Duration::from_millis(200), watch.line()).await.is_err(),
+            timeout(Duration::from_millis(200), watch.line())
+                .await
+                .is_err(),
             "unexpected bookmark, {start}"
         );
         for app in ["other", "different"] {
@@ -63,7 +86,9 @@ async fn a_bookmark_comes_only_after_a_change_of_its_resource() {
                     "metadata": { "resourceVersion": version }, "spec": {}, "status": { "loadBalancer": {} } } })
             );
             assert!(
-                timeout(Duration::from_millis(100), watch.line()).await.is_err(),
+                timeout(Duration::from_millis(100), watch.line())
+                    .await
+                    .is_err(),
                 "repeated bookmark, {start}"
             );
         }
@@ -72,16 +97,29 @@ async fn a_bookmark_comes_only_after_a_change_of_its_resource() {
 
 #[tokio::test]
 async fn a_slow_watcher_is_cut_off() {
-    let server = Server::with(Options { history: 5, ..Options::default() });
+    let server = Server::with(Options {
+        history: 5,
+        ..Options::default()
+    });
     let version = server.store.version();
-    let mut watch = server.watch(&format!("/api/v1/services?watch=1&resourceVersion={version}")).await;
+    let mut watch = server
+        .watch(&format!(
+            "/api/v1/services?watch=1&resourceVersion={version}"
+        ))
+        .await;
     server.faults.hold_watches();
     for index in 0..10 {
-        server.store.set(service(&format!("s{index}"), "x")).unwrap();
+        server
+            .store
+            .set(service(&format!("s{index}"), "x"))
+            .unwrap();
     }
     server.faults.release_watches();
     let event = watch.event().await.unwrap();
-    assert_eq!((event["type"].as_str(), event["object"]["code"].as_u64()), (Some("ERROR"), Some(410)));
+    assert_eq!(
+        (event["type"].as_str(), event["object"]["code"].as_u64()),
+        (Some("ERROR"), Some(410))
+    );
     assert_eq!(watch.event().await, None);
 }
 
@@ -89,11 +127,18 @@ async fn a_slow_watcher_is_cut_off() {
 async fn many_events_arrive_in_order() {
     let server = Server::start();
     let version = server.store.version();
-    let mut watch = server.watch(&format!("/api/v1/services?watch=1&resourceVersion={version}")).await;
+    let mut watch = server
+        .watch(&format!(
+            "/api/v1/services?watch=1&resourceVersion={version}"
+        ))
+        .await;
     let objects = (0..3000).map(|index| service(&format!("s{index}"), "x"));
     server.store.load(objects).unwrap();
     for index in 0..3000 {
-        assert_eq!(seen(&watch.event().await.unwrap()), ("ADDED", format!("s{index}").as_str()));
+        assert_eq!(
+            seen(&watch.event().await.unwrap()),
+            ("ADDED", format!("s{index}").as_str())
+        );
     }
 }
 
@@ -102,7 +147,10 @@ async fn a_watch_ends_by_itself_and_with_the_server() {
     let server = Server::start();
     let mut short = server.watch("/api/v1/nodes?watch=1&timeoutSeconds=1").await;
     assert_eq!(short.event().await, None);
-    eventually(PATIENCE, async || server.faults.open_watches(Resource::Nodes) == 0).await;
+    eventually(PATIENCE, async || {
+        server.faults.open_watches(Resource::Nodes) == 0
+    })
+    .await;
     let mut long = server.watch("/api/v1/nodes?watch=1").await;
     server.stop().await;
     assert!(long.line().await.is_err(), "the connection closes");
@@ -111,8 +159,14 @@ async fn a_watch_ends_by_itself_and_with_the_server() {
 #[tokio::test]
 async fn tables_can_be_watched() {
     let server = Server::start();
-    let table = [("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json")];
-    let mut watch = server.open("GET", "/api/v1/services?watch=1", &table, "").await.unwrap();
+    let table = [(
+        "Accept",
+        "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
+    )];
+    let mut watch = server
+        .open("GET", "/api/v1/services?watch=1", &table, "")
+        .await
+        .unwrap();
     let event = watch.event().await.unwrap();
     assert_eq!(event["object"]["rows"][0]["cells"][0], "kubernetes");
 }

@@ -1,5 +1,5 @@
-//! The objects of the cluster in the form of an API server, with labels, owners and managed fields. Skipping these
-//! fields is part of the measured work.
+//! The objects of the cluster in the form of an API server, with labels, owners and managed fields.
+//! Skipping these fields is part of the measured work.
 
 use std::net::Ipv4Addr;
 
@@ -17,7 +17,9 @@ const NODES: u32 = 200;
 impl Service {
     /// The Service object.
     pub fn object(&self) -> Value {
-        let ip = self.cluster_ip.map_or_else(|| "None".to_owned(), |ip| ip.to_string());
+        let ip = self
+            .cluster_ip
+            .map_or_else(|| "None".to_owned(), |ip| ip.to_string());
         json!({
             "kind": "Service",
             "apiVersion": "v1",

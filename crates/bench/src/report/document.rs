@@ -1,4 +1,5 @@
-//! The report in the documentation: `performance.json`, and the part of `performance.md` between two markers.
+//! The report in the documentation: `performance.json`, and the part of `performance.md` between
+//! two markers.
 
 use std::path::Path;
 
@@ -9,8 +10,8 @@ use super::Report;
 const BEGIN: &str = "<!-- measured: begin -->";
 const END: &str = "<!-- measured: end -->";
 
-/// Merges `report` into the documents of `directory`. Results that `report` lacks stay in the documents. Returns the
-/// merged report.
+/// Merges `report` into the documents of `directory`. Results that `report` lacks stay in the
+/// documents. Returns the merged report.
 pub fn write(directory: &Path, report: Report) -> anyhow::Result<Report> {
     let data = directory.join("performance.json");
     let report = match std::fs::read_to_string(&data) {
@@ -25,7 +26,8 @@ pub fn write(directory: &Path, report: Report) -> anyhow::Result<Report> {
     json.push('\n');
     std::fs::write(&data, json).with_context(|| format!("cannot write {}", data.display()))?;
     let page = directory.join("performance.md");
-    let text = std::fs::read_to_string(&page).with_context(|| format!("cannot read {}", page.display()))?;
+    let text = std::fs::read_to_string(&page)
+        .with_context(|| format!("cannot read {}", page.display()))?;
     let text = replaced(&text, &report.to_markdown())
         .with_context(|| format!("{} has no markers {BEGIN} and {END}", page.display()))?;
     std::fs::write(&page, text).with_context(|| format!("cannot write {}", page.display()))?;
@@ -45,8 +47,21 @@ mod tests {
     use crate::distribution::Distribution;
 
     fn outside(lost: usize) -> Outside {
-        let fast = Distribution { count: 1, p50: 0.1, p99: 0.2, max: 0.3 };
-        Outside { without: fast, with: fast, lost, asked: 1, unanswered: 0, longest: 2.0, peak: 1 }
+        let fast = Distribution {
+            count: 1,
+            p50: 0.1,
+            p99: 0.2,
+            max: 0.3,
+        };
+        Outside {
+            without: fast,
+            with: fast,
+            lost,
+            asked: 1,
+            unanswered: 0,
+            longest: 2.0,
+            peak: 1,
+        }
     }
 
     #[test]
@@ -55,13 +70,22 @@ mod tests {
         let page = directory.path().join("performance.md");
         std::fs::write(&page, format!("# Title\n\n{BEGIN}\nold\n{END}\nend\n")).unwrap();
         let machine = Machine::here();
-        let first = Report { outside: Some(outside(7)), ..Report::new(machine.clone()) };
+        let first = Report {
+            outside: Some(outside(7)),
+            ..Report::new(machine.clone())
+        };
         write(directory.path(), first).unwrap();
         let second = write(directory.path(), Report::new(machine)).unwrap();
         assert_eq!(second.outside, Some(outside(7)));
         let text = std::fs::read_to_string(&page).unwrap();
-        assert!(text.starts_with("# Title\n") && text.ends_with("\nend\n"), "{text}");
-        assert!(text.contains("without an answer: 7.") && !text.contains("old"), "{text}");
+        assert!(
+            text.starts_with("# Title\n") && text.ends_with("\nend\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("without an answer: 7.") && !text.contains("old"),
+            "{text}"
+        );
         std::fs::write(&page, "no markers").unwrap();
         assert!(write(directory.path(), second).is_err());
     }

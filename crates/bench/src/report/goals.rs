@@ -1,5 +1,5 @@
-//! Goals, and the results that miss a goal. Goals for wall-clock time are shown but not enforced, because such times
-//! depend on the load of the machine.
+//! Goals, and the results that miss a goal. Goals for wall-clock time are shown but not enforced,
+//! because such times depend on the load of the machine.
 
 use super::{Cost, Pages, Report, Start};
 
@@ -13,7 +13,8 @@ pub(super) const PEAK: f64 = 1.3;
 pub(super) const FIRST_ANSWER: f64 = 0.3;
 /// Limit of the time to the first answer with a hundred thousand Services, in seconds.
 pub(super) const LARGE_FIRST_ANSWER: f64 = 3.0;
-/// Limit of the median from a change to the answer while clients read pages, as a multiple of the median without readers.
+/// Limit of the median from a change to the answer while clients read pages, as a multiple of the
+/// median without readers.
 pub(super) const READ: f64 = 2.0;
 /// Limit of the memory that two slow readers of `/cache` take, in MB.
 pub(super) const SLOW_READERS: f64 = 1.0;
@@ -26,9 +27,18 @@ impl Report {
     /// One line for each ratio and each memory size that misses its goal.
     pub fn missed(&self) -> Vec<String> {
         let start = self.start.iter().flat_map(|start| start.missed(RESIDENT));
-        let large = self.large.iter().flat_map(|large| large.missed(LARGE_RESIDENT));
+        let large = self
+            .large
+            .iter()
+            .flat_map(|large| large.missed(LARGE_RESIDENT));
         let pages = self.pages.iter().flat_map(Pages::missed);
-        self.cost.iter().flat_map(Cost::missed).chain(start).chain(large).chain(pages).collect()
+        self.cost
+            .iter()
+            .flat_map(Cost::missed)
+            .chain(start)
+            .chain(large)
+            .chain(pages)
+            .collect()
     }
 }
 
@@ -52,11 +62,17 @@ impl Start {
         let most = PEAK * megabytes(self.resident);
         let sizes = [
             ("resident after the first lists", self.resident, resident),
-            ("the peak during the first lists", self.peak_first_lists, most),
+            (
+                "the peak during the first lists",
+                self.peak_first_lists,
+                most,
+            ),
             ("the peak during relists", self.peak_relists, most),
             ("the peak under load", self.peak_load, most),
         ];
-        let missed = sizes.into_iter().filter(|(_, found, goal)| megabytes(*found) > *goal);
+        let missed = sizes
+            .into_iter()
+            .filter(|(_, found, goal)| megabytes(*found) > *goal);
         missed
             .map(|(what, found, goal)| {
                 format!(
@@ -71,18 +87,27 @@ impl Start {
 
 impl Pages {
     fn missed(&self) -> Vec<String> {
-        let [idle, rows @ ..] = self.rows.as_slice() else { return Vec::new() };
-        let late = rows.iter().filter(|row| row.change.p50 > READ * idle.change.p50);
+        let [idle, rows @ ..] = self.rows.as_slice() else {
+            return Vec::new();
+        };
+        let late = rows
+            .iter()
+            .filter(|row| row.change.p50 > READ * idle.change.p50);
         let mut missed: Vec<String> = late
             .map(|row| {
                 let multiple = row.change.p50 / idle.change.p50;
-                format!("changes take {multiple:.1} times as long with {}, more than {READ}", row.title)
+                format!(
+                    "changes take {multiple:.1} times as long with {}, more than {READ}",
+                    row.title
+                )
             })
             .collect();
 
         let taken = megabytes(self.peak_slow.saturating_sub(self.resident));
         if taken > SLOW_READERS {
-            missed.push(format!("two slow readers of /cache take {taken:.1} MB, more than {SLOW_READERS}"));
+            missed.push(format!(
+                "two slow readers of /cache take {taken:.1} MB, more than {SLOW_READERS}"
+            ));
         }
         missed
     }
@@ -100,8 +125,12 @@ mod tests {
     use crate::report::{Machine, Price};
 
     fn report(ratio: f64, resident: u32, peak: u32) -> Report {
-        let price =
-            |server: &str| Price { server: server.to_owned(), kind: Kind::A, microseconds: 9.0, ratio };
+        let price = |server: &str| Price {
+            server: server.to_owned(),
+            kind: Kind::A,
+            microseconds: 9.0,
+            ratio,
+        };
         let start = Start {
             services: 10_000,
             addresses: 30_000,
@@ -114,7 +143,11 @@ mod tests {
         };
         let servers = vec!["echo".to_owned(), OURS.to_owned()];
         let prices = vec![price("echo"), price(OURS)];
-        Report { cost: Some(Cost { servers, prices }), start: Some(start), ..Report::new(Machine::here()) }
+        Report {
+            cost: Some(Cost { servers, prices }),
+            start: Some(start),
+            ..Report::new(Machine::here())
+        }
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use super::goals::{
-    CHANGE, FIRST_ANSWER, LARGE_FIRST_ANSWER, LARGE_RESIDENT, PEAK, READ, RESIDENT, SLOW_READERS, megabytes,
+    CHANGE, FIRST_ANSWER, LARGE_FIRST_ANSWER, LARGE_RESIDENT, PEAK, READ, RESIDENT, SLOW_READERS,
+    megabytes,
 };
 use super::{Change, Churn, Cost, Machine, Outside, Pages, PagesRow, Real, Report, Start};
 use crate::distribution::Distribution;
@@ -50,7 +51,13 @@ impl Report {
 
 impl Machine {
     fn write(&self, text: &mut String) -> std::fmt::Result {
-        let Self { date, processor, cores, kernel, load } = self;
+        let Self {
+            date,
+            processor,
+            cores,
+            kernel,
+            load,
+        } = self;
         writeln!(
             text,
             "Measured on {date}: {cores} cores of {processor}, Linux {kernel}, load average {load} before the run."
@@ -61,15 +68,26 @@ impl Machine {
 impl Cost {
     fn write(&self, text: &mut String) -> std::fmt::Result {
         writeln!(text, "\n### CPU time per query\n")?;
-        writeln!(text, "Microseconds, and in brackets the multiple of the echo in the same run.\n")?;
+        writeln!(
+            text,
+            "Microseconds, and in brackets the multiple of the echo in the same run.\n"
+        )?;
         write!(text, "| server |")?;
-        Kind::ALL.iter().try_for_each(|kind| write!(text, " {} |", kind.title()))?;
+        Kind::ALL
+            .iter()
+            .try_for_each(|kind| write!(text, " {} |", kind.title()))?;
         write!(text, "\n| --- |{}", " --- |".repeat(Kind::ALL.len()))?;
         for server in &self.servers {
             write!(text, "\n| {server} |")?;
             for kind in Kind::ALL {
-                match self.prices.iter().find(|price| price.server == *server && price.kind == kind) {
-                    Some(price) => write!(text, " {:.2} ({:.2}) |", price.microseconds, price.ratio)?,
+                match self
+                    .prices
+                    .iter()
+                    .find(|price| price.server == *server && price.kind == kind)
+                {
+                    Some(price) => {
+                        write!(text, " {:.2} ({:.2}) |", price.microseconds, price.ratio)?;
+                    }
                     None => write!(text, " |")?,
                 }
             }
@@ -109,7 +127,11 @@ impl Start {
             ("during three relists", self.peak_relists),
             ("under load", self.peak_load),
         ] {
-            writeln!(text, "| peak {title} | {:.1} MB | {most:.1} MB |", megabytes(peak))?;
+            writeln!(
+                text,
+                "| peak {title} | {:.1} MB | {most:.1} MB |",
+                megabytes(peak)
+            )?;
         }
         writeln!(
             text,
@@ -121,11 +143,29 @@ impl Start {
 
 impl Change {
     fn write(&self, text: &mut String) -> std::fmt::Result {
-        let Distribution { count, p50, p99, max } = self.latency;
-        writeln!(text, "\n### From a change at the API server to the answer\n")?;
-        writeln!(text, "{count} changes, 100 a second, Services and slices in turn; milliseconds.\n")?;
-        writeln!(text, "| p50 | p99 | goal for p99 | max | CPU |\n| --- | --- | --- | --- | --- |")?;
-        writeln!(text, "| {p50:.1} | {p99:.1} | {CHANGE} | {max:.1} | {:.1} % |", 100.0 * self.cpu_share)
+        let Distribution {
+            count,
+            p50,
+            p99,
+            max,
+        } = self.latency;
+        writeln!(
+            text,
+            "\n### From a change at the API server to the answer\n"
+        )?;
+        writeln!(
+            text,
+            "{count} changes, 100 a second, Services and slices in turn; milliseconds.\n"
+        )?;
+        writeln!(
+            text,
+            "| p50 | p99 | goal for p99 | max | CPU |\n| --- | --- | --- | --- | --- |"
+        )?;
+        writeln!(
+            text,
+            "| {p50:.1} | {p99:.1} | {CHANGE} | {max:.1} | {:.1} % |",
+            100.0 * self.cpu_share
+        )
     }
 }
 
@@ -158,10 +198,21 @@ impl Outside {
             "\n### Cluster names while 10,000 queries for external names hang on a dead upstream\n"
         )?;
         writeln!(text, "| | p50 | p99 | max |\n| --- | --- | --- | --- |")?;
-        for (title, Distribution { p50, p99, max, .. }) in [("without", self.without), ("with", self.with)] {
-            writeln!(text, "| {title} | {p50:.2} ms | {p99:.2} ms | {max:.1} ms |")?;
+        for (title, Distribution { p50, p99, max, .. }) in
+            [("without", self.without), ("with", self.with)]
+        {
+            writeln!(
+                text,
+                "| {title} | {p50:.2} ms | {p99:.2} ms | {max:.1} ms |"
+            )?;
         }
-        let Self { lost, asked, unanswered, longest, .. } = self;
+        let Self {
+            lost,
+            asked,
+            unanswered,
+            longest,
+            ..
+        } = self;
         let peak = megabytes(self.peak);
         writeln!(
             text,
@@ -177,9 +228,19 @@ impl Pages {
             text,
             "A hundred changes a second at the API server, and a thousand forwarded queries a second; milliseconds. Goal: with readers, changes take at most {READ} times as long (p50).\n"
         )?;
-        writeln!(text, "| | pages read | change p50 | p99 | forwarded p50 | p99 | lost |")?;
+        writeln!(
+            text,
+            "| | pages read | change p50 | p99 | forwarded p50 | p99 | lost |"
+        )?;
         writeln!(text, "| --- | --- | --- | --- | --- | --- | --- |")?;
-        for PagesRow { title, read, change, forwarded, lost } in &self.rows {
+        for PagesRow {
+            title,
+            read,
+            change,
+            forwarded,
+            lost,
+        } in &self.rows
+        {
             writeln!(
                 text,
                 "| {title} | {read} | {:.1} | {:.1} | {:.2} | {:.2} | {lost} |",
@@ -196,7 +257,12 @@ impl Pages {
 
 impl Real {
     fn write(&self, text: &mut String) -> std::fmt::Result {
-        let Self { version, services, addresses, .. } = self;
+        let Self {
+            version,
+            services,
+            addresses,
+            ..
+        } = self;
         writeln!(
             text,
             "\n### On a kube-apiserver {version} with {services} Services, {addresses} addresses\n"

@@ -34,18 +34,30 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
     let api = api::anywhere(cluster)?;
     let kubedns = Kubedns::start(bench, &api, cluster, &[]).await?;
     let (begun, before) = (Instant::now(), kubedns.usage()?.cpu);
-    let latency = latency(&api, &kubedns, services(cluster).zip(NEW_IPS..NEW_IPS + CHANGES)).await?;
+    let latency = latency(
+        &api,
+        &kubedns,
+        services(cluster).zip(NEW_IPS..NEW_IPS + CHANGES),
+    )
+    .await?;
     let (span, used) = (begun.elapsed(), kubedns.usage()?.cpu.saturating_sub(before));
-    Ok(Change { latency, cpu_share: used.as_secs_f64() / span.as_secs_f64() })
+    Ok(Change {
+        latency,
+        cpu_share: used.as_secs_f64() / span.as_secs_f64(),
+    })
 }
 
 /// Services with and without cluster IPs, in turn.
 pub(super) fn services(cluster: &Cluster) -> impl Iterator<Item = &Service> {
-    cluster.with_cluster_ip().zip(cluster.headless()).flat_map(|(one, other)| [one, other])
+    cluster
+        .with_cluster_ip()
+        .zip(cluster.headless())
+        .flat_map(|(one, other)| [one, other])
 }
 
-/// Gives each Service a new address, a hundred a second, and measures the time to the first answer with that address.
-/// Each Service may change only once: after a second change, `shown` waits in vain for the address of the first.
+/// Gives each Service a new address, a hundred a second, and measures the time to the first answer
+/// with that address. Each Service may change only once: after a second change, `shown` waits in
+/// vain for the address of the first.
 pub(super) async fn latency(
     api: &Running,
     kubedns: &Kubedns,
@@ -57,8 +69,11 @@ pub(super) async fn latency(
     for (service, ip) in changes {
         tick.tick().await;
         let altered = moved(service, ip.into());
-        let object =
-            if altered.cluster_ip.is_some() { altered.object() } else { altered.slice(0, &altered.pods) };
+        let object = if altered.cluster_ip.is_some() {
+            altered.object()
+        } else {
+            altered.slice(0, &altered.pods)
+        };
         let at = Instant::now();
         api.store.set(object).context("cannot change an object")?;
         waiting.spawn(shown(kubedns.address(), altered, at));
@@ -78,7 +93,8 @@ pub(super) fn moved(service: &Service, ip: Ipv4Addr) -> Service {
     changed
 }
 
-/// Waits until the server answers with the addresses of `changed`. Returns the time from `since` to that answer.
+/// Waits until the server answers with the addresses of `changed`. Returns the time from `since` to
+/// that answer.
 async fn shown(server: SocketAddr, changed: Service, since: Instant) -> anyhow::Result<Duration> {
     let (name, addresses) = (changed.domain_name(), changed.addresses());
     while !probe::leads_to(server, &name, &addresses, ANSWER).await {

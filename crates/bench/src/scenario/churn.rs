@@ -33,11 +33,14 @@ const STEPS: u32 = 6;
 /// Number of names that are queried during the changes.
 const NAMES: usize = 1000;
 
-/// Measures a quiet period, a large Service that changes every second, and a thousand rolling Deployments.
+/// Measures a quiet period, a large Service that changes every second, and a thousand rolling
+/// Deployments.
 pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<Vec<Churn>> {
     let api = api::anywhere(cluster)?;
     let large = large();
-    api.store.set(large.object()).context("cannot create a Service")?;
+    api.store
+        .set(large.object())
+        .context("cannot create a Service")?;
     for slice in slices(&large) {
         api.store.set(slice).context("cannot create a slice")?;
     }
@@ -45,9 +48,20 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
     let names = Kind::A.names(cluster, NAMES, bench.options.seed);
     let mut rows = Vec::new();
     rows.push(during("quiet", &kubedns, &names, tokio::time::sleep(SPAN)).await?);
-    let (one, every) = (large_changes(&api, large.clone(), 1), large_changes(&api, large, LARGE / SLICE));
+    let (one, every) = (
+        large_changes(&api, large.clone(), 1),
+        large_changes(&api, large, LARGE / SLICE),
+    );
     rows.push(during("one of 5,000 endpoints each second", &kubedns, &names, one).await?);
-    rows.push(during("50 of 5,000, all slices, each second", &kubedns, &names, every).await?);
+    rows.push(
+        during(
+            "50 of 5,000, all slices, each second",
+            &kubedns,
+            &names,
+            every,
+        )
+        .await?,
+    );
     let rolling = roll(&api, cluster);
     rows.push(during("1,000 Deployments rolling", &kubedns, &names, rolling).await?);
     Ok(rows)
@@ -89,7 +103,9 @@ fn large() -> Service {
 
 fn slices(service: &Service) -> Vec<Value> {
     let numbered = (0..).zip(service.pods.chunks(SLICE as usize));
-    numbered.map(|(number, pods)| service.slice(number, pods)).collect()
+    numbered
+        .map(|(number, pods)| service.slice(number, pods))
+        .collect()
 }
 
 /// Replaces one pod in each of `slices` slices, every second.
@@ -104,7 +120,9 @@ async fn large_changes(api: &Running, mut service: Service, slices: u32) -> anyh
             for (pod, ip) in pods.iter_mut().take(1).zip(&mut ips) {
                 pod.ip = ip.into();
             }
-            api.store.set(service.slice(number, pods)).context("cannot change a slice")?;
+            api.store
+                .set(service.slice(number, pods))
+                .context("cannot change a slice")?;
         }
     }
     Ok(())
@@ -124,9 +142,13 @@ async fn roll(api: &Running, cluster: &Cluster) -> anyhow::Result<()> {
                 service.pods.remove(0);
             } else {
                 let hostname = service.cluster_ip.is_none().then(|| format!("new-{step}"));
-                service.pods.extend(ips.next().map(|ip| Pod { ip, hostname }));
+                service
+                    .pods
+                    .extend(ips.next().map(|ip| Pod { ip, hostname }));
             }
-            api.store.set(service.slice(0, &service.pods)).context("cannot change a slice")?;
+            api.store
+                .set(service.slice(0, &service.pods))
+                .context("cannot change a slice")?;
         }
     }
     Ok(())

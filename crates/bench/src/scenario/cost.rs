@@ -1,8 +1,8 @@
 //! Cost of a query, in CPU time of the server's process.
 //!
-//! Each round sends every kind of query to every server for a moment, so that other load on the machine affects all
-//! servers alike. Each result is divided by the result of a UDP echo server in the same round. The median of these
-//! ratios counts.
+//! Each round sends every kind of query to every server for a moment, so that other load on the
+//! machine affects all servers alike. Each result is divided by the result of a UDP echo server in
+//! the same round. The median of these ratios counts.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -30,27 +30,32 @@ const MAX_LOST: f64 = 0.01;
 /// Microseconds of CPU time per query, by kind and by index of the server; one value per round.
 type Samples = BTreeMap<(Kind, usize), Vec<f64>>;
 
-/// Measures kubedns, the echo server with and without batches, hickory-server, NSD and Knot DNS if they are installed,
-/// and the servers of `BENCH_PEERS`.
+/// Measures kubedns, the echo server with and without batches, hickory-server, NSD and Knot DNS if
+/// they are installed, and the servers of `BENCH_PEERS`.
 pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<Cost> {
     let api = api::anywhere(cluster)?;
     let kubedns = Kubedns::start(bench, &api, cluster, &[]).await?;
     let servers = servers(bench, cluster, &kubedns).await?;
     let mut files = Vec::new();
     for kind in Kind::ALL {
-        files.push((kind, kind.file(cluster, bench.directory(), bench.options.seed)?));
+        files.push((
+            kind,
+            kind.file(cluster, bench.directory(), bench.options.seed)?,
+        ));
     }
     let mut samples = Samples::new();
     for round in 1..=bench.options.rounds {
         say(&format!("cost: round {round} of {}", bench.options.rounds));
         for (kind, file) in &files {
             let mut order: Vec<usize> = (0..servers.len()).collect();
-            // The order alternates between rounds, so that a gradual change of the machine's speed favours no server.
+            // The order alternates between rounds, so that a gradual change of the machine's speed
+            // favours no server.
             if round % 2 == 0 {
                 order.reverse();
             }
             for at in order {
-                let Some(server) = servers.get(at).filter(|server| server.kinds.contains(kind)) else {
+                let Some(server) = servers.get(at).filter(|server| server.kinds.contains(kind))
+                else {
                     continue;
                 };
                 let cost = ask(bench, server, *kind, file).await?;
@@ -73,36 +78,65 @@ async fn servers(bench: &Bench, cluster: &Cluster, kubedns: &Kubedns) -> anyhow:
     for server in Server::ALL {
         servers.extend(Peer::of_zone(server, bench.directory(), cluster, sockets).await?);
     }
-    servers.extend(peers::named(&std::env::var(peers::VARIABLE).unwrap_or_default())?);
+    servers.extend(peers::named(
+        &std::env::var(peers::VARIABLE).unwrap_or_default(),
+    )?);
     Ok(servers)
 }
 
 /// Microseconds of CPU time per query in one measurement.
 async fn ask(bench: &Bench, server: &Peer, kind: Kind, file: &Path) -> anyhow::Result<f64> {
     let options = &bench.options;
-    let load =
-        Load { dnsperf: options.dnsperf.clone(), outstanding: options.outstanding, span: options.span() };
+    let load = Load {
+        dnsperf: options.dnsperf.clone(),
+        outstanding: options.outstanding,
+        span: options.span(),
+    };
     let before = server.cpu()?;
     let outcome = load.run(server.address, file).await?;
     let used = server.cpu()?.saturating_sub(before);
-    let right = outcome.rcodes.get(kind.rcode()).copied().unwrap_or_default();
+    let right = outcome
+        .rcodes
+        .get(kind.rcode())
+        .copied()
+        .unwrap_or_default();
     if server.answers && right != outcome.completed {
-        bail!("{} gives wrong answers to {}: {:?}", server.name, kind.title(), outcome.rcodes);
+        bail!(
+            "{} gives wrong answers to {}: {:?}",
+            server.name,
+            kind.title(),
+            outcome.rcodes
+        );
     }
     if outcome.completed == 0 || f64::from(outcome.lost) > MAX_LOST * f64::from(outcome.completed) {
-        bail!("{} loses {} of {} queries", server.name, outcome.lost, outcome.completed + outcome.lost);
+        bail!(
+            "{} loses {} of {} queries",
+            server.name,
+            outcome.lost,
+            outcome.completed + outcome.lost
+        );
     }
     Ok(used.as_secs_f64() * 1e6 / f64::from(outcome.completed))
 }
 
 fn summary(servers: &[Peer], samples: &Samples) -> anyhow::Result<Cost> {
-    let echo = servers.iter().position(|server| server.name == ECHO).context("no echo")?;
+    let echo = servers
+        .iter()
+        .position(|server| server.name == ECHO)
+        .context("no echo")?;
     let mut prices = Vec::new();
     for (&(kind, at), costs) in samples {
         let floor = samples.get(&(kind, echo)).context("no echo")?;
-        let ratios = costs.iter().zip(floor).map(|(cost, floor)| cost / floor).collect();
+        let ratios = costs
+            .iter()
+            .zip(floor)
+            .map(|(cost, floor)| cost / floor)
+            .collect();
         prices.push(Price {
-            server: servers.get(at).map(|server| server.name.clone()).unwrap_or_default(),
+            server: servers
+                .get(at)
+                .map(|server| server.name.clone())
+                .unwrap_or_default(),
             kind,
             microseconds: median(costs.clone()).context("no round")?,
             ratio: median(ratios).context("no round")?,

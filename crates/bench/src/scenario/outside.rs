@@ -1,4 +1,5 @@
-//! Cluster names while ten thousand queries for external names hang on an upstream that never answers.
+//! Cluster names while ten thousand queries for external names hang on an upstream that never
+//! answers.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -20,7 +21,8 @@ use crate::setup::{Bench, say};
 const SPAN: Duration = Duration::from_secs(5);
 /// Time until ten thousand queries hang.
 const LEAD: Duration = Duration::from_secs(2);
-/// Period of the portions of queries for external names: 5,000 queries a second. Each query hangs for two seconds.
+/// Period of the portions of queries for external names: 5,000 queries a second. Each query hangs
+/// for two seconds.
 const PERIOD: Duration = Duration::from_millis(10);
 const PORTION: u32 = 50;
 /// Timeout of each further answer after the last query.
@@ -33,7 +35,9 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
     say("outside: cluster names, then the same with 10,000 questions hanging");
     let api = api::anywhere(cluster)?;
     // The socket is bound but never read, so that no ICMP error reports an unreachable port.
-    let dead = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.context("cannot bind")?;
+    let dead = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
+        .await
+        .context("cannot bind")?;
     let kubedns = Kubedns::start(bench, &api, cluster, &[dead.local_addr()?]).await?;
     let names = Kind::A.names(cluster, NAMES, bench.options.seed);
     let without = probe::pulse(kubedns.address(), &names, SPAN).await?;
@@ -62,13 +66,20 @@ struct Hung {
     longest: Duration,
 }
 
-/// Sends queries for new external names at the rate that keeps ten thousand hanging, and counts the answers.
+/// Sends queries for new external names at the rate that keeps ten thousand hanging, and counts the
+/// answers.
 async fn hang(server: SocketAddr, span: Duration) -> anyhow::Result<Hung> {
-    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.context("cannot bind")?;
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
+        .await
+        .context("cannot bind")?;
     socket.connect(server).await.context("cannot connect")?;
     let mut tick = interval(PERIOD);
     tick.set_missed_tick_behavior(MissedTickBehavior::Burst);
-    let mut hung = Hung { asked: 0, answered: 0, longest: Duration::ZERO };
+    let mut hung = Hung {
+        asked: 0,
+        answered: 0,
+        longest: Duration::ZERO,
+    };
     let (begun, mut buffer) = (Instant::now(), [0; 4096]);
     while begun.elapsed() < span {
         tokio::select! {

@@ -1,5 +1,5 @@
-//! Changes and forwarded queries while clients read `/explain` and `/cache` as fast as they can, and the memory that slow
-//! readers of `/cache` take.
+//! Changes and forwarded queries while clients read `/explain` and `/cache` as fast as they can,
+//! and the memory that slow readers of `/cache` take.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -67,8 +67,10 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
             ));
         }
 
-        let (change, forwarded) =
-            tokio::join!(changes(&api, &kubedns, cluster, row), forwarded(&kubedns, row));
+        let (change, forwarded) = tokio::join!(
+            changes(&api, &kubedns, cluster, row),
+            forwarded(&kubedns, row)
+        );
         let (change, forwarded) = (change?, forwarded?);
         rows.push(PagesRow {
             title: title.to_owned(),
@@ -78,7 +80,11 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
             lost: forwarded.lost,
         });
     }
-    Ok(Pages { rows, resident, peak_slow })
+    Ok(Pages {
+        rows,
+        resident,
+        peak_slow,
+    })
 }
 
 /// The time from a change to the answer, for Services that no other row changes.
@@ -95,13 +101,18 @@ async fn changes(
 
 /// Queries for names that no cache has.
 async fn forwarded(kubedns: &Kubedns, row: usize) -> anyhow::Result<probe::Pulse> {
-    let names: Vec<String> = (0..10_000).map(|number| format!("host-{row}-{number}.outside.test.")).collect();
+    let names: Vec<String> = (0..10_000)
+        .map(|number| format!("host-{row}-{number}.outside.test."))
+        .collect();
     probe::pulse(kubedns.address(), &names, SPAN).await
 }
 
 async fn open(status: SocketAddr, page: &str) -> std::io::Result<TcpStream> {
     let mut stream = TcpStream::connect(status).await?;
-    let request = format!("GET {page} HTTP/1.0\r\nHost: {}\r\n\r\n", Ipv4Addr::LOCALHOST);
+    let request = format!(
+        "GET {page} HTTP/1.0\r\nHost: {}\r\n\r\n",
+        Ipv4Addr::LOCALHOST
+    );
     stream.write_all(request.as_bytes()).await?;
     Ok(stream)
 }
@@ -110,7 +121,9 @@ async fn open(status: SocketAddr, page: &str) -> std::io::Result<TcpStream> {
 async fn read_again_and_again(status: SocketAddr, page: &'static str, read: Arc<AtomicU64>) {
     let mut buffer = vec![0; 64 << 10];
     loop {
-        let Ok(mut stream) = open(status, page).await else { continue };
+        let Ok(mut stream) = open(status, page).await else {
+            continue;
+        };
         let mut begin = Vec::new();
         while let Ok(length @ 1..) = stream.read(&mut buffer).await {
             if begin.len() < 16 {
@@ -137,7 +150,8 @@ async fn slow_readers(kubedns: &Kubedns) -> anyhow::Result<u32> {
             }
         });
     }
-    // Peak memory cannot be reset for a process of another user, so the resident memory is read again and again.
+    // Peak memory cannot be reset for a process of another user, so the resident memory is read
+    // again and again.
     let mut most = 0;
     for _ in 0..60 {
         tokio::time::sleep(SPAN / 60).await;

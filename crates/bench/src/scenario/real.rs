@@ -18,7 +18,8 @@ use crate::setup::{Bench, say};
 const SOURCES: [&str; 2] = ["endpoints", "endpointslices"];
 /// Starts per source.
 const STARTS: usize = 5;
-/// The time in which the API server finishes the work of a start. The load at rest is measured for the same time.
+/// The time in which the API server finishes the work of a start. The load at rest is measured for
+/// the same time.
 const SETTLING: Duration = Duration::from_secs(2);
 /// Changes of a slice and its Endpoints.
 const CHANGES: u32 = 10_000;
@@ -28,13 +29,23 @@ const NEW_IPS: u32 = u32::from_be_bytes([10, 112, 0, 1]);
 const STORM: usize = 50;
 
 /// Measures with the API server of `BENCH_KUBECONFIG`; `None` if the variable is not set.
-pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<Option<report::Real>> {
-    let Some(path) = std::env::var_os(VARIABLE) else { return Ok(None) };
+pub(super) async fn measure(
+    bench: &Bench,
+    cluster: &Cluster,
+) -> anyhow::Result<Option<report::Real>> {
+    let Some(path) = std::env::var_os(VARIABLE) else {
+        return Ok(None);
+    };
     let real = Real::open(path.as_ref(), bench.directory()).await?;
     real.load(cluster).await?;
     // kubedns answers for a headless Service only after the lists of both Services and endpoints.
     let probe = cluster.headless().last().context("no headless Service")?;
-    let stage = Stage { bench, real: &real, cluster, probe };
+    let stage = Stage {
+        bench,
+        real: &real,
+        cluster,
+        probe,
+    };
     let mut found = report::Real {
         version: real.version().await?,
         services: cluster.services.len(),
@@ -63,9 +74,16 @@ impl Stage<'_> {
         for _ in 0..STARTS {
             starts.push(self.one_start(source).await?);
         }
-        let middle = |of: fn(&Start) -> f64| median(starts.iter().map(of).collect()).context("no start");
-        let (first_answer, own_cpu) = (middle(|start| start.first_answer)?, middle(|start| start.own_cpu)?);
-        let (api_cpu, octets) = (middle(|start| start.api_cpu)?, middle(|start| start.octets)?);
+        let middle =
+            |of: fn(&Start) -> f64| median(starts.iter().map(of).collect()).context("no start");
+        let (first_answer, own_cpu) = (
+            middle(|start| start.first_answer)?,
+            middle(|start| start.own_cpu)?,
+        );
+        let (api_cpu, octets) = (
+            middle(|start| start.api_cpu)?,
+            middle(|start| start.octets)?,
+        );
         let (octets_each, cpu_each, resident) = self.changes(source).await?;
         let storm = self.storm(source).await?;
         let source = source.to_owned();
@@ -94,7 +112,10 @@ impl Stage<'_> {
         let (at_rest, sent, begun) = (self.real.cpu().await?, self.real.sent(), Instant::now());
         let kubedns = self.start(source).await?;
         sleep(SETTLING).await;
-        let (used, took) = (self.real.cpu().await?.saturating_sub(at_rest), begun.elapsed());
+        let (used, took) = (
+            self.real.cpu().await?.saturating_sub(at_rest),
+            begun.elapsed(),
+        );
         let rest = at_rest.saturating_sub(before).as_secs_f64() / SETTLING.as_secs_f64();
         Ok(Start {
             first_answer: kubedns.first_answer.as_secs_f64(),
@@ -104,8 +125,9 @@ impl Stage<'_> {
         })
     }
 
-    /// Measures, per change, the octets that the API server sends and the microseconds of CPU time that kubedns uses.
-    /// The third value is the resident memory of kubedns before the first change, in KiB.
+    /// Measures, per change, the octets that the API server sends and the microseconds of CPU time
+    /// that kubedns uses. The third value is the resident memory of kubedns before the first
+    /// change, in KiB.
     async fn changes(&self, source: &str) -> anyhow::Result<(f64, f64, u32)> {
         say(&format!("real: {CHANGES} changes with {source}"));
         let kubedns = self.start(source).await?;
@@ -115,16 +137,23 @@ impl Stage<'_> {
         let (cpu, sent, begun) = (kubedns.usage()?.cpu, self.real.sent(), Instant::now());
         let idle = cpu.saturating_sub(quiet).as_secs_f64() / SETTLING.as_secs_f64();
         // The probe Service is left out: the next start waits for its addresses.
-        let others: Vec<&Service> =
-            self.cluster.headless().filter(|service| *service != self.probe).collect();
+        let others: Vec<&Service> = self
+            .cluster
+            .headless()
+            .filter(|service| *service != self.probe)
+            .collect();
         for (service, ip) in others.into_iter().cycle().zip(NEW_IPS..NEW_IPS + CHANGES) {
             self.real.change(&moved(service, ip.into())).await?;
         }
         sleep(Duration::from_millis(500)).await;
-        let used =
-            kubedns.usage()?.cpu.saturating_sub(cpu).as_secs_f64() - idle * begun.elapsed().as_secs_f64();
+        let used = kubedns.usage()?.cpu.saturating_sub(cpu).as_secs_f64()
+            - idle * begun.elapsed().as_secs_f64();
         let each = |sum: f64| sum / f64::from(CHANGES);
-        Ok((each(number(self.real.sent() - sent)), each(1e6 * used), resident))
+        Ok((
+            each(number(self.real.sent() - sent)),
+            each(1e6 * used),
+            resident,
+        ))
     }
 
     /// Seconds until all of [`STORM`] instances, started at once, have answered.

@@ -31,7 +31,12 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
     let api = api::anywhere(cluster)?;
     let mut took = Vec::new();
     for _ in 1..STARTS {
-        took.push(Kubedns::start(bench, &api, cluster, &[]).await?.first_answer.as_secs_f64());
+        took.push(
+            Kubedns::start(bench, &api, cluster, &[])
+                .await?
+                .first_answer
+                .as_secs_f64(),
+        );
     }
     let kubedns = Kubedns::start(bench, &api, cluster, &[]).await?;
     took.push(kubedns.first_answer.as_secs_f64());
@@ -43,8 +48,11 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
     let relisted = kubedns.settled_usage().await?;
     forget_peak(kubedns.pid())?;
     let file = Kind::A.file(cluster, bench.directory(), bench.options.seed)?;
-    let load =
-        Load { dnsperf: bench.options.dnsperf.clone(), outstanding: bench.options.outstanding, span: LOAD };
+    let load = Load {
+        dnsperf: bench.options.dnsperf.clone(),
+        outstanding: bench.options.outstanding,
+        span: LOAD,
+    };
     load.run(kubedns.address(), &file).await?;
     let loaded = kubedns.usage()?;
     Ok(Start {
@@ -59,7 +67,8 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
     })
 }
 
-/// Makes kubedns list everything again. Waits until kubedns has requested the lists and the watches are open.
+/// Makes kubedns list everything again. Waits until kubedns has requested the lists and the watches
+/// are open.
 async fn relist(api: &Running) -> anyhow::Result<()> {
     let watched = [Resource::Services, Resource::EndpointSlices];
     api.faults.clear_requests();

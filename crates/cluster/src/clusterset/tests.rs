@@ -1,5 +1,6 @@
-//! Queries to the cluster set's zone through the engine. The cases come from CoreDNS' plugin `multicluster` and from
-//! the conformance tests of mcs-api. A property test checks that the records depend only on the objects.
+//! Queries to the cluster set's zone through the engine. The cases come from CoreDNS' plugin
+//! `multicluster` and from the conformance tests of mcs-api. A property test checks that the
+//! records depend only on the objects.
 
 use std::sync::Arc;
 
@@ -21,8 +22,16 @@ fn index(namespaces: Namespaces) -> (Index, Arc<Published>) {
     let zone = Zone::new(&Name::parse("cluster.local").unwrap());
     let published = Arc::new(Published::new(Snapshot::new(zone)));
     let domain = Name::parse("clusterset.local").unwrap();
-    let clusterset = Some(ClusterSetZone { domain, ttl: Some(5), negative_ttl: 5 });
-    let options = Options { namespaces, clusterset, ..Options::default() };
+    let clusterset = Some(ClusterSetZone {
+        domain,
+        ttl: Some(5),
+        negative_ttl: 5,
+    });
+    let options = Options {
+        namespaces,
+        clusterset,
+        ..Options::default()
+    };
     (Index::with(options, Arc::clone(&published)), published)
 }
 
@@ -36,18 +45,26 @@ fn slice(object: &Value) -> ImportedSlice {
 
 fn list(index: &mut Index, imports: &[ServiceImport], slices: &[ImportedSlice]) {
     index.apply(Event::ServiceImport(Change::RelistStarted));
-    imports.iter().cloned().for_each(|import| index.apply(Event::ServiceImport(Change::Apply(import))));
+    imports
+        .iter()
+        .cloned()
+        .for_each(|import| index.apply(Event::ServiceImport(Change::Apply(import))));
     index.apply(Event::ServiceImport(Change::RelistDone));
     index.apply(Event::ImportedSlice(Change::RelistStarted));
-    slices.iter().cloned().for_each(|slice| index.apply(Event::ImportedSlice(Change::Apply(slice))));
+    slices
+        .iter()
+        .cloned()
+        .for_each(|slice| index.apply(Event::ImportedSlice(Change::Apply(slice))));
     index.apply(Event::ImportedSlice(Change::RelistDone));
 }
 
-/// The objects of the plugin's tests: `testns` has imports with one, two and no addresses, and headless imports.
+/// The objects of the plugin's tests: `testns` has imports with one, two and no addresses, and
+/// headless imports.
 fn published() -> Arc<Published> {
     let (mut index, published) = index(Namespaces::All);
-    let set_ip =
-        |name, ips: &[&str], ports: &[&str]| mk_service_import("testns", name, "ClusterSetIP", ips, ports);
+    let set_ip = |name, ips: &[&str], ports: &[&str]| {
+        mk_service_import("testns", name, "ClusterSetIP", ips, ports)
+    };
     let headless = |name| mk_service_import("testns", name, "Headless", &[], &["http:80"]);
     let imports = [
         set_ip("svc1", &["10.0.0.1"], &["http:80"]),
@@ -60,17 +77,34 @@ fn published() -> Arc<Published> {
         headless("idle"),
     ];
     let http: &[&str] = &["http:80"];
-    let v4 = ["172.0.0.2", "172.0.0.3", "172.0.0.4 dup-name", "172.0.0.5 dup-name"];
+    let v4 = [
+        "172.0.0.2",
+        "172.0.0.3",
+        "172.0.0.4 dup-name",
+        "172.0.0.5 dup-name",
+    ];
     let slices = [
         mk_imported_slice("testns", "hdls1", "clusterid", &v4, http),
-        mk_imported_slice("testns", "hdls1", "other", &["5678:abcd::1", "172.0.1.4 dup-name"], http),
+        mk_imported_slice(
+            "testns",
+            "hdls1",
+            "other",
+            &["5678:abcd::1", "172.0.1.4 dup-name"],
+            http,
+        ),
         mk_imported_slice("testns", "hdlsprtls", "clusterid", &["172.0.0.20"], &[]),
         mk_imported_slice("testns", "svc1", "clusterid", &["172.0.0.9 pod-0"], http),
         // A slice without a cluster name, and a slice without an import.
         mk_imported_slice("testns", "hdls1", "", &["172.0.0.99"], http),
         mk_imported_slice("testns", "svc0", "clusterid", &["172.0.0.98"], http),
     ];
-    let unready = slice(&mk_imported_slice("testns", "idle", "clusterid", &["172.0.0.30"], http));
+    let unready = slice(&mk_imported_slice(
+        "testns",
+        "idle",
+        "clusterid",
+        &["172.0.0.30"],
+        http,
+    ));
     let mut slices: Vec<_> = slices.iter().map(slice).collect();
     slices.push(unready);
     slices.last_mut().unwrap().slice.endpoints[0].ready = Some(false);
@@ -79,13 +113,19 @@ fn published() -> Arc<Published> {
     published
 }
 
-/// RCODE, answers, and after a semicolon the additional section. Records are sorted, without owner name and class.
+/// RCODE, answers, and after a semicolon the additional section. Records are sorted, without owner
+/// name and class.
 fn said(published: &Published, name: &str, rtype: &str) -> String {
     let (outcome, out) = ask(published, name, rtype, Transport::Tcp);
-    assert!(matches!(outcome, Outcome::Reply(_)), "{name} {rtype}: {outcome:?}");
+    assert!(
+        matches!(outcome, Outcome::Reply(_)),
+        "{name} {rtype}: {outcome:?}"
+    );
     let text = testkit::dig::show_sorted(&out);
     let (answer, additional) = text.split_once(";; ADDITIONAL").unwrap_or((&text, ""));
-    let answer = answer.split_once(";; ANSWER").map_or("", |(_, answer)| answer);
+    let answer = answer
+        .split_once(";; ANSWER")
+        .map_or("", |(_, answer)| answer);
     let data = |section: &str, what: &str| -> Vec<String> {
         let lines = section.lines().filter_map(|line| line.split_once(what));
         lines.map(|(_, data)| data.to_owned()).collect()
@@ -113,8 +153,9 @@ fn check(cases: &[(&str, &str, &str)]) {
 
 #[test]
 fn imports_with_addresses() {
-    let one =
-        |name: &str, ips: &str| format!("NOERROR 10 100 80 {name}.testns.svc.clusterset.local. ; {ips}");
+    let one = |name: &str, ips: &str| {
+        format!("NOERROR 10 100 80 {name}.testns.svc.clusterset.local. ; {ips}")
+    };
     let several = "several.testns.svc.clusterset.local.";
     check(&[
         ("svc1.testns.svc", "A", "NOERROR 10.0.0.1"),
@@ -126,13 +167,21 @@ fn imports_with_addresses() {
         ("dual.testns.svc", "A", "NOERROR 10.0.0.3"),
         ("dual.testns.svc", "AAAA", "NOERROR 10::3"),
         ("svc1.testns.svc", "SRV", &one("svc1", "10.0.0.1")),
-        ("_http._tcp.svc1.testns.svc", "SRV", &one("svc1", "10.0.0.1")),
+        (
+            "_http._tcp.svc1.testns.svc",
+            "SRV",
+            &one("svc1", "10.0.0.1"),
+        ),
         ("_http._udp.svc1.testns.svc", "SRV", "NXDOMAIN"),
         ("_https._tcp.svc1.testns.svc", "SRV", "NXDOMAIN"),
         ("_tcp.svc1.testns.svc", "SRV", "NOERROR"),
         ("_udp.svc1.testns.svc", "SRV", "NXDOMAIN"),
         ("dual.testns.svc", "SRV", &one("dual", "10.0.0.3 10::3")),
-        ("several.testns.svc", "SRV", &format!("NOERROR 10 50 53 {several} 10 50 80 {several} ; 10.0.0.4")),
+        (
+            "several.testns.svc",
+            "SRV",
+            &format!("NOERROR 10 50 53 {several} 10 50 80 {several} ; 10.0.0.4"),
+        ),
         ("pending.testns.svc", "A", "NOERROR"),
         ("pending.testns.svc", "SRV", "NOERROR"),
         // Endpoints of an import with a cluster set IP have names, too.
@@ -153,20 +202,40 @@ fn headless_imports() {
     let addresses = "172.0.0.2 172.0.0.3 5678:abcd::1 172.0.0.4 172.0.0.5 172.0.1.4";
     let srv = format!("NOERROR {} ; {addresses}", srv.join(" "));
     check(&[
-        ("hdls1.testns.svc", "A", "NOERROR 172.0.0.2 172.0.0.3 172.0.0.4 172.0.0.5 172.0.1.4"),
+        (
+            "hdls1.testns.svc",
+            "A",
+            "NOERROR 172.0.0.2 172.0.0.3 172.0.0.4 172.0.0.5 172.0.1.4",
+        ),
         ("hdls1.testns.svc", "AAAA", "NOERROR 5678:abcd::1"),
         ("hdls1.testns.svc", "SRV", &srv),
         ("_http._tcp.hdls1.testns.svc", "SRV", &srv),
-        ("172-0-0-2.clusterid.hdls1.testns.svc", "A", "NOERROR 172.0.0.2"),
-        ("dup-name.clusterid.hdls1.testns.svc", "A", "NOERROR 172.0.0.4 172.0.0.5"),
+        (
+            "172-0-0-2.clusterid.hdls1.testns.svc",
+            "A",
+            "NOERROR 172.0.0.2",
+        ),
+        (
+            "dup-name.clusterid.hdls1.testns.svc",
+            "A",
+            "NOERROR 172.0.0.4 172.0.0.5",
+        ),
         ("dup-name.other.hdls1.testns.svc", "A", "NOERROR 172.0.1.4"),
-        ("5678-abcd--1.other.hdls1.testns.svc", "AAAA", "NOERROR 5678:abcd::1"),
+        (
+            "5678-abcd--1.other.hdls1.testns.svc",
+            "AAAA",
+            "NOERROR 5678:abcd::1",
+        ),
         // CoreDNS returns NXDOMAIN here, although names below exist (RFC 8020).
         ("clusterid.hdls1.testns.svc", "A", "NOERROR"),
         ("nobody.hdls1.testns.svc", "A", "NXDOMAIN"),
         ("bogus.clusterid.hdls1.testns.svc", "A", "NXDOMAIN"),
         ("hdlsprtls.testns.svc", "A", "NOERROR 172.0.0.20"),
-        ("172-0-0-20.clusterid.hdlsprtls.testns.svc", "A", "NOERROR 172.0.0.20"),
+        (
+            "172-0-0-20.clusterid.hdlsprtls.testns.svc",
+            "A",
+            "NOERROR 172.0.0.20",
+        ),
         ("idle.testns.svc", "A", "NXDOMAIN"),
     ]);
 }
@@ -181,7 +250,11 @@ fn names_around_imports() {
         ("svc", "A", "NOERROR"),
     ]);
     let name = "svc1.testns.svc.cluster.local.";
-    assert_eq!(said(&published(), name, "A"), "REFUSED", "the cluster's own zone is not loaded");
+    assert_eq!(
+        said(&published(), name, "A"),
+        "REFUSED",
+        "the cluster's own zone is not loaded"
+    );
 }
 
 #[test]
@@ -190,12 +263,22 @@ fn names_are_servfail_until_both_lists_are_in() {
     let name = "web.apps.svc.clusterset.local.";
     index.publish();
     assert_eq!(said(&published, name, "A"), "SERVFAIL");
-    let web = import(&mk_service_import("apps", "web", "ClusterSetIP", &["10.0.0.1"], &["http:80"]));
+    let web = import(&mk_service_import(
+        "apps",
+        "web",
+        "ClusterSetIP",
+        &["10.0.0.1"],
+        &["http:80"],
+    ));
     index.apply(Event::ServiceImport(Change::RelistStarted));
     index.apply(Event::ServiceImport(Change::Apply(web.clone())));
     index.apply(Event::ServiceImport(Change::RelistDone));
     index.publish();
-    assert_eq!(said(&published, name, "A"), "SERVFAIL", "slices are missing");
+    assert_eq!(
+        said(&published, name, "A"),
+        "SERVFAIL",
+        "slices are missing"
+    );
     list(&mut index, &[web], &[]);
     index.publish();
     assert_eq!(said(&published, name, "A"), "NOERROR 10.0.0.1");
@@ -204,9 +287,17 @@ fn names_are_servfail_until_both_lists_are_in() {
 #[test]
 fn only_imports_of_served_namespaces_are_served() {
     let (mut index, published) = index(Namespaces::Selected("team=a".to_owned()));
-    let web = import(&mk_service_import("apps", "web", "ClusterSetIP", &["10.0.0.1"], &["http:80"]));
+    let web = import(&mk_service_import(
+        "apps",
+        "web",
+        "ClusterSetIP",
+        &["10.0.0.1"],
+        &["http:80"],
+    ));
     list(&mut index, &[web], &[]);
-    let namespace = || crate::objects::Namespace { key: ObjectKey::new("", "apps") };
+    let namespace = || crate::objects::Namespace {
+        key: ObjectKey::new("", "apps"),
+    };
     for (change, expected) in [
         (Change::RelistStarted, "NXDOMAIN"),
         (Change::Apply(namespace()), "NOERROR 10.0.0.1"),
@@ -214,14 +305,21 @@ fn only_imports_of_served_namespaces_are_served() {
     ] {
         index.apply(Event::Namespace(change));
         index.publish();
-        assert_eq!(said(&published, "web.apps.svc.clusterset.local.", "A"), expected);
+        assert_eq!(
+            said(&published, "web.apps.svc.clusterset.local.", "A"),
+            expected
+        );
     }
 }
 
 #[test]
 fn owner_names_are_visited_once() {
     let domain = Name::parse("clusterset.local").unwrap();
-    let mut set = ClusterSet::new(ClusterSetZone { domain, ttl: None, negative_ttl: 60 });
+    let mut set = ClusterSet::new(ClusterSetZone {
+        domain,
+        ttl: None,
+        negative_ttl: 60,
+    });
     let ports: &[&str] = &["http:80", "dns:53/UDP", ":81"];
     for object in [
         mk_service_import("a", "web", "ClusterSetIP", &["10.0.0.1", "fd00::1"], ports),
@@ -230,7 +328,13 @@ fn owner_names_are_visited_once() {
         set.apply_import(Change::Apply(import(&object)));
     }
     for cluster in ["east", "west"] {
-        let object = mk_imported_slice("a", "db", cluster, &["10.1.0.1 db-0", "10.1.0.2 db-1"], ports);
+        let object = mk_imported_slice(
+            "a",
+            "db",
+            cluster,
+            &["10.1.0.1 db-0", "10.1.0.2 db-1"],
+            ports,
+        );
         set.apply_slice(Change::Apply(slice(&object)));
     }
     set.publish(|_| true);
@@ -264,20 +368,39 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     let (name, ip) = (|| "[xyz]", || (1_u8..5).prop_map(|n| format!("10.0.0.{n}")));
-    let import_step = (name(), "(Headless|ClusterSetIP)", proptest::collection::vec(ip(), 0..3)).prop_map(
-        |(name, kind, ips)| {
+    let import_step = (
+        name(),
+        "(Headless|ClusterSetIP)",
+        proptest::collection::vec(ip(), 0..3),
+    )
+        .prop_map(|(name, kind, ips)| {
             let ips: Vec<&str> = ips.iter().map(String::as_str).collect();
-            Step::Import(import(&mk_service_import("a", &name, &kind, &ips, &["http:80"])))
-        },
-    );
-    let slice_step = (name(), name(), "(one|two)", proptest::collection::vec(ip(), 0..3)).prop_map(
-        |(own, service, cluster, ips)| {
+            Step::Import(import(&mk_service_import(
+                "a",
+                &name,
+                &kind,
+                &ips,
+                &["http:80"],
+            )))
+        });
+    let slice_step = (
+        name(),
+        name(),
+        "(one|two)",
+        proptest::collection::vec(ip(), 0..3),
+    )
+        .prop_map(|(own, service, cluster, ips)| {
             let ips: Vec<&str> = ips.iter().map(String::as_str).collect();
-            let mut slice = slice(&mk_imported_slice("a", &service, &cluster, &ips, &["http:80"]));
+            let mut slice = slice(&mk_imported_slice(
+                "a",
+                &service,
+                &cluster,
+                &ips,
+                &["http:80"],
+            ));
             slice.slice.key.name = own.into();
             Step::Slice(slice)
-        },
-    );
+        });
     prop_oneof![
         4 => import_step,
         4 => slice_step,
@@ -333,8 +456,12 @@ fn visible(published: &Published) -> Vec<String> {
             names.extend((1..5).map(|n| format!("10-0-0-{n}.{cluster}.{import}")));
         }
     }
-    let names = names.iter().map(|name| format!("{name}.a.svc.clusterset.local."));
-    names.flat_map(|name| ["A", "SRV"].map(|rtype| said(published, &name, rtype))).collect()
+    let names = names
+        .iter()
+        .map(|name| format!("{name}.a.svc.clusterset.local."));
+    names
+        .flat_map(|name| ["A", "SRV"].map(|rtype| said(published, &name, rtype)))
+        .collect()
 }
 
 proptest! {

@@ -50,11 +50,17 @@ impl Records for ImportRecords {
         steps: &mut usize,
         visit: &mut dyn FnMut(Entry<'v>),
     ) -> Lookup {
-        let ["svc", namespace, name, below @ ..] = path else { return Lookup::Missing };
+        let ["svc", namespace, name, below @ ..] = path else {
+            return Lookup::Missing;
+        };
         let import = self.imports.entry(&[namespace], name);
         // With `exact`, the engine only looks for aliases (CNAME). This zone has no aliases.
         let found = !exact && import.is_some_and(|import| import.visit(below, steps, visit));
-        if found { Lookup::Exists } else { Lookup::Missing }
+        if found {
+            Lookup::Exists
+        } else {
+            Lookup::Missing
+        }
     }
 
     fn is_enumerable(&self) -> bool {
@@ -74,9 +80,10 @@ impl Records for ImportRecords {
         match path {
             [] | ["svc"] => true,
             ["svc", namespace] => self.imports.node(&[namespace]).is_some(),
-            ["svc", namespace, name, below @ ..] => {
-                self.imports.entry(&[namespace], name).is_some_and(|import| import.has_descendants(below))
-            }
+            ["svc", namespace, name, below @ ..] => self
+                .imports
+                .entry(&[namespace], name)
+                .is_some_and(|import| import.has_descendants(below)),
             _ => false,
         }
     }

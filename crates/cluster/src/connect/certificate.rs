@@ -1,5 +1,5 @@
-//! The client certificate. Certificate files are read again before requests, so that a renewed certificate takes
-//! effect.
+//! The client certificate. Certificate files are read again before requests, so that a renewed
+//! certificate takes effect.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use rustls::{InconsistentKeys, SignatureScheme};
 use thiserror::Error;
 use tokio::time::Instant;
 
-/// Maximum age of a loaded certificate. client-go also reads certificate files at most once a second.
+/// Maximum age of a loaded certificate. client-go also reads certificate files at most once a
+/// second.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// An unusable certificate or key.
@@ -52,9 +53,10 @@ impl Pem {
     fn read(&self) -> Result<Vec<u8>, IdentityError> {
         match self {
             Self::Data(data) => Ok(data.clone()),
-            Self::File(path) => {
-                std::fs::read(path).map_err(|source| IdentityError::Read { path: path.clone(), source })
-            }
+            Self::File(path) => std::fs::read(path).map_err(|source| IdentityError::Read {
+                path: path.clone(),
+                source,
+            }),
         }
     }
 }
@@ -71,7 +73,11 @@ pub(super) struct ClientCertificate {
 impl ClientCertificate {
     /// No certificate, until [`set`](Self::set) provides one.
     pub(super) fn none() -> Self {
-        Self { from: None, current: Mutex::new((None, Instant::now())), reading: BlockingRead::default() }
+        Self {
+            from: None,
+            current: Mutex::new((None, Instant::now())),
+            reading: BlockingRead::default(),
+        }
     }
 
     /// Reads the certificate and its key for the first time. Reads files, so it may block.
@@ -83,7 +89,11 @@ impl ClientCertificate {
         let pair = (certificate, key);
         let first = Arc::new(read(&pair)?);
         let current = Mutex::new((Some(first), Instant::now()));
-        Ok(Self { from: Some(Arc::new(pair)), current, reading: BlockingRead::default() })
+        Ok(Self {
+            from: Some(Arc::new(pair)),
+            current,
+            reading: BlockingRead::default(),
+        })
     }
 
     /// Replaces certificate and key.
@@ -95,12 +105,22 @@ impl ClientCertificate {
 
     /// Reads the files again. If they cannot be read, the previous certificate stays in use.
     pub(super) async fn refresh(&self) {
-        let Some(pair) = self.from.as_ref().filter(|pair| matches!(pair.0, Pem::File(_))) else { return };
+        let Some(pair) = self
+            .from
+            .as_ref()
+            .filter(|pair| matches!(pair.0, Pem::File(_)))
+        else {
+            return;
+        };
         if self.current.lock().1.elapsed() <= FRESH {
             return;
         }
         let pair = Arc::clone(pair);
-        let outcome = self.reading.run(move || read(&pair)).await.unwrap_or(Err(IdentityError::Hangs));
+        let outcome = self
+            .reading
+            .run(move || read(&pair))
+            .await
+            .unwrap_or(Err(IdentityError::Hangs));
         let mut current = self.current.lock();
         match outcome {
             Ok(certified) => current.0 = Some(Arc::new(certified)),
@@ -114,7 +134,11 @@ impl ClientCertificate {
 }
 
 impl ResolvesClientCert for ClientCertificate {
-    fn resolve(&self, _issuers: &[&[u8]], _schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+    fn resolve(
+        &self,
+        _issuers: &[&[u8]],
+        _schemes: &[SignatureScheme],
+    ) -> Option<Arc<CertifiedKey>> {
         self.current.lock().0.clone()
     }
 
@@ -127,8 +151,14 @@ impl ResolvesClientCert for ClientCertificate {
 pub(super) fn authorities(path: &Path) -> Result<Vec<Vec<u8>>, IdentityError> {
     let pem = Pem::File(path.to_owned()).read()?;
     let found = CertificateDer::pem_slice_iter(&pem).map(|read| read.map(|der| der.to_vec()));
-    let found = found.collect::<Result<Vec<_>, _>>().map_err(|_| IdentityError::Certificate)?;
-    if found.is_empty() { Err(IdentityError::Certificate) } else { Ok(found) }
+    let found = found
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|_| IdentityError::Certificate)?;
+    if found.is_empty() {
+        Err(IdentityError::Certificate)
+    } else {
+        Ok(found)
+    }
 }
 
 fn read((certificate, key): &(Pem, Pem)) -> Result<CertifiedKey, IdentityError> {
@@ -145,8 +175,11 @@ fn certified(certificate: &[u8], key: &[u8]) -> Result<CertifiedKey, IdentityErr
     let key = rustls::crypto::ring::sign::any_supported_type(&key).map_err(IdentityError::Kind)?;
     let certified = CertifiedKey::new(chain, key);
     match certified.keys_match() {
-        Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => Err(IdentityError::Mismatch),
-        // rustls cannot parse X.509 version 1. The API server decides whether to accept such a certificate.
+        Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
+            Err(IdentityError::Mismatch)
+        }
+        // rustls cannot parse X.509 version 1. The API server decides whether to accept such a
+        // certificate.
         _ => Ok(certified),
     }
 }

@@ -1,7 +1,8 @@
-//! The client of the API server: the layers of the crate `kube` on HTTP connections that this module configures.
+//! The client of the API server: the layers of the crate `kube` on HTTP connections that this
+//! module configures.
 //!
-//! kube's own HTTP stack logs every failed request as an error and does not detect dead peers. Here, the watchers
-//! report a failure once, and TCP keepalive detects dead peers.
+//! kube's own HTTP stack logs every failed request as an error and does not detect dead peers.
+//! Here, the watchers report a failure once, and TCP keepalive detects dead peers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,8 +35,8 @@ const KEEPALIVE_RETRIES: u32 = 3;
 /// Maximum number of idle connections, and the time after which an idle connection is closed.
 const MAX_IDLE: usize = 2;
 const IDLE: Duration = Duration::from_mins(1);
-/// Maximum number of octets per read. hyper's default of 400 KB makes lists no faster, and such large buffers fragment
-/// the heap.
+/// Maximum number of octets per read. hyper's default of 400 KB makes lists no faster, and such
+/// large buffers fragment the heap.
 const READ: usize = 64 << 10;
 /// Default port of a SOCKS proxy.
 const SOCKS_PORT: u16 = 1080;
@@ -55,18 +56,23 @@ pub(super) enum BuildError {
     ServerName(String),
 }
 
-/// Builds a client that speaks HTTP/1.1, not HTTP/2. Each watch then has its own connection, and a dead connection
-/// affects only one watch.
+/// Builds a client that speaks HTTP/1.1, not HTTP/2. Each watch then has its own connection, and a
+/// dead connection affects only one watch.
 ///
-/// May block, because certificates and tokens are read from files. Must be called within a tokio runtime.
+/// May block, because certificates and tokens are read from files. Must be called within a tokio
+/// runtime.
 pub(super) fn build(mut config: Config) -> Result<Client, BuildError> {
     let credentials = Credentials::take(&mut config.auth_info)?;
-    config.headers.extend(HeaderValue::try_from(user_agent()).map(|value| (USER_AGENT, value)));
+    config
+        .headers
+        .extend(HeaderValue::try_from(user_agent()).map(|value| (USER_AGENT, value)));
     let mut tls = config.rustls_client_config()?;
     if let Some(certificate) = credentials.certificate() {
         tls.client_auth_cert_resolver = certificate;
     }
-    let Some(proxy) = config.proxy_url.take() else { return over(tcp(), tls, &config, credentials) };
+    let Some(proxy) = config.proxy_url.take() else {
+        return over(tcp(), tls, &config, credentials);
+    };
     match proxy.scheme_str() {
         Some("http") => over(tunnel(proxy), tls, &config, credentials),
         Some("socks5") => over(socks(&proxy), tls, &config, credentials),
@@ -74,7 +80,8 @@ pub(super) fn build(mut config: Config) -> Result<Client, BuildError> {
     }
 }
 
-/// The `User-Agent` header, which audit logs show. It contains the name of kube-dns and the name of this project.
+/// The `User-Agent` header, which audit logs show. It contains the name of kube-dns and the name of
+/// this project.
 fn user_agent() -> String {
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -82,7 +89,10 @@ fn user_agent() -> String {
         other => other,
     };
     let (version, project) = (daemon::version::VERSION, daemon::version::PROJECT);
-    format!("kube-dns/{version} ({}/{architecture}) {project}/{version}", std::env::consts::OS)
+    format!(
+        "kube-dns/{version} ({}/{architecture}) {project}/{version}",
+        std::env::consts::OS
+    )
 }
 
 fn tcp() -> HttpConnector {
@@ -109,12 +119,23 @@ fn tunnel(proxy: Uri) -> Tunnel<HttpConnector> {
     }
 }
 
-/// Connections through a SOCKS proxy, with user name and password from its URL. The proxy resolves host names.
+/// Connections through a SOCKS proxy, with user name and password from its URL. The proxy resolves
+/// host names.
 fn socks(proxy: &Uri) -> SocksV5<HttpConnector> {
-    let address = format!("{}:{}", proxy.host().unwrap_or_default(), proxy.port_u16().unwrap_or(SOCKS_PORT));
-    let address = Uri::builder().scheme("socks5").authority(address).path_and_query("/").build();
+    let address = format!(
+        "{}:{}",
+        proxy.host().unwrap_or_default(),
+        proxy.port_u16().unwrap_or(SOCKS_PORT)
+    );
+    let address = Uri::builder()
+        .scheme("socks5")
+        .authority(address)
+        .path_and_query("/")
+        .build();
     let socks = SocksV5::new(address.unwrap_or_else(|_| proxy.clone()), tcp());
-    let Some(user) = user_of(proxy) else { return socks };
+    let Some(user) = user_of(proxy) else {
+        return socks;
+    };
     let (name, password) = user.split_once(':').unwrap_or((user, ""));
     let text = |encoded| percent_decode_str(encoded).decode_utf8_lossy().into_owned();
     socks.with_auth(text(name), text(password))
@@ -122,7 +143,11 @@ fn socks(proxy: &Uri) -> SocksV5<HttpConnector> {
 
 /// User name and password of a URL, still percent-encoded.
 fn user_of(proxy: &Uri) -> Option<&str> {
-    proxy.authority()?.as_str().rsplit_once('@').map(|(user, _)| user)
+    proxy
+        .authority()?
+        .as_str()
+        .rsplit_once('@')
+        .map(|(user, _)| user)
 }
 
 /// A client that connects through `connector`.
@@ -138,9 +163,14 @@ where
     C::Future: Send + 'static,
     C::Error: std::error::Error + Send + Sync + 'static,
 {
-    let mut https = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
+    let mut https = HttpsConnectorBuilder::new()
+        .with_tls_config(tls)
+        .https_or_http();
     if let Some(name) = &config.tls_server_name {
-        let server_name = name.clone().try_into().map_err(|_| BuildError::ServerName(name.clone()))?;
+        let server_name = name
+            .clone()
+            .try_into()
+            .map_err(|_| BuildError::ServerName(name.clone()))?;
         https = https.with_server_name_resolver(FixedServerNameResolver::new(server_name));
     }
     let http = legacy::Client::builder(TokioExecutor::new())

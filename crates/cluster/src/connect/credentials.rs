@@ -21,7 +21,8 @@ use warp::http::header::{AUTHORIZATION, HeaderValue, InvalidHeaderValue};
 use super::certificate::{ClientCertificate, IdentityError, Pem};
 use super::exec::Plugin;
 
-/// Longest age of a token from a file. A kubelet writes a new token minutes before the previous token expires.
+/// Longest age of a token from a file. A kubelet writes a new token minutes before the previous
+/// token expires.
 const FRESH: Duration = Duration::from_secs(50);
 
 /// Unusable credentials.
@@ -58,8 +59,8 @@ enum Token {
 }
 
 impl Credentials {
-    /// Removes from `user` the credentials that this module handles. `kube` would read files only once, and would wait
-    /// for a plugin without a timeout. Reads files, which may block.
+    /// Removes from `user` the credentials that this module handles. `kube` would read files only
+    /// once, and would wait for a plugin without a timeout. Reads files, which may block.
     ///
     /// # Errors
     ///
@@ -71,7 +72,8 @@ impl Credentials {
         }
         let fixed = fixed(user)?;
         let mut certificate = identity(user)?.map(Arc::new);
-        // As in client-go, a token file overrides a token in the kubeconfig, and both override a plugin.
+        // As in client-go, a token file overrides a token in the kubeconfig, and both override a
+        // plugin.
         let token = match (user.token_file.take(), user.exec.take()) {
             (Some(path), _) => {
                 let path = PathBuf::from(path);
@@ -86,7 +88,11 @@ impl Credentials {
             }
             (None, _) => Token::None,
         };
-        Ok(Self { fixed, token, certificate })
+        Ok(Self {
+            fixed,
+            token,
+            certificate,
+        })
     }
 
     /// The client certificate, if the user has one or a plugin may provide one.
@@ -94,8 +100,12 @@ impl Credentials {
         self.certificate.clone()
     }
 
-    /// Adds the token or password to a request, and reads the client certificate again for its handshake.
-    pub(super) async fn authorize(&self, mut request: Request<Body>) -> Result<Request<Body>, BoxError> {
+    /// Adds the token or password to a request, and reads the client certificate again for its
+    /// handshake.
+    pub(super) async fn authorize(
+        &self,
+        mut request: Request<Body>,
+    ) -> Result<Request<Body>, BoxError> {
         if let Some(certificate) = &self.certificate {
             certificate.refresh().await;
         }
@@ -109,7 +119,9 @@ impl Credentials {
             },
             Token::Plugin(plugin) => plugin.token().await?,
         };
-        let token = token.map(|token| authorization("Bearer", &token)).transpose()?;
+        let token = token
+            .map(|token| authorization("Bearer", &token))
+            .transpose()?;
         if let Some(value) = token.or_else(|| self.fixed.clone()) {
             request.headers_mut().insert(AUTHORIZATION, value);
         }
@@ -117,8 +129,8 @@ impl Credentials {
     }
 }
 
-/// The header of the password in the kubeconfig, else of the token. kube's own layer would panic if the token is not
-/// valid in a header.
+/// The header of the password in the kubeconfig, else of the token. kube's own layer would panic if
+/// the token is not valid in a header.
 fn fixed(user: &AuthInfo) -> Result<Option<HeaderValue>, CredentialsError> {
     let value = match (&user.username, &user.password, &user.token) {
         (Some(name), Some(password), _) => {
@@ -141,11 +153,20 @@ fn authorization(scheme: &str, credentials: &str) -> Result<HeaderValue, Credent
 fn identity(user: &mut AuthInfo) -> Result<Option<ClientCertificate>, CredentialsError> {
     let data = |text: &str| {
         let text: String = text.split_ascii_whitespace().collect();
-        BASE64_STANDARD.decode(text).map(Pem::Data).map_err(|_| CredentialsError::Base64)
+        BASE64_STANDARD
+            .decode(text)
+            .map(Pem::Data)
+            .map_err(|_| CredentialsError::Base64)
     };
     let file = |path: String| Pem::File(path.into());
-    let (certificate_data, key_data) = (user.client_certificate_data.take(), user.client_key_data.take());
-    let certificate = certificate_data.filter(|text| !text.is_empty()).map(|text| data(&text)).transpose()?;
+    let (certificate_data, key_data) = (
+        user.client_certificate_data.take(),
+        user.client_key_data.take(),
+    );
+    let certificate = certificate_data
+        .filter(|text| !text.is_empty())
+        .map(|text| data(&text))
+        .transpose()?;
     let key = key_data.filter(|text| !text.expose_secret().is_empty());
     let key = key.map(|text| data(text.expose_secret())).transpose()?;
     let certificate = certificate.or(user.client_certificate.take().map(file));
@@ -168,7 +189,11 @@ struct TokenFile {
 impl TokenFile {
     fn new(path: PathBuf, first: Option<String>) -> Self {
         let current = Mutex::new(first.map(|token| (token, Instant::now())));
-        Self { path, current, reading: BlockingRead::default() }
+        Self {
+            path,
+            current,
+            reading: BlockingRead::default(),
+        }
     }
 
     /// The token. If the file cannot be read, the previous token stays in use.
@@ -181,7 +206,10 @@ impl TokenFile {
         let path = self.path.clone();
         let read = self.reading.run(move || read_token(&path)).await;
         let mut current = self.current.lock();
-        match (read.unwrap_or_else(|| Err(unreadable(&self.path, &"the read times out"))), &*current) {
+        match (
+            read.unwrap_or_else(|| Err(unreadable(&self.path, &"the read times out"))),
+            &*current,
+        ) {
             (Err(_), Some((token, _))) => Ok(token.clone()),
             (Err(error), None) => Err(error),
             (Ok(token), _) => {
@@ -202,5 +230,8 @@ fn read_token(path: &Path) -> Result<String, CredentialsError> {
 }
 
 fn unreadable(path: &Path, reason: &dyn Display) -> CredentialsError {
-    CredentialsError::TokenFile { path: path.to_owned(), reason: reason.to_string() }
+    CredentialsError::TokenFile {
+        path: path.to_owned(),
+        reason: reason.to_string(),
+    }
 }

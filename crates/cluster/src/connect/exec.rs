@@ -41,7 +41,11 @@ pub(super) enum PluginError {
     #[error("the exec plugin {command:?} {reason}")]
     Verbose { command: String, reason: String },
     #[error("the exec plugin {command:?} failed with {status}: {said}")]
-    Failed { command: String, status: String, said: String },
+    Failed {
+        command: String,
+        status: String,
+        said: String,
+    },
     #[error(
         "the exec plugin {command:?} printed no ExecCredential with a token or a certificate and its key: {reason}"
     )]
@@ -76,10 +80,12 @@ impl CachedCredentials {
 
     /// Whether the credentials are valid for longer than `remaining`.
     fn are_valid(&self, remaining: Duration) -> bool {
-        self.expires.is_some_and(|expires| Utc::now() + remaining < expires)
+        self.expires
+            .is_some_and(|expires| Utc::now() + remaining < expires)
     }
 
-    /// The token. As in client-go, a failed renewal is an error only after the previous token has expired.
+    /// The token. As in client-go, a failed renewal is an error only after the previous token has
+    /// expired.
     fn token(&self) -> Result<Option<String>, PluginError> {
         match &self.failure {
             Some((error, _)) if !self.are_valid(Duration::ZERO) => Err(error.clone()),
@@ -104,28 +110,40 @@ struct Status {
 }
 
 impl Status {
-    /// The expiry of the credentials. Without a time, the credentials do not expire. An invalid time counts as expired,
-    /// so that the plugin runs for each request.
+    /// The expiry of the credentials. Without a time, the credentials do not expire. An invalid
+    /// time counts as expired, so that the plugin runs for each request.
     fn expires(&self) -> DateTime<Utc> {
-        let Some(text) = &self.expiration_timestamp else { return DateTime::<Utc>::MAX_UTC };
+        let Some(text) = &self.expiration_timestamp else {
+            return DateTime::<Utc>::MAX_UTC;
+        };
         DateTime::parse_from_rfc3339(text).map_or(DateTime::UNIX_EPOCH, |time| time.to_utc())
     }
 }
 
 impl Plugin {
-    /// A plugin that has not run yet. Client certificates of the plugin are stored in `certificate`.
+    /// A plugin that has not run yet. Client certificates of the plugin are stored in
+    /// `certificate`.
     pub(super) fn new(config: ExecConfig, certificate: Arc<ClientCertificate>) -> Self {
-        Self { config, certificate, cached: Mutex::default() }
+        Self {
+            config,
+            certificate,
+            cached: Mutex::default(),
+        }
     }
 
-    /// The token, if the plugin provides one. Runs the plugin if the credentials are missing or about to expire.
+    /// The token, if the plugin provides one. Runs the plugin if the credentials are missing or
+    /// about to expire.
     pub(super) async fn token(&self) -> Result<Option<String>, PluginError> {
         let mut cached = self.cached.lock().await;
         if cached.are_due() {
             match self.run().await {
                 Ok(status) => {
                     let expires = Some(status.expires());
-                    *cached = CachedCredentials { token: status.token, expires, failure: None };
+                    *cached = CachedCredentials {
+                        token: status.token,
+                        expires,
+                        failure: None,
+                    };
                 }
                 Err(error) => cached.failure = Some((error, Instant::now())),
             }
@@ -139,26 +157,44 @@ impl Plugin {
             return Err(PluginError::Interactive(command));
         }
         // The timeout drops the run, which kills its processes.
-        let output = match tokio::time::timeout(LIMIT, process::run(&mut self.command(&command))).await {
-            Ok(Ok(output)) => output,
-            Ok(Err(RunError::Io(error))) => {
-                return Err(PluginError::Start { command, reason: error.to_string() });
-            }
-            Ok(Err(error @ RunError::TooMuchOutput)) => {
-                return Err(PluginError::Verbose { command, reason: error.to_string() });
-            }
-            Err(_) => return Err(PluginError::Hangs { command }),
-        };
+        let output =
+            match tokio::time::timeout(LIMIT, process::run(&mut self.command(&command))).await {
+                Ok(Ok(output)) => output,
+                Ok(Err(RunError::Io(error))) => {
+                    return Err(PluginError::Start {
+                        command,
+                        reason: error.to_string(),
+                    });
+                }
+                Ok(Err(error @ RunError::TooMuchOutput)) => {
+                    return Err(PluginError::Verbose {
+                        command,
+                        reason: error.to_string(),
+                    });
+                }
+                Err(_) => return Err(PluginError::Hangs { command }),
+            };
 
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
             let said = super::first_line(said.trim_start());
-            return Err(PluginError::Failed { command, status: output.status.to_string(), said });
+            return Err(PluginError::Failed {
+                command,
+                status: output.status.to_string(),
+                said,
+            });
         }
         let status = serde_json::from_slice::<ExecCredential>(&output.stdout);
-        let wrong = |reason: String| PluginError::Output { command: command.clone(), reason };
+        let wrong = |reason: String| PluginError::Output {
+            command: command.clone(),
+            reason,
+        };
         let status = status.map_err(|error| wrong(error.to_string()))?.status;
-        match (&status.client_certificate_data, &status.client_key_data, &status.token) {
+        match (
+            &status.client_certificate_data,
+            &status.client_key_data,
+            &status.token,
+        ) {
             (Some(certificate), Some(key), _) => self
                 .certificate
                 .set(certificate.as_bytes(), key.as_bytes())
@@ -172,13 +208,20 @@ impl Plugin {
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         let pairs = |variable: &HashMap<String, String>| {
-            Some((variable.get("name")?.clone(), variable.get("value")?.clone()))
+            Some((
+                variable.get("name")?.clone(),
+                variable.get("value")?.clone(),
+            ))
         };
         let mut spec = json!({ "interactive": false });
         if let Some(cluster) = &self.config.cluster {
             spec["cluster"] = json!(cluster);
         }
-        let version = self.config.api_version.as_deref().unwrap_or("client.authentication.k8s.io/v1");
+        let version = self
+            .config
+            .api_version
+            .as_deref()
+            .unwrap_or("client.authentication.k8s.io/v1");
         let info = json!({ "kind": "ExecCredential", "apiVersion": version, "spec": spec });
         command
             .args(self.config.args.iter().flatten())

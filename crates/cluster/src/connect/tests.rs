@@ -52,7 +52,10 @@ users:
 #[tokio::test]
 async fn a_kubeconfig_is_used_with_its_current_context() {
     let file = kubeconfig(TWO_CONTEXTS);
-    let access = Access { kubeconfig: Some(file.path().to_owned()), ..Access::default() };
+    let access = Access {
+        kubeconfig: Some(file.path().to_owned()),
+        ..Access::default()
+    };
     let connection = Connection::new(access).await.unwrap();
     assert_eq!(connection.url(), "http://127.0.0.1:2/");
     assert!(!format!("{connection:?}").contains("secret-token"));
@@ -63,19 +66,44 @@ async fn another_context_is_used_where_it_is_named() {
     let (file, empty) = (kubeconfig(TWO_CONTEXTS), kubeconfig(""));
     let url = async |file: &Path, context: &str| {
         let (kubeconfig, context) = (Some(file.to_owned()), Some(context.to_owned()));
-        let connection = Connection::new(Access { kubeconfig, context, master_url: None }).await;
-        connection.map(|connection| connection.url().to_owned()).map_err(|error| error.to_string())
+        let connection = Connection::new(Access {
+            kubeconfig,
+            context,
+            master_url: None,
+        })
+        .await;
+        connection
+            .map(|connection| connection.url().to_owned())
+            .map_err(|error| error.to_string())
     };
-    assert_eq!(url(file.path(), "first").await.as_deref(), Ok("http://127.0.0.1:1/"));
-    assert_eq!(url(file.path(), "second").await.as_deref(), Ok("http://127.0.0.1:2/"));
+    assert_eq!(
+        url(file.path(), "first").await.as_deref(),
+        Ok("http://127.0.0.1:1/")
+    );
+    assert_eq!(
+        url(file.path(), "second").await.as_deref(),
+        Ok("http://127.0.0.1:2/")
+    );
     let wrong = |file: &tempfile::NamedTempFile, reason: &str| {
-        Err(format!("cannot use the kubeconfig {}: {reason}", file.path().display()))
+        Err(format!(
+            "cannot use the kubeconfig {}: {reason}",
+            file.path().display()
+        ))
     };
     let found = url(file.path(), "third").await;
-    assert_eq!(found, wrong(&file, "there is no context \"third\"; there is first, second"));
+    assert_eq!(
+        found,
+        wrong(
+            &file,
+            "there is no context \"third\"; there is first, second"
+        )
+    );
     assert_eq!(
         url(empty.path(), "x").await,
-        wrong(&empty, "there is no context \"x\"; the file has no contexts")
+        wrong(
+            &empty,
+            "there is no context \"x\"; the file has no contexts"
+        )
     );
 }
 
@@ -94,7 +122,10 @@ async fn the_url_replaces_that_of_the_kubeconfig_and_keeps_its_user() {
 
 #[tokio::test]
 async fn the_url_alone_is_used_without_credentials() {
-    let access = Access { master_url: Some("http://127.0.0.1:3".to_owned()), ..Access::default() };
+    let access = Access {
+        master_url: Some("http://127.0.0.1:3".to_owned()),
+        ..Access::default()
+    };
     let config = access.config().await.unwrap();
     assert!(config.auth_info.token.is_none() && config.auth_info.token_file.is_none());
 }
@@ -104,25 +135,40 @@ async fn what_cannot_be_used_is_named_in_one_line() {
     let broken = kubeconfig("clusters: [\n  nonsense: {");
     let empty = kubeconfig("");
     let cases: [(&Path, &str); 3] = [
-        (Path::new("/nonexistent/kubeconfig"), "No such file or directory"),
+        (
+            Path::new("/nonexistent/kubeconfig"),
+            "No such file or directory",
+        ),
         (broken.path(), "failed to parse kubeconfig YAML"),
         (empty.path(), "context"),
     ];
     for (path, reason) in cases {
-        let access = Access { kubeconfig: Some(path.to_owned()), ..Access::default() };
+        let access = Access {
+            kubeconfig: Some(path.to_owned()),
+            ..Access::default()
+        };
         let error = Connection::new(access).await.unwrap_err().to_string();
-        assert!(error.starts_with(&format!("cannot use the kubeconfig {}: ", path.display())), "{error}");
+        assert!(
+            error.starts_with(&format!("cannot use the kubeconfig {}: ", path.display())),
+            "{error}"
+        );
         assert!(error.contains(reason), "{error}");
         assert_eq!(error.lines().count(), 1, "{error}");
     }
-    let access = Access { master_url: Some("http://a b/".to_owned()), ..Access::default() };
+    let access = Access {
+        master_url: Some("http://a b/".to_owned()),
+        ..Access::default()
+    };
     let error = Connection::new(access).await.unwrap_err().to_string();
     assert_eq!(error, "\"http://a b/\" is not the URL of an API server");
 }
 
 #[test]
 fn a_service_account_needs_no_namespace_and_no_authority() {
-    let (directory, host) = (tempfile::tempdir().unwrap(), std::cell::Cell::new("10.96.0.1"));
+    let (directory, host) = (
+        tempfile::tempdir().unwrap(),
+        std::cell::Cell::new("10.96.0.1"),
+    );
     let variable = |name: &str| match name {
         "KUBERNETES_SERVICE_HOST" => Some(host.get().to_owned()),
         "KUBERNETES_SERVICE_PORT" => Some("443".to_owned()),
@@ -130,7 +176,10 @@ fn a_service_account_needs_no_namespace_and_no_authority() {
     };
     let config = || from_service_account(directory.path(), variable);
     let error = config().unwrap_err().to_string();
-    assert!(error.contains("there is no service account") && error.contains("/token"), "{error}");
+    assert!(
+        error.contains("there is no service account") && error.contains("/token"),
+        "{error}"
+    );
     std::fs::write(directory.path().join("token"), "secret").unwrap();
     let bare = config().unwrap();
     assert_eq!(
@@ -142,22 +191,45 @@ fn a_service_account_needs_no_namespace_and_no_authority() {
     let whole = config().unwrap();
     assert_eq!(whole.cluster_url.to_string(), "https://[fd00::1]:443/");
     assert_eq!(whole.root_cert_file, Some(directory.path().join("ca.crt")));
-    assert_eq!(whole.root_cert.map(|found| found.len()), Some(1), "the system's certificates are not loaded");
-    let missing = from_service_account(directory.path(), |_| None).unwrap_err().to_string();
-    assert!(missing.contains("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set"), "{missing}");
+    assert_eq!(
+        whole.root_cert.map(|found| found.len()),
+        Some(1),
+        "the system's certificates are not loaded"
+    );
+    let missing = from_service_account(directory.path(), |_| None)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        missing.contains("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set"),
+        "{missing}"
+    );
 }
 
 fn certificate(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/tls").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("testdata/tls")
+        .join(name)
 }
 
 #[tokio::test]
 async fn a_client_certificate_of_version_1_is_presented() {
     for (certificate_file, key_file, expected) in [
         ("client-v1.pem", "client-v1.key", None),
-        ("client-v1.pem", "client-v1.pem", Some("not PEM with a PRIVATE KEY")),
-        ("client.key", "client.key", Some("not PEM with a CERTIFICATE")),
-        ("client.pem", "server.key", Some("the client key does not match the client certificate")),
+        (
+            "client-v1.pem",
+            "client-v1.pem",
+            Some("not PEM with a PRIVATE KEY"),
+        ),
+        (
+            "client.key",
+            "client.key",
+            Some("not PEM with a CERTIFICATE"),
+        ),
+        (
+            "client.pem",
+            "server.key",
+            Some("the client key does not match the client certificate"),
+        ),
     ] {
         let (certificate_file, key_file) = (certificate(certificate_file), certificate(key_file));
         let file = kubeconfig(&format!(
@@ -167,8 +239,15 @@ async fn a_client_certificate_of_version_1_is_presented() {
             certificate_file.display(),
             key_file.display()
         ));
-        let access = Access { kubeconfig: Some(file.path().to_owned()), ..Access::default() };
-        let failed = Connection::new(access).await.map(drop).map_err(|error| error.to_string()).err();
+        let access = Access {
+            kubeconfig: Some(file.path().to_owned()),
+            ..Access::default()
+        };
+        let failed = Connection::new(access)
+            .await
+            .map(drop)
+            .map_err(|error| error.to_string())
+            .err();
         match (failed, expected) {
             (None, None) => {}
             (Some(error), Some(expected)) => assert!(error.contains(expected), "{error}"),

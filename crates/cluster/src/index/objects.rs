@@ -16,8 +16,8 @@ const LENGTHS: usize = 10;
 /// Octets that most packed objects fit in.
 const USUAL: usize = 256;
 
-/// All objects. `clone` only increments a reference count, so that a slow reader can keep a copy without delaying
-/// changes.
+/// All objects. `clone` only increments a reference count, so that a slow reader can keep a copy
+/// without delaying changes.
 ///
 /// Objects are stored packed, and unpacked on access.
 #[derive(Debug, Clone, Default)]
@@ -25,9 +25,9 @@ pub struct Objects {
     namespaces: Map<SmolStr, Map<SmolStr, Arc<[u8]>>>,
 }
 
-/// The packed objects of one namespace and name. Each packed object begins with the number of its addresses, so that
-/// addresses are counted without unpacking. A packed object is never empty; empty octets mean that the object is
-/// absent.
+/// The packed objects of one namespace and name. Each packed object begins with the number of its
+/// addresses, so that addresses are counted without unpacking. A packed object is never empty;
+/// empty octets mean that the object is absent.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct PackedObjects<'o> {
     service: &'o [u8],
@@ -38,7 +38,11 @@ pub(super) struct PackedObjects<'o> {
 impl<'o> PackedObjects<'o> {
     fn read(mut packed: &'o [u8]) -> Self {
         let mut next = || unpack_octets(&mut packed).unwrap_or_default();
-        Self { service: next(), endpoints: next(), slices: packed }
+        Self {
+            service: next(),
+            endpoints: next(),
+            slices: packed,
+        }
     }
 
     fn pack(self) -> Arc<[u8]> {
@@ -51,7 +55,9 @@ impl<'o> PackedObjects<'o> {
     }
 
     fn is_empty(self) -> bool {
-        [self.service, self.endpoints, self.slices].iter().all(|part| part.is_empty())
+        [self.service, self.endpoints, self.slices]
+            .iter()
+            .all(|part| part.is_empty())
     }
 
     /// The packed slices, one by one.
@@ -61,7 +67,9 @@ impl<'o> PackedObjects<'o> {
 
     /// The slices with `new` in place of the slice named `name`.
     fn slices_with(self, name: &[u8], new: Option<&[u8]>) -> Vec<u8> {
-        let others = self.each_slice().filter(|slice| !body(slice).starts_with(name));
+        let others = self
+            .each_slice()
+            .filter(|slice| !body(slice).starts_with(name));
         let mut slices = Vec::new();
         for slice in others.chain(new) {
             pack_octets(slice, &mut slices);
@@ -70,7 +78,8 @@ impl<'o> PackedObjects<'o> {
     }
 
     fn slice_of_name(self, name: &[u8]) -> Option<&'o [u8]> {
-        self.each_slice().find(|slice| body(slice).starts_with(name))
+        self.each_slice()
+            .find(|slice| body(slice).starts_with(name))
     }
 
     fn add_to(self, counts: &mut Counts) {
@@ -106,11 +115,13 @@ impl<'o> PackedObjects<'o> {
         self.each_slice().filter_map(|slice| unpack(key, slice))
     }
 
-    /// Whether Endpoints lack addresses of the slices: the Endpoints object is missing or truncated, or lacks an IP
-    /// family. An Endpoints object without any address lacks nothing: the pods are gone, and only the outdated slices
-    /// still contain them.
+    /// Whether Endpoints lack addresses of the slices: the Endpoints object is missing or
+    /// truncated, or lacks an IP family. An Endpoints object without any address lacks nothing: the
+    /// pods are gone, and only the outdated slices still contain them.
     pub(super) fn endpoints_lack_addresses(self, key: &ObjectKey) -> bool {
-        let told = self.slices(key).map(|slice| Families::of(slice.addresses()));
+        let told = self
+            .slices(key)
+            .map(|slice| Families::of(slice.addresses()));
         let told = told.fold(Families::default(), Families::or);
         let Some(endpoints) = self.endpoints(key) else {
             return told != Families::default();
@@ -154,62 +165,93 @@ struct Families {
 
 impl Families {
     fn of(addresses: impl Iterator<Item = IpAddr>) -> Self {
-        let one = |ip: IpAddr| Self { v4: ip.is_ipv4(), v6: ip.is_ipv6() };
+        let one = |ip: IpAddr| Self {
+            v4: ip.is_ipv4(),
+            v6: ip.is_ipv6(),
+        };
         addresses.map(one).fold(Self::default(), Self::or)
     }
 
     fn or(self, other: Self) -> Self {
-        Self { v4: self.v4 || other.v4, v6: self.v6 || other.v6 }
+        Self {
+            v4: self.v4 || other.v4,
+            v6: self.v6 || other.v6,
+        }
     }
 }
 
 impl Objects {
     /// All Services.
     pub fn services(&self) -> impl Iterator<Item = Service> {
-        self.entries().filter_map(|(key, entry)| entry.service(&key))
+        self.entries()
+            .filter_map(|(key, entry)| entry.service(&key))
     }
 
     /// Counts of the objects.
     pub(super) fn counts(&self) -> Counts {
         let mut counts = Counts::default();
         for entries in self.namespaces.iter().map(|(_, entries)| entries) {
-            entries.iter().for_each(|(_, packed)| PackedObjects::read(packed).add_to(&mut counts));
+            entries
+                .iter()
+                .for_each(|(_, packed)| PackedObjects::read(packed).add_to(&mut counts));
         }
         counts
     }
 
     /// The keys of all Services, without unpacking the Services.
     pub fn service_keys(&self) -> impl Iterator<Item = ObjectKey> {
-        self.entries().filter(|(_, entry)| entry.has_service()).map(|(key, _)| key)
+        self.entries()
+            .filter(|(_, entry)| entry.has_service())
+            .map(|(key, _)| key)
     }
 
     /// All Endpoints.
     pub fn endpoints(&self) -> impl Iterator<Item = Endpoints> {
-        self.entries().filter_map(|(key, entry)| entry.endpoints(&key))
+        self.entries()
+            .filter_map(|(key, entry)| entry.endpoints(&key))
     }
 
     /// All slices.
     pub fn slices(&self) -> impl Iterator<Item = EndpointSlice> {
-        self.entries()
-            .flat_map(|(key, entry)| entry.each_slice().filter_map(move |slice| unpack(&key, slice)))
+        self.entries().flat_map(|(key, entry)| {
+            entry
+                .each_slice()
+                .filter_map(move |slice| unpack(&key, slice))
+        })
     }
 
     pub(super) fn entries(&self) -> impl Iterator<Item = (ObjectKey, PackedObjects<'_>)> {
         self.namespaces.iter().flat_map(|(namespace, entries)| {
-            let key = |name: &SmolStr| ObjectKey { namespace: namespace.clone(), name: name.clone() };
-            entries.iter().map(move |(name, packed)| (key(name), PackedObjects::read(packed)))
+            let key = |name: &SmolStr| ObjectKey {
+                namespace: namespace.clone(),
+                name: name.clone(),
+            };
+            entries
+                .iter()
+                .map(move |(name, packed)| (key(name), PackedObjects::read(packed)))
         })
     }
 
     /// The keys of a namespace.
     pub(super) fn keys_in(&self, namespace: &str) -> Vec<ObjectKey> {
-        let entries = self.namespaces.get(namespace).into_iter().flat_map(Map::iter);
-        entries.map(|(name, _)| ObjectKey::new(namespace, name.clone())).collect()
+        let entries = self
+            .namespaces
+            .get(namespace)
+            .into_iter()
+            .flat_map(Map::iter);
+        entries
+            .map(|(name, _)| ObjectKey::new(namespace, name.clone()))
+            .collect()
     }
 
     pub(super) fn get(&self, key: &ObjectKey) -> PackedObjects<'_> {
-        let packed = self.namespaces.get(&key.namespace).and_then(|entries| entries.get(&key.name));
-        packed.map(|packed| PackedObjects::read(packed)).unwrap_or_default()
+        let packed = self
+            .namespaces
+            .get(&key.namespace)
+            .and_then(|entries| entries.get(&key.name));
+        packed
+            .map(|packed| PackedObjects::read(packed))
+            .unwrap_or_default()
     }
 
     /// A Service.
@@ -218,14 +260,20 @@ impl Objects {
     }
 
     /// The endpoints of a Service from `source`.
-    pub fn service_endpoints(&self, key: &ObjectKey, source: Option<EndpointsSource>) -> ServiceEndpoints {
+    pub fn service_endpoints(
+        &self,
+        key: &ObjectKey,
+        source: Option<EndpointsSource>,
+    ) -> ServiceEndpoints {
         let entry = self.get(key);
         match source {
             None => ServiceEndpoints::None,
-            Some(EndpointsSource::EndpointSlices) => ServiceEndpoints::Slices(entry.slices(key).collect()),
-            Some(EndpointsSource::Endpoints) => {
-                entry.endpoints(key).map_or(ServiceEndpoints::None, ServiceEndpoints::Endpoints)
+            Some(EndpointsSource::EndpointSlices) => {
+                ServiceEndpoints::Slices(entry.slices(key).collect())
             }
+            Some(EndpointsSource::Endpoints) => entry
+                .endpoints(key)
+                .map_or(ServiceEndpoints::None, ServiceEndpoints::Endpoints),
         }
     }
 
@@ -244,54 +292,98 @@ impl Objects {
     /// Whether an identical slice is stored.
     pub(super) fn has_slice(&self, slice: &EndpointSlice) -> bool {
         let service = slice.service_key();
-        let stored = self.get(&service).slice_of_name(&packed_name(&slice.key, &service));
+        let stored = self
+            .get(&service)
+            .slice_of_name(&packed_name(&slice.key, &service));
         stored.is_some_and(|stored| stored == packed(slice))
     }
 
     /// The slice `key` of `service`.
     pub(super) fn slice(&self, service: &ObjectKey, key: &ObjectKey) -> Option<EndpointSlice> {
-        unpack(service, self.get(service).slice_of_name(&packed_name(key, service))?)
+        unpack(
+            service,
+            self.get(service)
+                .slice_of_name(&packed_name(key, service))?,
+        )
     }
 
     pub(super) fn set_service(&mut self, service: &Service) {
         let packed = packed(service);
-        self.change(&service.key, |entry| PackedObjects { service: &packed, ..entry }.pack());
+        self.change(&service.key, |entry| {
+            PackedObjects {
+                service: &packed,
+                ..entry
+            }
+            .pack()
+        });
     }
 
     pub(super) fn set_endpoints(&mut self, endpoints: &Endpoints) {
         let packed = packed(endpoints);
-        self.change(&endpoints.key, |entry| PackedObjects { endpoints: &packed, ..entry }.pack());
+        self.change(&endpoints.key, |entry| {
+            PackedObjects {
+                endpoints: &packed,
+                ..entry
+            }
+            .pack()
+        });
     }
 
     pub(super) fn set_slice(&mut self, slice: &EndpointSlice) {
         let (service, packed) = (slice.service_key(), packed(slice));
         let name = packed_name(&slice.key, &service);
         self.change(&service, |entry| {
-            PackedObjects { slices: &entry.slices_with(&name, Some(&packed)), ..entry }.pack()
+            PackedObjects {
+                slices: &entry.slices_with(&name, Some(&packed)),
+                ..entry
+            }
+            .pack()
         });
     }
 
     pub(super) fn remove_service(&mut self, key: &ObjectKey) {
-        self.change(key, |entry| PackedObjects { service: &[], ..entry }.pack());
+        self.change(key, |entry| {
+            PackedObjects {
+                service: &[],
+                ..entry
+            }
+            .pack()
+        });
     }
 
     pub(super) fn remove_endpoints(&mut self, key: &ObjectKey) {
         if !self.get(key).endpoints.is_empty() {
-            self.change(key, |entry| PackedObjects { endpoints: &[], ..entry }.pack());
+            self.change(key, |entry| {
+                PackedObjects {
+                    endpoints: &[],
+                    ..entry
+                }
+                .pack()
+            });
         }
     }
 
     /// Removes all slices of a Service.
     pub(super) fn remove_slices(&mut self, service: &ObjectKey) {
         if !self.get(service).slices.is_empty() {
-            self.change(service, |entry| PackedObjects { slices: &[], ..entry }.pack());
+            self.change(service, |entry| {
+                PackedObjects {
+                    slices: &[],
+                    ..entry
+                }
+                .pack()
+            });
         }
     }
 
     pub(super) fn remove_slice(&mut self, service: &ObjectKey, key: &ObjectKey) {
         let name = packed_name(key, service);
         self.change(service, |entry| {
-            PackedObjects { slices: &entry.slices_with(&name, None), ..entry }.pack()
+            PackedObjects {
+                slices: &entry.slices_with(&name, None),
+                ..entry
+            }
+            .pack()
         });
     }
 
@@ -314,7 +406,9 @@ impl Objects {
     }
 
     fn remove(&mut self, key: &ObjectKey) {
-        let Some(entries) = self.namespaces.get_mut(&key.namespace) else { return };
+        let Some(entries) = self.namespaces.get_mut(&key.namespace) else {
+            return;
+        };
         entries.remove(&key.name);
         if entries.is_empty() {
             self.namespaces.remove(&key.namespace);

@@ -1,7 +1,9 @@
-//! A compact encoding of objects. A large cluster has tens of thousands of objects, which are read one at a time.
+//! A compact encoding of objects. A large cluster has tens of thousands of objects, which are read
+//! one at a time.
 //!
-//! [`Pack`] writes values one after another, without field names or padding. Numbers have a variable length. The length
-//! of a text or a list precedes its content. The octets never leave the process.
+//! [`Pack`] writes values one after another, without field names or padding. Numbers have a
+//! variable length. The length of a text or a list precedes its content. The octets never leave the
+//! process.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,8 +12,8 @@ use std::time::{Duration, SystemTime};
 use smol_str::SmolStr;
 
 use crate::objects::{
-    Address, AddressType, EndpointPort, EndpointSlice, Endpoints, ExternalAddress, ObjectKey, Protocol,
-    Service, ServiceKind, ServicePort, SliceEndpoint, Subset,
+    Address, AddressType, EndpointPort, EndpointSlice, Endpoints, ExternalAddress, ObjectKey,
+    Protocol, Service, ServiceKind, ServicePort, SliceEndpoint, Subset,
 };
 use crate::one_or_many::OneOrMany;
 
@@ -55,7 +57,8 @@ pub(super) fn unpack_octets<'o>(from: &mut &'o [u8]) -> Option<&'o [u8]> {
     take(from, length)
 }
 
-/// Each octet holds seven bits, the lowest bits first. The eighth bit is set if another octet follows.
+/// Each octet holds seven bits, the lowest bits first. The eighth bit is set if another octet
+/// follows.
 impl Pack for u64 {
     fn pack(&self, to: &mut Vec<u8>) {
         let mut rest = *self;
@@ -113,7 +116,9 @@ impl Pack for SmolStr {
     }
 
     fn unpack(from: &mut &[u8]) -> Option<Self> {
-        std::str::from_utf8(unpack_octets(from)?).ok().map(Self::new)
+        std::str::from_utf8(unpack_octets(from)?)
+            .ok()
+            .map(Self::new)
     }
 }
 
@@ -128,14 +133,16 @@ impl Pack for IpAddr {
     fn unpack(from: &mut &[u8]) -> Option<Self> {
         let octets = unpack_octets(from)?;
         let v4 = <[u8; 4]>::try_from(octets).map(Self::from);
-        v4.or_else(|_| <[u8; 16]>::try_from(octets).map(Self::from)).ok()
+        v4.or_else(|_| <[u8; 16]>::try_from(octets).map(Self::from))
+            .ok()
     }
 }
 
 impl Pack for SystemTime {
     fn pack(&self, to: &mut Vec<u8>) {
         let since = self.duration_since(Self::UNIX_EPOCH);
-        let (before, span) = since.map_or_else(|error| (true, error.duration()), |span| (false, span));
+        let (before, span) =
+            since.map_or_else(|error| (true, error.duration()), |span| (false, span));
         before.pack(to);
         span.as_secs().pack(to);
         span.subsec_nanos().pack(to);
@@ -144,8 +151,13 @@ impl Pack for SystemTime {
     fn unpack(from: &mut &[u8]) -> Option<Self> {
         let before = bool::unpack(from)?;
         let (seconds, nanoseconds) = (u64::unpack(from)?, u32::unpack(from)?);
-        let span = Duration::from_secs(seconds).checked_add(Duration::from_nanos(nanoseconds.into()))?;
-        if before { Self::UNIX_EPOCH.checked_sub(span) } else { Self::UNIX_EPOCH.checked_add(span) }
+        let span =
+            Duration::from_secs(seconds).checked_add(Duration::from_nanos(nanoseconds.into()))?;
+        if before {
+            Self::UNIX_EPOCH.checked_sub(span)
+        } else {
+            Self::UNIX_EPOCH.checked_add(span)
+        }
     }
 }
 
@@ -159,7 +171,11 @@ impl<T: Pack> Pack for Option<T> {
 
     fn unpack(from: &mut &[u8]) -> Option<Self> {
         let there = bool::unpack(from)?;
-        if there { T::unpack(from).map(Some) } else { Some(None) }
+        if there {
+            T::unpack(from).map(Some)
+        } else {
+            Some(None)
+        }
     }
 }
 
@@ -236,7 +252,11 @@ impl PackKeyed for Service {
     fn pack(&self, to: &mut Vec<u8>) {
         self.kind.pack(to);
         self.ports.pack(to);
-        let external = if self.external.is_empty() { 0 } else { HAS_EXTERNAL };
+        let external = if self.external.is_empty() {
+            0
+        } else {
+            HAS_EXTERNAL
+        };
         to.push(u8::from(self.publish_not_ready) | external);
         self.created.pack(to);
         if external != 0 {
@@ -247,8 +267,19 @@ impl PackKeyed for Service {
     fn unpack(key: ObjectKey, from: &mut &[u8]) -> Option<Self> {
         let (kind, ports, flags) = (Pack::unpack(from)?, Pack::unpack(from)?, u8::unpack(from)?);
         let created = Pack::unpack(from)?;
-        let external = if flags & HAS_EXTERNAL == 0 { OneOrMany::default() } else { Pack::unpack(from)? };
-        Some(Self { key, kind, ports, publish_not_ready: flags & 1 == 1, created, external })
+        let external = if flags & HAS_EXTERNAL == 0 {
+            OneOrMany::default()
+        } else {
+            Pack::unpack(from)?
+        };
+        Some(Self {
+            key,
+            kind,
+            ports,
+            publish_not_ready: flags & 1 == 1,
+            created,
+            external,
+        })
     }
 
     fn addresses(&self) -> usize {
@@ -263,8 +294,8 @@ fn cluster_ips(service: &Service) -> usize {
     }
 }
 
-/// A slice is stored under the key of its Service. Most slice names begin with the name of the Service, see
-/// [`pack_name`].
+/// A slice is stored under the key of its Service. Most slice names begin with the name of the
+/// Service, see [`pack_name`].
 impl PackKeyed for EndpointSlice {
     fn pack(&self, to: &mut Vec<u8>) {
         pack_name(&self.key.name, &self.service, to);
@@ -276,7 +307,10 @@ impl PackKeyed for EndpointSlice {
 
     fn unpack(service: ObjectKey, from: &mut &[u8]) -> Option<Self> {
         Some(Self {
-            key: ObjectKey { namespace: service.namespace, name: unpack_name(&service.name, from)? },
+            key: ObjectKey {
+                namespace: service.namespace,
+                name: unpack_name(&service.name, from)?,
+            },
             service: service.name,
             address_type: Pack::unpack(from)?,
             endpoints: Pack::unpack(from)?,
@@ -290,8 +324,8 @@ impl PackKeyed for EndpointSlice {
     }
 }
 
-/// Appends the name of a slice. If the name begins with the name of the Service, only the rest is appended, after a
-/// flag.
+/// Appends the name of a slice. If the name begins with the name of the Service, only the rest is
+/// appended, after a flag.
 pub(super) fn pack_name(name: &str, service: &str, to: &mut Vec<u8>) {
     let rest = name.strip_prefix(service);
     rest.is_some().pack(to);
@@ -301,7 +335,11 @@ pub(super) fn pack_name(name: &str, service: &str, to: &mut Vec<u8>) {
 fn unpack_name(service: &str, from: &mut &[u8]) -> Option<SmolStr> {
     let named_after = bool::unpack(from)?;
     let name = std::str::from_utf8(unpack_octets(from)?).ok()?;
-    Some(if named_after { smol_str::format_smolstr!("{service}{name}") } else { name.into() })
+    Some(if named_after {
+        smol_str::format_smolstr!("{service}{name}")
+    } else {
+        name.into()
+    })
 }
 
 impl Pack for ServiceKind {
@@ -388,15 +426,17 @@ impl Pack for AddressType {
     }
 
     fn unpack(from: &mut &[u8]) -> Option<Self> {
-        [Self::Ipv4, Self::Ipv6, Self::Other].get(usize::unpack(from)?).copied()
+        [Self::Ipv4, Self::Ipv6, Self::Other]
+            .get(usize::unpack(from)?)
+            .copied()
     }
 }
 
 /// Flag in the octet of the conditions, set if zones follow.
 const HAS_ZONES: u8 = 1 << 6;
 
-/// The conditions share one octet, with two bits each: the lower bit says whether the condition is known, the higher
-/// bit is its value.
+/// The conditions share one octet, with two bits each: the lower bit says whether the condition is
+/// known, the higher bit is its value.
 impl Pack for SliceEndpoint {
     fn pack(&self, to: &mut Vec<u8>) {
         let bits = |condition: Option<bool>| condition.map_or(0, |is| 1 | u8::from(is) << 1);
@@ -421,7 +461,11 @@ impl Pack for SliceEndpoint {
             terminating: condition(4),
             addresses: Pack::unpack(from)?,
             hostname: Pack::unpack(from)?,
-            zones: if conditions & HAS_ZONES == 0 { OneOrMany::default() } else { Pack::unpack(from)? },
+            zones: if conditions & HAS_ZONES == 0 {
+                OneOrMany::default()
+            } else {
+                Pack::unpack(from)?
+            },
         })
     }
 }

@@ -1,7 +1,9 @@
-//! The pods by address, to verify DNS names of pods (`10-1-0-5.apps.pod`) and to find the namespace of a client.
+//! The pods by address, to verify DNS names of pods (`10-1-0-5.apps.pod`) and to find the namespace
+//! of a client.
 //!
-//! A cluster has many pods, and `metadata.name` only distinguishes one pod from another. So only a hash of this name is
-//! stored. With 100,000 pods in a namespace, the probability of a collision is about 3e-10.
+//! A cluster has many pods, and `metadata.name` only distinguishes one pod from another. So only a
+//! hash of this name is stored. With 100,000 pods in a namespace, the probability of a collision is
+//! about 3e-10.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher as _;
@@ -31,10 +33,11 @@ pub(super) struct Pods {
     changed: bool,
     /// For each address, the namespaces of the pods with that address.
     namespaces: Map<IpAddr, Arc<[SmolStr]>>,
-    /// For each address and namespace, the number of pods beyond the first. Pods in the host network share their node's
-    /// address.
+    /// For each address and namespace, the number of pods beyond the first. Pods in the host
+    /// network share their node's address.
     further: HashMap<(IpAddr, SmolStr), u32, RandomState>,
-    /// One copy of each list of namespaces. Most addresses have a single namespace, so that few different lists exist.
+    /// One copy of each list of namespaces. Most addresses have a single namespace, so that few
+    /// different lists exist.
     lists: Shared<SmolStr>,
 }
 
@@ -77,13 +80,15 @@ impl Pods {
         self.known.values().map(HashMap::len).sum()
     }
 
-    /// Adds an address from a snapshot file. The address is dropped once the first list is complete.
+    /// Adds an address from a snapshot file. The address is dropped once the first list is
+    /// complete.
     pub(super) fn show_earlier_run(
         &mut self,
         address: IpAddr,
         namespaces: impl IntoIterator<Item = SmolStr>,
     ) {
-        self.namespaces.insert(address, namespaces.into_iter().collect());
+        self.namespaces
+            .insert(address, namespaces.into_iter().collect());
         self.changed = true;
     }
 
@@ -121,7 +126,12 @@ impl Pods {
     fn set(&mut self, id: PodId, addresses: OneOrMany<IpAddr>) -> bool {
         self.listing.settle(&id);
         let (namespace, name) = id;
-        let before = self.known.get(&namespace).and_then(|pods| pods.get(&name)).cloned().unwrap_or_default();
+        let before = self
+            .known
+            .get(&namespace)
+            .and_then(|pods| pods.get(&name))
+            .cloned()
+            .unwrap_or_default();
         if before == addresses {
             return false;
         }
@@ -137,10 +147,15 @@ impl Pods {
 
     fn keep(&mut self, namespace: SmolStr, name: u64, addresses: OneOrMany<IpAddr>) {
         if !addresses.is_empty() {
-            self.known.entry(namespace).or_default().insert(name, addresses);
+            self.known
+                .entry(namespace)
+                .or_default()
+                .insert(name, addresses);
             return;
         }
-        let Some(pods) = self.known.get_mut(&namespace) else { return };
+        let Some(pods) = self.known.get_mut(&namespace) else {
+            return;
+        };
         pods.remove(&name);
         if pods.is_empty() {
             self.known.remove(&namespace);
@@ -148,12 +163,26 @@ impl Pods {
     }
 
     fn add(&mut self, address: IpAddr, namespace: &SmolStr) {
-        let before: &[SmolStr] = self.namespaces.get(&address).map(|list| &**list).unwrap_or_default();
+        let before: &[SmolStr] = self
+            .namespaces
+            .get(&address)
+            .map(|list| &**list)
+            .unwrap_or_default();
         match before.binary_search(namespace) {
-            Ok(_) => *self.further.entry((address, namespace.clone())).or_default() += 1,
+            Ok(_) => {
+                *self
+                    .further
+                    .entry((address, namespace.clone()))
+                    .or_default() += 1;
+            }
             Err(at) => {
                 let (front, back) = before.split_at(at);
-                let mut list: Arc<[SmolStr]> = front.iter().chain([namespace]).chain(back).cloned().collect();
+                let mut list: Arc<[SmolStr]> = front
+                    .iter()
+                    .chain([namespace])
+                    .chain(back)
+                    .cloned()
+                    .collect();
                 self.lists.share(&mut list);
                 self.namespaces.insert(address, list);
             }
@@ -169,8 +198,16 @@ impl Pods {
             }
             return;
         }
-        let before: &[SmolStr] = self.namespaces.get(&address).map(|list| &**list).unwrap_or_default();
-        let mut list: Arc<[SmolStr]> = before.iter().filter(|other| *other != namespace).cloned().collect();
+        let before: &[SmolStr] = self
+            .namespaces
+            .get(&address)
+            .map(|list| &**list)
+            .unwrap_or_default();
+        let mut list: Arc<[SmolStr]> = before
+            .iter()
+            .filter(|other| *other != namespace)
+            .cloned()
+            .collect();
         if list.is_empty() {
             self.namespaces.remove(&address);
         } else {
@@ -205,8 +242,9 @@ mod tests {
     }
 
     fn shown(pods: &Pods) -> Vec<String> {
-        let line =
-            |(address, namespaces): (&IpAddr, &Arc<[SmolStr]>)| format!("{address} {}", namespaces.join(","));
+        let line = |(address, namespaces): (&IpAddr, &Arc<[SmolStr]>)| {
+            format!("{address} {}", namespaces.join(","))
+        };
         let mut lines: Vec<String> = pods.namespaces.iter().map(line).collect();
         lines.sort();
         lines
@@ -216,13 +254,29 @@ mod tests {
     fn addresses_have_the_namespaces_of_their_pods() {
         let cases: [(&str, &[&str], &[&str]); 8] = [
             ("none", &["a/x"], &[]),
-            ("two families", &["a/x 10.0.0.1 fd00::1"], &["10.0.0.1 a", "fd00::1 a"]),
+            (
+                "two families",
+                &["a/x 10.0.0.1 fd00::1"],
+                &["10.0.0.1 a", "fd00::1 a"],
+            ),
             ("gone", &["a/x 10.0.0.1", "- a/x"], &[]),
             ("moved", &["a/x 10.0.0.1", "a/x 10.0.0.2"], &["10.0.0.2 a"]),
             ("ended", &["a/x 10.0.0.1", "a/x"], &[]),
-            ("given on before it is gone", &["a/x 10.0.0.1", "b/x 10.0.0.1", "- a/x"], &["10.0.0.1 b"]),
-            ("node", &["b/x 10.0.0.1", "a/x 10.0.0.1", "a/y 10.0.0.1", "- a/x"], &["10.0.0.1 a,b"]),
-            ("both of a namespace", &["a/x 10.0.0.1", "a/y 10.0.0.1", "- a/x", "- a/y"], &[]),
+            (
+                "given on before it is gone",
+                &["a/x 10.0.0.1", "b/x 10.0.0.1", "- a/x"],
+                &["10.0.0.1 b"],
+            ),
+            (
+                "node",
+                &["b/x 10.0.0.1", "a/x 10.0.0.1", "a/y 10.0.0.1", "- a/x"],
+                &["10.0.0.1 a,b"],
+            ),
+            (
+                "both of a namespace",
+                &["a/x 10.0.0.1", "a/y 10.0.0.1", "- a/x", "- a/y"],
+                &[],
+            ),
         ];
         for (name, changes, expected) in cases {
             let mut pods = Pods::default();
@@ -240,7 +294,11 @@ mod tests {
         for change in ["[", "a/x 10.0.0.1"] {
             apply(&mut pods, change);
         }
-        assert_eq!(shown(&pods), ["10.0.0.1 a", "10.9.9.9 old"], "until the list is complete");
+        assert_eq!(
+            shown(&pods),
+            ["10.0.0.1 a", "10.9.9.9 old"],
+            "until the list is complete"
+        );
         assert!(!pods.is_listed());
         for change in ["a/y 10.0.0.1", "b/z 10.0.0.2", "]"] {
             apply(&mut pods, change);
@@ -250,7 +308,10 @@ mod tests {
         for change in ["[", "a/y 10.0.0.1", "- b/z", "]"] {
             apply(&mut pods, change);
         }
-        assert_eq!((shown(&pods), pods.count()), (vec!["10.0.0.1 a".to_owned()], 1));
+        assert_eq!(
+            (shown(&pods), pods.count()),
+            (vec!["10.0.0.1 a".to_owned()], 1)
+        );
         assert!(!apply(&mut pods, "a/y 10.0.0.1"), "nothing new");
     }
 }

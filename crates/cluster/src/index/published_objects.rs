@@ -1,7 +1,7 @@
 //! The published objects: what readers beside the index task look up, such as explanations.
 //!
-//! The index publishes its objects together with the records. A reader holds a copy as long as it needs, and the index
-//! task neither waits for readers nor works for them.
+//! The index publishes its objects together with the records. A reader holds a copy as long as it
+//! needs, and the index task neither waits for readers nor works for them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -47,7 +47,11 @@ impl ObjectsView {
 
     /// The deletion time of a Service, if it is among the last 256 deleted Services.
     pub fn deleted(&self, key: &ObjectKey) -> Option<SystemTime> {
-        self.deleted.iter().rev().find(|(deleted, _)| deleted == key).map(|(_, at)| *at)
+        self.deleted
+            .iter()
+            .rev()
+            .find(|(deleted, _)| deleted == key)
+            .map(|(_, at)| *at)
     }
 }
 
@@ -87,12 +91,16 @@ mod tests {
 
     fn service() -> Event {
         let service = mk_cluster_ip("apps", "web", &["10.96.0.10"], &["http:80"]);
-        Event::Service(Change::Apply(Service::from_api(&service.to_string()).unwrap().object))
+        Event::Service(Change::Apply(
+            Service::from_api(&service.to_string()).unwrap().object,
+        ))
     }
 
     fn endpoints(address: &str) -> Event {
         let endpoints = mk_endpoints("apps", "web", &[address], &["http:8080"]);
-        Event::Endpoints(Change::Apply(Endpoints::from_api(&endpoints.to_string()).unwrap().object))
+        Event::Endpoints(Change::Apply(
+            Endpoints::from_api(&endpoints.to_string()).unwrap().object,
+        ))
     }
 
     fn synced(events: impl IntoIterator<Item = Event>) -> Index {
@@ -109,7 +117,10 @@ mod tests {
         let ServiceEndpoints::Endpoints(endpoints) = view.service_endpoints(&key()) else {
             return Vec::new();
         };
-        endpoints.addresses().map(|address| address.to_string()).collect()
+        endpoints
+            .addresses()
+            .map(|address| address.to_string())
+            .collect()
     }
 
     #[test]
@@ -131,7 +142,10 @@ mod tests {
         let mut index = synced([service(), endpoints("10.244.0.1")]);
         let published = index.published_objects();
         index.apply(endpoints("10.244.0.2"));
-        assert!(!index.publish(), "a cluster IP has no records of its endpoints");
+        assert!(
+            !index.publish(),
+            "a cluster IP has no records of its endpoints"
+        );
         assert_eq!(addresses(&published.get().unwrap()), ["10.244.0.2"]);
     }
 
@@ -145,7 +159,10 @@ mod tests {
         index.publish();
 
         assert!(before.service(&key()).is_some());
-        assert_eq!((before.deleted(&key()), addresses(&before)), (None, vec!["10.244.0.1".to_owned()]));
+        assert_eq!(
+            (before.deleted(&key()), addresses(&before)),
+            (None, vec!["10.244.0.1".to_owned()])
+        );
         let after = published.get().unwrap();
         assert!(after.service(&key()).is_none() && after.deleted(&key()).is_some());
         assert_eq!(addresses(&after), ["10.244.0.2"]);

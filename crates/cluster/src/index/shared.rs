@@ -1,4 +1,5 @@
-//! Deduplication of lists. Many Services and slices have equal lists of ports, so each list is stored only once.
+//! Deduplication of lists. Many Services and slices have equal lists of ports, so each list is
+//! stored only once.
 
 use std::collections::HashSet;
 use std::hash::Hash;

@@ -20,8 +20,8 @@ const MAX_DELETED: usize = 256;
 #[derive(Debug, Default)]
 pub struct Store {
     objects: Objects,
-    /// The Service name of each slice that does not belong to its [`expected_service`]. The Service is always in the
-    /// namespace of the slice.
+    /// The Service name of each slice that does not belong to its [`expected_service`]. The Service
+    /// is always in the namespace of the slice.
     strays: HashMap<ObjectKey, SmolStr, RandomState>,
     /// The last deleted Services, for look-ups of objects.
     deleted: Deletions,
@@ -30,10 +30,13 @@ pub struct Store {
     pub(super) slices: RelistTracker<ObjectKey>,
 }
 
-/// The Service that a slice most likely belongs to: the control plane names slices after their Service, with a random
-/// suffix.
+/// The Service that a slice most likely belongs to: the control plane names slices after their
+/// Service, with a random suffix.
 fn expected_service(slice: &ObjectKey) -> Option<SmolStr> {
-    slice.name.rsplit_once('-').map(|(service, _)| service.into())
+    slice
+        .name
+        .rsplit_once('-')
+        .map(|(service, _)| service.into())
 }
 
 impl Store {
@@ -43,7 +46,11 @@ impl Store {
     }
 
     pub(super) fn start_list_of_endpoints(&mut self) {
-        let known: Vec<_> = self.objects.endpoints().map(|endpoints| endpoints.key).collect();
+        let known: Vec<_> = self
+            .objects
+            .endpoints()
+            .map(|endpoints| endpoints.key)
+            .collect();
         self.endpoints.begin(known);
     }
 
@@ -78,17 +85,31 @@ impl Store {
             Some(name) => name.clone(),
             None => expected_service(key)?,
         };
-        self.objects.slice(&ObjectKey { namespace: key.namespace.clone(), name }, key)
+        self.objects.slice(
+            &ObjectKey {
+                namespace: key.namespace.clone(),
+                name,
+            },
+            key,
+        )
     }
 
     /// The endpoints of a Service from the source in use.
-    pub fn service_endpoints(&self, key: &ObjectKey, source: Option<EndpointsSource>) -> ServiceEndpoints {
+    pub fn service_endpoints(
+        &self,
+        key: &ObjectKey,
+        source: Option<EndpointsSource>,
+    ) -> ServiceEndpoints {
         self.objects.service_endpoints(key, source)
     }
 
     /// The objects for readers beside the index. Only reference counts are incremented.
     pub(super) fn view(&self, source: EndpointsSource) -> ObjectsView {
-        ObjectsView { objects: self.objects.clone(), source, deleted: Arc::clone(&self.deleted) }
+        ObjectsView {
+            objects: self.objects.clone(),
+            source,
+            deleted: Arc::clone(&self.deleted),
+        }
     }
 
     pub(super) fn keys(&self) -> Vec<ObjectKey> {
@@ -145,8 +166,9 @@ impl Store {
         self.objects.remove_slice(service, key);
     }
 
-    /// Drops the objects of the endpoints source that is not in use. While Endpoints are in use, slices stay as long as
-    /// their feed is running. That feed removes slices that it can no longer keep up to date.
+    /// Drops the objects of the endpoints source that is not in use. While Endpoints are in use,
+    /// slices stay as long as their feed is running. That feed removes slices that it can no longer
+    /// keep up to date.
     pub(super) fn forget_other_than(&mut self, source: EndpointsSource) {
         match source {
             EndpointsSource::Endpoints if self.slices.is_followed() => {}
@@ -168,11 +190,16 @@ impl Store {
         }
     }
 
-    /// A Service for which `shown` is true and whose Endpoints lack addresses of its slices, if there is one.
-    pub(super) fn endpoints_lack_addresses(&self, shown: impl Fn(&Service) -> bool) -> Option<ObjectKey> {
+    /// A Service for which `shown` is true and whose Endpoints lack addresses of its slices, if
+    /// there is one.
+    pub(super) fn endpoints_lack_addresses(
+        &self,
+        shown: impl Fn(&Service) -> bool,
+    ) -> Option<ObjectKey> {
         let mut entries = self.objects.entries();
         let found = entries.find(|(key, entry)| {
-            entry.service(key).is_some_and(|service| shown(&service)) && entry.endpoints_lack_addresses(key)
+            entry.service(key).is_some_and(|service| shown(&service))
+                && entry.endpoints_lack_addresses(key)
         });
         found.map(|(key, _)| key)
     }

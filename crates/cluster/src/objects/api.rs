@@ -1,6 +1,7 @@
-//! The fields of API objects that this crate reads, for both encodings of the Kubernetes API: protobuf and JSON. The
-//! protobuf tags come from `generated.proto` in `k8s.io/api`; undeclared fields are skipped. In JSON, Go writes an
-//! absent list or map as `null`. Values of these types exist only while an object is read.
+//! The fields of API objects that this crate reads, for both encodings of the Kubernetes API:
+//! protobuf and JSON. The protobuf tags come from `generated.proto` in `k8s.io/api`; undeclared
+//! fields are skipped. In JSON, Go writes an absent list or map as `null`. Values of these types
+//! exist only while an object is read.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +15,8 @@ use smol_str::SmolStr;
 
 use crate::one_or_many::OneOrMany;
 
-/// The keys of `metadata.labels` and `metadata.annotations` that are read; the JSON reader skips all others.
+/// The keys of `metadata.labels` and `metadata.annotations` that are read; the JSON reader skips
+/// all others.
 const READ: [&str; 10] = [
     SERVICE_NAME,
     ZONE,
@@ -67,7 +69,8 @@ pub struct Metadata {
     pub(super) annotations: Vec<Entry>,
 }
 
-/// An entry of a map. Key and value refer to the received octets without a copy, because most entries are never used.
+/// An entry of a map. Key and value refer to the received octets without a copy, because most
+/// entries are never used.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Entry {
     #[prost(bytes = "bytes", tag = "1")]
@@ -162,9 +165,16 @@ struct Ingress {
 impl ExposedService {
     /// Takes the external addresses: IP addresses as written, and host names of load balancers.
     pub(super) fn take_external(&mut self) -> (Vec<String>, Vec<String>) {
-        let mut addresses =
-            self.spec.as_mut().map(|spec| std::mem::take(&mut spec.external_ips)).unwrap_or_default();
-        let balancer = self.status.take().and_then(|status| status.load_balancer).unwrap_or_default();
+        let mut addresses = self
+            .spec
+            .as_mut()
+            .map(|spec| std::mem::take(&mut spec.external_ips))
+            .unwrap_or_default();
+        let balancer = self
+            .status
+            .take()
+            .and_then(|status| status.load_balancer)
+            .unwrap_or_default();
         let mut names = Vec::new();
         for Ingress { ip, hostname } in balancer.ingress {
             let given = |text: &String| !text.is_empty();
@@ -214,8 +224,8 @@ pub(crate) struct Port {
     pub(super) name: Option<String>,
     #[prost(string, optional, tag = "2")]
     pub(super) protocol: Option<String>,
-    /// An `int32` in the API. The field is an `i64`, so that a number out of range invalidates only the port, not the
-    /// whole object.
+    /// An `int32` in the API. The field is an `i64`, so that a number out of range invalidates only
+    /// the port, not the whole object.
     #[prost(int64, optional, tag = "3")]
     #[serde(rename = "port")]
     pub(super) number: Option<i64>,
@@ -274,8 +284,18 @@ pub(crate) struct SubsetPort {
 }
 
 impl From<SubsetPort> for Port {
-    fn from(SubsetPort { name, protocol, number }: SubsetPort) -> Self {
-        Self { name, protocol, number }
+    fn from(
+        SubsetPort {
+            name,
+            protocol,
+            number,
+        }: SubsetPort,
+    ) -> Self {
+        Self {
+            name,
+            protocol,
+            number,
+        }
     }
 }
 
@@ -339,8 +359,16 @@ pub struct PodNamedAddress {
 }
 
 impl From<PodNamedAddress> for Address {
-    fn from(PodNamedAddress { ip, target_ref, hostname }: PodNamedAddress) -> Self {
-        let hostname = hostname.filter(|name| !name.is_empty()).or_else(|| pod_name(target_ref));
+    fn from(
+        PodNamedAddress {
+            ip,
+            target_ref,
+            hostname,
+        }: PodNamedAddress,
+    ) -> Self {
+        let hostname = hostname
+            .filter(|name| !name.is_empty())
+            .or_else(|| pod_name(target_ref));
         Self { ip, hostname }
     }
 }
@@ -348,12 +376,19 @@ impl From<PodNamedAddress> for Address {
 impl From<PodNamedEndpoints> for Endpoints {
     fn from(PodNamedEndpoints { metadata, subsets }: PodNamedEndpoints) -> Self {
         let each = |list: Vec<PodNamedAddress>| list.into_iter().map(Address::from).collect();
-        let subset = |SubsetOf { addresses, not_ready_addresses, ports }| SubsetOf {
+        let subset = |SubsetOf {
+                          addresses,
+                          not_ready_addresses,
+                          ports,
+                      }| SubsetOf {
             addresses: each(addresses),
             not_ready_addresses: each(not_ready_addresses),
             ports,
         };
-        Self { metadata, subsets: subsets.into_iter().map(subset).collect() }
+        Self {
+            metadata,
+            subsets: subsets.into_iter().map(subset).collect(),
+        }
     }
 }
 
@@ -396,29 +431,60 @@ impl DetailedEndpoint {
     /// Uses the name of the pod as the hostname of an endpoint without a hostname.
     pub(super) fn name_after_pod(&mut self) {
         let pod = self.target_ref.take();
-        self.hostname = self.hostname.take().filter(|name| !name.is_empty()).or_else(|| pod_name(pod));
+        self.hostname = self
+            .hostname
+            .take()
+            .filter(|name| !name.is_empty())
+            .or_else(|| pod_name(pod));
     }
 
     /// The zones whose clients the endpoint serves: the zones of its hints, or else its own zone.
     pub(super) fn zones(&self) -> OneOrMany<SmolStr> {
-        let hints = self.hints.iter().flat_map(|hints| &hints.for_zones).map(|zone| zone.name.as_str());
-        let zones: OneOrMany<SmolStr> = hints.filter(|zone| !zone.is_empty()).map(SmolStr::new).collect();
+        let hints = self
+            .hints
+            .iter()
+            .flat_map(|hints| &hints.for_zones)
+            .map(|zone| zone.name.as_str());
+        let zones: OneOrMany<SmolStr> = hints
+            .filter(|zone| !zone.is_empty())
+            .map(SmolStr::new)
+            .collect();
         if !zones.is_empty() {
             return zones;
         }
-        Some(self.zone()).filter(|zone| !zone.is_empty()).map(SmolStr::new).into_iter().collect()
+        Some(self.zone())
+            .filter(|zone| !zone.is_empty())
+            .map(SmolStr::new)
+            .into_iter()
+            .collect()
     }
 }
 
 impl From<DetailedEndpoint> for SliceEndpoint {
     fn from(endpoint: DetailedEndpoint) -> Self {
-        let DetailedEndpoint { addresses, conditions, hostname, .. } = endpoint;
-        Self { addresses, conditions, hostname }
+        let DetailedEndpoint {
+            addresses,
+            conditions,
+            hostname,
+            ..
+        } = endpoint;
+        Self {
+            addresses,
+            conditions,
+            hostname,
+        }
     }
 }
 
 impl From<DetailedSlice> for EndpointSlice {
-    fn from(DetailedSlice { metadata, address_type, endpoints, ports }: DetailedSlice) -> Self {
+    fn from(
+        DetailedSlice {
+            metadata,
+            address_type,
+            endpoints,
+            ports,
+        }: DetailedSlice,
+    ) -> Self {
         Self {
             metadata,
             address_type,
@@ -537,7 +603,10 @@ fn entries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Entry>, D::
                 if !READ.contains(&key.as_str()) {
                     map.next_value::<IgnoredAny>()?;
                 } else if let Some(value) = map.next_value::<Option<String>>()? {
-                    entries.push(Entry { key: key.into(), value: value.into() });
+                    entries.push(Entry {
+                        key: key.into(),
+                        value: value.into(),
+                    });
                 }
             }
             Ok(entries)

@@ -1,7 +1,7 @@
 //! Conversion of API objects to the reduced objects of this crate.
 //!
-//! An invalid address or port is dropped with a [`Note`]. An object without a name or with the wrong types is rejected
-//! as a whole. Other objects are not affected.
+//! An invalid address or port is dropped with a [`Note`]. An object without a name or with the
+//! wrong types is rejected as a whole. Other objects are not affected.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -16,17 +16,18 @@ use smol_str::SmolStr;
 
 use super::api;
 use super::{
-    Address, AddressType, ConfigMap, EndpointPort, EndpointSlice, Endpoints, ExternalAddress, ImportedSlice,
-    Kind, Namespace, Node, ObjectKey, Pod, Protocol, ScheduledPod, Service, ServiceImport, ServiceKind,
-    ServicePort, SliceEndpoint, Subset,
+    Address, AddressType, ConfigMap, EndpointPort, EndpointSlice, Endpoints, ExternalAddress,
+    ImportedSlice, Kind, Namespace, Node, ObjectKey, Pod, Protocol, ScheduledPod, Service,
+    ServiceImport, ServiceKind, ServicePort, SliceEndpoint, Subset,
 };
 use crate::one_or_many::OneOrMany;
 
-/// First octets of a protobuf-encoded object, followed by a `runtime.Unknown` that contains the object.
+/// First octets of a protobuf-encoded object, followed by a `runtime.Unknown` that contains the
+/// object.
 pub(crate) const MAGIC: &[u8; 4] = b"k8s\0";
 
-/// The value of [`api::OVER_CAPACITY`] if addresses were left out. Kubernetes 1.21 set `warning` on objects that had all of
-/// their addresses.
+/// The value of [`api::OVER_CAPACITY`] if addresses were left out. Kubernetes 1.21 set `warning` on
+/// objects that had all of their addresses.
 const TRUNCATED: &str = "truncated";
 
 /// An object as received.
@@ -57,7 +58,9 @@ pub enum MalformedObject {
 
 impl Encoded {
     /// Decodes the fields that `M` declares.
-    pub(crate) fn decode<M: Message + Default + DeserializeOwned>(&self) -> Result<M, MalformedObject> {
+    pub(crate) fn decode<M: Message + Default + DeserializeOwned>(
+        &self,
+    ) -> Result<M, MalformedObject> {
         match self {
             Self::Json(json) => Ok(serde_json::from_slice(json)?),
             Self::Protobuf(message) => Ok(M::decode(message.clone())?),
@@ -65,7 +68,10 @@ impl Encoded {
     }
 
     fn metadata(&self) -> api::Metadata {
-        self.decode::<api::Bare>().ok().and_then(|object| object.metadata).unwrap_or_default()
+        self.decode::<api::Bare>()
+            .ok()
+            .and_then(|object| object.metadata)
+            .unwrap_or_default()
     }
 
     /// Namespace and name of any object; `None` if they cannot be read.
@@ -119,8 +125,18 @@ pub struct Parsed<T> {
 impl<T> Parsed<T> {
     /// Converts the object with `form`, and keeps the other fields.
     pub(crate) fn map<U>(self, form: impl FnOnce(T) -> U) -> Parsed<U> {
-        let Self { object, notes, version, uid } = self;
-        Parsed { object: form(object), notes, version, uid }
+        let Self {
+            object,
+            notes,
+            version,
+            uid,
+        } = self;
+        Parsed {
+            object: form(object),
+            notes,
+            version,
+            uid,
+        }
     }
 }
 
@@ -144,26 +160,33 @@ pub trait FromApi: Sized + Send + 'static {
     #[doc(hidden)]
     fn metadata(api: &Self::Api) -> Option<&api::Metadata>;
 
-    /// Reads a single object, as in `items` of a list or `object` of a watch event. Ignores its `kind` and
-    /// `apiVersion`, which are absent in lists.
+    /// Reads a single object, as in `items` of a list or `object` of a watch event. Ignores its
+    /// `kind` and `apiVersion`, which are absent in lists.
     ///
     /// # Errors
     ///
-    /// [`MalformedObject`] if a field has an unexpected type, or if the object has no name or no namespace.
+    /// [`MalformedObject`] if a field has an unexpected type, or if the object has no name or no
+    /// namespace.
     fn read(encoded: &Encoded) -> Result<Parsed<Self>, MalformedObject> {
         let api: Self::Api = encoded.decode()?;
         let metadata = Self::metadata(&api);
         let version = metadata.map(api::Metadata::version).unwrap_or_default();
         let uid = metadata.map(api::Metadata::uid).unwrap_or_default().into();
         let mut notes = Vec::new();
-        Ok(Parsed { object: Self::convert(api, &mut notes)?, notes, version, uid })
+        Ok(Parsed {
+            object: Self::convert(api, &mut notes)?,
+            notes,
+            version,
+            uid,
+        })
     }
 
     /// Reads a single object in JSON, as [`read`](Self::read) does.
     ///
     /// # Errors
     ///
-    /// [`MalformedObject`] if a field has an unexpected type, or if the object has no name or no namespace.
+    /// [`MalformedObject`] if a field has an unexpected type, or if the object has no name or no
+    /// namespace.
     fn from_api(json: &str) -> Result<Parsed<Self>, MalformedObject> {
         Self::read(&Encoded::Json(Bytes::copy_from_slice(json.as_bytes())))
     }
@@ -193,7 +216,10 @@ impl FromApi for Service {
     of_api!(Service, api::Service);
 
     fn convert(api: Self::Api, notes: &mut Vec<Note>) -> Result<Self, MalformedObject> {
-        let (metadata, spec) = (api.metadata.unwrap_or_default(), api.spec.unwrap_or_default());
+        let (metadata, spec) = (
+            api.metadata.unwrap_or_default(),
+            api.spec.unwrap_or_default(),
+        );
         Ok(Self {
             key: metadata.key_of(Self::KIND)?,
             kind: service_kind(&spec, notes),
@@ -209,8 +235,15 @@ impl FromApi for ServiceImport {
     of_api!(ServiceImport, api::ServiceImport, 0.key);
 
     fn convert(api: Self::Api, notes: &mut Vec<Note>) -> Result<Self, MalformedObject> {
-        let (metadata, spec) = (api.metadata.unwrap_or_default(), api.spec.unwrap_or_default());
-        let kind = if spec.r#type() == "Headless" { ServiceKind::Headless } else { by_ip(&spec.ips, notes) };
+        let (metadata, spec) = (
+            api.metadata.unwrap_or_default(),
+            api.spec.unwrap_or_default(),
+        );
+        let kind = if spec.r#type() == "Headless" {
+            ServiceKind::Headless
+        } else {
+            by_ip(&spec.ips, notes)
+        };
         Ok(Self(Service {
             key: metadata.key_of(Self::KIND)?,
             kind,
@@ -226,11 +259,24 @@ impl FromApi for ImportedSlice {
     of_api!(ImportedSlice, api::EndpointSlice, slice.key);
 
     fn convert(api: Self::Api, notes: &mut Vec<Note>) -> Result<Self, MalformedObject> {
-        let labels = api.metadata.as_ref().map(|metadata| metadata.labels.as_slice()).unwrap_or_default();
+        let labels = api
+            .metadata
+            .as_ref()
+            .map(|metadata| metadata.labels.as_slice())
+            .unwrap_or_default();
         let label = |key| SmolStr::new(api::value(labels, key).unwrap_or_default());
-        let (service, cluster) = (label(api::IMPORT_NAME), label(api::SOURCE_CLUSTER).to_ascii_lowercase());
-        let slice = EndpointSlice { service, ..EndpointSlice::convert(api, notes)? };
-        Ok(Self { cluster: cluster.into(), slice })
+        let (service, cluster) = (
+            label(api::IMPORT_NAME),
+            label(api::SOURCE_CLUSTER).to_ascii_lowercase(),
+        );
+        let slice = EndpointSlice {
+            service,
+            ..EndpointSlice::convert(api, notes)?
+        };
+        Ok(Self {
+            cluster: cluster.into(),
+            slice,
+        })
     }
 }
 
@@ -266,21 +312,27 @@ impl FromApi for EndpointSlice {
         let metadata = api.metadata.unwrap_or_default();
         Ok(Self {
             key: metadata.key_of(Self::KIND)?,
-            service: SmolStr::new(api::value(&metadata.labels, api::SERVICE_NAME).unwrap_or_default()),
+            service: SmolStr::new(
+                api::value(&metadata.labels, api::SERVICE_NAME).unwrap_or_default(),
+            ),
             address_type,
-            endpoints: each(api.endpoints, |endpoint| Some(slice_endpoint(endpoint, address_type, notes))),
+            endpoints: each(api.endpoints, |endpoint| {
+                Some(slice_endpoint(endpoint, address_type, notes))
+            }),
             ports: endpoint_ports(api.ports, notes),
             last_change: last_change(&metadata),
         })
     }
 }
 
-/// Endpoints or a slice in which the pod's name replaces a missing hostname (`--endpoint-names=pod`). The names are
-/// read only for this type, because each name costs an allocation.
+/// Endpoints or a slice in which the pod's name replaces a missing hostname
+/// (`--endpoint-names=pod`). The names are read only for this type, because each name costs an
+/// allocation.
 #[derive(Debug)]
 pub struct PodNamed<T>(pub T);
 
-/// A slice with the zones of its endpoints (`--prefer-zone`). A [`PodNamed`] slice also has the zones.
+/// A slice with the zones of its endpoints (`--prefer-zone`). A [`PodNamed`] slice also has the
+/// zones.
 #[derive(Debug)]
 pub struct Zoned(pub EndpointSlice);
 
@@ -308,11 +360,16 @@ detailed! {
     Exposed, Service, ExposedService, exposed_service;
 }
 
-fn exposed_service(mut api: api::ExposedService, notes: &mut Vec<Note>) -> Result<Service, MalformedObject> {
+fn exposed_service(
+    mut api: api::ExposedService,
+    notes: &mut Vec<Note>,
+) -> Result<Service, MalformedObject> {
     let (addresses, names) = api.take_external();
     let mut service = Service::convert(api.into(), notes)?;
     let ip = |text: String| ip_address(&text, notes).map(ExternalAddress::Ip);
-    let names = names.into_iter().map(|name| ExternalAddress::Name(name.into()));
+    let names = names
+        .into_iter()
+        .map(|name| ExternalAddress::Name(name.into()));
     service.external = addresses.into_iter().filter_map(ip).chain(names).collect();
     Ok(service)
 }
@@ -321,12 +378,21 @@ fn pod_named_slice(
     mut api: api::DetailedSlice,
     notes: &mut Vec<Note>,
 ) -> Result<EndpointSlice, MalformedObject> {
-    api.endpoints.iter_mut().for_each(api::DetailedEndpoint::name_after_pod);
+    api.endpoints
+        .iter_mut()
+        .for_each(api::DetailedEndpoint::name_after_pod);
     zoned_slice(api, notes)
 }
 
-fn zoned_slice(api: api::DetailedSlice, notes: &mut Vec<Note>) -> Result<EndpointSlice, MalformedObject> {
-    let zones: Vec<_> = api.endpoints.iter().map(api::DetailedEndpoint::zones).collect();
+fn zoned_slice(
+    api: api::DetailedSlice,
+    notes: &mut Vec<Note>,
+) -> Result<EndpointSlice, MalformedObject> {
+    let zones: Vec<_> = api
+        .endpoints
+        .iter()
+        .map(api::DetailedEndpoint::zones)
+        .collect();
     let mut slice = EndpointSlice::convert(api.into(), notes)?;
     for (endpoint, zones) in slice.endpoints.iter_mut().zip(zones) {
         endpoint.zones = zones;
@@ -340,7 +406,8 @@ impl FromApi for Node {
     fn convert(api: Self::Api, _: &mut Vec<Note>) -> Result<Self, MalformedObject> {
         let metadata = api.metadata.unwrap_or_default();
         let label = |new, old| {
-            let found = api::value(&metadata.labels, new).or_else(|| api::value(&metadata.labels, old))?;
+            let found =
+                api::value(&metadata.labels, new).or_else(|| api::value(&metadata.labels, old))?;
             (!found.is_empty()).then(|| SmolStr::new(found))
         };
         Ok(Self {
@@ -355,7 +422,9 @@ impl FromApi for Namespace {
     of_api!(Namespace, api::Bare);
 
     fn convert(api: Self::Api, _: &mut Vec<Note>) -> Result<Self, MalformedObject> {
-        Ok(Self { key: api.metadata.unwrap_or_default().key_of(Self::KIND)? })
+        Ok(Self {
+            key: api.metadata.unwrap_or_default().key_of(Self::KIND)?,
+        })
     }
 }
 
@@ -363,8 +432,14 @@ impl FromApi for Pod {
     of_api!(Pod, api::Pod);
 
     fn convert(api: Self::Api, notes: &mut Vec<Note>) -> Result<Self, MalformedObject> {
-        let (metadata, status) = (api.metadata.unwrap_or_default(), api.status.unwrap_or_default());
-        Ok(Self { key: metadata.key_of(Self::KIND)?, addresses: pod_addresses(status, notes) })
+        let (metadata, status) = (
+            api.metadata.unwrap_or_default(),
+            api.status.unwrap_or_default(),
+        );
+        Ok(Self {
+            key: metadata.key_of(Self::KIND)?,
+            addresses: pod_addresses(status, notes),
+        })
     }
 }
 
@@ -372,9 +447,20 @@ impl FromApi for ScheduledPod {
     of_api!(Pod, api::ScheduledPod, pod.key);
 
     fn convert(api: Self::Api, notes: &mut Vec<Note>) -> Result<Self, MalformedObject> {
-        let api::ScheduledPod { metadata, spec, status } = api;
-        let (spec, pod) = (spec.unwrap_or_default(), Pod::convert(api::Pod { metadata, status }, notes)?);
-        Ok(Self { pod, node: spec.node_name().into(), host_network: spec.host_network() })
+        let api::ScheduledPod {
+            metadata,
+            spec,
+            status,
+        } = api;
+        let (spec, pod) = (
+            spec.unwrap_or_default(),
+            Pod::convert(api::Pod { metadata, status }, notes)?,
+        );
+        Ok(Self {
+            pod,
+            node: spec.node_name().into(),
+            host_network: spec.host_network(),
+        })
     }
 }
 
@@ -383,7 +469,14 @@ impl FromApi for ConfigMap {
 
     fn convert(api: Self::Api, _: &mut Vec<Note>) -> Result<Self, MalformedObject> {
         let key = api.metadata.unwrap_or_default().key_of(Self::KIND)?;
-        Ok(Self { key, data: api.data.into_iter().map(|(key, text)| (key, text.into_bytes())).collect() })
+        Ok(Self {
+            key,
+            data: api
+                .data
+                .into_iter()
+                .map(|(key, text)| (key, text.into_bytes()))
+                .collect(),
+        })
     }
 }
 
@@ -419,9 +512,16 @@ fn service_kind(spec: &api::ServiceSpec, notes: &mut Vec<Note>) -> ServiceKind {
 }
 
 fn by_ip(written: &[String], notes: &mut Vec<Note>) -> ServiceKind {
-    let ips: OneOrMany<IpAddr> =
-        written.iter().filter(|text| !text.is_empty()).filter_map(|text| ip_address(text, notes)).collect();
-    if ips.is_empty() { ServiceKind::WithoutIp } else { ServiceKind::ClusterIp(ips) }
+    let ips: OneOrMany<IpAddr> = written
+        .iter()
+        .filter(|text| !text.is_empty())
+        .filter_map(|text| ip_address(text, notes))
+        .collect();
+    if ips.is_empty() {
+        ServiceKind::WithoutIp
+    } else {
+        ServiceKind::ClusterIp(ips)
+    }
 }
 
 fn publish_not_ready(metadata: &api::Metadata, spec: &api::ServiceSpec) -> bool {
@@ -433,7 +533,11 @@ fn publish_not_ready(metadata: &api::Metadata, spec: &api::ServiceSpec) -> bool 
     }
 }
 
-fn slice_endpoint(endpoint: api::SliceEndpoint, kind: AddressType, notes: &mut Vec<Note>) -> SliceEndpoint {
+fn slice_endpoint(
+    endpoint: api::SliceEndpoint,
+    kind: AddressType,
+    notes: &mut Vec<Note>,
+) -> SliceEndpoint {
     let conditions = endpoint.conditions.unwrap_or_default();
     let written = match kind {
         AddressType::Other => Vec::new(),
@@ -449,20 +553,33 @@ fn slice_endpoint(endpoint: api::SliceEndpoint, kind: AddressType, notes: &mut V
     }
 }
 
-/// The addresses of a pod. A pod that has ended has none, because other pods may have its addresses now.
+/// The addresses of a pod. A pod that has ended has none, because other pods may have its addresses
+/// now.
 fn pod_addresses(status: api::PodStatus, notes: &mut Vec<Note>) -> OneOrMany<IpAddr> {
-    let (has_ended, first) = (matches!(status.phase(), "Succeeded" | "Failed"), status.pod_ip().to_owned());
+    let (has_ended, first) = (
+        matches!(status.phase(), "Succeeded" | "Failed"),
+        status.pod_ip().to_owned(),
+    );
     let written = match status.pod_ips {
         _ if has_ended => Vec::new(),
         several if several.is_empty() => vec![api::PodIp { ip: first }],
         several => several,
     };
-    each(written, |api::PodIp { ip }| if ip.is_empty() { None } else { ip_address(&ip, notes) })
+    each(written, |api::PodIp { ip }| {
+        if ip.is_empty() {
+            None
+        } else {
+            ip_address(&ip, notes)
+        }
+    })
 }
 
 fn addresses(list: Vec<api::Address>, notes: &mut Vec<Note>) -> Box<[Address]> {
     each(list, |address| {
-        Some(Address { ip: ip_address(&address.ip, notes)?, hostname: hostname(address.hostname) })
+        Some(Address {
+            ip: ip_address(&address.ip, notes)?,
+            hostname: hostname(address.hostname),
+        })
     })
 }
 
@@ -521,12 +638,18 @@ fn protocol(text: &str) -> Protocol {
 }
 
 fn created(metadata: &api::Metadata) -> u32 {
-    metadata.creation_timestamp.as_ref().and_then(|time| u32::try_from(time.seconds).ok()).unwrap_or(0)
+    metadata
+        .creation_timestamp
+        .as_ref()
+        .and_then(|time| u32::try_from(time.seconds).ok())
+        .unwrap_or(0)
 }
 
 fn last_change(metadata: &api::Metadata) -> Option<SystemTime> {
     let text = api::value(&metadata.annotations, api::LAST_CHANGE)?;
-    DateTime::parse_from_rfc3339(text).ok().map(SystemTime::from)
+    DateTime::parse_from_rfc3339(text)
+        .ok()
+        .map(SystemTime::from)
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Reading and writing of snapshot files. The size of a read is bounded, and a file is replaced atomically.
+//! Reading and writing of snapshot files. The size of a read is bounded, and a file is replaced
+//! atomically.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -13,7 +14,10 @@ use super::{FILE_NAME, MAX_FILE, Saved, SnapshotError};
 /// [`SnapshotError`] if the snapshot is unreadable or rejected.
 pub fn load(directory: &Path, domain: &str) -> Result<Option<Saved>, SnapshotError> {
     let path = directory.join(FILE_NAME);
-    let unreadable = |source| SnapshotError::Read { path: path.clone(), source };
+    let unreadable = |source| SnapshotError::Read {
+        path: path.clone(),
+        source,
+    };
     let file = match File::open(&path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -24,7 +28,9 @@ pub fn load(directory: &Path, domain: &str) -> Result<Option<Saved>, SnapshotErr
         return Err(SnapshotError::TooLarge(size));
     }
     let mut content = Vec::new();
-    file.take(MAX_FILE).read_to_end(&mut content).map_err(unreadable)?;
+    file.take(MAX_FILE)
+        .read_to_end(&mut content)
+        .map_err(unreadable)?;
     Saved::decode(&content, domain).map(Some)
 }
 

@@ -22,7 +22,8 @@ fn apply(index: &mut Index, events: impl IntoIterator<Item = Event>) {
 fn filled() -> Index {
     let mut index = index();
     let service = |name: &str, spec: &str| {
-        let json = format!(r#"{{"metadata":{{"name":"{name}","namespace":"apps"}},"spec":{spec}}}"#);
+        let json =
+            format!(r#"{{"metadata":{{"name":"{name}","namespace":"apps"}},"spec":{spec}}}"#);
         Event::Service(Change::Apply(Service::from_api(&json).unwrap().object))
     };
     let slice = r#"{"metadata":{"name":"db-1","namespace":"apps","labels":{"kubernetes.io/service-name":"db"},
@@ -31,12 +32,17 @@ fn filled() -> Index {
         "ports":[{"name":"sql","port":5432}]}"#;
     let events = [
         Event::Service(Change::RelistStarted),
-        service("web", r#"{"clusterIP":"10.96.0.7","ports":[{"name":"http","port":80}]}"#),
+        service(
+            "web",
+            r#"{"clusterIP":"10.96.0.7","ports":[{"name":"http","port":80}]}"#,
+        ),
         service("db", r#"{"clusterIP":"None"}"#),
         service("ext", r#"{"type":"ExternalName","externalName":"a.test"}"#),
         Event::Service(Change::RelistDone),
         Event::EndpointSlice(Change::RelistStarted),
-        Event::EndpointSlice(Change::Apply(EndpointSlice::from_api(slice).unwrap().object)),
+        Event::EndpointSlice(Change::Apply(
+            EndpointSlice::from_api(slice).unwrap().object,
+        )),
         Event::EndpointSlice(Change::RelistDone),
         Event::EndpointsFrom(EndpointsSource::EndpointSlices),
     ];
@@ -52,7 +58,10 @@ fn content() -> Vec<u8> {
 /// All objects of an index, sorted.
 fn objects(index: &Index) -> Vec<String> {
     let store = index.store().objects();
-    let mut all: Vec<String> = store.services().map(|object| format!("{object:?}")).collect();
+    let mut all: Vec<String> = store
+        .services()
+        .map(|object| format!("{object:?}"))
+        .collect();
     all.extend(store.endpoints().map(|object| format!("{object:?}")));
     all.extend(store.slices().map(|object| format!("{object:?}")));
     all.sort();
@@ -62,7 +71,10 @@ fn objects(index: &Index) -> Vec<String> {
 #[test]
 fn what_was_written_is_served_again() {
     let saved = Saved::decode(&content(), DOMAIN).unwrap();
-    assert_eq!((saved.objects(), saved.source()), (4, EndpointsSource::EndpointSlices));
+    assert_eq!(
+        (saved.objects(), saved.source()),
+        (4, EndpointsSource::EndpointSlices)
+    );
     let mut restored = index();
     saved.replay(&mut restored);
     assert!(restored.has_synced() && !restored.has_listed());
@@ -72,7 +84,9 @@ fn what_was_written_is_served_again() {
 #[test]
 fn the_first_lists_replace_what_was_restored() {
     let mut index = index();
-    Saved::decode(&content(), DOMAIN).unwrap().replay(&mut index);
+    Saved::decode(&content(), DOMAIN)
+        .unwrap()
+        .replay(&mut index);
     let events = [
         Event::Service(Change::RelistStarted),
         Event::Service(Change::RelistDone),
@@ -91,8 +105,14 @@ fn any_damage_is_noticed() {
     for at in 0..good.len() {
         let mut bad = good.clone();
         bad[at] ^= 0x10;
-        assert!(Saved::decode(&bad, DOMAIN).is_err(), "a flipped bit in byte {at}");
-        assert!(Saved::decode(&good[..at], DOMAIN).is_err(), "cut to {at} bytes");
+        assert!(
+            Saved::decode(&bad, DOMAIN).is_err(),
+            "a flipped bit in byte {at}"
+        );
+        assert!(
+            Saved::decode(&good[..at], DOMAIN).is_err(),
+            "cut to {at} bytes"
+        );
     }
     let doubled = [&good[..], &good[..]].concat();
     assert!(Saved::decode(&doubled, DOMAIN).is_err());
@@ -103,18 +123,36 @@ fn what_is_not_ours_is_refused_with_the_reason() {
     let text = String::from_utf8(content()).unwrap();
     let summed = |text: &str| {
         let body = &text[..=text.trim_end().rfind('\n').unwrap()];
-        let trailer = format!("{{\"objects\":4,\"checksum\":\"{}\"}}\n", checksum(body.as_bytes()));
+        let trailer = format!(
+            "{{\"objects\":4,\"checksum\":\"{}\"}}\n",
+            checksum(body.as_bytes())
+        );
         format!("{body}{trailer}").into_bytes()
     };
     let cases: [(Vec<u8>, &str); 8] = [
         (Vec::new(), "it is not a snapshot file"),
         (b"[1, 2]\n".to_vec(), "it is not a snapshot file"),
         (b"\x7fELF\n".to_vec(), "it is not a snapshot file"),
-        (text.replace("kubedns snapshot", "another").into_bytes(), "it is not a snapshot file"),
-        (summed(&text.replace("\"version\":1", "\"version\":2")), "it has format version 2, expected 1"),
-        (summed(&text.replace(DOMAIN, "other.")), "it is for the domain other."),
-        (text.lines().next().unwrap().as_bytes().to_vec(), "it is not a snapshot file"),
-        (summed(&text.replace("{\"Service\"", "{\"Servant\"")), "line 2 is not an object: unknown variant"),
+        (
+            text.replace("kubedns snapshot", "another").into_bytes(),
+            "it is not a snapshot file",
+        ),
+        (
+            summed(&text.replace("\"version\":1", "\"version\":2")),
+            "it has format version 2, expected 1",
+        ),
+        (
+            summed(&text.replace(DOMAIN, "other.")),
+            "it is for the domain other.",
+        ),
+        (
+            text.lines().next().unwrap().as_bytes().to_vec(),
+            "it is not a snapshot file",
+        ),
+        (
+            summed(&text.replace("{\"Service\"", "{\"Servant\"")),
+            "line 2 is not an object: unknown variant",
+        ),
     ];
     for (content, reason) in cases {
         let error = Saved::decode(&content, DOMAIN).unwrap_err().to_string();
@@ -128,10 +166,16 @@ fn a_file_is_replaced_whole() {
     let path = directory.path().join("below");
     assert!(load(&path, DOMAIN).unwrap().is_none());
     store(&path, b"old").unwrap();
-    assert_eq!(load(&path, DOMAIN).unwrap_err().to_string(), "it is not a snapshot file");
+    assert_eq!(
+        load(&path, DOMAIN).unwrap_err().to_string(),
+        "it is not a snapshot file"
+    );
     store(&path, &content()).unwrap();
     assert_eq!(load(&path, DOMAIN).unwrap().unwrap().objects(), 4);
-    let names: Vec<_> = std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let names: Vec<_> = std::fs::read_dir(&path)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
     assert_eq!(names, [FILE_NAME]);
 }
 

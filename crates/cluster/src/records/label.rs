@@ -5,25 +5,36 @@ use std::net::IpAddr;
 
 use smol_str::SmolStr;
 
-/// The label of an address in kube-dns: `10.233.0.1` becomes `3766346139356635`. The record's text in Go's `%v` format
-/// is hashed with FNV-1a-32. The hash is written in hexadecimal without leading zeros, and these characters are encoded
-/// in hexadecimal again.
+/// The label of an address in kube-dns: `10.233.0.1` becomes `3766346139356635`. The record's text
+/// in Go's `%v` format is hashed with FNV-1a-32. The hash is written in hexadecimal without leading
+/// zeros, and these characters are encoded in hexadecimal again.
 ///
-/// Clients keep such labels in caches and configurations, so the labels must stay the same as in kube-dns.
+/// Clients keep such labels in caches and configurations, so the labels must stay the same as in
+/// kube-dns.
 pub(super) fn hash(ip: IpAddr) -> SmolStr {
     let mut hash = Fnv1a(0x811c_9dc5);
     // Hashing does not fail.
     let _ = write!(hash, "&{{{ip} 0 10 10  false 30 0  }}");
     let digits = (u32::BITS - hash.0.leading_zeros()).div_ceil(4);
-    let text = (0..digits).rev().map(|place| u32::from(digit(hash.0 >> (4 * place))));
-    text.flat_map(|character| [digit(character >> 4), digit(character)]).collect()
+    let text = (0..digits)
+        .rev()
+        .map(|place| u32::from(digit(hash.0 >> (4 * place))));
+    text.flat_map(|character| [digit(character >> 4), digit(character)])
+        .collect()
 }
 
-/// The label of an address in CoreDNS: `10.0.0.1` becomes `10-0-0-1`, `fd00::` becomes `fd00--0`. Dashes replace dots
-/// or colons. A zero is appended to a trailing dash, because a label must not end with a dash.
+/// The label of an address in CoreDNS: `10.0.0.1` becomes `10-0-0-1`, `fd00::` becomes `fd00--0`.
+/// Dashes replace dots or colons. A zero is appended to a trailing dash, because a label must not
+/// end with a dash.
 pub(crate) fn dashed(ip: IpAddr) -> SmolStr {
     let text = smol_str::format_smolstr!("{ip}");
-    let dashes = text.chars().map(|character| if matches!(character, '.' | ':') { '-' } else { character });
+    let dashes = text.chars().map(|character| {
+        if matches!(character, '.' | ':') {
+            '-'
+        } else {
+            character
+        }
+    });
     dashes.chain(text.ends_with(':').then_some('0')).collect()
 }
 
@@ -32,12 +43,15 @@ fn digit(number: u32) -> char {
     char::from_digit(number & 0xf, 16).unwrap_or_default()
 }
 
-/// A writer that hashes text without storing the text, because the addresses of every event are hashed.
+/// A writer that hashes text without storing the text, because the addresses of every event are
+/// hashed.
 struct Fnv1a(u32);
 
 impl fmt::Write for Fnv1a {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.0 = text.bytes().fold(self.0, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+        self.0 = text.bytes().fold(self.0, |hash, byte| {
+            (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+        });
         Ok(())
     }
 }

@@ -37,20 +37,26 @@ impl Records for ExternalZone {
         visit: &mut dyn FnMut(Entry<'v>),
     ) -> Lookup {
         let service = match path {
-            // The name server is the DNS Service. `has_descendants` returns true for `ns.dns` even if that Service has
-            // no external address.
-            ["dns", "ns"] => {
-                self.services.entry(&["kube-system"], "kube-dns").map(|service| (service, &[][..]))
-            }
+            // The name server is the DNS Service. `has_descendants` returns true for `ns.dns` even
+            // if that Service has no external address.
+            ["dns", "ns"] => self
+                .services
+                .entry(&["kube-system"], "kube-dns")
+                .map(|service| (service, &[][..])),
             // A port's name has SRV records and is never an alias.
             [_, _, _, _] if exact => None,
-            [namespace, name, below @ ..] => {
-                self.services.entry(&[namespace], name).map(|service| (service, below))
-            }
+            [namespace, name, below @ ..] => self
+                .services
+                .entry(&[namespace], name)
+                .map(|service| (service, below)),
             _ => None,
         };
         let found = service.is_some_and(|(service, below)| service.visit(below, steps, visit));
-        if found { Lookup::Exists } else { Lookup::Missing }
+        if found {
+            Lookup::Exists
+        } else {
+            Lookup::Missing
+        }
     }
 
     fn is_enumerable(&self) -> bool {
@@ -69,9 +75,10 @@ impl Records for ExternalZone {
         match path {
             [] | ["dns"] | ["dns", "ns"] => true,
             [namespace] => self.services.node(&[namespace]).is_some(),
-            [namespace, name, below @ ..] => {
-                self.services.entry(&[namespace], name).is_some_and(|service| service.has_descendants(below))
-            }
+            [namespace, name, below @ ..] => self
+                .services
+                .entry(&[namespace], name)
+                .is_some_and(|service| service.has_descendants(below)),
         }
     }
 }

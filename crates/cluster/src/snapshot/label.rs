@@ -31,7 +31,11 @@ mod tests {
             (&"a".repeat(63), true, true),
             (&"a".repeat(64), false, false),
         ] {
-            assert_eq!((is_service_name(label), is_label(label)), (service, namespace), "{label:?}");
+            assert_eq!(
+                (is_service_name(label), is_label(label)),
+                (service, namespace),
+                "{label:?}"
+            );
         }
     }
 }

@@ -2,17 +2,23 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Whether a label is valid as the namespace or the address of a pod name. Wildcards are invalid, because pod names
-/// cannot be enumerated. Labels with a dot are invalid, because kube-dns splits names at every dot.
+/// Whether a label is valid as the namespace or the address of a pod name. Wildcards are invalid,
+/// because pod names cannot be enumerated. Labels with a dot are invalid, because kube-dns splits
+/// names at every dot.
 pub(super) fn may_be_pod(label: &str) -> bool {
     label != treecache::ANY && !label.contains('.')
 }
 
-/// Parses the address in a label: IPv4 with dashes for dots, IPv6 with dashes for colons or as written.
+/// Parses the address in a label: IPv4 with dashes for dots, IPv6 with dashes for colons or as
+/// written.
 pub fn address(label: &str) -> Option<IpAddr> {
     match label.replace('-', ".").parse() {
         Ok(v4) => Some(IpAddr::V4(v4)),
-        Err(_) => label.replace('-', ":").parse::<Ipv6Addr>().ok().map(IpAddr::V6),
+        Err(_) => label
+            .replace('-', ":")
+            .parse::<Ipv6Addr>()
+            .ok()
+            .map(IpAddr::V6),
     }
 }
 
@@ -33,9 +39,17 @@ mod tests {
         ] {
             assert_eq!(read(label).as_deref(), Some(ip), "{label}");
         }
-        for label in
-            ["", "300-1-1-1", "1-2-3", "1-2-3-4-5", "a-b-c-d", "01-2-3-4", "-1-2-3-4", "1-2-3-4-", "1_2_3_4"]
-        {
+        for label in [
+            "",
+            "300-1-1-1",
+            "1-2-3",
+            "1-2-3-4-5",
+            "a-b-c-d",
+            "01-2-3-4",
+            "-1-2-3-4",
+            "1-2-3-4-",
+            "1_2_3_4",
+        ] {
             assert_eq!(read(label), None, "{label}");
         }
     }

@@ -14,14 +14,23 @@ use super::{PodNames, Published, Snapshot};
 use crate::index::Index;
 use crate::objects::{Change, EndpointsSource, Event, FromApi as _, Node, Service};
 
-/// A Service without endpoints, an ExternalName Service, a federation, and a Node with zone and region.
+/// A Service without endpoints, an ExternalName Service, a federation, and a Node with zone and
+/// region.
 fn cluster(strict: bool) -> Arc<Published> {
-    let zone = Zone { strict, ..Zone::new(&Name::parse("cluster.local").unwrap()) };
+    let zone = Zone {
+        strict,
+        ..Zone::new(&Name::parse("cluster.local").unwrap())
+    };
     let published = Arc::new(Published::new(Snapshot::new(zone)));
     let mut index = Index::new(Arc::clone(&published));
     index.set_federations(BTreeMap::from([("fed".into(), "fed.example".into())]));
-    let labels = [("topology.kubernetes.io/zone", "zone-a"), ("topology.kubernetes.io/region", "region-a")];
-    let node = Node::from_api(&mk_node("node", &labels).to_string()).unwrap().object;
+    let labels = [
+        ("topology.kubernetes.io/zone", "zone-a"),
+        ("topology.kubernetes.io/region", "region-a"),
+    ];
+    let node = Node::from_api(&mk_node("node", &labels).to_string())
+        .unwrap()
+        .object;
     index.apply(Event::Node(Change::Apply(node)));
     for service in [
         mk_cluster_ip("apps", "idle", &["10.96.0.10"], &["http:80"]),
@@ -43,9 +52,21 @@ pub(crate) fn ask(
     rtype: &str,
     transport: Transport,
 ) -> (Outcome, Vec<u8>) {
-    let (query, identity) = (Query::new(name, rtype).wire(), Identity { version: String::new() });
+    let (query, identity) = (
+        Query::new(name, rtype).wire(),
+        Identity {
+            version: String::new(),
+        },
+    );
     let (view, mut out) = (published.view(), Vec::new());
-    let outcome = engine::answer(&*view, &identity, &query, transport, &ExternalAnswers::none(), &mut out);
+    let outcome = engine::answer(
+        &*view,
+        &identity,
+        &query,
+        transport,
+        &ExternalAnswers::none(),
+        &mut out,
+    );
     (outcome, out)
 }
 
@@ -55,9 +76,19 @@ fn said(published: &Published, name: &str, rtype: &str) -> String {
     match outcome {
         Outcome::Reply(_) => {
             let answer = testkit::dig::show(&out);
-            let rcode = answer.lines().next().and_then(|line| line.split([' ', ',']).nth(1));
-            let aliases = answer.lines().filter_map(|line| line.split_once(" IN CNAME ")).map(|(_, to)| to);
-            rcode.into_iter().chain(aliases).collect::<Vec<_>>().join(" ")
+            let rcode = answer
+                .lines()
+                .next()
+                .and_then(|line| line.split([' ', ',']).nth(1));
+            let aliases = answer
+                .lines()
+                .filter_map(|line| line.split_once(" IN CNAME "))
+                .map(|(_, to)| to);
+            rcode
+                .into_iter()
+                .chain(aliases)
+                .collect::<Vec<_>>()
+                .join(" ")
         }
         Outcome::Pending(Pending::External(questions)) => format!("asks for {}", questions[0].name),
         other => format!("{other:?}"),
@@ -71,13 +102,21 @@ fn dots_within_the_labels_of_pod_names_separate_labels() {
         ("192-0-2-9.x.pod.cluster.local.", "NOERROR", "NOERROR"),
         (r"192\.0\.2\.9.x.pod.cluster.local.", "NXDOMAIN", "NXDOMAIN"),
         (r"1-2-3-4.a\.b.pod.cluster.local.", "NXDOMAIN", "NXDOMAIN"),
-        (r"no-address.a\.b.pod.cluster.local.", "NXDOMAIN", "NXDOMAIN"),
+        (
+            r"no-address.a\.b.pod.cluster.local.",
+            "NXDOMAIN",
+            "NXDOMAIN",
+        ),
         (r"no\.address.x.pod.cluster.local.", "NXDOMAIN", "NXDOMAIN"),
         ("no-address.x.pod.cluster.local.", "NOERROR", "NXDOMAIN"),
     ] {
         for rtype in ["A", "AAAA", "SRV", "TXT"] {
             assert_eq!(said(&plain, name, rtype), expected, "{name} {rtype}");
-            assert_eq!(said(&strict, name, rtype), strictly, "{name} {rtype}, strictly");
+            assert_eq!(
+                said(&strict, name, rtype),
+                strictly,
+                "{name} {rtype}, strictly"
+            );
         }
     }
 }
@@ -86,8 +125,14 @@ fn dots_within_the_labels_of_pod_names_separate_labels() {
 fn federated_names_are_names_of_services() {
     let published = cluster(false);
     for (name, expected) in [
-        ("idle.apps.fed.svc.cluster.local.", "asks for idle.apps.fed.svc.zone-a.region-a.fed.example."),
-        ("w-2.0.fed.svc.cluster.local.", "asks for w-2.0.fed.svc.zone-a.region-a.fed.example."),
+        (
+            "idle.apps.fed.svc.cluster.local.",
+            "asks for idle.apps.fed.svc.zone-a.region-a.fed.example.",
+        ),
+        (
+            "w-2.0.fed.svc.cluster.local.",
+            "asks for w-2.0.fed.svc.zone-a.region-a.fed.example.",
+        ),
         ("1web.apps.fed.svc.cluster.local.", "NXDOMAIN"),
         ("_x.apps.fed.svc.cluster.local.", "NXDOMAIN"),
         ("web-.apps.fed.svc.cluster.local.", "NXDOMAIN"),
@@ -96,7 +141,10 @@ fn federated_names_are_names_of_services() {
         ("*.apps.fed.svc.cluster.local.", "NXDOMAIN"),
         ("web.*.fed.svc.cluster.local.", "NXDOMAIN"),
         // An ExternalName Service needs no endpoints: its target is resolved.
-        ("out.apps.fed.svc.cluster.local.", "asks for www.outside.test."),
+        (
+            "out.apps.fed.svc.cluster.local.",
+            "asks for www.outside.test.",
+        ),
     ] {
         assert_eq!(said(&published, name, "A"), expected, "{name}");
     }
@@ -107,7 +155,9 @@ fn federated_names_are_names_of_services() {
 /// The sorted labels of the entries at a path, and the number of steps that are left of 1000.
 fn entries(published: &Published, path: &[&str]) -> (Vec<String>, usize) {
     let (view, mut steps, mut labels) = (published.get(), 1000, Vec::new());
-    let lookup = view.records(path, false, &mut steps, &mut |entry| labels.push(entry.label.to_owned()));
+    let lookup = view.records(path, false, &mut steps, &mut |entry| {
+        labels.push(entry.label.to_owned());
+    });
     assert_eq!(lookup == Lookup::Exists, !labels.is_empty(), "{path:?}");
     labels.sort();
     (labels, steps)
@@ -157,12 +207,18 @@ fn wildcards_stand_for_services_and_aliases() {
 fn each_pod_has_an_owner_name_that_resolves() {
     let zone = Zone::new(&Name::parse("cluster.local").unwrap());
     let namespaces: Arc<[_]> = ["a".into()].into();
-    let pods = ["10.0.0.1", "fd00::1", "fd00::"].map(|ip| (ip.parse().unwrap(), Arc::clone(&namespaces)));
+    let pods =
+        ["10.0.0.1", "fd00::1", "fd00::"].map(|ip| (ip.parse().unwrap(), Arc::clone(&namespaces)));
     let pods = PodNames::Verified(pods.into_iter().collect());
-    let snapshot = Snapshot { pods, synced: true, ..Snapshot::new(zone) };
+    let snapshot = Snapshot {
+        pods,
+        synced: true,
+        ..Snapshot::new(zone)
+    };
     let mut names = Vec::new();
-    snapshot
-        .owner_names(None, &mut |path| names.extend(path.strip_prefix(&["pod", "a"]).map(<[&str]>::concat)));
+    snapshot.owner_names(None, &mut |path| {
+        names.extend(path.strip_prefix(&["pod", "a"]).map(<[&str]>::concat));
+    });
     names.sort();
     // No label ends with a dash.
     assert_eq!(names, ["10-0-0-1", "fd00--0", "fd00--1"]);

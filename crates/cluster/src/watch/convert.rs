@@ -1,7 +1,8 @@
 //! Conversion of API objects to the events of a feed.
 //!
-//! A feed works with any kind of objects through this trait. So the program contains the code of a feed once for each
-//! event type, not once for each kind. Eleven copies, one for each kind, made up a twentieth of the program.
+//! A feed works with any kind of objects through this trait. So the program contains the code of a
+//! feed once for each event type, not once for each kind. Eleven copies, one for each kind, made up
+//! a twentieth of the program.
 
 use std::convert::Infallible;
 

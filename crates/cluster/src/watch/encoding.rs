@@ -1,5 +1,5 @@
-//! The messages of the Kubernetes API that contain objects, in protobuf and in JSON. The protobuf tags come from
-//! `generated.proto` in `k8s.io/apimachinery`.
+//! The messages of the Kubernetes API that contain objects, in protobuf and in JSON. The protobuf
+//! tags come from `generated.proto` in `k8s.io/apimachinery`.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use prost::Message;
@@ -12,7 +12,8 @@ use crate::objects::{Encoded, MAGIC};
 
 /// The `Accept` header: protobuf, or else JSON.
 pub(super) const ACCEPT: &str = "application/vnd.kubernetes.protobuf,application/json";
-/// Bound of a single object or event in octets. API servers store no object of more than a few megabytes.
+/// Bound of a single object or event in octets. API servers store no object of more than a few
+/// megabytes.
 pub(super) const MAX_OBJECT: usize = 8 << 20;
 
 /// `metav1.ListMeta`.
@@ -94,16 +95,25 @@ fn open(envelope: &Bytes) -> Result<Bytes, Failure> {
 impl WatchEvent {
     /// Reads an event from a line of JSON.
     pub(super) fn of_line(line: &Bytes) -> Result<Self, Failure> {
-        let event: JsonEvent<'_> = serde_json::from_slice(line).map_err(|error| garbage(&error, line))?;
+        let event: JsonEvent<'_> =
+            serde_json::from_slice(line).map_err(|error| garbage(&error, line))?;
         let object = Encoded::Json(line.slice_ref(event.object.get().as_bytes()));
-        Ok(Self { r#type: event.r#type, object })
+        Ok(Self {
+            r#type: event.r#type,
+            object,
+        })
     }
 
     /// Reads an event from a protobuf frame.
     pub(super) fn of_frame(frame: &Bytes) -> Result<Self, Failure> {
         let event: WatchMessage = decode(frame)?;
-        let object = event.object.ok_or_else(|| garbage(&"an event without an object", frame))?;
-        Ok(Self { r#type: event.r#type, object: Encoded::Protobuf(open(&object.raw)?) })
+        let object = event
+            .object
+            .ok_or_else(|| garbage(&"an event without an object", frame))?;
+        Ok(Self {
+            r#type: event.r#type,
+            object: Encoded::Protobuf(open(&object.raw)?),
+        })
     }
 }
 
@@ -115,11 +125,18 @@ pub(super) fn read_list(body: &Bytes) -> Result<(ListMeta, Vec<Encoded>), Failur
     }
     list.metadata.check()?;
     let encoded = |item: &RawValue| Encoded::Json(body.slice_ref(item.get().as_bytes()));
-    Ok((list.metadata, list.items.unwrap_or_default().into_iter().map(encoded).collect()))
+    Ok((
+        list.metadata,
+        list.items
+            .unwrap_or_default()
+            .into_iter()
+            .map(encoded)
+            .collect(),
+    ))
 }
 
-/// A streaming reader of a list in protobuf. An envelope contains the list, and the fields of the list are the metadata
-/// and the objects.
+/// A streaming reader of a list in protobuf. An envelope contains the list, and the fields of the
+/// list are the metadata and the objects.
 #[derive(Debug, Default)]
 pub(super) struct ListMessage {
     within: Within,
@@ -155,7 +172,9 @@ impl ListMessage {
                 Within::Envelope => self.field_of_envelope(received)?,
                 Within::List(0) => return self.end().map(Some),
                 Within::List(left) => match self.field_of_list(left, received)? {
-                    Some((2, object)) => return Ok(Some(ListPart::Object(Encoded::Protobuf(object)))),
+                    Some((2, object)) => {
+                        return Ok(Some(ListPart::Object(Encoded::Protobuf(object))));
+                    }
                     Some((1, meta)) => {
                         self.meta = decode(&meta)?;
                         true
@@ -182,31 +201,39 @@ impl ListMessage {
         Ok(true)
     }
 
-    /// Takes a field of the envelope. If the field is the list, takes only the head of the field. Returns false if the
-    /// field is incomplete.
+    /// Takes a field of the envelope. If the field is the list, takes only the head of the field.
+    /// Returns false if the field is incomplete.
     fn field_of_envelope(&mut self, received: &mut BytesMut) -> Result<bool, Failure> {
-        let Some(field) = Field::at_front(received)? else { return Ok(false) };
+        let Some(field) = Field::at_front(received)? else {
+            return Ok(false);
+        };
         if field.number == 2 {
             received.advance(field.head);
             self.within = Within::List(field.length);
             return Ok(true);
         }
-        let Some(content) = field.split_off(received)? else { return Ok(false) };
+        let Some(content) = field.split_off(received)? else {
+            return Ok(false);
+        };
         if field.number == 1 {
             check_kind(&content)?;
         }
         Ok(true)
     }
 
-    /// Takes a field of the list and returns its number and content; `None` if the field is incomplete. `left` is the
-    /// number of octets that are left of the list.
+    /// Takes a field of the list and returns its number and content; `None` if the field is
+    /// incomplete. `left` is the number of octets that are left of the list.
     fn field_of_list(
         &mut self,
         left: usize,
         received: &mut BytesMut,
     ) -> Result<Option<(u64, Bytes)>, Failure> {
-        let Some(field) = Field::at_front(received)? else { return Ok(None) };
-        let Some(content) = field.split_off(received)? else { return Ok(None) };
+        let Some(field) = Field::at_front(received)? else {
+            return Ok(None);
+        };
+        let Some(content) = field.split_off(received)? else {
+            return Ok(None);
+        };
         let left = left.checked_sub(field.head + field.length);
         let cut = || Failure::Garbage("an object reaches beyond its list".to_owned());
         self.within = Within::List(left.ok_or_else(cut)?);
@@ -226,7 +253,11 @@ fn decode<M: Message + Default>(message: &Bytes) -> Result<M, Failure> {
 /// Checks that the body is a list: another body must not be taken for an empty list.
 fn check_kind(type_meta: &Bytes) -> Result<(), Failure> {
     let TypeMeta { kind } = decode(type_meta)?;
-    if kind.ends_with("List") { Ok(()) } else { Err(garbage(&"not a list", kind.as_bytes())) }
+    if kind.ends_with("List") {
+        Ok(())
+    } else {
+        Err(garbage(&"not a list", kind.as_bytes()))
+    }
 }
 
 /// A field of a protobuf message.
@@ -242,7 +273,9 @@ struct Field {
 impl Field {
     /// The field at the front of `received`; `None` if the head of the field is incomplete.
     fn at_front(received: &[u8]) -> Result<Option<Self>, Failure> {
-        let Some((key, key_length)) = varint(received)? else { return Ok(None) };
+        let Some((key, key_length)) = varint(received)? else {
+            return Ok(None);
+        };
         let rest = received.get(key_length..).unwrap_or_default();
         let (head, length) = match key & 7 {
             0 => (key_length, varint(rest)?.map(|(_, length)| length)),
@@ -254,10 +287,15 @@ impl Field {
             5 => (key_length, Some(4)),
             other => return Err(Failure::Garbage(format!("protobuf of wire type {other}"))),
         };
-        Ok(length.map(|length| Self { number: key >> 3, head, length }))
+        Ok(length.map(|length| Self {
+            number: key >> 3,
+            head,
+            length,
+        }))
     }
 
-    /// Takes this field out of `received` and returns its content; `None` if the field is incomplete.
+    /// Takes this field out of `received` and returns its content; `None` if the field is
+    /// incomplete.
     fn split_off(self, received: &mut BytesMut) -> Result<Option<Bytes>, Failure> {
         if self.length > MAX_OBJECT {
             return Err(Failure::TooLarge(MAX_OBJECT));
@@ -279,7 +317,11 @@ fn varint(octets: &[u8]) -> Result<Option<(u64, usize)>, Failure> {
             return Ok(Some((number, index + 1)));
         }
     }
-    if octets.len() < 10 { Ok(None) } else { Err(Failure::Garbage("a number without end".to_owned())) }
+    if octets.len() < 10 {
+        Ok(None)
+    } else {
+        Err(Failure::Garbage("a number without end".to_owned()))
+    }
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
-//! The source of endpoints: Endpoints or `EndpointSlice`s. Slices have no limit of 1000 addresses and have both IP
-//! families.
+//! The source of endpoints: Endpoints or `EndpointSlice`s. Slices have no limit of 1000 addresses
+//! and have both IP families.
 //!
-//! With [`Choice::Auto`], slices are used if the API server has slices and permits reading them. Reading is retried
-//! periodically, because permissions may change later. The source changes only when the other source is complete.
+//! With [`Choice::Auto`], slices are used if the API server has slices and permits reading them.
+//! Reading is retried periodically, because permissions may change later. The source changes only
+//! when the other source is complete.
 //!
-//! Two conditions must hold before Endpoints replace slices. The refusal of slices must last, because a starting API
-//! server briefly refuses everything. And Endpoints must not lack addresses of the slices.
+//! Two conditions must hold before Endpoints replace slices. The refusal of slices must last,
+//! because a starting API server briefly refuses everything. And Endpoints must not lack addresses
+//! of the slices.
 
 mod selection;
 
@@ -25,7 +27,9 @@ use super::state::{FeedState, Phase};
 use super::timing::WatchTiming;
 use super::{Closed, Received};
 use crate::connect::Connection;
-use crate::objects::{Change, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi, PodNamed, Zoned};
+use crate::objects::{
+    Change, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi, PodNamed, Zoned,
+};
 use crate::scope::Scope;
 
 /// `--endpoints-source`.
@@ -82,7 +86,8 @@ impl Running {
             return false;
         }
         spare.send_replace(false);
-        // The watch may have been refused, and its objects removed, before `spare` was set to false.
+        // The watch may have been refused, and its objects removed, before `spare` was set to
+        // false.
         follows(self.now())
     }
 
@@ -105,7 +110,11 @@ impl EndpointsFeed {
         }
     }
 
-    async fn only(&mut self, source: EndpointsSource, stop: &CancellationToken) -> Result<(), Closed> {
+    async fn only(
+        &mut self,
+        source: EndpointsSource,
+        stop: &CancellationToken,
+    ) -> Result<(), Closed> {
         let spare = watch::Sender::new(false);
         let mut running = self.start(source, &spare, stop);
         let listed = running.state.wait_for(|state| state.listed).await.is_ok();
@@ -124,17 +133,22 @@ impl EndpointsFeed {
         let stale_slices = *self.in_force.borrow() == Some(EndpointsSource::EndpointSlices);
         let mut selection = SourceSelection::begin(&self.timing, stale_slices);
         while !stop.is_cancelled() {
-            if selection.proposed && *self.in_force.borrow_and_update() == Some(EndpointsSource::Endpoints) {
+            if selection.proposed
+                && *self.in_force.borrow_and_update() == Some(EndpointsSource::Endpoints)
+            {
                 selection.take(EndpointsSource::Endpoints);
             }
             if slices.follow(&spare) {
-                self.put_slices_in_force(endpoints.take(), &mut selection).await?;
+                self.put_slices_in_force(endpoints.take(), &mut selection)
+                    .await?;
             }
             spare.send_if_modified(|spare| {
                 let now = selection.source == Some(EndpointsSource::Endpoints);
                 std::mem::replace(spare, now) != now
             });
-            let listed = endpoints.as_mut().is_some_and(|running| running.now().listed);
+            let listed = endpoints
+                .as_mut()
+                .is_some_and(|running| running.now().listed);
             if listed {
                 selection.endpoints_listed();
             }
@@ -164,7 +178,8 @@ impl EndpointsFeed {
         endpoints: Option<Running>,
         selection: &mut SourceSelection,
     ) -> Result<(), Closed> {
-        let changes = endpoints.is_some() || selection.source != Some(EndpointsSource::EndpointSlices);
+        let changes =
+            endpoints.is_some() || selection.source != Some(EndpointsSource::EndpointSlices);
         if let Some(running) = endpoints {
             running.end().await;
         }
@@ -175,9 +190,12 @@ impl EndpointsFeed {
         Ok(())
     }
 
-    /// Uses Endpoints at once if no source is in use. If slices are in use, the index decides: it keeps the slices if
-    /// Endpoints lack addresses.
-    async fn put_endpoints_in_force(&mut self, selection: &mut SourceSelection) -> Result<(), Closed> {
+    /// Uses Endpoints at once if no source is in use. If slices are in use, the index decides: it
+    /// keeps the slices if Endpoints lack addresses.
+    async fn put_endpoints_in_force(
+        &mut self,
+        selection: &mut SourceSelection,
+    ) -> Result<(), Closed> {
         if selection.source == Some(EndpointsSource::EndpointSlices) {
             selection.propose();
             return self.send(Event::EndpointsInsteadOfSlices).await;
@@ -194,11 +212,18 @@ impl EndpointsFeed {
             );
         }
         self.send(Event::EndpointsFrom(source)).await?;
-        self.in_force.wait_for(|now| *now == Some(source)).await.map(drop).map_err(|_| Closed)
+        self.in_force
+            .wait_for(|now| *now == Some(source))
+            .await
+            .map(drop)
+            .map_err(|_| Closed)
     }
 
     async fn send(&self, event: Event) -> Result<(), Closed> {
-        let received = Received { event, at: std::time::Instant::now() };
+        let received = Received {
+            event,
+            at: std::time::Instant::now(),
+        };
         self.sink.send(received).await.map_err(|_| Closed)
     }
 
@@ -209,10 +234,13 @@ impl EndpointsFeed {
         stop: &CancellationToken,
     ) -> Running {
         match (source, self.pod_names) {
-            (EndpointsSource::Endpoints, false) => spawn(self.feed::<Endpoints>(Event::Endpoints), stop),
+            (EndpointsSource::Endpoints, false) => {
+                spawn(self.feed::<Endpoints>(Event::Endpoints), stop)
+            }
             (EndpointsSource::Endpoints, true) => {
-                let wrap =
-                    |change: Change<PodNamed<Endpoints>>| Event::Endpoints(change.map(|named| named.0));
+                let wrap = |change: Change<PodNamed<Endpoints>>| {
+                    Event::Endpoints(change.map(|named| named.0))
+                };
                 spawn(self.feed(wrap), stop)
             }
             (EndpointsSource::EndpointSlices, _) => self.start_slices(spare, stop),
@@ -221,9 +249,13 @@ impl EndpointsFeed {
 
     fn start_slices(&self, spare: &watch::Sender<bool>, stop: &CancellationToken) -> Running {
         match (self.pod_names, self.zones) {
-            (false, false) => spawn(self.slices::<EndpointSlice>(Event::EndpointSlice, spare), stop),
+            (false, false) => spawn(
+                self.slices::<EndpointSlice>(Event::EndpointSlice, spare),
+                stop,
+            ),
             (false, true) => {
-                let wrap = |change: Change<Zoned>| Event::EndpointSlice(change.map(|zoned| zoned.0));
+                let wrap =
+                    |change: Change<Zoned>| Event::EndpointSlice(change.map(|zoned| zoned.0));
                 spawn(self.slices(wrap, spare), stop)
             }
             (true, false) => {
@@ -248,13 +280,24 @@ impl EndpointsFeed {
         spare: &watch::Sender<bool>,
     ) -> ScopedFeed<Event> {
         let feed = self.feed(wrap).forgetting(&spare.subscribe());
-        if self.choice == Choice::Auto { feed.optional() } else { feed }
+        if self.choice == Choice::Auto {
+            feed.optional()
+        } else {
+            feed
+        }
     }
 
     fn feed<T: FromApi>(&self, wrap: fn(Change<T>) -> Event) -> ScopedFeed<Event> {
         let collections = Collection::in_scope(T::KIND, &self.scope);
         let (metrics, sink) = (self.metrics.feed(T::KIND), self.sink.clone());
-        ScopedFeed::new(&self.connection, collections, &self.timing, metrics, sink, wrap)
+        ScopedFeed::new(
+            &self.connection,
+            collections,
+            &self.timing,
+            metrics,
+            sink,
+            wrap,
+        )
     }
 }
 

@@ -9,8 +9,8 @@ use super::encoding::{MAX_OBJECT, WatchEvent};
 use super::failure::Failure;
 use super::pieces::Pieces;
 
-/// Pause of the thread after it has received events. All events that arrive during the pause cost a single wake-up. An
-/// event that arrives after the pause is read immediately.
+/// Pause of the thread after it has received events. All events that arrive during the pause cost a
+/// single wake-up. An event that arrives after the pause is read immediately.
 const TOGETHER: Duration = Duration::from_millis(20);
 
 /// The response to a watch request.
@@ -21,11 +21,15 @@ pub(super) struct EventReader {
 
 impl EventReader {
     pub(super) fn new(pieces: Pieces) -> Self {
-        Self { pieces, buffer: Buffer::default() }
+        Self {
+            pieces,
+            buffer: Buffer::default(),
+        }
     }
 
-    /// The next event; `None` at the end. The timeout `patience` applies to each piece. An incomplete last event is
-    /// dropped: the API server sends the event again when the watch is resumed.
+    /// The next event; `None` at the end. The timeout `patience` applies to each piece. An
+    /// incomplete last event is dropped: the API server sends the event again when the watch is
+    /// resumed.
     pub(super) async fn next(&mut self, patience: Duration) -> Result<Option<WatchEvent>, Failure> {
         loop {
             if let Some(event) = self.buffer.take(self.pieces.protobuf)? {
@@ -55,12 +59,18 @@ impl Buffer {
 
     /// The first event, if it is complete.
     pub(super) fn take(&mut self, protobuf: bool) -> Result<Option<WatchEvent>, Failure> {
-        if protobuf { self.take_frame() } else { self.take_line() }
+        if protobuf {
+            self.take_frame()
+        } else {
+            self.take_line()
+        }
     }
 
     /// The first event, if it is complete: its length in four octets, and a protobuf message.
     fn take_frame(&mut self) -> Result<Option<WatchEvent>, Failure> {
-        let Some(length) = self.bytes.first_chunk() else { return Ok(None) };
+        let Some(length) = self.bytes.first_chunk() else {
+            return Ok(None);
+        };
         let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
         if length > MAX_OBJECT {
             return Err(Failure::TooLarge(MAX_OBJECT));
@@ -87,7 +97,11 @@ impl Buffer {
         let unsearched = self.bytes.get(self.searched..).unwrap_or_default();
         let Some(at) = unsearched.iter().position(|byte| *byte == b'\n') else {
             self.searched = self.bytes.len();
-            return if self.searched > MAX_OBJECT { Err(Failure::TooLarge(MAX_OBJECT)) } else { Ok(None) };
+            return if self.searched > MAX_OBJECT {
+                Err(Failure::TooLarge(MAX_OBJECT))
+            } else {
+                Ok(None)
+            };
         };
         let mut line = self.bytes.split_to(self.searched + at).freeze();
         self.bytes.advance(1);

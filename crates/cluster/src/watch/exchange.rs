@@ -36,8 +36,14 @@ impl Exchange {
     /// Requests a list, or a page of a list.
     pub(super) async fn list(&self, extent: &Extent) -> Result<ListReader, Failure> {
         let parameters = self.collection.list(extent);
-        let mut request = self.collection.request().list(&parameters).map_err(|error| unaskable(&error))?;
-        request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+        let mut request = self
+            .collection
+            .request()
+            .list(&parameters)
+            .map_err(|error| unaskable(&error))?;
+        request
+            .headers_mut()
+            .insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
         Ok(ListReader::new(self.ask(request).await?, self.patience))
     }
 
@@ -50,14 +56,17 @@ impl Exchange {
     }
 
     async fn ask(&self, mut request: Request<Vec<u8>>) -> Result<Pieces, Failure> {
-        request.headers_mut().insert(ACCEPT, HeaderValue::from_static(encoding::ACCEPT));
-        // The future is boxed, because it would otherwise enlarge futures that live as long as a watch.
+        request
+            .headers_mut()
+            .insert(ACCEPT, HeaderValue::from_static(encoding::ACCEPT));
+        // The future is boxed, because it would otherwise enlarge futures that live as long as a
+        // watch.
         Box::pin(send(&self.connection, request, self.patience)).await
     }
 }
 
-/// Gets the JSON document at `path`, of at most 8 MiB. `patience` is the timeout of the response's head and of each
-/// piece.
+/// Gets the JSON document at `path`, of at most 8 MiB. `patience` is the timeout of the response's
+/// head and of each piece.
 ///
 /// # Errors
 ///
@@ -67,8 +76,11 @@ pub async fn get(
     path: &str,
     patience: Duration,
 ) -> Result<serde_json::Value, Failure> {
-    let request = Request::get(path).header(ACCEPT, "application/json").body(Vec::new());
-    let request = request.map_err(|error| Failure::Unreachable(format!("cannot ask: {}", brief(&error))))?;
+    let request = Request::get(path)
+        .header(ACCEPT, "application/json")
+        .body(Vec::new());
+    let request =
+        request.map_err(|error| Failure::Unreachable(format!("cannot ask: {}", brief(&error))))?;
     let mut pieces = send(connection, request, patience).await?;
     let mut document = Vec::new();
     while let Some(piece) = pieces.next(patience).await? {
@@ -80,8 +92,9 @@ pub async fn get(
     serde_json::from_slice(&document).map_err(|error| Failure::Garbage(error.to_string()))
 }
 
-/// Lists the first `limit` objects of a collection from the watch cache of the API server, without malformed
-/// objects. `patience` is the timeout of the response's head and of each piece of its body.
+/// Lists the first `limit` objects of a collection from the watch cache of the API server, without
+/// malformed objects. `patience` is the timeout of the response's head and of each piece of its
+/// body.
 ///
 /// # Errors
 ///
@@ -92,7 +105,11 @@ pub async fn list<T: FromApi>(
     limit: usize,
     patience: Duration,
 ) -> Result<Vec<T>, Failure> {
-    let exchange = Exchange { connection: Arc::clone(connection), collection, patience };
+    let exchange = Exchange {
+        connection: Arc::clone(connection),
+        collection,
+        patience,
+    };
     let mut reader = exchange.list(&Extent::Cached("0".to_owned())).await?;
     let mut objects = Vec::new();
     while objects.len() < limit
@@ -132,7 +149,13 @@ async fn send(
 
 /// `Retry-After` in seconds. API servers never send a date.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    let seconds = headers
+        .get(RETRY_AFTER)?
+        .to_str()
+        .ok()?
+        .trim()
+        .parse()
+        .ok()?;
     Some(Duration::from_secs(seconds))
 }
 
@@ -144,7 +167,8 @@ fn unreachable(error: &kube::Error) -> Failure {
     })
 }
 
-/// The failure of a request that cannot be built, because the value of a flag makes the path invalid.
+/// The failure of a request that cannot be built, because the value of a flag makes the path
+/// invalid.
 fn unaskable(error: &kube::core::request::Error) -> Failure {
     Failure::Unreachable(format!("cannot ask: {}", brief(error)))
 }

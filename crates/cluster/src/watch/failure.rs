@@ -1,4 +1,5 @@
-//! Failures of requests to the API server, and the properties that determine how a failure is handled.
+//! Failures of requests to the API server, and the properties that determine how a failure is
+//! handled.
 
 use std::time::Duration;
 
@@ -47,7 +48,8 @@ pub enum Failure {
     /// A message exceeds this bound, in octets.
     #[error("a message is larger than {0} bytes")]
     TooLarge(usize),
-    /// The API server's database was wiped or restored, so that the last resource version is invalid.
+    /// The API server's database was wiped or restored, so that the last resource version is
+    /// invalid.
     #[error("the API server has another history: {0}")]
     OtherHistory(String),
 }
@@ -55,7 +57,8 @@ pub enum Failure {
 /// Properties of a refusal, which determine its log level and the pause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Refusal {
-    /// The refusal has lasted longer than that of a starting API server, which briefly refuses everything.
+    /// The refusal has lasted longer than that of a starting API server, which briefly refuses
+    /// everything.
     pub(super) lasting: bool,
     /// The collection is optional, and none of its objects has to be kept up to date.
     pub(super) dispensable: bool,
@@ -64,7 +67,8 @@ pub(super) struct Refusal {
 }
 
 impl Failure {
-    /// The reason, as in metrics. In the log, a failure with the same reason counts as a repeated failure.
+    /// The reason, as in metrics. In the log, a failure with the same reason counts as a repeated
+    /// failure.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Unreachable(_) => "unreachable",
@@ -111,15 +115,19 @@ impl Failure {
         }
     }
 
-    /// Whether the API server no longer knows the resource version, so that everything must be listed again.
+    /// Whether the API server no longer knows the resource version, so that everything must be
+    /// listed again.
     pub(super) fn ends_history(&self) -> bool {
         matches!(self, Self::Expired(_) | Self::OtherHistory(_))
     }
 
-    /// Whether the content of a watch may have caused the failure. The failure may then recur whenever the watch is
-    /// resumed.
+    /// Whether the content of a watch may have caused the failure. The failure may then recur
+    /// whenever the watch is resumed.
     pub(super) fn is_unreadable(&self) -> bool {
-        matches!(self, Self::Server { .. } | Self::Garbage(_) | Self::TooLarge(_) | Self::Brief(_))
+        matches!(
+            self,
+            Self::Server { .. } | Self::Garbage(_) | Self::TooLarge(_) | Self::Brief(_)
+        )
     }
 
     /// The failure of an error response. `body` may be truncated.
@@ -137,7 +145,14 @@ impl Failure {
         let message = status.message.unwrap_or_default();
         match status.reason.as_deref() {
             Some("Expired" | "Gone") => Self::Expired(message),
-            _ => Self::of_code(status.code.and_then(|code| code.try_into().ok()).unwrap_or(0), message, None),
+            _ => Self::of_code(
+                status
+                    .code
+                    .and_then(|code| code.try_into().ok())
+                    .unwrap_or(0),
+                message,
+                None,
+            ),
         }
     }
 
@@ -146,9 +161,14 @@ impl Failure {
             401 => Self::Unauthorized(message),
             403..=405 => Self::Refused(message),
             410 => Self::Expired(message),
-            // The resource version is in the future, as after a restore of the API server's database.
+            // The resource version is in the future, as after a restore of the API server's
+            // database.
             _ if message.contains("Too large resource version") => Self::OtherHistory(message),
-            _ => Self::Server { code, message, retry_after },
+            _ => Self::Server {
+                code,
+                message,
+                retry_after,
+            },
         }
     }
 }
@@ -157,7 +177,11 @@ impl Failure {
 pub(super) fn excerpt(bytes: &[u8]) -> String {
     const LENGTH: usize = 120;
     let text = String::from_utf8_lossy(bytes);
-    let mut line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LENGTH).collect();
+    let mut line: String = text
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(LENGTH)
+        .collect();
     if text.chars().nth(LENGTH).is_some() {
         line.push_str("...");
     }
@@ -181,7 +205,10 @@ mod tests {
         ];
         for (code, reason, text) in cases {
             let failure = Failure::of_response(code, None, body);
-            assert_eq!((failure.reason(), failure.to_string().as_str()), (reason, text));
+            assert_eq!(
+                (failure.reason(), failure.to_string().as_str()),
+                (reason, text)
+            );
         }
         let failure = Failure::of_response(502, None, b"<html>\nBad Gateway\n</html>");
         assert_eq!(failure.to_string(), "error 502: <html> Bad Gateway </html>");
@@ -216,7 +243,8 @@ mod tests {
 
     #[test]
     fn errors_within_a_watch_are_told_apart_by_reason_and_code() {
-        let event = |object: &'static str| Failure::of_event(&Encoded::Json(object.into())).reason();
+        let event =
+            |object: &'static str| Failure::of_event(&Encoded::Json(object.into())).reason();
         assert_eq!(
             event(r#"{"reason":"Expired","code":410,"message":"too old resource version"}"#),
             "expired"

@@ -1,10 +1,11 @@
 //! Logging of failures.
 //!
-//! An API server that restarts fails all feeds, each several times and for several reasons. This is one [`Outage`], which all
-//! feeds of a connection share: it is logged when it begins, after half a minute, every five minutes, and when the last feed
-//! has received an event again. Failures of one collection alone, such as a lasting refusal, are logged when they begin, when their reason
-//! changes, every five minutes, and when they end. A refusal of a dispensable collection is not repeated. Other attempts
-//! are logged at debug level.
+//! An API server that restarts fails all feeds, each several times and for several reasons. This is
+//! one [`Outage`], which all feeds of a connection share: it is logged when it begins, after half a
+//! minute, every five minutes, and when the last feed has received an event again. Failures of one
+//! collection alone, such as a lasting refusal, are logged when they begin, when their reason
+//! changes, every five minutes, and when they end. A refusal of a dispensable collection is not
+//! repeated. Other attempts are logged at debug level.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,8 +20,8 @@ use crate::objects::Kind;
 
 /// Interval at which an ongoing failure is logged again.
 const REMINDER: Duration = Duration::from_mins(5);
-/// Time after which an outage is logged again for the first time. A restart takes less; a longer outage has by then its
-/// final reason.
+/// Time after which an outage is logged again for the first time. A restart takes less; a longer
+/// outage has by then its final reason.
 const FIRST_REMINDER: Duration = Duration::from_secs(30);
 
 /// The failure log of one collection.
@@ -50,7 +51,13 @@ struct Ongoing {
 
 impl Ongoing {
     fn new(reason: &'static str, now: Instant) -> Self {
-        Self { reason, since: now, logged: now, failures: 0, error: false }
+        Self {
+            reason,
+            since: now,
+            logged: now,
+            failures: 0,
+            error: false,
+        }
     }
 }
 
@@ -76,8 +83,8 @@ struct OngoingOutage {
 }
 
 impl Outage {
-    /// Notes a failed attempt of a feed; `is_new` if the feed was not part of the outage. Returns the number of failures if a
-    /// line is due.
+    /// Notes a failed attempt of a feed; `is_new` if the feed was not part of the outage. Returns
+    /// the number of failures if a line is due.
     fn note_failure(&self, kind: Kind, failure: &Failure, is_new: bool) -> Option<u32> {
         let now = Instant::now();
         let mut ongoing = self.0.lock();
@@ -97,7 +104,8 @@ impl Outage {
         is_due.then_some(outage.failures)
     }
 
-    /// Notes that a feed works again since its watch was `opened`. Returns the outage if it was the last feed.
+    /// Notes that a feed works again since its watch was `opened`. Returns the outage if it was the
+    /// last feed.
     fn note_recovery(&self, opened: Instant) -> Option<OngoingOutage> {
         let mut ongoing = self.0.lock();
         let outage = ongoing.as_mut()?;
@@ -110,7 +118,8 @@ impl Outage {
         ongoing.take()
     }
 
-    /// Notes that a failing feed is no longer needed. Returns the outage if all other feeds work again.
+    /// Notes that a failing feed is no longer needed. Returns the outage if all other feeds work
+    /// again.
     fn note_end(&self) -> Option<OngoingOutage> {
         let mut ongoing = self.0.lock();
         let outage = ongoing.as_mut()?;
@@ -143,13 +152,25 @@ impl OngoingOutage {
     fn log_end(&self) {
         let kinds = self.kinds.iter().copied().collect::<Vec<_>>().join(" ");
         let lasted = self.ended.duration_since(self.since);
-        tracing::info!(kinds, failures = self.failures, ?lasted, "following the API server again");
+        tracing::info!(
+            kinds,
+            failures = self.failures,
+            ?lasted,
+            "following the API server again"
+        );
     }
 }
 
 impl FailureLog {
     pub(super) fn new(kind: Kind, connection: Arc<Connection>) -> Self {
-        Self { kind, connection, needed_for: None, in_outage: false, opened: None, ongoing: None }
+        Self {
+            kind,
+            connection,
+            needed_for: None,
+            in_outage: false,
+            opened: None,
+            ongoing: None,
+        }
     }
 
     /// Logs a failed attempt; the next attempt follows after `pause`.
@@ -162,7 +183,8 @@ impl FailureLog {
             | Failure::Broken(_)
             | Failure::Silent(_)
             | Failure::Brief(_) => true,
-            // A starting API server refuses everything for a moment, because it has not read the roles yet.
+            // A starting API server refuses everything for a moment, because it has not read the
+            // roles yet.
             Failure::Refused(_) => refusal.known && !refusal.lasting && !refusal.dispensable,
             // The history of a restarted API server begins with its start.
             Failure::Expired(_) => self.in_outage || self.connection.outage().is_ongoing(),
@@ -205,7 +227,9 @@ impl FailureLog {
         let error = refused && !remark && (refusal.lasting || !refusal.known);
 
         let first = self.ongoing.is_none();
-        let ongoing = self.ongoing.get_or_insert_with(|| Ongoing::new(failure.reason(), now));
+        let ongoing = self
+            .ongoing
+            .get_or_insert_with(|| Ongoing::new(failure.reason(), now));
         ongoing.failures = ongoing.failures.saturating_add(1);
         let worse = error && !std::mem::replace(&mut ongoing.error, error);
         let overdue = !remark && ongoing.logged.elapsed() >= REMINDER;
@@ -242,7 +266,8 @@ impl FailureLog {
         self.opened.get_or_insert_with(Instant::now);
     }
 
-    /// Logs that a watch has events again. An open watch alone proves nothing: its first event may be its failure.
+    /// Logs that a watch has events again. An open watch alone proves nothing: its first event may
+    /// be its failure.
     pub(super) fn log_recovery(&mut self) {
         let opened = self.opened.unwrap_or_else(Instant::now);
         if std::mem::take(&mut self.in_outage) {
@@ -255,7 +280,12 @@ impl FailureLog {
         if let Some(ongoing) = self.ongoing.take() {
             let kinds = self.kind.plural();
             let lasted = opened.duration_since(ongoing.since);
-            tracing::info!(kinds, failures = ongoing.failures, ?lasted, "following the API server again");
+            tracing::info!(
+                kinds,
+                failures = ongoing.failures,
+                ?lasted,
+                "following the API server again"
+            );
         }
     }
 }
@@ -291,10 +321,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn outage_is_logged_rarely() {
-        for (what, lasts, expected) in
-            [("a restart", 20, vec![0]), ("a minute", 60, vec![0, 30]), ("long", 700, vec![0, 30, 330, 630])]
-        {
-            assert_eq!(logged_seconds(&Outage::default(), lasts).await, expected, "{what}");
+        for (what, lasts, expected) in [
+            ("a restart", 20, vec![0]),
+            ("a minute", 60, vec![0, 30]),
+            ("long", 700, vec![0, 30, 330, 630]),
+        ] {
+            assert_eq!(
+                logged_seconds(&Outage::default(), lasts).await,
+                expected,
+                "{what}"
+            );
         }
     }
 
@@ -308,24 +344,41 @@ mod tests {
         assert!(outage.note_recovery(opened).is_none());
         assert!(outage.note_recovery(opened).is_none());
         let ended = outage.note_recovery(opened).unwrap();
-        assert_eq!(ended.ended.duration_since(ended.since), Duration::from_secs(5));
-        assert_eq!(Vec::from_iter(ended.kinds), ["configmaps", "endpointslices", "services"]);
+        assert_eq!(
+            ended.ended.duration_since(ended.since),
+            Duration::from_secs(5)
+        );
+        assert_eq!(
+            Vec::from_iter(ended.kinds),
+            ["configmaps", "endpointslices", "services"]
+        );
         assert_eq!(ended.failures, 15);
         assert!(!outage.is_ongoing());
 
         logged_seconds(&outage, 1).await;
-        assert!(outage.note_end().is_none() && outage.note_end().is_none() && outage.note_end().is_none());
+        assert!(
+            outage.note_end().is_none()
+                && outage.note_end().is_none()
+                && outage.note_end().is_none()
+        );
         assert!(!outage.is_ongoing(), "the feeds ended without an event");
     }
 
     /// The role of the stock manifest does not permit EndpointSlices.
     #[tokio::test]
     async fn refused_kind_leaves_outage() {
-        let access = Access { master_url: Some("http://127.0.0.1:1".to_owned()), ..Access::default() };
+        let access = Access {
+            master_url: Some("http://127.0.0.1:1".to_owned()),
+            ..Access::default()
+        };
         let connection = Arc::new(Connection::new(access).await.unwrap());
-        let [mut services, mut slices] =
-            [Kind::Service, Kind::EndpointSlice].map(|kind| FailureLog::new(kind, Arc::clone(&connection)));
-        let unknown = Refusal { lasting: false, dispensable: true, known: false };
+        let [mut services, mut slices] = [Kind::Service, Kind::EndpointSlice]
+            .map(|kind| FailureLog::new(kind, Arc::clone(&connection)));
+        let unknown = Refusal {
+            lasting: false,
+            dispensable: true,
+            known: false,
+        };
 
         for _restart in 0..2 {
             for log in [&mut services, &mut slices] {
@@ -335,7 +388,10 @@ mod tests {
             let forbidden = Failure::Refused("endpointslices is forbidden".to_owned());
             slices.log_failure(&forbidden, Duration::from_secs(1), unknown);
             services.log_recovery();
-            assert!(!connection.outage().is_ongoing(), "the refused kind is not waited for");
+            assert!(
+                !connection.outage().is_ongoing(),
+                "the refused kind is not waited for"
+            );
         }
     }
 
@@ -344,7 +400,15 @@ mod tests {
         let outage = Outage::default();
         logged_seconds(&outage, 5).await;
         let rejected = Failure::Unauthorized("Unauthorized".to_owned());
-        assert!(outage.note_failure(Kind::Service, &rejected, false).is_some());
-        assert!(outage.note_failure(Kind::EndpointSlice, &rejected, false).is_none());
+        assert!(
+            outage
+                .note_failure(Kind::Service, &rejected, false)
+                .is_some()
+        );
+        assert!(
+            outage
+                .note_failure(Kind::EndpointSlice, &rejected, false)
+                .is_none()
+        );
     }
 }

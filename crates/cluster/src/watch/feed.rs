@@ -28,7 +28,8 @@ use super::watch_end::WatchEnd;
 use crate::connect::Connection;
 use crate::objects::{Change, Encoded, FromApi};
 
-/// Duration after which a watch counts as stable. A stable watch resets the pause before the next list.
+/// Duration after which a watch counts as stable. A stable watch resets the pause before the next
+/// list.
 const LONG: Duration = Duration::from_secs(30);
 
 /// The receiver of the events is gone, which ends a feed.
@@ -52,8 +53,8 @@ pub struct Feed<E> {
     exchange: Exchange,
     timing: WatchTiming,
     optional: bool,
-    /// True while the receiver need not keep the objects. If reading is refused at that time, the sent objects are
-    /// removed.
+    /// True while the receiver need not keep the objects. If reading is refused at that time, the
+    /// sent objects are removed.
     spare: watch::Receiver<bool>,
     /// Whether objects were sent and not removed since.
     sent: bool,
@@ -76,7 +77,14 @@ impl<E: Send + 'static> Feed<E> {
         sink: mpsc::Sender<Received<E>>,
         wrap: fn(Change<T>) -> E,
     ) -> Self {
-        Self::with(connection, collection, timing, metrics, sink, Arc::new(Wrap(wrap)))
+        Self::with(
+            connection,
+            collection,
+            timing,
+            metrics,
+            sink,
+            Arc::new(Wrap(wrap)),
+        )
     }
 
     /// A feed of `collection` into `sink`; `convert` converts objects to events.
@@ -89,10 +97,18 @@ impl<E: Send + 'static> Feed<E> {
         convert: Arc<dyn Convert<E>>,
     ) -> Self {
         let kind = collection.kind();
-        let state = FeedState { listed: false, phase: Phase::Away, since: Instant::now() };
+        let state = FeedState {
+            listed: false,
+            phase: Phase::Away,
+            since: Instant::now(),
+        };
         Self {
             failure_log: FailureLog::new(kind, Arc::clone(&connection)),
-            exchange: Exchange { connection, collection, patience: timing.response },
+            exchange: Exchange {
+                connection,
+                collection,
+                patience: timing.response,
+            },
             optional: false,
             spare: watch::channel(false).1,
             sent: false,
@@ -106,8 +122,8 @@ impl<E: Send + 'static> Feed<E> {
         }
     }
 
-    /// Makes the collection optional. If reading is refused from the start, the log level is lower and the pauses grow
-    /// longer.
+    /// Makes the collection optional. If reading is refused from the start, the log level is lower
+    /// and the pauses grow longer.
     #[must_use]
     pub fn optional(mut self) -> Self {
         self.optional = true;
@@ -121,7 +137,8 @@ impl<E: Send + 'static> Feed<E> {
         self
     }
 
-    /// Removes the sent objects with an empty list while the collection is refused and `spare` is true.
+    /// Removes the sent objects with an empty list while the collection is refused and `spare` is
+    /// true.
     #[must_use]
     pub fn forgetting(mut self, spare: watch::Receiver<bool>) -> Self {
         self.spare = spare;
@@ -207,7 +224,10 @@ impl<E: Send + 'static> Feed<E> {
         }
         let asked = jittered(&self.timing.watch);
         let seconds = u32::try_from(asked.as_secs()).unwrap_or(u32::MAX).max(1);
-        let events = self.exchange.watch(&watching.history.version, seconds).await?;
+        let events = self
+            .exchange
+            .watch(&watching.history.version, seconds)
+            .await?;
         self.follows();
         let begun = Instant::now();
         let ended = self.take_events(watching, events, asked).await;
@@ -245,8 +265,11 @@ impl<E: Send + 'static> Feed<E> {
             let left = end.saturating_duration_since(Instant::now());
             let event = match events.next(left.min(self.timing.silence)).await {
                 Ok(Some(event)) => event,
-                Ok(None) => return WatchEnd::assess(begun.elapsed(), asked, mute).map_err(Stop::Failed),
-                // Either there were no events, or the connection is dead. The next request shows which.
+                Ok(None) => {
+                    return WatchEnd::assess(begun.elapsed(), asked, mute).map_err(Stop::Failed);
+                }
+                // Either there were no events, or the connection is dead. The next request shows
+                // which.
                 Err(Failure::Silent(_)) => return Ok(WatchEnd::Silent),
                 Err(failure) => return Err(failure.into()),
             };
@@ -257,7 +280,12 @@ impl<E: Send + 'static> Feed<E> {
         }
     }
 
-    async fn take(&mut self, event: &WatchEvent, history: &mut History, at: Instant) -> Result<(), Stop> {
+    async fn take(
+        &mut self,
+        event: &WatchEvent,
+        history: &mut History,
+        at: Instant,
+    ) -> Result<(), Stop> {
         let object = &event.object;
         match event.r#type.as_str() {
             "ADDED" | "MODIFIED" => self.apply(object, history, false, at).await?,
@@ -267,7 +295,9 @@ impl<E: Send + 'static> Feed<E> {
                         history.note_deleted(&key);
                         self.send(Change::Deleted(key), at).await?;
                     }
-                    None => self.malformed.object(None, &"it is deleted and has no name"),
+                    None => self
+                        .malformed
+                        .object(None, &"it is deleted and has no name"),
                 }
                 history.advance(&object.version());
             }
@@ -277,7 +307,9 @@ impl<E: Send + 'static> Feed<E> {
             }
             "ERROR" => return Err(Failure::of_event(object).into()),
             // An event type of a later API is unknown, so the event is ignored.
-            other => self.malformed.object(None, &format!("a watch event of type {other:?}")),
+            other => self
+                .malformed
+                .object(None, &format!("a watch event of type {other:?}")),
         }
         // An event proves that the API server responds again.
         self.pauses.progress();
@@ -285,8 +317,8 @@ impl<E: Send + 'static> Feed<E> {
         Ok(())
     }
 
-    /// Forwards an object of a list or of a watch. A malformed object is ignored. In a watch, the previous version of a
-    /// malformed object is deleted.
+    /// Forwards an object of a list or of a watch. A malformed object is ignored. In a watch, the
+    /// previous version of a malformed object is deleted.
     async fn apply(
         &mut self,
         object: &Encoded,
@@ -331,12 +363,24 @@ impl<E: Send + 'static> Feed<E> {
 
     async fn send_event(&self, event: E, at: Instant) -> Result<(), Stop> {
         self.metrics.event();
-        self.sink.send(Received { event, at: at.into_std() }).await.map_err(|_| Stop::Closed)
+        self.sink
+            .send(Received {
+                event,
+                at: at.into_std(),
+            })
+            .await
+            .map_err(|_| Stop::Closed)
     }
 
     /// Lists one object to check that the API server's database was not wiped or restored.
     async fn same_history(&self, history: &mut History) -> Result<(), Failure> {
-        let mut page = self.exchange.list(&Extent::Page { limit: 1, token: None }).await?;
+        let mut page = self
+            .exchange
+            .list(&Extent::Page {
+                limit: 1,
+                token: None,
+            })
+            .await?;
         let mut first = None;
         loop {
             match page.next().await? {
@@ -392,13 +436,15 @@ impl<E: Send + 'static> Feed<E> {
     fn refusal(&self) -> Refusal {
         let state = *self.state.borrow();
         Refusal {
-            lasting: state.phase == Phase::Refused && state.since.elapsed() >= self.timing.refusal_lasts,
+            lasting: state.phase == Phase::Refused
+                && state.since.elapsed() >= self.timing.refusal_lasts,
             dispensable: self.optional && (!state.listed || *self.spare.borrow()),
             known: state.listed,
         }
     }
 
-    /// Waits until the sent objects need not be kept, at most until `end`. Returns whether that was the case.
+    /// Waits until the sent objects need not be kept, at most until `end`. Returns whether that was
+    /// the case.
     async fn becomes_spare(&mut self, end: Instant) -> bool {
         tokio::select! {
             () = sleep_until(end) => false,

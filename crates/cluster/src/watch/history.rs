@@ -1,11 +1,13 @@
 //! Detection of a wiped or restored database of the API server.
 //!
-//! A resource version only has a meaning within one history of the database. A database that was wiped or restored
-//! starts a new history. A watch from an old version would then wait forever or miss changes. The API does not identify
-//! a history, but two signs reveal a new history. Either the current version is lower than the last known version, or
-//! the collection's first object has another UID. Watch events keep this mark up to date: an object that is deleted and
-//! created again while it is watched proves nothing. A new history is not detected once its versions have passed the last
-//! known version. Changes are then missed only if the feed was disconnected during all that time.
+//! A resource version only has a meaning within one history of the database. A database that was
+//! wiped or restored starts a new history. A watch from an old version would then wait forever or
+//! miss changes. The API does not identify a history, but two signs reveal a new history. Either
+//! the current version is lower than the last known version, or the collection's first object has
+//! another UID. Watch events keep this mark up to date: an object that is deleted and created again
+//! while it is watched proves nothing. A new history is not detected once its versions have passed
+//! the last known version. Changes are then missed only if the feed was disconnected during all
+//! that time.
 
 use smol_str::SmolStr;
 
@@ -25,15 +27,20 @@ pub(super) struct History {
 }
 
 impl History {
-    /// Notes an object of the list. Paths are compared, because lists from the watch cache need not be in the order of
-    /// paths in the database.
+    /// Notes an object of the list. Paths are compared, because lists from the watch cache need not
+    /// be in the order of paths in the database.
     pub(super) fn note_listed(&mut self, key: &ObjectKey, uid: &SmolStr) {
-        if self.first.as_ref().is_none_or(|(first, _)| path(key).lt(path(first))) {
+        if self
+            .first
+            .as_ref()
+            .is_none_or(|(first, _)| path(key).lt(path(first)))
+        {
             self.first = Some((key.clone(), uid.clone()));
         }
     }
 
-    /// Notes an object of a watch event. Without a known first object, the event does not show which object is first.
+    /// Notes an object of a watch event. Without a known first object, the event does not show
+    /// which object is first.
     pub(super) fn note_changed(&mut self, key: &ObjectKey, uid: &SmolStr) {
         if let Some((first, known)) = &mut self.first
             && path(key).le(path(first))
@@ -57,19 +64,23 @@ impl History {
         }
     }
 
-    /// Compares this history with the version and the first object of a new list. If they fit, the first object is the
-    /// mark from now on.
+    /// Compares this history with the version and the first object of a new list. If they fit, the
+    /// first object is the mark from now on.
     pub(super) fn check(&mut self, version: &str, first: Option<Identity>) -> Result<(), Failure> {
         if let (Ok(now), Ok(known)) = (version.parse::<u64>(), self.version.parse::<u64>())
             && now < known
         {
-            return Err(Failure::OtherHistory(format!("it is at version {now} and was at {known}")));
+            return Err(Failure::OtherHistory(format!(
+                "it is at version {now} and was at {known}"
+            )));
         }
         if let (Some((known_key, known)), Some((key, uid))) = (&self.first, &first)
             && known_key == key
             && known != uid
         {
-            return Err(Failure::OtherHistory(format!("{key} was recreated while no watch was open")));
+            return Err(Failure::OtherHistory(format!(
+                "{key} was recreated while no watch was open"
+            )));
         }
         self.first = first;
         Ok(())
@@ -103,13 +114,17 @@ mod tests {
 
     fn checked(history: &mut History, version: &str, name: &str, uid: &str) -> Option<String> {
         let first = Some((key(name), uid.into()));
-        history.check(version, first).err().map(|failure| failure.to_string())
+        history
+            .check(version, first)
+            .err()
+            .map(|failure| failure.to_string())
     }
 
     #[test]
     fn other_history_shows_in_versions_and_uids() {
         let older = "the API server has another history: it is at version 119 and was at 120";
-        let recreated = "the API server has another history: apps/db was recreated while no watch was open";
+        let recreated =
+            "the API server has another history: apps/db was recreated while no watch was open";
         let cases = [
             ("120", "db", "u1", None),
             ("500", "db", "u1", None),
@@ -125,28 +140,67 @@ mod tests {
     }
 
     /// Events of a watch, and then the first object of the next check.
-    type EventCase = (&'static str, fn(&mut History), (&'static str, &'static str), bool);
+    type EventCase = (
+        &'static str,
+        fn(&mut History),
+        (&'static str, &'static str),
+        bool,
+    );
 
     #[test]
     fn watch_events_keep_the_mark() {
         let cases: [EventCase; 7] = [
-            ("recreated", |history| recreate(history, "db", "u9"), ("db", "u9"), true),
-            ("deleted", |history| history.note_deleted(&key("db")), ("dc", "u2"), true),
-            ("changed", |history| history.note_changed(&key("db"), &"u1".into()), ("db", "u1"), true),
+            (
+                "recreated",
+                |history| recreate(history, "db", "u9"),
+                ("db", "u9"),
+                true,
+            ),
+            (
+                "deleted",
+                |history| history.note_deleted(&key("db")),
+                ("dc", "u2"),
+                true,
+            ),
+            (
+                "changed",
+                |history| history.note_changed(&key("db"), &"u1".into()),
+                ("db", "u1"),
+                true,
+            ),
             (
                 "replaced at once",
                 |history| history.note_changed(&key("db"), &"u9".into()),
                 ("db", "u9"),
                 true,
             ),
-            ("a new first one", |history| history.note_changed(&key("a"), &"u5".into()), ("a", "u6"), false),
-            ("a later one", |history| history.note_changed(&key("x"), &"u5".into()), ("db", "u2"), false),
-            ("a later one deleted", |history| history.note_deleted(&key("web")), ("db", "u2"), false),
+            (
+                "a new first one",
+                |history| history.note_changed(&key("a"), &"u5".into()),
+                ("a", "u6"),
+                false,
+            ),
+            (
+                "a later one",
+                |history| history.note_changed(&key("x"), &"u5".into()),
+                ("db", "u2"),
+                false,
+            ),
+            (
+                "a later one deleted",
+                |history| history.note_deleted(&key("web")),
+                ("db", "u2"),
+                false,
+            ),
         ];
         for (case, change, (name, uid), continues) in cases {
             let mut history = history();
             change(&mut history);
-            assert_eq!(checked(&mut history, "500", name, uid).is_none(), continues, "{case}");
+            assert_eq!(
+                checked(&mut history, "500", name, uid).is_none(),
+                continues,
+                "{case}"
+            );
         }
     }
 

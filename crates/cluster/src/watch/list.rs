@@ -10,8 +10,8 @@ use super::failure::Failure;
 use super::pieces::Pieces;
 use crate::objects::Encoded;
 
-/// Bound of a page of a list in JSON, in octets, because such a page is read as a whole. A larger page is requested
-/// again with fewer objects.
+/// Bound of a page of a list in JSON, in octets, because such a page is read as a whole. A larger
+/// page is requested again with fewer objects.
 const MAX_JSON: usize = 32 << 20;
 
 /// Bound of the number of pieces of a response after the end of the list.
@@ -34,8 +34,17 @@ enum Course {
 
 impl ListReader {
     pub(super) fn new(pieces: Pieces, patience: Duration) -> Self {
-        let course = if pieces.protobuf { Course::Protobuf(ListMessage::default()) } else { Course::Json };
-        Self { pieces, patience, received: BytesMut::new(), course }
+        let course = if pieces.protobuf {
+            Course::Protobuf(ListMessage::default())
+        } else {
+            Course::Json
+        };
+        Self {
+            pieces,
+            patience,
+            received: BytesMut::new(),
+            course,
+        }
     }
 
     /// The next object, or the end of the list.
@@ -59,14 +68,16 @@ impl ListReader {
                     self.course = Course::Read(objects.into_iter(), meta);
                 }
                 Course::Read(objects, meta) => {
-                    return Ok(objects.next().map_or_else(|| ListPart::End(meta.clone()), ListPart::Object));
+                    return Ok(objects
+                        .next()
+                        .map_or_else(|| ListPart::End(meta.clone()), ListPart::Object));
                 }
             }
         }
     }
 
-    /// Receives the rest of the response after the list, which is a few octets. Without the rest, the connection cannot
-    /// be reused, and a truncated compressed body is not detected.
+    /// Receives the rest of the response after the list, which is a few octets. Without the rest,
+    /// the connection cannot be reused, and a truncated compressed body is not detected.
     async fn drain(&mut self) -> Result<(), Failure> {
         for _ in 0..MAX_REST {
             if self.pieces.next(self.patience).await?.is_none() {
@@ -76,9 +87,12 @@ impl ListReader {
         Err(Failure::Garbage("a list that does not end".to_owned()))
     }
 
-    /// Receives a piece. Returns false at the end of the response. `most` bounds the octets that are not parsed yet.
+    /// Receives a piece. Returns false at the end of the response. `most` bounds the octets that
+    /// are not parsed yet.
     async fn receive(&mut self, most: usize) -> Result<bool, Failure> {
-        let Some(piece) = self.pieces.next(self.patience).await? else { return Ok(false) };
+        let Some(piece) = self.pieces.next(self.patience).await? else {
+            return Ok(false);
+        };
         if self.received.len() > most {
             return Err(Failure::TooLarge(most));
         }

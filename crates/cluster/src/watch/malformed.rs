@@ -23,7 +23,12 @@ pub(super) struct Malformed {
 
 impl Malformed {
     pub(super) fn new(kind: Kind, counter: IntCounter) -> Self {
-        Self { kind, counter, known: HashSet::new(), hasher: RandomState::new() }
+        Self {
+            kind,
+            counter,
+            known: HashSet::new(),
+            hasher: RandomState::new(),
+        }
     }
 
     /// Counts and logs an object that is ignored.
@@ -45,7 +50,10 @@ impl Malformed {
     fn is_new(&mut self, key: Option<&ObjectKey>, problem: &dyn Display) -> bool {
         self.counter.inc();
         let full = self.known.len() >= MAX_REMEMBERED;
-        let new = !full && self.known.insert(self.hasher.hash_one((key, problem.to_string())));
+        let new = !full
+            && self
+                .known
+                .insert(self.hasher.hash_one((key, problem.to_string())));
         if new && self.known.len() == MAX_REMEMBERED {
             tracing::warn!(kind = %self.kind, "further malformed objects are counted and not logged");
         }

@@ -10,7 +10,8 @@ use prometheus::{Gauge, GaugeVec, IntCounter, IntCounterVec, IntGauge, IntGaugeV
 use super::failure::Failure;
 use crate::objects::Kind;
 
-/// Counters and gauges of all watches, by kind of objects. `clone` only increments reference counts.
+/// Counters and gauges of all watches, by kind of objects. `clone` only increments reference
+/// counts.
 #[derive(Debug, Clone)]
 pub struct WatchMetrics {
     malformed: IntCounterVec,
@@ -30,9 +31,14 @@ impl WatchMetrics {
     /// [`MetricError`] if a name is already registered.
     pub fn new(registry: &daemon::metrics::Metrics) -> Result<Self, MetricError> {
         let name = "kubedns_last_event_timestamp_seconds";
-        let last_event =
-            GaugeVec::new(Opts::new(name, "Time of the last event, in seconds since 1970."), &["kind"])
-                .map_err(|source| MetricError { name: name.to_owned(), source })?;
+        let last_event = GaugeVec::new(
+            Opts::new(name, "Time of the last event, in seconds since 1970."),
+            &["kind"],
+        )
+        .map_err(|source| MetricError {
+            name: name.to_owned(),
+            source,
+        })?;
         registry.register(name, last_event.clone())?;
         Ok(Self {
             last_event,
@@ -89,16 +95,24 @@ impl WatchMetrics {
 
     /// Number of lists and watches of `kind` that ended for `reason`.
     pub fn restarts(&self, kind: Kind, reason: &str) -> u64 {
-        self.restarts.with_label_values(&[kind.label(), reason]).get()
+        self.restarts
+            .with_label_values(&[kind.label(), reason])
+            .get()
     }
 
     /// Whether a watch of `kind` is open. For a kind without a feed, no series is created.
     pub fn is_connected(&self, kind: Kind) -> bool {
         let families = self.connected.collect();
         let mut series = families.iter().flat_map(MetricFamily::get_metric);
-        let is_of_kind =
-            |metric: &&Metric| metric.get_label().iter().any(|label| label.value() == kind.label());
-        series.find(is_of_kind).is_some_and(|metric| metric.get_gauge().get_value() > 0.0)
+        let is_of_kind = |metric: &&Metric| {
+            metric
+                .get_label()
+                .iter()
+                .any(|label| label.value() == kind.label())
+        };
+        series
+            .find(is_of_kind)
+            .is_some_and(|metric| metric.get_gauge().get_value() > 0.0)
     }
 }
 
@@ -126,10 +140,13 @@ impl FeedMetrics {
         self.bookmarks.get()
     }
 
-    /// The metrics for one of several feeds of a kind, without the gauge of the connection. That gauge covers all the
-    /// feeds together.
+    /// The metrics for one of several feeds of a kind, without the gauge of the connection. That
+    /// gauge covers all the feeds together.
     pub(super) fn of_part(&self) -> Self {
-        Self { connected: None, ..self.clone() }
+        Self {
+            connected: None,
+            ..self.clone()
+        }
     }
 
     /// Notes whether the watch is open.
@@ -141,7 +158,9 @@ impl FeedMetrics {
 
     /// Notes the end of a list or watch.
     pub(super) fn restarted(&self, reason: &str) {
-        self.restarts.with_label_values(&[self.kind.label(), reason]).inc();
+        self.restarts
+            .with_label_values(&[self.kind.label(), reason])
+            .inc();
     }
 
     /// Notes an event.
@@ -163,7 +182,10 @@ mod tests {
         for open in [true, false] {
             services.connected(open);
             assert_eq!(
-                (metrics.is_connected(Kind::Service), metrics.is_connected(Kind::Node)),
+                (
+                    metrics.is_connected(Kind::Service),
+                    metrics.is_connected(Kind::Node)
+                ),
                 (open, false)
             );
         }

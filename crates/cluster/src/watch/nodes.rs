@@ -1,5 +1,6 @@
-//! Watches of Nodes. For zone and region of the cluster, all Nodes are watched, but only while federations are
-//! configured and if permitted. For the preferred zone, [`own_node`] watches the Node that this process runs on.
+//! Watches of Nodes. For zone and region of the cluster, all Nodes are watched, but only while
+//! federations are configured and if permitted. For the preferred zone, [`own_node`] watches the
+//! Node that this process runs on.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -15,8 +16,8 @@ use super::{Closed, Received};
 use crate::connect::Connection;
 use crate::objects::{Change, Event, Kind};
 
-/// A feed of the Node that this process runs on. `option` is the flag that prefers the zone of this Node. If the Node
-/// cannot be read, the log names the flag.
+/// A feed of the Node that this process runs on. `option` is the flag that prefers the zone of this
+/// Node. If the Node cannot be read, the log names the flag.
 pub fn own_node(
     connection: &Arc<Connection>,
     metrics: &WatchMetrics,
@@ -24,9 +25,20 @@ pub fn own_node(
     name: &str,
     option: &'static str,
 ) -> Feed<Event> {
-    let (connection, node) = (Arc::clone(connection), Collection::one(Kind::Node, "", name));
+    let (connection, node) = (
+        Arc::clone(connection),
+        Collection::one(Kind::Node, "", name),
+    );
     let metrics = metrics.feed(Kind::Node).of_part();
-    Feed::new(connection, node, WatchTiming::default(), metrics, sink, Event::OwnNode).needed_for(option)
+    Feed::new(
+        connection,
+        node,
+        WatchTiming::default(),
+        metrics,
+        sink,
+        Event::OwnNode,
+    )
+    .needed_for(option)
 }
 
 /// A feed of Nodes that only runs while Nodes are needed.
@@ -78,13 +90,20 @@ impl<S> NodesFeed<S> {
     /// Waits until Nodes are needed, or no longer needed.
     async fn until(&mut self, wanted: bool) -> Result<(), Closed> {
         let is_wanted = self.wanted;
-        self.settings.wait_for(|settings| is_wanted(settings) == wanted).await.map(drop).map_err(|_| Closed)
+        self.settings
+            .wait_for(|settings| is_wanted(settings) == wanted)
+            .await
+            .map(drop)
+            .map_err(|_| Closed)
     }
 
     /// Removes all Nodes with an empty list, because no feed keeps the Nodes up to date any more.
     async fn forget(&self) -> Result<(), Closed> {
         for change in [Change::RelistStarted, Change::RelistDone] {
-            let received = Received { event: Event::Node(change), at: std::time::Instant::now() };
+            let received = Received {
+                event: Event::Node(change),
+                at: std::time::Instant::now(),
+            };
             self.sink.send(received).await.map_err(|_| Closed)?;
         }
         Ok(())

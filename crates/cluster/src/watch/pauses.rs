@@ -44,14 +44,21 @@ impl Pauses {
             Failure::Unreachable(_) => self.unreachable.pause(self.timing.max_pause),
             Failure::Refused(_) => self.refused.pause(match refusal {
                 Refusal { lasting: false, .. } => self.timing.max_pause,
-                Refusal { dispensable: true, .. } => self.timing.max_pause_refused,
+                Refusal {
+                    dispensable: true, ..
+                } => self.timing.max_pause_refused,
                 Refusal { .. } => longest,
             }),
-            // An overloaded API server requests a pause. Refusing costs such a server little, so the
-            // backoff stays short.
-            Failure::Server { retry_after: Some(wanted), .. } => {
+            // An overloaded API server requests a pause. Refusing costs such a server little, so
+            // the backoff stays short.
+            Failure::Server {
+                retry_after: Some(wanted),
+                ..
+            } => {
                 let spread = jittered(&(Duration::ZERO..=*self.timing.backoff.start()));
-                self.failing.pause(self.timing.max_pause).max(*wanted.min(&MAX_RETRY_AFTER) + spread)
+                self.failing
+                    .pause(self.timing.max_pause)
+                    .max(*wanted.min(&MAX_RETRY_AFTER) + spread)
             }
             _ => self.failing.pause(longest),
         }
@@ -68,8 +75,8 @@ impl Pauses {
         self.failing.reset();
     }
 
-    /// Notes that a watch was opened, which ends a refusal. A list is not enough: listing may be permitted while
-    /// watching is not.
+    /// Notes that a watch was opened, which ends a refusal. A list is not enough: listing may be
+    /// permitted while watching is not.
     pub(super) fn opened(&mut self) {
         self.refused.reset();
     }
@@ -95,15 +102,30 @@ mod tests {
         })
     }
 
-    const PASSING: Refusal = Refusal { lasting: false, dispensable: true, known: false };
-    const LASTING: Refusal = Refusal { lasting: true, dispensable: false, known: true };
-    const DISPENSABLE: Refusal = Refusal { lasting: true, dispensable: true, known: false };
+    const PASSING: Refusal = Refusal {
+        lasting: false,
+        dispensable: true,
+        known: false,
+    };
+    const LASTING: Refusal = Refusal {
+        lasting: true,
+        dispensable: false,
+        known: true,
+    };
+    const DISPENSABLE: Refusal = Refusal {
+        lasting: true,
+        dispensable: true,
+        known: false,
+    };
 
     #[track_caller]
     fn check(pauses: &mut Pauses, failure: &Failure, refusal: Refusal, lengths: &[u64]) {
         for length in lengths {
             let pause = pauses.next(failure, refusal);
-            assert!(pause >= MS(length / 2) && pause <= MS(*length), "{failure}: {pause:?} of {length}");
+            assert!(
+                pause >= MS(length / 2) && pause <= MS(*length),
+                "{failure}: {pause:?} of {length}"
+            );
         }
     }
 
@@ -112,12 +134,24 @@ mod tests {
         let text = String::new;
         let cases: [(Failure, Refusal, [u64; 5]); 7] = [
             (Failure::Broken(text()), PASSING, [100, 200, 400, 500, 500]),
-            (Failure::Unreachable(text()), PASSING, [100, 200, 300, 300, 300]),
+            (
+                Failure::Unreachable(text()),
+                PASSING,
+                [100, 200, 300, 300, 300],
+            ),
             (Failure::Refused(text()), PASSING, [100, 200, 300, 300, 300]),
             (Failure::Refused(text()), LASTING, [100, 200, 400, 500, 500]),
-            (Failure::Refused(text()), DISPENSABLE, [100, 200, 400, 800, 900]),
+            (
+                Failure::Refused(text()),
+                DISPENSABLE,
+                [100, 200, 400, 800, 900],
+            ),
             (Failure::Expired(text()), PASSING, [0, 100, 200, 400, 500]),
-            (Failure::OtherHistory(text()), PASSING, [0, 100, 200, 400, 500]),
+            (
+                Failure::OtherHistory(text()),
+                PASSING,
+                [0, 100, 200, 400, 500],
+            ),
         ];
         for (failure, refusal, lengths) in cases {
             let mut pauses = pauses();
@@ -136,8 +170,23 @@ mod tests {
     #[test]
     fn an_outage_does_not_lengthen_the_pauses_after_it() {
         let mut pauses = pauses();
-        check(&mut pauses, &Failure::Unreachable(String::new()), PASSING, &[100, 200, 300]);
-        check(&mut pauses, &Failure::Refused(String::new()), PASSING, &[100, 200]);
-        check(&mut pauses, &Failure::Broken(String::new()), PASSING, &[100]);
+        check(
+            &mut pauses,
+            &Failure::Unreachable(String::new()),
+            PASSING,
+            &[100, 200, 300],
+        );
+        check(
+            &mut pauses,
+            &Failure::Refused(String::new()),
+            PASSING,
+            &[100, 200],
+        );
+        check(
+            &mut pauses,
+            &Failure::Broken(String::new()),
+            PASSING,
+            &[100],
+        );
     }
 }

@@ -15,7 +15,8 @@ use warp::http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 
 use super::failure::Failure;
 
-/// Number of compressed octets that are decompressed at a time, because the result may be a thousand times as large.
+/// Number of compressed octets that are decompressed at a time, because the result may be a
+/// thousand times as large.
 const PORTION: usize = 4 << 10;
 
 /// The incoming body of a response.
@@ -23,7 +24,8 @@ pub(super) struct Pieces {
     body: Body,
     /// Whether the body is protobuf rather than JSON.
     pub(super) protobuf: bool,
-    /// The decoder of a compressed body. It is boxed because it is large and only lists are compressed.
+    /// The decoder of a compressed body. It is boxed because it is large and only lists are
+    /// compressed.
     gzip: Option<Box<Gzip>>,
 }
 
@@ -36,10 +38,21 @@ struct Gzip {
 
 impl Pieces {
     pub(super) fn new(response: Response<Body>) -> Self {
-        let header = |name| response.headers().get(name).map(HeaderValue::as_bytes).unwrap_or_default();
+        let header = |name| {
+            response
+                .headers()
+                .get(name)
+                .map(HeaderValue::as_bytes)
+                .unwrap_or_default()
+        };
         let packed = header(CONTENT_ENCODING) == b"gzip";
         let decoder = || GzDecoder::new(BytesMut::new().writer());
-        let gzip = || Box::new(Gzip { decoder: decoder(), received: Bytes::new() });
+        let gzip = || {
+            Box::new(Gzip {
+                decoder: decoder(),
+                received: Bytes::new(),
+            })
+        };
         Self {
             protobuf: header(CONTENT_TYPE).starts_with(b"application/vnd.kubernetes.protobuf"),
             gzip: packed.then(gzip),
@@ -71,13 +84,17 @@ impl Pieces {
 impl Gzip {
     fn unpack(&mut self) -> Result<Bytes, Failure> {
         let portion = self.received.split_to(self.received.len().min(PORTION));
-        self.decoder.write_all(&portion).map_err(|error| Failure::Broken(brief(&error)))?;
+        self.decoder
+            .write_all(&portion)
+            .map_err(|error| Failure::Broken(brief(&error)))?;
         Ok(self.unpacked())
     }
 
     /// The rest of the decompressed octets, after the end of the body.
     fn finish(&mut self) -> Result<Bytes, Failure> {
-        self.decoder.try_finish().map_err(|error| Failure::Broken(brief(&error)))?;
+        self.decoder
+            .try_finish()
+            .map_err(|error| Failure::Broken(brief(&error)))?;
         Ok(self.unpacked())
     }
 
@@ -89,7 +106,11 @@ impl Gzip {
 /// The failure of a body. kube adds the word `ServiceError` to the error of the connection.
 fn interrupted(error: &kube::Error) -> Failure {
     let text = brief(error);
-    Failure::Broken(text.strip_prefix("ServiceError: ").unwrap_or(&text).to_owned())
+    Failure::Broken(
+        text.strip_prefix("ServiceError: ")
+            .unwrap_or(&text)
+            .to_owned(),
+    )
 }
 
 async fn receive(body: &mut Body, patience: Duration) -> Result<Option<Bytes>, Failure> {
@@ -107,5 +128,7 @@ async fn receive(body: &mut Body, patience: Duration) -> Result<Option<Bytes>, F
             }
         }
     };
-    timeout(patience, received).await.unwrap_or(Err(Failure::Silent(patience)))
+    timeout(patience, received)
+        .await
+        .unwrap_or(Err(Failure::Silent(patience)))
 }

@@ -13,7 +13,8 @@ use super::history::History;
 const PAGE: u32 = 500;
 /// Bound of the pages of a list.
 const MAX_PAGES: usize = 100_000;
-/// Time for which a failed page is requested again. API servers forget the token of a page after five minutes.
+/// Time for which a failed page is requested again. API servers forget the token of a page after
+/// five minutes.
 const TOKEN_LIFE: Duration = Duration::from_mins(4);
 /// Bound of consecutive unreadable events of a watch.
 const MAX_UNREADABLE: u32 = 5;
@@ -40,7 +41,9 @@ impl Position {
             Self::Listing(listing) => listing.is_lost(failure).then(ListPosition::most_recent),
             // A list from the watch cache is enough, if it is not older than the expired version.
             Self::Watching(watching) if matches!(failure, Failure::Expired(_)) => {
-                Some(ListPosition::new(Extent::Cached(std::mem::take(&mut watching.history.version))))
+                Some(ListPosition::new(Extent::Cached(std::mem::take(
+                    &mut watching.history.version,
+                ))))
             }
             Self::Watching(watching) => {
                 let lost = failure.ends_history() || watching.unreadable >= MAX_UNREADABLE;
@@ -76,12 +79,20 @@ impl Default for ListPosition {
 
 impl ListPosition {
     fn new(extent: Extent) -> Self {
-        Self { extent, history: None, pages: 0, failing: None }
+        Self {
+            extent,
+            history: None,
+            pages: 0,
+            failing: None,
+        }
     }
 
     /// A list of the most recent version, even if the responding API server lags behind.
     fn most_recent() -> Self {
-        Self::new(Extent::Page { limit: PAGE, token: None })
+        Self::new(Extent::Page {
+            limit: PAGE,
+            token: None,
+        })
     }
 
     /// Whether no page has been received.
@@ -94,12 +105,18 @@ impl ListPosition {
         match &mut self.extent {
             Extent::Page { limit: 1, .. } => return false,
             Extent::Page { limit, .. } => *limit = (*limit / 8).max(1),
-            cached @ Extent::Cached(_) => *cached = Extent::Page { limit: PAGE, token: None },
+            cached @ Extent::Cached(_) => {
+                *cached = Extent::Page {
+                    limit: PAGE,
+                    token: None,
+                }
+            }
         }
         true
     }
 
-    /// Notes the end of a page. `history` includes the objects of the page. Returns the history after the last page.
+    /// Notes the end of a page. `history` includes the objects of the page. Returns the history
+    /// after the last page.
     pub(super) fn advance(&mut self, meta: ListMeta, mut history: History) -> Option<History> {
         history.advance(&meta.resource_version);
         self.pages += 1;
@@ -107,8 +124,15 @@ impl ListPosition {
         if meta.r#continue.is_empty() {
             return Some(history);
         }
-        let limit = if let Extent::Page { limit, .. } = self.extent { limit } else { PAGE };
-        self.extent = Extent::Page { limit, token: Some(meta.r#continue) };
+        let limit = if let Extent::Page { limit, .. } = self.extent {
+            limit
+        } else {
+            PAGE
+        };
+        self.extent = Extent::Page {
+            limit,
+            token: Some(meta.r#continue),
+        };
         self.history = Some(history);
         None
     }
@@ -123,16 +147,17 @@ impl ListPosition {
         self.pages >= MAX_PAGES
     }
 
-    /// Whether the pages so far are lost. A failed page is requested again with its token, as long as the API server
-    /// may know the token. The time is bounded: after a restore of the database, an old token may fail forever without
-    /// a distinct error.
+    /// Whether the pages so far are lost. A failed page is requested again with its token, as long
+    /// as the API server may know the token. The time is bounded: after a restore of the database,
+    /// an old token may fail forever without a distinct error.
     fn is_lost(&mut self, failure: &Failure) -> bool {
         let since = *self.failing.get_or_insert_with(Instant::now);
         match &self.extent {
             Extent::Cached(version) => version != "0" && failure.ends_history(),
             Extent::Page { token: None, .. } => false,
             Extent::Page { token: Some(_), .. } => {
-                let unknown = failure.ends_history() || matches!(failure, Failure::Server { code: 400, .. });
+                let unknown =
+                    failure.ends_history() || matches!(failure, Failure::Server { code: 400, .. });
                 unknown || self.is_endless() || since.elapsed() >= TOKEN_LIFE
             }
         }
@@ -143,18 +168,23 @@ impl ListPosition {
 #[derive(Debug)]
 pub(super) struct Watching {
     pub(super) history: History,
-    /// Whether the last watch ended early or silently. The API server's database may then have been wiped or restored,
-    /// so that the [`History`] must be checked.
+    /// Whether the last watch ended early or silently. The API server's database may then have been
+    /// wiped or restored, so that the [`History`] must be checked.
     pub(super) doubtful: bool,
     /// Whether the last watch ended without an event.
     pub(super) was_silent: bool,
-    /// Number of consecutive unreadable watches. After [`MAX_UNREADABLE`], a new list avoids the event that cannot be
-    /// read.
+    /// Number of consecutive unreadable watches. After [`MAX_UNREADABLE`], a new list avoids the
+    /// event that cannot be read.
     pub(super) unreadable: u32,
 }
 
 impl Watching {
     pub(super) fn new(history: History) -> Self {
-        Self { history, doubtful: false, was_silent: false, unreadable: 0 }
+        Self {
+            history,
+            doubtful: false,
+            was_silent: false,
+            unreadable: 0,
+        }
     }
 }

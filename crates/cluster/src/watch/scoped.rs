@@ -1,9 +1,10 @@
-//! A feed of a kind in the whole cluster, or in several namespaces. Each namespace has its own feed; together they
-//! behave like one feed.
+//! A feed of a kind in the whole cluster, or in several namespaces. Each namespace has its own
+//! feed; together they behave like one feed.
 //!
-//! A list of one namespace does not contain the objects of other namespaces. So an `Account` for each namespace
-//! remembers the reported objects, and deletes objects that a later list does not contain. `RelistStarted` and
-//! `RelistDone` are sent once, around the first lists of all namespaces.
+//! A list of one namespace does not contain the objects of other namespaces. So an `Account` for
+//! each namespace remembers the reported objects, and deletes objects that a later list does not
+//! contain. `RelistStarted` and `RelistDone` are sent once, around the first lists of all
+//! namespaces.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -65,10 +66,16 @@ struct Named<E> {
 struct NamedBy<E>(Arc<dyn Convert<E>>);
 
 impl<E> Convert<Change<Named<E>>> for NamedBy<E> {
-    fn apply(&self, object: &Encoded) -> Result<(ObjectKey, Parsed<Change<Named<E>>>), MalformedObject> {
+    fn apply(
+        &self,
+        object: &Encoded,
+    ) -> Result<(ObjectKey, Parsed<Change<Named<E>>>), MalformedObject> {
         let (key, parsed) = self.0.apply(object)?;
         let name = key.name.clone();
-        Ok((key, parsed.map(|event| Change::Apply(Named { name, event }))))
+        Ok((
+            key,
+            parsed.map(|event| Change::Apply(Named { name, event })),
+        ))
     }
 
     fn other(&self, change: Change<Infallible>) -> Change<Named<E>> {
@@ -99,12 +106,28 @@ impl<E: Send + 'static> ScopedFeed<E> {
             let namespace = collection.namespace().into();
             let (connection, metrics) = (Arc::clone(connection), metrics.of_part());
             let named = Arc::new(NamedBy(Arc::clone(&convert)));
-            let feed = Feed::with(connection, collection, timing.clone(), metrics, sender, named);
-            NamespaceFeed { namespace, feed, changes }
+            let feed = Feed::with(
+                connection,
+                collection,
+                timing.clone(),
+                metrics,
+                sender,
+                named,
+            );
+            NamespaceFeed {
+                namespace,
+                feed,
+                changes,
+            }
         };
         let parts: Vec<_> = collections.into_iter().map(part).collect();
         let joint = Arc::new(Joint::new(parts.len(), metrics));
-        Self::Several(Several { parts, sink, convert, joint })
+        Self::Several(Several {
+            parts,
+            sink,
+            convert,
+            joint,
+        })
     }
 
     /// See [`Feed::optional`].
@@ -122,7 +145,10 @@ impl<E: Send + 'static> ScopedFeed<E> {
     /// See [`Feed::forgetting`].
     #[must_use]
     pub fn forgetting(self, spare: &watch::Receiver<bool>) -> Self {
-        self.each(|feed| feed.forgetting(spare.clone()), |feed| feed.forgetting(spare.clone()))
+        self.each(
+            |feed| feed.forgetting(spare.clone()),
+            |feed| feed.forgetting(spare.clone()),
+        )
     }
 
     fn each(
@@ -133,7 +159,10 @@ impl<E: Send + 'static> ScopedFeed<E> {
         match self {
             Self::One(feed) => Self::One(Box::new(one(*feed))),
             Self::Several(mut several) => {
-                let changed = |this: NamespaceFeed<E>| NamespaceFeed { feed: part(this.feed), ..this };
+                let changed = |this: NamespaceFeed<E>| NamespaceFeed {
+                    feed: part(this.feed),
+                    ..this
+                };
                 several.parts = several.parts.into_iter().map(changed).collect();
                 Self::Several(several)
             }
@@ -159,13 +188,29 @@ impl<E: Send + 'static> ScopedFeed<E> {
 
 impl<E: Send + 'static> Several<E> {
     async fn run(self, stop: CancellationToken) {
-        let Self { parts, sink, convert, joint } = self;
-        let begun = Received { event: convert.other(Change::RelistStarted), at: Instant::now().into_std() };
+        let Self {
+            parts,
+            sink,
+            convert,
+            joint,
+        } = self;
+        let begun = Received {
+            event: convert.other(Change::RelistStarted),
+            at: Instant::now().into_std(),
+        };
         if sink.send(begun).await.is_err() {
             return;
         }
         let mut tasks = JoinSet::new();
-        for (at, NamespaceFeed { namespace, feed, changes }) in parts.into_iter().enumerate() {
+        for (
+            at,
+            NamespaceFeed {
+                namespace,
+                feed,
+                changes,
+            },
+        ) in parts.into_iter().enumerate()
+        {
             let account = Account {
                 at,
                 namespace,
@@ -193,7 +238,11 @@ struct Joint {
 
 impl Joint {
     fn new(feeds: usize, metrics: FeedMetrics) -> Self {
-        let state = FeedState { listed: false, phase: Phase::Away, since: Instant::now() };
+        let state = FeedState {
+            listed: false,
+            phase: Phase::Away,
+            since: Instant::now(),
+        };
         Self {
             states: Mutex::new(vec![state; feeds]),
             state: watch::Sender::new(state),
@@ -211,12 +260,19 @@ impl Joint {
         let listed = states.iter().all(|state| state.listed);
         let is_any = |phase| states.iter().any(|state| state.phase == phase);
         let phases = [Phase::Refused, Phase::Away];
-        let phase = phases.into_iter().find(|phase| is_any(*phase)).unwrap_or(Phase::Following);
+        let phase = phases
+            .into_iter()
+            .find(|phase| is_any(*phase))
+            .unwrap_or(Phase::Following);
         self.metrics.connected(phase == Phase::Following);
         self.state.send_if_modified(|joint| {
             let changed = (joint.listed, joint.phase) != (listed, phase);
             if changed {
-                *joint = FeedState { listed, phase, since: Instant::now() };
+                *joint = FeedState {
+                    listed,
+                    phase,
+                    since: Instant::now(),
+                };
             }
             changed
         });
@@ -250,7 +306,8 @@ impl<E: Send + 'static> Account<E> {
         let mut state = feed.state();
         let mut running = pin!(feed.run(stop));
         loop {
-            // Queued changes come first: a list counts as complete only after all its changes have been forwarded.
+            // Queued changes come first: a list counts as complete only after all its changes have
+            // been forwarded.
             tokio::select! {
                 biased;
                 Some(received) = changes.recv() => {
@@ -267,7 +324,10 @@ impl<E: Send + 'static> Account<E> {
         }
     }
 
-    async fn take(&mut self, Received { event, at }: Received<Change<Named<E>>>) -> Result<(), Closed> {
+    async fn take(
+        &mut self,
+        Received { event, at }: Received<Change<Named<E>>>,
+    ) -> Result<(), Closed> {
         match event {
             Change::RelistStarted => self.listing.begin(self.names.iter().cloned()),
             Change::RelistDone => return self.finish(at).await,
@@ -279,7 +339,9 @@ impl<E: Send + 'static> Account<E> {
             Change::Deleted(key) => {
                 self.listing.settle(&key.name);
                 self.names.remove(&key.name);
-                return self.send(self.convert.other(Change::Deleted(key)), at).await;
+                return self
+                    .send(self.convert.other(Change::Deleted(key)), at)
+                    .await;
             }
         }
         Ok(())
@@ -290,16 +352,24 @@ impl<E: Send + 'static> Account<E> {
         let first = !self.listing.is_complete();
         for name in self.listing.finish() {
             self.names.remove(&name);
-            let key = ObjectKey { namespace: self.namespace.clone(), name };
-            self.send(self.convert.other(Change::Deleted(key)), at).await?;
+            let key = ObjectKey {
+                namespace: self.namespace.clone(),
+                name,
+            };
+            self.send(self.convert.other(Change::Deleted(key)), at)
+                .await?;
         }
         if first && self.joint.note_listed() {
-            self.send(self.convert.other(Change::RelistDone), at).await?;
+            self.send(self.convert.other(Change::RelistDone), at)
+                .await?;
         }
         Ok(())
     }
 
     async fn send(&self, event: E, at: std::time::Instant) -> Result<(), Closed> {
-        self.sink.send(Received { event, at }).await.map_err(|_| Closed)
+        self.sink
+            .send(Received { event, at })
+            .await
+            .map_err(|_| Closed)
     }
 }

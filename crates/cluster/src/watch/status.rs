@@ -26,7 +26,9 @@ struct Envelope {
 
 /// The message in `envelope`; `None` if the octets are not an envelope.
 pub(super) fn open(envelope: &Bytes) -> Option<Bytes> {
-    let envelope = envelope.strip_prefix(MAGIC).map(|message| envelope.slice_ref(message))?;
+    let envelope = envelope
+        .strip_prefix(MAGIC)
+        .map(|message| envelope.slice_ref(message))?;
     Some(Envelope::decode(envelope).ok()?.raw)
 }
 

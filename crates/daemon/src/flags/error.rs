@@ -12,8 +12,8 @@ pub(super) struct Flag<'a> {
     pub(super) short: Option<char>,
 }
 
-/// The exit after a mistake in the command line. Differs from kube-dns: a hint of one line replaces forty lines of
-/// usage, so that people see the mistake.
+/// The exit after a mistake in the command line. Differs from kube-dns: a hint of one line replaces
+/// forty lines of usage, so that people see the mistake.
 pub(super) fn exit(program: &str, style: Style, text: &str) -> Exit {
     let hint = match style {
         Style::Pflag => format!("Usage of {program}: see {program} --help"),
@@ -23,7 +23,11 @@ pub(super) fn exit(program: &str, style: Style, text: &str) -> Exit {
         Style::Pflag => format!("{hint}\n{text}\n"),
         Style::Go => format!("{text}\n{hint}\n"),
     };
-    Exit { status: 2, stdout: String::new(), stderr }
+    Exit {
+        status: 2,
+        stdout: String::new(),
+        stderr,
+    }
 }
 
 /// The text of a clap error, as Go words it.
@@ -32,7 +36,11 @@ pub(super) fn text(command: &Command, style: Style, wrong: &clap::Error) -> Stri
         Some(ContextValue::String(text)) => Some(text.as_str()),
         _ => None,
     };
-    let known = match (wrong.kind(), context(ContextKind::InvalidArg), context(ContextKind::InvalidValue)) {
+    let known = match (
+        wrong.kind(),
+        context(ContextKind::InvalidArg),
+        context(ContextKind::InvalidValue),
+    ) {
         (ErrorKind::ValueValidation | ErrorKind::InvalidValue, Some(arg), Some(value)) => command
             .get_arguments()
             .find(|candidate| candidate.to_string() == arg)
@@ -56,20 +64,34 @@ pub(super) fn bad_value(
                 Some(short) => format!("-{short}, --{long}"),
                 None => format!("--{long}"),
             };
-            format!("invalid argument {} for \"{name}\" flag: {reason}", quote(value))
+            format!(
+                "invalid argument {} for \"{name}\" flag: {reason}",
+                quote(value)
+            )
         }
         Style::Go => match reason.downcast_ref::<ValueError>() {
             Some(wrong @ ValueError::Bool { .. }) => {
-                format!("invalid boolean value {} for -{long}: {}", quote(value), wrong.in_brief())
+                format!(
+                    "invalid boolean value {} for -{long}: {}",
+                    quote(value),
+                    wrong.in_brief()
+                )
             }
-            Some(wrong) => format!("invalid value {} for flag -{long}: {}", quote(value), wrong.in_brief()),
+            Some(wrong) => format!(
+                "invalid value {} for flag -{long}: {}",
+                quote(value),
+                wrong.in_brief()
+            ),
             None => format!("invalid value {} for flag -{long}: {reason}", quote(value)),
         },
     }
 }
 
 fn flag(arg: &Arg) -> Flag<'_> {
-    Flag { long: arg.get_long(), short: arg.get_short() }
+    Flag {
+        long: arg.get_long(),
+        short: arg.get_short(),
+    }
 }
 
 /// The error of the value parser, or the first line of clap's own text.

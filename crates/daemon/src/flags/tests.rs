@@ -57,24 +57,59 @@ fn dialects_of_one_command_line() {
     let same: [&[&str]; 6] = [
         &["--dns-port=5353", "--profiling", "--config-period=1m30s"],
         &["-dns-port=5353", "-profiling", "-config-period=1m30s"],
-        &["--dns_port", "5353", "--profiling=1", "--config_period", "1m30s"],
-        &["-dns_port", "0x14e9", "-profiling=T", "--config-period", "90s"],
-        &["--dns-port=1", "--profiling=false", "--dns-port=5353", "--profiling=TRUE", "--config-period=1.5m"],
-        &["--dns-port=5_353", "--profiling", "--config-period=90000ms", "--"],
+        &[
+            "--dns_port",
+            "5353",
+            "--profiling=1",
+            "--config_period",
+            "1m30s",
+        ],
+        &[
+            "-dns_port",
+            "0x14e9",
+            "-profiling=T",
+            "--config-period",
+            "90s",
+        ],
+        &[
+            "--dns-port=1",
+            "--profiling=false",
+            "--dns-port=5353",
+            "--profiling=TRUE",
+            "--config-period=1.5m",
+        ],
+        &[
+            "--dns-port=5_353",
+            "--profiling",
+            "--config-period=90000ms",
+            "--",
+        ],
     ];
     for words in same {
         let options = small(words).unwrap_or_else(|exit| panic!("{words:?}: {exit:?}"));
         assert_eq!(options.dns_port, 5353, "{words:?}");
         assert!(options.profiling, "{words:?}");
-        assert_eq!(options.config_period, GoDuration::from_secs(90), "{words:?}");
+        assert_eq!(
+            options.config_period,
+            GoDuration::from_secs(90),
+            "{words:?}"
+        );
         assert!(options.keep, "{words:?}");
     }
 }
 
 #[test]
 fn values_are_left_as_they_are() {
-    let options =
-        small(&["--domain=", "--configDir", "--a_b=c", "--probe=a,b", "--probe", "-x", "--keep=f"]).unwrap();
+    let options = small(&[
+        "--domain=",
+        "--configDir",
+        "--a_b=c",
+        "--probe=a,b",
+        "--probe",
+        "-x",
+        "--keep=f",
+    ])
+    .unwrap();
     assert_eq!(options.domain, "");
     assert_eq!(options.config_dir, "--a_b=c");
     assert_eq!(options.probe, ["a,b", "-x"]);
@@ -83,7 +118,13 @@ fn values_are_left_as_they_are() {
 
 #[test]
 fn verbosity_in_all_spellings() {
-    for words in [&["-v2"][..], &["-v=2"], &["-v", "2"], &["--v=2"], &["--v", "2"]] {
+    for words in [
+        &["-v2"][..],
+        &["-v=2"],
+        &["-v", "2"],
+        &["--v=2"],
+        &["--v", "2"],
+    ] {
         for style in [Style::Pflag, Style::Go] {
             let options: Logging = parse("kube-dns", style, argv(words)).unwrap();
             assert_eq!(options.log.v.0, 2, "{words:?} {style:?}");
@@ -135,7 +176,10 @@ fn what_follows_two_dashes_is_untouched() {
 fn mistakes_in_the_words_of_pflag() {
     let cases: [(&[&str], &str); 14] = [
         (&["--no-such-flag"], "unknown flag: --no-such-flag"),
-        (&["extra-argument", "--no-such-flag"], "unknown flag: --no-such-flag"),
+        (
+            &["extra-argument", "--no-such-flag"],
+            "unknown flag: --no-such-flag",
+        ),
         (&["--no-such-flag=1"], "unknown flag: --no-such-flag"),
         (&["-x"], "unknown shorthand flag: 'x' in -x"),
         (&["--=1"], "bad flag syntax: --=1"),
@@ -177,14 +221,38 @@ fn mistakes_in_the_words_of_pflag() {
 #[test]
 fn mistakes_in_the_words_of_go() {
     let cases: [(&[&str], &str); 8] = [
-        (&["-no-such-flag"], "flag provided but not defined: -no-such-flag"),
-        (&["--no-such-flag"], "flag provided but not defined: -no-such-flag"),
-        (&["-config-period"], "flag needs an argument: -config-period"),
-        (&["-config-period=5"], "invalid value \"5\" for flag -config-period: parse error"),
-        (&["-dns-port=x"], "invalid value \"x\" for flag -dns-port: parse error"),
-        (&["-dns-port=70000"], "invalid value \"70000\" for flag -dns-port: value out of range"),
-        (&["-profiling=maybe"], "invalid boolean value \"maybe\" for -profiling: parse error"),
-        (&["-v=x"], "invalid value \"x\" for flag -v: strconv.ParseInt: parsing \"x\": invalid syntax"),
+        (
+            &["-no-such-flag"],
+            "flag provided but not defined: -no-such-flag",
+        ),
+        (
+            &["--no-such-flag"],
+            "flag provided but not defined: -no-such-flag",
+        ),
+        (
+            &["-config-period"],
+            "flag needs an argument: -config-period",
+        ),
+        (
+            &["-config-period=5"],
+            "invalid value \"5\" for flag -config-period: parse error",
+        ),
+        (
+            &["-dns-port=x"],
+            "invalid value \"x\" for flag -dns-port: parse error",
+        ),
+        (
+            &["-dns-port=70000"],
+            "invalid value \"70000\" for flag -dns-port: value out of range",
+        ),
+        (
+            &["-profiling=maybe"],
+            "invalid boolean value \"maybe\" for -profiling: parse error",
+        ),
+        (
+            &["-v=x"],
+            "invalid value \"x\" for flag -v: strconv.ParseInt: parsing \"x\": invalid syntax",
+        ),
     ];
     for (words, text) in cases {
         let exit = parse::<Both>("dnsmasq-nanny", Style::Go, argv(words)).unwrap_err();
@@ -213,7 +281,15 @@ fn version_is_printed_when_everything_else_is_right() {
         (&["--version=raw"], &raw),
     ] {
         let exit = small(words).unwrap_err();
-        assert_eq!(exit, Exit { status: 0, stdout: stdout.clone(), stderr: String::new() }, "{words:?}");
+        assert_eq!(
+            exit,
+            Exit {
+                status: 0,
+                stdout: stdout.clone(),
+                stderr: String::new()
+            },
+            "{words:?}"
+        );
     }
     assert!(small(&["--version=false"]).is_ok());
     assert_eq!(small(&["--version", "--dns-port=x"]).unwrap_err().status, 2);
@@ -227,15 +303,28 @@ Any arguments given after \"--\" will be passed directly to dnsmasq itself.";
 #[command(long_about = NANNY)]
 struct Nanny {
     /// location of the configuration
-    #[arg(long = "configDir", value_name = "string", default_value = "/etc/k8s/dns/dnsmasq-nanny")]
+    #[arg(
+        long = "configDir",
+        value_name = "string",
+        default_value = "/etc/k8s/dns/dnsmasq-nanny"
+    )]
     _config_dir: String,
     /// location of the dnsmasq executable
-    #[arg(long = "dnsmasqExec", value_name = "string", default_value = "/usr/sbin/dnsmasq")]
+    #[arg(
+        long = "dnsmasqExec",
+        value_name = "string",
+        default_value = "/usr/sbin/dnsmasq"
+    )]
     _dnsmasq_exec: String,
     /// local kubedns instance address for non-IP name resolution
-    #[arg(long = "kubednsServer", value_name = "string", default_value = "127.0.0.1:10053")]
+    #[arg(
+        long = "kubednsServer",
+        value_name = "string",
+        default_value = "127.0.0.1:10053"
+    )]
     _kubedns_server: String,
-    /// interval to send SIGUSR1 to dnsmasq which triggers statistics logging (if zero, SIGUSR1 is not sent)
+    /// interval to send SIGUSR1 to dnsmasq which triggers statistics logging (if zero, SIGUSR1 is
+    /// not sent)
     #[arg(long = "logInterval", value_name = "duration", default_value = "0s")]
     _log_interval: GoDuration,
     /// if true, restart dnsmasq when the configuration changes
@@ -255,25 +344,33 @@ fn help_is_laid_out_as_go_lays_it_out() {
     let exit = parse::<Nanny>("dnsmasq-nanny", Style::Go, argv(&["--help"])).unwrap_err();
     assert_eq!((exit.status, exit.stdout.as_str()), (0, ""));
     let captured = include_str!("../../tests/data/dnsmasq-nanny-help.txt");
-    let captured = captured.strip_prefix("$ dnsmasq-nanny --help\n--- stderr\n").unwrap();
+    let captured = captured
+        .strip_prefix("$ dnsmasq-nanny --help\n--- stderr\n")
+        .unwrap();
     let captured = captured.strip_suffix("--- exit status 0\n").unwrap();
     // The recorded help lacks these flags, each of which has two lines.
     let mut lines: Vec<&str> = exit.stderr.lines().collect();
-    for new in ["  -log-flush-frequency duration", "  -log-format string", "  -version"] {
+    for new in [
+        "  -log-flush-frequency duration",
+        "  -log-format string",
+        "  -version",
+    ] {
         let at = lines.iter().position(|line| *line == new).unwrap();
         lines.drain(at..at + 2);
     }
     // The help text of -vmodule comes from a newer klog.
     let newer = " (only works for the default text log format)";
-    let lines: Vec<&str> = lines.iter().map(|line| line.strip_suffix(newer).unwrap_or(line)).collect();
+    let lines: Vec<&str> = lines
+        .iter()
+        .map(|line| line.strip_suffix(newer).unwrap_or(line))
+        .collect();
     assert_eq!(lines, captured.lines().collect::<Vec<_>>());
 }
 
 #[test]
 fn a_word_that_is_no_flag_is_a_mistake() {
     let exit = small(&["--dns-port=1", "stray", "words"]).unwrap_err();
-    let stderr =
-        "Usage of kube-dns: see kube-dns --help\nunexpected word \"stray\": kube-dns accepts only flags\n";
+    let stderr = "Usage of kube-dns: see kube-dns --help\nunexpected word \"stray\": kube-dns accepts only flags\n";
     assert_eq!((exit.status, exit.stderr.as_str()), (2, stderr));
 }
 
@@ -293,9 +390,18 @@ fn stray_words_are_ignored_as_in_go() {
         assert_eq!(parsed.unwrap().ignored, ignored, "{words:?}");
     }
 
-    // Go's flag package reads no flags after the first stray word, and the nanny passes on what follows `--`.
-    let words = ["-restartDnsmasq", "false", "-no-such-flag", "--", "-k", "tap"];
-    let nanny = parse_program::<Passing>("dnsmasq-nanny", Style::Go, &["tap"], argv(&words)).unwrap();
+    // Go's flag package reads no flags after the first stray word, and the nanny passes on what
+    // follows `--`.
+    let words = [
+        "-restartDnsmasq",
+        "false",
+        "-no-such-flag",
+        "--",
+        "-k",
+        "tap",
+    ];
+    let nanny =
+        parse_program::<Passing>("dnsmasq-nanny", Style::Go, &["tap"], argv(&words)).unwrap();
     assert!(nanny.options.restart_dnsmasq);
     assert_eq!(nanny.options.rest, ["-k", "tap"]);
     assert_eq!(nanny.ignored, ["false", "-no-such-flag"]);
@@ -303,9 +409,13 @@ fn stray_words_are_ignored_as_in_go() {
 
 #[test]
 fn misplaced_subcommand_is_a_mistake() {
-    for words in [&["explian", "web"][..], &["explian", "--dns-port=1"], &["--dns-port=1", "explain", "web"]]
-    {
-        let exit = parse_program::<Small>("kube-dns", Style::Pflag, &["explain"], argv(words)).unwrap_err();
+    for words in [
+        &["explian", "web"][..],
+        &["explian", "--dns-port=1"],
+        &["--dns-port=1", "explain", "web"],
+    ] {
+        let exit = parse_program::<Small>("kube-dns", Style::Pflag, &["explain"], argv(words))
+            .unwrap_err();
         let word = words.iter().find(|word| !word.starts_with('-')).unwrap();
         let stderr = format!(
             "Usage of kube-dns: see kube-dns --help\nunexpected word {word:?}: kube-dns accepts only flags\n"
@@ -317,7 +427,8 @@ fn misplaced_subcommand_is_a_mistake() {
 #[test]
 fn help_is_laid_out_as_pflag_lays_it_out() {
     for word in ["--help", "-h", "-help"] {
-        let exit = parse::<Both>("kube-dns", Style::Pflag, argv(&["--dns-port=x", word])).unwrap_err();
+        let exit =
+            parse::<Both>("kube-dns", Style::Pflag, argv(&["--dns-port=x", word])).unwrap_err();
         assert_eq!((exit.status, exit.stdout.as_str()), (0, ""), "{word}");
     }
     let exit = small(&["--help"]).unwrap_err();

@@ -6,7 +6,8 @@ use clap::{Arg, ArgAction, Command};
 
 use super::{Style, is_bool, quote};
 
-/// The clap help heading of options that are only accepted for old manifests. pflag's help omits these options.
+/// The clap help heading of options that are only accepted for old manifests. pflag's help omits
+/// these options.
 pub(crate) const OLD_LOGGING: &str = "old logging flags";
 
 /// The whole help text.
@@ -106,10 +107,22 @@ fn default(arg: &Arg, kind: &str) -> String {
 
 fn pflag(text: &mut String, rows: &[Row]) {
     let head = |row: &Row| {
-        let short = row.short.map_or_else(|| "    ".to_owned(), |short| format!("-{short}, "));
-        format!("  {short}--{}{}{}", row.name, if row.kind.is_empty() { "" } else { " " }, row.kind)
+        let short = row
+            .short
+            .map_or_else(|| "    ".to_owned(), |short| format!("-{short}, "));
+        format!(
+            "  {short}--{}{}{}",
+            row.name,
+            if row.kind.is_empty() { "" } else { " " },
+            row.kind
+        )
     };
-    let width = rows.iter().map(|row| head(row).len()).max().unwrap_or_default() + 3;
+    let width = rows
+        .iter()
+        .map(|row| head(row).len())
+        .max()
+        .unwrap_or_default()
+        + 3;
     for row in rows {
         let _ = writeln!(text, "{:width$}{}", head(row), row.help());
     }

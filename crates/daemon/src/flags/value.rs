@@ -51,11 +51,17 @@ impl ValueError {
     }
 }
 
-/// Parses an integer as Go's `strconv.ParseInt(text, 0, 64)` does: decimal, `0x`, `0o`, `0b`, a leading zero for
-/// octal, and underscores between digits.
+/// Parses an integer as Go's `strconv.ParseInt(text, 0, 64)` does: decimal, `0x`, `0o`, `0b`, a
+/// leading zero for octal, and underscores between digits.
 pub fn int<T: TryFrom<i128>>(text: &str) -> Result<T, ValueError> {
-    let syntax = || ValueError::Syntax { function: "ParseInt", text: text.to_owned() };
-    let range = || ValueError::Range { function: "ParseInt", text: text.to_owned() };
+    let syntax = || ValueError::Syntax {
+        function: "ParseInt",
+        text: text.to_owned(),
+    };
+    let range = || ValueError::Range {
+        function: "ParseInt",
+        text: text.to_owned(),
+    };
     let (negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),
         None => (false, text.strip_prefix('+').unwrap_or(text)),
@@ -78,9 +84,15 @@ pub fn atoi(text: &str) -> Result<i64, ValueError> {
 pub(crate) fn plain<T: FromStr>(function: &'static str, text: &str) -> Result<T, ValueError> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(ValueError::Syntax { function, text: text.to_owned() });
+        return Err(ValueError::Syntax {
+            function,
+            text: text.to_owned(),
+        });
     }
-    text.parse().map_err(|_| ValueError::Range { function, text: text.to_owned() })
+    text.parse().map_err(|_| ValueError::Range {
+        function,
+        text: text.to_owned(),
+    })
 }
 
 /// The base according to the prefix, and the digits after the prefix.
@@ -111,12 +123,14 @@ pub fn boolean(text: &str) -> Result<bool, ValueError> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
         "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(false),
-        _ => Err(ValueError::Bool { text: text.to_owned() }),
+        _ => Err(ValueError::Bool {
+            text: text.to_owned(),
+        }),
     }
 }
 
-/// A duration in Go's syntax: `1m30s`, `300ms`, `1h`. The largest value is a signed 64-bit number of nanoseconds (292
-/// years). Negative durations are rejected, because no flag has a use for them.
+/// A duration in Go's syntax: `1m30s`, `300ms`, `1h`. The largest value is a signed 64-bit number
+/// of nanoseconds (292 years). Negative durations are rejected, because no flag has a use for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GoDuration(pub Duration);
 
@@ -148,8 +162,8 @@ impl FromStr for GoDuration {
     }
 }
 
-/// The period of a repeated task, in the syntax of [`GoDuration`]. A period of zero or less means never, as for Go's
-/// `time.Tick`.
+/// The period of a repeated task, in the syntax of [`GoDuration`]. A period of zero or less means
+/// never, as for Go's `time.Tick`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GoPeriod(Option<Duration>);
 
@@ -182,13 +196,19 @@ impl FromStr for SignedDuration {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
-        let wrong = |reason: &str| ValueError::Duration { reason: reason.to_owned(), text: text.to_owned() };
+        let wrong = |reason: &str| ValueError::Duration {
+            reason: reason.to_owned(),
+            text: text.to_owned(),
+        };
         let (negative, mut rest) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),
             None => (false, text.strip_prefix('+').unwrap_or(text)),
         };
         if rest == "0" {
-            return Ok(Self { negative, size: Duration::ZERO });
+            return Ok(Self {
+                negative,
+                size: Duration::ZERO,
+            });
         }
         if rest.is_empty() {
             return Err(wrong("invalid duration"));
@@ -213,7 +233,10 @@ impl FromStr for SignedDuration {
             rest = after;
         }
 
-        Ok(Self { negative, size: Duration::from_nanos(total) })
+        Ok(Self {
+            negative,
+            size: Duration::from_nanos(total),
+        })
     }
 }
 
@@ -239,7 +262,11 @@ fn scaled(number: &str, unit: u64) -> Option<u64> {
     if fraction.contains('.') {
         return None;
     }
-    let whole = if whole.is_empty() { 0 } else { whole.parse::<u64>().ok()? };
+    let whole = if whole.is_empty() {
+        0
+    } else {
+        whole.parse::<u64>().ok()?
+    };
     let mut total = u128::from(whole).checked_mul(u128::from(unit))?;
     let mut digit_size = u128::from(unit) * 1_000_000_000;
     let mut small = 0;

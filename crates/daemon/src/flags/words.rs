@@ -13,12 +13,13 @@ use crate::version;
 pub(super) struct Words {
     /// Flags as `--name=value`, in order.
     pub(super) flags: Vec<OsString>,
-    /// The words before `--` that are neither flags nor values. In Go's flag package, all words from the first of them on.
+    /// The words before `--` that are neither flags nor values. In Go's flag package, all words
+    /// from the first of them on.
     pub(super) stray: Vec<OsString>,
     /// All words after `--`, in order.
     pub(super) after_dashes: Vec<OsString>,
-    /// Whether the command line begins with a word that is not a flag, such as a misspelt subcommand. An empty word does
-    /// not count: templates leave such words behind.
+    /// Whether the command line begins with a word that is not a flag, such as a misspelt
+    /// subcommand. An empty word does not count: templates leave such words behind.
     pub(super) begins_with_word: bool,
     /// The requested output format of `--version`, if any.
     pub(super) version: Option<Version>,
@@ -60,8 +61,9 @@ pub(super) fn read(
 ) -> Result<Words, Stop> {
     let mut words = Words::default();
     let mut argv = argv.into_iter().peekable();
-    words.begins_with_word =
-        argv.peek().is_some_and(|word| !word.is_empty() && word != "--" && dashes(word).is_none());
+    words.begins_with_word = argv
+        .peek()
+        .is_some_and(|word| !word.is_empty() && word != "--" && dashes(word).is_none());
 
     while let Some(word) = argv.next() {
         if word == "--" {
@@ -73,7 +75,9 @@ pub(super) fn read(
         let flags_ended = style == Style::Go && !words.stray.is_empty();
         match dashes(&word).filter(|_| !flags_ended) {
             None => words.stray.push(word),
-            Some(flag) => Typed::new(&word, flag, style)?.resolve(command, &mut argv, &mut words)?,
+            Some(flag) => {
+                Typed::new(&word, flag, style)?.resolve(command, &mut argv, &mut words)?;
+            }
         }
     }
 
@@ -110,7 +114,13 @@ impl<'a> Typed<'a> {
         if name.is_empty() || name.starts_with('-') {
             return Err(bad());
         }
-        Ok(Self { style, dashes, word, name, value })
+        Ok(Self {
+            style,
+            dashes,
+            word,
+            name,
+            value,
+        })
     }
 
     fn resolve(
@@ -140,8 +150,13 @@ impl<'a> Typed<'a> {
     /// A flag of one letter with its value, such as `-v2`.
     fn short(&self, command: &'a Command) -> Option<(&'a Arg, Option<&'a str>)> {
         let letter = self.name.chars().next().filter(|_| self.dashes == 1)?;
-        let arg = command.get_arguments().find(|arg| arg.get_short() == Some(letter))?;
-        let value = self.word.get(1 + letter.len_utf8()..).filter(|value| !value.is_empty())?;
+        let arg = command
+            .get_arguments()
+            .find(|arg| arg.get_short() == Some(letter))?;
+        let value = self
+            .word
+            .get(1 + letter.len_utf8()..)
+            .filter(|value| !value.is_empty())?;
         Some((arg, Some(value.strip_prefix('=').unwrap_or(value))))
     }
 
@@ -171,7 +186,10 @@ impl<'a> Typed<'a> {
                 Ok(wanted) => Ok(wanted.then_some(Version::Plain)),
                 Err(wrong) => Err(Stop::Wrong(super::error::bad_value(
                     self.style,
-                    &super::error::Flag { long: Some("version"), short: None },
+                    &super::error::Flag {
+                        long: Some("version"),
+                        short: None,
+                    },
                     text,
                     &wrong,
                 ))),
@@ -201,18 +219,29 @@ impl<'a> Typed<'a> {
     }
 }
 
-/// Whether the flag may have no value and then means `true`. [`super::go_command`] declares such flags.
+/// Whether the flag may have no value and then means `true`. [`super::go_command`] declares such
+/// flags.
 pub(super) fn is_switch(arg: &Arg) -> bool {
-    is_bool(arg) || arg.get_num_args().is_some_and(|range| range.min_values() == 0)
+    is_bool(arg)
+        || arg
+            .get_num_args()
+            .is_some_and(|range| range.min_values() == 0)
 }
 
 /// The option with that long name, in which `_` and `-` are equivalent.
 fn long<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
     let same = |other: &str| {
-        other.len() == name.len() && other.bytes().zip(name.bytes()).all(|(a, b)| dash(a) == dash(b))
+        other.len() == name.len()
+            && other
+                .bytes()
+                .zip(name.bytes())
+                .all(|(a, b)| dash(a) == dash(b))
     };
     command.get_arguments().find(|arg| {
-        arg.get_long().is_some_and(same) || arg.get_all_aliases().is_some_and(|all| all.into_iter().any(same))
+        arg.get_long().is_some_and(same)
+            || arg
+                .get_all_aliases()
+                .is_some_and(|all| all.into_iter().any(same))
     })
 }
 

@@ -25,8 +25,12 @@ const FINISHING: Duration = Duration::from_secs(2);
 const HEADERS: usize = 64;
 
 /// Accepts connections until `stop`.
-pub(super) async fn serve<S, F>(listener: TcpListener, limits: Limits, service: S, stop: CancellationToken)
-where
+pub(super) async fn serve<S, F>(
+    listener: TcpListener,
+    limits: Limits,
+    service: S,
+    stop: CancellationToken,
+) where
     TowerToHyperService<S>: Service<Request<Incoming>, Response = Response, Error = Infallible, Future = F>
         + Clone
         + Send
@@ -57,13 +61,19 @@ where
         }
     }
     drop(listener);
-    let _ = tokio::time::timeout(FINISHING, async { while connections.join_next().await.is_some() {} }).await;
+    let _ = tokio::time::timeout(FINISHING, async {
+        while connections.join_next().await.is_some() {}
+    })
+    .await;
 }
 
-/// Logs an accept error and waits. The usual cause is a lack of file descriptors, which become free when connections
-/// close.
+/// Logs an accept error and waits. The usual cause is a lack of file descriptors, which become free
+/// when connections close.
 async fn pause(error: &std::io::Error) {
-    tracing::warn!(error = error as &dyn std::error::Error, "cannot accept an HTTP connection");
+    tracing::warn!(
+        error = error as &dyn std::error::Error,
+        "cannot accept an HTTP connection"
+    );
     tokio::time::sleep(Duration::from_millis(100)).await;
 }
 
@@ -81,10 +91,12 @@ async fn connection<S, F>(
         request.extensions_mut().insert(client);
         let reply = service.call(request);
         async move {
-            Ok::<_, Infallible>(match tokio::time::timeout(limits.handler_time, reply).await {
-                Ok(Ok(reply)) => reply,
-                Err(_) => plain_error(StatusCode::SERVICE_UNAVAILABLE, "took too long\n"),
-            })
+            Ok::<_, Infallible>(
+                match tokio::time::timeout(limits.handler_time, reply).await {
+                    Ok(Ok(reply)) => reply,
+                    Err(_) => plain_error(StatusCode::SERVICE_UNAVAILABLE, "took too long\n"),
+                },
+            )
         }
     });
     let mut connection = pin!(
@@ -108,6 +120,9 @@ async fn connection<S, F>(
         tokio::time::timeout(FINISHING, connection).await
     };
     if let Ok(Err(error)) = ended {
-        tracing::debug!(error = &error as &dyn std::error::Error, "HTTP connection ended early");
+        tracing::debug!(
+            error = &error as &dyn std::error::Error,
+            "HTTP connection ended early"
+        );
     }
 }

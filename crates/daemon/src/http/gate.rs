@@ -16,23 +16,28 @@ pub enum NotLocal {
     /// The client is not in this pod.
     #[error("only from within the pod")]
     Client,
-    /// A web page can give its own name the address of the loopback, and then have the browser send requests to it.
-    /// Such requests have that name in their Host header.
+    /// A web page can give its own name the address of the loopback, and then have the browser send
+    /// requests to it. Such requests have that name in their Host header.
     #[error("only with an IP address or localhost in the Host header")]
     Host,
 }
 
-/// Extracts whether the request comes from within this pod, and was addressed to an IP address or to localhost. Requests
-/// through `kubectl exec` and `kubectl port-forward` come from `127.0.0.1` or `::1`.
+/// Extracts whether the request comes from within this pod, and was addressed to an IP address or
+/// to localhost. Requests through `kubectl exec` and `kubectl port-forward` come from `127.0.0.1`
+/// or `::1`.
 pub fn local_only()
--> impl Filter<Extract = (Result<(), NotLocal>,), Error = Infallible> + Clone + Send + Sync + 'static {
+-> impl Filter<Extract = (Result<(), NotLocal>,), Error = Infallible> + Clone + Send + Sync + 'static
+{
     warp::ext::optional::<ClientAddr>()
         .and(warp::header::headers_cloned())
         .map(|client, headers| check(client, &headers))
 }
 
 fn check(client: Option<ClientAddr>, headers: &HeaderMap) -> Result<(), NotLocal> {
-    let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+    let loopback = [
+        IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(Ipv6Addr::LOCALHOST),
+    ];
     if !client.is_some_and(|client| loopback.contains(&client.0.ip().to_canonical())) {
         return Err(NotLocal::Client);
     }
@@ -40,7 +45,11 @@ fn check(client: Option<ClientAddr>, headers: &HeaderMap) -> Result<(), NotLocal
     let mut hosts = headers.get_all(HOST).iter();
     let host = hosts.next().and_then(|host| host.to_str().ok());
     let is_only = hosts.next().is_none();
-    if is_only && host.is_some_and(is_address_or_localhost) { Ok(()) } else { Err(NotLocal::Host) }
+    if is_only && host.is_some_and(is_address_or_localhost) {
+        Ok(())
+    } else {
+        Err(NotLocal::Host)
+    }
 }
 
 /// Whether the value of a Host header is an IP address or `localhost`, with or without a port.
@@ -53,7 +62,9 @@ fn is_address_or_localhost(host: &str) -> bool {
         Some((name, port)) if is_port(port) && !name.contains(':') => name,
         _ => host,
     };
-    let unbracketed = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
+    let unbracketed = name
+        .strip_prefix('[')
+        .and_then(|name| name.strip_suffix(']'));
     match unbracketed {
         Some(address) => address.parse::<Ipv6Addr>().is_ok(),
         None => name.eq_ignore_ascii_case("localhost") || name.parse::<Ipv4Addr>().is_ok(),
@@ -120,6 +131,9 @@ mod tests {
             assert_eq!(answer(CLIENT, &[host]), Err(NotLocal::Host), "{host:?}");
         }
         assert_eq!(answer(CLIENT, &[]), Err(NotLocal::Host));
-        assert_eq!(answer(CLIENT, &["localhost", "evil.example"]), Err(NotLocal::Host));
+        assert_eq!(
+            answer(CLIENT, &["localhost", "evil.example"]),
+            Err(NotLocal::Host)
+        );
     }
 }

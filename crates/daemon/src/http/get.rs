@@ -22,13 +22,17 @@ pub struct Page {
 }
 
 impl Page {
-    /// The text for an error: the first line of the body, without control characters and of at most 200 characters. If
-    /// that line is empty, the status line.
+    /// The text for an error: the first line of the body, without control characters and of at most
+    /// 200 characters. If that line is empty, the status line.
     pub fn error_line(self) -> String {
         let text = String::from_utf8_lossy(&self.body);
         let line = text.lines().next().unwrap_or_default();
         let line: String = line.chars().filter(|c| !c.is_control()).take(200).collect();
-        if line.is_empty() { self.status_line } else { line }
+        if line.is_empty() {
+            self.status_line
+        } else {
+            line
+        }
     }
 }
 
@@ -52,25 +56,38 @@ pub enum GetError {
     NotHttp(String),
 }
 
-/// Host and port of a URL `http://HOST:PORT`, whose scheme may be missing. `None` for any other URL.
+/// Host and port of a URL `http://HOST:PORT`, whose scheme may be missing. `None` for any other
+/// URL.
 pub fn authority(url: &str) -> Option<&str> {
     let rest = url.strip_prefix("http://").unwrap_or(url);
     let rest = rest.strip_suffix('/').unwrap_or(rest);
     let is_authority = |c: char| c.is_ascii_alphanumeric() || ".-:[]%_".contains(c);
     let (host, port) = rest.rsplit_once(':')?;
-    (!host.is_empty() && port.parse::<u16>().is_ok() && rest.chars().all(is_authority)).then_some(rest)
+    (!host.is_empty() && port.parse::<u16>().is_ok() && rest.chars().all(is_authority))
+        .then_some(rest)
 }
 
-/// Gets `target` (a path with its query) from `authority` (`host:port`), within `time` and with at most `size`
-/// octets. A response of any status is a [`Page`].
-pub async fn get(authority: &str, target: &str, time: Duration, size: usize) -> Result<Page, GetError> {
+/// Gets `target` (a path with its query) from `authority` (`host:port`), within `time` and with at
+/// most `size` octets. A response of any status is a [`Page`].
+pub async fn get(
+    authority: &str,
+    target: &str,
+    time: Duration,
+    size: usize,
+) -> Result<Page, GetError> {
     let reading = async {
         let stream = request(authority, target).await?;
         let mut reply = Vec::new();
         stream.take(size as u64 + 1).read_to_end(&mut reply).await?;
-        if reply.len() > size { Err(GetError::Large(size)) } else { Ok(reply) }
+        if reply.len() > size {
+            Err(GetError::Large(size))
+        } else {
+            Ok(reply)
+        }
     };
-    let reply = tokio::time::timeout(time, reading).await.map_err(|_| GetError::Slow(time))??;
+    let reply = tokio::time::timeout(time, reading)
+        .await
+        .map_err(|_| GetError::Slow(time))??;
     page(&reply)
 }
 
@@ -82,7 +99,8 @@ async fn request(authority: &str, target: &str) -> Result<TcpStream, GetError> {
     }
     let mut stream = TcpStream::connect(authority).await?;
     // In HTTP/1.0, the response is not chunked, and the connection closes at its end.
-    let request = format!("GET {target} HTTP/1.0\r\nHost: {authority}\r\nConnection: close\r\n\r\n");
+    let request =
+        format!("GET {target} HTTP/1.0\r\nHost: {authority}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     Ok(stream)
 }
@@ -99,7 +117,10 @@ impl StreamingPage {
     /// [`GetError`] if the connection breaks or a line is longer than `size` octets.
     pub async fn line(&mut self, size: usize) -> Result<Option<String>, GetError> {
         let mut line = Vec::new();
-        let length = (&mut self.0).take(size as u64 + 1).read_until(b'\n', &mut line).await?;
+        let length = (&mut self.0)
+            .take(size as u64 + 1)
+            .read_until(b'\n', &mut line)
+            .await?;
         if length > size {
             return Err(GetError::Large(size));
         }
@@ -107,8 +128,8 @@ impl StreamingPage {
     }
 }
 
-/// Requests a streaming page; `time` is the timeout of the response's head. A page with another status than 200 is
-/// returned as `Ok(Err(page))`.
+/// Requests a streaming page; `time` is the timeout of the response's head. A page with another
+/// status than 200 is returned as `Ok(Err(page))`.
 pub async fn get_streaming(
     authority: &str,
     target: &str,
@@ -120,7 +141,10 @@ pub async fn get_streaming(
         let mut stream = BufReader::new(request(authority, target).await?);
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
-            let read = (&mut stream).take(HEAD as u64).read_until(b'\n', &mut head).await?;
+            let read = (&mut stream)
+                .take(HEAD as u64)
+                .read_until(b'\n', &mut head)
+                .await?;
             if head.len() > HEAD {
                 return Err(GetError::Large(HEAD));
             }
@@ -135,20 +159,33 @@ pub async fn get_streaming(
         stream.take(REFUSAL).read_to_end(&mut page.body).await?;
         Ok(Err(page))
     };
-    tokio::time::timeout(time, beginning).await.map_err(|_| GetError::Slow(time))?
+    tokio::time::timeout(time, beginning)
+        .await
+        .map_err(|_| GetError::Slow(time))?
 }
 
 fn page(reply: &[u8]) -> Result<Page, GetError> {
-    let line = reply.split(|octet| matches!(octet, b'\r' | b'\n')).next().unwrap_or_default();
+    let line = reply
+        .split(|octet| matches!(octet, b'\r' | b'\n'))
+        .next()
+        .unwrap_or_default();
     let line = String::from_utf8_lossy(line);
-    let status_line: String = line.chars().filter(|c| !c.is_control()).take(SHOWN).collect();
+    let status_line: String = line
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(SHOWN)
+        .collect();
     let status = status_line
         .strip_prefix("HTTP/1.")
         .and_then(|rest| rest.split(' ').nth(1))
         .and_then(|status| status.parse().ok());
     let end = reply.windows(4).position(|window| window == b"\r\n\r\n");
     match (status, end.and_then(|end| reply.get(end + 4..))) {
-        (Some(status), Some(body)) => Ok(Page { status_line, status, body: body.to_vec() }),
+        (Some(status), Some(body)) => Ok(Page {
+            status_line,
+            status,
+            body: body.to_vec(),
+        }),
         _ => Err(GetError::NotHttp(status_line)),
     }
 }

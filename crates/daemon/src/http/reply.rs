@@ -14,22 +14,32 @@ pub fn text(status: StatusCode, body: impl Into<String>) -> WarpResponse {
 pub fn with_type(status: StatusCode, content_type: &'static str, body: String) -> WarpResponse {
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }
 
-/// A JSON response without a final line feed; `<`, `>` and `&` are escaped as by Go's `encoding/json`.
+/// A JSON response without a final line feed; `<`, `>` and `&` are escaped as by Go's
+/// `encoding/json`.
 pub fn json<T: Serialize>(status: StatusCode, value: &T) -> WarpResponse {
     match serde_json::to_string(value) {
         Ok(body) => with_type(status, "application/json", escape_html(&body)),
         Err(error) => {
-            tracing::error!(error = &error as &dyn std::error::Error, "cannot write a JSON reply");
-            text(StatusCode::INTERNAL_SERVER_ERROR, "cannot write the reply\n")
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "cannot write a JSON reply"
+            );
+            text(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "cannot write the reply\n",
+            )
         }
     }
 }
 
-/// Escapes characters that a browser might interpret as markup. In JSON, these characters only occur within strings.
+/// Escapes characters that a browser might interpret as markup. In JSON, these characters only
+/// occur within strings.
 fn escape_html(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
@@ -53,13 +63,17 @@ pub fn not_found() -> WarpResponse {
 /// The response of Go's `http.Error`.
 pub fn plain_error(status: StatusCode, body: impl Into<String>) -> WarpResponse {
     let mut response = text(status, body);
-    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+        .headers_mut()
+        .insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
 
 /// The response to a request that the filters rejected.
 #[allow(clippy::unused_async, reason = "warp's recover wants a future")]
-pub(super) async fn rejected(rejection: warp::Rejection) -> Result<WarpResponse, std::convert::Infallible> {
+pub(super) async fn rejected(
+    rejection: warp::Rejection,
+) -> Result<WarpResponse, std::convert::Infallible> {
     Ok(if rejection.is_not_found() {
         not_found()
     } else if rejection.find::<warp::reject::MethodNotAllowed>().is_some() {

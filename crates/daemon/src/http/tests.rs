@@ -33,7 +33,11 @@ async fn serve(limits: Limits) -> Running {
     let filter = fine.or(data).unify().or(slow).unify();
     let mut task = JoinSet::new();
     task.spawn(server.run(filter, stop.clone()));
-    Running { address, stop, task }
+    Running {
+        address,
+        stop,
+        task,
+    }
 }
 
 async fn connect(running: &Running) -> TcpStream {
@@ -43,12 +47,15 @@ async fn connect(running: &Running) -> TcpStream {
 /// All octets until the server closes the connection, without the date.
 async fn rest(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
-    let read =
-        tokio::time::timeout(PATIENCE, stream.read_to_end(&mut bytes)).await.expect("the server closes");
+    let read = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut bytes))
+        .await
+        .expect("the server closes");
     // A reset also ends the connection.
     let _ = read;
     let text = String::from_utf8(bytes).unwrap();
-    text.split_inclusive("\r\n").filter(|line| !line.starts_with("Date: ")).collect()
+    text.split_inclusive("\r\n")
+        .filter(|line| !line.starts_with("Date: "))
+        .collect()
 }
 
 async fn ask(running: &Running, method: &str, path: &str) -> String {
@@ -80,8 +87,16 @@ async fn replies_look_like_gos() {
 #[tokio::test]
 async fn a_taken_port_is_named() {
     let running = serve(Limits::default()).await;
-    let error = Server::bind("127.0.0.1", running.address.port()).await.unwrap_err();
-    assert_eq!(error.to_string(), format!("cannot listen on {}: Address already in use", running.address));
+    let error = Server::bind("127.0.0.1", running.address.port())
+        .await
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "cannot listen on {}: Address already in use",
+            running.address
+        )
+    );
 }
 
 #[tokio::test]
@@ -89,19 +104,34 @@ async fn any_address_is_one_of_either_family() {
     for host in ["", "0.0.0.0", "::", "[::]"] {
         let server = Server::bind(host, 0).await.unwrap();
         let port = server.local_addr().port();
-        assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.is_ok(), "{host:?}");
+        assert!(
+            TcpStream::connect((Ipv4Addr::LOCALHOST, port))
+                .await
+                .is_ok(),
+            "{host:?}"
+        );
         if ipv6_is_here() {
-            assert!(TcpStream::connect((Ipv6Addr::LOCALHOST, port)).await.is_ok(), "{host:?}");
+            assert!(
+                TcpStream::connect((Ipv6Addr::LOCALHOST, port))
+                    .await
+                    .is_ok(),
+                "{host:?}"
+            );
         }
         let error = Server::bind(host, port).await.unwrap_err().to_string();
-        assert!(error.ends_with(&format!(":{port}: Address already in use")), "{error}");
+        assert!(
+            error.ends_with(&format!(":{port}: Address already in use")),
+            "{error}"
+        );
         drop(server);
     }
 }
 
 #[tokio::test]
 async fn another_address_is_the_only_one() {
-    let hosts = ["127.0.0.1", "127.0.0.2"].into_iter().chain(ipv6_is_here().then_some("::1"));
+    let hosts = ["127.0.0.1", "127.0.0.2"]
+        .into_iter()
+        .chain(ipv6_is_here().then_some("::1"));
     for host in hosts {
         let server = Server::bind(host, 0).await.unwrap();
         assert_eq!(server.local_addr().ip().to_string(), host);
@@ -110,15 +140,25 @@ async fn another_address_is_the_only_one() {
 
 #[tokio::test]
 async fn a_large_head_is_refused() {
-    let running = serve(Limits { head_size: 8192, ..Limits::default() }).await;
-    let request = format!("GET /fine HTTP/1.1\r\nHost: x\r\nLong: {}\r\n\r\n", "x".repeat(20_000));
+    let running = serve(Limits {
+        head_size: 8192,
+        ..Limits::default()
+    })
+    .await;
+    let request = format!(
+        "GET /fine HTTP/1.1\r\nHost: x\r\nLong: {}\r\n\r\n",
+        "x".repeat(20_000)
+    );
     // If the server closes before it has read everything, the reply may be lost.
     for (sent, may_be_lost) in [(8192, false), (request.len(), true)] {
         let mut stream = connect(&running).await;
         let _ = stream.write_all(&request.as_bytes()[..sent]).await;
         let reply = rest(&mut stream).await;
         let is_lost = may_be_lost && reply.is_empty();
-        assert!(is_lost || reply.starts_with("HTTP/1.1 431 "), "{sent}: {reply}");
+        assert!(
+            is_lost || reply.starts_with("HTTP/1.1 431 "),
+            "{sent}: {reply}"
+        );
     }
     assert!(ask(&running, "GET", "/fine").await.contains("200 OK"));
 }
@@ -141,7 +181,11 @@ async fn garbage_is_refused() {
 
 #[tokio::test]
 async fn slow_heads_and_idle_connections_are_closed() {
-    let running = serve(Limits { head_time: Duration::from_millis(100), ..Limits::default() }).await;
+    let running = serve(Limits {
+        head_time: Duration::from_millis(100),
+        ..Limits::default()
+    })
+    .await;
     let mut slow = connect(&running).await;
     slow.write_all(b"GET /fine HT").await.unwrap();
     let mut idle = connect(&running).await;
@@ -152,14 +196,25 @@ async fn slow_heads_and_idle_connections_are_closed() {
 
 #[tokio::test]
 async fn a_slow_handler_is_cut_off() {
-    let running = serve(Limits { handler_time: Duration::from_millis(50), ..Limits::default() }).await;
+    let running = serve(Limits {
+        handler_time: Duration::from_millis(50),
+        ..Limits::default()
+    })
+    .await;
     let reply = ask(&running, "GET", "/slow").await;
-    assert!(reply.starts_with("HTTP/1.1 503 ") && reply.ends_with("took too long\n"), "{reply}");
+    assert!(
+        reply.starts_with("HTTP/1.1 503 ") && reply.ends_with("took too long\n"),
+        "{reply}"
+    );
 }
 
 #[tokio::test]
 async fn idle_connections_give_way_to_new_ones() {
-    let running = serve(Limits { connections: 8, ..Limits::default() }).await;
+    let running = serve(Limits {
+        connections: 8,
+        ..Limits::default()
+    })
+    .await;
     let mut idle = Vec::new();
     for _ in 0..40 {
         idle.push(connect(&running).await);
@@ -170,9 +225,16 @@ async fn idle_connections_give_way_to_new_ones() {
 
 #[tokio::test]
 async fn a_connection_does_not_live_for_ever() {
-    let running = serve(Limits { life: Duration::from_millis(100), ..Limits::default() }).await;
+    let running = serve(Limits {
+        life: Duration::from_millis(100),
+        ..Limits::default()
+    })
+    .await;
     let mut stream = connect(&running).await;
-    stream.write_all(b"GET /fine HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    stream
+        .write_all(b"GET /fine HTTP/1.1\r\nHost: x\r\n\r\n")
+        .await
+        .unwrap();
     let reply = rest(&mut stream).await;
     assert!(reply.contains("200 OK"), "{reply}");
 }
@@ -182,10 +244,16 @@ async fn a_stop_ends_everything() {
     let mut running = serve(Limits::default()).await;
     let mut idle = connect(&running).await;
     let mut busy = connect(&running).await;
-    busy.write_all(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    busy.write_all(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
+        .await
+        .unwrap();
     assert!(ask(&running, "GET", "/fine").await.contains("200 OK"));
     running.stop.cancel();
-    tokio::time::timeout(PATIENCE, running.task.join_next()).await.expect("ends in time").unwrap().unwrap();
+    tokio::time::timeout(PATIENCE, running.task.join_next())
+        .await
+        .expect("ends in time")
+        .unwrap()
+        .unwrap();
     assert_eq!(rest(&mut idle).await, "");
     assert!(TcpStream::connect(running.address).await.is_err());
 }
@@ -196,7 +264,10 @@ fn the_authority_of_a_url() {
         ("http://127.0.0.1:8081", Some("127.0.0.1:8081")),
         ("http://127.0.0.1:8081/", Some("127.0.0.1:8081")),
         ("[::1]:8081", Some("[::1]:8081")),
-        ("kube-dns.kube-system:8081", Some("kube-dns.kube-system:8081")),
+        (
+            "kube-dns.kube-system:8081",
+            Some("kube-dns.kube-system:8081"),
+        ),
         ("https://127.0.0.1:8081", None),
         ("127.0.0.1", None),
         ("http://127.0.0.1:port", None),

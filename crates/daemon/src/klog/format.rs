@@ -25,8 +25,8 @@ pub(super) struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// The text of the line with its line feed. Control characters in values are escaped, so that no value can begin
-    /// another line.
+    /// The text of the line with its line feed. Control characters in values are escaped, so that
+    /// no value can begin another line.
     pub(super) fn render(&self, format: Format) -> String {
         match format {
             Format::Klog => self.klog(),
@@ -37,7 +37,14 @@ impl Line<'_> {
     fn klog(&self) -> String {
         let mut text = String::with_capacity(128);
         let time = self.time.format("%m%d %H:%M:%S%.6f");
-        let _ = write!(text, "{}{time} {:7} {}:{}] ", self.letter(), self.pid, self.file, self.number);
+        let _ = write!(
+            text,
+            "{}{time} {:7} {}:{}] ",
+            self.letter(),
+            self.pid,
+            self.file,
+            self.number
+        );
         for c in self.fields.message.chars() {
             if c.is_control() {
                 let _ = write!(text, "{}", c.escape_default());
@@ -57,13 +64,28 @@ impl Line<'_> {
 
     fn json(&self) -> String {
         let mut object = Map::new();
-        object.insert("ts".into(), self.time.to_rfc3339_opts(chrono::SecondsFormat::Micros, false).into());
-        object.insert("level".into(), self.level.to_string().to_ascii_lowercase().into());
-        object.insert("caller".into(), format!("{}:{}", self.file, self.number).into());
+        object.insert(
+            "ts".into(),
+            self.time
+                .to_rfc3339_opts(chrono::SecondsFormat::Micros, false)
+                .into(),
+        );
+        object.insert(
+            "level".into(),
+            self.level.to_string().to_ascii_lowercase().into(),
+        );
+        object.insert(
+            "caller".into(),
+            format!("{}:{}", self.file, self.number).into(),
+        );
         object.insert("msg".into(), self.fields.message.as_str().into());
         for (name, value) in &self.fields.others {
             // A field must not replace a standard key.
-            let name = if object.contains_key(*name) { format!("{name}_") } else { (*name).to_owned() };
+            let name = if object.contains_key(*name) {
+                format!("{name}_")
+            } else {
+                (*name).to_owned()
+            };
             object.insert(name, value.clone());
         }
         let mut text = Value::Object(object).to_string();
@@ -146,7 +168,11 @@ struct Short {
 
 impl fmt::Write for Short {
     fn write_str(&mut self, more: &str) -> fmt::Result {
-        let room = if self.omitted == 0 { LONGEST - self.text.len() } else { 0 };
+        let room = if self.omitted == 0 {
+            LONGEST - self.text.len()
+        } else {
+            0
+        };
         let (shown, rest) = more.split_at(more.floor_char_boundary(room));
         self.text.push_str(shown);
         self.omitted += rest.len();

@@ -7,8 +7,8 @@ use tracing::Metadata;
 
 use crate::flags::{ValueError, plain};
 
-/// The crates of this project, except development tools without this log. Events of other crates need a higher
-/// verbosity.
+/// The crates of this project, except development tools without this log. Events of other crates
+/// need a higher verbosity.
 const OURS: [&str; 16] = [
     "treecache",
     "dnsconfig",
@@ -125,13 +125,21 @@ impl Filter {
 
     /// Whether this event is written.
     pub(super) fn allows(&self, metadata: &Metadata<'_>) -> bool {
-        let v = self.modules.level(basename(metadata.file().unwrap_or_default())).unwrap_or(self.v);
+        let v = self
+            .modules
+            .level(basename(metadata.file().unwrap_or_default()))
+            .unwrap_or(self.v);
         v >= threshold(is_ours(metadata.target()), *metadata.level())
     }
 
     /// The most detailed level that this filter may allow.
     pub(super) fn most(&self) -> tracing::level_filters::LevelFilter {
-        let v = self.modules.0.iter().map(|(_, level)| *level).fold(self.v, i32::max);
+        let v = self
+            .modules
+            .0
+            .iter()
+            .map(|(_, level)| *level)
+            .fold(self.v, i32::max);
         match v {
             ..4 => tracing::level_filters::LevelFilter::INFO,
             4..6 => tracing::level_filters::LevelFilter::DEBUG,

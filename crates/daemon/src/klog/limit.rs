@@ -1,5 +1,5 @@
-//! The limit of lines from one call site (a log macro in the source): a burst, then one line per second. Lines beyond the limit are
-//! counted instead of written.
+//! The limit of lines from one call site (a log macro in the source): a burst, then one line per
+//! second. Lines beyond the limit are counted instead of written.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -51,13 +51,16 @@ impl Limiter {
     /// Returns whether this call site may write a line now. If not, the line is counted.
     pub(super) fn admit(&self, metadata: &Metadata<'static>, now: Instant) -> bool {
         let mut state = self.state.lock();
-        let site = state.sites.entry(metadata.callsite()).or_insert_with(|| CallSite {
-            file: metadata.file().unwrap_or_default(),
-            line: metadata.line().unwrap_or_default(),
-            tokens: BURST,
-            earned: now,
-            left_out: 0,
-        });
+        let site = state
+            .sites
+            .entry(metadata.callsite())
+            .or_insert_with(|| CallSite {
+                file: metadata.file().unwrap_or_default(),
+                line: metadata.line().unwrap_or_default(),
+                tokens: BURST,
+                earned: now,
+                left_out: 0,
+            });
         site.earn(now);
         if site.tokens == 0 {
             site.left_out += 1;
@@ -70,7 +73,10 @@ impl Limiter {
     /// Takes the suppressed lines that are due to be reported.
     pub(super) fn left_out(&self, now: Instant) -> Vec<LeftOut> {
         let mut state = self.state.lock();
-        if state.told.is_some_and(|told| now.saturating_duration_since(told) < TELL) {
+        if state
+            .told
+            .is_some_and(|told| now.saturating_duration_since(told) < TELL)
+        {
             return Vec::new();
         }
         let found: Vec<LeftOut> = state

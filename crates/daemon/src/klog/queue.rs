@@ -1,8 +1,8 @@
-//! The queue of lines for standard error. A separate thread writes the lines, so that logging never waits for the
-//! reader.
+//! The queue of lines for standard error. A separate thread writes the lines, so that logging never
+//! waits for the reader.
 //!
-//! If standard error is not read (a full pipe, a hanging container runtime), lines that do not fit into the queue are
-//! lost. The number of lost lines is logged as soon as lines are read again.
+//! If standard error is not read (a full pipe, a hanging container runtime), lines that do not fit
+//! into the queue are lost. The number of lost lines is logged as soon as lines are read again.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -31,8 +31,16 @@ struct State {
 impl Queue {
     /// An empty, closed queue.
     pub(super) const fn new() -> Self {
-        let state = State { runs: false, waiting: Vec::new(), writes: false, lost: 0 };
-        Self { state: Mutex::new(state), changed: Condvar::new() }
+        let state = State {
+            runs: false,
+            waiting: Vec::new(),
+            writes: false,
+            lost: 0,
+        };
+        Self {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        }
     }
 
     /// Queues a whole line, or counts the line as lost. A closed queue writes the line at once.
@@ -86,7 +94,8 @@ impl Queue {
     /// Waits until all lines are written; `patience` is the timeout.
     pub(super) fn flush(&self, patience: Duration) {
         let busy = |state: &mut State| state.runs && (state.writes || !state.waiting.is_empty());
-        self.changed.wait_while_for(&mut self.state.lock(), busy, patience);
+        self.changed
+            .wait_while_for(&mut self.state.lock(), busy, patience);
     }
 }
 
@@ -155,6 +164,9 @@ mod tests {
                 None => written += 1,
             }
         }
-        assert!(lost > 0 && written + lost == pushed, "{written} written, {lost} lost");
+        assert!(
+            lost > 0 && written + lost == pushed,
+            "{written} written, {lost} lost"
+        );
     }
 }

@@ -37,7 +37,14 @@ where
     }
 
     fn write(&self, level: tracing::Level, file: &str, number: u32, fields: &Fields) {
-        let line = Line { time: Local::now(), level, pid: self.pid, file: basename(file), number, fields };
+        let line = Line {
+            time: Local::now(),
+            level,
+            pid: self.pid,
+            file: basename(file),
+            number,
+            fields,
+        };
         // A closed standard error must not end the service.
         let _ = (self.writer)().write_all(line.render(self.format).as_bytes());
     }
@@ -74,7 +81,10 @@ where
         }
         let mut fields = Fields::default();
         event.record(&mut fields);
-        let (file, line) = (metadata.file().unwrap_or("unknown"), metadata.line().unwrap_or_default());
+        let (file, line) = (
+            metadata.file().unwrap_or("unknown"),
+            metadata.line().unwrap_or_default(),
+        );
         self.write(*metadata.level(), file, line, &fields);
     }
 }

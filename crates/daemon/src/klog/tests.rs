@@ -49,19 +49,41 @@ fn everything() {
 
 #[test]
 fn verbosity_chooses_what_is_written() {
-    let at = |v| written(&LogFlags { v: Level(v), ..LogFlags::default() }, everything);
+    let at = |v| {
+        written(
+            &LogFlags {
+                v: Level(v),
+                ..LogFlags::default()
+            },
+            everything,
+        )
+    };
     let quiet = ["Ean error", "Ian info count=3 who=\"me\"", "Etheir error"];
     assert_eq!(at(0), quiet);
     assert_eq!(at(3), quiet);
-    assert_eq!(at(4), ["Ean error", "Ian info count=3 who=\"me\"", "Ia debug", "Etheir error"]);
+    assert_eq!(
+        at(4),
+        [
+            "Ean error",
+            "Ian info count=3 who=\"me\"",
+            "Ia debug",
+            "Etheir error"
+        ]
+    );
     assert_eq!(at(6).len(), 6);
 }
 
 #[test]
 fn vmodule_raises_single_files() {
-    let flags = LogFlags { vmodule: "tests=6".parse().unwrap(), ..LogFlags::default() };
+    let flags = LogFlags {
+        vmodule: "tests=6".parse().unwrap(),
+        ..LogFlags::default()
+    };
     assert_eq!(written(&flags, everything).len(), 6);
-    let flags = LogFlags { vmodule: "other=6".parse().unwrap(), ..LogFlags::default() };
+    let flags = LogFlags {
+        vmodule: "other=6".parse().unwrap(),
+        ..LogFlags::default()
+    };
     assert_eq!(written(&flags, everything).len(), 3);
 }
 
@@ -69,7 +91,10 @@ fn vmodule_raises_single_files() {
 fn errors_tell_their_causes() {
     let lines = written(&LogFlags::default(), || {
         let inner = std::io::Error::other("disk on fire");
-        let outer = crate::tasks::TaskError::Failed { task: "writing", source: Box::new(inner) };
+        let outer = crate::tasks::TaskError::Failed {
+            task: "writing",
+            source: Box::new(inner),
+        };
         tracing::error!(error = &outer as &dyn std::error::Error, "failed");
     });
     assert_eq!(lines, ["Efailed error=\"writing: disk on fire\""]);
@@ -86,13 +111,22 @@ fn a_flood_leaves_a_count() {
     assert_eq!(lines.len(), 32);
     assert_eq!(
         &lines[29..],
-        ["Wupstream down", "Wrepeated log lines suppressed count=470", "Isomething else"]
+        [
+            "Wupstream down",
+            "Wrepeated log lines suppressed count=470",
+            "Isomething else"
+        ]
     );
 }
 
 #[test]
 fn details_are_not_limited() {
-    let flags = LogFlags { v: Level(6), ..LogFlags::default() };
-    let lines = written(&flags, || (0..500).for_each(|query| tracing::trace!(query, "asked")));
+    let flags = LogFlags {
+        v: Level(6),
+        ..LogFlags::default()
+    };
+    let lines = written(&flags, || {
+        (0..500).for_each(|query| tracing::trace!(query, "asked"));
+    });
     assert_eq!(lines.len(), 500);
 }

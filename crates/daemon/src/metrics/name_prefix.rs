@@ -6,8 +6,9 @@ use std::str::FromStr;
 
 /// The first part of metric names, from a flag or an environment variable.
 ///
-/// The Go client accepts any text, and serves names with `_` in place of each character that the text format does not
-/// have, unless the scraper asks for UTF-8 names. Differs from kube-dns: UTF-8 names are not served.
+/// The Go client accepts any text, and serves names with `_` in place of each character that the
+/// text format does not have, unless the scraper asks for UTF-8 names. Differs from kube-dns: UTF-8
+/// names are not served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamePrefix {
     given: String,
@@ -21,12 +22,18 @@ impl NamePrefix {
         if name.starts_with(|c: char| c.is_ascii_digit()) {
             name.replace_range(..1, "_");
         }
-        Self { given: given.to_owned(), name }
+        Self {
+            given: given.to_owned(),
+            name,
+        }
     }
 
     /// A part of names that follows a prefix.
     pub fn second_part(given: &str) -> Self {
-        Self { given: given.to_owned(), name: escaped(given) }
+        Self {
+            given: given.to_owned(),
+            name: escaped(given),
+        }
     }
 
     /// The prefix as it is in the names.
@@ -34,7 +41,8 @@ impl NamePrefix {
         &self.name
     }
 
-    /// Logs a warning if the names do not have the given text. `setting` is the flag or the variable.
+    /// Logs a warning if the names do not have the given text. `setting` is the flag or the
+    /// variable.
     pub fn log_changes(&self, setting: &str) {
         if self.given != self.name {
             let (given, used) = (&self.given, &self.name);
@@ -65,7 +73,9 @@ impl fmt::Display for NamePrefix {
 /// The text with `_` in place of each character that metric names cannot have.
 fn escaped(text: &str) -> String {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':');
-    text.chars().map(|c| if allowed(c) { c } else { '_' }).collect()
+    text.chars()
+        .map(|c| if allowed(c) { c } else { '_' })
+        .collect()
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! The `process_*` metrics of the Go client, read from `/proc/self` at every scrape. Metrics that cannot be read are
-//! omitted.
+//! The `process_*` metrics of the Go client, read from `/proc/self` at every scrape. Metrics that
+//! cannot be read are omitted.
 //!
-//! The collector of the crate prometheus is not used: it needs one more crate, procfs, and lacks the limit of virtual
-//! memory and the two network counters.
+//! The collector of the crate prometheus is not used: it needs one more crate, procfs, and lacks
+//! the limit of virtual memory and the two network counters.
 
 use std::collections::HashMap;
 use std::fs;
@@ -24,7 +24,9 @@ fn rows() -> [Row; 10] {
     let stat = Stat::parse(&read("/proc/self/stat"));
     let limits = read("/proc/self/limits");
     let netstat = read("/proc/self/net/netstat");
-    let started = stat.zip(boot_time(&read("/proc/stat"))).map(|(stat, boot)| boot + stat.started);
+    let started = stat
+        .zip(boot_time(&read("/proc/stat")))
+        .map(|(stat, boot)| boot + stat.started);
     let received = ip_extension(&netstat, "InOctets");
     let sent = ip_extension(&netstat, "OutOctets");
     let files = limit(&limits, "Max open files");
@@ -54,8 +56,14 @@ pub(super) struct Process {
 
 impl Process {
     pub(super) fn new() -> prometheus::Result<Self> {
-        let desc = |(name, help, ..): Row| Desc::new(name.into(), help.into(), Vec::new(), HashMap::new());
-        Ok(Self { descs: rows().into_iter().map(desc).collect::<prometheus::Result<_>>()? })
+        let desc =
+            |(name, help, ..): Row| Desc::new(name.into(), help.into(), Vec::new(), HashMap::new());
+        Ok(Self {
+            descs: rows()
+                .into_iter()
+                .map(desc)
+                .collect::<prometheus::Result<_>>()?,
+        })
     }
 }
 
@@ -95,8 +103,17 @@ impl Stat {
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (_, fields) = text.rsplit_once(')')?;
         let fields: Vec<&str> = fields.split_whitespace().collect();
-        let ticks = |index: usize| fields.get(index)?.parse::<f64>().ok().map(|ticks| ticks / TICKS);
-        Some(Self { cpu: ticks(11)? + ticks(12)?, started: ticks(19)? })
+        let ticks = |index: usize| {
+            fields
+                .get(index)?
+                .parse::<f64>()
+                .ok()
+                .map(|ticks| ticks / TICKS)
+        };
+        Some(Self {
+            cpu: ticks(11)? + ticks(12)?,
+            started: ticks(19)?,
+        })
     }
 }
 
@@ -106,7 +123,10 @@ fn boot_time(stat: &str) -> Option<f64> {
 
 fn open_fds() -> Option<f64> {
     // One of the open files is the directory itself.
-    let count = fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1);
+    let count = fs::read_dir("/proc/self/fd")
+        .ok()?
+        .count()
+        .saturating_sub(1);
     u32::try_from(count).ok().map(f64::from)
 }
 
@@ -131,8 +151,13 @@ pub(super) fn limit(limits: &str, label: &str) -> Option<f64> {
 
 /// A column of the two `IpExt:` lines: names, then numbers.
 pub(super) fn ip_extension(netstat: &str, column: &str) -> Option<f64> {
-    let mut lines = netstat.lines().filter_map(|line| line.strip_prefix("IpExt:"));
-    let at = lines.next()?.split_whitespace().position(|name| name == column)?;
+    let mut lines = netstat
+        .lines()
+        .filter_map(|line| line.strip_prefix("IpExt:"));
+    let at = lines
+        .next()?
+        .split_whitespace()
+        .position(|name| name == column)?;
     lines.next()?.split_whitespace().nth(at)?.parse().ok()
 }
 

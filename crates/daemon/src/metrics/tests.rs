@@ -6,7 +6,9 @@ use super::*;
 fn text_format() {
     let metrics = Metrics::new("test").unwrap();
     metrics.int_counter("a_total", "Help.").unwrap().inc();
-    let buckets = metrics.histogram_vec("b_seconds", "Help.", &[0.25, 0.5], &["who"]).unwrap();
+    let buckets = metrics
+        .histogram_vec("b_seconds", "Help.", &[0.25, 0.5], &["who"])
+        .unwrap();
     buckets.with_label_values(&["me\"\n"]).observe(0.3);
     let text = metrics.render().unwrap();
     let expected = "# HELP a_total Help.\n# TYPE a_total counter\na_total 1\n# HELP b_seconds Help.\n\
@@ -26,8 +28,12 @@ fn text_format() {
 fn the_process_is_measured_under_the_old_names() {
     let text = Metrics::new("test").unwrap().render().unwrap();
     let value = |name: &str| -> f64 {
-        let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
-        line.unwrap_or_else(|| panic!("no {name} in\n{text}")).parse().unwrap()
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("{name} ")));
+        line.unwrap_or_else(|| panic!("no {name} in\n{text}"))
+            .parse()
+            .unwrap()
     };
     // The metrics of the Go client, as recorded from kube-dns.
     let captured = "\
@@ -45,7 +51,10 @@ fn the_process_is_measured_under_the_old_names() {
     assert!(value("process_virtual_memory_bytes") > value("process_resident_memory_bytes"));
     let started = value("process_start_time_seconds");
     let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs_f64();
-    assert!((now - started).abs() < 24.0 * 3600.0, "started {started}, now {now}");
+    assert!(
+        (now - started).abs() < 24.0 * 3600.0,
+        "started {started}, now {now}"
+    );
 }
 
 #[test]
@@ -54,8 +63,14 @@ fn scrapes_count_themselves() {
     assert_eq!(metrics.reply().status(), StatusCode::OK);
     assert_eq!(metrics.reply().headers()["content-type"], CONTENT_TYPE);
     let text = metrics.render().unwrap();
-    assert!(text.contains("promhttp_metric_handler_requests_total{code=\"200\"} 2\n"), "{text}");
-    assert!(text.contains("promhttp_metric_handler_requests_total{code=\"503\"} 0\n"), "{text}");
+    assert!(
+        text.contains("promhttp_metric_handler_requests_total{code=\"200\"} 2\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("promhttp_metric_handler_requests_total{code=\"503\"} 0\n"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -77,13 +92,21 @@ fn info_always_has_one_series() {
     info.set("0");
     let series = || {
         let text = metrics.render().unwrap();
-        text.lines().filter(|line| line.starts_with("config_info{")).count()
+        text.lines()
+            .filter(|line| line.starts_with("config_info{"))
+            .count()
     };
     std::thread::scope(|scope| {
-        let edits = scope.spawn(|| (1..=20_000).for_each(|version: u32| info.set(&version.to_string())));
+        let edits =
+            scope.spawn(|| (1..=20_000).for_each(|version: u32| info.set(&version.to_string())));
         while !edits.is_finished() {
             assert_eq!(series(), 1);
         }
     });
-    assert!(metrics.render().unwrap().contains("config_info{version=\"20000\"} 1\n"));
+    assert!(
+        metrics
+            .render()
+            .unwrap()
+            .contains("config_info{version=\"20000\"} 1\n")
+    );
 }

@@ -20,7 +20,9 @@ fn driven(shutdown: &Shutdown, lameduck: Duration) -> JoinSet<()> {
 }
 
 async fn soon(token: &CancellationToken) {
-    tokio::time::timeout(PATIENCE, token.cancelled()).await.expect("the token is cancelled");
+    tokio::time::timeout(PATIENCE, token.cancelled())
+        .await
+        .expect("the token is cancelled");
 }
 
 #[tokio::test]
@@ -34,7 +36,11 @@ async fn drains_at_the_first_signal_stops_at_the_second_and_gives_up_at_the_thir
     raise(Number::SIGINT).unwrap();
     soon(&shutdown.stop).await;
     raise(Number::SIGTERM).unwrap();
-    tokio::time::timeout(PATIENCE, tasks.join_next()).await.expect("gives up at the third").unwrap().unwrap();
+    tokio::time::timeout(PATIENCE, tasks.join_next())
+        .await
+        .expect("gives up at the third")
+        .unwrap()
+        .unwrap();
 }
 
 #[tokio::test]

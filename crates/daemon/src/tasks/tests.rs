@@ -42,7 +42,9 @@ async fn a_task_without_errors_may_not_end_early_either() {
 #[tokio::test]
 async fn an_error_names_the_task_and_the_cause() {
     let mut tasks = Tasks::new(CancellationToken::new());
-    tasks.critical("answer queries", async { Err(io::Error::other("socket gone")) });
+    tasks.critical("answer queries", async {
+        Err(io::Error::other("socket gone"))
+    });
     let error = anyhow::Error::from(tasks.join(BOUND).await.unwrap_err());
     assert_eq!(format!("{error:#}"), "answer queries: socket gone");
 }
@@ -51,7 +53,10 @@ async fn an_error_names_the_task_and_the_cause() {
 async fn a_panic_is_a_failure() {
     let mut tasks = Tasks::new(CancellationToken::new());
     tasks.lasting("thinks", async { panic!("no") });
-    assert!(matches!(tasks.join(BOUND).await, Err(TaskError::Panicked { task: "thinks" })));
+    assert!(matches!(
+        tasks.join(BOUND).await,
+        Err(TaskError::Panicked { task: "thinks" })
+    ));
 }
 
 #[tokio::test]
@@ -63,10 +68,16 @@ async fn waiting_has_a_bound() {
     stop.cancel();
     let error = tasks.join(Duration::from_millis(200)).await.unwrap_err();
     let text = error.to_string();
-    assert!(text.starts_with("still running after 200ms: ") && text.contains("is deaf"), "{text}");
+    assert!(
+        text.starts_with("still running after 200ms: ") && text.contains("is deaf"),
+        "{text}"
+    );
 }
 
 #[tokio::test]
 async fn nothing_to_wait_for() {
-    Tasks::new(CancellationToken::new()).join(BOUND).await.unwrap();
+    Tasks::new(CancellationToken::new())
+        .join(BOUND)
+        .await
+        .unwrap();
 }

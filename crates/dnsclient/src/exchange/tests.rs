@@ -14,11 +14,16 @@ const PATIENT: Duration = Duration::from_secs(20);
 const HASTY: Duration = Duration::from_millis(300);
 
 fn question() -> Query {
-    Query::query(Name::from_ascii("www.outside.test.").unwrap(), RecordType::A)
+    Query::query(
+        Name::from_ascii("www.outside.test.").unwrap(),
+        RecordType::A,
+    )
 }
 
 fn good(asked: &Packet) -> Vec<u8> {
-    Reply::to(&asked.packet).answer("www.outside.test. 60 IN A 198.51.100.10").wire()
+    Reply::to(&asked.packet)
+        .answer("www.outside.test. 60 IN A 198.51.100.10")
+        .wire()
 }
 
 async fn ask_one(
@@ -27,14 +32,21 @@ async fn ask_one(
     react: impl Fn(&Packet) -> Reaction + Send + Sync + 'static,
 ) -> (Upstream, Result<Answer, ExchangeError>) {
     let upstream = Upstream::start(react).await;
-    let result = ask(&ServerAddr::from(upstream.addr()), transport, &question(), timeout).await;
+    let result = ask(
+        &ServerAddr::from(upstream.addr()),
+        transport,
+        &question(),
+        timeout,
+    )
+    .await;
     (upstream, result)
 }
 
 #[tokio::test]
 async fn the_question_is_the_references() {
     for transport in [Transport::Udp, Transport::Tcp] {
-        let (upstream, result) = ask_one(transport, PATIENT, |asked| Reaction::send(good(asked))).await;
+        let (upstream, result) =
+            ask_one(transport, PATIENT, |asked| Reaction::send(good(asked))).await;
         let answer = result.unwrap();
         assert_eq!(answer.message.answers.len(), 1);
         assert!(answer.latency > Duration::ZERO);
@@ -51,16 +63,26 @@ async fn ids_and_ports_differ() {
     let upstream = Upstream::start(|asked: &Packet| Reaction::send(good(asked))).await;
     let server = ServerAddr::from(upstream.addr());
     for _ in 0..20 {
-        ask(&server, Transport::Udp, &question(), PATIENT).await.unwrap();
+        ask(&server, Transport::Udp, &question(), PATIENT)
+            .await
+            .unwrap();
     }
     let asked = upstream.asked();
-    let mut ids: Vec<[u8; 2]> = asked.iter().map(|asked| [asked.packet[0], asked.packet[1]]).collect();
+    let mut ids: Vec<[u8; 2]> = asked
+        .iter()
+        .map(|asked| [asked.packet[0], asked.packet[1]])
+        .collect();
     let mut ports: Vec<u16> = asked.iter().map(|asked| asked.from.port()).collect();
     ids.sort_unstable();
     ids.dedup();
     ports.sort_unstable();
     ports.dedup();
-    assert!(ids.len() > 15 && ports.len() > 10, "{} IDs, {} ports", ids.len(), ports.len());
+    assert!(
+        ids.len() > 15 && ports.len() > 10,
+        "{} IDs, {} ports",
+        ids.len(),
+        ports.len()
+    );
 }
 
 #[tokio::test]
@@ -71,7 +93,11 @@ async fn wrong_packets_are_passed_over() {
             let mut query = asked.packet.clone();
             query.truncate(12);
             [
-                reply.clone().wrong_id().answer("www.outside.test. 60 IN A 192.0.2.66").wire(),
+                reply
+                    .clone()
+                    .wrong_id()
+                    .answer("www.outside.test. 60 IN A 192.0.2.66")
+                    .wire(),
                 reply.clone().wrong_question("evil.test.", "A").wire(),
                 reply.wrong_question("www.outside.test.", "AAAA").wire(),
                 asked.packet.clone(),
@@ -82,27 +108,41 @@ async fn wrong_packets_are_passed_over() {
                 good(asked),
             ]
             .into_iter()
-            .fold(Reaction::silence(), |reaction, packet| reaction.then(Act::Send(packet)))
+            .fold(Reaction::silence(), |reaction, packet| {
+                reaction.then(Act::Send(packet))
+            })
         })
         .await;
         let answer = result.unwrap_or_else(|error| panic!("{transport}: {error}"));
-        assert_eq!(answer.message.answers[0].data.to_string(), "198.51.100.10", "{transport}");
+        assert_eq!(
+            answer.message.answers[0].data.to_string(),
+            "198.51.100.10",
+            "{transport}"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_timeout_reports_ignored_packets() {
-    for (count, ignored) in
-        [(1, "ignored 1 packet: wrong ID"), (2, "ignored 2 packets, the last one: wrong ID")]
-    {
+    for (count, ignored) in [
+        (1, "ignored 1 packet: wrong ID"),
+        (2, "ignored 2 packets, the last one: wrong ID"),
+    ] {
         let (upstream, result) = ask_one(Transport::Udp, HASTY, move |asked| {
-            let reply = Reply::to(&asked.packet).wrong_id().answer("www.outside.test. 60 IN A 192.0.2.66");
-            (0..count).fold(Reaction::silence(), |reaction, _| reaction.then(Act::Send(reply.clone().wire())))
+            let reply = Reply::to(&asked.packet)
+                .wrong_id()
+                .answer("www.outside.test. 60 IN A 192.0.2.66");
+            (0..count).fold(Reaction::silence(), |reaction, _| {
+                reaction.then(Act::Send(reply.clone().wire()))
+            })
         })
         .await;
         let error = result.unwrap_err().to_string();
         let end = format!("->{}: i/o timeout ({ignored})", upstream.addr());
-        assert!(error.starts_with("read udp 127.0.0.1:") && error.ends_with(&end), "{error}");
+        assert!(
+            error.starts_with("read udp 127.0.0.1:") && error.ends_with(&end),
+            "{error}"
+        );
     }
 }
 
@@ -129,7 +169,11 @@ async fn a_large_answer_arrives() {
     for transport in [Transport::Udp, Transport::Tcp] {
         let (_upstream, result) = ask_one(transport, PATIENT, |asked| {
             let records = (0..1000).fold(Reply::to(&asked.packet), |reply, at| {
-                reply.answer(&format!("www.outside.test. 60 IN A 198.51.{}.{}", at / 250, at % 250))
+                reply.answer(&format!(
+                    "www.outside.test. 60 IN A 198.51.{}.{}",
+                    at / 250,
+                    at % 250
+                ))
             });
             records.into()
         })
@@ -154,23 +198,41 @@ async fn silence_is_a_timeout_in_gos_words() {
 #[tokio::test]
 async fn a_port_without_a_server() {
     let server = ServerAddr::new("127.0.0.1", testkit::ports::free_port());
-    let error = ask(&server, Transport::Udp, &question(), PATIENT).await.unwrap_err().to_string();
+    let error = ask(&server, Transport::Udp, &question(), PATIENT)
+        .await
+        .unwrap_err()
+        .to_string();
     let end = format!("->{server}: read: connection refused");
-    assert!(error.starts_with("read udp 127.0.0.1:") && error.ends_with(&end), "{error}");
-    let error = ask(&server, Transport::Tcp, &question(), PATIENT).await.unwrap_err().to_string();
-    assert_eq!(error, format!("dial tcp {server}: connect: connection refused"));
+    assert!(
+        error.starts_with("read udp 127.0.0.1:") && error.ends_with(&end),
+        "{error}"
+    );
+    let error = ask(&server, Transport::Tcp, &question(), PATIENT)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert_eq!(
+        error,
+        format!("dial tcp {server}: connect: connection refused")
+    );
 }
 
 #[tokio::test]
 async fn connections_that_end_early() {
     let half = Act::Raw(vec![0, 40, 1, 2, 3]);
-    for reaction in [Reaction::close(), Reaction::silence().then(half).then(Act::Close)] {
+    for reaction in [
+        Reaction::close(),
+        Reaction::silence().then(half).then(Act::Close),
+    ] {
         let (upstream, result) = ask_one(Transport::Tcp, PATIENT, move |_| reaction.clone()).await;
         let error = result.unwrap_err().to_string();
         let server = upstream.addr();
         let eof = error.ends_with(&format!("->{server}: EOF"));
         let reset = error.ends_with(&format!("->{server}: read: connection reset by peer"));
-        assert!(error.starts_with("read tcp 127.0.0.1:") && (eof || reset), "{error}");
+        assert!(
+            error.starts_with("read tcp 127.0.0.1:") && (eof || reset),
+            "{error}"
+        );
     }
 }
 
@@ -178,7 +240,9 @@ async fn connections_that_end_early() {
 async fn a_drip_of_octets_does_not_extend_the_time() {
     let (_upstream, result) = ask_one(Transport::Tcp, HASTY, |_| {
         (0..100).fold(Reaction::silence(), |reaction, _| {
-            reaction.then(Act::Raw(vec![1])).then(Act::Wait(Duration::from_millis(50)))
+            reaction
+                .then(Act::Raw(vec![1]))
+                .then(Act::Wait(Duration::from_millis(50)))
         })
     })
     .await;
@@ -188,8 +252,14 @@ async fn a_drip_of_octets_does_not_extend_the_time() {
 #[tokio::test]
 async fn a_name_that_nobody_knows() {
     let server = ServerAddr::new("no-such-host.invalid", 53);
-    let error = ask(&server, Transport::Udp, &question(), PATIENT).await.unwrap_err().to_string();
-    assert!(error.starts_with("dial udp: lookup no-such-host.invalid:53: "), "{error}");
+    let error = ask(&server, Transport::Udp, &question(), PATIENT)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.starts_with("dial udp: lookup no-such-host.invalid:53: "),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -220,11 +290,15 @@ async fn a_truncated_answer_is_asked_for_again_over_tcp() {
         let reply = Reply::to(&asked.packet);
         match asked.transport {
             testkit::upstream::Transport::Udp => Reaction::from(reply.truncated()),
-            testkit::upstream::Transport::Tcp => reply.answer("www.outside.test. 60 IN A 192.0.2.1").into(),
+            testkit::upstream::Transport::Tcp => {
+                reply.answer("www.outside.test. 60 IN A 192.0.2.1").into()
+            }
         }
     })
     .await;
-    let answer = ask_with_retry(&upstream.addr().into(), &question(), PATIENT).await.unwrap();
+    let answer = ask_with_retry(&upstream.addr().into(), &question(), PATIENT)
+        .await
+        .unwrap();
     assert_eq!(answer.message.answers.len(), 1);
     assert_eq!(upstream.count(), 2);
 }

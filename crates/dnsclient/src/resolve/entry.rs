@@ -11,7 +11,8 @@ use super::lookup::Found;
 /// Intervals between lookups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pace {
-    /// Lower bound of the interval after a successful lookup. Within the bounds, the interval is the TTL.
+    /// Lower bound of the interval after a successful lookup. Within the bounds, the interval is
+    /// the TTL.
     pub(crate) shortest_life: Duration,
     /// Upper bound of the interval after a successful lookup.
     pub(crate) longest_life: Duration,
@@ -110,7 +111,8 @@ impl Entry {
         };
     }
 
-    /// Logs a warning for the first failure of a series only, so that a dead name does not fill the log.
+    /// Logs a warning for the first failure of a series only, so that a dead name does not fill the
+    /// log.
     fn failed(&mut self, name: &str, reason: &str) {
         self.failures = self.failures.saturating_add(1);
         let kept = self.addresses.len();
@@ -121,10 +123,14 @@ impl Entry {
         }
     }
 
-    /// The pause after a failed lookup: doubles with each failure, less a random part of up to a quarter. The random
-    /// part spreads the lookups of many names.
+    /// The pause after a failed lookup: doubles with each failure, less a random part of up to a
+    /// quarter. The random part spreads the lookups of many names.
     fn pause(&self, pace: &Pace) -> Duration {
-        let doubled = pace.first_pause.saturating_mul(1 << self.failures.saturating_sub(1).min(10));
-        doubled.min(pace.longest_pause).mul_f64(1.0 - 0.25 * fastrand::f64())
+        let doubled = pace
+            .first_pause
+            .saturating_mul(1 << self.failures.saturating_sub(1).min(10));
+        doubled
+            .min(pace.longest_pause)
+            .mul_f64(1.0 - 0.25 * fastrand::f64())
     }
 }

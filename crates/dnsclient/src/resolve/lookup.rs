@@ -34,7 +34,10 @@ pub struct Sources {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Found {
     /// The name has these addresses for the time `life`.
-    Addresses { addresses: Vec<IpAddr>, life: Duration },
+    Addresses {
+        addresses: Vec<IpAddr>,
+        life: Duration,
+    },
     /// A server reported that the name does not exist or has no address.
     Absent,
     /// No server gave a usable answer. Holds the reason.
@@ -45,7 +48,8 @@ impl Sources {
     /// Whether kubedns resolves the name.
     pub(super) fn is_cluster_name(&self, name: &str) -> bool {
         let below = name.strip_suffix(self.cluster_domain.as_str());
-        !self.cluster_domain.is_empty() && below.is_some_and(|below| below.is_empty() || below.ends_with('.'))
+        !self.cluster_domain.is_empty()
+            && below.is_some_and(|below| below.is_empty() || below.ends_with('.'))
     }
 
     pub(super) async fn look_up(&self, name: &str, resolv_conf: &ResolvConf) -> Found {
@@ -54,7 +58,10 @@ impl Sources {
         }
         let addresses = hosts::addresses(&self.hosts, name);
         if !addresses.is_empty() {
-            return Found::Addresses { addresses, life: HOSTS_LIFE };
+            return Found::Addresses {
+                addresses,
+                life: HOSTS_LIFE,
+            };
         }
         let mut last = Found::Absent;
         for candidate in candidates(name, resolv_conf) {
@@ -70,7 +77,10 @@ impl Sources {
 
 /// The names to try, in the order of resolv.conf(5).
 fn candidates(name: &str, resolv_conf: &ResolvConf) -> Vec<String> {
-    let completed = resolv_conf.search.iter().map(|domain| format!("{name}.{domain}"));
+    let completed = resolv_conf
+        .search
+        .iter()
+        .map(|domain| format!("{name}.{domain}"));
     let as_is = std::iter::once(name.to_owned());
     if name.matches('.').count() >= resolv_conf.ndots {
         as_is.chain(completed).collect()
@@ -94,10 +104,13 @@ async fn ask_servers(servers: &[Nameserver], name: &str) -> Found {
     Found::Failed(reason)
 }
 
-/// Queries A and AAAA concurrently. If one query fails and the other returns addresses, the failure is ignored.
+/// Queries A and AAAA concurrently. If one query fails and the other returns addresses, the failure
+/// is ignored.
 async fn ask_both(server: Nameserver, name: &Name) -> Result<Found, String> {
-    let (v4, v6) =
-        tokio::join!(ask_one(server, name, RecordType::A), ask_one(server, name, RecordType::AAAA),);
+    let (v4, v6) = tokio::join!(
+        ask_one(server, name, RecordType::A),
+        ask_one(server, name, RecordType::AAAA),
+    );
     let failure = v4.as_ref().err().or(v6.as_ref().err()).cloned();
     let mut addresses = Vec::new();
     let mut life = Duration::MAX;
@@ -120,11 +133,14 @@ async fn ask_one(
 ) -> Result<(Vec<IpAddr>, Duration), String> {
     let query = Query::query(name.clone(), record_type);
     let server = ServerAddr::from(server);
-    let answer = ask_with_retry(&server, &query, TIMEOUT).await.map_err(|error| error.to_string())?;
+    let answer = ask_with_retry(&server, &query, TIMEOUT)
+        .await
+        .map_err(|error| error.to_string())?;
     read(&answer.message).map_err(|code| format!("{server} answered {code}"))
 }
 
-/// The addresses in an answer, and the shortest TTL of its records. No addresses for NXDOMAIN and NODATA.
+/// The addresses in an answer, and the shortest TTL of its records. No addresses for NXDOMAIN and
+/// NODATA.
 fn read(answer: &Message) -> Result<(Vec<IpAddr>, Duration), ResponseCode> {
     match answer.metadata.response_code {
         ResponseCode::NoError => {}
@@ -176,8 +192,14 @@ mod tests {
     #[test]
     fn order_of_search() {
         let file = ResolvConf::parse("search a.example b.example\noptions ndots:2");
-        assert_eq!(candidates("ns", &file).join(" "), "ns.a.example ns.b.example ns");
-        assert_eq!(candidates("x.y.z", &file).join(" "), "x.y.z x.y.z.a.example x.y.z.b.example");
+        assert_eq!(
+            candidates("ns", &file).join(" "),
+            "ns.a.example ns.b.example ns"
+        );
+        assert_eq!(
+            candidates("x.y.z", &file).join(" "),
+            "x.y.z x.y.z.a.example x.y.z.b.example"
+        );
         assert_eq!(candidates("ns", &ResolvConf::default()), ["ns"]);
     }
 }

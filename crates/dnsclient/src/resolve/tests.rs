@@ -25,11 +25,23 @@ impl Running {
         Self::start_with_hosts(kubedns, system, wanted, PathBuf::from("/nowhere"))
     }
 
-    fn start_with_hosts(kubedns: &Upstream, system: &Upstream, wanted: &[&str], hosts: PathBuf) -> Self {
-        let sources =
-            Sources { kubedns: kubedns.addr().into(), cluster_domain: "cluster.test".to_owned(), hosts };
-        let (wanted, wants) = watch::channel(wanted.iter().map(|name| (*name).to_owned()).collect());
-        let file = ResolvConf { nameservers: vec![system.addr().into()], ..ResolvConf::default() };
+    fn start_with_hosts(
+        kubedns: &Upstream,
+        system: &Upstream,
+        wanted: &[&str],
+        hosts: PathBuf,
+    ) -> Self {
+        let sources = Sources {
+            kubedns: kubedns.addr().into(),
+            cluster_domain: "cluster.test".to_owned(),
+            hosts,
+        };
+        let (wanted, wants) =
+            watch::channel(wanted.iter().map(|name| (*name).to_owned()).collect());
+        let file = ResolvConf {
+            nameservers: vec![system.addr().into()],
+            ..ResolvConf::default()
+        };
         let (resolv_conf, follows) = watch::channel(file);
         let mut resolver = Resolver::new(sources, wants, follows);
         resolver.pace = Pace {
@@ -41,14 +53,24 @@ impl Running {
         let (results, stop) = (resolver.subscribe(), CancellationToken::new());
         let mut tasks = JoinSet::new();
         tasks.spawn(resolver.run(stop.clone()));
-        Self { wanted, resolv_conf, results, stop, tasks }
+        Self {
+            wanted,
+            resolv_conf,
+            results,
+            stop,
+            tasks,
+        }
     }
 
     async fn until(&mut self, name: &str, expected: &str) {
         let results = self.results.clone();
         eventually(PATIENCE, || {
             let found = shown(&results.borrow(), name);
-            let outcome = if found == expected { Ok(()) } else { Err(found) };
+            let outcome = if found == expected {
+                Ok(())
+            } else {
+                Err(found)
+            };
             async move { outcome }
         })
         .await;
@@ -61,16 +83,24 @@ impl Running {
 }
 
 fn shown(resolutions: &Resolutions, name: &str) -> String {
-    resolutions.addresses(name).iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+    resolutions
+        .addresses(name)
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
-/// A server that answers A queries with `v4`, and AAAA queries with one address, with the given TTL.
+/// A server that answers A queries with `v4`, and AAAA queries with one address, with the given
+/// TTL.
 async fn serving(v4: &'static [&'static str], ttl: u32) -> Upstream {
     Upstream::start(move |asked: &Asked| {
         let name = asked.name();
         let reply = Reply::to(&asked.packet);
         let reply = match asked.rtype().as_str() {
-            "A" => v4.iter().fold(reply, |reply, ip| reply.answer(&format!("{name} {ttl} IN A {ip}"))),
+            "A" => v4.iter().fold(reply, |reply, ip| {
+                reply.answer(&format!("{name} {ttl} IN A {ip}"))
+            }),
             _ => reply.answer(&format!("{name} {ttl} IN AAAA 2001:db8::1")),
         };
         Reaction::from(reply)
@@ -82,11 +112,32 @@ async fn serving(v4: &'static [&'static str], ttl: u32) -> Upstream {
 async fn cluster_names_go_to_kubedns_and_others_to_the_node() {
     let kubedns = serving(&["192.0.2.2", "192.0.2.1"], 30).await;
     let system = serving(&["198.51.100.1"], 30).await;
-    let mut running = Running::start(&kubedns, &system, &["ns.apps.svc.cluster.test", "ns.other.test"]);
-    running.until("ns.apps.svc.cluster.test", "192.0.2.1 192.0.2.2 2001:db8::1").await;
-    running.until("ns.other.test", "198.51.100.1 2001:db8::1").await;
-    assert!(kubedns.asked().iter().all(|asked| asked.name() == "ns.apps.svc.cluster.test."));
-    assert!(system.asked().iter().all(|asked| asked.name() == "ns.other.test."));
+    let mut running = Running::start(
+        &kubedns,
+        &system,
+        &["ns.apps.svc.cluster.test", "ns.other.test"],
+    );
+    running
+        .until(
+            "ns.apps.svc.cluster.test",
+            "192.0.2.1 192.0.2.2 2001:db8::1",
+        )
+        .await;
+    running
+        .until("ns.other.test", "198.51.100.1 2001:db8::1")
+        .await;
+    assert!(
+        kubedns
+            .asked()
+            .iter()
+            .all(|asked| asked.name() == "ns.apps.svc.cluster.test.")
+    );
+    assert!(
+        system
+            .asked()
+            .iter()
+            .all(|asked| asked.name() == "ns.other.test.")
+    );
 
     running.wanted.send_replace(BTreeSet::new());
     running.until("ns.other.test", "").await;
@@ -98,7 +149,9 @@ async fn a_name_that_does_not_resolve_holds_up_no_other() {
     let kubedns = Upstream::start(|_: &Asked| Reaction::silence()).await;
     let system = serving(&["198.51.100.1"], 30).await;
     let mut running = Running::start(&kubedns, &system, &["dead.cluster.test", "ns.other.test"]);
-    running.until("ns.other.test", "198.51.100.1 2001:db8::1").await;
+    running
+        .until("ns.other.test", "198.51.100.1 2001:db8::1")
+        .await;
     assert_eq!(shown(&running.results.borrow(), "dead.cluster.test"), "");
     running.end().await;
 }
@@ -110,13 +163,15 @@ async fn it_is_asked_again_when_the_ttl_ends_and_failures_change_nothing() {
     let kubedns = Upstream::start(move |asked: &Asked| {
         let reply = Reply::to(&asked.packet);
         let name = asked.name();
-        Reaction::from(match (asked.rtype().as_str(), rounds.load(Ordering::Relaxed)) {
-            ("A", 0) => reply.answer(&format!("{name} 1 IN A 192.0.2.1")),
-            ("A", 1) => reply.answer(&format!("{name} 1 IN A 192.0.2.2")),
-            (_, 2) => reply.rcode("SERVFAIL"),
-            (_, 3) => reply.rcode("NXDOMAIN"),
-            _ => reply,
-        })
+        Reaction::from(
+            match (asked.rtype().as_str(), rounds.load(Ordering::Relaxed)) {
+                ("A", 0) => reply.answer(&format!("{name} 1 IN A 192.0.2.1")),
+                ("A", 1) => reply.answer(&format!("{name} 1 IN A 192.0.2.2")),
+                (_, 2) => reply.rcode("SERVFAIL"),
+                (_, 3) => reply.rcode("NXDOMAIN"),
+                _ => reply,
+            },
+        )
     })
     .await;
     let system = serving(&[], 1).await;
@@ -127,7 +182,10 @@ async fn it_is_asked_again_when_the_ttl_ends_and_failures_change_nothing() {
 
     round.store(2, Ordering::Relaxed);
     let before = kubedns.count();
-    eventually(PATIENCE, || std::future::ready(kubedns.count() >= before + 4)).await;
+    eventually(PATIENCE, || {
+        std::future::ready(kubedns.count() >= before + 4)
+    })
+    .await;
     assert_eq!(
         shown(&running.results.borrow(), "ns.cluster.test"),
         "192.0.2.2",
@@ -142,14 +200,19 @@ async fn it_is_asked_again_when_the_ttl_ends_and_failures_change_nothing() {
 async fn other_servers_in_resolv_conf_are_asked_at_once() {
     let kubedns = serving(&[], 1).await;
     let dead =
-        Upstream::start(|asked: &Asked| Reaction::from(Reply::to(&asked.packet).rcode("REFUSED"))).await;
+        Upstream::start(|asked: &Asked| Reaction::from(Reply::to(&asked.packet).rcode("REFUSED")))
+            .await;
     let mut running = Running::start(&kubedns, &dead, &["ns.other.test"]);
     eventually(PATIENCE, || std::future::ready(dead.count() >= 2)).await;
     let good = serving(&["198.51.100.7"], 30).await;
-    let file =
-        ResolvConf { nameservers: vec![dead.addr().into(), good.addr().into()], ..ResolvConf::default() };
+    let file = ResolvConf {
+        nameservers: vec![dead.addr().into(), good.addr().into()],
+        ..ResolvConf::default()
+    };
     running.resolv_conf.send_replace(file);
-    running.until("ns.other.test", "198.51.100.7 2001:db8::1").await;
+    running
+        .until("ns.other.test", "198.51.100.7 2001:db8::1")
+        .await;
     running.end().await;
 }
 

@@ -6,7 +6,10 @@ use super::*;
 use crate::query_log::{DEFAULT_RATE, Filter};
 
 fn data(entries: &[(&str, &str)]) -> RawData {
-    entries.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec())).collect()
+    entries
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec()))
+        .collect()
 }
 
 /// One line per stub domain and upstream, or the error.
@@ -20,8 +23,18 @@ fn outcome(entries: &[(&str, &str)]) -> String {
         let servers: Vec<String> = servers.iter().map(ToString::to_string).collect();
         lines.push(format!("{domain} -> {}", servers.join(" ")));
     }
-    lines.extend(config.upstream_nameservers.iter().map(|server| format!("* -> {server}")));
-    lines.extend(config.federations.iter().map(|(name, domain)| format!("{name} = {domain}")));
+    lines.extend(
+        config
+            .upstream_nameservers
+            .iter()
+            .map(|server| format!("* -> {server}")),
+    );
+    lines.extend(
+        config
+            .federations
+            .iter()
+            .map(|(name, domain)| format!("{name} = {domain}")),
+    );
     lines.join("; ")
 }
 
@@ -29,10 +42,23 @@ fn outcome(entries: &[(&str, &str)]) -> String {
 fn good_values() {
     for (entries, expected) in [
         (vec![], ""),
-        (vec![("upstreamNameservers", "[]"), ("stubDomains", "{}"), ("federations", "")], ""),
-        (vec![("upstreamNameservers", "null"), ("stubDomains", "null")], ""),
         (
-            vec![("upstreamNameservers", r#"["192.0.2.1", "192.0.2.2:5353", "2001:db8::1"]"#)],
+            vec![
+                ("upstreamNameservers", "[]"),
+                ("stubDomains", "{}"),
+                ("federations", ""),
+            ],
+            "",
+        ),
+        (
+            vec![("upstreamNameservers", "null"), ("stubDomains", "null")],
+            "",
+        ),
+        (
+            vec![(
+                "upstreamNameservers",
+                r#"["192.0.2.1", "192.0.2.2:5353", "2001:db8::1"]"#,
+            )],
             "* -> 192.0.2.1:53; * -> 192.0.2.2:5353; * -> [2001:db8::1]:53",
         ),
         (
@@ -42,10 +68,19 @@ fn good_values() {
             )],
             "acme.example -> 192.0.2.10:53 192.0.2.11:5353 [2001:db8::10]:53 [2001:db8::11]:5353",
         ),
-        (vec![("stubDomains", r#"{"acme.example": []}"#)], "acme.example -> "),
-        (vec![("stubDomains", r#"{"acme.example": null}"#)], "acme.example -> "),
         (
-            vec![("stubDomains", r#"{"a.example": ["www.outside.test:5353", "ns.apps.svc.cluster.local"]}"#)],
+            vec![("stubDomains", r#"{"acme.example": []}"#)],
+            "acme.example -> ",
+        ),
+        (
+            vec![("stubDomains", r#"{"acme.example": null}"#)],
+            "acme.example -> ",
+        ),
+        (
+            vec![(
+                "stubDomains",
+                r#"{"a.example": ["www.outside.test:5353", "ns.apps.svc.cluster.local"]}"#,
+            )],
             "a.example -> www.outside.test:5353 ns.apps.svc.cluster.local:53",
         ),
         (
@@ -56,11 +91,20 @@ fn good_values() {
             "* -> tls://192.0.2.1:853#dns.example; * -> tcp://192.0.2.2:53; * -> 192.0.2.3:53; * -> 192.0.2.4:53",
         ),
         (
-            vec![("stubDomains", r#"{"a.example": ["tls://192.0.2.1", "ns.a.example", "dns://192.0.2.2"]}"#)],
+            vec![(
+                "stubDomains",
+                r#"{"a.example": ["tls://192.0.2.1", "ns.a.example", "dns://192.0.2.2"]}"#,
+            )],
             "a.example -> tls://192.0.2.1:853 ns.a.example:53 192.0.2.2:53",
         ),
         (vec![("federations", "a=b.example")], "a = b.example"),
-        (vec![("other", "not json {"), ("upstreamNameservers", r#"["192.0.2.1"]"#)], "* -> 192.0.2.1:53"),
+        (
+            vec![
+                ("other", "not json {"),
+                ("upstreamNameservers", r#"["192.0.2.1"]"#),
+            ],
+            "* -> 192.0.2.1:53",
+        ),
     ] {
         assert_eq!(outcome(&entries), expected, "{entries:?}");
     }
@@ -76,13 +120,19 @@ fn unknown_keys_name_the_one_that_is_meant() {
         ("Federation", "did you mean federations?"),
         ("host", "did you mean hosts?"),
         ("Aliase", "did you mean aliases?"),
-        ("Corefile", "the keys are aliases, federations, hosts, queryLog, stubDomains, upstreamNameservers"),
+        (
+            "Corefile",
+            "the keys are aliases, federations, hosts, queryLog, stubDomains, upstreamNameservers",
+        ),
     ] {
         let unknown: Vec<String> = unknown_keys(&data(&[(key, ""), ("stubDomains", "{}")]))
             .iter()
             .map(ToString::to_string)
             .collect();
-        assert_eq!(unknown, [format!("unknown key {key:?} is ignored: {expected}")]);
+        assert_eq!(
+            unknown,
+            [format!("unknown key {key:?} is ignored: {expected}")]
+        );
     }
     let many: Vec<String> = (0..99).map(|number| format!("key-{number}")).collect();
     let many: Vec<(&str, &str)> = many.iter().map(|key| (key.as_str(), "")).collect();
@@ -92,7 +142,11 @@ fn unknown_keys_name_the_one_that_is_meant() {
 #[test]
 fn refused_values_begin_with_the_reason() {
     for (key, value, reason) in [
-        ("upstreamNameservers", r#"["[2001:db8::1]"]"#, "address [2001:db8::1]: missing port in address"),
+        (
+            "upstreamNameservers",
+            r#"["[2001:db8::1]"]"#,
+            "address [2001:db8::1]: missing port in address",
+        ),
         (
             "upstreamNameservers",
             &format!("[{}]", vec![r#""192.0.2.1""#; 16].join(",")),
@@ -100,17 +154,53 @@ fn refused_values_begin_with_the_reason() {
         ),
         ("upstreamNameservers", "[", "unexpected end of JSON input"),
         ("upstreamNameservers", "", "unexpected end of JSON input"),
-        ("upstreamNameservers", "[nonsense", "invalid JSON: expected ident at line 1 column 3"),
-        ("upstreamNameservers", r#"["dns.example"]"#, r#"bad IP address: "dns.example""#),
-        ("upstreamNameservers", r#"["10.0.0.300"]"#, r#"bad IP address: "10.0.0.300""#),
+        (
+            "upstreamNameservers",
+            "[nonsense",
+            "invalid JSON: expected ident at line 1 column 3",
+        ),
+        (
+            "upstreamNameservers",
+            r#"["dns.example"]"#,
+            r#"bad IP address: "dns.example""#,
+        ),
+        (
+            "upstreamNameservers",
+            r#"["10.0.0.300"]"#,
+            r#"bad IP address: "10.0.0.300""#,
+        ),
         ("upstreamNameservers", r#"[""]"#, r#"bad IP address: """#),
         ("upstreamNameservers", "[null]", r#"bad IP address: """#),
-        ("upstreamNameservers", r#"["https://192.0.2.1"]"#, r#"unknown protocol "https": dns, tcp or tls"#),
-        ("upstreamNameservers", r#"["tls://192.0.2.1#a_b"]"#, r#"bad TLS server name: "a_b""#),
-        ("stubDomains", r#"{"a.example": ["tls://a.example"]}"#, r#"invalid nameserver: "tls://a.example""#),
-        ("stubDomains", r#"{"acme.example""#, "unexpected end of JSON input"),
-        ("stubDomains", r#"{"Acme_": ["192.0.2.10"]}"#, r#"invalid domain name: "Acme_""#),
-        ("stubDomains", r#"{"-bad-": ["192.0.2.1"]}"#, r#"invalid domain name: "-bad-""#),
+        (
+            "upstreamNameservers",
+            r#"["https://192.0.2.1"]"#,
+            r#"unknown protocol "https": dns, tcp or tls"#,
+        ),
+        (
+            "upstreamNameservers",
+            r#"["tls://192.0.2.1#a_b"]"#,
+            r#"bad TLS server name: "a_b""#,
+        ),
+        (
+            "stubDomains",
+            r#"{"a.example": ["tls://a.example"]}"#,
+            r#"invalid nameserver: "tls://a.example""#,
+        ),
+        (
+            "stubDomains",
+            r#"{"acme.example""#,
+            "unexpected end of JSON input",
+        ),
+        (
+            "stubDomains",
+            r#"{"Acme_": ["192.0.2.10"]}"#,
+            r#"invalid domain name: "Acme_""#,
+        ),
+        (
+            "stubDomains",
+            r#"{"-bad-": ["192.0.2.1"]}"#,
+            r#"invalid domain name: "-bad-""#,
+        ),
         (
             "stubDomains",
             r#"{"acme.example": ["ns.apps.svc.cluster.local."]}"#,
@@ -121,7 +211,11 @@ fn refused_values_begin_with_the_reason() {
             r#"{"a.example": ["192.0.2.1\nlog-queries"]}"#,
             r#"invalid nameserver: "192.0.2.1\nlog-queries""#,
         ),
-        ("stubDomains", r#"{"a.example/b": ["192.0.2.1"]}"#, r#"invalid domain name: "a.example/b""#),
+        (
+            "stubDomains",
+            r#"{"a.example/b": ["192.0.2.1"]}"#,
+            r#"invalid domain name: "a.example/b""#,
+        ),
         ("federations", "fed", "invalid format, must be key=value"),
     ] {
         let error = parse(&data(&[(key, value)])).unwrap_err();
@@ -130,7 +224,10 @@ fn refused_values_begin_with_the_reason() {
         assert_eq!(error.reason().to_string(), reason, "{value:?}");
         let line = error.to_string();
         assert!(line.starts_with(reason), "{line}");
-        assert!(line.contains(&format!("key {key}, value {value:?}; accepted: ")), "{line}");
+        assert!(
+            line.contains(&format!("key {key}, value {value:?}; accepted: ")),
+            "{line}"
+        );
         assert!(!line.contains('\n'), "{line}");
     }
 }
@@ -140,25 +237,46 @@ fn query_logs() {
     let log = |text: &str| parse(&data(&[("queryLog", text)])).map(|config| config.query_log);
     assert_eq!(log("null"), Ok(None));
     let all = log("{}").unwrap().unwrap();
-    assert_eq!((all.filter, all.rate, all.until, all.lasts), (Filter::default(), DEFAULT_RATE, None, None));
+    assert_eq!(
+        (all.filter, all.rate, all.until, all.lasts),
+        (Filter::default(), DEFAULT_RATE, None, None)
+    );
     let text = r#"{"name": "*.acme.example", "client": "10.0.0.0/8", "rcode": "SERVFAIL", "type": "A,AAAA",
         "rate": 10, "seconds": 60, "until": "2026-01-31T12:00:00Z"}"#;
     let some = log(text).unwrap().unwrap();
     assert!(some.filter.has_name(b"a.acme.example") && !some.filter.has_name(b"acme.example"));
-    assert_eq!((some.rate, some.lasts, some.until.is_some()), (10, Some(Duration::from_mins(1)), true));
+    assert_eq!(
+        (some.rate, some.lasts, some.until.is_some()),
+        (10, Some(Duration::from_mins(1)), true)
+    );
     for (text, reason) in [
         ("", "unexpected end of JSON input"),
-        (r#"{"nam": "x"}"#, "invalid JSON: unknown field `nam`, expected one of `name`, `client`, `rcode`"),
+        (
+            r#"{"nam": "x"}"#,
+            "invalid JSON: unknown field `nam`, expected one of `name`, `client`, `rcode`",
+        ),
         (r#"{"name": 1}"#, "invalid JSON: invalid type: integer `1`"),
-        (r#"{"rcode": "SERVFAI"}"#, "rcode: unknown RCODE \"SERVFAI\""),
+        (
+            r#"{"rcode": "SERVFAI"}"#,
+            "rcode: unknown RCODE \"SERVFAI\"",
+        ),
         (r#"{"type": "B"}"#, "type: unknown type \"B\""),
         (r#"{"client": "10.0.0.0/40"}"#, "client \"10.0.0.0/40\""),
-        (r#"{"rate": 0}"#, "rate 0: 1 to 100000 lines per second are accepted"),
+        (
+            r#"{"rate": 0}"#,
+            "rate 0: 1 to 100000 lines per second are accepted",
+        ),
         (r#"{"seconds": -1}"#, "invalid JSON: "),
-        (r#"{"until": "tomorrow"}"#, "until \"tomorrow\": a time like 2026-01-31T12:00:00Z is accepted"),
+        (
+            r#"{"until": "tomorrow"}"#,
+            "until \"tomorrow\": a time like 2026-01-31T12:00:00Z is accepted",
+        ),
     ] {
         let error = log(text).unwrap_err();
-        assert!(error.to_string().starts_with(reason) && error.key() == "queryLog", "{text}: {error}");
+        assert!(
+            error.to_string().starts_with(reason) && error.key() == "queryLog",
+            "{text}: {error}"
+        );
     }
 }
 
@@ -167,15 +285,26 @@ fn a_query_log_is_an_edit_and_no_other_version() {
     let config = |text: &str| parse(&data(&[("queryLog", text)])).unwrap();
     assert_eq!(config("null"), Config::default());
     assert_ne!(config("{}"), config(r#"{"rate": 5}"#));
-    assert_eq!(config("{}"), config(r#" { "rate": 1000 } "#), "as it is meant, however it is written");
+    assert_eq!(
+        config("{}"),
+        config(r#" { "rate": 1000 } "#),
+        "as it is meant, however it is written"
+    );
     for text in ["null", "{}", r#"{"rate": 5}"#] {
-        assert_eq!(config(text).version(), Config::default().version(), "{text}");
+        assert_eq!(
+            config(text).version(),
+            Config::default().version(),
+            "{text}"
+        );
     }
 }
 
 #[test]
 fn one_bad_value_refuses_the_rest() {
-    let entries = [("upstreamNameservers", r#"["192.0.2.1"]"#), ("stubDomains", r#"{"-bad-": []}"#)];
+    let entries = [
+        ("upstreamNameservers", r#"["192.0.2.1"]"#),
+        ("stubDomains", r#"{"-bad-": []}"#),
+    ];
     assert!(outcome(&entries).starts_with("invalid domain name"));
 }
 
@@ -191,14 +320,21 @@ fn octets_that_are_no_text_refuse_the_rest_even_under_an_unknown_key() {
 fn sizes_are_bounded_and_long_values_are_cut_in_errors() {
     let large = RawData::from([("stubDomains".to_owned(), vec![b' '; MAX_VALUE + 1])]);
     let error = parse(&large).unwrap_err();
-    assert!(error.to_string().starts_with("too large: 1048577 octets"), "{error}");
+    assert!(
+        error.to_string().starts_with("too large: 1048577 octets"),
+        "{error}"
+    );
     assert!(error.to_string().len() < 500);
 
     let servers = vec!["\"192.0.2.1\""; MAX_STUB_SERVERS + 1].join(",");
     let many = format!(r#"{{"a.example": [{servers}]}}"#);
-    assert!(outcome(&[("stubDomains", &many)]).starts_with("too many servers of one stub domain: 65"));
+    assert!(
+        outcome(&[("stubDomains", &many)]).starts_with("too many servers of one stub domain: 65")
+    );
 
-    let domains: Vec<String> = (0..=MAX_STUB_DOMAINS).map(|i| format!("\"d{i}.example\": []")).collect();
+    let domains: Vec<String> = (0..=MAX_STUB_DOMAINS)
+        .map(|i| format!("\"d{i}.example\": []"))
+        .collect();
     let many = format!("{{{}}}", domains.join(","));
     assert!(outcome(&[("stubDomains", &many)]).starts_with("too many stub domains: 4097"));
 }
@@ -250,12 +386,23 @@ mod properties {
 
 /// The targets of aliases, or the error for the cluster domain `cluster.local`.
 fn own_names(entries: &[(&str, &str)]) -> String {
-    match parse_for(&data(entries), &BTreeSet::from(["cluster.local".to_owned()])) {
+    match parse_for(
+        &data(entries),
+        &BTreeSet::from(["cluster.local".to_owned()]),
+    ) {
         Ok(config) => {
-            let targets = config.aliases.iter().map(|(alias, target)| format!("{alias} -> {target}; "));
+            let targets = config
+                .aliases
+                .iter()
+                .map(|(alias, target)| format!("{alias} -> {target}; "));
             targets.collect::<Vec<_>>().concat()
         }
-        Err(error) => error.to_string().split(" (key ").next().unwrap_or_default().to_owned(),
+        Err(error) => error
+            .to_string()
+            .split(" (key ")
+            .next()
+            .unwrap_or_default()
+            .to_owned(),
     }
 }
 
@@ -267,21 +414,51 @@ fn names_of_your_own() {
             vec![("aliases", r#"{"Registry.acme.example.": "registry.infra"}"#)],
             "registry.acme.example -> registry.infra; ",
         ),
-        (vec![("aliases", r#"{"a": "b.example."}"#)], "a -> b.example.; "),
-        (vec![("aliases", r#"{"a": "b.acme.example"}"#)], "a -> b.acme.example.; "),
-        (vec![("aliases", r#"{"a": "web.apps.svc.cluster.local"}"#)], "a -> web.apps.svc.cluster.local.; "),
+        (
+            vec![("aliases", r#"{"a": "b.example."}"#)],
+            "a -> b.example.; ",
+        ),
+        (
+            vec![("aliases", r#"{"a": "b.acme.example"}"#)],
+            "a -> b.acme.example.; ",
+        ),
+        (
+            vec![("aliases", r#"{"a": "web.apps.svc.cluster.local"}"#)],
+            "a -> web.apps.svc.cluster.local.; ",
+        ),
         (vec![("aliases", r#"{"a": "b."}"#)], "a -> b.; "),
-        (vec![("aliases", r#"{"a": "b"}"#)], r#"invalid target of "a": "b""#),
-        (vec![("aliases", r#"{"a": "_b.c"}"#)], r#"invalid target of "a": "_b.c""#),
-        (vec![("aliases", r#"{"a": "192.0.2.1"}"#)], r#"invalid target of "a": "192.0.2.1""#),
-        (vec![("aliases", r#"{"_a.b": "b.c"}"#)], r#"invalid domain name: "_a.b""#),
-        (vec![("aliases", r#"{"a": "b.c", "A": "b.c"}"#)], r#""a" is listed twice"#),
+        (
+            vec![("aliases", r#"{"a": "b"}"#)],
+            r#"invalid target of "a": "b""#,
+        ),
+        (
+            vec![("aliases", r#"{"a": "_b.c"}"#)],
+            r#"invalid target of "a": "_b.c""#,
+        ),
+        (
+            vec![("aliases", r#"{"a": "192.0.2.1"}"#)],
+            r#"invalid target of "a": "192.0.2.1""#,
+        ),
+        (
+            vec![("aliases", r#"{"_a.b": "b.c"}"#)],
+            r#"invalid domain name: "_a.b""#,
+        ),
+        (
+            vec![("aliases", r#"{"a": "b.c", "A": "b.c"}"#)],
+            r#""a" is listed twice"#,
+        ),
         (
             vec![("aliases", r#"{"a": ["b.c"]}"#)],
             "invalid JSON: invalid type: sequence, expected a string at line 1 column 6",
         ),
-        (vec![("aliases", r#"{"a": "b.c""#)], "unexpected end of JSON input"),
-        (vec![("hosts", "192.0.2.1 a\n192.0.2 b")], r#"line 2: bad IP address: "192.0.2""#),
+        (
+            vec![("aliases", r#"{"a": "b.c""#)],
+            "unexpected end of JSON input",
+        ),
+        (
+            vec![("hosts", "192.0.2.1 a\n192.0.2 b")],
+            r#"line 2: bad IP address: "192.0.2""#,
+        ),
         (
             vec![("hosts", "192.0.2.1 a"), ("aliases", r#"{"a": "b.c"}"#)],
             r#""a" is in both keys, hosts and aliases"#,
@@ -300,6 +477,13 @@ fn names_of_your_own() {
     }
     let version = |hosts: &str| parse(&data(&[("hosts", hosts)])).unwrap().version();
     assert_ne!(version("192.0.2.1 a"), version("192.0.2.2 a"));
-    assert_ne!(version("192.0.2.1 a b"), version("192.0.2.1 b a"), "the order of reverse records");
-    assert_eq!(version("192.0.2.1 a b"), version("192.0.2.1 A. # b\n192.0.2.1 b"));
+    assert_ne!(
+        version("192.0.2.1 a b"),
+        version("192.0.2.1 b a"),
+        "the order of reverse records"
+    );
+    assert_eq!(
+        version("192.0.2.1 a b"),
+        version("192.0.2.1 A. # b\n192.0.2.1 b")
+    );
 }

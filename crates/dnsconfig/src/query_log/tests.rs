@@ -1,7 +1,13 @@
 use super::*;
 
 fn filter(name: &str, client: &str, rcode: &str, qtype: &str) -> Result<Filter, String> {
-    Filter::new(&FilterText { name, client, rcode, qtype }).map_err(|error| error.to_string())
+    Filter::new(&FilterText {
+        name,
+        client,
+        rcode,
+        qtype,
+    })
+    .map_err(|error| error.to_string())
 }
 
 #[test]
@@ -27,7 +33,11 @@ fn patterns_of_names() {
         ("", "anything", true),
     ] {
         let filter = filter(pattern, "", "", "").unwrap();
-        assert_eq!(filter.has_name(name.as_bytes()), expected, "{pattern:?} {name:?}");
+        assert_eq!(
+            filter.has_name(name.as_bytes()),
+            expected,
+            "{pattern:?} {name:?}"
+        );
     }
 }
 
@@ -51,7 +61,11 @@ fn every_part_has_to_match() {
         ("10.1.2.3", 28, 2, false),
         ("10.1.2.3", 1, 0, false),
     ] {
-        assert_eq!(filter.has(client.parse().unwrap(), qtype, rcode), expected, "{client} {qtype} {rcode}");
+        assert_eq!(
+            filter.has(client.parse().unwrap(), qtype, rcode),
+            expected,
+            "{client} {qtype} {rcode}"
+        );
     }
     assert!(Filter::default().has("192.0.2.1".parse().unwrap(), 1, 0));
 }
@@ -60,7 +74,10 @@ fn every_part_has_to_match() {
 fn mistakes_have_a_line() {
     let many = vec!["A"; 33].join(",");
     for (found, line) in [
-        (filter("a b", "", "", ""), "name \"a b\": letters, digits, -, _, dots, * and ? are accepted"),
+        (
+            filter("a b", "", "", ""),
+            "name \"a b\": letters, digits, -, _, dots, * and ? are accepted",
+        ),
         (
             filter("", "10.0.0.300", "", ""),
             "client \"10.0.0.300\": an address (10.0.0.1) or a network (10.0.0.0/8) is accepted",
@@ -74,7 +91,10 @@ fn mistakes_have_a_line() {
             "rcode: unknown RCODE \"SERVFAI\": NOERROR, FORMERR, SERVFAIL, NXDOMAIN, NOTIMP, REFUSED, BADVERS, \
              or RCODE and a number",
         ),
-        (filter("", "", "", &many), "type: at most 32 values are accepted"),
+        (
+            filter("", "", "", &many),
+            "type: at most 32 values are accepted",
+        ),
     ] {
         assert_eq!(found.unwrap_err(), line);
     }
@@ -99,6 +119,10 @@ fn the_earlier_end_counts() {
         (None, Some(5), Some(0)),
     ] {
         let left = log(until, lasts).remaining(begun, begun + 10 * second);
-        assert_eq!(left, expected.map(Duration::from_secs), "{until:?} {lasts:?}");
+        assert_eq!(
+            left,
+            expected.map(Duration::from_secs),
+            "{until:?} {lasts:?}"
+        );
     }
 }

@@ -22,7 +22,8 @@ pub enum Emptied {
     Final,
 }
 
-/// Follows one or more files. Of several files, the most recently changed file is used, as in dnsmasq.
+/// Follows one or more files. Of several files, the most recently changed file is used, as in
+/// dnsmasq.
 #[derive(Debug)]
 pub struct Follower {
     files: Vec<PathBuf>,
@@ -38,7 +39,12 @@ impl Follower {
             debug!(%error, "resolv.conf cannot be read");
             ResolvConf::default()
         }));
-        Self { files, emptied, period, state }
+        Self {
+            files,
+            emptied,
+            period,
+            state,
+        }
     }
 
     /// The content of the files and its changes.
@@ -55,8 +61,11 @@ impl Follower {
         if self.files.is_empty() {
             return std::future::pending().await;
         }
-        let mut watches: Vec<PathWatch> =
-            self.files.iter().map(|path| PathWatch::new(path, self.period)).collect();
+        let mut watches: Vec<PathWatch> = self
+            .files
+            .iter()
+            .map(|path| PathWatch::new(path, self.period))
+            .collect();
         let reading = BlockingRead::default();
         loop {
             select_all(watches.iter_mut().map(|watch| Box::pin(watch.changed()))).await;
@@ -98,6 +107,8 @@ fn shown(file: &ResolvConf) -> String {
 
 fn read_newest(files: &[PathBuf]) -> io::Result<ResolvConf> {
     let changed = |path: &PathBuf| std::fs::metadata(path).and_then(|metadata| metadata.modified());
-    let newest = files.iter().max_by_key(|path| changed(path).unwrap_or(SystemTime::UNIX_EPOCH));
+    let newest = files
+        .iter()
+        .max_by_key(|path| changed(path).unwrap_or(SystemTime::UNIX_EPOCH));
     newest.map_or(Ok(ResolvConf::default()), |path| ResolvConf::read(path))
 }

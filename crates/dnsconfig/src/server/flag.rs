@@ -21,7 +21,10 @@ impl ServerAddr {
             Ok(ip) => Nameserver::new(ip, port).into(),
             // As in Go, an empty host is the local host.
             Err(_) if host.is_empty() => Nameserver::new(Ipv4Addr::LOCALHOST.into(), port).into(),
-            Err(_) => Self::Name { name: host.to_ascii_lowercase(), port },
+            Err(_) => Self::Name {
+                name: host.to_ascii_lowercase(),
+                port,
+            },
         }
     }
 
@@ -31,17 +34,29 @@ impl ServerAddr {
         if let Ok(address) = text.parse::<SocketAddr>() {
             return Ok(address.into());
         }
-        let (host, port) = if text.parse::<IpAddr>().is_ok() || !text.contains(':') || text.ends_with(']') {
-            (text, DNS_PORT)
-        } else {
-            let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
-            (host, port.parse().ok().filter(|_| !host.contains(':')).ok_or_else(wrong)?)
-        };
+        let (host, port) =
+            if text.parse::<IpAddr>().is_ok() || !text.contains(':') || text.ends_with(']') {
+                (text, DNS_PORT)
+            } else {
+                let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+                (
+                    host,
+                    port.parse()
+                        .ok()
+                        .filter(|_| !host.contains(':'))
+                        .ok_or_else(wrong)?,
+                )
+            };
         let server = Self::new(host, port);
-        if server.is_plausible() { Ok(server) } else { Err(wrong()) }
+        if server.is_plausible() {
+            Ok(server)
+        } else {
+            Err(wrong())
+        }
     }
 
-    /// Whether the name is short enough and has only letters, digits, `-`, `.` and `_`. Always true for an address.
+    /// Whether the name is short enough and has only letters, digits, `-`, `.` and `_`. Always true
+    /// for an address.
     fn is_plausible(&self) -> bool {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
         match self {
@@ -50,15 +65,16 @@ impl ServerAddr {
         }
     }
 
-    /// Resolves the server to an address for plain DNS. Returns the first address of a name. An upstream with another
-    /// protocol is an error.
+    /// Resolves the server to an address for plain DNS. Returns the first address of a name. An
+    /// upstream with another protocol is an error.
     pub async fn resolve(&self) -> io::Result<SocketAddr> {
         match self {
             Self::Address(upstream) => match upstream.plain() {
                 Some(server) => Ok(server.socket_addr()),
-                None => {
-                    Err(io::Error::new(io::ErrorKind::Unsupported, format!("{upstream} is not plain DNS")))
-                }
+                None => Err(io::Error::new(
+                    io::ErrorKind::Unsupported,
+                    format!("{upstream} is not plain DNS"),
+                )),
             },
             Self::Name { name, port } => tokio::net::lookup_host((name.as_str(), *port))
                 .await?

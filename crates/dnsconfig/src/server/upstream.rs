@@ -34,19 +34,21 @@ impl Protocol {
     }
 }
 
-/// An upstream server: `IP`, `IP:port` or `[IPv6]:port`, optionally after `dns://`, `tcp://` or `tls://`. The name in
-/// the server's certificate may follow an address for TLS: `tls://9.9.9.9#dns.quad9.net`. The format of `CoreDNS` is
-/// also accepted: `tls://9.9.9.9%dns.quad9.net`, or `tls://9.9.9.9%dns.quad9.net:853` with a port.
+/// An upstream server: `IP`, `IP:port` or `[IPv6]:port`, optionally after `dns://`, `tcp://` or
+/// `tls://`. The name in the server's certificate may follow an address for TLS:
+/// `tls://9.9.9.9#dns.quad9.net`. The format of `CoreDNS` is also accepted:
+/// `tls://9.9.9.9%dns.quad9.net`, or `tls://9.9.9.9%dns.quad9.net:853` with a port.
 ///
-/// Displayed as `IP:port` for plain DNS, else as `tcp://IP:port`, `tls://IP:port` or `tls://IP:port#name`.
+/// Displayed as `IP:port` for plain DNS, else as `tcp://IP:port`, `tls://IP:port` or
+/// `tls://IP:port#name`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Upstream {
     /// The protocol of queries.
     pub protocol: Protocol,
     /// The address; the default port is 853 for TLS and 53 otherwise.
     pub server: Nameserver,
-    /// The name in the server's certificate, a lower-case host name, for TLS only. Without a name, the certificate must
-    /// contain the server's address.
+    /// The name in the server's certificate, a lower-case host name, for TLS only. Without a name,
+    /// the certificate must contain the server's address.
     pub name: Option<Arc<str>>,
 }
 
@@ -64,7 +66,11 @@ impl Upstream {
 
 impl From<Nameserver> for Upstream {
     fn from(server: Nameserver) -> Self {
-        Self { protocol: Protocol::Udp, server, name: None }
+        Self {
+            protocol: Protocol::Udp,
+            server,
+            name: None,
+        }
     }
 }
 
@@ -80,7 +86,9 @@ impl fmt::Display for Upstream {
             write!(f, "{}://", self.protocol.as_str())?;
         }
         self.server.fmt(f)?;
-        self.name.as_ref().map_or(Ok(()), |name| write!(f, "#{name}"))
+        self.name
+            .as_ref()
+            .map_or(Ok(()), |name| write!(f, "#{name}"))
     }
 }
 
@@ -91,9 +99,11 @@ impl FromStr for Upstream {
         match text.split_once("://") {
             None => text.parse().map(Nameserver::into),
             Some(("dns", address)) => address.parse().map(Nameserver::into),
-            Some(("tcp", address)) => {
-                Ok(Self { protocol: Protocol::Tcp, server: address.parse()?, name: None })
-            }
+            Some(("tcp", address)) => Ok(Self {
+                protocol: Protocol::Tcp,
+                server: address.parse()?,
+                name: None,
+            }),
             Some(("tls", rest)) => over_tls(rest),
             Some((scheme, _)) => Err(AddressError::Scheme(scheme.to_owned())),
         }
@@ -103,29 +113,45 @@ impl FromStr for Upstream {
 fn over_tls(text: &str) -> Result<Upstream, AddressError> {
     let (server, name) = match (text.rsplit_once('#'), text.rsplit_once('%')) {
         (Some((address, name)), _) => (parse_nameserver(address, TLS_PORT)?, Some(name)),
-        (None, Some((address, rest))) => as_in_coredns(address, rest).map(|(at, name)| (at, Some(name)))?,
+        (None, Some((address, rest))) => {
+            as_in_coredns(address, rest).map(|(at, name)| (at, Some(name)))?
+        }
         (None, None) => (parse_nameserver(text, TLS_PORT)?, None),
     };
     let name = name.map(tls_name).transpose()?;
-    Ok(Upstream { protocol: Protocol::Tls, server, name })
+    Ok(Upstream {
+        protocol: Protocol::Tls,
+        server,
+        name,
+    })
 }
 
-/// Parses the parts before and after the last `%`. The port may follow the name: `192.0.2.1%name:853`. Brackets enclose
-/// the address and the name: `[2001:db8::1%name]:853`.
+/// Parses the parts before and after the last `%`. The port may follow the name:
+/// `192.0.2.1%name:853`. Brackets enclose the address and the name: `[2001:db8::1%name]:853`.
 fn as_in_coredns<'a>(address: &str, rest: &'a str) -> Result<(Nameserver, &'a str), AddressError> {
-    let (name, port) = rest.rsplit_once(':').map_or((rest, None), |(name, port)| (name, Some(port)));
+    let (name, port) = rest
+        .rsplit_once(':')
+        .map_or((rest, None), |(name, port)| (name, Some(port)));
     let (bare, name) = match address.strip_prefix('[').zip(name.strip_suffix(']')) {
         Some(within) => within,
         None => (address, name),
     };
-    let Some(port) = port else { return Ok((parse_nameserver(bare, TLS_PORT)?, name)) };
-    let ip: IpAddr = bare.parse().map_err(|_| AddressError::Ip(bare.to_owned()))?;
+    let Some(port) = port else {
+        return Ok((parse_nameserver(bare, TLS_PORT)?, name));
+    };
+    let ip: IpAddr = bare
+        .parse()
+        .map_err(|_| AddressError::Ip(bare.to_owned()))?;
     Ok((Nameserver::new(ip, parse_port(port)?), name))
 }
 
 fn tls_name(text: &str) -> Result<Arc<str>, AddressError> {
     let lower = text.to_ascii_lowercase();
-    if name::is_host(&lower) { Ok(lower.into()) } else { Err(AddressError::TlsName(text.to_owned())) }
+    if name::is_host(&lower) {
+        Ok(lower.into())
+    } else {
+        Err(AddressError::TlsName(text.to_owned()))
+    }
 }
 
 #[cfg(test)]
@@ -135,8 +161,15 @@ mod tests {
     fn shown(text: &str) -> String {
         match text.parse::<Upstream>() {
             Ok(upstream) => {
-                assert_eq!(upstream.to_string().parse(), Ok(upstream.clone()), "{text:?}");
-                assert_eq!(upstream.plain().is_some(), upstream.protocol == Protocol::Udp);
+                assert_eq!(
+                    upstream.to_string().parse(),
+                    Ok(upstream.clone()),
+                    "{text:?}"
+                );
+                assert_eq!(
+                    upstream.plain().is_some(),
+                    upstream.protocol == Protocol::Udp
+                );
                 upstream.to_string()
             }
             Err(error) => error.to_string(),
@@ -155,15 +188,42 @@ mod tests {
             ("tls://9.9.9.9", "tls://9.9.9.9:853"),
             ("tls://2620:fe::fe", "tls://[2620:fe::fe]:853"),
             ("tls://9.9.9.9:8853", "tls://9.9.9.9:8853"),
-            ("tls://9.9.9.9#dns.quad9.net", "tls://9.9.9.9:853#dns.quad9.net"),
-            ("tls://9.9.9.9:8853#DNS.Quad9.net", "tls://9.9.9.9:8853#dns.quad9.net"),
-            ("tls://[2620:fe::fe]:8853#dns.quad9.net", "tls://[2620:fe::fe]:8853#dns.quad9.net"),
-            ("tls://9.9.9.9%dns.quad9.net", "tls://9.9.9.9:853#dns.quad9.net"),
-            ("tls://9.9.9.9%dns.quad9.net:8853", "tls://9.9.9.9:8853#dns.quad9.net"),
-            ("tls://9.9.9.9:8853%dns.quad9.net", "tls://9.9.9.9:8853#dns.quad9.net"),
-            ("tls://2620:fe::fe%dns.quad9.net", "tls://[2620:fe::fe]:853#dns.quad9.net"),
-            ("tls://2620:fe::fe%dns.quad9.net:8853", "tls://[2620:fe::fe]:8853#dns.quad9.net"),
-            ("tls://[2620:fe::fe%dns.quad9.net]:8853", "tls://[2620:fe::fe]:8853#dns.quad9.net"),
+            (
+                "tls://9.9.9.9#dns.quad9.net",
+                "tls://9.9.9.9:853#dns.quad9.net",
+            ),
+            (
+                "tls://9.9.9.9:8853#DNS.Quad9.net",
+                "tls://9.9.9.9:8853#dns.quad9.net",
+            ),
+            (
+                "tls://[2620:fe::fe]:8853#dns.quad9.net",
+                "tls://[2620:fe::fe]:8853#dns.quad9.net",
+            ),
+            (
+                "tls://9.9.9.9%dns.quad9.net",
+                "tls://9.9.9.9:853#dns.quad9.net",
+            ),
+            (
+                "tls://9.9.9.9%dns.quad9.net:8853",
+                "tls://9.9.9.9:8853#dns.quad9.net",
+            ),
+            (
+                "tls://9.9.9.9:8853%dns.quad9.net",
+                "tls://9.9.9.9:8853#dns.quad9.net",
+            ),
+            (
+                "tls://2620:fe::fe%dns.quad9.net",
+                "tls://[2620:fe::fe]:853#dns.quad9.net",
+            ),
+            (
+                "tls://2620:fe::fe%dns.quad9.net:8853",
+                "tls://[2620:fe::fe]:8853#dns.quad9.net",
+            ),
+            (
+                "tls://[2620:fe::fe%dns.quad9.net]:8853",
+                "tls://[2620:fe::fe]:8853#dns.quad9.net",
+            ),
         ] {
             assert_eq!(shown(text), expected, "{text:?}");
         }
@@ -173,22 +233,34 @@ mod tests {
     fn what_is_no_upstream() {
         for (text, expected) in [
             ("", "bad IP address: \"\""),
-            ("https://9.9.9.9/dns-query", "unknown protocol \"https\": dns, tcp or tls"),
+            (
+                "https://9.9.9.9/dns-query",
+                "unknown protocol \"https\": dns, tcp or tls",
+            ),
             ("TLS://9.9.9.9", "unknown protocol \"TLS\": dns, tcp or tls"),
             ("tls://", "bad IP address: \"\""),
             ("tls://dns.quad9.net", "bad IP address: \"dns.quad9.net\""),
             ("tls://9.9.9.9:0", "bad port number: \"0\""),
             ("tls://9.9.9.9#", "bad TLS server name: \"\""),
             ("tls://9.9.9.9#9.9.9.9", "bad TLS server name: \"9.9.9.9\""),
-            ("tls://9.9.9.9%dns_quad9", "bad TLS server name: \"dns_quad9\""),
+            (
+                "tls://9.9.9.9%dns_quad9",
+                "bad TLS server name: \"dns_quad9\"",
+            ),
             ("tls://9.9.9.9#a\nb", "bad TLS server name: \"a\\nb\""),
             ("tls://9.9.9.9%dns.quad9.net:", "bad port number: \"\""),
             (
                 "tls://[2620:fe::fe%dns.quad9.net",
                 "address [2620:fe::fe: brackets must enclose only the IPv6 address",
             ),
-            ("tcp://9.9.9.9#dns.quad9.net", "bad IP address: \"9.9.9.9#dns.quad9.net\""),
-            ("9.9.9.9#dns.quad9.net", "bad IP address: \"9.9.9.9#dns.quad9.net\""),
+            (
+                "tcp://9.9.9.9#dns.quad9.net",
+                "bad IP address: \"9.9.9.9#dns.quad9.net\"",
+            ),
+            (
+                "9.9.9.9#dns.quad9.net",
+                "bad IP address: \"9.9.9.9#dns.quad9.net\"",
+            ),
             ("tls://tls://9.9.9.9", "bad IP address: \"tls\""),
         ] {
             assert_eq!(shown(text), expected, "{text:?}");

@@ -1,5 +1,5 @@
-//! Reading of a mounted `ConfigMap`: one file for each key. If the kubelet swaps the files meanwhile, they are read
-//! again, so that all values belong to one version.
+//! Reading of a mounted `ConfigMap`: one file for each key. If the kubelet swaps the files
+//! meanwhile, they are read again, so that all values belong to one version.
 
 use std::fs::File;
 use std::hash::Hasher as _;
@@ -36,8 +36,14 @@ pub(super) async fn read_off_thread(
     reading: &BlockingRead<Result<RawData, ReadError>>,
 ) -> Result<RawData, ReadError> {
     let shown = path.clone();
-    let timed_out = || ReadError::Directory { path: shown, error: io::Error::other(Hangs) };
-    reading.run(move || read(&path)).await.unwrap_or_else(|| Err(timed_out()))
+    let timed_out = || ReadError::Directory {
+        path: shown,
+        error: io::Error::other(Hangs),
+    };
+    reading
+        .run(move || read(&path))
+        .await
+        .unwrap_or_else(|| Err(timed_out()))
 }
 
 /// The read of a directory hangs.
@@ -60,7 +66,10 @@ pub(super) fn read(path: &Path) -> Result<RawData, ReadError> {
 }
 
 fn read_files(path: &Path) -> Result<RawData, ReadError> {
-    let failed = |error| ReadError::Directory { path: path.to_owned(), error };
+    let failed = |error| ReadError::Directory {
+        path: path.to_owned(),
+        error,
+    };
     let mut data = RawData::new();
     let entries = match std::fs::read_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(data),
@@ -68,22 +77,29 @@ fn read_files(path: &Path) -> Result<RawData, ReadError> {
     };
     for (count, entry) in entries.enumerate() {
         if count == MAX_FILES {
-            return Err(ReadError::TooManyFiles { path: path.to_owned() });
+            return Err(ReadError::TooManyFiles {
+                path: path.to_owned(),
+            });
         }
         let name = entry.map_err(failed)?.file_name();
         if name.as_bytes().starts_with(b".") {
             continue;
         }
         let file = path.join(&name);
-        let name = name.into_string().map_err(|_| ReadError::Name { path: file.clone() })?;
-        if let Some(value) = read_file(&file).map_err(|error| ReadError::File { path: file, error })? {
+        let name = name
+            .into_string()
+            .map_err(|_| ReadError::Name { path: file.clone() })?;
+        if let Some(value) =
+            read_file(&file).map_err(|error| ReadError::File { path: file, error })?
+        {
             data.insert(name, value);
         }
     }
     Ok(data)
 }
 
-/// The content, truncated to one octet more than [`MAX_VALUE`]; `None` if the file is missing or not a regular file.
+/// The content, truncated to one octet more than [`MAX_VALUE`]; `None` if the file is missing or
+/// not a regular file.
 fn read_file(path: &Path) -> io::Result<Option<Vec<u8>>> {
     // The check precedes opening the file: opening a named pipe blocks until a writer opens it.
     match std::fs::metadata(path) {
@@ -93,7 +109,9 @@ fn read_file(path: &Path) -> io::Result<Option<Vec<u8>>> {
         Err(error) => return Err(error),
     }
     let mut value = Vec::new();
-    File::open(path)?.take(MAX_VALUE as u64 + 1).read_to_end(&mut value)?;
+    File::open(path)?
+        .take(MAX_VALUE as u64 + 1)
+        .read_to_end(&mut value)?;
     Ok(Some(value))
 }
 

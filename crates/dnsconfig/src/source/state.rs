@@ -28,7 +28,8 @@ pub struct State {
     pub edits: u64,
     /// Number of rejections since the start.
     pub rejected: u64,
-    /// Whether the content of the source is known. Only a [`Source::Api`](super::Source::Api) starts with `false`.
+    /// Whether the content of the source is known. Only a [`Source::Api`](super::Source::Api)
+    /// starts with `false`.
     pub has_data: bool,
     fresh: bool,
 }
@@ -140,6 +141,11 @@ impl From<ConfigError> for Rejection {
 
 impl From<ReadError> for Rejection {
     fn from(error: ReadError) -> Self {
-        Self { text: error.to_string(), key: None, value: None, at: SystemTime::now() }
+        Self {
+            text: error.to_string(),
+            key: None,
+            value: None,
+            at: SystemTime::now(),
+        }
     }
 }

@@ -46,38 +46,68 @@ impl Running {
 }
 
 fn directory(path: &Path, period: Duration) -> Source {
-    Source::Directory { path: path.to_owned(), period }
+    Source::Directory {
+        path: path.to_owned(),
+        period,
+    }
 }
 
 fn upstream(state: &State) -> String {
-    let servers: Vec<String> = state.config.upstream_nameservers.iter().map(ToString::to_string).collect();
+    let servers: Vec<String> = state
+        .config
+        .upstream_nameservers
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     servers.join(" ")
 }
 
 #[tokio::test]
 async fn a_swap_is_seen_by_notification_and_a_bad_one_changes_nothing() {
     let dir = TempDir::new().unwrap();
-    swap(dir.path(), 1, &[("upstreamNameservers", r#"["192.0.2.1"]"#)]);
+    swap(
+        dir.path(),
+        1,
+        &[("upstreamNameservers", r#"["192.0.2.1"]"#)],
+    );
     let mut running = follow(directory(dir.path(), NEVER));
     assert_eq!(upstream(&running.state.borrow()), "192.0.2.1:53");
     assert_eq!(running.state.borrow().edits, 0);
 
-    swap(dir.path(), 2, &[("upstreamNameservers", r#"["192.0.2.2"]"#)]);
+    swap(
+        dir.path(),
+        2,
+        &[("upstreamNameservers", r#"["192.0.2.2"]"#)],
+    );
     let swapped = Instant::now();
-    running.until("the edit", |state| upstream(state) == "192.0.2.2:53").await;
+    running
+        .until("the edit", |state| upstream(state) == "192.0.2.2:53")
+        .await;
     println!("in force {:?} after the swap", swapped.elapsed());
 
     swap(dir.path(), 3, &[("upstreamNameservers", "[")]);
-    let state = running.until("the refusal", |state| state.error.is_some()).await;
+    let state = running
+        .until("the refusal", |state| state.error.is_some())
+        .await;
     assert_eq!(upstream(&state), "192.0.2.2:53");
     assert_eq!((state.edits, state.rejected), (1, 1));
     let error = state.error.unwrap();
     assert_eq!(error.key.as_deref(), Some("upstreamNameservers"));
     assert_eq!(error.value.as_deref(), Some("["));
-    assert!(error.text.starts_with("unexpected end of JSON input"), "{}", error.text);
+    assert!(
+        error.text.starts_with("unexpected end of JSON input"),
+        "{}",
+        error.text
+    );
 
-    swap(dir.path(), 4, &[("stubDomains", r#"{"acme.example": ["192.0.2.10"]}"#)]);
-    let state = running.until("the mended edit", |state| state.error.is_none()).await;
+    swap(
+        dir.path(),
+        4,
+        &[("stubDomains", r#"{"acme.example": ["192.0.2.10"]}"#)],
+    );
+    let state = running
+        .until("the mended edit", |state| state.error.is_none())
+        .await;
     assert_eq!(state.config.stub_domains.len(), 1);
     assert_eq!(upstream(&state), "");
     assert_eq!((state.edits, state.rejected), (2, 1));
@@ -87,13 +117,32 @@ async fn a_swap_is_seen_by_notification_and_a_bad_one_changes_nothing() {
 #[tokio::test]
 async fn unknown_keys_are_told_as_long_as_they_are_there() {
     let dir = TempDir::new().unwrap();
-    swap(dir.path(), 1, &[("upstreamNameserver", r#"["192.0.2.1"]"#), ("stubDomains", "[")]);
+    swap(
+        dir.path(),
+        1,
+        &[
+            ("upstreamNameserver", r#"["192.0.2.1"]"#),
+            ("stubDomains", "["),
+        ],
+    );
     let mut running = follow(directory(dir.path(), NEVER));
     let state = running.state.borrow().clone();
-    assert_eq!(state.unknown_keys[0].meant, Some(crate::Key::UpstreamNameservers));
-    assert!(state.error.is_some() && state.is_default(), "one mistake does not hide the other: {state:?}");
-    swap(dir.path(), 2, &[("upstreamNameservers", r#"["192.0.2.1"]"#)]);
-    let state = running.until("the mended edit", |state| state.error.is_none()).await;
+    assert_eq!(
+        state.unknown_keys[0].meant,
+        Some(crate::Key::UpstreamNameservers)
+    );
+    assert!(
+        state.error.is_some() && state.is_default(),
+        "one mistake does not hide the other: {state:?}"
+    );
+    swap(
+        dir.path(),
+        2,
+        &[("upstreamNameservers", r#"["192.0.2.1"]"#)],
+    );
+    let state = running
+        .until("the mended edit", |state| state.error.is_none())
+        .await;
     assert_eq!(state.unknown_keys, []);
     assert!(!state.is_default());
     running.end().await;
@@ -108,9 +157,13 @@ async fn a_directory_may_be_missing_appear_vanish_and_appear_again() {
     for round in 0..3 {
         fs::create_dir(&dir).unwrap();
         swap(&dir, round, &[("federations", "a=b.example")]);
-        running.until("the values", |state| !state.config.federations.is_empty()).await;
+        running
+            .until("the values", |state| !state.config.federations.is_empty())
+            .await;
         fs::remove_dir_all(&dir).unwrap();
-        running.until("the defaults", |state| *state.config == Config::default()).await;
+        running
+            .until("the defaults", |state| *state.config == Config::default())
+            .await;
     }
     assert!(running.state.borrow().error.is_none());
     running.end().await;
@@ -125,7 +178,11 @@ async fn hidden_files_subdirectories_and_special_files_are_skipped() {
     fs::create_dir(dir.path().join("stubDomains")).unwrap();
     symlink("/dev/zero", dir.path().join("federations")).unwrap();
     fs::write(dir.path().join("upstreamNameservers"), r#"["192.0.2.1"]"#).unwrap();
-    let state = directory(dir.path(), NEVER).open().subscribe().borrow().clone();
+    let state = directory(dir.path(), NEVER)
+        .open()
+        .subscribe()
+        .borrow()
+        .clone();
     assert_eq!(state.error, None);
     assert_eq!(upstream(&state), "192.0.2.1:53");
 }
@@ -137,10 +194,16 @@ async fn what_cannot_be_read_is_an_error_that_ends() {
     fs::write(&path, "a file").unwrap();
     let mut running = follow(directory(&path, Duration::from_millis(100)));
     let error = running.state.borrow().error.clone().unwrap();
-    assert!(error.text.contains("config\" cannot be read"), "{}", error.text);
+    assert!(
+        error.text.contains("config\" cannot be read"),
+        "{}",
+        error.text
+    );
     assert_eq!(error.key, None);
     fs::remove_file(&path).unwrap();
-    running.until("no error", |state| state.error.is_none()).await;
+    running
+        .until("no error", |state| state.error.is_none())
+        .await;
     // The same error, read repeatedly, is counted once.
     assert_eq!(running.state.borrow().rejected, 1);
     running.end().await;
@@ -154,12 +217,21 @@ async fn the_period_is_a_net_under_notification() {
     fs::write(real.join("upstreamNameservers"), r#"["192.0.2.1"]"#).unwrap();
     let config = dir.path().join("config");
     fs::create_dir(&config).unwrap();
-    // The target of the link is in another directory, so that its change causes no event in the watched directory.
-    symlink(real.join("upstreamNameservers"), config.join("upstreamNameservers")).unwrap();
+    // The target of the link is in another directory, so that its change causes no event in the
+    // watched directory.
+    symlink(
+        real.join("upstreamNameservers"),
+        config.join("upstreamNameservers"),
+    )
+    .unwrap();
     let mut running = follow(directory(&config, Duration::from_millis(100)));
-    running.until("the first value", |state| upstream(state) == "192.0.2.1:53").await;
+    running
+        .until("the first value", |state| upstream(state) == "192.0.2.1:53")
+        .await;
     fs::write(real.join("upstreamNameservers"), r#"["192.0.2.2"]"#).unwrap();
-    running.until("the edit", |state| upstream(state) == "192.0.2.2:53").await;
+    running
+        .until("the edit", |state| upstream(state) == "192.0.2.2:53")
+        .await;
     running.end().await;
 }
 
@@ -171,7 +243,9 @@ async fn a_storm_of_edits_ends_with_the_last_one() {
         let value = format!(r#"["192.0.2.{}"]"#, generation + 1);
         swap(dir.path(), generation, &[("upstreamNameservers", &value)]);
     }
-    running.until("the last edit", |state| upstream(state) == "192.0.2.200:53").await;
+    running
+        .until("the last edit", |state| upstream(state) == "192.0.2.200:53")
+        .await;
     assert_eq!(running.state.borrow().rejected, 0);
     running.end().await;
 }
@@ -181,18 +255,29 @@ async fn data_fed_from_the_api_server() {
     let (feed, source) = Source::api();
     let mut running = follow(source);
     let set = |value: &str| {
-        feed.set(RawData::from([("upstreamNameservers".to_owned(), value.as_bytes().to_vec())]));
+        feed.set(RawData::from([(
+            "upstreamNameservers".to_owned(),
+            value.as_bytes().to_vec(),
+        )]));
     };
     assert!(!running.state.borrow().has_data);
     feed.clear();
-    running.until("that there is none", |state| state.has_data).await;
+    running
+        .until("that there is none", |state| state.has_data)
+        .await;
     set(r#"["192.0.2.1"]"#);
-    running.until("the values", |state| upstream(state) == "192.0.2.1:53").await;
+    running
+        .until("the values", |state| upstream(state) == "192.0.2.1:53")
+        .await;
     set("[nonsense");
-    let state = running.until("the refusal", |state| state.error.is_some()).await;
+    let state = running
+        .until("the refusal", |state| state.error.is_some())
+        .await;
     assert_eq!(upstream(&state), "192.0.2.1:53");
     feed.clear();
-    let state = running.until("the defaults", |state| *state.config == Config::default()).await;
+    let state = running
+        .until("the defaults", |state| *state.config == Config::default())
+        .await;
     assert_eq!(state.error, None);
     drop(feed);
     running.end().await;
@@ -200,7 +285,10 @@ async fn data_fed_from_the_api_server() {
 
 #[tokio::test]
 async fn fixed_values_stay() {
-    let config = Config { upstream_nameservers: vec!["192.0.2.1".parse().unwrap()], ..Config::default() };
+    let config = Config {
+        upstream_nameservers: vec!["192.0.2.1".parse().unwrap()],
+        ..Config::default()
+    };
     let running = follow(Source::Fixed(Box::new(config.clone())));
     assert_eq!(*running.state.borrow().config, config);
     running.end().await;

@@ -40,13 +40,20 @@ pub enum TlsError {
 impl TlsFiles {
     /// Reads the settings. If TLS is not `needed`, no file is read.
     pub(super) fn read(&self, needed: bool) -> Result<ClientConfig, TlsError> {
-        let roots = if needed { self.roots()? } else { RootCertStore::empty() };
+        let roots = if needed {
+            self.roots()?
+        } else {
+            RootCertStore::empty()
+        };
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
-        let builder = builder.with_safe_default_protocol_versions()?.with_root_certificates(roots);
+        let builder = builder
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots);
         Ok(match &self.client {
             Some((certificate, key)) if needed => {
                 let chain = certificates(certificate)?;
-                let read = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable(key, &error))?;
+                let read =
+                    PrivateKeyDer::from_pem_file(key).map_err(|error| unusable(key, &error))?;
                 builder.with_client_auth_cert(chain, read)?
             }
             _ => builder.with_no_client_auth(),
@@ -69,11 +76,20 @@ impl TlsFiles {
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let read = read.map_err(|error| unusable(file, &error))?;
-    let empty =
-        || TlsError::File { path: file.to_owned(), reason: "there is no CERTIFICATE in it".to_owned() };
-    if read.is_empty() { Err(empty()) } else { Ok(read) }
+    let empty = || TlsError::File {
+        path: file.to_owned(),
+        reason: "there is no CERTIFICATE in it".to_owned(),
+    };
+    if read.is_empty() {
+        Err(empty())
+    } else {
+        Ok(read)
+    }
 }
 
 fn unusable(path: &Path, error: &rustls::pki_types::pem::Error) -> TlsError {
-    TlsError::File { path: path.to_owned(), reason: error.to_string() }
+    TlsError::File {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    }
 }

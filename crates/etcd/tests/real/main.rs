@@ -1,6 +1,10 @@
 //! The feed of a zone on a real etcd: first list, changes, and outages of etcd.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test whose set-up fails has to end there")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test whose set-up fails has to end there"
+)]
 
 mod relay;
 mod seen;
@@ -27,12 +31,17 @@ const PATIENCE: Duration = Duration::from_mins(1);
 const ZONE: &str = "/skydns/local/skydns";
 
 fn access(url: &str) -> Access {
-    Access { members: vec![url.parse().unwrap()], ..Access::default() }
+    Access {
+        members: vec![url.parse().unwrap()],
+        ..Access::default()
+    }
 }
 
 #[tokio::test]
 async fn what_is_there_and_what_changes_is_followed() {
-    let Some(etcd) = Etcd::start("following the keys of a zone is").await else { return };
+    let Some(etcd) = Etcd::start("following the keys of a zone is").await else {
+        return;
+    };
     let value = r#"{"host":"10.0.0.1"}"#;
     for key in ["east/web", "east/db", "west/web"] {
         etcd.put(&format!("{ZONE}/{key}"), value).await;
@@ -41,7 +50,11 @@ async fn what_is_there_and_what_changes_is_followed() {
     etcd.put(&format!("{ZONE}/broken"), "{").await;
     let seen = Seen::feed(access(&etcd.url()));
     seen.until(|tree| tree.len() == 3).await;
-    assert_eq!(seen.metric("kubedns_etcd_skipped_keys_total"), 1, "the broken one");
+    assert_eq!(
+        seen.metric("kubedns_etcd_skipped_keys_total"),
+        1,
+        "the broken one"
+    );
 
     etcd.put(&format!("{ZONE}/broken"), value).await;
     seen.until(|tree| tree.len() == 4).await;
@@ -58,10 +71,13 @@ async fn what_is_there_and_what_changes_is_followed() {
 /// A list of 2500 keys takes three pages.
 #[tokio::test]
 async fn a_zone_of_many_pages_is_listed_whole() {
-    let Some(etcd) = Etcd::start("listing in pages is").await else { return };
+    let Some(etcd) = Etcd::start("listing in pages is").await else {
+        return;
+    };
     for chunk in 0..25 {
-        let puts: Vec<_> =
-            (0..100).map(|key| etcd.put_in_transaction(&format!("{ZONE}/{chunk}/{key}"), "{}")).collect();
+        let puts: Vec<_> = (0..100)
+            .map(|key| etcd.put_in_transaction(&format!("{ZONE}/{chunk}/{key}"), "{}"))
+            .collect();
         etcd.transaction(puts).await;
     }
     let seen = Seen::feed(access(&etcd.url()));
@@ -70,8 +86,11 @@ async fn a_zone_of_many_pages_is_listed_whole() {
 
 #[tokio::test]
 async fn an_outage_keeps_the_last_records_and_the_watch_goes_on_where_it_was() {
-    let Some(mut etcd) = Etcd::start("an outage of etcd is").await else { return };
-    etcd.put(&format!("{ZONE}/web"), r#"{"host":"10.0.0.1"}"#).await;
+    let Some(mut etcd) = Etcd::start("an outage of etcd is").await else {
+        return;
+    };
+    etcd.put(&format!("{ZONE}/web"), r#"{"host":"10.0.0.1"}"#)
+        .await;
     let seen = Seen::feed(access(&etcd.url()));
     seen.until(|tree| tree.len() == 1).await;
     seen.until_connected().await;
@@ -83,14 +102,21 @@ async fn an_outage_keeps_the_last_records_and_the_watch_goes_on_where_it_was() {
     assert_eq!(seen.metric("kubedns_etcd_connected"), 0);
 
     etcd.begin().await;
-    etcd.put(&format!("{ZONE}/web/2"), r#"{"host":"10.0.0.2"}"#).await;
+    etcd.put(&format!("{ZONE}/web/2"), r#"{"host":"10.0.0.2"}"#)
+        .await;
     seen.until(|tree| tree.len() == 2).await;
-    assert_eq!(seen.metric("kubedns_etcd_lists_total"), 1, "nothing was listed again");
+    assert_eq!(
+        seen.metric("kubedns_etcd_lists_total"),
+        1,
+        "nothing was listed again"
+    );
 }
 
 #[tokio::test]
 async fn what_is_compacted_meanwhile_is_listed_again() {
-    let Some(etcd) = Etcd::start("compaction is").await else { return };
+    let Some(etcd) = Etcd::start("compaction is").await else {
+        return;
+    };
     etcd.put(&format!("{ZONE}/old"), "{}").await;
     let mut relay = Relay::open(etcd.address).await;
     let seen = Seen::feed(access(&format!("http://{}", relay.address)));
@@ -111,7 +137,9 @@ async fn what_is_compacted_meanwhile_is_listed_again() {
 
 #[tokio::test]
 async fn an_etcd_that_was_set_up_anew_is_listed_again() {
-    let Some(mut etcd) = Etcd::start("another history is").await else { return };
+    let Some(mut etcd) = Etcd::start("another history is").await else {
+        return;
+    };
     for key in ["a", "b", "c"] {
         etcd.put(&format!("{ZONE}/{key}"), "{}").await;
     }
@@ -120,18 +148,27 @@ async fn an_etcd_that_was_set_up_anew_is_listed_again() {
     etcd.stop();
     etcd.forget();
     etcd.begin().await;
-    // The new etcd has a lower revision than the feed. A watch from the feed's revision would receive no events.
+    // The new etcd has a lower revision than the feed. A watch from the feed's revision would
+    // receive no events.
     etcd.put(&format!("{ZONE}/new"), "{}").await;
     seen.until(|tree| tree.len() == 1).await;
 }
 
 #[tokio::test]
 async fn the_next_member_is_asked_when_one_fails() {
-    let Some(etcd) = Etcd::start("several members are").await else { return };
+    let Some(etcd) = Etcd::start("several members are").await else {
+        return;
+    };
     etcd.put(&format!("{ZONE}/web"), "{}").await;
     let nobody = format!("http://127.0.0.1:{}", testkit::ports::free_port());
-    let members = [nobody, etcd.url()].iter().map(|url| url.parse().unwrap()).collect();
-    let seen = Seen::feed(Access { members, ..Access::default() });
+    let members = [nobody, etcd.url()]
+        .iter()
+        .map(|url| url.parse().unwrap())
+        .collect();
+    let seen = Seen::feed(Access {
+        members,
+        ..Access::default()
+    });
     seen.until(|tree| tree.len() == 1).await;
 }
 
@@ -143,16 +180,28 @@ async fn pass_silence() {
 }
 
 /// A change of a zone with the keys `web` and `db`, and the result.
-type MissedChange =
-    (&'static str, fn(&Etcd) -> Pin<Box<dyn Future<Output = ()> + '_>>, &'static [&'static str]);
+type MissedChange = (
+    &'static str,
+    fn(&Etcd) -> Pin<Box<dyn Future<Output = ()> + '_>>,
+    &'static [&'static str],
+);
 
-/// A proxy keeps the connection of the watch open, and loses what etcd sends. Other connections work.
+/// A proxy keeps the connection of the watch open, and loses what etcd sends. Other connections
+/// work.
 #[tokio::test]
 async fn muted_watch_is_replaced() {
     let set = r#"{"host":"10.0.0.2"}"#;
     let cases: [MissedChange; 4] = [
-        ("a new key", |etcd| Box::pin(etcd.put("/skydns/local/skydns/new", "{}")), &["db", "new", "web"]),
-        ("a deleted key", |etcd| Box::pin(etcd.delete("/skydns/local/skydns/web")), &["db"]),
+        (
+            "a new key",
+            |etcd| Box::pin(etcd.put("/skydns/local/skydns/new", "{}")),
+            &["db", "new", "web"],
+        ),
+        (
+            "a deleted key",
+            |etcd| Box::pin(etcd.delete("/skydns/local/skydns/web")),
+            &["db"],
+        ),
         (
             "a changed key",
             |etcd| Box::pin(etcd.put("/skydns/local/skydns/web", r#"{"host":"10.0.0.2"}"#)),
@@ -170,7 +219,9 @@ async fn muted_watch_is_replaced() {
         ),
     ];
     for (what, change, expected) in cases {
-        let Some(etcd) = Etcd::start("a muted watch of etcd is").await else { return };
+        let Some(etcd) = Etcd::start("a muted watch of etcd is").await else {
+            return;
+        };
         for key in ["web", "db"] {
             etcd.put(&format!("{ZONE}/{key}"), "{}").await;
         }
@@ -185,9 +236,16 @@ async fn muted_watch_is_replaced() {
         etcd.put("/elsewhere", set).await;
         pass_silence().await;
         let failure = seen.until_lost().await;
-        assert_eq!(failure, "the watch is silent although the zone has changed", "{what}");
-        seen.until(|tree| *tree != before && expected.len() == tree.len()).await;
-        assert!(expected.iter().all(|key| seen.tree().holds(&[key])), "{what}");
+        assert_eq!(
+            failure, "the watch is silent although the zone has changed",
+            "{what}"
+        );
+        seen.until(|tree| *tree != before && expected.len() == tree.len())
+            .await;
+        assert!(
+            expected.iter().all(|key| seen.tree().holds(&[key])),
+            "{what}"
+        );
         seen.until_connected().await;
         assert_eq!(seen.metric("kubedns_etcd_lists_total"), 1, "{what}");
     }
@@ -196,7 +254,9 @@ async fn muted_watch_is_replaced() {
 /// The watches are confirmed, and no event ever arrives.
 #[tokio::test]
 async fn zone_without_working_watch_is_listed() {
-    let Some(etcd) = Etcd::start("an etcd without working watches is").await else { return };
+    let Some(etcd) = Etcd::start("an etcd without working watches is").await else {
+        return;
+    };
     etcd.put(&format!("{ZONE}/web"), "{}").await;
     let relay = Relay::open(etcd.address).await;
     let seen = Seen::feed(access(&format!("http://{}", relay.address)));
@@ -217,16 +277,24 @@ async fn zone_without_working_watch_is_listed() {
 /// Changes elsewhere in etcd, and changes that the watch has reported, are no missed changes.
 #[tokio::test]
 async fn quiet_watch_is_kept() {
-    let Some(etcd) = Etcd::start("a quiet watch of etcd is").await else { return };
+    let Some(etcd) = Etcd::start("a quiet watch of etcd is").await else {
+        return;
+    };
     let relay = Relay::open(etcd.address).await;
     let seen = Seen::feed(access(&format!("http://{}", relay.address)));
     seen.until_connected().await;
-    for (key, value) in [("a", "{}"), ("b", "no message"), ("a", r#"{"host":"10.0.0.1"}"#), ("c", "{}")] {
+    for (key, value) in [
+        ("a", "{}"),
+        ("b", "no message"),
+        ("a", r#"{"host":"10.0.0.1"}"#),
+        ("c", "{}"),
+    ] {
         etcd.put(&format!("{ZONE}/{key}"), value).await;
     }
     etcd.delete(&format!("{ZONE}/a")).await;
     etcd.delete(&format!("{ZONE}/never")).await;
-    seen.until(|tree| tree.len() == 1 && tree.holds(&["c"])).await;
+    seen.until(|tree| tree.len() == 1 && tree.holds(&["c"]))
+        .await;
     for round in ["r1", "r2", "r3"] {
         etcd.put("/elsewhere", "{}").await;
         let ranges = relay.ranges();
@@ -241,12 +309,17 @@ async fn quiet_watch_is_kept() {
 
 #[tokio::test]
 async fn large_zone_returns_when_smaller() {
-    let Some(etcd) = Etcd::start("a zone that is too large is").await else { return };
+    let Some(etcd) = Etcd::start("a zone that is too large is").await else {
+        return;
+    };
     for key in ["a", "b", "c"] {
         etcd.put(&format!("{ZONE}/{key}"), "{}").await;
     }
     let seen = Seen::limited_feed(access(&etcd.url()), 600);
-    assert_eq!(seen.until_lost().await, "the zone takes more than 600 octets");
+    assert_eq!(
+        seen.until_lost().await,
+        "the zone takes more than 600 octets"
+    );
     etcd.delete(&format!("{ZONE}/b")).await;
     tokio::time::pause();
     tokio::time::advance(Duration::from_mins(1)).await;
@@ -257,7 +330,9 @@ async fn large_zone_returns_when_smaller() {
 
 #[tokio::test]
 async fn users_are_authenticated_by_a_password_from_a_file() {
-    let Some(mut etcd) = Etcd::start("users of etcd are").await else { return };
+    let Some(mut etcd) = Etcd::start("users of etcd are").await else {
+        return;
+    };
     etcd.put(&format!("{ZONE}/web"), "{}").await;
     etcd.ask_for_users("dns", "secret", "/skydns/").await;
     let nobody = Seen::feed(access(&etcd.url()));
@@ -266,27 +341,47 @@ async fn users_are_authenticated_by_a_password_from_a_file() {
 
     let folder = tempfile::tempdir().unwrap();
     let password_file = folder.path().join("password");
-    let login = Login { user: "dns".to_owned(), password_file: password_file.clone() };
-    let seen = Seen::feed(Access { login: Some(login), ..access(&etcd.url()) });
+    let login = Login {
+        user: "dns".to_owned(),
+        password_file: password_file.clone(),
+    };
+    let seen = Seen::feed(Access {
+        login: Some(login),
+        ..access(&etcd.url())
+    });
     let failure = seen.until_lost().await;
     assert!(failure.contains("cannot read the password"), "{failure}");
     std::fs::write(&password_file, "wrong\n").unwrap();
-    eventually(PATIENCE, async || seen.until_lost().await.contains("authentication failed")).await;
+    eventually(PATIENCE, async || {
+        seen.until_lost().await.contains("authentication failed")
+    })
+    .await;
     std::fs::write(&password_file, "secret\n").unwrap();
     seen.until(|tree| tree.len() == 1).await;
 }
 
-/// A named pipe stands for a file on a dead mount: its reader waits for what its writer never writes. No etcd is needed.
+/// A named pipe stands for a file on a dead mount: its reader waits for what its writer never
+/// writes. No etcd is needed.
 #[tokio::test]
 async fn a_password_file_whose_read_hangs_is_a_failure() {
     let folder = tempfile::tempdir().unwrap();
     let password_file = folder.path().join("password");
     nix::unistd::mkfifo(&password_file, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    let login = Login { user: "dns".to_owned(), password_file: password_file.clone() };
+    let login = Login {
+        user: "dns".to_owned(),
+        password_file: password_file.clone(),
+    };
     let nobody = format!("http://127.0.0.1:{}", testkit::ports::free_port());
-    let seen = Seen::feed(Access { login: Some(login), ..access(&nobody) });
+    let seen = Seen::feed(Access {
+        login: Some(login),
+        ..access(&nobody)
+    });
     // Opens once the feed reads.
-    let mount = tokio::fs::OpenOptions::new().write(true).open(&password_file).await.unwrap();
+    let mount = tokio::fs::OpenOptions::new()
+        .write(true)
+        .open(&password_file)
+        .await
+        .unwrap();
     tokio::time::pause();
     tokio::time::advance(LIMIT).await;
     tokio::time::resume();
@@ -295,12 +390,17 @@ async fn a_password_file_whose_read_hangs_is_a_failure() {
     std::fs::remove_file(&password_file).unwrap();
     std::fs::write(&password_file, "secret").unwrap();
     drop(mount);
-    eventually(PATIENCE, async || seen.until_lost().await.contains("cannot reach etcd")).await;
+    eventually(PATIENCE, async || {
+        seen.until_lost().await.contains("cannot reach etcd")
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn over_tls_etcd_has_to_be_whom_the_ca_says() {
-    let Some(etcd) = Etcd::start("TLS with etcd is").await else { return };
+    let Some(etcd) = Etcd::start("TLS with etcd is").await else {
+        return;
+    };
     etcd.put(&format!("{ZONE}/web"), "{}").await;
     let cases = [
         ("server", "ca.pem", None),
@@ -309,8 +409,14 @@ async fn over_tls_etcd_has_to_be_whom_the_ca_says() {
     ];
     for (certificate, ca, expected) in cases {
         let gate = Gate::open(certificate, etcd.address).await;
-        let tls = TlsFiles { ca: Some(file(ca)), client: None };
-        let seen = Seen::feed(Access { tls, ..access(&format!("https://{}", gate.address)) });
+        let tls = TlsFiles {
+            ca: Some(file(ca)),
+            client: None,
+        };
+        let seen = Seen::feed(Access {
+            tls,
+            ..access(&format!("https://{}", gate.address))
+        });
         match expected {
             None => seen.until(|tree| tree.len() == 1).await,
             Some(text) => {
@@ -323,16 +429,36 @@ async fn over_tls_etcd_has_to_be_whom_the_ca_says() {
 
 #[tokio::test]
 async fn a_client_certificate_is_shown_to_whom_asks_for_it() {
-    let Some(etcd) = Etcd::start("client certificates for etcd are").await else { return };
+    let Some(etcd) = Etcd::start("client certificates for etcd are").await else {
+        return;
+    };
     etcd.put(&format!("{ZONE}/web"), "{}").await;
-    let pem = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("../cluster/testdata/tls").join(name);
+    let pem = |name: &str| {
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../cluster/testdata/tls")
+            .join(name)
+    };
     let gate = Gate::over(asking_for_certificates(&pem), etcd.address).await;
     let access = access(&format!("https://localhost:{}", gate.address.port()));
-    let without = TlsFiles { ca: Some(pem("ca.pem")), client: None };
-    let seen = Seen::feed(Access { tls: without.clone(), ..access.clone() });
+    let without = TlsFiles {
+        ca: Some(pem("ca.pem")),
+        client: None,
+    };
+    let seen = Seen::feed(Access {
+        tls: without.clone(),
+        ..access.clone()
+    });
     assert!(!seen.until_lost().await.is_empty());
-    let with = TlsFiles { client: Some((pem("client.pem"), pem("client.key"))), ..without };
-    Seen::feed(Access { tls: with, ..access }).until(|tree| tree.len() == 1).await;
+    let with = TlsFiles {
+        client: Some((pem("client.pem"), pem("client.key"))),
+        ..without
+    };
+    Seen::feed(Access {
+        tls: with,
+        ..access
+    })
+    .until(|tree| tree.len() == 1)
+    .await;
 }
 
 fn asking_for_certificates(pem: &impl Fn(&str) -> PathBuf) -> ServerConfig {
@@ -340,18 +466,25 @@ fn asking_for_certificates(pem: &impl Fn(&str) -> PathBuf) -> ServerConfig {
     let mut roots = RootCertStore::empty();
     roots.add(ca).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
+    let verifier =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
     let chain = vec![CertificateDer::from_pem_file(pem("server.pem")).unwrap()];
     let key = PrivateKeyDer::from_pem_file(pem("server.key")).unwrap();
-    let builder =
-        ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    builder.with_client_cert_verifier(verifier.build().unwrap()).with_single_cert(chain, key).unwrap()
+    let builder = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap();
+    builder
+        .with_client_cert_verifier(verifier.build().unwrap())
+        .with_single_cert(chain, key)
+        .unwrap()
 }
 
 /// After random changes, outages and compactions, a feed has the same messages as a new feed.
 #[tokio::test]
 async fn any_history_ends_as_a_fresh_list() {
-    let Some(etcd) = Etcd::start("histories of etcd are").await else { return };
+    let Some(etcd) = Etcd::start("histories of etcd are").await else {
+        return;
+    };
     let mut relay = Relay::open(etcd.address).await;
     let seen = Seen::feed(access(&format!("http://{}", relay.address)));
     for step in 0..400 {
@@ -362,7 +495,13 @@ async fn any_history_ends_as_a_fresh_list() {
             2 if step % 3 == 0 => etcd.compact().await,
             3..8 => etcd.delete(&key).await,
             8 => etcd.put(&key, "not JSON").await,
-            _ => etcd.put(&key, &format!(r#"{{"host":"10.0.0.{}"}}"#, fastrand::u8(1..))).await,
+            _ => {
+                etcd.put(
+                    &key,
+                    &format!(r#"{{"host":"10.0.0.{}"}}"#, fastrand::u8(1..)),
+                )
+                .await;
+            }
         }
     }
     relay.reopen().await;

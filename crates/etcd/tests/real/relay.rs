@@ -1,5 +1,5 @@
-//! A TCP relay in front of etcd. Closing the relay closes all its connections. Muting watches keeps their connections
-//! open, and drops what etcd sends on them after the confirmation.
+//! A TCP relay in front of etcd. Closing the relay closes all its connections. Muting watches keeps
+//! their connections open, and drops what etcd sends on them after the confirmation.
 
 use std::io;
 use std::net::SocketAddr;
@@ -44,7 +44,8 @@ impl Relay {
 
     /// Mutes the open watches.
     pub(crate) fn mute_open_watches(&self) {
-        self.muted_below.store(self.accepted.load(Ordering::SeqCst), Ordering::SeqCst);
+        self.muted_below
+            .store(self.accepted.load(Ordering::SeqCst), Ordering::SeqCst);
     }
 
     /// Mutes the open watches and all later watches.
@@ -102,7 +103,11 @@ impl Connection {
         }
     }
 
-    async fn pass_requests(&self, mut from: OwnedReadHalf, mut to: OwnedWriteHalf) -> io::Result<()> {
+    async fn pass_requests(
+        &self,
+        mut from: OwnedReadHalf,
+        mut to: OwnedWriteHalf,
+    ) -> io::Result<()> {
         let mut buffer = vec![0; 64 << 10];
         loop {
             let length = from.read(&mut buffer).await?;
@@ -120,7 +125,11 @@ impl Connection {
         }
     }
 
-    async fn pass_responses(&self, mut from: OwnedReadHalf, mut to: OwnedWriteHalf) -> io::Result<()> {
+    async fn pass_responses(
+        &self,
+        mut from: OwnedReadHalf,
+        mut to: OwnedWriteHalf,
+    ) -> io::Result<()> {
         let mut buffer = vec![0; 64 << 10];
         let mut is_confirmed = false;
         loop {
@@ -132,7 +141,8 @@ impl Connection {
             if is_confirmed && self.number < self.muted_below.load(Ordering::SeqCst) {
                 continue;
             }
-            is_confirmed |= self.is_watch.load(Ordering::SeqCst) && contains(piece, b"\"created\":true");
+            is_confirmed |=
+                self.is_watch.load(Ordering::SeqCst) && contains(piece, b"\"created\":true");
             to.write_all(piece).await?;
         }
     }

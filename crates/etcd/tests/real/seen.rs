@@ -31,7 +31,8 @@ impl Sink for Teller {
     }
 
     fn connected(&self, failure: Option<String>) {
-        self.0.send_modify(|state| state.connection = Some(failure.map_or(Ok(()), Err)));
+        self.0
+            .send_modify(|state| state.connection = Some(failure.map_or(Ok(()), Err)));
     }
 }
 
@@ -43,15 +44,22 @@ impl Seen {
     /// A feed that keeps at most `max_octets` of messages.
     pub(crate) fn limited_feed(access: Access, max_octets: usize) -> Self {
         let (sender, state) = watch::channel(State::default());
-        let (registry, keys) =
-            (Registry::new(), Subtree::new("/skydns", &Name::parse("skydns.local").unwrap()));
+        let (registry, keys) = (
+            Registry::new(),
+            Subtree::new("/skydns", &Name::parse("skydns.local").unwrap()),
+        );
         let metrics = Metrics::new().unwrap();
         registry.register(Box::new(metrics.clone())).unwrap();
         let metrics = metrics.feed("skydns.local");
-        let feed = Feed::new(access, keys, Teller(Arc::new(sender)), metrics).limited_to(max_octets);
+        let feed =
+            Feed::new(access, keys, Teller(Arc::new(sender)), metrics).limited_to(max_octets);
         let mut running = JoinSet::new();
         running.spawn(feed.run(CancellationToken::new()));
-        Self { state, registry, _running: running }
+        Self {
+            state,
+            registry,
+            _running: running,
+        }
     }
 
     pub(crate) fn tree(&self) -> Tree {
@@ -59,16 +67,19 @@ impl Seen {
     }
 
     pub(crate) async fn until(&self, wanted: impl Fn(&Tree) -> bool) {
-        self.wait(|state| state.tree.as_ref().filter(|tree| wanted(tree)).map(|_| ())).await;
+        self.wait(|state| state.tree.as_ref().filter(|tree| wanted(tree)).map(|_| ()))
+            .await;
     }
 
     pub(crate) async fn until_connected(&self) {
-        self.wait(|state| matches!(state.connection, Some(Ok(()))).then_some(())).await;
+        self.wait(|state| matches!(state.connection, Some(Ok(()))).then_some(()))
+            .await;
     }
 
     /// Waits for a failure and returns its text.
     pub(crate) async fn until_lost(&self) -> String {
-        self.wait(|state| state.connection.as_ref()?.as_ref().err().cloned()).await
+        self.wait(|state| state.connection.as_ref()?.as_ref().err().cloned())
+            .await
     }
 
     async fn wait<T>(&self, wanted: impl Fn(&State) -> Option<T>) -> T {
@@ -81,7 +92,10 @@ impl Seen {
 
     pub(crate) fn metric(&self, name: &str) -> i64 {
         let families = self.registry.gather();
-        let family = families.iter().find(|family| family.name() == name).unwrap();
+        let family = families
+            .iter()
+            .find(|family| family.name() == name)
+            .unwrap();
         let metric = &family.get_metric()[0];
         #[allow(clippy::cast_possible_truncation, reason = "they count small numbers")]
         let value = (metric.get_gauge().get_value() + metric.get_counter().get_value()) as i64;

@@ -1,27 +1,66 @@
-//! Tables from the tests of CoreDNS' etcd plugin (`lookup_test.go`, `cname_test.go`, `other_test.go`,
-//! `group_test.go`).
+//! Tables from the tests of CoreDNS' etcd plugin (`lookup_test.go`, `cname_test.go`,
+//! `other_test.go`, `group_test.go`).
 
 use crate::table::Served;
 
 const LOOKUP: &[(&str, &str)] = &[
-    ("a.server1.dev.region1.skydns.test", r#"{"host":"dev.server1","port":8080}"#),
-    ("a.server1.prod.region1.skydns.test", r#"{"host":"10.0.0.1","port":8080}"#),
-    ("b.server1.prod.region1.skydns.test", r#"{"host":"10.0.0.2","port":8080}"#),
-    ("b.server6.prod.region1.skydns.test", r#"{"host":"::1","port":8080}"#),
-    ("a.txt.server1.prod.region1.skydns.test", r#"{"text":"sometext"}"#),
-    ("b.txt.server1.prod.region1.skydns.test", r#"{"text":"moretext"}"#),
-    ("cname.prod.region1.skydns.test", r#"{"host":"unresolvable.skydns.test"}"#),
-    ("priority.skydns.test", r#"{"host":"priority.server1","priority":333,"port":8080}"#),
+    (
+        "a.server1.dev.region1.skydns.test",
+        r#"{"host":"dev.server1","port":8080}"#,
+    ),
+    (
+        "a.server1.prod.region1.skydns.test",
+        r#"{"host":"10.0.0.1","port":8080}"#,
+    ),
+    (
+        "b.server1.prod.region1.skydns.test",
+        r#"{"host":"10.0.0.2","port":8080}"#,
+    ),
+    (
+        "b.server6.prod.region1.skydns.test",
+        r#"{"host":"::1","port":8080}"#,
+    ),
+    (
+        "a.txt.server1.prod.region1.skydns.test",
+        r#"{"text":"sometext"}"#,
+    ),
+    (
+        "b.txt.server1.prod.region1.skydns.test",
+        r#"{"text":"moretext"}"#,
+    ),
+    (
+        "cname.prod.region1.skydns.test",
+        r#"{"host":"unresolvable.skydns.test"}"#,
+    ),
+    (
+        "priority.skydns.test",
+        r#"{"host":"priority.server1","priority":333,"port":8080}"#,
+    ),
     ("a.sub.region1.skydns.test", r#"{"host":"sub.server1"}"#),
-    ("b.sub.region1.skydns.test", r#"{"host":"sub.server2","port":80}"#),
-    ("c.sub.region1.skydns.test", r#"{"host":"10.0.0.1","port":8080}"#),
-    ("a.targetstrip.skydns.test", r#"{"host":"10.0.0.1","port":8080,"targetstrip":1}"#),
+    (
+        "b.sub.region1.skydns.test",
+        r#"{"host":"sub.server2","port":80}"#,
+    ),
+    (
+        "c.sub.region1.skydns.test",
+        r#"{"host":"10.0.0.1","port":8080}"#,
+    ),
+    (
+        "a.targetstrip.skydns.test",
+        r#"{"host":"10.0.0.1","port":8080,"targetstrip":1}"#,
+    ),
     ("b.cname.skydns.test", r#"{"host":"a.cname.skydns.test"}"#),
     ("a.cname.skydns.test", r#"{"host":"b.cname.skydns.test"}"#),
     ("a.ns.dns.skydns.test", r#"{"host":"10.0.0.2"}"#),
     ("b.ns.dns.skydns.test", r#"{"host":"10.0.0.3"}"#),
-    ("ns1.c.ns.dns.skydns.test", r#"{"host":"10.0.0.4","targetstrip":1}"#),
-    ("ns2.c.ns.dns.skydns.test", r#"{"host":"10.0.0.5","targetstrip":1}"#),
+    (
+        "ns1.c.ns.dns.skydns.test",
+        r#"{"host":"10.0.0.4","targetstrip":1}"#,
+    ),
+    (
+        "ns2.c.ns.dns.skydns.test",
+        r#"{"host":"10.0.0.5","targetstrip":1}"#,
+    ),
     ("x.skydns_zonea.test", r#"{"host":"10.0.0.2"}"#),
     ("y.skydns_zonea.test", r#"{"host":"10.0.0.3"}"#),
     ("x.skydns_zoneb.test", r#"{"host":"10.0.0.2"}"#),
@@ -49,19 +88,28 @@ const LOOKUP_CASES: &[(&str, &str)] = &[
         "a.SERVer1.dEv.region1.skydns.tEst. SRV 10 100 8080 dev.server1.",
     ),
     ("doesnotexist.skydns.test A", "NXDOMAIN"),
-    ("a.server1.prod.region1.skydns.test A", "a.server1.prod.region1.skydns.test. A 10.0.0.1"),
+    (
+        "a.server1.prod.region1.skydns.test A",
+        "a.server1.prod.region1.skydns.test. A 10.0.0.1",
+    ),
     (
         "a.server1.prod.region1.skydns.test SRV",
         "a.server1.prod.region1.skydns.test. SRV 10 100 8080 a.server1.prod.region1.skydns.test.
          + a.server1.prod.region1.skydns.test. A 10.0.0.1",
     ),
-    ("b.server6.prod.region1.skydns.test AAAA", "b.server6.prod.region1.skydns.test. AAAA ::1"),
+    (
+        "b.server6.prod.region1.skydns.test AAAA",
+        "b.server6.prod.region1.skydns.test. AAAA ::1",
+    ),
     (
         "server1.prod.region1.skydns.test A",
         "server1.prod.region1.skydns.test. A 10.0.0.1
          server1.prod.region1.skydns.test. A 10.0.0.2",
     ),
-    ("priority.skydns.test SRV", "priority.skydns.test. SRV 333 100 8080 priority.server1."),
+    (
+        "priority.skydns.test SRV",
+        "priority.skydns.test. SRV 333 100 8080 priority.server1.",
+    ),
     (
         "sub.region1.skydns.test SRV",
         "sub.region1.skydns.test. SRV 10 33 0 sub.server1.
@@ -118,7 +166,10 @@ const LOOKUP_CASES: &[(&str, &str)] = &[
     ("a.cname.skydns.test A", "NODATA"),
     ("a.server1.dev.region1.skydns.test TXT", "NODATA"),
     ("a.server1.dev.region1.skydns.test HINFO", "NODATA"),
-    ("a.server1.nonexistent.region1.skydns.test HINFO", "NXDOMAIN"),
+    (
+        "a.server1.nonexistent.region1.skydns.test HINFO",
+        "NXDOMAIN",
+    ),
     (
         "skydns.test NS",
         "skydns.test. NS a.ns.dns.skydns.test.
@@ -158,23 +209,62 @@ const LOOKUP_CASES: &[(&str, &str)] = &[
         "skydns_zoned.test. AAAA 2003::8:1
          skydns_zoned.test. AAAA 2003::8:2",
     ),
-    ("1.0.0.10.in-addr.arpa PTR", "1.0.0.10.in-addr.arpa. PTR reverse.example.com."),
+    (
+        "1.0.0.10.in-addr.arpa PTR",
+        "1.0.0.10.in-addr.arpa. PTR reverse.example.com.",
+    ),
 ];
 
 const CNAME: &[(&str, &str)] = &[
-    ("a.server1.dev.region1.skydns.test", r#"{"host":"cname1.region2.skydns.test"}"#),
-    ("cname1.region2.skydns.test", r#"{"host":"cname2.region2.skydns.test"}"#),
-    ("cname2.region2.skydns.test", r#"{"host":"cname3.region2.skydns.test"}"#),
-    ("cname3.region2.skydns.test", r#"{"host":"cname4.region2.skydns.test"}"#),
-    ("cname4.region2.skydns.test", r#"{"host":"cname5.region2.skydns.test"}"#),
-    ("cname5.region2.skydns.test", r#"{"host":"cname6.region2.skydns.test"}"#),
-    ("cname6.region2.skydns.test", r#"{"host":"endpoint.region2.skydns.test"}"#),
+    (
+        "a.server1.dev.region1.skydns.test",
+        r#"{"host":"cname1.region2.skydns.test"}"#,
+    ),
+    (
+        "cname1.region2.skydns.test",
+        r#"{"host":"cname2.region2.skydns.test"}"#,
+    ),
+    (
+        "cname2.region2.skydns.test",
+        r#"{"host":"cname3.region2.skydns.test"}"#,
+    ),
+    (
+        "cname3.region2.skydns.test",
+        r#"{"host":"cname4.region2.skydns.test"}"#,
+    ),
+    (
+        "cname4.region2.skydns.test",
+        r#"{"host":"cname5.region2.skydns.test"}"#,
+    ),
+    (
+        "cname5.region2.skydns.test",
+        r#"{"host":"cname6.region2.skydns.test"}"#,
+    ),
+    (
+        "cname6.region2.skydns.test",
+        r#"{"host":"endpoint.region2.skydns.test"}"#,
+    ),
     ("endpoint.region2.skydns.test", r#"{"host":"10.240.0.1"}"#),
-    ("region2.skydns.test", r#"{"host":"mainendpoint.region2.skydns.test"}"#),
-    ("cname3.region3.skydns.test", r#"{"host":"cname2.region3.skydns.test"}"#),
-    ("cname2.region3.skydns.test", r#"{"host":"cname1.region3.skydns.test"}"#),
-    ("cname1.region3.skydns.test", r#"{"host":"endpoint.region3.skydns.test"}"#),
-    ("endpoint.region3.skydns.test", r#"{"text":"SOME-RECORD-TEXT"}"#),
+    (
+        "region2.skydns.test",
+        r#"{"host":"mainendpoint.region2.skydns.test"}"#,
+    ),
+    (
+        "cname3.region3.skydns.test",
+        r#"{"host":"cname2.region3.skydns.test"}"#,
+    ),
+    (
+        "cname2.region3.skydns.test",
+        r#"{"host":"cname1.region3.skydns.test"}"#,
+    ),
+    (
+        "cname1.region3.skydns.test",
+        r#"{"host":"endpoint.region3.skydns.test"}"#,
+    ),
+    (
+        "endpoint.region3.skydns.test",
+        r#"{"text":"SOME-RECORD-TEXT"}"#,
+    ),
 ];
 
 const CNAME_CASES: &[(&str, &str)] = &[
@@ -189,7 +279,10 @@ const CNAME_CASES: &[(&str, &str)] = &[
          + cname6.region2.skydns.test. CNAME endpoint.region2.skydns.test.
          + endpoint.region2.skydns.test. A 10.240.0.1",
     ),
-    ("region2.skydns.test CNAME", "region2.skydns.test. CNAME mainendpoint.region2.skydns.test."),
+    (
+        "region2.skydns.test CNAME",
+        "region2.skydns.test. CNAME mainendpoint.region2.skydns.test.",
+    ),
     ("endpoint.region3.skydns.test CNAME", "NODATA"),
     (
         "cname3.region3.skydns.test TXT",
@@ -201,20 +294,50 @@ const CNAME_CASES: &[(&str, &str)] = &[
 ];
 
 const OTHER: &[(&str, &str)] = &[
-    ("a.server1.dev.region1.skydns.test", r#"{"host":"dev.server1","port":8080}"#),
-    ("a.mail.skydns.test", r#"{"host":"mx.skydns.test","priority":50,"mail":true}"#),
-    ("b.mail.skydns.test", r#"{"host":"mx.miek.nl","priority":50,"mail":true}"#),
-    ("a.mx.skydns.test", r#"{"host":"a.ipaddr.skydns.test","priority":30,"mail":true}"#),
-    ("a.mx2.skydns.test", r#"{"host":"a.ipaddr.skydns.test","mail":true}"#),
-    ("b.mx2.skydns.test", r#"{"host":"b.ipaddr.skydns.test","mail":true}"#),
-    ("a.mx3.skydns.test", r#"{"host":"a.ipaddr.skydns.test","priority":20,"mail":true}"#),
-    ("b.mx3.skydns.test", r#"{"host":"a.ipaddr.skydns.test","priority":30,"mail":true}"#),
+    (
+        "a.server1.dev.region1.skydns.test",
+        r#"{"host":"dev.server1","port":8080}"#,
+    ),
+    (
+        "a.mail.skydns.test",
+        r#"{"host":"mx.skydns.test","priority":50,"mail":true}"#,
+    ),
+    (
+        "b.mail.skydns.test",
+        r#"{"host":"mx.miek.nl","priority":50,"mail":true}"#,
+    ),
+    (
+        "a.mx.skydns.test",
+        r#"{"host":"a.ipaddr.skydns.test","priority":30,"mail":true}"#,
+    ),
+    (
+        "a.mx2.skydns.test",
+        r#"{"host":"a.ipaddr.skydns.test","mail":true}"#,
+    ),
+    (
+        "b.mx2.skydns.test",
+        r#"{"host":"b.ipaddr.skydns.test","mail":true}"#,
+    ),
+    (
+        "a.mx3.skydns.test",
+        r#"{"host":"a.ipaddr.skydns.test","priority":20,"mail":true}"#,
+    ),
+    (
+        "b.mx3.skydns.test",
+        r#"{"host":"a.ipaddr.skydns.test","priority":30,"mail":true}"#,
+    ),
     ("a.ipaddr.skydns.test", r#"{"host":"172.16.1.1"}"#),
     ("b.ipaddr.skydns.test", r#"{"host":"172.16.1.2"}"#),
     ("a1.txt.skydns.test", r#"{"text":"abc"}"#),
     ("a2.txt.skydns.test", r#"{"text":"abc abc"}"#),
-    ("http.multiport.http.skydns.test", r#"{"host":"10.11.11.10","port":80}"#),
-    ("https.multiport.http.skydns.test", r#"{"host":"10.11.11.10","port":443}"#),
+    (
+        "http.multiport.http.skydns.test",
+        r#"{"host":"10.11.11.10","port":80}"#,
+    ),
+    (
+        "https.multiport.http.skydns.test",
+        r#"{"host":"10.11.11.10","port":443}"#,
+    ),
     ("a.dom3.skydns.test", r#"{"text":"foo","group":"g1"}"#),
     ("b.sub.dom3.skydns.test", r#"{"text":"bar","group":"g1"}"#),
 ];
@@ -241,8 +364,14 @@ const OTHER_CASES: &[(&str, &str)] = &[
          + a.ipaddr.skydns.test. A 172.16.1.1",
     ),
     ("a1.txt.skydns.test TXT", "a1.txt.skydns.test. TXT \"abc\""),
-    ("a2.txt.skydns.test TXT", "a2.txt.skydns.test. TXT \"abc abc\""),
-    ("multiport.http.skydns.test A", "multiport.http.skydns.test. A 10.11.11.10"),
+    (
+        "a2.txt.skydns.test TXT",
+        "a2.txt.skydns.test. TXT \"abc abc\"",
+    ),
+    (
+        "multiport.http.skydns.test A",
+        "multiport.http.skydns.test. A 10.11.11.10",
+    ),
     (
         "dom3.skydns.test TXT",
         "dom3.skydns.test. TXT \"bar\"
@@ -250,13 +379,24 @@ const OTHER_CASES: &[(&str, &str)] = &[
     ),
 ];
 
-const ZONES: [&str; 5] =
-    ["skydns.test", "skydns_zonea.test", "skydns_zoneb.test", "skydns_zonec.test", "skydns_zoned.test"];
+const ZONES: [&str; 5] = [
+    "skydns.test",
+    "skydns_zonea.test",
+    "skydns_zoneb.test",
+    "skydns_zonec.test",
+    "skydns_zoned.test",
+];
 
 #[tokio::test]
 async fn the_tables_of_coredns_hold() {
-    for (messages, cases) in [(LOOKUP, LOOKUP_CASES), (CNAME, CNAME_CASES), (OTHER, OTHER_CASES)] {
-        let Some(served) = Served::from(&ZONES, messages, "the tables of CoreDNS are").await else { return };
+    for (messages, cases) in [
+        (LOOKUP, LOOKUP_CASES),
+        (CNAME, CNAME_CASES),
+        (OTHER, OTHER_CASES),
+    ] {
+        let Some(served) = Served::from(&ZONES, messages, "the tables of CoreDNS are").await else {
+            return;
+        };
         served.check(cases, &[]);
     }
 }
@@ -265,7 +405,9 @@ async fn the_tables_of_coredns_hold() {
 async fn long_texts_are_several_strings() {
     let value = format!(r#"{{"text":"{}"}}"#, "0".repeat(600));
     let messages = [("large600.skydns.test", &*value)];
-    let Some(served) = Served::from(&["skydns.test"], &messages, "a long text is").await else { return };
+    let Some(served) = Served::from(&["skydns.test"], &messages, "a long text is").await else {
+        return;
+    };
     let strings = [255, 255, 90].map(|length| format!("\"{}\"", "0".repeat(length)));
     let expected = format!("large600.skydns.test. TXT {}", strings.join(" "));
     assert_eq!(served.ask("large600.skydns.test TXT", &[]), expected);

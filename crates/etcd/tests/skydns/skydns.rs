@@ -1,56 +1,141 @@
-//! The table of SkyDNS 2.5.3a (`server/server_test.go`), without the cases for DNSSEC, class CHAOS and the flag `-local`.
+//! The table of SkyDNS 2.5.3a (`server/server_test.go`), without the cases for DNSSEC, class CHAOS
+//! and the flag `-local`.
 
 use crate::table::Served;
 
 const MESSAGES: &[(&str, &str)] = &[
-    ("100.server1.development.region1.skydns.test", r#"{"host":"server1","port":8080}"#),
-    ("101.server2.production.region1.skydns.test", r#"{"host":"server2","port":80}"#),
-    ("102.server4.development.region6.skydns.test", r#"{"host":"server4","port":80,"priority":333}"#),
-    ("103.server4.development.region2.skydns.test", r#"{"host":"server3"}"#),
+    (
+        "100.server1.development.region1.skydns.test",
+        r#"{"host":"server1","port":8080}"#,
+    ),
+    (
+        "101.server2.production.region1.skydns.test",
+        r#"{"host":"server2","port":80}"#,
+    ),
+    (
+        "102.server4.development.region6.skydns.test",
+        r#"{"host":"server4","port":80,"priority":333}"#,
+    ),
+    (
+        "103.server4.development.region2.skydns.test",
+        r#"{"host":"server3"}"#,
+    ),
     ("a.ipaddr.skydns.test", r#"{"host":"172.16.1.1"}"#),
     ("b.ipaddr.skydns.test", r#"{"host":"172.16.1.2"}"#),
-    ("1.backend.in.skydns.test", r#"{"host":"ipaddr.skydns.test"}"#),
-    ("104.server1.development.region1.skydns.test", r#"{"host":"10.0.0.1"}"#),
-    ("105.server3.production.region2.skydns.test", r#"{"host":"2001::8:8:8:8"}"#),
-    ("1.cname.skydns.test", r#"{"host":"104.server1.development.region1.skydns.test"}"#),
-    ("2.cname.skydns.test", r#"{"host":"100.server1.development.region1.skydns.test"}"#),
+    (
+        "1.backend.in.skydns.test",
+        r#"{"host":"ipaddr.skydns.test"}"#,
+    ),
+    (
+        "104.server1.development.region1.skydns.test",
+        r#"{"host":"10.0.0.1"}"#,
+    ),
+    (
+        "105.server3.production.region2.skydns.test",
+        r#"{"host":"2001::8:8:8:8"}"#,
+    ),
+    (
+        "1.cname.skydns.test",
+        r#"{"host":"104.server1.development.region1.skydns.test"}"#,
+    ),
+    (
+        "2.cname.skydns.test",
+        r#"{"host":"100.server1.development.region1.skydns.test"}"#,
+    ),
     ("external1.cname.skydns.test", r#"{"host":"www.miek.nl"}"#),
     ("ext1.cname2.skydns.test", r#"{"host":"www.miek.nl"}"#),
     ("ext2.cname2.skydns.test", r#"{"host":"www.miek.nl"}"#),
-    ("external2.cname.skydns.test", r#"{"host":"wwwwwww.miek.nl"}"#),
+    (
+        "external2.cname.skydns.test",
+        r#"{"host":"wwwwwww.miek.nl"}"#,
+    ),
     ("3.cname.skydns.test", r#"{"host":"4.cname.skydns.test"}"#),
     ("4.cname.skydns.test", r#"{"host":"3.cname.skydns.test"}"#),
     ("ttl.skydns.test", r#"{"host":"10.0.0.2","ttl":360}"#),
     ("1.0.0.10.in-addr.arpa", r#"{"host":"reverse.example.com"}"#),
-    ("100.server1.region5.skydns.test", r#"{"host":"server1","weight":130}"#),
-    ("101.server2.region5.skydns.test", r#"{"host":"server2","weight":80}"#),
-    ("103.server3.region5.skydns.test", r#"{"host":"server3","weight":150}"#),
-    ("104.server4.region5.skydns.test", r#"{"host":"server4","priority":30}"#),
+    (
+        "100.server1.region5.skydns.test",
+        r#"{"host":"server1","weight":130}"#,
+    ),
+    (
+        "101.server2.region5.skydns.test",
+        r#"{"host":"server2","weight":80}"#,
+    ),
+    (
+        "103.server3.region5.skydns.test",
+        r#"{"host":"server3","weight":150}"#,
+    ),
+    (
+        "104.server4.region5.skydns.test",
+        r#"{"host":"server4","priority":30}"#,
+    ),
     ("a.ipaddr2.skydns.test", r#"{"host":"172.16.1.1"}"#),
     ("b.ipaddr2.skydns.test", r#"{"host":"2001::8:8:8:8"}"#),
-    ("both.v4v6.test.skydns.test", r#"{"host":"ipaddr2.skydns.test"}"#),
-    ("x.bar.skydns.test", r#"{"host":"192.168.0.1","port":80,"targetstrip":1}"#),
-    ("y.bar.skydns.test", r#"{"host":"bar.skydns.local","port":443}"#),
+    (
+        "both.v4v6.test.skydns.test",
+        r#"{"host":"ipaddr2.skydns.test"}"#,
+    ),
+    (
+        "x.bar.skydns.test",
+        r#"{"host":"192.168.0.1","port":80,"targetstrip":1}"#,
+    ),
+    (
+        "y.bar.skydns.test",
+        r#"{"host":"bar.skydns.local","port":443}"#,
+    ),
     ("a.ns.dns.skydns.test", r#"{"host":"10.0.0.2"}"#),
     ("b.ns.dns.skydns.test", r#"{"host":"10.0.0.3"}"#),
     ("a1.txt.skydns.test", r#"{"text":"abc"}"#),
     ("a2.txt.skydns.test", r#"{"text":"abc abc"}"#),
-    ("http.multiport.http.skydns.test", r#"{"host":"10.11.11.10","port":80}"#),
-    ("https.multiport.http.skydns.test", r#"{"host":"10.11.11.10","port":443}"#),
+    (
+        "http.multiport.http.skydns.test",
+        r#"{"host":"10.11.11.10","port":80}"#,
+    ),
+    (
+        "https.multiport.http.skydns.test",
+        r#"{"host":"10.11.11.10","port":443}"#,
+    ),
     ("upper.skydns.test", r#"{"host":"127.0.0.1","port":443}"#),
-    ("a.mail.skydns.test", r#"{"host":"mx.skydns.test","priority":50,"mail":true}"#),
-    ("b.mail.skydns.test", r#"{"host":"mx.miek.nl","priority":50,"mail":true}"#),
-    ("a.mx.skydns.test", r#"{"host":"a.ipaddr.skydns.test","priority":30,"mail":true}"#),
-    ("a.mail2.skydns.test", r#"{"host":"mx2.skydns.test","priority":50,"mail":true}"#),
-    ("a.mx2.skydns.test", r#"{"host":"a.ipaddr.skydns.test","mail":true}"#),
-    ("b.mx2.skydns.test", r#"{"host":"b.ipaddr.skydns.test","mail":true}"#),
+    (
+        "a.mail.skydns.test",
+        r#"{"host":"mx.skydns.test","priority":50,"mail":true}"#,
+    ),
+    (
+        "b.mail.skydns.test",
+        r#"{"host":"mx.miek.nl","priority":50,"mail":true}"#,
+    ),
+    (
+        "a.mx.skydns.test",
+        r#"{"host":"a.ipaddr.skydns.test","priority":30,"mail":true}"#,
+    ),
+    (
+        "a.mail2.skydns.test",
+        r#"{"host":"mx2.skydns.test","priority":50,"mail":true}"#,
+    ),
+    (
+        "a.mx2.skydns.test",
+        r#"{"host":"a.ipaddr.skydns.test","mail":true}"#,
+    ),
+    (
+        "b.mx2.skydns.test",
+        r#"{"host":"b.ipaddr.skydns.test","mail":true}"#,
+    ),
     ("a.dom.skydns.test", r#"{"host":"127.0.0.1","group":"g1"}"#),
-    ("b.sub.dom.skydns.test", r#"{"host":"127.0.0.2","group":"g1"}"#),
+    (
+        "b.sub.dom.skydns.test",
+        r#"{"host":"127.0.0.2","group":"g1"}"#,
+    ),
     ("a.dom2.skydns.test", r#"{"host":"127.0.0.1","group":"g1"}"#),
     ("b.sub.dom2.skydns.test", r#"{"host":"127.0.0.2"}"#),
     ("a.dom1.skydns.test", r#"{"host":"127.0.0.1","group":"g1"}"#),
-    ("b.sub.dom1.skydns.test", r#"{"host":"127.0.0.2","group":"g2"}"#),
-    ("bliep.blaat.skydns.test", r#"{"host":"199.43.132.53","targetstrip":1,"text":"Text"}"#),
+    (
+        "b.sub.dom1.skydns.test",
+        r#"{"host":"127.0.0.2","group":"g2"}"#,
+    ),
+    (
+        "bliep.blaat.skydns.test",
+        r#"{"host":"199.43.132.53","targetstrip":1,"text":"Text"}"#,
+    ),
 ];
 
 const OUTSIDE: &[&str] = &[
@@ -207,7 +292,9 @@ const CASES: &[(&str, &str)] = &[
 #[tokio::test]
 async fn the_table_of_skydns_holds() {
     let untested = "the table of SkyDNS is";
-    let Some(served) = Served::from(&["skydns.test"], MESSAGES, untested).await else { return };
+    let Some(served) = Served::from(&["skydns.test"], MESSAGES, untested).await else {
+        return;
+    };
     served.check(CASES, OUTSIDE);
     // The answer contains one of two aliases.
     let either = ["a.ipaddr", "b.ipaddr"].map(|alias| {
@@ -219,6 +306,12 @@ async fn the_table_of_skydns_holds() {
     let answered = served.ask("a.mail2.skydns.test MX", OUTSIDE);
     assert!(either.contains(&answered), "{answered}");
     // Names outside the zones in etcd are forwarded.
-    assert_eq!(served.ask("2.0.0.10.in-addr.arpa PTR", &[]), "Pending(Forward(Recursive))");
-    assert_eq!(served.ask("10.in-addr.arpa NS", &[]), "Pending(Forward(Recursive))");
+    assert_eq!(
+        served.ask("2.0.0.10.in-addr.arpa PTR", &[]),
+        "Pending(Forward(Recursive))"
+    );
+    assert_eq!(
+        served.ask("10.in-addr.arpa NS", &[]),
+        "Pending(Forward(Recursive))"
+    );
 }

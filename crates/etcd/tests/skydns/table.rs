@@ -1,4 +1,5 @@
-//! A table of messages and queries. The messages are written to etcd, and the queries are answered from these messages.
+//! A table of messages and queries. The messages are written to etcd, and the queries are answered
+//! from these messages.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -67,9 +68,13 @@ impl View for Served {
 }
 
 impl Served {
-    /// Writes `messages` (names and values) to etcd, and serves `zones` and reverse names from etcd. Returns `None` if
-    /// etcd is not installed.
-    pub(crate) async fn from(zones: &[&str], messages: &[(&str, &str)], untested: &str) -> Option<Self> {
+    /// Writes `messages` (names and values) to etcd, and serves `zones` and reverse names from
+    /// etcd. Returns `None` if etcd is not installed.
+    pub(crate) async fn from(
+        zones: &[&str],
+        messages: &[(&str, &str)],
+        untested: &str,
+    ) -> Option<Self> {
         let etcd = Etcd::start(untested).await?;
         for chunk in messages.chunks(100) {
             let put = |(name, value): &(&str, &str)| etcd.put_in_transaction(&key(name), value);
@@ -80,17 +85,26 @@ impl Served {
             let domain = Name::parse(domain).unwrap();
             let records = Arc::new(ZoneRecords::from(listed(&etcd, &domain).await));
             let pointers = domain.label_count() == 1;
-            table = table.with(FurtherZone { skydns: true, pointers, ..FurtherZone::new(&domain, records) });
+            table = table.with(FurtherZone {
+                skydns: true,
+                pointers,
+                ..FurtherZone::new(&domain, records)
+            });
         }
-        Some(Self { zone: Zone::new(&Name::parse("cluster.local").unwrap()), zones: table })
+        Some(Self {
+            zone: Zone::new(&Name::parse("cluster.local").unwrap()),
+            zones: table,
+        })
     }
 
-    /// Answers a query; returns the RCODE and the sorted records of the answer and additional sections, without TTL and
-    /// class. `outside` has the records of upstreams.
+    /// Answers a query; returns the RCODE and the sorted records of the answer and additional
+    /// sections, without TTL and class. `outside` has the records of upstreams.
     pub(crate) fn ask(&self, question: &str, outside: &[&str]) -> String {
         let (name, rtype) = question.split_once(' ').unwrap();
         let query = Query::new(&format!("{name}."), rtype).wire();
-        let identity = Identity { version: String::new() };
+        let identity = Identity {
+            version: String::new(),
+        };
         let (mut known, mut out) = (ExternalAnswers::none(), Vec::new());
         loop {
             match answer(self, &identity, &query, Transport::Tcp, &known, &mut out) {
@@ -106,13 +120,21 @@ impl Served {
         }
     }
 
-    /// Sends all queries. Each expected line is a record; records of the additional section begin with `+`.
+    /// Sends all queries. Each expected line is a record; records of the additional section begin
+    /// with `+`.
     pub(crate) fn check(&self, cases: &[(&str, &str)], outside: &[&str]) {
         for (question, expected) in cases {
-            let expected: Vec<&str> =
-                expected.split('\n').map(str::trim).filter(|line| !line.is_empty()).collect();
+            let expected: Vec<&str> = expected
+                .split('\n')
+                .map(str::trim)
+                .filter(|line| !line.is_empty())
+                .collect();
             let answered = self.ask(question, outside);
-            assert_eq!(answered.split('\n').collect::<Vec<_>>(), expected, "{question}");
+            assert_eq!(
+                answered.split('\n').collect::<Vec<_>>(),
+                expected,
+                "{question}"
+            );
         }
     }
 }
@@ -120,8 +142,16 @@ impl Served {
 async fn listed(etcd: &Etcd, domain: &Name) -> Tree {
     let (sender, mut seen) = watch::channel(None);
     let metrics = Metrics::new().unwrap().feed("");
-    let access = Access { members: vec![etcd.url().parse().unwrap()], ..Access::default() };
-    let feed = Feed::new(access, Subtree::new("/skydns", domain), Last(sender), metrics);
+    let access = Access {
+        members: vec![etcd.url().parse().unwrap()],
+        ..Access::default()
+    };
+    let feed = Feed::new(
+        access,
+        Subtree::new("/skydns", domain),
+        Last(sender),
+        metrics,
+    );
     let mut running = JoinSet::new();
     running.spawn(feed.run(CancellationToken::new()));
     let listed = tokio::time::timeout(Duration::from_mins(1), seen.wait_for(Option::is_some)).await;
@@ -133,36 +163,73 @@ fn key(name: &str) -> String {
     format!("/skydns/{}", labels.join("/"))
 }
 
-/// An upstream's answer to a query, from lines with `OWNER TYPE DATA`. If the name has a record, the answer is all lines
-/// of the queried type and all CNAME lines. Otherwise the answer is empty.
+/// An upstream's answer to a query, from lines with `OWNER TYPE DATA`. If the name has a record,
+/// the answer is all lines of the queried type and all CNAME lines. Otherwise the answer is empty.
 fn said(lines: &[&str], question: &ExternalQuery) -> Vec<ExternalRecord> {
     let name = question.name.to_string();
-    let is_there = lines.iter().any(|line| line.starts_with(&format!("{} ", name.trim_end_matches('.'))));
-    if is_there { lines.iter().filter_map(|line| record(line, question.qtype)).collect() } else { Vec::new() }
+    let is_there = lines
+        .iter()
+        .any(|line| line.starts_with(&format!("{} ", name.trim_end_matches('.'))));
+    if is_there {
+        lines
+            .iter()
+            .filter_map(|line| record(line, question.qtype))
+            .collect()
+    } else {
+        Vec::new()
+    }
 }
 
 fn record(line: &str, qtype: u16) -> Option<ExternalRecord> {
     let [owner, rtype, data] = line.split(' ').collect::<Vec<_>>().try_into().unwrap();
     let (rtype, rdata) = match rtype {
-        "A" => (1, data.parse::<std::net::Ipv4Addr>().unwrap().octets().to_vec()),
-        "AAAA" => (28, data.parse::<std::net::Ipv6Addr>().unwrap().octets().to_vec()),
+        "A" => (
+            1,
+            data.parse::<std::net::Ipv4Addr>()
+                .unwrap()
+                .octets()
+                .to_vec(),
+        ),
+        "AAAA" => (
+            28,
+            data.parse::<std::net::Ipv6Addr>()
+                .unwrap()
+                .octets()
+                .to_vec(),
+        ),
         _ => (5, Name::parse(data).unwrap().wire().to_vec()),
     };
     let owner = Name::parse(owner).unwrap();
-    (rtype == 5 || rtype == qtype).then(|| ExternalRecord { owner, rtype, rdata: rdata.into() })
+    (rtype == 5 || rtype == qtype).then(|| ExternalRecord {
+        owner,
+        rtype,
+        rdata: rdata.into(),
+    })
 }
 
 fn show(message: &[u8]) -> String {
     let message = Message::parse(message).unwrap();
     let lines = |records: &[testkit::record::Record], mark: &str| {
-        let mut lines: Vec<String> =
-            records.iter().map(|record| format!("{mark}{}", plain(&record.to_string()))).collect();
+        let mut lines: Vec<String> = records
+            .iter()
+            .map(|record| format!("{mark}{}", plain(&record.to_string())))
+            .collect();
         lines.sort();
         lines
     };
-    let rcode = Some(message.rcode_name()).filter(|rcode| rcode != "NOERROR" || message.answer.is_empty());
-    let rcode = rcode.map(|rcode| if rcode == "NOERROR" { "NODATA".to_owned() } else { rcode });
-    let all = rcode.into_iter().chain(lines(&message.answer, "")).chain(lines(&message.additional, "+ "));
+    let rcode =
+        Some(message.rcode_name()).filter(|rcode| rcode != "NOERROR" || message.answer.is_empty());
+    let rcode = rcode.map(|rcode| {
+        if rcode == "NOERROR" {
+            "NODATA".to_owned()
+        } else {
+            rcode
+        }
+    });
+    let all = rcode
+        .into_iter()
+        .chain(lines(&message.answer, ""))
+        .chain(lines(&message.additional, "+ "));
     all.collect::<Vec<_>>().join("\n")
 }
 

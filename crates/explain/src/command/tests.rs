@@ -6,13 +6,29 @@ fn options(words: &str) -> Result<Options, Exit> {
 
 #[test]
 fn command_lines() {
-    let parsed = options("web.apps srv --search=prod --ndots 2 --server http://[::1]:8081/ --json").unwrap();
+    let parsed =
+        options("web.apps srv --search=prod --ndots 2 --server http://[::1]:8081/ --json").unwrap();
     let [name, qtype, search, ndots] = ["web.apps", "srv", "prod", "2"].map(str::to_owned);
-    assert_eq!(parsed.parameters, Parameters { name, qtype, search, ndots });
-    assert_eq!((parsed.server.as_str(), parsed.json), ("http://[::1]:8081/", true));
+    assert_eq!(
+        parsed.parameters,
+        Parameters {
+            name,
+            qtype,
+            search,
+            ndots
+        }
+    );
+    assert_eq!(
+        (parsed.server.as_str(), parsed.json),
+        ("http://[::1]:8081/", true)
+    );
     let defaults = options("web").unwrap();
     assert_eq!(
-        (defaults.server.as_str(), defaults.parameters.search.as_str(), defaults.json),
+        (
+            defaults.server.as_str(),
+            defaults.parameters.search.as_str(),
+            defaults.json
+        ),
         ("http://127.0.0.1:8081", "default", false)
     );
 }
@@ -22,11 +38,17 @@ fn help_says_what_it_is_for() {
     let exit = options("--help").unwrap_err();
     assert_eq!(exit.status, 0);
     assert!(
-        exit.stderr.starts_with("Explains how a name resolves, or why it does not.\n"),
+        exit.stderr
+            .starts_with("Explains how a name resolves, or why it does not.\n"),
         "{}",
         exit.stderr
     );
-    for flag in ["--search string", "--server string", "--ndots int", "--json"] {
+    for flag in [
+        "--search string",
+        "--server string",
+        "--ndots int",
+        "--json",
+    ] {
         assert!(exit.stderr.contains(flag), "{flag}");
     }
 }
@@ -35,19 +57,47 @@ fn help_says_what_it_is_for() {
 fn what_a_server_says_instead() {
     let page = |status_line: &str, body: &str| {
         let status = status_line.split(' ').nth(1).unwrap().parse().unwrap();
-        Ok(Page { status_line: status_line.to_owned(), status, body: body.into() })
+        Ok(Page {
+            status_line: status_line.to_owned(),
+            status,
+            body: body.into(),
+        })
     };
     let says = |page| body("http://a:1", page).map_err(|error| error.to_string());
     assert_eq!(says(page("HTTP/1.1 200 OK", "{}")), Ok(b"{}".to_vec()));
     for (reply, line) in [
-        (page("HTTP/1.1 400 Bad Request", "no name\n"), "http://a:1 answers: no name"),
-        (page("HTTP/1.1 404 Not Found", "404 page not found\n"), "http://a:1 answers: 404 page not found"),
-        (page("HTTP/1.0 500 Oops", ""), "http://a:1 answers: HTTP/1.0 500 Oops"),
-        (page("HTTP/1.0 500 Oops", "\x1b[31m\u{fffd}"), "http://a:1 answers: [31m\u{fffd}"),
-        (Err(GetError::NotHttp("SSH-2.0-OpenSSH".to_owned())), "http://a:1 answers: SSH-2.0-OpenSSH"),
-        (Err(GetError::NotHttp(String::new())), "http://a:1 answers: "),
-        (Err(GetError::Slow(TIME)), "http://a:1 does not answer within 10s"),
-        (Err(GetError::Large(SIZE)), "http://a:1 answers more than 4194304 bytes"),
+        (
+            page("HTTP/1.1 400 Bad Request", "no name\n"),
+            "http://a:1 answers: no name",
+        ),
+        (
+            page("HTTP/1.1 404 Not Found", "404 page not found\n"),
+            "http://a:1 answers: 404 page not found",
+        ),
+        (
+            page("HTTP/1.0 500 Oops", ""),
+            "http://a:1 answers: HTTP/1.0 500 Oops",
+        ),
+        (
+            page("HTTP/1.0 500 Oops", "\x1b[31m\u{fffd}"),
+            "http://a:1 answers: [31m\u{fffd}",
+        ),
+        (
+            Err(GetError::NotHttp("SSH-2.0-OpenSSH".to_owned())),
+            "http://a:1 answers: SSH-2.0-OpenSSH",
+        ),
+        (
+            Err(GetError::NotHttp(String::new())),
+            "http://a:1 answers: ",
+        ),
+        (
+            Err(GetError::Slow(TIME)),
+            "http://a:1 does not answer within 10s",
+        ),
+        (
+            Err(GetError::Large(SIZE)),
+            "http://a:1 answers more than 4194304 bytes",
+        ),
     ] {
         assert_eq!(says(reply), Err(line.to_owned()));
     }

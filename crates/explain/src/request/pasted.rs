@@ -1,11 +1,12 @@
-//! Extracts the name from pasted text: a URL, a name with a port, `svc/NAME` of kubectl, or `NAMESPACE/NAME`.
+//! Extracts the name from pasted text: a URL, a name with a port, `svc/NAME` of kubectl, or
+//! `NAMESPACE/NAME`.
 
 use std::net::IpAddr;
 
 use dnsconfig::name::is_label;
 
-/// The name or the address in `text`; the whole text if no form matches. As in resolvers, an IPv4-mapped IPv6 address becomes
-/// the IPv4 address.
+/// The name or the address in `text`; the whole text if no form matches. As in resolvers, an
+/// IPv4-mapped IPv6 address becomes the IPv4 address.
 pub(super) fn name(text: &str) -> String {
     let name = match (text.split_once("://"), text.split_once('/')) {
         (Some((_, rest)), _) => without_port(authority(rest)).to_owned(),
@@ -34,7 +35,9 @@ fn without_port(host: &str) -> &str {
         Some((name, port)) if is_port(port) && (!name.contains(':') || name.ends_with(']')) => name,
         _ => host,
     };
-    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
+    host.strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+        .unwrap_or(host)
 }
 
 #[cfg(test)]
@@ -63,7 +66,10 @@ mod tests {
             ("FD00::1A", "FD00::1A"),
             ("web:http", "web:http"),
             ("0/25.2.0.192.in-addr.arpa", "0/25.2.0.192.in-addr.arpa"),
-            ("_http._tcp.*.apps.svc.cluster.local.", "_http._tcp.*.apps.svc.cluster.local."),
+            (
+                "_http._tcp.*.apps.svc.cluster.local.",
+                "_http._tcp.*.apps.svc.cluster.local.",
+            ),
         ] {
             assert_eq!(super::name(text), expected, "{text}");
         }

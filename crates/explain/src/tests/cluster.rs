@@ -6,14 +6,16 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use cluster::index::{Index, Options, Progress};
-use cluster::objects::{Change, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi, Service};
+use cluster::objects::{
+    Change, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi, Service,
+};
 use cluster::snapshot::{Published, Snapshot};
 use dnsconfig::{Config, State, Upstream};
 use serde_json::{Value, json};
 use skydns::{Name, Zone};
 use testkit::objects::{
-    mk_addresses, mk_cluster_ip, mk_endpoint_slice, mk_endpoints, mk_endpoints_of, mk_external_name,
-    mk_headless, mk_ports, with_annotations,
+    mk_addresses, mk_cluster_ip, mk_endpoint_slice, mk_endpoints, mk_endpoints_of,
+    mk_external_name, mk_headless, mk_ports, with_annotations,
 };
 
 use crate::Topology;
@@ -49,17 +51,39 @@ impl Cluster {
         let server = |address: &str| -> Arc<[Upstream]> { [address.parse().unwrap()].into() };
         let zone = Zone::new(&Name::parse("cluster.local").unwrap());
         let stub_domain = (Name::parse("acme.test").unwrap(), server("192.0.2.7:53"));
-        let zone = Zone { upstreams: server("192.0.2.53:53"), ..zone.with_stub_domains([stub_domain]) };
+        let zone = Zone {
+            upstreams: server("192.0.2.53:53"),
+            ..zone.with_stub_domains([stub_domain])
+        };
         let published = Arc::new(Published::new(Snapshot::new(zone)));
-        let stub_domains = BTreeMap::from([("acme.test".to_owned(), vec!["192.0.2.7".parse().unwrap()])]);
-        let mut config = State::new(Config { stub_domains, ..Config::default() });
+        let stub_domains =
+            BTreeMap::from([("acme.test".to_owned(), vec!["192.0.2.7".parse().unwrap()])]);
+        let mut config = State::new(Config {
+            stub_domains,
+            ..Config::default()
+        });
         config.loaded_at = UNIX_EPOCH + Duration::from_secs(NOW.0 - 3600);
         let (progress, lost) = (Progress::Waiting, Vec::new());
         let lost_zones = Vec::new();
-        let server = ServerState { progress, draining: false, lost, lost_zones, config, has_upstreams: true };
+        let server = ServerState {
+            progress,
+            draining: false,
+            lost,
+            lost_zones,
+            config,
+            has_upstreams: true,
+        };
         let index = Index::with(options, Arc::clone(&published));
-        let (source, topology, hosts) = (EndpointsSource::Endpoints, Topology::DropIn, PathBuf::new());
-        Self { index, published, source, server, topology, hosts }
+        let (source, topology, hosts) =
+            (EndpointsSource::Endpoints, Topology::DropIn, PathBuf::new());
+        Self {
+            index,
+            published,
+            source,
+            server,
+            topology,
+            hosts,
+        }
     }
 
     /// A cluster with every kind of object.
@@ -70,7 +94,9 @@ impl Cluster {
     /// A cluster with every kind of object; `options` are those of the index.
     pub(super) fn with_everything_and(options: Options) -> Self {
         let mut cluster = Self::with(options);
-        cluster.index.set_federations(BTreeMap::from([("fed".into(), "fed.example".into())]));
+        cluster
+            .index
+            .set_federations(BTreeMap::from([("fed".into(), "fed.example".into())]));
         for service in services() {
             cluster.service(&service);
         }
@@ -100,7 +126,9 @@ impl Cluster {
     pub(super) fn stub_domains(&mut self, domains: &[(&str, &str)]) {
         let mut config = (*self.server.config.config).clone();
         for (domain, server) in domains {
-            config.stub_domains.insert((*domain).to_owned(), vec![server.parse().unwrap()]);
+            config
+                .stub_domains
+                .insert((*domain).to_owned(), vec![server.parse().unwrap()]);
         }
         self.server.config.config = config.into();
     }
@@ -116,7 +144,11 @@ impl Cluster {
     /// Explains a name; `None` if the request is invalid.
     pub(super) fn try_explain(&self, parameters: &Parameters) -> Option<Explanation> {
         let (config, hosts) = (Arc::clone(&self.server.config.config), self.hosts.clone());
-        let front = Front { config, topology: self.topology, hosts };
+        let front = Front {
+            config,
+            topology: self.topology,
+            hosts,
+        };
         let survey = Survey::new(self.published.get(), &front, Request::new(parameters).ok()?);
         let view = self.index.published_objects().get();
         let found = view.map(|view| survey.wanted().look_up(&view));
@@ -136,15 +168,26 @@ impl Cluster {
 
     /// The codes of the reasons in an explanation.
     pub(super) fn reasons(&self, words: &str) -> Vec<String> {
-        self.explain(words).detail.reasons.into_iter().map(|reason| reason.code).collect()
+        self.explain(words)
+            .detail
+            .reasons
+            .into_iter()
+            .map(|reason| reason.code)
+            .collect()
     }
 
-    /// Compares explanations with the values expected at JSON pointers. A missing value equals the empty text.
+    /// Compares explanations with the values expected at JSON pointers. A missing value equals the
+    /// empty text.
     pub(super) fn expect<const N: usize>(&self, pointers: [&str; N], rows: &[(&str, [&str; N])]) {
         for (words, expected) in rows {
             let explanation = json!(self.explain(words));
-            let found = pointers.map(|pointer| explanation.pointer(pointer).and_then(Value::as_str));
-            assert_eq!(found.map(Option::unwrap_or_default), *expected, "{words}: {explanation:#}");
+            let found =
+                pointers.map(|pointer| explanation.pointer(pointer).and_then(Value::as_str));
+            assert_eq!(
+                found.map(Option::unwrap_or_default),
+                *expected,
+                "{words}: {explanation:#}"
+            );
         }
     }
 }
@@ -153,7 +196,12 @@ fn services() -> Vec<Value> {
     let mut early = mk_headless("apps", "early", &["sql:5432"]);
     early["spec"]["publishNotReadyAddresses"] = json!(true);
     let mut services = vec![
-        mk_cluster_ip("apps", "web", &["10.96.0.10", "fd00:10::a"], &["http:80", "metrics:9090", ":81"]),
+        mk_cluster_ip(
+            "apps",
+            "web",
+            &["10.96.0.10", "fd00:10::a"],
+            &["http:80", "metrics:9090", ":81"],
+        ),
         mk_cluster_ip("prod", "web", &["10.96.0.11"], &["http:80"]),
         mk_cluster_ip("prod", "redis-master", &["10.96.0.12"], &["redis:6379"]),
         mk_cluster_ip("default", "kubernetes", &["10.96.0.1"], &["https:443"]),
@@ -181,14 +229,26 @@ pub(super) fn mk_unready(
     port: &str,
 ) -> Value {
     let (ready, not_ready) = (mk_addresses(ready), mk_addresses(not_ready));
-    let subset = json!({"addresses": ready, "notReadyAddresses": not_ready, "ports": mk_ports(&[port])});
+    let subset =
+        json!({"addresses": ready, "notReadyAddresses": not_ready, "ports": mk_ports(&[port])});
     mk_endpoints_of(namespace, name, json!([subset]))
 }
 
 fn endpoints() -> Vec<Value> {
-    let web = mk_unready(("apps", "web"), &["10.244.1.5", "10.244.2.7"], &["10.244.3.9"], "http:8080");
-    let changed = [("endpoints.kubernetes.io/last-change-trigger-time", "2026-11-05T07:55:00Z")];
-    let (ready, not_ready) = (["10.244.1.20 db-0", "10.244.2.20 db-1"], ["10.244.3.20 db-2"]);
+    let web = mk_unready(
+        ("apps", "web"),
+        &["10.244.1.5", "10.244.2.7"],
+        &["10.244.3.9"],
+        "http:8080",
+    );
+    let changed = [(
+        "endpoints.kubernetes.io/last-change-trigger-time",
+        "2026-11-05T07:55:00Z",
+    )];
+    let (ready, not_ready) = (
+        ["10.244.1.20 db-0", "10.244.2.20 db-1"],
+        ["10.244.3.20 db-2"],
+    );
     vec![
         with_annotations(web, &changed),
         mk_endpoints("prod", "web", &["10.244.4.1"], &["http:8080"]),
@@ -205,9 +265,17 @@ pub(super) fn sliced() -> Cluster {
     cluster.source = EndpointsSource::EndpointSlices;
     cluster.service(&mk_headless("apps", "many", &["http:80"]));
     for slice in 0..3 {
-        let addresses: Vec<String> = (0..100).map(|host| format!("10.244.{slice}.{host}")).collect();
+        let addresses: Vec<String> = (0..100)
+            .map(|host| format!("10.244.{slice}.{host}"))
+            .collect();
         let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
-        cluster.slice(&mk_endpoint_slice("apps", "many", &slice.to_string(), &addresses, &["http:80"]));
+        cluster.slice(&mk_endpoint_slice(
+            "apps",
+            "many",
+            &slice.to_string(),
+            &addresses,
+            &["http:80"],
+        ));
     }
     cluster.sync();
     cluster

@@ -5,7 +5,8 @@ use testkit::objects::mk_headless;
 
 use super::cluster::{Cluster, mk_unready};
 
-/// A headless Service with IPv4 addresses. Nine without a hostname and ten with a hostname are ready; one with a hostname is not.
+/// A headless Service with IPv4 addresses. Nine without a hostname and ten with a hostname are
+/// ready; one with a hostname is not.
 fn cluster(publish_not_ready: bool) -> Cluster {
     let mut cluster = Cluster::with_everything();
     let mut service = mk_headless("apps", "mixed", &["http:80"]);
@@ -15,7 +16,12 @@ fn cluster(publish_not_ready: bool) -> Cluster {
     let named = (11..=20).map(|host| format!("10.244.6.{host} h-{host}"));
     let ready: Vec<String> = bare.chain(named).collect();
     let ready: Vec<&str> = ready.iter().map(String::as_str).collect();
-    cluster.endpoints(&mk_unready(("apps", "mixed"), &ready, &["10.244.6.31 h-31"], "http:80"));
+    cluster.endpoints(&mk_unready(
+        ("apps", "mixed"),
+        &ready,
+        &["10.244.6.31 h-31"],
+        "http:80",
+    ));
     cluster.sync();
     cluster
 }
@@ -32,9 +38,15 @@ fn a_member_that_is_there_lacks_only_the_type() {
             "h-11.mixed.apps.svc.cluster.local. AAAA",
             [family, "\"h-11\" of Service apps/mixed has no IPv6 address"],
         ),
-        ("h-11.mixed.apps.svc.cluster.local. TXT", ["no_such_type", no_type]),
+        (
+            "h-11.mixed.apps.svc.cluster.local. TXT",
+            ["no_such_type", no_type],
+        ),
         // The target of the SRV records of a cluster IP exists, too.
-        ("3665666362623564.web.prod.svc.cluster.local. AAAA", [family, of_cluster_ip]),
+        (
+            "3665666362623564.web.prod.svc.cluster.local. AAAA",
+            [family, of_cluster_ip],
+        ),
     ];
     cluster(false).expect(REASON, &rows);
 }
@@ -47,7 +59,10 @@ fn the_hostnames_that_are_told_are_looked_for_among_all_addresses() {
             "no address of Service apps/mixed has the hostname \"h-99\": there is h-11, h-12, h-13, h-14, h-15, h-16, \
              h-17, h-18 and {more} more"
         );
-        let rows = [("h-99.mixed.apps.svc.cluster.local. A", ["no_such_member", &text])];
+        let rows = [(
+            "h-99.mixed.apps.svc.cluster.local. A",
+            ["no_such_member", &text],
+        )];
         cluster(publish_not_ready).expect(REASON, &rows);
     }
 }

@@ -10,14 +10,34 @@ use testkit::objects::{mk_cluster_ip, mk_endpoint_slice, mk_headless};
 
 use super::cluster::{Cluster, mk_unready};
 
-const REASON: [&str; 3] = ["/verdict/outcome", "/detail/reasons/0/code", "/detail/reasons/0/text"];
+const REASON: [&str; 3] = [
+    "/verdict/outcome",
+    "/detail/reasons/0/code",
+    "/detail/reasons/0/text",
+];
 
 #[test]
 fn a_service_that_is_left_out_while_it_is_empty() {
-    let records = RecordOptions { ignore_empty_services: true, ..RecordOptions::default() };
-    let mut cluster = Cluster::with_everything_and(Options { records, ..Options::default() });
-    cluster.service(&mk_cluster_ip("apps", "starting", &["10.96.0.20"], &["http:80"]));
-    cluster.endpoints(&mk_unready(("apps", "starting"), &[], &["10.244.1.60"], "http:8080"));
+    let records = RecordOptions {
+        ignore_empty_services: true,
+        ..RecordOptions::default()
+    };
+    let mut cluster = Cluster::with_everything_and(Options {
+        records,
+        ..Options::default()
+    });
+    cluster.service(&mk_cluster_ip(
+        "apps",
+        "starting",
+        &["10.96.0.20"],
+        &["http:80"],
+    ));
+    cluster.endpoints(&mk_unready(
+        ("apps", "starting"),
+        &[],
+        &["10.244.1.60"],
+        "http:8080",
+    ));
     cluster.sync();
     let code = "no_ready_endpoints";
     let empty = "Service default/kubernetes is left out while it is empty (--ignore-empty-services) and has no endpoints: \
@@ -26,9 +46,18 @@ fn a_service_that_is_left_out_while_it_is_empty() {
     let starting = "Service apps/starting is left out while it is empty (--ignore-empty-services): none of its addresses \
                     is ready, 1 not ready";
     let rows = [
-        ("kubernetes.default.svc.cluster.local. A", ["nx_domain", code, empty]),
-        ("_https._tcp.kubernetes.default.svc.cluster.local. SRV", ["nx_domain", code, empty]),
-        ("starting.apps.svc.cluster.local. A", ["nx_domain", code, starting]),
+        (
+            "kubernetes.default.svc.cluster.local. A",
+            ["nx_domain", code, empty],
+        ),
+        (
+            "_https._tcp.kubernetes.default.svc.cluster.local. SRV",
+            ["nx_domain", code, empty],
+        ),
+        (
+            "starting.apps.svc.cluster.local. A",
+            ["nx_domain", code, starting],
+        ),
         ("web.apps.svc.cluster.local. A", ["answered", "", ""]),
     ];
     cluster.expect(REASON, &rows);
@@ -36,9 +65,19 @@ fn a_service_that_is_left_out_while_it_is_empty() {
 
 #[test]
 fn pods_that_are_there_and_pods_that_are_not() {
-    let mut cluster = Cluster::with_everything_and(Options { pods: PodMode::Verified, ..Options::default() });
-    let pod = Pod { key: ObjectKey::new("apps", "web-1"), addresses: ["10.244.1.5".parse().unwrap()].into() };
-    for change in [Change::RelistStarted, Change::Apply(pod), Change::RelistDone] {
+    let mut cluster = Cluster::with_everything_and(Options {
+        pods: PodMode::Verified,
+        ..Options::default()
+    });
+    let pod = Pod {
+        key: ObjectKey::new("apps", "web-1"),
+        addresses: ["10.244.1.5".parse().unwrap()].into(),
+    };
+    for change in [
+        Change::RelistStarted,
+        Change::Apply(pod),
+        Change::RelistDone,
+    ] {
         cluster.index.apply(Event::Pod(change));
     }
     cluster.sync();
@@ -46,41 +85,84 @@ fn pods_that_are_there_and_pods_that_are_not() {
     let rows = [
         (
             "10-244-1-5.apps.pod.cluster.local. A",
-            ["answered", "pod_verified", "a pod of the namespace has this address"],
+            [
+                "answered",
+                "pod_verified",
+                "a pod of the namespace has this address",
+            ],
         ),
         (
             "10-244-1-5.prod.pod.cluster.local. A",
-            ["nx_domain", "no_such_pod", "no pod of namespace prod has the address 10.244.1.5"],
+            [
+                "nx_domain",
+                "no_such_pod",
+                "no pod of namespace prod has the address 10.244.1.5",
+            ],
         ),
-        ("web-1.apps.pod.cluster.local. A", ["nx_domain", "malformed_pod_name", malformed]),
+        (
+            "web-1.apps.pod.cluster.local. A",
+            ["nx_domain", "malformed_pod_name", malformed],
+        ),
     ];
     cluster.expect(REASON, &rows);
-    let cluster = Cluster::with_everything_and(Options { pods: PodMode::Disabled, ..Options::default() });
+    let cluster = Cluster::with_everything_and(Options {
+        pods: PodMode::Disabled,
+        ..Options::default()
+    });
     let disabled = "there are no names of pods: kubedns runs with --pods=disabled";
-    cluster
-        .expect(REASON, &[("10-244-1-5.apps.pod.cluster.local. A", ["nx_domain", "no_such_pod", disabled])]);
+    cluster.expect(
+        REASON,
+        &[(
+            "10-244-1-5.apps.pod.cluster.local. A",
+            ["nx_domain", "no_such_pod", disabled],
+        )],
+    );
 }
 
 #[test]
 fn names_in_namespaces_that_are_not_served() {
     let namespaces = Namespaces::Only(vec!["apps".into()]);
-    let cluster = Cluster::with_everything_and(Options { namespaces, ..Options::default() });
+    let cluster = Cluster::with_everything_and(Options {
+        namespaces,
+        ..Options::default()
+    });
     let text = "namespace prod is not served (--namespaces or --namespace-selector)";
     let rows = [
         ("web.apps.svc.cluster.local. A", ["answered", "", ""]),
-        ("web.prod.svc.cluster.local. A", ["nx_domain", "namespace_not_served", text]),
-        ("nothing.prod.svc.cluster.local. A", ["nx_domain", "namespace_not_served", text]),
-        ("10-244-4-1.prod.pod.cluster.local. A", ["nx_domain", "namespace_not_served", text]),
+        (
+            "web.prod.svc.cluster.local. A",
+            ["nx_domain", "namespace_not_served", text],
+        ),
+        (
+            "nothing.prod.svc.cluster.local. A",
+            ["nx_domain", "namespace_not_served", text],
+        ),
+        (
+            "10-244-4-1.prod.pod.cluster.local. A",
+            ["nx_domain", "namespace_not_served", text],
+        ),
     ];
     cluster.expect(REASON, &rows);
 }
 
 #[test]
 fn names_outside_of_the_cluster() {
-    let records = RecordOptions { external: ExternalRecords::Exposed, ..RecordOptions::default() };
+    let records = RecordOptions {
+        external: ExternalRecords::Exposed,
+        ..RecordOptions::default()
+    };
     let external_zone = Name::parse("k8s.example").ok();
-    let mut cluster = Cluster::with(Options { records, external_zone, ..Options::default() });
-    cluster.service(&mk_cluster_ip("apps", "inside", &["10.96.0.20"], &["http:80"]));
+    let mut cluster = Cluster::with(Options {
+        records,
+        external_zone,
+        ..Options::default()
+    });
+    cluster.service(&mk_cluster_ip(
+        "apps",
+        "inside",
+        &["10.96.0.20"],
+        &["http:80"],
+    ));
     let mut service = mk_cluster_ip("apps", "shop", &["10.96.0.21"], &["http:80"]);
     service["spec"]["externalIPs"] = json!(["192.0.2.7"]);
     let Exposed(service) = Exposed::from_api(&service.to_string()).unwrap().object;
@@ -89,49 +171,100 @@ fn names_outside_of_the_cluster() {
     let no_address = "Service apps/inside has no such name outside of the cluster: there are names for external IPs, for load \
                       balancers that have an address, for their ports, and with --external-headless for endpoints of \
                       headless Services";
-    let nobody = "the name resolves, but connections fail: Service apps/shop has no ready endpoints";
+    let nobody =
+        "the name resolves, but connections fail: Service apps/shop has no ready endpoints";
     let missing = "there is no Service \"nothing\" in namespace apps";
     let no_type = "the name exists and has no AAAA records";
     let rows = [
-        ("shop.apps.k8s.example. A", ["answered", "nobody_behind", nobody]),
-        ("_http._tcp.shop.apps.k8s.example. SRV", ["answered", "nobody_behind", nobody]),
-        ("shop.apps.k8s.example. AAAA", ["no_data", "no_such_type", no_type]),
-        ("inside.apps.k8s.example. A", ["nx_domain", "no_external_address", no_address]),
-        ("nothing.apps.k8s.example. A", ["nx_domain", "no_such_service", missing]),
+        (
+            "shop.apps.k8s.example. A",
+            ["answered", "nobody_behind", nobody],
+        ),
+        (
+            "_http._tcp.shop.apps.k8s.example. SRV",
+            ["answered", "nobody_behind", nobody],
+        ),
+        (
+            "shop.apps.k8s.example. AAAA",
+            ["no_data", "no_such_type", no_type],
+        ),
+        (
+            "inside.apps.k8s.example. A",
+            ["nx_domain", "no_external_address", no_address],
+        ),
+        (
+            "nothing.apps.k8s.example. A",
+            ["nx_domain", "no_such_service", missing],
+        ),
         ("k8s.example. SOA", ["answered", "", ""]),
-        ("nothing.k8s.example. A", ["nx_domain", "no_such_type", "this name has no records of type A"]),
+        (
+            "nothing.k8s.example. A",
+            [
+                "nx_domain",
+                "no_such_type",
+                "this name has no records of type A",
+            ],
+        ),
     ];
     cluster.expect(REASON, &rows);
     let rows = [
-        ("shop.apps.k8s.example. A", ["zone", "k8s.example.", "kubedns", "apps"]),
-        ("shop.apps.example. A", ["upstreams", "", "node_resolv_conf", ""]),
+        (
+            "shop.apps.k8s.example. A",
+            ["zone", "k8s.example.", "kubedns", "apps"],
+        ),
+        (
+            "shop.apps.example. A",
+            ["upstreams", "", "node_resolv_conf", ""],
+        ),
     ];
     cluster.expect(
-        ["/detail/route/kind", "/detail/route/domain", "/detail/dnsmasq/asks", "/detail/objects/0/namespace"],
+        [
+            "/detail/route/kind",
+            "/detail/route/domain",
+            "/detail/dnsmasq/asks",
+            "/detail/objects/0/namespace",
+        ],
         &rows,
     );
 }
 
 #[test]
 fn addresses_of_the_preferred_zone_alone() {
-    let records = RecordOptions { preferred_zone: Some("eu-1".into()), ..RecordOptions::default() };
-    let mut cluster = Cluster::with_everything_and(Options { records, ..Options::default() });
+    let records = RecordOptions {
+        preferred_zone: Some("eu-1".into()),
+        ..RecordOptions::default()
+    };
+    let mut cluster = Cluster::with_everything_and(Options {
+        records,
+        ..Options::default()
+    });
     cluster.service(&mk_headless("apps", "spread", &["http:80"]));
     let addresses = ["10.244.9.1", "10.244.9.2", "10.244.9.3", "10.244.9.4 far"];
     let mut slice = mk_endpoint_slice("apps", "spread", "x1", &addresses, &["http:80"]);
-    for (endpoint, zone) in slice["endpoints"].as_array_mut().unwrap().iter_mut().zip(["1", "1", "1", "2"]) {
+    for (endpoint, zone) in slice["endpoints"]
+        .as_array_mut()
+        .unwrap()
+        .iter_mut()
+        .zip(["1", "1", "1", "2"])
+    {
         endpoint["zone"] = format!("eu-{zone}").into();
     }
-    cluster
-        .index
-        .apply(Event::EndpointSlice(Change::Apply(Zoned::from_api(&slice.to_string()).unwrap().object.0)));
+    cluster.index.apply(Event::EndpointSlice(Change::Apply(
+        Zoned::from_api(&slice.to_string()).unwrap().object.0,
+    )));
     cluster.source = EndpointsSource::EndpointSlices;
     cluster.sync();
     let text = "3 of 4 endpoints are answered, those in the preferred zone (--prefer-zone); the others have names of their \
                 own";
     let rows = [
-        ("spread.apps.svc.cluster.local. A", ["answered", "preferred_zone", text]),
-        ("_http._tcp.spread.apps.svc.cluster.local. SRV", ["answered", "preferred_zone", text]),
+        (
+            "spread.apps.svc.cluster.local. A",
+            ["answered", "preferred_zone", text],
+        ),
+        (
+            "_http._tcp.spread.apps.svc.cluster.local. SRV",
+            ["answered", "preferred_zone", text],
+        ),
         ("far.spread.apps.svc.cluster.local. A", ["answered", "", ""]),
     ];
     cluster.expect(REASON, &rows);

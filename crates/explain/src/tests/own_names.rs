@@ -7,15 +7,22 @@ use skydns::{Name, OwnNames, Zone};
 use super::cluster::Cluster;
 use crate::Topology;
 
-/// A cluster with a host, an alias of a Service, an alias of a missing Service, and a stub domain that contains these names.
+/// A cluster with a host, an alias of a Service, an alias of a missing Service, and a stub domain
+/// that contains these names.
 fn cluster() -> Cluster {
     let mut cluster = Cluster::with_everything();
     let name = |text: &str| Name::parse(text).unwrap();
     let mut own = OwnNames::new();
     own.add_host(&name("db.acme.test"), &["192.0.2.20".parse().unwrap()]);
     own.add_alias(&name("web.acme.test"), &name("web.apps.svc.cluster.local"));
-    own.add_alias(&name("gone.acme.test"), &name("gone.apps.svc.cluster.local"));
-    cluster.index.set_zone(Zone { own_names: Some(Arc::new(own)), ..cluster.published.get().zone.clone() });
+    own.add_alias(
+        &name("gone.acme.test"),
+        &name("gone.apps.svc.cluster.local"),
+    );
+    cluster.index.set_zone(Zone {
+        own_names: Some(Arc::new(own)),
+        ..cluster.published.get().zone.clone()
+    });
     cluster.index.publish();
     let aliases = r#"{"web.acme.test": "web.apps", "gone.acme.test": "gone.apps"}"#;
     let data = [("hosts", "192.0.2.20 db.acme.test"), ("aliases", aliases)];
@@ -30,10 +37,15 @@ fn cluster() -> Cluster {
 #[test]
 fn they_are_answered_by_kubedns_and_the_names_around_them_by_others() {
     let mut cluster = cluster();
-    let pointers = ["/verdict/outcome", "/detail/route/kind", "/detail/dnsmasq/asks"];
-    for (topology, asked, around) in
-        [(Topology::DropIn, "kubedns", "stub_domain"), (Topology::Direct, "not_in_front", "not_in_front")]
-    {
+    let pointers = [
+        "/verdict/outcome",
+        "/detail/route/kind",
+        "/detail/dnsmasq/asks",
+    ];
+    for (topology, asked, around) in [
+        (Topology::DropIn, "kubedns", "stub_domain"),
+        (Topology::Direct, "not_in_front", "not_in_front"),
+    ] {
         cluster.topology = topology;
         let rows = [
             ("db.acme.test. A", ["answered", "own_name", asked]),

@@ -43,42 +43,81 @@ fn parse(text: &str) -> Option<Name> {
 }
 
 fn check(cluster: &Cluster, parameters: &Parameters) -> Result<(), TestCaseError> {
-    let Some(explanation) = cluster.try_explain(parameters) else { return Ok(()) };
-    let Explanation { tried, detail, near, verdict, .. } = &explanation;
+    let Some(explanation) = cluster.try_explain(parameters) else {
+        return Ok(());
+    };
+    let Explanation {
+        tried,
+        detail,
+        near,
+        verdict,
+        ..
+    } = &explanation;
     // The first name with an answer is the last queried name, and the one in the detail.
-    let first = tried.iter().position(|tried| tried.outcome == Outcome::Answered);
-    prop_assert_eq!(tried.iter().filter(|tried| tried.asked).count(), first.map_or(tried.len(), |at| at + 1));
+    let first = tried
+        .iter()
+        .position(|tried| tried.outcome == Outcome::Answered);
+    prop_assert_eq!(
+        tried.iter().filter(|tried| tried.asked).count(),
+        first.map_or(tried.len(), |at| at + 1)
+    );
     prop_assert_eq!(verdict.outcome == Outcome::Answered, first.is_some());
-    let shown = tried.iter().find(|tried| tried.name == detail.name).map(|tried| tried.outcome);
+    let shown = tried
+        .iter()
+        .find(|tried| tried.name == detail.name)
+        .map(|tried| tried.outcome);
     prop_assert!(first.is_none() || shown == Some(Outcome::Answered));
     // A name with a negative answer has a reason.
     let excused = shown == Some(Outcome::Forwarded) || shown == Some(Outcome::Answered);
-    prop_assert!(excused || !detail.reasons.is_empty(), "no reason for {}", detail.name);
+    prop_assert!(
+        excused || !detail.reasons.is_empty(),
+        "no reason for {}",
+        detail.name
+    );
     // The suggested names exist.
     prop_assert!(near.len() <= 8);
     let snapshot = cluster.published.get();
     for miss in near {
-        let Some(name) = parse(&miss.name) else { continue };
+        let Some(name) = parse(&miss.name) else {
+            continue;
+        };
         let exists = skydns::ask(&*snapshot, &name, 33).rcode == Some(rcode::NOERROR);
-        prop_assert!(exists || miss.why.text.ends_with("no ready endpoints"), "{} does not exist", miss.name);
+        prop_assert!(
+            exists || miss.why.text.ends_with("no ready endpoints"),
+            "{} does not exist",
+            miss.name
+        );
     }
     // The query engine gives the same answers.
-    for (answer, name) in detail.answers.iter().zip(std::iter::repeat(parse(&detail.name))) {
+    for (answer, name) in detail
+        .answers
+        .iter()
+        .zip(std::iter::repeat(parse(&detail.name)))
+    {
         let Some(name) = name else { continue };
         let response = skydns::ask(&*snapshot, &name, parse_type(&answer.qtype).unwrap());
         prop_assert_eq!(&answer.rcode, &response.rcode.map(rcode_name));
     }
-    // The explanation survives a round trip through JSON. Its text has no control characters except line feeds.
+    // The explanation survives a round trip through JSON. Its text has no control characters except
+    // line feeds.
     let json = serde_json::to_string(&explanation).unwrap();
-    prop_assert_eq!(&serde_json::from_str::<Explanation>(&json).unwrap(), &explanation);
-    prop_assert!(text::render(&explanation).chars().all(|c| c == '\n' || !c.is_control()));
+    prop_assert_eq!(
+        &serde_json::from_str::<Explanation>(&json).unwrap(),
+        &explanation
+    );
+    prop_assert!(
+        text::render(&explanation)
+            .chars()
+            .all(|c| c == '\n' || !c.is_control())
+    );
     Ok(())
 }
 
 /// Number of the clusters.
 const FRONTS: usize = 3;
 
-/// Three clusters: dnsmasq in front; dnsmasq in front with stub domains that contain cluster names; no dnsmasq in front.
+/// Three clusters: dnsmasq in front; dnsmasq in front with stub domains that contain cluster names;
+/// no dnsmasq in front.
 fn clusters() -> [Cluster; FRONTS] {
     let [plain, mut taken, mut direct] = [(); FRONTS].map(|()| Cluster::with_everything());
     taken.stub_domains(&[

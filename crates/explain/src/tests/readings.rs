@@ -1,4 +1,5 @@
-//! Names that the search list completes to names of different Services or members. The explanation selects one of them.
+//! Names that the search list completes to names of different Services or members. The explanation
+//! selects one of them.
 
 use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_headless};
 
@@ -16,8 +17,18 @@ fn namesakes() -> Cluster {
         cluster.service(&service);
     }
     let (ready, not_ready) = (["10.244.5.1 kafka-0"], ["10.244.5.2 kafka-1"]);
-    cluster.endpoints(&mk_unready(("kafka", "kafka"), &ready, &not_ready, "kafka:9092"));
-    cluster.endpoints(&mk_endpoints("redis", "redis", &["10.244.5.3"], &["redis:6379"]));
+    cluster.endpoints(&mk_unready(
+        ("kafka", "kafka"),
+        &ready,
+        &not_ready,
+        "kafka:9092",
+    ));
+    cluster.endpoints(&mk_endpoints(
+        "redis",
+        "redis",
+        &["10.244.5.3"],
+        &["redis:6379"],
+    ));
     cluster.sync();
     cluster
 }
@@ -26,29 +37,66 @@ fn namesakes() -> Cluster {
 fn a_service_with_the_name_of_its_namespace_takes_no_other_names() {
     let full = |name: &str| format!("{name}.svc.cluster.local.");
     for (words, name, code, suggested) in [
-        // Service redis/redis has a cluster IP, so its endpoints have no names. Only a Service can be meant.
-        ("redis-mster.redis A --search redis", "redis-mster.redis", "no_such_service", "redis-master.redis"),
-        // Service kafka/zookeeper exists; member `zookeeper` of kafka/kafka does not. The explanation is about the Service.
-        ("zookeeper.kafka A --search kafka", "zookeeper.kafka", "no_ready_endpoints", ""),
+        // Service redis/redis has a cluster IP, so its endpoints have no names. Only a Service can
+        // be meant.
+        (
+            "redis-mster.redis A --search redis",
+            "redis-mster.redis",
+            "no_such_service",
+            "redis-master.redis",
+        ),
+        // Service kafka/zookeeper exists; member `zookeeper` of kafka/kafka does not. The
+        // explanation is about the Service.
+        (
+            "zookeeper.kafka A --search kafka",
+            "zookeeper.kafka",
+            "no_ready_endpoints",
+            "",
+        ),
         // Member kafka-1 of kafka/kafka exists and is not ready. No Service has that name.
-        ("kafka-1.kafka A --search kafka", "kafka-1.kafka.kafka", "member_not_ready", ""),
-        // Neither a member nor a Service of this name exists. The explanation is about the first completed name; the suggestion is
-        // similar to the second completed name.
-        ("zookeper.kafka A --search kafka", "zookeper.kafka.kafka", "no_such_member", "zookeeper.kafka"),
+        (
+            "kafka-1.kafka A --search kafka",
+            "kafka-1.kafka.kafka",
+            "member_not_ready",
+            "",
+        ),
+        // Neither a member nor a Service of this name exists. The explanation is about the first
+        // completed name; the suggestion is similar to the second completed name.
+        (
+            "zookeper.kafka A --search kafka",
+            "zookeper.kafka.kafka",
+            "no_such_member",
+            "zookeeper.kafka",
+        ),
         // A complete name: the search list does not apply.
-        ("x.redis.redis.svc.cluster.local. A", "x.redis.redis", "member_of_cluster_ip", ""),
+        (
+            "x.redis.redis.svc.cluster.local. A",
+            "x.redis.redis",
+            "member_of_cluster_ip",
+            "",
+        ),
     ] {
-        let (name, suggested) =
-            (full(name), if suggested.is_empty() { String::new() } else { full(suggested) });
+        let (name, suggested) = (
+            full(name),
+            if suggested.is_empty() {
+                String::new()
+            } else {
+                full(suggested)
+            },
+        );
         let row = (words, [name.as_str(), code, &suggested]);
-        namesakes().expect(["/detail/name", "/detail/reasons/0/code", "/near/0/name"], &[row]);
+        namesakes().expect(
+            ["/detail/name", "/detail/reasons/0/code", "/near/0/name"],
+            &[row],
+        );
     }
 }
 
 #[test]
 fn a_namespace_is_called_empty_only_when_it_is() {
     let mut cluster = namesakes();
-    // The only Service of namespace `idle` is headless without endpoints. The Service has no DNS name, but the namespace exists.
+    // The only Service of namespace `idle` is headless without endpoints. The Service has no DNS
+    // name, but the namespace exists.
     cluster.service(&mk_headless("idle", "queue", &["amqp:5672"]));
     cluster.sync();
     for (namespace, summary) in [
@@ -56,7 +104,8 @@ fn a_namespace_is_called_empty_only_when_it_is() {
         ("none", "there is no Service at all in namespace none"),
     ] {
         // The name in the second search domain resolves, so there are no suggestions.
-        let words = format!("redis A --search {namespace}.svc.cluster.local,redis.svc.cluster.local");
+        let words =
+            format!("redis A --search {namespace}.svc.cluster.local,redis.svc.cluster.local");
         let row = (words.as_str(), [summary, "resolves to 10.96.1.1"]);
         cluster.expect(["/tried/0/summary", "/verdict/text"], &[row]);
     }

@@ -1,5 +1,6 @@
-//! Compares transcripts with the current output. A transcript has command lines (`$ kube-dns explain ...`), each followed by its
-//! complete output and an empty line. docs/explain.md is a transcript, too.
+//! Compares transcripts with the current output. A transcript has command lines (`$ kube-dns
+//! explain ...`), each followed by its complete output and an empty line. docs/explain.md is a
+//! transcript, too.
 
 use super::cluster::{Cluster, sliced};
 
@@ -30,7 +31,11 @@ fn blocks(file: &str) -> Vec<(&str, String)> {
 
 pub(super) fn compare(cluster: &Cluster, file: &str, at_least: usize) {
     let blocks = blocks(file);
-    assert!(blocks.len() >= at_least, "only {} command lines were found", blocks.len());
+    assert!(
+        blocks.len() >= at_least,
+        "only {} command lines were found",
+        blocks.len()
+    );
     let mut printed = String::new();
     let mut wrong = Vec::new();
     for (words, expected) in blocks {
@@ -40,7 +45,10 @@ pub(super) fn compare(cluster: &Cluster, file: &str, at_least: usize) {
         }
         printed.extend([PROMPT, words, "\n", &text, "\n"]);
     }
-    assert!(wrong.is_empty(), "{wrong:#?} print something else; this is what all of them print:\n{printed}");
+    assert!(
+        wrong.is_empty(),
+        "{wrong:#?} print something else; this is what all of them print:\n{printed}"
+    );
 }
 
 #[test]
@@ -55,5 +63,9 @@ fn endpoint_slices() {
 
 #[test]
 fn the_documentation_shows_what_is_printed() {
-    compare(&Cluster::with_everything(), include_str!("../../../../docs/explain.md"), 5);
+    compare(
+        &Cluster::with_everything(),
+        include_str!("../../../../docs/explain.md"),
+        5,
+    );
 }

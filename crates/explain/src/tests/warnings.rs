@@ -12,7 +12,12 @@ use crate::document::{DnsmasqAsks, Outcome, Route};
 const WEB: &str = "web.apps.svc.cluster.local. A";
 
 fn warnings(cluster: &Cluster) -> Vec<String> {
-    cluster.explain(WEB).warnings.into_iter().map(|warning| warning.code).collect()
+    cluster
+        .explain(WEB)
+        .warnings
+        .into_iter()
+        .map(|warning| warning.code)
+        .collect()
 }
 
 #[test]
@@ -21,10 +26,13 @@ fn before_the_first_lists_are_in() {
     assert_eq!(warnings(&cluster), ["not_synced"]);
     assert_eq!(cluster.reasons(WEB), ["not_synced"]);
     assert!(!cluster.explain(WEB).server.synced);
-    // External names resolve before the first lists. Reverse names do not: the address may be in the cluster.
-    for (words, outcome) in
-        [(WEB, Outcome::Refused), ("www.example.com. A", Outcome::Forwarded), ("192.0.2.1", Outcome::Refused)]
-    {
+    // External names resolve before the first lists. Reverse names do not: the address may be in
+    // the cluster.
+    for (words, outcome) in [
+        (WEB, Outcome::Refused),
+        ("www.example.com. A", Outcome::Forwarded),
+        ("192.0.2.1", Outcome::Refused),
+    ] {
         assert_eq!(cluster.explain(words).verdict.outcome, outcome, "{words}");
     }
 }
@@ -36,8 +44,7 @@ fn the_state_of_the_server_is_told() {
     cluster.server.lost = vec![Kind::Service, Kind::Endpoints, Kind::EndpointSlice];
     cluster.server.draining = true;
     assert_eq!(warnings(&cluster), ["api_server_lost", "draining"]);
-    let text =
-        "the watch of services and endpoints is not open: changes since the API server was lost are unknown";
+    let text = "the watch of services and endpoints is not open: changes since the API server was lost are unknown";
     cluster.expect(["/warnings/0/text"], &[(WEB, [text])]);
     cluster.server.progress = Progress::Stale;
     assert_eq!(warnings(&cluster), ["stale", "draining"]);
@@ -48,7 +55,12 @@ fn the_state_of_the_server_is_told() {
 fn a_rejected_configuration_is_told_with_the_one_in_force() {
     let mut cluster = Cluster::with_everything();
     let text = "stubDomains: not JSON".to_owned();
-    cluster.server.config.error = Some(Rejection { text, key: None, value: None, at: std::time::UNIX_EPOCH });
+    cluster.server.config.error = Some(Rejection {
+        text,
+        key: None,
+        value: None,
+        at: std::time::UNIX_EPOCH,
+    });
     let version = cluster.server.config.version;
     let expected = format!(
         "the newest configuration is rejected: stubDomains: not JSON; version {version} stays in force, loaded 60 \
@@ -56,7 +68,11 @@ fn a_rejected_configuration_is_told_with_the_one_in_force() {
     );
     let rows = [("web.apps", [expected.as_str(), "stubDomains: not JSON"])];
     cluster.expect(["/warnings/0/text", "/server/config_rejected"], &rows);
-    assert!(cluster.text("web.apps").contains(&format!("\nWARNING    {expected}\n")));
+    assert!(
+        cluster
+            .text("web.apps")
+            .contains(&format!("\nWARNING    {expected}\n"))
+    );
 }
 
 #[test]
@@ -66,19 +82,37 @@ fn misspelt_keys_and_a_first_configuration_that_is_rejected_are_told() {
     cluster.server.config.unknown_keys = dnsconfig::unknown_keys(&data);
     cluster.server.config.config = dnsconfig::Config::default().into();
     let text = "stubDomains: not JSON".to_owned();
-    cluster.server.config.error = Some(Rejection { text, key: None, value: None, at: std::time::UNIX_EPOCH });
-    let expected = "the newest configuration is rejected: stubDomains: not JSON; the defaults are in force";
+    cluster.server.config.error = Some(Rejection {
+        text,
+        key: None,
+        value: None,
+        at: std::time::UNIX_EPOCH,
+    });
+    let expected =
+        "the newest configuration is rejected: stubDomains: not JSON; the defaults are in force";
     let unknown = "ConfigMap: unknown key \"stubDomain\" is ignored: did you mean stubDomains?";
-    assert_eq!(warnings(&cluster), ["config_rejected", "config_unknown_key"]);
-    cluster.expect(["/warnings/0/text", "/warnings/1/text"], &[(WEB, [expected, unknown])]);
+    assert_eq!(
+        warnings(&cluster),
+        ["config_rejected", "config_unknown_key"]
+    );
+    cluster.expect(
+        ["/warnings/0/text", "/warnings/1/text"],
+        &[(WEB, [expected, unknown])],
+    );
 }
 
 #[test]
 fn stub_domains_that_dnsmasq_sees_otherwise_are_told() {
     let mut cluster = Cluster::with_everything();
     cluster.stub_domains(&[("apps.svc.cluster.local", "192.0.2.9")]);
-    assert!(matches!(cluster.explain("web.apps A").detail.route, Route::ClusterDomain { .. }));
-    assert_eq!(cluster.reasons("web.apps A"), ["stub_domain_shadows_cluster"]);
+    assert!(matches!(
+        cluster.explain("web.apps A").detail.route,
+        Route::ClusterDomain { .. }
+    ));
+    assert_eq!(
+        cluster.reasons("web.apps A"),
+        ["stub_domain_shadows_cluster"]
+    );
 }
 
 #[test]
@@ -94,8 +128,15 @@ fn a_stub_domain_that_is_one_of_ours_stands_beside_kubedns() {
         ("fd00:10::a", "ip6.arpa"),
     ] {
         let dnsmasq = cluster.explain(words).detail.dnsmasq;
-        assert_eq!((dnsmasq.asks, dnsmasq.keeps_seconds), (DnsmasqAsks::KubednsAndStubDomain, None));
-        assert_eq!(cluster.reasons(words).last().unwrap(), "stub_domain_beside_kubedns", "{words}");
+        assert_eq!(
+            (dnsmasq.asks, dnsmasq.keeps_seconds),
+            (DnsmasqAsks::KubednsAndStubDomain, None)
+        );
+        assert_eq!(
+            cluster.reasons(words).last().unwrap(),
+            "stub_domain_beside_kubedns",
+            "{words}"
+        );
         let way = format!(
             "\npath       dnsmasq asks kubedns or 192.0.2.9:53 of the stub domain {domain}, and takes the answer of \
              either\n"
@@ -107,7 +148,10 @@ fn a_stub_domain_that_is_one_of_ours_stands_beside_kubedns() {
     let mut cluster = Cluster::with_everything();
     cluster.stub_domains(&[("local", "192.0.2.9")]);
     let detail = cluster.explain(WEB).detail;
-    assert_eq!((detail.dnsmasq.asks, detail.reasons), (DnsmasqAsks::Kubedns, Vec::new()));
+    assert_eq!(
+        (detail.dnsmasq.asks, detail.reasons),
+        (DnsmasqAsks::Kubedns, Vec::new())
+    );
 }
 
 #[test]
@@ -120,11 +164,22 @@ fn service_without_ports_gets_warning() {
 
     let text = "the name resolves, but connections fail: Service prod/portless has no ports";
     cluster.expect(
-        ["/verdict/outcome", "/detail/reasons/0/code", "/detail/reasons/0/text"],
-        &[("portless.prod.svc.cluster.local. A", ["answered", "no_ports", text])],
+        [
+            "/verdict/outcome",
+            "/detail/reasons/0/code",
+            "/detail/reasons/0/text",
+        ],
+        &[(
+            "portless.prod.svc.cluster.local. A",
+            ["answered", "no_ports", text],
+        )],
     );
     assert_eq!(cluster.reasons("web.prod.svc.cluster.local. A"), [""; 0]);
-    assert_eq!(cluster.reasons("portless-set.prod.svc.cluster.local. A"), [""; 0], "pods have the ports");
+    assert_eq!(
+        cluster.reasons("portless-set.prod.svc.cluster.local. A"),
+        [""; 0],
+        "pods have the ports"
+    );
 }
 
 #[test]
@@ -134,13 +189,19 @@ fn a_deleted_service_is_told_with_its_time() {
     cluster.index.apply(deleted("web"));
     cluster.index.apply(deleted("redis-master"));
     cluster.index.publish();
-    for (words, name) in [("web.prod", "web"), ("redis-master.prod.svc.cluster.local", "redis-master")] {
+    for (words, name) in [
+        ("web.prod", "web"),
+        ("redis-master.prod.svc.cluster.local", "redis-master"),
+    ] {
         let reason = &cluster.explain(words).detail.reasons[0];
-        let text = format!("there is no Service {name:?} in namespace prod any more: it was seen deleted 20");
+        let text = format!(
+            "there is no Service {name:?} in namespace prod any more: it was seen deleted 20"
+        );
         assert_eq!(reason.code, "service_deleted");
         assert!(reason.text.starts_with(&text), "{}", reason.text);
     }
-    // The list of deleted Services has a bound. A Service that exists again is removed from the list.
+    // The list of deleted Services has a bound. A Service that exists again is removed from the
+    // list.
     let again = |name: &str| mk_cluster_ip("prod", name, &["10.96.3.1"], &["http:80"]);
     for name in (0..300).map(|number| format!("web-{number}")) {
         cluster.service(&again(&name));
@@ -150,7 +211,11 @@ fn a_deleted_service_is_told_with_its_time() {
     cluster.index.publish();
     assert_eq!(cluster.reasons("web-298.prod"), ["service_deleted"]);
     assert_eq!(cluster.reasons("redis-master.prod"), ["no_such_service"]);
-    assert!(!cluster.reasons("web-299.prod").contains(&"service_deleted".to_owned()));
+    assert!(
+        !cluster
+            .reasons("web-299.prod")
+            .contains(&"service_deleted".to_owned())
+    );
 }
 
 #[test]
@@ -161,11 +226,16 @@ fn with_kubedns_in_front_the_way_is_not_through_dnsmasq() {
         (WEB, ""),
         ("www.example.com. A", ", which asks 192.0.2.53:53"),
         ("www.acme.test. A", ", which asks 192.0.2.7:53"),
-        ("10.244.1.20", ", which asks 192.0.2.53:53 for unknown addresses"),
+        (
+            "10.244.1.20",
+            ", which asks 192.0.2.53:53 for unknown addresses",
+        ),
     ] {
         let text = cluster.text(words);
         assert!(
-            text.contains(&format!("\npath       pods ask kubedns itself (port 53){beyond}\n")),
+            text.contains(&format!(
+                "\npath       pods ask kubedns itself (port 53){beyond}\n"
+            )),
             "{text}"
         );
     }
@@ -175,7 +245,10 @@ fn with_kubedns_in_front_the_way_is_not_through_dnsmasq() {
 fn with_dnsmasq_as_a_cache_alone_all_names_come_to_kubedns() {
     let mut cluster = Cluster::with_everything();
     cluster.topology = Topology::Cache;
-    cluster.stub_domains(&[("corp.cluster.local", "192.0.2.9"), ("10.in-addr.arpa", "192.0.2.10")]);
+    cluster.stub_domains(&[
+        ("corp.cluster.local", "192.0.2.9"),
+        ("10.in-addr.arpa", "192.0.2.10"),
+    ]);
     for (words, way) in [
         (WEB, "cluster.local; it caches this for up to 30 s"),
         (
@@ -183,10 +256,16 @@ fn with_dnsmasq_as_a_cache_alone_all_names_come_to_kubedns() {
             "in-addr.arpa, which asks 192.0.2.53:53 for unknown addresses; it caches this for up to 30 s",
         ),
         ("www.example.com. A", "all names, which asks 192.0.2.53:53"),
-        ("www.acme.test. A", "all names, which asks 192.0.2.7:53 of the stub domain acme.test"),
+        (
+            "www.acme.test. A",
+            "all names, which asks 192.0.2.7:53 of the stub domain acme.test",
+        ),
     ] {
         let text = cluster.text(words);
-        assert!(text.contains(&format!("\npath       dnsmasq asks kubedns for {way}\n")), "{text}");
+        assert!(
+            text.contains(&format!("\npath       dnsmasq asks kubedns for {way}\n")),
+            "{text}"
+        );
         assert!(!text.contains("if kubedns were asked"), "{text}");
     }
 }

@@ -16,7 +16,10 @@ use crate::document::{DnsmasqAsks, Outcome};
 /// A cluster whose dnsmasq has stub domains below the domains of kubedns.
 fn cluster() -> Cluster {
     let mut cluster = Cluster::with_everything();
-    cluster.stub_domains(&[("corp.cluster.local", "192.0.2.9"), ("10.in-addr.arpa", "192.0.2.10")]);
+    cluster.stub_domains(&[
+        ("corp.cluster.local", "192.0.2.9"),
+        ("10.in-addr.arpa", "192.0.2.10"),
+    ]);
     cluster
 }
 
@@ -35,19 +38,33 @@ fn names_of_ours_that_a_stub_domain_takes() {
         ("host.corp.cluster.local. A", text),
         (
             "10.96.0.12",
-            &format!("belongs to a stub domain, not to kubedns: 12.0.96.10.in-addr.arpa. {reverse}"),
+            &format!(
+                "belongs to a stub domain, not to kubedns: 12.0.96.10.in-addr.arpa. {reverse}"
+            ),
         ),
         (
             "10.96.12.80",
-            &format!("belongs to a stub domain, not to kubedns: 80.12.96.10.in-addr.arpa. {reverse}"),
+            &format!(
+                "belongs to a stub domain, not to kubedns: 80.12.96.10.in-addr.arpa. {reverse}"
+            ),
         ),
     ] {
-        cluster.expect(["/verdict/outcome", "/verdict/text"], &[(words, ["forwarded", text])]);
-        assert_eq!(cluster.reasons(words), ["stub_domain_shadows_cluster"], "{words}");
+        cluster.expect(
+            ["/verdict/outcome", "/verdict/text"],
+            &[(words, ["forwarded", text])],
+        );
+        assert_eq!(
+            cluster.reasons(words),
+            ["stub_domain_shadows_cluster"],
+            "{words}"
+        );
     }
     // Without dnsmasq in front, kubedns answers these names itself.
     cluster.topology = Topology::Direct;
-    let rows = [("host.corp.cluster.local. A", ["nx_domain"]), ("10.96.0.12", ["answered"])];
+    let rows = [
+        ("host.corp.cluster.local. A", ["nx_domain"]),
+        ("10.96.0.12", ["answered"]),
+    ];
     cluster.expect(["/verdict/outcome"], &rows);
 }
 
@@ -57,14 +74,24 @@ fn kubedns_leaves_the_names_of_a_stub_domain_below_the_cluster_domain_to_its_ser
     let corp = (Name::parse("corp.cluster.local").unwrap(), servers);
     let mut cluster = with_zone(|zone| zone.with_stub_domains([corp]), true);
     cluster.stub_domains(&[("corp.cluster.local", "192.0.2.9")]);
-    for topology in [Topology::DropIn, Topology::Cache, Topology::Direct, Topology::Alone] {
+    for topology in [
+        Topology::DropIn,
+        Topology::Cache,
+        Topology::Direct,
+        Topology::Alone,
+    ] {
         cluster.topology = topology;
-        let rows =
-            [("host.corp.cluster.local. A", ["forwarded"]), ("web.apps.svc.cluster.local. A", ["answered"])];
+        let rows = [
+            ("host.corp.cluster.local. A", ["forwarded"]),
+            ("web.apps.svc.cluster.local. A", ["answered"]),
+        ];
         cluster.expect(["/verdict/outcome"], &rows);
         let explanation = cluster.explain("host.corp.cluster.local. A");
         let text = &explanation.verdict.text;
-        assert!(text.contains("192.0.2.9:53") && text.contains("corp.cluster.local"), "{text}");
+        assert!(
+            text.contains("192.0.2.9:53") && text.contains("corp.cluster.local"),
+            "{text}"
+        );
         assert_eq!(explanation.detail.reasons, []);
     }
 }
@@ -77,7 +104,11 @@ fn the_hosts_file_of_the_pod_comes_first() {
     // With kubedns in front, the hosts file of dnsmasq does not matter.
     for topology in [Topology::Direct, Topology::Alone] {
         cluster.topology = topology;
-        assert_eq!(cluster.reasons("localhost. A"), ["single_label"], "{topology:?}");
+        assert_eq!(
+            cluster.reasons("localhost. A"),
+            ["single_label"],
+            "{topology:?}"
+        );
     }
 }
 
@@ -101,23 +132,37 @@ fn a_name_of_one_label_is_asked_for_by_dnsmasq() {
 #[test]
 fn without_dnsmasq_kubedns_asks_for_all_names_outside() {
     let upstreams: Arc<[Upstream]> = ["192.0.2.11:53".parse().unwrap()].into();
-    let mut cluster = with_zone(|zone| Zone { forwards_all: true, upstreams, ..zone }, true);
+    let mut cluster = with_zone(
+        |zone| Zone {
+            forwards_all: true,
+            upstreams,
+            ..zone
+        },
+        true,
+    );
     cluster.topology = Topology::Alone;
     assert!(cluster.topology.forwards_all());
     for name in ["intra.", "www.example.com."] {
         let explanation = cluster.explain(&format!("{name} A"));
-        let asked = format!("is not a name of this cluster: {name} is forwarded to upstream 192.0.2.11:53");
-        assert_eq!((explanation.verdict.outcome, explanation.verdict.text), (Outcome::Forwarded, asked));
+        let asked =
+            format!("is not a name of this cluster: {name} is forwarded to upstream 192.0.2.11:53");
+        assert_eq!(
+            (explanation.verdict.outcome, explanation.verdict.text),
+            (Outcome::Forwarded, asked)
+        );
         assert_eq!(explanation.detail.dnsmasq.asks, DnsmasqAsks::NotInFront);
         assert_eq!(explanation.detail.dnsmasq.servers, ["192.0.2.11:53"]);
     }
     cluster.expect(["/verdict/outcome"], &[("web.apps A", ["answered"])]);
 }
 
-/// A cluster whose zone is the result of `change`. `has_upstreams` is whether upstream servers are configured.
+/// A cluster whose zone is the result of `change`. `has_upstreams` is whether upstream servers are
+/// configured.
 fn with_zone(change: impl FnOnce(Zone) -> Zone, has_upstreams: bool) -> Cluster {
     let mut cluster = Cluster::with_everything();
-    cluster.index.set_zone(change(cluster.published.get().zone.clone()));
+    cluster
+        .index
+        .set_zone(change(cluster.published.get().zone.clone()));
     cluster.index.publish();
     cluster.server.has_upstreams = has_upstreams;
     cluster
@@ -130,13 +175,37 @@ fn a_name_that_is_completed_here_is_explained_by_those_it_is_completed_to() {
         false,
         [Name::parse("corp.test").unwrap()],
     );
-    let cluster = with_zone(|zone| Zone { search: Some(Arc::new(search)), ..zone }, true);
-    let pointers = ["/verdict/outcome", "/tried/0/name", "/tried/1/name", "/tried/4/name"];
+    let cluster = with_zone(
+        |zone| Zone {
+            search: Some(Arc::new(search)),
+            ..zone
+        },
+        true,
+    );
+    let pointers = [
+        "/verdict/outcome",
+        "/tried/0/name",
+        "/tried/1/name",
+        "/tried/4/name",
+    ];
     for (name, expected) in [
-        ("web", ["answered", "web.prod.svc.cluster.local.", "web.svc.cluster.local.", ""]),
+        (
+            "web",
+            [
+                "answered",
+                "web.prod.svc.cluster.local.",
+                "web.svc.cluster.local.",
+                "",
+            ],
+        ),
         (
             "web.apps",
-            ["answered", "web.apps.prod.svc.cluster.local.", "web.apps.svc.cluster.local.", "web.apps."],
+            [
+                "answered",
+                "web.apps.prod.svc.cluster.local.",
+                "web.apps.svc.cluster.local.",
+                "web.apps.",
+            ],
         ),
         (
             "www.example.com",
@@ -148,20 +217,39 @@ fn a_name_that_is_completed_here_is_explained_by_those_it_is_completed_to() {
             ],
         ),
     ] {
-        cluster.expect(pointers, &[(&format!("{name}.prod.search.cluster.local. A"), expected)]);
+        cluster.expect(
+            pointers,
+            &[(&format!("{name}.prod.search.cluster.local. A"), expected)],
+        );
     }
-    cluster.expect(["/verdict/outcome"], &[("prod.search.cluster.local. A", ["no_data"])]);
+    cluster.expect(
+        ["/verdict/outcome"],
+        &[("prod.search.cluster.local. A", ["no_data"])],
+    );
 }
 
 #[test]
 fn a_list_that_is_walked_here_has_its_further_domains() {
     let search = Search::new(None, true, [Name::parse("corp.test").unwrap()]);
-    let cluster = with_zone(|zone| Zone { search: Some(Arc::new(search)), ..zone }, true);
+    let cluster = with_zone(
+        |zone| Zone {
+            search: Some(Arc::new(search)),
+            ..zone
+        },
+        true,
+    );
     let pointers = ["/tried/3/name", "/tried/4/name"];
     for (name, expected) in [
-        ("www.example.com", ["www.example.com.corp.test.", "www.example.com."]),
-        // A name with at least `ndots` dots is first queried unchanged, then with each search domain.
-        ("a.b.c.d.e.f", ["a.b.c.d.e.f.cluster.local.", "a.b.c.d.e.f.corp.test."]),
+        (
+            "www.example.com",
+            ["www.example.com.corp.test.", "www.example.com."],
+        ),
+        // A name with at least `ndots` dots is first queried unchanged, then with each search
+        // domain.
+        (
+            "a.b.c.d.e.f",
+            ["a.b.c.d.e.f.cluster.local.", "a.b.c.d.e.f.corp.test."],
+        ),
         ("www.example.com.", ["", ""]),
     ] {
         cluster.expect(pointers, &[(&format!("{name} A"), expected)]);
@@ -171,13 +259,29 @@ fn a_list_that_is_walked_here_has_its_further_domains() {
 #[test]
 fn names_in_a_further_domain_are_those_of_the_cluster() {
     let new = Name::parse("new.example").unwrap();
-    let mut cluster = with_zone(|zone| Zone { other_domains: [new].into(), ..zone }, true);
+    let mut cluster = with_zone(
+        |zone| Zone {
+            other_domains: [new].into(),
+            ..zone
+        },
+        true,
+    );
     cluster.topology = Topology::Direct;
     cluster.expect(
-        ["/verdict/outcome", "/detail/route/domain", "/detail/place/kind"],
+        [
+            "/verdict/outcome",
+            "/detail/route/domain",
+            "/detail/place/kind",
+        ],
         &[
-            ("web.prod.svc.new.example. A", ["answered", "new.example.", "service"]),
-            ("gone.prod.svc.new.example. A", ["nx_domain", "new.example.", "service"]),
+            (
+                "web.prod.svc.new.example. A",
+                ["answered", "new.example.", "service"],
+            ),
+            (
+                "gone.prod.svc.new.example. A",
+                ["nx_domain", "new.example.", "service"],
+            ),
         ],
     );
 }
@@ -185,27 +289,51 @@ fn names_in_a_further_domain_are_those_of_the_cluster() {
 #[test]
 fn missing_names_of_the_cluster_may_be_asked_of_the_upstreams() {
     let svc = Name::parse("svc.cluster.local").unwrap();
-    let cluster = with_zone(|zone| Zone { fallthrough: [svc].into(), ..zone }, true);
-    let text =
-        "is not a name of this cluster: vm.prod.svc.cluster.local. is forwarded to the upstream servers";
+    let cluster = with_zone(
+        |zone| Zone {
+            fallthrough: [svc].into(),
+            ..zone
+        },
+        true,
+    );
+    let text = "is not a name of this cluster: vm.prod.svc.cluster.local. is forwarded to the upstream servers";
     cluster.expect(
         ["/verdict/outcome", "/verdict/text"],
         &[("vm.prod.svc.cluster.local. A", ["forwarded", text])],
     );
-    cluster.expect(["/verdict/outcome"], &[("vm.cluster.local. A", ["nx_domain"])]);
+    cluster.expect(
+        ["/verdict/outcome"],
+        &[("vm.cluster.local. A", ["nx_domain"])],
+    );
 }
 
 #[test]
 fn upstreams_that_lead_back_are_not_called_missing() {
-    let none = |zone| Zone { upstreams: [].into(), ..zone };
+    let none = |zone| Zone {
+        upstreams: [].into(),
+        ..zone
+    };
     let cluster = with_zone(none, true);
-    assert_eq!(cluster.reasons("www.example.com. A"), ["upstreams_left_out"]);
-    assert_eq!(cluster.reasons("192.0.2.1"), ["unknown_address", "upstreams_left_out"]);
+    assert_eq!(
+        cluster.reasons("www.example.com. A"),
+        ["upstreams_left_out"]
+    );
+    assert_eq!(
+        cluster.reasons("192.0.2.1"),
+        ["unknown_address", "upstreams_left_out"]
+    );
     let text = &cluster.explain("www.example.com. A").detail.reasons[0].text;
-    assert!(text.contains("forward back") && text.contains("kubedns_forward_loops"), "{text}");
-    // kubedns has no upstream servers. The explanation says so only for names that dnsmasq forwards to kubedns.
+    assert!(
+        text.contains("forward back") && text.contains("kubedns_forward_loops"),
+        "{text}"
+    );
+    // kubedns has no upstream servers. The explanation says so only for names that dnsmasq forwards
+    // to kubedns.
     let mut cluster = with_zone(none, false);
-    assert_eq!(cluster.reasons("192.0.2.1"), ["unknown_address", "no_upstreams"]);
+    assert_eq!(
+        cluster.reasons("192.0.2.1"),
+        ["unknown_address", "no_upstreams"]
+    );
     assert_eq!(cluster.reasons("www.example.com. A"), [""; 0]);
     cluster.topology = Topology::Direct;
     assert_eq!(cluster.reasons("www.example.com. A"), ["no_upstreams"]);
@@ -215,7 +343,8 @@ fn upstreams_that_lead_back_are_not_called_missing() {
 fn a_stub_domain_whose_servers_lead_back_names_nobody() {
     let none = |zone: Zone| {
         let silent = |(domain, _): &StubDomain| (domain.clone(), [].into());
-        zone.clone().with_stub_domains(zone.stub_domains().iter().map(silent))
+        zone.clone()
+            .with_stub_domains(zone.stub_domains().iter().map(silent))
     };
     let mut cluster = with_zone(none, true);
     assert_eq!(cluster.reasons("www.acme.test. A"), ["upstreams_left_out"]);
@@ -232,10 +361,18 @@ fn a_federated_name_that_leads_elsewhere_needs_nobody_here() {
         ("failure-domain.beta.kubernetes.io/zone", "zone-a"),
         ("failure-domain.beta.kubernetes.io/region", "region-a"),
     ];
-    let node = Node::from_api(&mk_node("node", &labels).to_string()).unwrap().object;
+    let node = Node::from_api(&mk_node("node", &labels).to_string())
+        .unwrap()
+        .object;
     cluster.index.apply(Event::Node(Change::Apply(node)));
     cluster.index.publish();
     let explanation = cluster.explain("redis-master.prod.fed.svc.cluster.local. A");
-    assert_eq!((explanation.verdict.outcome, explanation.detail.reasons), (Outcome::Answered, Vec::new()));
-    assert_eq!(cluster.reasons("redis-master.prod.svc.cluster.local. A"), ["nobody_behind"]);
+    assert_eq!(
+        (explanation.verdict.outcome, explanation.detail.reasons),
+        (Outcome::Answered, Vec::new())
+    );
+    assert_eq!(
+        cluster.reasons("redis-master.prod.svc.cluster.local. A"),
+        ["nobody_behind"]
+    );
 }

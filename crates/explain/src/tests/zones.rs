@@ -12,14 +12,27 @@ use crate::LostZone;
 /// A cluster set with one `ServiceImport`; `loaded` is whether its zone is complete.
 fn cluster(loaded: bool) -> Cluster {
     let domain = Name::parse("clusterset.local").unwrap();
-    let clusterset = Some(ClusterSetZone { domain, ttl: None, negative_ttl: 60 });
-    let mut cluster = Cluster::with_everything_and(Options { clusterset, ..Options::default() });
+    let clusterset = Some(ClusterSetZone {
+        domain,
+        ttl: None,
+        negative_ttl: 60,
+    });
+    let mut cluster = Cluster::with_everything_and(Options {
+        clusterset,
+        ..Options::default()
+    });
     let web = mk_service_import("apps", "web", "ClusterSetIP", &["10.112.0.1"], &["http:80"]);
     let web = ServiceImport::from_api(&web.to_string()).unwrap().object;
-    cluster.index.apply(Event::ServiceImport(Change::Apply(web)));
-    cluster.index.apply(Event::ServiceImport(Change::RelistDone));
+    cluster
+        .index
+        .apply(Event::ServiceImport(Change::Apply(web)));
+    cluster
+        .index
+        .apply(Event::ServiceImport(Change::RelistDone));
     if loaded {
-        cluster.index.apply(Event::ImportedSlice(Change::RelistDone));
+        cluster
+            .index
+            .apply(Event::ImportedSlice(Change::RelistDone));
     }
     cluster.index.publish();
     cluster
@@ -28,19 +41,41 @@ fn cluster(loaded: bool) -> Cluster {
 #[test]
 fn their_names_are_answered_by_kubedns() {
     let rows = [
-        ("web.apps.svc.clusterset.local. A", ["resolves to 10.112.0.1", "zone", "kubedns"]),
-        ("web.apps.svc.clusterset.local. AAAA", ["exists, and has no AAAA records", "zone", "kubedns"]),
-        ("gone.apps.svc.clusterset.local. A", ["does not exist (NXDOMAIN)", "zone", "kubedns"]),
+        (
+            "web.apps.svc.clusterset.local. A",
+            ["resolves to 10.112.0.1", "zone", "kubedns"],
+        ),
+        (
+            "web.apps.svc.clusterset.local. AAAA",
+            ["exists, and has no AAAA records", "zone", "kubedns"],
+        ),
+        (
+            "gone.apps.svc.clusterset.local. A",
+            ["does not exist (NXDOMAIN)", "zone", "kubedns"],
+        ),
     ];
-    cluster(true).expect(["/verdict/text", "/detail/route/kind", "/detail/dnsmasq/asks"], &rows);
-    assert_eq!(cluster(true).reasons("gone.apps.svc.clusterset.local. A"), ["no_such_type"]);
+    cluster(true).expect(
+        [
+            "/verdict/text",
+            "/detail/route/kind",
+            "/detail/dnsmasq/asks",
+        ],
+        &rows,
+    );
+    assert_eq!(
+        cluster(true).reasons("gone.apps.svc.clusterset.local. A"),
+        ["no_such_type"]
+    );
 }
 
 #[test]
 fn a_zone_that_is_not_loaded_is_named() {
     let cluster = cluster(false);
     let name = "web.apps.svc.clusterset.local. A";
-    cluster.expect(["/verdict/text"], &[(name, ["cannot be resolved (SERVFAIL)"])]);
+    cluster.expect(
+        ["/verdict/text"],
+        &[(name, ["cannot be resolved (SERVFAIL)"])],
+    );
     assert_eq!(cluster.reasons(name), ["zone_not_loaded"]);
     assert_eq!(cluster.reasons("web.apps.svc.cluster.local. A"), [""; 0]);
 }
@@ -53,13 +88,22 @@ fn a_zone_that_is_not_followed_is_told_with_the_reason() {
             true,
             "the zone clusterset.local. is not followed now, its later changes are unknown: connection refused",
         ),
-        (false, "the zone clusterset.local. cannot be loaded: connection refused"),
+        (
+            false,
+            "the zone clusterset.local. cannot be loaded: connection refused",
+        ),
     ] {
         let mut cluster = cluster(loaded);
         cluster.expect(["/warnings/0/code"], &[(web, [""])]);
         let domain = Name::parse("clusterset.local").unwrap();
-        cluster.server.lost_zones = vec![LostZone { domain, reason: "connection refused".to_owned() }];
-        let rows = [(web, ["zone_lost", expected]), ("web.apps.svc.cluster.local. A", ["", ""])];
+        cluster.server.lost_zones = vec![LostZone {
+            domain,
+            reason: "connection refused".to_owned(),
+        }];
+        let rows = [
+            (web, ["zone_lost", expected]),
+            ("web.apps.svc.cluster.local. A", ["", ""]),
+        ];
         cluster.expect(["/warnings/0/code", "/warnings/0/text"], &rows);
     }
 }
@@ -68,10 +112,27 @@ fn a_zone_that_is_not_followed_is_told_with_the_reason() {
 fn reverse_names_beside_the_cluster_are_those_of_every_zone_of_pointers() {
     let mut cluster = cluster(true);
     let arpa = Name::parse("arpa").unwrap();
-    let records = cluster.published.get().zones.iter().next().unwrap().records.clone();
-    cluster.index.set_further_zone(FurtherZone { pointers: true, ..FurtherZone::new(&arpa, records) });
+    let records = cluster
+        .published
+        .get()
+        .zones
+        .iter()
+        .next()
+        .unwrap()
+        .records
+        .clone();
+    cluster.index.set_further_zone(FurtherZone {
+        pointers: true,
+        ..FurtherZone::new(&arpa, records)
+    });
     cluster.index.publish();
-    cluster.server.lost_zones = vec![LostZone { domain: arpa, reason: "timeout".to_owned() }];
-    let rows = [("192.0.2.1", ["zone_lost"]), ("web.apps.svc.clusterset.local. A", [""])];
+    cluster.server.lost_zones = vec![LostZone {
+        domain: arpa,
+        reason: "timeout".to_owned(),
+    }];
+    let rows = [
+        ("192.0.2.1", ["zone_lost"]),
+        ("web.apps.svc.clusterset.local. A", [""]),
+    ];
     cluster.expect(["/warnings/0/code"], &rows);
 }

@@ -1,7 +1,7 @@
 //! `kube-dns check cluster`: checks a running kube-dns, with advice for each failure.
 //!
-//! The command sends requests to the API server and to the status pages of the pod, and DNS queries for names of every kind.
-//! The requests change nothing, and each has a timeout.
+//! The command sends requests to the API server and to the status pages of the pod, and DNS queries
+//! for names of every kind. The requests change nothing, and each has a timeout.
 
 mod api;
 mod names;
@@ -61,7 +61,8 @@ pub(crate) struct Options {
     /// an external name to query; empty for none
     #[arg(long, value_name = "string", default_value = "example.com")]
     external_name: String,
-    /// directory of the mounted ConfigMap; if it does not exist, the ConfigMap is read from the API server
+    /// directory of the mounted ConfigMap; if it does not exist, the ConfigMap is read from the API
+    /// server
     #[arg(long, value_name = "string", default_value = "/kube-dns-config")]
     config_dir: String,
     /// name of the ConfigMap
@@ -70,7 +71,8 @@ pub(crate) struct Options {
     /// namespace of the ConfigMap
     #[arg(long, value_name = "string", default_value = "kube-system")]
     config_map_namespace: String,
-    /// kubeconfig file for the API server; without it and kube-master-url, the pod's service account is used
+    /// kubeconfig file for the API server; without it and kube-master-url, the pod's service
+    /// account is used
     #[arg(long, value_name = "string", default_value = "")]
     kubecfg_file: String,
     /// context of the kubecfg file to use in place of its current one
@@ -93,7 +95,9 @@ pub(super) fn command(words: impl IntoIterator<Item = OsString>) -> Exit {
         Ok(options) => options,
         Err(exit) => return exit,
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
     let checks = match runtime {
         Ok(runtime) => {
             let checks = runtime.block_on(run(&options));
@@ -107,7 +111,11 @@ pub(super) fn command(words: impl IntoIterator<Item = OsString>) -> Exit {
         Output::Text => report::text(&checks),
         Output::Json => report::json(&checks),
     };
-    Exit { status: u8::from(!report::is_well(&checks)), stdout, stderr: String::new() }
+    Exit {
+        status: u8::from(!report::is_well(&checks)),
+        stdout,
+        stderr: String::new(),
+    }
 }
 
 fn read(words: impl IntoIterator<Item = OsString>) -> Result<Options, Exit> {
@@ -121,7 +129,10 @@ fn read(words: impl IntoIterator<Item = OsString>) -> Result<Options, Exit> {
     for (flag, url) in [("server", &options.server), ("sidecar", &options.sidecar)] {
         let may_be_empty = flag == "sidecar" && url.is_empty();
         if !may_be_empty && daemon::http::authority(url).is_none() {
-            return Err(mistake(NAME, &format!("--{flag} {url:?}: http://HOST:PORT is accepted")));
+            return Err(mistake(
+                NAME,
+                &format!("--{flag} {url:?}: http://HOST:PORT is accepted"),
+            ));
         }
     }
     if let Err(error) = options.dns.parse::<ServerAddr>() {
@@ -132,9 +143,14 @@ fn read(words: impl IntoIterator<Item = OsString>) -> Result<Options, Exit> {
 
 async fn run(options: &Options) -> Vec<Check> {
     let checking = checks(options);
-    tokio::time::timeout(TIME, checking).await.unwrap_or_else(|_| {
-        vec![Check::failed("check", format!("the checks were stopped: they took longer than {TIME:?}"))]
-    })
+    tokio::time::timeout(TIME, checking)
+        .await
+        .unwrap_or_else(|_| {
+            vec![Check::failed(
+                "check",
+                format!("the checks were stopped: they took longer than {TIME:?}"),
+            )]
+        })
 }
 
 async fn checks(options: &Options) -> Vec<Check> {
@@ -149,9 +165,12 @@ async fn checks(options: &Options) -> Vec<Check> {
     checks.push(readiness);
     checks.extend(of_status);
     checks.extend(names::checks(options, &cluster, &stub_domains).await);
-    // Sort by group: several of these functions add checks to the same group, such as configuration.
+    // Sort by group: several of these functions add checks to the same group, such as
+    // configuration.
     let place = |check: &Check| {
-        ["API server", "pod", "upstreams", "configuration"].iter().position(|group| *group == check.group)
+        ["API server", "pod", "upstreams", "configuration"]
+            .iter()
+            .position(|group| *group == check.group)
     };
     checks.sort_by_key(|check| place(check).unwrap_or(usize::MAX));
     checks

@@ -1,7 +1,7 @@
 //! `kube-dns check config FILE|DIR|-`: validates a ConfigMap before it is applied.
 //!
-//! The containers use the same parser, `dnsconfig`. The command parses each key separately, so one invalid key does not hide
-//! errors in another.
+//! The containers use the same parser, `dnsconfig`. The command parses each key separately, so one
+//! invalid key does not hide errors in another.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -46,7 +46,12 @@ pub(crate) struct Options {
 pub(super) fn command(words: impl IntoIterator<Item = OsString>) -> Exit {
     let options: Options = match parse(NAME, Style::Pflag, words) {
         Ok(options) => options,
-        Err(exit) if exit.status == 0 => return Exit { stderr: format!("{USAGE}{}", exit.stderr), ..exit },
+        Err(exit) if exit.status == 0 => {
+            return Exit {
+                stderr: format!("{USAGE}{}", exit.stderr),
+                ..exit
+            };
+        }
         Err(exit) => return exit,
     };
     if options.path.is_empty() || !options.rest.is_empty() {
@@ -69,7 +74,11 @@ pub(super) struct ConfigMap {
 impl ConfigMap {
     /// A `ConfigMap` whose values are text.
     pub(super) fn of(name: &str, data: RawData) -> Self {
-        Self { name: name.to_owned(), data, not_text: Vec::new() }
+        Self {
+            name: name.to_owned(),
+            data,
+            not_text: Vec::new(),
+        }
     }
 }
 
@@ -80,7 +89,10 @@ fn read(path: &str) -> Result<Vec<ConfigMap>, String> {
     }
     let mut text = String::new();
     let read = if path == "-" {
-        std::io::stdin().lock().take(MAX_FILE).read_to_string(&mut text)
+        std::io::stdin()
+            .lock()
+            .take(MAX_FILE)
+            .read_to_string(&mut text)
     } else {
         std::fs::File::open(path).and_then(|file| file.take(MAX_FILE).read_to_string(&mut text))
     };
@@ -92,15 +104,21 @@ fn read(path: &str) -> Result<Vec<ConfigMap>, String> {
 fn config_maps(text: &str) -> Result<Vec<ConfigMap>, String> {
     let mut maps = Vec::new();
     for document in serde_norway::Deserializer::from_str(text) {
-        let document = Value::deserialize(document).map_err(|error| format!("not YAML: {error}"))?;
+        let document =
+            Value::deserialize(document).map_err(|error| format!("not YAML: {error}"))?;
         collect_config_maps(&document, None, &mut maps);
     }
 
-    if maps.is_empty() { Err("there is no ConfigMap in it".to_owned()) } else { Ok(maps) }
+    if maps.is_empty() {
+        Err("there is no ConfigMap in it".to_owned())
+    } else {
+        Ok(maps)
+    }
 }
 
-/// Adds the `ConfigMap`s in `object`, a `ConfigMap` or a List of objects. `item_kind` is the kind of an item without one:
-/// the API server leaves it out in a `ConfigMapList`. The parser bounds the depth of nested Lists.
+/// Adds the `ConfigMap`s in `object`, a `ConfigMap` or a List of objects. `item_kind` is the kind
+/// of an item without one: the API server leaves it out in a `ConfigMapList`. The parser bounds the
+/// depth of nested Lists.
 fn collect_config_maps(object: &Value, item_kind: Option<&str>, maps: &mut Vec<ConfigMap>) {
     let kind = object.get("kind").and_then(Value::as_str).or(item_kind);
     match kind {
@@ -117,8 +135,14 @@ fn collect_config_maps(object: &Value, item_kind: Option<&str>, maps: &mut Vec<C
 }
 
 fn config_map(document: &Value) -> ConfigMap {
-    let name = document.get("metadata").and_then(|metadata| metadata.get("name")).and_then(Value::as_str);
-    let mut map = ConfigMap { name: name.unwrap_or("ConfigMap").to_owned(), ..ConfigMap::default() };
+    let name = document
+        .get("metadata")
+        .and_then(|metadata| metadata.get("name"))
+        .and_then(Value::as_str);
+    let mut map = ConfigMap {
+        name: name.unwrap_or("ConfigMap").to_owned(),
+        ..ConfigMap::default()
+    };
     let data = document.get("data").and_then(Value::as_mapping);
     for (key, value) in data.into_iter().flatten() {
         let key = key.as_str().unwrap_or_default().to_owned();
@@ -133,14 +157,34 @@ fn config_map(document: &Value) -> ConfigMap {
 fn report(maps: &[ConfigMap], domains: &ClusterDomains) -> Exit {
     let mut lines = Vec::new();
     for map in maps {
-        lines.extend(findings(map, domains).into_iter().map(|finding| format!("{}: {finding}\n", map.name)));
+        lines.extend(
+            findings(map, domains)
+                .into_iter()
+                .map(|finding| format!("{}: {finding}\n", map.name)),
+        );
     }
     if !lines.is_empty() {
-        return Exit { status: 1, stdout: lines.concat(), stderr: String::new() };
+        return Exit {
+            status: 1,
+            stdout: lines.concat(),
+            stderr: String::new(),
+        };
     }
-    let keys = |map: &ConfigMap| map.data.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-    let good = maps.iter().map(|map| format!("{}: good ({})\n", map.name, keys(map)));
-    Exit { status: 0, stdout: good.collect(), stderr: String::new() }
+    let keys = |map: &ConfigMap| {
+        map.data
+            .keys()
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let good = maps
+        .iter()
+        .map(|map| format!("{}: good ({})\n", map.name, keys(map)));
+    Exit {
+        status: 0,
+        stdout: good.collect(),
+        stderr: String::new(),
+    }
 }
 
 /// The findings for a cluster with these domains, one line each.
@@ -149,15 +193,27 @@ pub(super) fn findings(map: &ConfigMap, domains: &ClusterDomains) -> Vec<String>
         format!("error: {key} is not text: put the JSON in quotes, or indent it below \"{key}: |\"")
     });
     let domains = domains.bare();
-    let judge =
-        |data: &RawData| dnsconfig::parse_for(data, &domains).err().map(|error| format!("error: {error}"));
-    let each = map.data.iter().map(|(key, value)| BTreeMap::from([(key.clone(), value.clone())]));
+    let judge = |data: &RawData| {
+        dnsconfig::parse_for(data, &domains)
+            .err()
+            .map(|error| format!("error: {error}"))
+    };
+    let each = map
+        .data
+        .iter()
+        .map(|(key, value)| BTreeMap::from([(key.clone(), value.clone())]));
     let mut refused: Vec<String> = each.filter_map(|alone| judge(&alone)).collect();
     if refused.is_empty() {
         refused.extend(judge(&map.data));
     }
-    let unknown = dnsconfig::unknown_keys(&map.data).into_iter().map(|key| format!("warning: {key}"));
-    not_text.chain(refused).chain(unknown).map(|line| line.replace(char::is_control, "?")).collect()
+    let unknown = dnsconfig::unknown_keys(&map.data)
+        .into_iter()
+        .map(|key| format!("warning: {key}"));
+    not_text
+        .chain(refused)
+        .chain(unknown)
+        .map(|line| line.replace(char::is_control, "?"))
+        .collect()
 }
 
 #[cfg(test)]
@@ -173,14 +229,21 @@ mod tests {
     fn each_finding_has_a_line() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("map.yaml");
-        let of = |data: &str| format!("kind: ConfigMap\nmetadata: {{name: kube-dns}}\ndata:\n{data}");
+        let of =
+            |data: &str| format!("kind: ConfigMap\nmetadata: {{name: kube-dns}}\ndata:\n{data}");
         let good = of("  stubDomains: |\n    {\"acme.example\": [\"192.0.2.1\"]}\n");
         let service = "kind: Service\nmetadata: {name: kube-dns}\n---\n";
         for (text, status, lines) in [
             (good.clone(), 0, &["kube-dns: good (stubDomains)"][..]),
-            (format!("{service}{good}"), 0, &["kube-dns: good (stubDomains)"]),
             (
-                of("  stubDomain: '{}'\n  upstreamNameservers: '[\"10.0.0.300\"]'\n  federations: x\n"),
+                format!("{service}{good}"),
+                0,
+                &["kube-dns: good (stubDomains)"],
+            ),
+            (
+                of(
+                    "  stubDomain: '{}'\n  upstreamNameservers: '[\"10.0.0.300\"]'\n  federations: x\n",
+                ),
                 1,
                 &[
                     "kube-dns: error: invalid format, must be key=value (key federations",
@@ -193,7 +256,11 @@ mod tests {
                 1,
                 &["kube-dns: error: upstreamNameservers is not text: put the JSON in quotes"],
             ),
-            (of("  hosts: |\n    192.0.2.1 db.acme.example\n"), 0, &["kube-dns: good (hosts)"]),
+            (
+                of("  hosts: |\n    192.0.2.1 db.acme.example\n"),
+                0,
+                &["kube-dns: good (hosts)"],
+            ),
             (
                 of("  hosts: 192.0.2.1 a.cluster.local\n  aliases: '{\"b\": 1}'\n  host: ''\n"),
                 1,
@@ -213,7 +280,11 @@ mod tests {
         ] {
             std::fs::write(&file, &text).unwrap();
             let (found, said) = check(&["config", file.to_str().unwrap()]);
-            assert_eq!((found, said.lines().count()), (status, lines.len()), "{text}: {said}");
+            assert_eq!(
+                (found, said.lines().count()),
+                (status, lines.len()),
+                "{text}: {said}"
+            );
             for (line, expected) in said.lines().zip(lines) {
                 assert!(line.starts_with(expected), "{line}");
             }
@@ -226,12 +297,16 @@ mod tests {
         let file = directory.path().join("list.yaml");
         let list = |kind: &str, item_kind: &str| {
             let item = |name| {
-                format!("{{{item_kind}metadata: {{name: {name}}}, data: {{hosts: 192.0.2.1 h.test}}}}")
+                format!(
+                    "{{{item_kind}metadata: {{name: {name}}}, data: {{hosts: 192.0.2.1 h.test}}}}"
+                )
             };
             format!("{{kind: {kind}, items: [{}, {}]}}", item("a"), item("b"))
         };
-        let nested =
-            format!("{{kind: List, items: [{}, {{kind: Service}}]}}", list("List", "kind: ConfigMap, "));
+        let nested = format!(
+            "{{kind: List, items: [{}, {{kind: Service}}]}}",
+            list("List", "kind: ConfigMap, ")
+        );
         let both_good = (0, 2);
         let unreadable = (2, 1);
         for (text, expected) in [
@@ -244,7 +319,11 @@ mod tests {
             std::fs::write(&file, &text).unwrap();
             let (status, said) = check(&["config", file.to_str().unwrap()]);
             assert_eq!((status, said.lines().count()), expected, "{text}: {said}");
-            assert_eq!(said == "a: good (hosts)\nb: good (hosts)\n", expected == both_good, "{text}: {said}");
+            assert_eq!(
+                said == "a: good (hosts)\nb: good (hosts)\n",
+                expected == both_good,
+                "{text}: {said}"
+            );
         }
     }
 
@@ -253,7 +332,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().to_str().unwrap();
         std::fs::write(directory.path().join("stubDomains"), "{}").unwrap();
-        assert_eq!(check(&["config", path]), (0, format!("{path}: good (stubDomains)\n")));
+        assert_eq!(
+            check(&["config", path]),
+            (0, format!("{path}: good (stubDomains)\n"))
+        );
         std::fs::write(directory.path().join("upstreamNameserver"), "[]").unwrap();
         assert_eq!(check(&["config", path]).0, 1);
     }
@@ -266,7 +348,11 @@ mod tests {
             ("a.cluster.local", &[][..], 1),
             ("a.cluster.local", &["--domain=k8s.example."], 0),
             ("a.k8s.example", &[], 0),
-            ("a.k8s.example", &["--domain", "cluster.local,k8s.example"], 1),
+            (
+                "a.k8s.example",
+                &["--domain", "cluster.local,k8s.example"],
+                1,
+            ),
             ("a", &["--domain=_"], 2),
         ] {
             std::fs::write(directory.path().join("hosts"), format!("192.0.2.1 {name}")).unwrap();
@@ -289,8 +375,14 @@ mod tests {
             assert_eq!(check(words).0, 2, "{words:?}");
         }
         let (status, help) = check(&["config", "--help"]);
-        assert!(status == 0 && help.starts_with("Validates a ConfigMap"), "{help}");
+        assert!(
+            status == 0 && help.starts_with("Validates a ConfigMap"),
+            "{help}"
+        );
         let (status, help) = check(&["--help"]);
-        assert!(status == 0 && help.contains("kube-dns check cluster"), "{help}");
+        assert!(
+            status == 0 && help.contains("kube-dns check cluster"),
+            "{help}"
+        );
     }
 }

@@ -39,8 +39,14 @@ impl ConfigMapFeed {
             sink,
             |change| change,
         );
-        // The stock role does not allow the watch. The feed then logs one line, and the defaults stay in force.
-        Self { feed: feed.optional(), changes, key: ObjectKey::new(namespace, name), to }
+        // The stock role does not allow the watch. The feed then logs one line, and the defaults
+        // stay in force.
+        Self {
+            feed: feed.optional(),
+            changes,
+            key: ObjectKey::new(namespace, name),
+            to,
+        }
     }
 
     pub(super) fn state(&self) -> watch::Receiver<FeedState> {
@@ -48,7 +54,10 @@ impl ConfigMapFeed {
     }
 
     pub(super) async fn run(self, stop: CancellationToken) {
-        tokio::join!(self.feed.run(stop), forward_changes(self.changes, &self.key, &self.to));
+        tokio::join!(
+            self.feed.run(stop),
+            forward_changes(self.changes, &self.key, &self.to)
+        );
     }
 }
 
@@ -100,9 +109,18 @@ mod tests {
         let other = ObjectKey::new("kube-system", "other");
         let test = async {
             let upstreams = |state: &dnsconfig::State| state.config.upstream_nameservers.len();
-            let first = [Change::RelistStarted, map("kube-dns", "[\\\"192.0.2.1\\\"]"), Change::RelistDone];
+            let first = [
+                Change::RelistStarted,
+                map("kube-dns", "[\\\"192.0.2.1\\\"]"),
+                Change::RelistDone,
+            ];
             for event in first {
-                sink.send(Received { event, at: Instant::now() }).await.unwrap();
+                sink.send(Received {
+                    event,
+                    at: Instant::now(),
+                })
+                .await
+                .unwrap();
             }
             state.wait_for(|state| upstreams(state) == 1).await.unwrap();
             let next = [
@@ -111,18 +129,32 @@ mod tests {
                 map("kube-dns", "[\\\"192.0.2.1\\\",\\\"192.0.2.2\\\"]"),
             ];
             for event in next {
-                sink.send(Received { event, at: Instant::now() }).await.unwrap();
+                sink.send(Received {
+                    event,
+                    at: Instant::now(),
+                })
+                .await
+                .unwrap();
             }
             let two = state.wait_for(|state| upstreams(state) != 1).await.unwrap();
             assert_eq!(upstreams(&two), 2);
             drop(two);
             for event in [Change::RelistStarted, Change::RelistDone] {
-                sink.send(Received { event, at: Instant::now() }).await.unwrap();
+                sink.send(Received {
+                    event,
+                    at: Instant::now(),
+                })
+                .await
+                .unwrap();
             }
             state.wait_for(|state| upstreams(state) == 0).await.unwrap();
             stop.cancel();
             drop(sink);
         };
-        tokio::join!(follower.run(stop.clone()), forward_changes(changes, &key, &feed), test);
+        tokio::join!(
+            follower.run(stop.clone()),
+            forward_changes(changes, &key, &feed),
+            test
+        );
     }
 }

@@ -18,7 +18,10 @@ pub struct OwnConfig {
 impl OwnConfig {
     /// The names in `config`.
     pub fn of(config: &Config) -> Self {
-        Self { hosts: config.hosts.clone(), aliases: config.aliases.clone() }
+        Self {
+            hosts: config.hosts.clone(),
+            aliases: config.aliases.clone(),
+        }
     }
 
     /// Whether both keys are empty.
@@ -26,7 +29,8 @@ impl OwnConfig {
         self.hosts.names().is_empty() && self.aliases.is_empty()
     }
 
-    /// Converts the names for the DNS server with cluster domain `domain`; `None` if both keys are empty.
+    /// Converts the names for the DNS server with cluster domain `domain`; `None` if both keys are
+    /// empty.
     pub fn names(&self, domain: &Name) -> Option<Arc<OwnNames>> {
         if self.is_empty() {
             return None;
@@ -64,7 +68,8 @@ mod tests {
     #[test]
     fn services_are_those_of_the_cluster_domain() {
         let hosts = "192.0.2.1 DB.acme.example db\n";
-        let aliases = r#"{"registry.acme.example": "registry.infra", "www.acme.example": "www.example.com"}"#;
+        let aliases =
+            r#"{"registry.acme.example": "registry.infra", "www.acme.example": "www.example.com"}"#;
         let data = [("hosts", hosts), ("aliases", aliases)];
         let data = data.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec()));
         let config = OwnConfig::of(&dnsconfig::parse(&data.into()).unwrap());
@@ -76,7 +81,10 @@ mod tests {
             other => format!("{other:?}"),
         };
         assert_eq!(led("db.acme.example"), "[192.0.2.1]");
-        assert_eq!(led("registry.acme.example"), "registry.infra.svc.cluster.test.");
+        assert_eq!(
+            led("registry.acme.example"),
+            "registry.infra.svc.cluster.test."
+        );
         assert_eq!(led("www.acme.example"), "www.example.com.");
         assert_eq!(led("acme.example"), "None");
         let names = own.names_of("192.0.2.1".parse().unwrap()).unwrap();

@@ -12,13 +12,17 @@ pub enum ClusterSetError {
     #[error(transparent)]
     Several(#[from] SeveralDomains),
     /// The domain is a cluster domain.
-    #[error("--clusterset-domain: {0} is a domain of the cluster itself; clusterset.local is usual")]
+    #[error(
+        "--clusterset-domain: {0} is a domain of the cluster itself; clusterset.local is usual"
+    )]
     Cluster(Domain),
     /// The domain is that of the external zone.
     #[error("--clusterset-domain: {0} is the domain of --external-zone")]
     External(Domain),
     /// The domain is below the search suffix.
-    #[error("--clusterset-domain: names below {0} are completed with the search list (--search-suffix)")]
+    #[error(
+        "--clusterset-domain: names below {0} are completed with the search list (--search-suffix)"
+    )]
     Completed(Domain),
 }
 
@@ -29,7 +33,9 @@ impl Options {
     ///
     /// When another flag already uses the domain.
     pub fn clusterset(&self) -> Result<Option<ClusterSetZone>, ClusterSetError> {
-        let Some(domain) = self.clusterset_domain.only("--clusterset-domain")? else { return Ok(None) };
+        let Some(domain) = self.clusterset_domain.only("--clusterset-domain")? else {
+            return Ok(None);
+        };
         if self.domain.all().any(|own| own == domain) {
             return Err(ClusterSetError::Cluster(domain.clone()));
         }
@@ -37,12 +43,24 @@ impl Options {
             return Err(ClusterSetError::External(domain.clone()));
         }
         let name = domain.name();
-        if let Some(suffix) = self.search_suffix.0.iter().find(|suffix| name.is_within(&suffix.name())) {
+        if let Some(suffix) = self
+            .search_suffix
+            .0
+            .iter()
+            .find(|suffix| name.is_within(&suffix.name()))
+        {
             return Err(ClusterSetError::Completed(suffix.clone()));
         }
-        let negative_ttl =
-            self.negative_ttl.0.or(self.ttl.0).unwrap_or(skydns::Zone::new(&name).negative_ttl);
-        Ok(Some(ClusterSetZone { domain: name, ttl: self.ttl.0, negative_ttl }))
+        let negative_ttl = self
+            .negative_ttl
+            .0
+            .or(self.ttl.0)
+            .unwrap_or(skydns::Zone::new(&name).negative_ttl);
+        Ok(Some(ClusterSetZone {
+            domain: name,
+            ttl: self.ttl.0,
+            negative_ttl,
+        }))
     }
 }
 
@@ -59,7 +77,8 @@ mod tests {
             let zone = options.clusterset().map_err(|error| error.to_string())?;
             Ok(zone.map(|zone| (zone.domain.to_string(), zone.ttl, zone.negative_ttl)))
         };
-        let zone = |ttl, negative_ttl| Ok(Some(("clusterset.local.".to_owned(), ttl, negative_ttl)));
+        let zone =
+            |ttl, negative_ttl| Ok(Some(("clusterset.local.".to_owned(), ttl, negative_ttl)));
         let wrong = |line: &str| Err(line.to_owned());
         let set = "--clusterset-domain=clusterset.local";
         let cases: [(&[&str], Result<_, String>); 9] = [
@@ -68,7 +87,10 @@ mod tests {
             (&[set, "--ttl=5s"], zone(Some(5), 5)),
             (&[set, "--ttl=5s", "--negative-ttl=1s"], zone(Some(5), 1)),
             (&[set, "--search-suffix=search.local"], zone(None, 60)),
-            (&["--clusterset-domain=a.local,b.local"], wrong("--clusterset-domain takes one domain, not 2")),
+            (
+                &["--clusterset-domain=a.local,b.local"],
+                wrong("--clusterset-domain takes one domain, not 2"),
+            ),
             (
                 &["--clusterset-domain=cluster.local."],
                 wrong(
@@ -80,7 +102,10 @@ mod tests {
                 wrong("--clusterset-domain: clusterset.local. is the domain of --external-zone"),
             ),
             (
-                &["--clusterset-domain=set.search.local", "--search-suffix=search.local"],
+                &[
+                    "--clusterset-domain=set.search.local",
+                    "--search-suffix=search.local",
+                ],
                 wrong(
                     "--clusterset-domain: names below search.local. are completed with the search list (--search-suffix)",
                 ),

@@ -61,7 +61,9 @@ impl FromStr for ClusterDomains {
     type Err = ClusterDomainsError;
 
     fn from_str(text: &str) -> Result<Self, ClusterDomainsError> {
-        let mut domains = text.split(',').map(|domain| domain.trim().parse::<Domain>());
+        let mut domains = text
+            .split(',')
+            .map(|domain| domain.trim().parse::<Domain>());
         let first = domains.next().unwrap_or(Err(DomainError::Label))?;
         let others = domains.collect::<Result<Vec<_>, _>>()?;
         let domains = Self { first, others };
@@ -69,8 +71,9 @@ impl FromStr for ClusterDomains {
             return Err(ClusterDomainsError::Many(domains.others.len() + 1));
         }
         for (at, domain) in domains.all().enumerate() {
-            let nested =
-                |(other, outer): &(usize, &Domain)| *other != at && domain.name().is_within(&outer.name());
+            let nested = |(other, outer): &(usize, &Domain)| {
+                *other != at && domain.name().is_within(&outer.name())
+            };
             if let Some((_, outer)) = domains.all().enumerate().find(nested) {
                 return Err(ClusterDomainsError::Nested(domain.clone(), outer.clone()));
             }
@@ -82,6 +85,8 @@ impl FromStr for ClusterDomains {
 impl fmt::Display for ClusterDomains {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.first.fmt(f)?;
-        self.others.iter().try_for_each(|domain| write!(f, ",{domain}"))
+        self.others
+            .iter()
+            .try_for_each(|domain| write!(f, ",{domain}"))
     }
 }

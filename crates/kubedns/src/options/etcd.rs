@@ -18,7 +18,8 @@ const MAX_ZONES: usize = 32;
 /// The zones from etcd, and the access to it.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct EtcdFlags {
-    /// zone with records from etcd in the format of SkyDNS, as ZONE=http(s)://HOST:PORT/PATH (/skydns without a path); repeated for further zones, or for further members of one etcd
+    /// zone with records from etcd in the format of SkyDNS, as ZONE=http(s)://HOST:PORT/PATH
+    /// (/skydns without a path); repeated for further zones, or for further members of one etcd
     #[arg(long, value_name = "string")]
     pub etcd_zone: Vec<EtcdZone>,
     /// file of the CA certificates (PEM) that verify etcd; those of the system unless given
@@ -59,9 +60,14 @@ impl FromStr for EtcdZone {
 
     fn from_str(text: &str) -> Result<Self, EtcdZoneError> {
         let (zone, url) = text.split_once('=').ok_or(EtcdZoneError)?;
-        let zone = zone.to_ascii_lowercase().parse().map_err(|_| EtcdZoneError)?;
+        let zone = zone
+            .to_ascii_lowercase()
+            .parse()
+            .map_err(|_| EtcdZoneError)?;
         let url = http_url(url).ok_or(EtcdZoneError)?;
-        let has_user = url.authority().is_some_and(|authority| authority.as_str().contains('@'));
+        let has_user = url
+            .authority()
+            .is_some_and(|authority| authority.as_str().contains('@'));
         if has_user || url.query().is_some() {
             return Err(EtcdZoneError);
         }
@@ -69,7 +75,11 @@ impl FromStr for EtcdZone {
         let path = if path.is_empty() { DEFAULT_PATH } else { path }.to_owned();
         let mut parts = url.into_parts();
         parts.path_and_query = Some(warp::http::uri::PathAndQuery::from_static("/"));
-        Ok(Self { zone, member: Uri::from_parts(parts).map_err(|_| EtcdZoneError)?, path })
+        Ok(Self {
+            zone,
+            member: Uri::from_parts(parts).map_err(|_| EtcdZoneError)?,
+            path,
+        })
     }
 }
 
@@ -148,12 +158,23 @@ impl Options {
             match sources.iter_mut().find(|(known, _)| known == zone) {
                 Some((_, source)) if source.path != *path => {
                     let (first, second) = (source.path.clone(), path.clone());
-                    return Err(EtcdError::Paths { zone: zone.clone(), first, second });
+                    return Err(EtcdError::Paths {
+                        zone: zone.clone(),
+                        first,
+                        second,
+                    });
                 }
                 Some((_, source)) => source.access.members.push(member.clone()),
                 None => {
-                    let access = Access { members: vec![member.clone()], ..access.clone() };
-                    let source = EtcdSource { zone: zone.name(), path: path.clone(), access };
+                    let access = Access {
+                        members: vec![member.clone()],
+                        ..access.clone()
+                    };
+                    let source = EtcdSource {
+                        zone: zone.name(),
+                        path: path.clone(),
+                        access,
+                    };
                     sources.push((zone.clone(), source));
                 }
             }
@@ -168,11 +189,19 @@ impl Options {
         if self.domain.all().any(|domain| domain == zone) {
             return Err(EtcdError::Cluster { zone: zone.clone() });
         }
-        if zone.name().labels().last().is_some_and(|label| label == "arpa") {
+        if zone
+            .name()
+            .labels()
+            .last()
+            .is_some_and(|label| label == "arpa")
+        {
             return Err(EtcdError::Reverse { zone: zone.clone() });
         }
         match self.taken_by_other(zone) {
-            Some(taken) => Err(EtcdError::Taken { zone: zone.clone(), taken }),
+            Some(taken) => Err(EtcdError::Taken {
+                zone: zone.clone(),
+                taken,
+            }),
             None => Ok(()),
         }
     }
@@ -180,10 +209,18 @@ impl Options {
     /// The other flag that already uses the names of `zone`, with its value.
     fn taken_by_other(&self, zone: &Domain) -> Option<String> {
         let name = zone.name();
-        let others =
-            [("--external-zone", &self.external_zone), ("--clusterset-domain", &self.clusterset_domain)];
-        let same = others.into_iter().find(|(_, domains)| domains.0.contains(zone));
-        let suffix = self.search_suffix.0.iter().find(|suffix| name.is_within(&suffix.name()));
+        let others = [
+            ("--external-zone", &self.external_zone),
+            ("--clusterset-domain", &self.clusterset_domain),
+        ];
+        let same = others
+            .into_iter()
+            .find(|(_, domains)| domains.0.contains(zone));
+        let suffix = self
+            .search_suffix
+            .0
+            .iter()
+            .find(|suffix| name.is_within(&suffix.name()));
         same.map(|(flag, _)| format!("{flag}={zone}"))
             .or_else(|| Some(format!("--search-suffix={}", suffix?)))
     }
@@ -199,8 +236,9 @@ impl EtcdFlags {
             ("--etcd-user", &self.etcd_user),
             ("--etcd-password-file", &self.etcd_password_file),
         ];
-        if let Some((flag, _)) =
-            flags.iter().find(|(_, value)| !value.is_empty() && self.etcd_zone.is_empty())
+        if let Some((flag, _)) = flags
+            .iter()
+            .find(|(_, value)| !value.is_empty() && self.etcd_zone.is_empty())
         {
             return Err(EtcdError::NoZone(flag));
         }
@@ -211,11 +249,21 @@ impl EtcdFlags {
             _ => return Err(EtcdError::Half("--etcd-cert-file", "--etcd-key-file")),
         };
         let login = match (given(&self.etcd_user), file(&self.etcd_password_file)) {
-            (Some(user), Some(password_file)) => Some(Login { user: user.to_owned(), password_file }),
+            (Some(user), Some(password_file)) => Some(Login {
+                user: user.to_owned(),
+                password_file,
+            }),
             (None, None) => None,
             _ => return Err(EtcdError::Half("--etcd-user", "--etcd-password-file")),
         };
-        Ok(Access { members: Vec::new(), tls: TlsFiles { ca: file(&self.etcd_ca_file), client }, login })
+        Ok(Access {
+            members: Vec::new(),
+            tls: TlsFiles {
+                ca: file(&self.etcd_ca_file),
+                client,
+            },
+            login,
+        })
     }
 }
 
@@ -227,7 +275,8 @@ mod tests {
 
     fn etcd(line: &str) -> Result<Vec<EtcdSource>, String> {
         let words = line.split_whitespace().map(std::ffi::OsString::from);
-        let options: Options = parse("kube-dns", Style::Pflag, words).map_err(|exit| exit.stderr)?;
+        let options: Options =
+            parse("kube-dns", Style::Pflag, words).map_err(|exit| exit.stderr)?;
         options.etcd().map_err(|error| error.to_string())
     }
 
@@ -242,7 +291,12 @@ mod tests {
         .unwrap();
         let shown: Vec<String> = sources
             .iter()
-            .map(|source| format!("{} {} {:?}", source.zone, source.path, source.access.members))
+            .map(|source| {
+                format!(
+                    "{} {} {:?}",
+                    source.zone, source.path, source.access.members
+                )
+            })
             .collect();
         assert_eq!(
             shown,
@@ -254,15 +308,26 @@ mod tests {
         let access = &sources[1].access;
         assert_eq!(access.tls.ca, Some("/ca".into()));
         assert_eq!(access.tls.client, Some(("/c".into(), "/k".into())));
-        assert_eq!(access.login, Some(Login { user: "u".to_owned(), password_file: "/p".into() }));
+        assert_eq!(
+            access.login,
+            Some(Login {
+                user: "u".to_owned(),
+                password_file: "/p".into()
+            })
+        );
     }
 
     #[test]
     fn a_mistake_is_one_line() {
-        let many: Vec<String> = (0..33).map(|zone| format!("--etcd-zone=z{zone}=http://e:1")).collect();
+        let many: Vec<String> = (0..33)
+            .map(|zone| format!("--etcd-zone=z{zone}=http://e:1"))
+            .collect();
         let many = many.join(" ");
         let cases = [
-            ("--etcd-user=u", "--etcd-user is for the zones of --etcd-zone, which is not given"),
+            (
+                "--etcd-user=u",
+                "--etcd-user is for the zones of --etcd-zone, which is not given",
+            ),
             (
                 "--etcd-zone=a=http://e:1 --etcd-user=u",
                 "--etcd-user and --etcd-password-file need each other: only one of them is given",
@@ -299,14 +364,23 @@ mod tests {
                 "--etcd-zone=a.search.local=http://e:1 --search-suffix=search.local",
                 "--etcd-zone a.search.local. is taken by --search-suffix=search.local.: use a domain outside of it",
             ),
-            (&many, "--etcd-zone is given for 33 zones; at most 32 are accepted"),
+            (
+                &many,
+                "--etcd-zone is given for 33 zones; at most 32 are accepted",
+            ),
         ];
         for (line, expected) in cases {
             assert_eq!(etcd(line).unwrap_err(), expected, "{line}");
         }
-        for wrong in
-            ["a", "a=", "a=etcd:2379", "=http://e:1", "a=ftp://e:1", "a=http://u:p@e:1", "a=http://e:1/x?y"]
-        {
+        for wrong in [
+            "a",
+            "a=",
+            "a=etcd:2379",
+            "=http://e:1",
+            "a=ftp://e:1",
+            "a=http://u:p@e:1",
+            "a=http://e:1/x?y",
+        ] {
             let error = etcd(&format!("--etcd-zone={wrong}")).unwrap_err();
             let line = error.lines().last().unwrap_or_default();
             assert!(

@@ -2,10 +2,11 @@
 
 use daemon::metrics::NamePrefix;
 
-/// Port and path of the metrics, and the prefix of the DNS server's metrics, from the `PROMETHEUS_*` variables.
+/// Port and path of the metrics, and the prefix of the DNS server's metrics, from the
+/// `PROMETHEUS_*` variables.
 ///
-/// No value ends the process: in kube-dns none does, and the kubelet sets `PROMETHEUS_PORT` by itself where a Service
-/// is called prometheus.
+/// No value ends the process: in kube-dns none does, and the kubelet sets `PROMETHEUS_PORT` by
+/// itself where a Service is called prometheus.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exposition {
     /// `PROMETHEUS_PORT`.
@@ -35,7 +36,9 @@ impl Exposition {
         let value = |name: &str| lookup(name).filter(|value| !value.is_empty());
 
         let port = match value("PROMETHEUS_PORT") {
-            Some(text) => text.parse().map_or(MetricsPort::Invalid(text), MetricsPort::Port),
+            Some(text) => text
+                .parse()
+                .map_or(MetricsPort::Invalid(text), MetricsPort::Port),
             None => MetricsPort::Unset,
         };
         let path = value("PROMETHEUS_PATH").unwrap_or_else(|| "/metrics".to_owned());
@@ -44,7 +47,11 @@ impl Exposition {
 
         Self {
             port,
-            path: if path.starts_with('/') { path } else { format!("/{path}") },
+            path: if path.starts_with('/') {
+                path
+            } else {
+                format!("/{path}")
+            },
             namespace: NamePrefix::new(&namespace),
             subsystem: NamePrefix::second_part(&subsystem),
         }
@@ -54,9 +61,14 @@ impl Exposition {
     pub fn log_mistakes(&self) {
         match &self.port {
             MetricsPort::Port(_) => {}
-            MetricsPort::Unset => tracing::info!("metrics are not served: PROMETHEUS_PORT is not set"),
+            MetricsPort::Unset => {
+                tracing::info!("metrics are not served: PROMETHEUS_PORT is not set");
+            }
             MetricsPort::Invalid(value) => {
-                tracing::error!(value, "metrics are not served: PROMETHEUS_PORT is not a port number");
+                tracing::error!(
+                    value,
+                    "metrics are not served: PROMETHEUS_PORT is not a port number"
+                );
             }
         }
         self.namespace.log_changes("PROMETHEUS_NAMESPACE");
@@ -78,8 +90,14 @@ mod tests {
     #[test]
     fn empty_environment_means_defaults() {
         let usual = exposition(&[]);
-        assert_eq!((usual.port, usual.path.as_str()), (MetricsPort::Unset, "/metrics"));
-        assert_eq!((usual.namespace.as_str(), usual.subsystem.as_str()), ("skydns", "skydns"));
+        assert_eq!(
+            (usual.port, usual.path.as_str()),
+            (MetricsPort::Unset, "/metrics")
+        );
+        assert_eq!(
+            (usual.namespace.as_str(), usual.subsystem.as_str()),
+            ("skydns", "skydns")
+        );
     }
 
     #[test]
@@ -90,20 +108,35 @@ mod tests {
             ("PROMETHEUS_NAMESPACE", "nsx"),
             ("PROMETHEUS_SUBSYSTEM", "subx"),
         ]);
-        assert_eq!((custom.port, custom.path.as_str()), (MetricsPort::Port(10055), "/custom"));
-        assert_eq!((custom.namespace.as_str(), custom.subsystem.as_str()), ("nsx", "subx"));
+        assert_eq!(
+            (custom.port, custom.path.as_str()),
+            (MetricsPort::Port(10055), "/custom")
+        );
+        assert_eq!(
+            (custom.namespace.as_str(), custom.subsystem.as_str()),
+            ("nsx", "subx")
+        );
     }
 
     #[test]
     fn impossible_port_means_no_metrics() {
         for port in ["abc", "99999", "-1", "tcp://10.0.0.1:9090"] {
-            assert_eq!(exposition(&[("PROMETHEUS_PORT", port)]).port, MetricsPort::Invalid(port.to_owned()));
+            assert_eq!(
+                exposition(&[("PROMETHEUS_PORT", port)]).port,
+                MetricsPort::Invalid(port.to_owned())
+            );
         }
     }
 
     #[test]
     fn impossible_prefix_is_escaped() {
-        let escaped = exposition(&[("PROMETHEUS_NAMESPACE", "my-ns"), ("PROMETHEUS_SUBSYSTEM", "1.b")]);
-        assert_eq!((escaped.namespace.as_str(), escaped.subsystem.as_str()), ("my_ns", "1_b"));
+        let escaped = exposition(&[
+            ("PROMETHEUS_NAMESPACE", "my-ns"),
+            ("PROMETHEUS_SUBSYSTEM", "1.b"),
+        ]);
+        assert_eq!(
+            (escaped.namespace.as_str(), escaped.subsystem.as_str()),
+            ("my_ns", "1_b")
+        );
     }
 }

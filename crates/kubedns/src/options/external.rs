@@ -33,15 +33,26 @@ impl Options {
     /// When the flags contradict each other.
     pub fn external_zone(&self) -> Result<Option<Name>, ExternalZoneError> {
         let Some(zone) = self.external_zone.only("--external-zone")? else {
-            return if self.external_headless { Err(ExternalZoneError::NoZone) } else { Ok(None) };
+            return if self.external_headless {
+                Err(ExternalZoneError::NoZone)
+            } else {
+                Ok(None)
+            };
         };
         let name = zone.name();
         let cluster = self.domain.all().map(|domain| ("--domain", domain));
-        let search = self.search_suffix.0.iter().map(|suffix| ("--search-suffix", suffix));
+        let search = self
+            .search_suffix
+            .0
+            .iter()
+            .map(|suffix| ("--search-suffix", suffix));
         let holds = |(_, domain): &(&str, &Domain)| name.is_within(&domain.name());
         if let Some((flag, domain)) = cluster.chain(search).find(holds) {
             let taken = format!("{flag}={domain}");
-            return Err(ExternalZoneError::Taken { zone: zone.clone(), taken });
+            return Err(ExternalZoneError::Taken {
+                zone: zone.clone(),
+                taken,
+            });
         }
         Ok(Some(name))
     }
@@ -63,30 +74,52 @@ mod tests {
     use super::*;
 
     fn options(words: &[&str]) -> Options {
-        parse("kube-dns", Style::Pflag, words.iter().map(std::ffi::OsString::from)).unwrap()
+        parse(
+            "kube-dns",
+            Style::Pflag,
+            words.iter().map(std::ffi::OsString::from),
+        )
+        .unwrap()
     }
 
     #[test]
     fn a_zone_is_beside_the_domains_that_are_answered_otherwise() {
-        let zone = |words: &[&str]| options(words).external_zone().map_err(|error| error.to_string());
+        let zone = |words: &[&str]| {
+            options(words)
+                .external_zone()
+                .map_err(|error| error.to_string())
+        };
         assert_eq!(zone(&[]), Ok(None));
         for good in ["k8s.example", "example.", "local"] {
-            assert_eq!(zone(&["--external-zone", good]), Ok(Some(Name::parse(good).unwrap())), "{good}");
+            assert_eq!(
+                zone(&["--external-zone", good]),
+                Ok(Some(Name::parse(good).unwrap())),
+                "{good}"
+            );
         }
         let taken = |zone: &str, by: &str| {
-            Err(format!("--external-zone {zone} is taken by {by}: use a domain outside of it"))
+            Err(format!(
+                "--external-zone {zone} is taken by {by}: use a domain outside of it"
+            ))
         };
         assert_eq!(
             zone(&["--external-zone=cluster.local"]),
             taken("cluster.local.", "--domain=cluster.local.")
         );
-        assert_eq!(zone(&["--domain=a.x,b.x", "--external-zone=lb.b.x"]), taken("lb.b.x.", "--domain=b.x."));
+        assert_eq!(
+            zone(&["--domain=a.x,b.x", "--external-zone=lb.b.x"]),
+            taken("lb.b.x.", "--domain=b.x.")
+        );
         assert_eq!(
             zone(&["--search-suffix=s.x", "--external-zone=lb.s.x"]),
             taken("lb.s.x.", "--search-suffix=s.x.")
         );
-        assert_eq!(zone(&["--external-zone=a,b"]), Err("--external-zone takes one domain, not 2".to_owned()));
-        let alone = "--external-headless needs --external-zone, in which headless Services are answered";
+        assert_eq!(
+            zone(&["--external-zone=a,b"]),
+            Err("--external-zone takes one domain, not 2".to_owned())
+        );
+        let alone =
+            "--external-headless needs --external-zone, in which headless Services are answered";
         assert_eq!(zone(&["--external-headless"]), Err(alone.to_owned()));
     }
 
@@ -95,6 +128,9 @@ mod tests {
         let records = |words: &[&str]| options(words).external_records();
         assert_eq!(records(&[]), ExternalRecords::Off);
         assert_eq!(records(&["--external-zone=x"]), ExternalRecords::Exposed);
-        assert_eq!(records(&["--external-zone=x", "--external-headless"]), ExternalRecords::AndHeadless);
+        assert_eq!(
+            records(&["--external-zone=x", "--external-headless"]),
+            ExternalRecords::AndHeadless
+        );
     }
 }

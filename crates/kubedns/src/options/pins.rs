@@ -23,14 +23,19 @@ impl FromStr for Pins {
 
     fn from_str(text: &str) -> Result<Self, PinError> {
         let pins = text.split(',').map(str::trim).filter(|pin| !pin.is_empty());
-        pins.map(|pin| parse(pin).ok_or_else(|| PinError(pin.to_owned()))).collect::<Result<_, _>>().map(Self)
+        pins.map(|pin| parse(pin).ok_or_else(|| PinError(pin.to_owned())))
+            .collect::<Result<_, _>>()
+            .map(Self)
     }
 }
 
 fn parse(text: &str) -> Option<Pin> {
     let (name, hash) = text.split_once('=').filter(|(name, _)| !name.is_empty())?;
     let sha256 = STANDARD.decode(hash).ok()?.try_into().ok()?;
-    Some(Pin { name: name.to_ascii_lowercase(), sha256 })
+    Some(Pin {
+        name: name.to_ascii_lowercase(),
+        sha256,
+    })
 }
 
 #[cfg(test)]
@@ -45,7 +50,8 @@ mod tests {
             assert!(
                 pins.0
                     .iter()
-                    .all(|pin| pin.sha256.starts_with(&[0x30, 0xf5]) && pin.sha256.ends_with(&[0xd1]))
+                    .all(|pin| pin.sha256.starts_with(&[0x30, 0xf5])
+                        && pin.sha256.ends_with(&[0xd1]))
             );
             Ok(pins.0.into_iter().map(|pin| pin.name).collect())
         };
@@ -54,7 +60,13 @@ mod tests {
             names(&format!("DNS.quad9.net={HASH}, 2620:fe::fe={HASH},")),
             Ok(vec!["dns.quad9.net".to_owned(), "2620:fe::fe".to_owned()])
         );
-        for wrong in ["dns.quad9.net", "=AAAA", "a=AAAA", "a=!", &format!("a==={HASH}")] {
+        for wrong in [
+            "dns.quad9.net",
+            "=AAAA",
+            "a=AAAA",
+            "a=!",
+            &format!("a==={HASH}"),
+        ] {
             let error = format!(
                 "{wrong:?} is not a pin: expected NAME=BASE64, several separated by commas, each the base64 of 32 octets"
             );

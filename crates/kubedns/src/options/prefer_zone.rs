@@ -65,7 +65,8 @@ pub enum PreferZoneError {
 }
 
 impl Options {
-    /// The node that `auto` takes the zone from; `node` is the node of this process. `None` without `auto`.
+    /// The node that `auto` takes the zone from; `node` is the node of this process. `None` without
+    /// `auto`.
     ///
     /// # Errors
     ///
@@ -76,7 +77,10 @@ impl Options {
         }
         match self.prefer_zone {
             PreferZone::Off | PreferZone::Zone(_) => Ok(None),
-            PreferZone::Auto => node.filter(|name| !name.is_empty()).ok_or(PreferZoneError::NoNode).map(Some),
+            PreferZone::Auto => node
+                .filter(|name| !name.is_empty())
+                .ok_or(PreferZoneError::NoNode)
+                .map(Some),
         }
     }
 }
@@ -89,8 +93,11 @@ mod tests {
 
     fn node_of_zone(words: &[&str], node: Option<&str>) -> Result<Option<String>, String> {
         let words = words.iter().map(std::ffi::OsString::from);
-        let options: Options = parse("kube-dns", Style::Pflag, words).map_err(|exit| exit.stderr)?;
-        options.node_of_zone(node.map(str::to_owned)).map_err(|error| error.to_string())
+        let options: Options =
+            parse("kube-dns", Style::Pflag, words).map_err(|exit| exit.stderr)?;
+        options
+            .node_of_zone(node.map(str::to_owned))
+            .map_err(|error| error.to_string())
     }
 
     #[test]
@@ -98,21 +105,36 @@ mod tests {
         let node = Some("node-1");
         assert_eq!(node_of_zone(&[], node), Ok(None));
         assert_eq!(node_of_zone(&["--prefer-zone=eu-1a"], None), Ok(None));
-        assert_eq!(node_of_zone(&["--prefer-zone=auto"], node), Ok(Some("node-1".to_owned())));
+        assert_eq!(
+            node_of_zone(&["--prefer-zone=auto"], node),
+            Ok(Some("node-1".to_owned()))
+        );
         assert_eq!("eu-1a".parse(), Ok(PreferZone::Zone("eu-1a".into())));
     }
 
     #[test]
     fn what_has_no_effect_is_one_line() {
         for (words, node, reason) in [
-            (&["--prefer-zone=auto"][..], None, "the environment variable NODE_NAME"),
-            (&["--prefer-zone=auto"], Some(""), "the environment variable NODE_NAME"),
+            (
+                &["--prefer-zone=auto"][..],
+                None,
+                "the environment variable NODE_NAME",
+            ),
+            (
+                &["--prefer-zone=auto"],
+                Some(""),
+                "the environment variable NODE_NAME",
+            ),
             (
                 &["--prefer-zone=a", "--endpoints-source=endpoints"],
                 None,
                 "only EndpointSlices have the zones",
             ),
-            (&["--prefer-zone=a b"], None, "expected auto or the name of a zone"),
+            (
+                &["--prefer-zone=a b"],
+                None,
+                "expected auto or the name of a zone",
+            ),
         ] {
             let line = node_of_zone(words, node).unwrap_err();
             assert!(line.contains(reason), "{words:?}: {line}");

@@ -29,7 +29,11 @@ impl FromStr for NamespaceList {
 
     fn from_str(text: &str) -> Result<Self, NamespaceListError> {
         let mut names: Vec<SmolStr> = Vec::new();
-        for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+        for name in text
+            .split(',')
+            .map(str::trim)
+            .filter(|name| !name.is_empty())
+        {
             if !is_label(name) {
                 return Err(NamespaceListError::Name(name.to_owned()));
             }
@@ -37,7 +41,11 @@ impl FromStr for NamespaceList {
                 names.push(name.into());
             }
         }
-        if names.len() > MAX_NAMESPACES { Err(NamespaceListError::Many) } else { Ok(Self(names)) }
+        if names.len() > MAX_NAMESPACES {
+            Err(NamespaceListError::Many)
+        } else {
+            Ok(Self(names))
+        }
     }
 }
 
@@ -85,7 +93,10 @@ fn is_requirement(text: &str) -> bool {
     if let Some(key) = text.strip_prefix('!') {
         return is_key(key.trim());
     }
-    if let Some((key, value)) = ["!=", "==", "="].iter().find_map(|operator| text.split_once(operator)) {
+    if let Some((key, value)) = ["!=", "==", "="]
+        .iter()
+        .find_map(|operator| text.split_once(operator))
+    {
         return is_key(key.trim()) && is_value(value.trim());
     }
     let Some((head, values)) = text.strip_suffix(')').and_then(|text| text.split_once('(')) else {
@@ -101,12 +112,15 @@ fn is_requirement(text: &str) -> bool {
 
 /// Whether the text is a label key: `name` or `prefix/name`.
 fn is_key(key: &str) -> bool {
-    let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
+    let (prefix, name) = key
+        .split_once('/')
+        .map_or((None, key), |(prefix, name)| (Some(prefix), name));
     let is_prefix = |prefix: &str| !prefix.is_empty() && prefix.split('.').all(is_label);
     prefix.is_none_or(is_prefix) && !name.is_empty() && is_value(name)
 }
 
-/// Whether the text is a label value: empty, or at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends.
+/// Whether the text is a label value: empty, or at most 63 letters, digits, '-', '_' and '.', with
+/// a letter or digit at both ends.
 pub(super) fn is_value(value: &str) -> bool {
     let is_inner = |octet: u8| octet.is_ascii_alphanumeric() || b"-_.".contains(&octet);
     let is_end = |octet: Option<&u8>| octet.is_none_or(u8::is_ascii_alphanumeric);
@@ -129,9 +143,17 @@ mod tests {
         for wrong in ["Apps", "a_b", "a.b", "*", &"a".repeat(64)] {
             assert_eq!(read(wrong), Err(NamespaceListError::Name(wrong.to_owned())));
         }
-        let names = |count: usize| (0..count).map(|n| format!("n{n}")).collect::<Vec<_>>().join(",");
+        let names = |count: usize| {
+            (0..count)
+                .map(|n| format!("n{n}"))
+                .collect::<Vec<_>>()
+                .join(",")
+        };
         assert!(read(&names(MAX_NAMESPACES)).is_ok());
-        assert_eq!(read(&names(MAX_NAMESPACES + 1)), Err(NamespaceListError::Many));
+        assert_eq!(
+            read(&names(MAX_NAMESPACES + 1)),
+            Err(NamespaceListError::Many)
+        );
     }
 
     #[test]
@@ -161,7 +183,11 @@ mod tests {
             ("A.b/c/d=e", "A.b/c/d=e"),
             ("a=*", "a=*"),
         ] {
-            assert_eq!(text.parse::<Selector>(), Err(SelectorError(wrong.to_owned())), "{text}");
+            assert_eq!(
+                text.parse::<Selector>(),
+                Err(SelectorError(wrong.to_owned())),
+                "{text}"
+            );
         }
     }
 }

@@ -19,7 +19,10 @@ impl FromStr for Domains {
     type Err = DomainError;
 
     fn from_str(text: &str) -> Result<Self, DomainError> {
-        let domains = text.split(',').map(str::trim).filter(|domain| !domain.is_empty());
+        let domains = text
+            .split(',')
+            .map(str::trim)
+            .filter(|domain| !domain.is_empty());
         domains.map(str::parse).collect::<Result<_, _>>().map(Self)
     }
 }
@@ -48,7 +51,10 @@ impl FromStr for Zones {
     type Err = DomainError;
 
     fn from_str(text: &str) -> Result<Self, DomainError> {
-        let zones = text.split(',').map(str::trim).filter(|zone| !zone.is_empty());
+        let zones = text
+            .split(',')
+            .map(str::trim)
+            .filter(|zone| !zone.is_empty());
         let name = |zone: &str| match zone {
             "." => Ok(Name::default()),
             zone => zone.parse().map(|domain: Domain| domain.name()),
@@ -70,7 +76,8 @@ pub struct FallthroughError {
 /// The search list, and the clients that it applies to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchFlags {
-    /// The suffix of `--search-suffix`: the search domain of a pod is its namespace and this suffix.
+    /// The suffix of `--search-suffix`: the search domain of a pod is its namespace and this
+    /// suffix.
     pub suffix: Option<Name>,
     /// Whether kubedns walks the list for pods, which it identifies by their addresses.
     pub autopath: bool,
@@ -87,7 +94,9 @@ pub enum SearchError {
     )]
     Unused,
     /// `--autopath` without `--pods=verified`, so the namespaces of clients are unknown.
-    #[error("--autopath needs --pods=verified: the client's namespace is that of the pod with its address")]
+    #[error(
+        "--autopath needs --pods=verified: the client's namespace is that of the pod with its address"
+    )]
     UnknownPods,
     /// `--autopath` behind dnsmasq, so the addresses of clients are unknown.
     #[error(
@@ -108,7 +117,9 @@ pub enum SearchError {
         taken: String,
     },
     /// A search domain is below the suffix.
-    #[error("--search-domains: {0} is below --search-suffix, where names are completed with this very list")]
+    #[error(
+        "--search-domains: {0} is below --search-suffix, where names are completed with this very list"
+    )]
     Completed(Name),
     /// Too many search domains.
     #[error(
@@ -125,17 +136,31 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// When a zone contains no cluster names. Zones of reverse names are accepted without effect: missing reverse names are always
-    /// forwarded.
+    /// When a zone contains no cluster names. Zones of reverse names are accepted without effect:
+    /// missing reverse names are always forwarded.
     pub fn fallthrough(&self) -> Result<Vec<Name>, FallthroughError> {
         let domains = || self.domain.all().map(Domain::name);
-        let above = |zone: &Name| domains().filter(|domain| domain.is_within(zone)).collect::<Vec<_>>();
+        let above = |zone: &Name| {
+            domains()
+                .filter(|domain| domain.is_within(zone))
+                .collect::<Vec<_>>()
+        };
         let of_cluster = |zone: &Name| self.domain.hold(zone) || !above(zone).is_empty();
-        let known = |zone: &Name| of_cluster(zone) || reverse::trees().any(|tree| zone.is_within(&tree));
+        let known =
+            |zone: &Name| of_cluster(zone) || reverse::trees().any(|tree| zone.is_within(&tree));
         if let Some(zone) = self.fallthrough.0.iter().find(|zone| !known(zone)) {
-            return Err(FallthroughError { zone: zone.clone(), domain: self.domain.first.clone() });
+            return Err(FallthroughError {
+                zone: zone.clone(),
+                domain: self.domain.first.clone(),
+            });
         }
-        let below = |zone: &Name| if self.domain.hold(zone) { vec![zone.clone()] } else { above(zone) };
+        let below = |zone: &Name| {
+            if self.domain.hold(zone) {
+                vec![zone.clone()]
+            } else {
+                above(zone)
+            }
+        };
         Ok(self.fallthrough.0.iter().flat_map(below).collect())
     }
 
@@ -156,12 +181,20 @@ impl Options {
             _ if domains.len() > MAX_DOMAINS => return Err(SearchError::Many(domains.len())),
             _ => {}
         }
-        let completed = |domain: &&Name| suffix.as_ref().is_some_and(|suffix| domain.is_within(suffix));
+        let completed = |domain: &&Name| {
+            suffix
+                .as_ref()
+                .is_some_and(|suffix| domain.is_within(suffix))
+        };
         if let Some(domain) = domains.iter().find(completed) {
             return Err(SearchError::Completed(domain.clone()));
         }
         let domains = (!domains.is_empty()).then_some(domains);
-        Ok(Some(SearchFlags { suffix, autopath: self.autopath, domains }))
+        Ok(Some(SearchFlags {
+            suffix,
+            autopath: self.autopath,
+            domains,
+        }))
     }
 
     fn check_autopath(&self) -> Result<(), SearchError> {
@@ -177,16 +210,30 @@ impl Options {
 
     fn check_suffix(&self, suffix: &Domain) -> Result<(), SearchError> {
         let taken = |taken: &dyn fmt::Display| {
-            Err(SearchError::Taken { suffix: suffix.clone(), taken: taken.to_string() })
+            Err(SearchError::Taken {
+                suffix: suffix.clone(),
+                taken: taken.to_string(),
+            })
         };
         let name = suffix.name();
-        if let Some(domain) = self.domain.all().find(|domain| domain.name().is_within(&name)) {
+        if let Some(domain) = self
+            .domain
+            .all()
+            .find(|domain| domain.name().is_within(&name))
+        {
             return taken(domain);
         }
         let below = |domain| {
-            TAKEN.into_iter().filter_map(move |label| Name::parse(&format!("{label}.{domain}")).ok())
+            TAKEN
+                .into_iter()
+                .filter_map(move |label| Name::parse(&format!("{label}.{domain}")).ok())
         };
-        match self.domain.all().flat_map(below).find(|taken| name.is_within(taken)) {
+        match self
+            .domain
+            .all()
+            .flat_map(below)
+            .find(|taken| name.is_within(taken))
+        {
             Some(reserved) => taken(&reserved),
             None => Ok(()),
         }

@@ -3,7 +3,11 @@ use daemon::flags::{Exit, Style, parse};
 use super::*;
 
 fn options(words: &[&str]) -> Result<Options, Exit> {
-    parse("kube-dns", Style::Pflag, words.iter().map(std::ffi::OsString::from))
+    parse(
+        "kube-dns",
+        Style::Pflag,
+        words.iter().map(std::ffi::OsString::from),
+    )
 }
 
 #[test]
@@ -24,15 +28,31 @@ fn without_flags_the_defaults_of_kube_dns_hold() {
 #[test]
 fn the_command_lines_of_known_manifests_are_understood() {
     let lines: [&[&str]; 5] = [
-        &["--domain=cluster.local.", "--dns-port=10053", "--config-dir=/kube-dns-config", "--v=2"],
-        &["--domain=cluster.local", "--dns-port=10053", "--config-map=kube-dns", "--v=2", "-logtostderr"],
+        &[
+            "--domain=cluster.local.",
+            "--dns-port=10053",
+            "--config-dir=/kube-dns-config",
+            "--v=2",
+        ],
+        &[
+            "--domain=cluster.local",
+            "--dns-port=10053",
+            "--config-map=kube-dns",
+            "--v=2",
+            "-logtostderr",
+        ],
         &[
             "--domain=cluster.local.",
             "--dns-port=10053",
             "--federations=fed=fed.example",
             "--logtostderr=true",
         ],
-        &["-domain=cluster.local.", "-dns_port", "10053", "--kube-master-url=http://127.0.0.1:8080"],
+        &[
+            "-domain=cluster.local.",
+            "-dns_port",
+            "10053",
+            "--kube-master-url=http://127.0.0.1:8080",
+        ],
         &[
             "--kubecfg-file=/etc/k",
             "--nameservers=8.8.8.8:53,8.8.4.4",
@@ -52,20 +72,32 @@ fn help_is_that_of_kube_dns_with_the_new_flags_between() {
     assert_eq!(ours.status, 0);
     let squeeze = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let (ours, commands) = ours.stderr.split_once("\n\nCommands:\n").unwrap();
-    assert!(commands.contains("  kube-dns explain NAME") && commands.contains("  kube-dns check config "));
+    assert!(
+        commands.contains("  kube-dns explain NAME")
+            && commands.contains("  kube-dns check config ")
+    );
     let ours: Vec<String> = ours.lines().map(squeeze).collect();
     // Differs from kube-dns: there is no profiling.
     let captured = include_str!("../../testdata/kube-dns-help.txt").replace(
         "specifies whether to enable profiling",
         "accepted without effect: there is no profiling over HTTP",
     );
-    for line in captured.lines().filter(|line| !line.starts_with("$ ") && !line.starts_with("---")) {
+    for line in captured
+        .lines()
+        .filter(|line| !line.starts_with("$ ") && !line.starts_with("---"))
+    {
         assert!(ours.contains(&squeeze(line)), "{line}");
     }
-    let old = captured.lines().filter(|line| line.trim_start().starts_with('-')).count() - 2;
+    let old = captured
+        .lines()
+        .filter(|line| line.trim_start().starts_with('-'))
+        .count()
+        - 2;
     let new: Vec<&String> = ours
         .iter()
-        .filter(|line| line.starts_with("--") && !captured.contains(line.split(' ').next().unwrap()))
+        .filter(|line| {
+            line.starts_with("--") && !captured.contains(line.split(' ').next().unwrap())
+        })
         .collect();
     assert_eq!(ours.len(), 1 + old + new.len(), "{new:#?}");
 }
@@ -78,7 +110,11 @@ fn what_is_wrong_is_said_in_the_words_of_kube_dns() {
         let (line, expected) = case.trim().split_once('\n').unwrap();
         let words: Vec<&str> = line.split(' ').skip(2).collect();
         let exit = options(&words).unwrap_err();
-        assert_eq!((exit.status, exit.stderr.lines().last().unwrap()), (2, expected), "{line}");
+        assert_eq!(
+            (exit.status, exit.stderr.lines().last().unwrap()),
+            (2, expected),
+            "{line}"
+        );
         cases += 1;
     }
     assert_eq!(cases, 18);
@@ -89,8 +125,14 @@ fn a_domain_is_labels_with_a_dot_at_the_end() {
     assert_eq!("a".parse(), Ok(Domain("a.".to_owned())));
     assert_eq!("a.b-c.d.".parse(), Ok(Domain("a.b-c.d.".to_owned())));
     assert_eq!("a..".parse::<Domain>(), Err(DomainError::Label));
-    assert_eq!("a".repeat(64).parse::<Domain>(), Err(DomainError::LongLabel));
-    assert_eq!(["a".repeat(60).as_str(); 3].join(".").parse::<Domain>(), Err(DomainError::Long));
+    assert_eq!(
+        "a".repeat(64).parse::<Domain>(),
+        Err(DomainError::LongLabel)
+    );
+    assert_eq!(
+        ["a".repeat(60).as_str(); 3].join(".").parse::<Domain>(),
+        Err(DomainError::Long)
+    );
 }
 
 /// kube-dns starts with these values, and ends later. A conformance difference lists them.
@@ -101,7 +143,11 @@ fn impossible_value_ends_the_start() {
     for (flag, value, reason) in [
         ("healthz-port", "70000", out_of_range),
         ("dns-port", "70000", out_of_range),
-        ("kube-master-url", "tcp://10.0.0.1:6443", "invalid kube-master-url specified"),
+        (
+            "kube-master-url",
+            "tcp://10.0.0.1:6443",
+            "invalid kube-master-url specified",
+        ),
         (
             "domain",
             &long_domain,
@@ -110,7 +156,11 @@ fn impossible_value_ends_the_start() {
     ] {
         let exit = options(&[&format!("--{flag}={value}")]).unwrap_err();
         let line = format!("invalid argument {value:?} for \"--{flag}\" flag: {reason}");
-        assert_eq!((exit.status, exit.stderr.lines().last()), (2, Some(&*line)), "{flag}");
+        assert_eq!(
+            (exit.status, exit.stderr.lines().last()),
+            (2, Some(&*line)),
+            "{flag}"
+        );
     }
 }
 
@@ -120,12 +170,18 @@ fn records_are_those_of_kube_dns_unless_a_flag_says_otherwise() {
     assert_eq!(records(&[]), RecordOptions::default());
     let endpoint_names = |flag| records(&[flag]).endpoint_names;
     assert_eq!(endpoint_names("--endpoint-names=hash"), EndpointNames::Hash);
-    assert_eq!(endpoint_names("--endpoint-names=address"), EndpointNames::Address);
+    assert_eq!(
+        endpoint_names("--endpoint-names=address"),
+        EndpointNames::Address
+    );
     assert_eq!(endpoint_names("--endpoint_names=pod"), EndpointNames::Pod);
     assert!(records(&["--ignore-empty-services"]).ignore_empty_services);
     let exit = options(&["--endpoint-names=ip"]).unwrap_err();
     let line = exit.stderr.lines().last().unwrap_or_default().to_owned();
-    assert!(line.starts_with("invalid argument \"ip\" for \"--endpoint-names\" flag"), "{line}");
+    assert!(
+        line.starts_with("invalid argument \"ip\" for \"--endpoint-names\" flag"),
+        "{line}"
+    );
 }
 
 #[test]
@@ -141,10 +197,16 @@ fn the_scope_is_the_whole_cluster_unless_a_flag_says_otherwise() {
     let only = Namespaces::Only(vec!["b".into(), "a".into()]);
     let selected = Namespaces::Selected("team=a".to_owned());
     let of = |namespaces: &Namespaces, services: Option<&str>| {
-        Ok(Scope { namespaces: namespaces.clone(), services: services.map(str::to_owned) })
+        Ok(Scope {
+            namespaces: namespaces.clone(),
+            services: services.map(str::to_owned),
+        })
     };
     assert_eq!(scope(&["--namespaces=b,a"]), of(&only, None));
-    assert_eq!(scope(&["--namespace-selector=team=a", "--selector=x"]), of(&selected, Some("x")));
+    assert_eq!(
+        scope(&["--namespace-selector=team=a", "--selector=x"]),
+        of(&selected, Some("x"))
+    );
     let both = scope(&["--namespaces=a", "--namespace-selector=team=a"]).unwrap_err();
     assert_eq!(
         both.to_string(),
@@ -170,20 +232,43 @@ fn the_scope_is_the_whole_cluster_unless_a_flag_says_otherwise() {
 #[test]
 fn a_snapshot_file_is_for_those_who_keep_the_same() {
     let kept_for = |words: &[&str]| options(words).unwrap().kept_for();
-    assert_eq!(kept_for(&["--endpoint-names=address", "--pods=disabled"]), "cluster.local.");
     assert_eq!(
-        kept_for(&["--namespaces=a,b", "--selector=x", "--endpoint-names=pod", "--pods=verified"]),
+        kept_for(&["--endpoint-names=address", "--pods=disabled"]),
+        "cluster.local."
+    );
+    assert_eq!(
+        kept_for(&[
+            "--namespaces=a,b",
+            "--selector=x",
+            "--endpoint-names=pod",
+            "--pods=verified"
+        ]),
         "cluster.local. --namespaces=a,b --selector=x --endpoint-names=pod --pods=verified"
     );
-    assert_eq!(kept_for(&["--namespace-selector=x"]), "cluster.local. --namespace-selector=x");
+    assert_eq!(
+        kept_for(&["--namespace-selector=x"]),
+        "cluster.local. --namespace-selector=x"
+    );
 }
 
 #[test]
 fn the_url_of_the_api_server_has_a_scheme_and_a_host() {
-    for good in ["http://127.0.0.1:8080", "https://[fd00::1]:6443/", "https://api.example/prefix"] {
+    for good in [
+        "http://127.0.0.1:8080",
+        "https://[fd00::1]:6443/",
+        "https://api.example/prefix",
+    ] {
         assert_eq!(good.parse(), Ok(MasterUrl(good.to_owned())));
     }
-    for bad in ["", "nohost", "http://", "//host", "ftp://host", "http://:80", "http://a b"] {
+    for bad in [
+        "",
+        "nohost",
+        "http://",
+        "//host",
+        "ftp://host",
+        "http://:80",
+        "http://a b",
+    ] {
         assert_eq!(bad.parse::<MasterUrl>(), Err(MasterUrlError), "{bad}");
     }
 }
@@ -196,9 +281,29 @@ fn replies_are_kept_only_where_a_flag_says_so() {
         (&["--cache-size=0", "--serve-stale=0"], None),
         (&["--search-suffix=search.cluster.local"], Some(usual)),
         (&["--autopath"], Some(usual)),
-        (&["--cache-size=500"], Some(CacheLimits { entries: 500, ..usual })),
-        (&["--serve-stale=1h"], Some(CacheLimits { entries: 10_000, stale: hour, ..usual })),
-        (&["--cache-size=0x20", "--serve-stale=1h"], Some(CacheLimits { entries: 32, stale: hour, ..usual })),
+        (
+            &["--cache-size=500"],
+            Some(CacheLimits {
+                entries: 500,
+                ..usual
+            }),
+        ),
+        (
+            &["--serve-stale=1h"],
+            Some(CacheLimits {
+                entries: 10_000,
+                stale: hour,
+                ..usual
+            }),
+        ),
+        (
+            &["--cache-size=0x20", "--serve-stale=1h"],
+            Some(CacheLimits {
+                entries: 32,
+                stale: hour,
+                ..usual
+            }),
+        ),
     ] {
         assert_eq!(options(words).unwrap().cache(), cache, "{words:?}");
     }
@@ -206,7 +311,10 @@ fn replies_are_kept_only_where_a_flag_says_so() {
         let exit = options(&[&format!("--cache-size={bad}")]).unwrap_err();
         let line = exit.stderr.lines().last().unwrap_or_default().to_owned();
         let reason = "must be a number of entries from 0 to 1000000";
-        assert_eq!(line, format!("invalid argument {bad:?} for \"--cache-size\" flag: {reason}"));
+        assert_eq!(
+            line,
+            format!("invalid argument {bad:?} for \"--cache-size\" flag: {reason}")
+        );
     }
 }
 
@@ -214,11 +322,16 @@ fn replies_are_kept_only_where_a_flag_says_so() {
 fn a_cluster_may_have_several_domains() {
     let all = |text: &str| {
         let domains: Result<ClusterDomains, _> = text.parse();
-        domains.map(|domains| domains.to_string()).map_err(|error| error.to_string())
+        domains
+            .map(|domains| domains.to_string())
+            .map_err(|error| error.to_string())
     };
     for (text, expected) in [
         ("cluster.local", Ok("cluster.local.")),
-        ("new.example,cluster.local.", Ok("new.example.,cluster.local.")),
+        (
+            "new.example,cluster.local.",
+            Ok("new.example.,cluster.local."),
+        ),
         ("a, b", Ok("a.,b.")),
         (
             "cluster.local,b.cluster.local",
@@ -226,25 +339,46 @@ fn a_cluster_may_have_several_domains() {
                 "b.cluster.local. is in cluster.local.: the domains of a cluster must not contain each other",
             ),
         ),
-        ("a,a.", Err("a. is in a.: the domains of a cluster must not contain each other")),
-        ("a,b,c,d,e,f,g,h,i", Err("9 domains; at most 8 are accepted")),
+        (
+            "a,a.",
+            Err("a. is in a.: the domains of a cluster must not contain each other"),
+        ),
+        (
+            "a,b,c,d,e,f,g,h,i",
+            Err("9 domains; at most 8 are accepted"),
+        ),
     ] {
         let expected = expected.map(str::to_owned).map_err(str::to_owned);
         assert_eq!(all(text), expected, "{text}");
     }
     for bad in ["", ",", "a,", "a,B"] {
-        assert_eq!(bad.parse::<ClusterDomains>(), Err(DomainError::Label.into()), "{bad}");
+        assert_eq!(
+            bad.parse::<ClusterDomains>(),
+            Err(DomainError::Label.into()),
+            "{bad}"
+        );
     }
     let options = options(&["--domain=new.example,cluster.local", "--fallthrough=."]).unwrap();
     let zones = options.fallthrough().unwrap();
-    assert_eq!(zones.iter().map(Name::to_string).collect::<Vec<_>>(), ["new.example.", "cluster.local."]);
+    assert_eq!(
+        zones.iter().map(Name::to_string).collect::<Vec<_>>(),
+        ["new.example.", "cluster.local."]
+    );
 }
 
 #[test]
 fn missing_names_of_the_cluster_may_be_forwarded() {
     let said = |flag: &str| {
-        let zones = options(&[&format!("--fallthrough={flag}")]).unwrap().fallthrough();
-        let text = |zones: Vec<Name>| zones.iter().map(Name::to_string).collect::<Vec<_>>().join(" ");
+        let zones = options(&[&format!("--fallthrough={flag}")])
+            .unwrap()
+            .fallthrough();
+        let text = |zones: Vec<Name>| {
+            zones
+                .iter()
+                .map(Name::to_string)
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
         zones.map(text).map_err(|error| error.to_string())
     };
     for (flag, expected) in [
@@ -252,7 +386,10 @@ fn missing_names_of_the_cluster_may_be_forwarded() {
         (".", "cluster.local."),
         ("local", "cluster.local."),
         ("cluster.local", "cluster.local."),
-        ("vm.cluster.local., a.svc.cluster.local", "vm.cluster.local. a.svc.cluster.local."),
+        (
+            "vm.cluster.local., a.svc.cluster.local",
+            "vm.cluster.local. a.svc.cluster.local.",
+        ),
         // CoreDNS needs these zones; kubedns always forwards them.
         ("in-addr.arpa,ip6.arpa,10.in-addr.arpa", ""),
     ] {
@@ -265,9 +402,13 @@ fn missing_names_of_the_cluster_may_be_forwarded() {
 
 #[test]
 fn ttls_are_whole_seconds_up_to_an_hour() {
-    for (text, expected) in
-        [("", None), ("0", Some(0)), ("5s", Some(5)), ("1h", Some(3600)), ("1m30s", Some(90))]
-    {
+    for (text, expected) in [
+        ("", None),
+        ("0", Some(0)),
+        ("5s", Some(5)),
+        ("1h", Some(3600)),
+        ("1m30s", Some(90)),
+    ] {
         assert_eq!(text.parse(), Ok(ZoneTtl(expected)), "{text}");
     }
     for text in ["5", "500ms", "1h1s", "-5s", "1.5s", "long"] {
@@ -283,7 +424,11 @@ fn names_are_completed_below_a_suffix_of_their_own() {
     let name = |text: &str| Name::parse(text).unwrap();
     let flags = |suffix: &str, domains: Option<&[&str]>| {
         let domains = domains.map(|domains| domains.iter().map(|domain| name(domain)).collect());
-        Ok(Some(SearchFlags { suffix: Some(name(suffix)), autopath: false, domains }))
+        Ok(Some(SearchFlags {
+            suffix: Some(name(suffix)),
+            autopath: false,
+            domains,
+        }))
     };
     let suffix = "--search-suffix=search.cluster.local";
     let taken = |suffix: &str, taken: &str| {
@@ -336,15 +481,24 @@ fn names_are_completed_below_a_suffix_of_their_own() {
 #[test]
 fn clients_are_known_where_pods_and_addresses_are() {
     let name = |text: &str| Name::parse(text).unwrap();
-    let flags = SearchFlags { suffix: None, autopath: true, domains: None };
+    let flags = SearchFlags {
+        suffix: None,
+        autopath: true,
+        domains: None,
+    };
     let [autopath, verified] = ["--autopath", "--pods=verified"];
-    let [suffix, domains] = ["--search-suffix=search.cluster.local", "--search-domains=corp.example"];
+    let [suffix, domains] = [
+        "--search-suffix=search.cluster.local",
+        "--search-domains=corp.example",
+    ];
     let unseen = "--autopath needs --topology=direct or alone: behind dnsmasq kubedns does not see the addresses of \
                   its clients";
-    let unknown =
-        "--autopath needs --pods=verified: the client's namespace is that of the pod with its address";
+    let unknown = "--autopath needs --pods=verified: the client's namespace is that of the pod with its address";
     for (words, expected) in [
-        (&[autopath, verified, "--topology=alone"][..], Ok(Some(flags.clone()))),
+        (
+            &[autopath, verified, "--topology=alone"][..],
+            Ok(Some(flags.clone())),
+        ),
         (
             &[autopath, verified, "--topology=direct", domains, suffix],
             Ok(Some(SearchFlags {
@@ -356,18 +510,35 @@ fn clients_are_known_where_pods_and_addresses_are() {
         (&[autopath, verified], Err(unseen)),
         (&[autopath, verified, "--topology=cache"], Err(unseen)),
         (&[autopath, "--topology=alone"], Err(unknown)),
-        (&[autopath, "--topology=direct", "--pods=disabled"], Err(unknown)),
+        (
+            &[autopath, "--topology=direct", "--pods=disabled"],
+            Err(unknown),
+        ),
     ] {
-        let said = options(words).unwrap().search().map_err(|error| error.to_string());
+        let said = options(words)
+            .unwrap()
+            .search()
+            .map_err(|error| error.to_string());
         assert_eq!(said, expected.map_err(str::to_owned), "{words:?}");
     }
 }
 
 #[test]
 fn a_context_is_one_of_a_file() {
-    let context = |words: &[&str]| options(words).unwrap().access().map(|access| access.context);
-    assert_eq!(context(&["--kubecfg-file=/k", "--kubecfg-context=c"]), Ok(Some("c".to_owned())));
-    assert_eq!(context(&["--kubecfg-file=/k", "--kubecfg-context="]), Ok(None));
+    let context = |words: &[&str]| {
+        options(words)
+            .unwrap()
+            .access()
+            .map(|access| access.context)
+    };
+    assert_eq!(
+        context(&["--kubecfg-file=/k", "--kubecfg-context=c"]),
+        Ok(Some("c".to_owned()))
+    );
+    assert_eq!(
+        context(&["--kubecfg-file=/k", "--kubecfg-context="]),
+        Ok(None)
+    );
     assert_eq!(context(&["--kubecfg-context=c"]), Err(ContextWithoutFile));
 }
 
@@ -375,12 +546,22 @@ fn a_context_is_one_of_a_file() {
 fn the_configuration_comes_from_one_place() {
     let from = |words: &[&str]| options(words).unwrap().config_from();
     let directory = ConfigFrom::Directory("/c".into(), Duration::from_secs(3));
-    assert_eq!(from(&["--config-dir=/c", "--config-period=3s"]), Ok(directory));
+    assert_eq!(
+        from(&["--config-dir=/c", "--config-period=3s"]),
+        Ok(directory)
+    );
     for never in ["0", "-1s"] {
         let directory = ConfigFrom::Directory("/c".into(), GoPeriod::NEVER);
-        assert_eq!(from(&["--config-dir=/c", &format!("--config-period={never}")]), Ok(directory), "{never}");
+        assert_eq!(
+            from(&["--config-dir=/c", &format!("--config-period={never}")]),
+            Ok(directory),
+            "{never}"
+        );
     }
     let map = ConfigFrom::ConfigMap("kube-system".to_owned(), "kube-dns".to_owned());
     assert_eq!(from(&["--config-map=kube-dns", "--config-dir="]), Ok(map));
-    assert_eq!(from(&["--config-map=kube-dns", "--config-dir=/c"]), Err(BothConfigs));
+    assert_eq!(
+        from(&["--config-map=kube-dns", "--config-dir=/c"]),
+        Err(BothConfigs)
+    );
 }

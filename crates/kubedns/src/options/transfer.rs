@@ -43,13 +43,17 @@ impl Options {
             (true, Some(_)) => Err(TransferError::KeyWithoutPeers),
             (false, file) => {
                 let key = file.map(|file| read(Path::new(file))).transpose()?;
-                Ok(Some(TransferTo { peers: peers.clone(), key }))
+                Ok(Some(TransferTo {
+                    peers: peers.clone(),
+                    key,
+                }))
             }
         }
     }
 }
 
 fn read(file: &Path) -> Result<Key, TransferError> {
-    let text = std::fs::read_to_string(file).map_err(|error| TransferError::Read(file.to_owned(), error))?;
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| TransferError::Read(file.to_owned(), error))?;
     Key::parse(&text).map_err(|error| TransferError::Key(file.to_owned(), error))
 }

@@ -27,6 +27,8 @@ impl FromStr for ZoneTtl {
         let GoDuration(ttl) = text.parse().map_err(|_| ZoneTtlError)?;
         let whole = ttl.subsec_nanos() == 0 && ttl.as_secs() <= MAX;
         let seconds = u32::try_from(ttl.as_secs()).ok().filter(|_| whole);
-        seconds.map(|seconds| Self(Some(seconds))).ok_or(ZoneTtlError)
+        seconds
+            .map(|seconds| Self(Some(seconds)))
+            .ok_or(ZoneTtlError)
     }
 }

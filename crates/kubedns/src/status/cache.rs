@@ -1,8 +1,9 @@
-//! The records in the JSON format of `/cache`. Nodes, entries and fields have the names and the order of kube-dns.
+//! The records in the JSON format of `/cache`. Nodes, entries and fields have the names and the
+//! order of kube-dns.
 //!
-//! The serializer writes directly from the records, in windows of some hundred names: a client that reads slowly must not
-//! cost memory for each Service.
-//! Further zones (etcd, external, cluster set) and names of the ConfigMap have keys of their own, which are omitted if empty.
+//! The serializer writes directly from the records, in windows of some hundred names: a client that
+//! reads slowly must not cost memory for each Service. Further zones (etcd, external, cluster set)
+//! and names of the ConfigMap have keys of their own, which are omitted if empty.
 
 mod beside;
 mod in_order;
@@ -17,7 +18,8 @@ use cluster::records::{PortRecords, ServiceNode};
 use cluster::snapshot::Snapshot;
 use in_order::in_order;
 
-/// All records of a snapshot: the tree from the DNS root down to the cluster zone, further zones, and names of the ConfigMap.
+/// All records of a snapshot: the tree from the DNS root down to the cluster zone, further zones,
+/// and names of the ConfigMap.
 #[derive(Debug)]
 pub struct Cache<'a>(
     /// The snapshot to show.
@@ -30,8 +32,14 @@ impl Serialize for Cache<'_> {
         let above: Vec<String> = name::labels(self.0.zone.domain.wire())
             .map(|label| String::from_utf8_lossy(label).into_owned())
             .collect();
-        Dump { tree: Ancestors { labels: &above, tree: Tree(self.0) }, beside: OtherRecords::new(self.0) }
-            .serialize(serializer)
+        Dump {
+            tree: Ancestors {
+                labels: &above,
+                tree: Tree(self.0),
+            },
+            beside: OtherRecords::new(self.0),
+        }
+        .serialize(serializer)
     }
 }
 
@@ -52,8 +60,16 @@ struct Ancestors<'a> {
 
 impl Serialize for Ancestors<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Some((label, labels)) = self.labels.split_last() else { return self.tree.serialize(serializer) };
-        let child = SingleEntry(label, Ancestors { labels, tree: self.tree });
+        let Some((label, labels)) = self.labels.split_last() else {
+            return self.tree.serialize(serializer);
+        };
+        let child = SingleEntry(
+            label,
+            Ancestors {
+                labels,
+                tree: self.tree,
+            },
+        );
         node(serializer, &child, &EmptyMap)
     }
 }
@@ -69,8 +85,20 @@ impl Serialize for Tree<'_> {
             return node(serializer, &EmptyMap, &EmptyMap);
         }
         namespaces.sort_unstable();
-        let namespaces = namespaces.into_iter().map(|name| (name, Namespace { snapshot: self.0, name }));
-        node(serializer, &SingleEntry("svc", Branch(Children(namespaces.collect()))), &EmptyMap)
+        let namespaces = namespaces.into_iter().map(|name| {
+            (
+                name,
+                Namespace {
+                    snapshot: self.0,
+                    name,
+                },
+            )
+        });
+        node(
+            serializer,
+            &SingleEntry("svc", Branch(Children(namespaces.collect()))),
+            &EmptyMap,
+        )
     }
 }
 
@@ -101,7 +129,17 @@ struct Namespace<'a> {
 impl Serialize for Namespace<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self { snapshot, name } = *self;
-        node(serializer, &Services { snapshot, namespace: name }, &Aliases { snapshot, namespace: name })
+        node(
+            serializer,
+            &Services {
+                snapshot,
+                namespace: name,
+            },
+            &Aliases {
+                snapshot,
+                namespace: name,
+            },
+        )
     }
 }
 
@@ -113,12 +151,26 @@ struct Aliases<'a> {
 
 impl<'a> Serialize for Aliases<'a> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { snapshot, namespace } = *self;
-        let zone = ShownZone { domain: snapshot.zone.domain.wire(), ttl: &|ttl| snapshot.zone.ttl_of(ttl) };
+        let Self {
+            snapshot,
+            namespace,
+        } = *self;
+        let zone = ShownZone {
+            domain: snapshot.zone.domain.wire(),
+            ttl: &|ttl| snapshot.zone.ttl_of(ttl),
+        };
         zone.entries(serializer, |offer: &mut dyn FnMut(Entry<'a>)| {
-            let aliases = snapshot.aliases.node(&[namespace]).into_iter().flat_map(Node::entries);
+            let aliases = snapshot
+                .aliases
+                .node(&[namespace])
+                .into_iter()
+                .flat_map(Node::entries);
             for (label, alias) in aliases {
-                offer(Entry { label, record: alias.record(), synthesized: false });
+                offer(Entry {
+                    label,
+                    record: alias.record(),
+                    synthesized: false,
+                });
             }
         })
     }
@@ -132,15 +184,30 @@ struct Services<'a> {
 
 impl<'a> Serialize for Services<'a> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { snapshot, namespace } = *self;
+        let Self {
+            snapshot,
+            namespace,
+        } = *self;
         let mut map = serializer.serialize_map(None)?;
         let visit = |offer: &mut dyn FnMut(&'a SmolStr, &'a ServiceNode)| {
-            let services = snapshot.services.node(&[namespace]).into_iter().flat_map(Node::entries);
+            let services = snapshot
+                .services
+                .node(&[namespace])
+                .into_iter()
+                .flat_map(Node::entries);
             services.for_each(|(label, service)| offer(label, service));
         };
         in_order(visit, |label, services| {
             let mut services = services.into_iter();
-            services.try_for_each(|node| map.serialize_entry(label, &Service { node, zone: &snapshot.zone }))
+            services.try_for_each(|node| {
+                map.serialize_entry(
+                    label,
+                    &Service {
+                        node,
+                        zone: &snapshot.zone,
+                    },
+                )
+            })
         })?;
         map.end()
     }
@@ -154,8 +221,15 @@ struct Service<'a> {
 
 impl Serialize for Service<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { node: service, zone } = *self;
-        let addresses = ServiceEntries { service, zone, ports: None };
+        let Self {
+            node: service,
+            zone,
+        } = *self;
+        let addresses = ServiceEntries {
+            service,
+            zone,
+            ports: None,
+        };
         node(serializer, &Protocols { service, zone }, &addresses)
     }
 }
@@ -169,11 +243,20 @@ struct ServiceEntries<'a> {
 
 impl<'a> Serialize for ServiceEntries<'a> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { service, zone, ports } = *self;
-        let shown = ShownZone { domain: zone.domain.wire(), ttl: &|ttl| zone.ttl_of(ttl) };
+        let Self {
+            service,
+            zone,
+            ports,
+        } = *self;
+        let shown = ShownZone {
+            domain: zone.domain.wire(),
+            ttl: &|ttl| zone.ttl_of(ttl),
+        };
         shown.entries(serializer, |offer: &mut dyn FnMut(Entry<'a>)| match ports {
             None => service.visit_members(None, offer),
-            Some(ports) => ports.iter().for_each(|port| service.visit_members(Some(port), offer)),
+            Some(ports) => ports
+                .iter()
+                .for_each(|port| service.visit_members(Some(port), offer)),
         })
     }
 }
@@ -188,10 +271,19 @@ impl Serialize for Protocols<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self { service, zone } = *self;
         // The ports are sorted by protocol and name.
-        let protocols = service.ports.chunk_by(|one, next| one.path[0] == next.path[0]);
+        let protocols = service
+            .ports
+            .chunk_by(|one, next| one.path[0] == next.path[0]);
         serializer.collect_map(protocols.filter_map(|ports| {
             let [protocol, _] = &ports.first()?.path;
-            Some((protocol, Branch(NamedPorts { service, zone, ports })))
+            Some((
+                protocol,
+                Branch(NamedPorts {
+                    service,
+                    zone,
+                    ports,
+                }),
+            ))
         }))
     }
 }
@@ -205,11 +297,22 @@ struct NamedPorts<'a> {
 
 impl Serialize for NamedPorts<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { service, zone, ports } = *self;
+        let Self {
+            service,
+            zone,
+            ports,
+        } = *self;
         let names = ports.chunk_by(|one, next| one.path[1] == next.path[1]);
         serializer.collect_map(names.filter_map(|ports| {
             let [_, name] = &ports.first()?.path;
-            Some((name, Leaf(ServiceEntries { service, zone, ports: Some(ports) })))
+            Some((
+                name,
+                Leaf(ServiceEntries {
+                    service,
+                    zone,
+                    ports: Some(ports),
+                }),
+            ))
         }))
     }
 }
@@ -242,7 +345,9 @@ impl ShownZone<'_> {
         let visit = |offer: &mut dyn FnMut(&'a str, ServiceRecord<'a>)| {
             visit(&mut |entry: Entry<'a>| offer(entry.label, entry.record));
         };
-        in_order(visit, |label, records| self.records(&mut map, label, &records))?;
+        in_order(visit, |label, records| {
+            self.records(&mut map, label, &records)
+        })?;
         map.end()
     }
 
@@ -257,7 +362,8 @@ impl ShownZone<'_> {
         for record in records {
             for host in hosts(label, record, self.domain) {
                 let shown = ShownRecord::new(record, host, (self.ttl)(record.ttl));
-                // Several records of one label have the keys `label`, `label#1`, `label#2` and so on.
+                // Several records of one label have the keys `label`, `label#1`, `label#2` and so
+                // on.
                 match number {
                     0 => map.serialize_entry(label, &shown)?,
                     more => map.serialize_entry(&format!("{label}#{more}"), &shown)?,
@@ -312,7 +418,9 @@ fn hosts(label: &str, record: &ServiceRecord<'_>, domain: &[u8]) -> Vec<String> 
         Host::Member => vec![format!("{label}.{}", below())],
         // As in the Service: without a dot at the end.
         Host::Name(name) => vec![name.to_string().trim_end_matches('.').to_owned()],
-        Host::Address(_) | Host::Several(_) => record.addresses().map(|ip| ip.to_string()).collect(),
+        Host::Address(_) | Host::Several(_) => {
+            record.addresses().map(|ip| ip.to_string()).collect()
+        }
         // A TXT record without a host.
         Host::Nothing => vec![String::new()],
     }
@@ -371,9 +479,24 @@ mod tests {
     fn keys(domain: &str, keys: &[(&str, &str)]) -> ZoneRecords {
         let (subtree, mut tree) = (Subtree::new("/skydns", &name(domain)), Tree::default());
         for (key, value) in keys {
-            let (key, value) = (format!("/skydns/{key}").into_bytes(), value.as_bytes().to_vec());
-            let kv = KeyValue { key, value, mod_revision: 1, ..KeyValue::default() };
-            tree.apply(&subtree, &Event { kind: EventKind::Put, kv }).unwrap();
+            let (key, value) = (
+                format!("/skydns/{key}").into_bytes(),
+                value.as_bytes().to_vec(),
+            );
+            let kv = KeyValue {
+                key,
+                value,
+                mod_revision: 1,
+                ..KeyValue::default()
+            };
+            tree.apply(
+                &subtree,
+                &Event {
+                    kind: EventKind::Put,
+                    kv,
+                },
+            )
+            .unwrap();
         }
         ZoneRecords::from(tree)
     }
@@ -403,12 +526,17 @@ mod tests {
                     r#"{"host":"192.0.2.1","port":8080,"priority":5,"weight":3,"ttl":7}"#,
                 ),
                 ("local/skydns/note", r#"{"text":"of no host"}"#),
-                ("local/skydns/out", r#"{"host":"www.example.com","mail":true}"#),
+                (
+                    "local/skydns/out",
+                    r#"{"host":"www.example.com","mail":true}"#,
+                ),
                 ("local/skydns/any", r#"{"host":"192.0.2.9"}"#),
             ],
         );
         let snapshot = snapshot();
-        let zones = snapshot.zones.with(zone("skydns.local", Merged(vec![records])));
+        let zones = snapshot
+            .zones
+            .with(zone("skydns.local", Merged(vec![records])));
         let zones = zones.with(zone("late.test", Merged(vec![ZoneRecords::default()])));
         let mut found = shown(&Snapshot { zones, ..snapshot });
         let web = json!({"web": {"host": "192.0.2.1", "port": 8080, "priority": 5, "weight": 3, "ttl": 7}});
@@ -434,8 +562,14 @@ mod tests {
         let places = [r#"{"host":"first.test"}"#, r#"{"host":"second.test"}"#];
         let places = places.map(|value| keys("arpa", &[(key, value)]));
         let snapshot = snapshot();
-        let pointers = FurtherZone { pointers: true, ..zone("arpa", Merged(places.into())) };
-        let found = shown(&Snapshot { zones: snapshot.zones.with(pointers), ..snapshot });
+        let pointers = FurtherZone {
+            pointers: true,
+            ..zone("arpa", Merged(places.into()))
+        };
+        let found = shown(&Snapshot {
+            zones: snapshot.zones.with(pointers),
+            ..snapshot
+        });
         let host = &found["Zones"]["arpa."]["Names"]["1.2.0.192.in-addr.arpa."]["1"]["host"];
         assert_eq!(host, "first.test", "{found:#}");
     }
@@ -446,14 +580,24 @@ mod tests {
         let tree = shown(&snapshot);
         own.add_host(
             &name("DB.acme.example"),
-            &["192.0.2.20".parse().unwrap(), "2001:db8::20".parse().unwrap()],
+            &[
+                "192.0.2.20".parse().unwrap(),
+                "2001:db8::20".parse().unwrap(),
+            ],
         );
         own.add_alias(&name("old.acme.example"), &name("registry.acme.example"));
-        own.add_alias(&name("registry.acme.example"), &name("registry.infra.svc.cluster.local"));
+        own.add_alias(
+            &name("registry.acme.example"),
+            &name("registry.infra.svc.cluster.local"),
+        );
         snapshot.zone.own_names = Some(Arc::new(own));
         let mut found = shown(&snapshot);
-        let [hosts, aliases] = ["Hosts", "Aliases"].map(|key| found.as_object_mut().unwrap().remove(key));
-        assert_eq!(hosts, Some(json!({"db.acme.example.": ["192.0.2.20", "2001:db8::20"]})));
+        let [hosts, aliases] =
+            ["Hosts", "Aliases"].map(|key| found.as_object_mut().unwrap().remove(key));
+        assert_eq!(
+            hosts,
+            Some(json!({"db.acme.example.": ["192.0.2.20", "2001:db8::20"]}))
+        );
         let expected = json!({
             "old.acme.example.": "registry.acme.example.",
             "registry.acme.example.": "registry.infra.svc.cluster.local.",

@@ -1,8 +1,9 @@
 //! The body of a large page, written piece by piece while the client reads it.
 //!
-//! A blocking thread writes, and waits while the client does not read: a reader costs two pieces of memory. A client
-//! that stops reading, or reads for too long, is cut off, since it keeps the thread and the records that were published
-//! when it came. The connection then breaks: no client takes a part for the whole.
+//! A blocking thread writes, and waits while the client does not read: a reader costs two pieces of
+//! memory. A client that stops reading, or reads for too long, is cut off, since it keeps the
+//! thread and the records that were published when it came. The connection then breaks: no client
+//! takes a part for the whole.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -34,7 +35,8 @@ enum Message {
     End,
 }
 
-/// The body of the page that `write` writes. `permit` is held until both the writer and the reader have ended.
+/// The body of the page that `write` writes. `permit` is held until both the writer and the reader
+/// have ended.
 pub(super) fn body(
     share: Arc<HalfCore>,
     permit: OwnedSemaphorePermit,
@@ -54,8 +56,14 @@ pub(super) fn body(
         }
     });
 
-    let reader = Reader { receiver, is_ended: false, _permit: permit };
-    stream::unfold(reader, |mut reader| async move { Some((reader.next().await?, reader)) })
+    let reader = Reader {
+        receiver,
+        is_ended: false,
+        _permit: permit,
+    };
+    stream::unfold(reader, |mut reader| async move {
+        Some((reader.next().await?, reader))
+    })
 }
 
 /// The reading end of the body.
@@ -81,7 +89,8 @@ impl Reader {
     }
 }
 
-/// Gathers what is written into pieces, and sends each piece when the client has read the one before the last.
+/// Gathers what is written into pieces, and sends each piece when the client has read the one
+/// before the last.
 struct Pieces<'a> {
     share: &'a HalfCore,
     /// The turn in which the current piece is made.
@@ -96,7 +105,14 @@ impl<'a> Pieces<'a> {
     fn new(share: &'a HalfCore, sender: mpsc::Sender<Message>, runtime: Handle) -> Self {
         let turn = Some(share.turn());
         let piece = Vec::with_capacity(PIECE);
-        Self { share, turn, piece, sender, runtime, deadline: Instant::now() + TIMEOUT }
+        Self {
+            share,
+            turn,
+            piece,
+            sender,
+            runtime,
+            deadline: Instant::now() + TIMEOUT,
+        }
     }
 
     fn send_piece(&mut self) -> io::Result<()> {
@@ -104,12 +120,16 @@ impl<'a> Pieces<'a> {
         self.send(Message::Piece(piece.into()))
     }
 
-    /// Sends a message, outside of a turn: a client that does not read must not keep other pages waiting.
+    /// Sends a message, outside of a turn: a client that does not read must not keep other pages
+    /// waiting.
     fn send(&mut self, message: Message) -> io::Result<()> {
         self.turn = None;
         let deadline = self.deadline.min(Instant::now() + PIECE_TIMEOUT);
-        let sent = self.runtime.block_on(timeout_at(deadline, self.sender.send(message)));
-        sent.map_err(|_| io::ErrorKind::TimedOut)?.map_err(|_| io::ErrorKind::BrokenPipe)?;
+        let sent = self
+            .runtime
+            .block_on(timeout_at(deadline, self.sender.send(message)));
+        sent.map_err(|_| io::ErrorKind::TimedOut)?
+            .map_err(|_| io::ErrorKind::BrokenPipe)?;
 
         self.turn = Some(self.share.turn());
         Ok(())
@@ -158,7 +178,10 @@ mod tests {
     fn page(
         permits: &Arc<Semaphore>,
         length: usize,
-    ) -> (impl Stream<Item = Result<Bytes, Incomplete>> + use<>, Arc<AtomicUsize>) {
+    ) -> (
+        impl Stream<Item = Result<Bytes, Incomplete>> + use<>,
+        Arc<AtomicUsize>,
+    ) {
         let permit = Arc::clone(permits).try_acquire_owned().unwrap();
         let written = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&written);
@@ -208,7 +231,11 @@ mod tests {
         }
 
         let left: Vec<bool> = body.map(|piece| piece.is_ok()).collect().await;
-        assert_eq!(left, [true, false], "the page must not end as if it were whole");
+        assert_eq!(
+            left,
+            [true, false],
+            "the page must not end as if it were whole"
+        );
     }
 
     #[tokio::test]

@@ -13,16 +13,32 @@ pub(super) fn count(index: &Index, status: &Status, metrics: &Metrics) {
     let counts = index.counts();
     let numbers = [
         (Kind::Service, counts.services, counts.cluster_ips),
-        (Kind::Endpoints, counts.endpoints, counts.endpoints_addresses),
+        (
+            Kind::Endpoints,
+            counts.endpoints,
+            counts.endpoints_addresses,
+        ),
         (Kind::EndpointSlice, counts.slices, counts.slices_addresses),
     ];
     for (kind, objects, addresses) in numbers {
-        metrics.objects.with_label_values(&[kind.plural()]).set(gauge_value(objects));
-        metrics.addresses.with_label_values(&[kind.plural()]).set(gauge_value(addresses));
+        metrics
+            .objects
+            .with_label_values(&[kind.plural()])
+            .set(gauge_value(objects));
+        metrics
+            .addresses
+            .with_label_values(&[kind.plural()])
+            .set(gauge_value(addresses));
     }
-    for (kind, objects) in [(Kind::Pod, counts.pods), (Kind::ServiceImport, counts.imports)] {
+    for (kind, objects) in [
+        (Kind::Pod, counts.pods),
+        (Kind::ServiceImport, counts.imports),
+    ] {
         if let Some(objects) = objects {
-            metrics.objects.with_label_values(&[kind.label()]).set(gauge_value(objects));
+            metrics
+                .objects
+                .with_label_values(&[kind.label()])
+                .set(gauge_value(objects));
         }
     }
     if metrics.over_capacity.get() == 0 && counts.over_capacity > 0 {
@@ -32,11 +48,24 @@ pub(super) fn count(index: &Index, status: &Status, metrics: &Metrics) {
         );
     }
     metrics.over_capacity.set(gauge_value(counts.over_capacity));
-    metrics.records.set(gauge_value(records(&status.published().get())));
+    metrics
+        .records
+        .set(gauge_value(records(&status.published().get())));
 }
 
 fn records(snapshot: &Snapshot) -> usize {
-    let of_services = snapshot.services.root().children().flat_map(|(_, namespace)| namespace.entries());
-    let aliases = snapshot.aliases.root().children().flat_map(|(_, namespace)| namespace.entries());
-    of_services.map(|(_, service)| service.entry_count()).sum::<usize>() + aliases.count()
+    let of_services = snapshot
+        .services
+        .root()
+        .children()
+        .flat_map(|(_, namespace)| namespace.entries());
+    let aliases = snapshot
+        .aliases
+        .root()
+        .children()
+        .flat_map(|(_, namespace)| namespace.entries());
+    of_services
+        .map(|(_, service)| service.entry_count())
+        .sum::<usize>()
+        + aliases.count()
 }

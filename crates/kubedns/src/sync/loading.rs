@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use cluster::persist::{self, Saved, SnapshotError};
 
-/// The longest time for which the first lists wait for the file, because listed and restored objects must not mix. A hundred
-/// thousand Services take about a second.
+/// The longest time for which the first lists wait for the file, because listed and restored
+/// objects must not mix. A hundred thousand Services take about a second.
 const HOLD: Duration = Duration::from_secs(2);
 
 /// The content of the snapshot file; `None` if the file does not exist.
@@ -26,7 +26,8 @@ pub struct Loading {
 }
 
 impl Loading {
-    /// Starts to read the file in `directory`. `domain` is the identity that the file must have: the cluster domain and some flags.
+    /// Starts to read the file in `directory`. `domain` is the identity that the file must have:
+    /// the cluster domain and some flags.
     ///
     /// # Errors
     ///
@@ -35,10 +36,17 @@ impl Loading {
         let (answer, reply) = oneshot::channel();
         let (from, domain) = (directory.clone(), domain.to_owned());
         // No task waits for this thread, not even at shutdown.
-        std::thread::Builder::new().name("snapshot".to_owned()).spawn(move || {
-            let _ = answer.send(persist::load(&from, &domain));
-        })?;
-        Ok(Self { directory, reply, begun: Instant::now(), hangs: false })
+        std::thread::Builder::new()
+            .name("snapshot".to_owned())
+            .spawn(move || {
+                let _ = answer.send(persist::load(&from, &domain));
+            })?;
+        Ok(Self {
+            directory,
+            reply,
+            begun: Instant::now(),
+            hangs: false,
+        })
     }
 
     /// Directory of the file.
@@ -69,7 +77,8 @@ pub(super) async fn loaded(loading: &mut Option<Loading>) -> Loaded {
     }
 }
 
-/// Returns the content if it is read within `patience`. If no read is in progress, returns `None` at once.
+/// Returns the content if it is read within `patience`. If no read is in progress, returns `None`
+/// at once.
 pub(super) async fn within(loading: &mut Option<Loading>, patience: Duration) -> Option<Loaded> {
     loading.as_ref()?;
     tokio::time::timeout(patience, loaded(loading)).await.ok()

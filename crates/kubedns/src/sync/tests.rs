@@ -59,12 +59,29 @@ impl Running {
         };
         let (stop, mut task) = (CancellationToken::new(), tokio::task::JoinSet::new());
         task.spawn(sync.run(stop.clone()));
-        Self { sink, zones, settings, settled, published, objects, status, metrics, stop, task }
+        Self {
+            sink,
+            zones,
+            settings,
+            settled,
+            published,
+            objects,
+            status,
+            metrics,
+            stop,
+            task,
+        }
     }
 
     async fn send(&self, events: impl IntoIterator<Item = Event>) {
         for event in events {
-            self.sink.send(Received { event, at: Instant::now() }).await.unwrap();
+            self.sink
+                .send(Received {
+                    event,
+                    at: Instant::now(),
+                })
+                .await
+                .unwrap();
         }
     }
 
@@ -82,11 +99,17 @@ fn settings(upstreams: &[&str]) -> Settings {
     Settings {
         version: dnsconfig::Config::default().version(),
         federations: BTreeMap::new(),
-        upstreams: upstreams.iter().map(|address| address.parse().unwrap()).collect(),
+        upstreams: upstreams
+            .iter()
+            .map(|address| address.parse().unwrap())
+            .collect(),
         stub_domains: vec![
             ("A.test".to_owned(), vec!["192.0.2.7:53".parse().unwrap()]),
             ("only-names.test".to_owned(), Vec::new()),
-            ("own.test".to_owned(), vec!["127.0.0.1:10053".parse().unwrap()]),
+            (
+                "own.test".to_owned(),
+                vec!["127.0.0.1:10053".parse().unwrap()],
+            ),
         ],
         search: None,
         own: crate::config::OwnConfig::default(),
@@ -94,8 +117,9 @@ fn settings(upstreams: &[&str]) -> Settings {
 }
 
 fn service(name: &str, ip: &str) -> Event {
-    let json =
-        format!(r#"{{"metadata":{{"name":"{name}","namespace":"apps"}},"spec":{{"clusterIP":"{ip}"}}}}"#);
+    let json = format!(
+        r#"{{"metadata":{{"name":"{name}","namespace":"apps"}},"spec":{{"clusterIP":"{ip}"}}}}"#
+    );
     Event::Service(Change::Apply(Service::from_api(&json).unwrap().object))
 }
 
@@ -126,17 +150,28 @@ async fn what_is_seen_is_published_and_counted() {
     let running = Running::start(PATIENCE, |_| None);
     assert_eq!(running.status.progress(), Progress::Waiting);
     running.send(first_lists()).await;
-    running.until(|running| running.status.progress() == Progress::Synced).await;
+    running
+        .until(|running| running.status.progress() == Progress::Synced)
+        .await;
     assert!(running.published.get().has_synced());
-    running.until(|running| running.metrics.records.get() == 2).await;
+    running
+        .until(|running| running.metrics.records.get() == 2)
+        .await;
     let objects = |kind: &str| running.metrics.objects.with_label_values(&[kind]).get();
-    assert_eq!((objects("services"), objects("endpoints"), objects("endpointslices")), (2, 1, 0));
+    assert_eq!(
+        (
+            objects("services"),
+            objects("endpoints"),
+            objects("endpointslices")
+        ),
+        (2, 1, 0)
+    );
     assert_eq!(running.metrics.synced.get(), 1);
     running.end().await.unwrap();
 }
 
-/// The endpoints of a Service with a cluster IP do not change records, and neither does the endpoints source. The counts of objects
-/// follow both.
+/// The endpoints of a Service with a cluster IP do not change records, and neither does the
+/// endpoints source. The counts of objects follow both.
 #[tokio::test]
 async fn what_makes_no_records_is_counted_too() {
     let running = Running::start(PATIENCE, |_| None);
@@ -144,12 +179,20 @@ async fn what_makes_no_records_is_counted_too() {
     let objects = |kind: &str| running.metrics.objects.with_label_values(&[kind]).get();
     running.until(|_| objects("endpoints") == 1).await;
     let publications = running.metrics.publications.get();
-    running.send([endpoints("web", "10.0.0.7", "2026-01-01T00:00:00Z")]).await;
+    running
+        .send([endpoints("web", "10.0.0.7", "2026-01-01T00:00:00Z")])
+        .await;
     running.until(|_| objects("endpoints") == 2).await;
     assert_eq!(running.metrics.publications.get(), publications);
-    running.send([Event::Endpoints(Change::Deleted(ObjectKey::new("apps", "db")))]).await;
+    running
+        .send([Event::Endpoints(Change::Deleted(ObjectKey::new(
+            "apps", "db",
+        )))])
+        .await;
     running.until(|_| objects("endpoints") == 1).await;
-    running.send([Event::EndpointsFrom(EndpointsSource::EndpointSlices)]).await;
+    running
+        .send([Event::EndpointsFrom(EndpointsSource::EndpointSlices)])
+        .await;
     running.until(|_| objects("endpoints") == 0).await;
     running.end().await.unwrap();
 }
@@ -158,30 +201,48 @@ async fn what_makes_no_records_is_counted_too() {
 async fn a_list_of_what_is_known_publishes_nothing() {
     let running = Running::start(PATIENCE, |_| None);
     running.send(first_lists()).await;
-    running.until(|running| running.status.progress() == Progress::Synced).await;
+    running
+        .until(|running| running.status.progress() == Progress::Synced)
+        .await;
     let (publications, before) = (running.metrics.publications.get(), running.published.get());
     running.send(first_lists()).await;
     running.send([service("last", "10.96.0.9")]).await;
-    running.until(|running| running.metrics.publications.get() > publications).await;
-    assert_eq!(running.metrics.publications.get(), publications + 1, "for the last Service alone");
+    running
+        .until(|running| running.metrics.publications.get() > publications)
+        .await;
+    assert_eq!(
+        running.metrics.publications.get(),
+        publications + 1,
+        "for the last Service alone"
+    );
     assert!(!Arc::ptr_eq(&before, &running.published.get()));
     running.end().await.unwrap();
 }
 
-/// The other task of this thread sends an event each time that it runs, as the task of a watch does.
+/// The other task of this thread sends an event each time that it runs, as the task of a watch
+/// does.
 #[tokio::test]
 async fn events_that_arrive_together_are_published_together() {
     let running = Running::start(PATIENCE, |_| None);
     running.send(first_lists()).await;
-    running.until(|running| running.status.progress() == Progress::Synced).await;
+    running
+        .until(|running| running.status.progress() == Progress::Synced)
+        .await;
     let before = running.metrics.publications.get();
     for number in 0..30 {
-        running.send([service(&format!("new-{number}"), "10.96.1.1")]).await;
+        running
+            .send([service(&format!("new-{number}"), "10.96.1.1")])
+            .await;
         tokio::task::yield_now().await;
     }
-    running.until(|running| running.metrics.records.get() == 32).await;
+    running
+        .until(|running| running.metrics.records.get() == 32)
+        .await;
     let publications = running.metrics.publications.get() - before;
-    assert!(publications < 10, "{publications} publications of 30 events");
+    assert!(
+        publications < 10,
+        "{publications} publications of 30 events"
+    );
     running.end().await.unwrap();
 }
 
@@ -189,7 +250,9 @@ async fn events_that_arrive_together_are_published_together() {
 async fn programming_latency_is_measured_for_changes_and_not_for_the_first_lists() {
     let running = Running::start(PATIENCE, |_| None);
     running.send(first_lists()).await;
-    running.until(|running| running.status.progress() == Progress::Synced).await;
+    running
+        .until(|running| running.status.progress() == Progress::Synced)
+        .await;
     let measured = |running: &Running| running.metrics.programming.get_sample_count();
     assert_eq!(measured(&running), 0);
     let now = chrono::Utc::now().to_rfc3339();
@@ -202,26 +265,45 @@ async fn programming_latency_is_measured_for_changes_and_not_for_the_first_lists
 #[tokio::test]
 async fn settings_become_the_zone() {
     let running = Running::start(PATIENCE, |_| None);
-    running.settings.send_replace(Arc::new(settings(&["192.0.2.1:53", "127.0.0.1:10053"])));
+    running
+        .settings
+        .send_replace(Arc::new(settings(&["192.0.2.1:53", "127.0.0.1:10053"])));
     let upstreams = |running: &Running| running.published.get().zone().upstreams.to_vec();
-    running.until(|running| upstreams(running) == ["192.0.2.1:53".parse().unwrap()]).await;
+    running
+        .until(|running| upstreams(running) == ["192.0.2.1:53".parse().unwrap()])
+        .await;
     let zone = running.published.get().zone().clone();
     let shown = |(name, servers): &skydns::StubDomain| {
-        format!("{name} {:?}", servers.iter().map(ToString::to_string).collect::<Vec<_>>())
+        format!(
+            "{name} {:?}",
+            servers.iter().map(ToString::to_string).collect::<Vec<_>>()
+        )
     };
     let stub_domains: Vec<String> = zone.stub_domains().iter().map(shown).collect();
-    // A stub domain without usable servers remains with an empty list: its names must not be forwarded elsewhere.
-    assert_eq!(stub_domains, ["only-names.test. []", "own.test. []", "a.test. [\"192.0.2.7:53\"]"]);
+    // A stub domain without usable servers remains with an empty list: its names must not be
+    // forwarded elsewhere.
+    assert_eq!(
+        stub_domains,
+        [
+            "only-names.test. []",
+            "own.test. []",
+            "a.test. [\"192.0.2.7:53\"]"
+        ]
+    );
     running.end().await.unwrap();
 }
 
 #[tokio::test]
 async fn a_first_sync_that_does_not_come_is_loud_and_not_the_end() {
     let running = Running::start(Duration::from_millis(10), |_| None);
-    running.until(|running| running.metrics.sync_overdue.get() == 1).await;
+    running
+        .until(|running| running.metrics.sync_overdue.get() == 1)
+        .await;
     assert_eq!(running.status.progress(), Progress::Waiting);
     running.send(first_lists()).await;
-    running.until(|running| running.metrics.sync_overdue.get() == 0).await;
+    running
+        .until(|running| running.metrics.sync_overdue.get() == 0)
+        .await;
     assert_eq!(running.status.progress(), Progress::Synced);
     running.end().await.unwrap();
 }
@@ -237,28 +319,51 @@ async fn the_end_of_all_watchers_is_a_failure() {
 async fn what_is_known_at_the_end_is_written() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().to_owned();
-    let running =
-        Running::start(PATIENCE, |metrics| Some(Saving::new(path, "cluster.local.", Arc::clone(metrics))));
+    let running = Running::start(PATIENCE, |metrics| {
+        Some(Saving::new(path, "cluster.local.", Arc::clone(metrics)))
+    });
     running.send(first_lists()).await;
-    running.until(|running| running.status.progress() == Progress::Synced).await;
+    running
+        .until(|running| running.status.progress() == Progress::Synced)
+        .await;
     let metrics = Arc::clone(&running.metrics);
     running.end().await.unwrap();
-    assert_eq!(metrics.snapshots_written.with_label_values(&["written"]).get(), 1);
-    let saved = cluster::persist::load(directory.path(), "cluster.local.").unwrap().unwrap();
-    assert_eq!((saved.objects(), saved.source()), (3, EndpointsSource::Endpoints));
+    assert_eq!(
+        metrics
+            .snapshots_written
+            .with_label_values(&["written"])
+            .get(),
+        1
+    );
+    let saved = cluster::persist::load(directory.path(), "cluster.local.")
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        (saved.objects(), saved.source()),
+        (3, EndpointsSource::Endpoints)
+    );
 }
 
 #[tokio::test]
 async fn a_directory_that_cannot_be_written_to_breaks_nothing_else() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let path = file.path().join("below a file");
-    let running =
-        Running::start(PATIENCE, |metrics| Some(Saving::new(path, "cluster.local.", Arc::clone(metrics))));
+    let running = Running::start(PATIENCE, |metrics| {
+        Some(Saving::new(path, "cluster.local.", Arc::clone(metrics)))
+    });
     running.send(first_lists()).await;
-    running.until(|running| running.status.progress() == Progress::Synced).await;
+    running
+        .until(|running| running.status.progress() == Progress::Synced)
+        .await;
     let metrics = Arc::clone(&running.metrics);
     running.end().await.unwrap();
-    assert_eq!(metrics.snapshots_written.with_label_values(&["failed"]).get(), 1);
+    assert_eq!(
+        metrics
+            .snapshots_written
+            .with_label_values(&["failed"])
+            .get(),
+        1
+    );
 }
 
 /// Opening a pipe without a reader hangs, like a file on an unreachable volume.
@@ -268,10 +373,19 @@ async fn a_write_that_hangs_is_a_failure_that_is_told_once() {
     let pipe = directory.path().join("kubedns.snapshot.new");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let metrics = Metrics::new(&daemon::metrics::Metrics::new("test").unwrap()).unwrap();
-    let failed = || metrics.snapshots_written.with_label_values(&["failed"]).get();
+    let failed = || {
+        metrics
+            .snapshots_written
+            .with_label_values(&["failed"])
+            .get()
+    };
     let domain = Name::parse("cluster.local.").unwrap();
     let index = Index::new(Arc::new(Published::new(Snapshot::new(Zone::new(&domain)))));
-    let mut saving = Saving::new(directory.path().to_owned(), "cluster.local.", Arc::clone(&metrics));
+    let mut saving = Saving::new(
+        directory.path().to_owned(),
+        "cluster.local.",
+        Arc::clone(&metrics),
+    );
     saving.changed();
     tokio::time::pause();
     for (after, failures) in [(11, 0), (29, 0), (2, 1), (60, 1)] {
@@ -285,7 +399,8 @@ async fn a_write_that_hangs_is_a_failure_that_is_told_once() {
     drop(reader);
 }
 
-/// A write already hangs at shutdown. A further write would hang for as long again, and the process would not end in time.
+/// A write already hangs at shutdown. A further write would hang for as long again, and the process
+/// would not end in time.
 #[tokio::test]
 async fn hung_volume_delays_shutdown_once() {
     let directory = tempfile::tempdir().unwrap();
@@ -294,7 +409,11 @@ async fn hung_volume_delays_shutdown_once() {
     let metrics = Metrics::new(&daemon::metrics::Metrics::new("test").unwrap()).unwrap();
     let domain = Name::parse("cluster.local.").unwrap();
     let index = Index::new(Arc::new(Published::new(Snapshot::new(Zone::new(&domain)))));
-    let mut saving = Saving::new(directory.path().to_owned(), "cluster.local.", Arc::clone(&metrics));
+    let mut saving = Saving::new(
+        directory.path().to_owned(),
+        "cluster.local.",
+        Arc::clone(&metrics),
+    );
     saving.changed();
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(11)).await;
@@ -313,11 +432,18 @@ async fn hung_volume_delays_shutdown_once() {
     }
 
     let waited = stopped.elapsed();
-    // A reader lets the hanging open call return. Otherwise the runtime of a failed test would wait for it.
+    // A reader lets the hanging open call return. Otherwise the runtime of a failed test would wait
+    // for it.
     drop(std::fs::OpenOptions::new().read(true).open(&pipe).unwrap());
     // The process waits five seconds for its tasks.
     assert!(waited < Duration::from_secs(4), "{waited:?}");
-    assert_eq!(metrics.snapshots_written.with_label_values(&["failed"]).get(), 1);
+    assert_eq!(
+        metrics
+            .snapshots_written
+            .with_label_values(&["failed"])
+            .get(),
+        1
+    );
 }
 
 #[tokio::test]
@@ -330,13 +456,25 @@ async fn events_do_not_wait_while_a_snapshot_is_encoded() {
         index.apply(service(&format!("service-{number}"), "10.96.0.7"));
     }
     let mut saving = Saving::new(directory.path().to_owned(), "cluster.local.", metrics);
-    // Counts the allocations of this thread alone. Encoding on this thread would allocate at least the size of the file.
+    // Counts the allocations of this thread alone. Encoding on this thread would allocate at least
+    // the size of the file.
     let begun = allocation_counter::measure(|| saving.begin(&index, EndpointsSource::Endpoints));
-    index.apply(Event::Service(Change::Deleted(ObjectKey::new("apps", "service-0"))));
+    index.apply(Event::Service(Change::Deleted(ObjectKey::new(
+        "apps",
+        "service-0",
+    ))));
     saving.write_last(&index, EndpointsSource::Endpoints).await;
-    let file = std::fs::metadata(directory.path().join(cluster::persist::FILE_NAME)).unwrap().len();
-    assert!(file > 4 * begun.bytes_total, "{file} bytes, and {} for its beginning", begun.bytes_total);
-    let saved = cluster::persist::load(directory.path(), "cluster.local.").unwrap().unwrap();
+    let file = std::fs::metadata(directory.path().join(cluster::persist::FILE_NAME))
+        .unwrap()
+        .len();
+    assert!(
+        file > 4 * begun.bytes_total,
+        "{file} bytes, and {} for its beginning",
+        begun.bytes_total
+    );
+    let saved = cluster::persist::load(directory.path(), "cluster.local.")
+        .unwrap()
+        .unwrap();
     assert_eq!(saved.objects(), 2000, "the objects at its start");
 }
 
@@ -344,12 +482,21 @@ async fn events_do_not_wait_while_a_snapshot_is_encoded() {
 async fn ready_means_that_the_settings_of_the_configuration_are_in_force() {
     let running = Running::start(PATIENCE, |_| None);
     running.send(first_lists()).await;
-    running.until(|running| running.status.progress() == Progress::Synced).await;
+    running
+        .until(|running| running.status.progress() == Progress::Synced)
+        .await;
     assert!(!running.status.is_configured());
-    running.settings.send_replace(Arc::new(settings(&["192.0.2.1:53"])));
+    running
+        .settings
+        .send_replace(Arc::new(settings(&["192.0.2.1:53"])));
     running.settled.send_replace(true);
-    running.until(|running| running.status.is_configured()).await;
-    assert_eq!(running.published.get().zone().upstreams.to_vec(), ["192.0.2.1:53".parse().unwrap()]);
+    running
+        .until(|running| running.status.is_configured())
+        .await;
+    assert_eq!(
+        running.published.get().zone().upstreams.to_vec(),
+        ["192.0.2.1:53".parse().unwrap()]
+    );
     running.end().await.unwrap();
 }
 
@@ -357,7 +504,10 @@ async fn ready_means_that_the_settings_of_the_configuration_are_in_force() {
 async fn the_content_of_a_further_zone_is_published_and_replaced() {
     let running = Running::start(PATIENCE, |_| None);
     let domain = Name::parse("Other.Test").unwrap();
-    let content = |synced| Snapshot { synced, ..Snapshot::new(Zone::new(&domain)) };
+    let content = |synced| Snapshot {
+        synced,
+        ..Snapshot::new(Zone::new(&domain))
+    };
     for synced in [false, true] {
         let zone = FurtherZone::new(&domain, Arc::new(content(synced)));
         running.zones.send(zone).await.unwrap();
@@ -368,7 +518,10 @@ async fn the_content_of_a_further_zone_is_published_and_replaced() {
         };
         running.until(is_published).await;
     }
-    assert!(!running.published.get().has_synced(), "the cluster's own records are another matter");
+    assert!(
+        !running.published.get().has_synced(),
+        "the cluster's own records are another matter"
+    );
     running.end().await.unwrap();
 }
 
@@ -378,8 +531,12 @@ fn a_configuration_that_does_not_come_is_given_up_some_time_after_all_else_is_re
     let published = Arc::new(Published::new(Snapshot::new(zone)));
     let status = Status::new(published, CancellationToken::new());
     let (start, mut since) = (Instant::now(), None);
-    let mut overdue = |seconds| config_is_overdue(&status, &mut since, start + Duration::from_secs(seconds));
-    assert!(!overdue(0) && !overdue(100), "the first lists are still missing");
+    let mut overdue =
+        |seconds| config_is_overdue(&status, &mut since, start + Duration::from_secs(seconds));
+    assert!(
+        !overdue(0) && !overdue(100),
+        "the first lists are still missing"
+    );
     status.set(Progress::Synced);
     assert!(!overdue(101) && !overdue(110));
     assert!(overdue(111));
@@ -387,11 +544,15 @@ fn a_configuration_that_does_not_come_is_given_up_some_time_after_all_else_is_re
     assert!(!overdue(112));
 }
 
-/// An explainer whose explanations stop in their middle until the returned sender is dropped. The receiver gets a message
-/// from each explanation that has begun.
+/// An explainer whose explanations stop in their middle until the returned sender is dropped. The
+/// receiver gets a message from each explanation that has begun.
 fn stopping_explainer(
     running: &Running,
-) -> (explain::Explainer, std::sync::mpsc::Sender<()>, mpsc::UnboundedReceiver<()>) {
+) -> (
+    explain::Explainer,
+    std::sync::mpsc::Sender<()>,
+    mpsc::UnboundedReceiver<()>,
+) {
     let (release, released) = std::sync::mpsc::channel();
     let released = parking_lot::Mutex::new(released);
     let (begun, begins) = mpsc::unbounded_channel();
@@ -421,7 +582,9 @@ fn stopping_explainer(
 async fn stopped_readers_delay_no_event() {
     let running = Running::start(PATIENCE, |_| None);
     running.send(first_lists()).await;
-    running.until(|running| running.status.progress() == Progress::Synced).await;
+    running
+        .until(|running| running.status.progress() == Progress::Synced)
+        .await;
 
     let (explainer, release, mut begins) = stopping_explainer(&running);
     let mut readers = tokio::task::JoinSet::new();
@@ -439,7 +602,12 @@ async fn stopped_readers_delay_no_event() {
             .until(|running| {
                 let objects = running.objects.get().unwrap();
                 objects.service(&key).is_some()
-                    && running.published.get().services.entry(&["apps"], name).is_some()
+                    && running
+                        .published
+                        .get()
+                        .services
+                        .entry(&["apps"], name)
+                        .is_some()
             })
             .await;
     }

@@ -1,7 +1,8 @@
-//! Sends every query and its response to a dnstap reader, as protobuf messages in Frame Streams (<https://dnstap.info>).
+//! Sends every query and its response to a dnstap reader, as protobuf messages in Frame Streams
+//! (<https://dnstap.info>).
 //!
-//! kubedns connects to the reader, and reconnects with growing pauses. Without a connection no queries are copied. A slow reader
-//! loses messages; `kubedns_tap_records_total` counts them.
+//! kubedns connects to the reader, and reconnects with growing pauses. Without a connection no
+//! queries are copied. A slow reader loses messages; `kubedns_tap_records_total` counts them.
 
 mod frames;
 mod message;
@@ -56,14 +57,20 @@ impl FromStr for Output {
         if text.is_empty() {
             return Ok(Self(None));
         }
-        let unix = || text.strip_prefix("unix://").filter(|path| path.starts_with('/') && path.len() > 1);
+        let unix = || {
+            text.strip_prefix("unix://")
+                .filter(|path| path.starts_with('/') && path.len() > 1)
+        };
         let is_address = |address: &&str| {
             address.rsplit_once(':').is_some_and(|(host, port)| {
                 !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)
             })
         };
-        let tcp =
-            || text.strip_prefix("tcp://").filter(is_address).map(|address| Reader::Tcp(address.to_owned()));
+        let tcp = || {
+            text.strip_prefix("tcp://")
+                .filter(is_address)
+                .map(|address| Reader::Tcp(address.to_owned()))
+        };
         unix()
             .map(|path| Reader::Unix(path.into()))
             .or_else(tcp)
@@ -99,12 +106,15 @@ enum DnstapError {
     Watches(#[from] skydns::tap::TooMany),
 }
 
-/// Sends answered queries to the reader until `stop`. Messages contain `version`, the name and version of this server.
+/// Sends answered queries to the reader until `stop`. Messages contain `version`, the name and
+/// version of this server.
 pub(crate) async fn run(reader: Reader, tap: Arc<Tap>, version: String, stop: CancellationToken) {
     let sender = Sender::new(version);
     let mut pause = FIRST_PAUSE;
     while !stop.is_cancelled() {
-        let connected = timeout(PATIENCE, connect(&reader)).await.map_err(DnstapError::from);
+        let connected = timeout(PATIENCE, connect(&reader))
+            .await
+            .map_err(DnstapError::from);
         let error = match connected.and_then(|connected| connected) {
             Ok(stream) => {
                 tracing::info!(?reader, "dnstap reader connected");
@@ -145,7 +155,11 @@ async fn send(
     sender: &Sender,
     stop: &CancellationToken,
 ) -> Result<(), DnstapError> {
-    let mut watch = tap.watch(Choice { filter: Filter::default(), rate: u32::MAX, messages: true })?;
+    let mut watch = tap.watch(Choice {
+        filter: Filter::default(),
+        rate: u32::MAX,
+        messages: true,
+    })?;
     let mut unexpected = [0; 64];
     loop {
         tokio::select! {
@@ -160,7 +174,9 @@ async fn send(
     // The reader may fail to confirm the end of the stream; all frames are sent by then.
     let _ = timeout(ENDING, async {
         stream.write_all(&control(STOP)).await?;
-        frames::read_control(&mut stream).await.map(|control| control.kind == FINISH)
+        frames::read_control(&mut stream)
+            .await
+            .map(|control| control.kind == FINISH)
     })
     .await;
     Ok(())
@@ -174,7 +190,11 @@ async fn chunk(watch: &mut Watch, sender: &Sender) -> Vec<u8> {
         for message in sender.messages(&record).into_iter().flatten() {
             data(&message, &mut chunk);
         }
-        next = if chunk.len() < CHUNK { watch.take() } else { None };
+        next = if chunk.len() < CHUNK {
+            watch.take()
+        } else {
+            None
+        };
     }
     chunk
 }

@@ -8,8 +8,7 @@ use prometheus::{IntCounterVec, IntGauge, Opts};
 use skydns::tap::{Counts, Tap};
 
 const RECORDS: &str = "kubedns_tap_records_total";
-const HELP_RECORDS: &str =
-    "Queries that matched a tap, the query log or dnstap, by result: sent, rate_limited or dropped.";
+const HELP_RECORDS: &str = "Queries that matched a tap, the query log or dnstap, by result: sent, rate_limited or dropped.";
 const TAPS: &str = "kubedns_taps";
 const HELP_TAPS: &str = "Taps, query logs and dnstap outputs that are open.";
 
@@ -24,7 +23,11 @@ pub(crate) struct TapMetrics {
 impl TapMetrics {
     pub(crate) fn new(tap: Arc<Tap>) -> prometheus::Result<Self> {
         let records = IntCounterVec::new(Opts::new(RECORDS, HELP_RECORDS), &["result"])?;
-        Ok(Self { tap, records, taps: IntGauge::new(TAPS, HELP_TAPS)? })
+        Ok(Self {
+            tap,
+            records,
+            taps: IntGauge::new(TAPS, HELP_TAPS)?,
+        })
     }
 }
 
@@ -34,8 +37,17 @@ impl Collector for TapMetrics {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let Counts { taken, over_rate, dropped, watches } = self.tap.counts();
-        for (result, count) in [("sent", taken), ("rate_limited", over_rate), ("dropped", dropped)] {
+        let Counts {
+            taken,
+            over_rate,
+            dropped,
+            watches,
+        } = self.tap.counts();
+        for (result, count) in [
+            ("sent", taken),
+            ("rate_limited", over_rate),
+            ("dropped", dropped),
+        ] {
             let counter = self.records.with_label_values(&[result]);
             counter.inc_by(count.saturating_sub(counter.get()));
         }

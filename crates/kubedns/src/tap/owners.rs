@@ -1,10 +1,12 @@
 //! Finds pods and nodes by their addresses, for the clients in `GET /top`.
 //!
-//! A request of `/top` looks up its clients at the API server, if the role may list pods. `/top` is rarely read, so a watch of all
-//! pods would cost memory for little use. The index of `--pods=verified` holds no names of pods, to save memory.
+//! A request of `/top` looks up its clients at the API server, if the role may list pods. `/top` is
+//! rarely read, so a watch of all pods would cost memory for little use. The index of
+//! `--pods=verified` holds no names of pods, to save memory.
 //!
-//! The API server scans all pods for each look-up, because it has no index by address. So the number and the duration of look-ups
-//! have bounds, and results are cached. DNS queries never wait for a look-up.
+//! The API server scans all pods for each look-up, because it has no index by address. So the
+//! number and the duration of look-ups have bounds, and results are cached. DNS queries never wait
+//! for a look-up.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -45,7 +47,8 @@ pub(crate) struct Owners {
     connection: Arc<Connection>,
     scope: Scope,
     kept: Mutex<Kept>,
-    /// Permit for look-ups. Concurrent requests wait for the permit, and then find the results in the cache.
+    /// Permit for look-ups. Concurrent requests wait for the permit, and then find the results in
+    /// the cache.
     turn: Semaphore,
     deadline: Duration,
     /// Whether the missing permission has been logged.
@@ -65,10 +68,18 @@ impl Owners {
     pub(crate) fn new(connection: &Arc<Connection>, scope: &Scope) -> Self {
         let (connection, scope) = (Arc::clone(connection), scope.clone());
         let (kept, turn, logged) = (Mutex::default(), Semaphore::new(1), AtomicBool::new(false));
-        Self { connection, scope, kept, turn, deadline: DEADLINE, logged }
+        Self {
+            connection,
+            scope,
+            kept,
+            turn,
+            deadline: DEADLINE,
+            logged,
+        }
     }
 
-    /// Returns the owners that are cached or found before the deadline. The look-ups follow the order of `addresses`.
+    /// Returns the owners that are cached or found before the deadline. The look-ups follow the
+    /// order of `addresses`.
     pub(crate) async fn of(&self, addresses: &[IpAddr]) -> HashMap<IpAddr, Owner> {
         let deadline = Instant::now() + self.deadline;
         if let Ok(Ok(_turn)) = timeout_at(deadline, self.turn.acquire()).await {
@@ -87,7 +98,9 @@ impl Owners {
         let missing = self.kept.lock().missing(addresses);
         let affordable = missing.into_iter().take(REQUESTS / self.namespaces());
         let asking = affordable.map(|address| Ok(self.look_up(address)));
-        stream::iter(asking).try_for_each_concurrent(PARALLEL, |asking| asking).await
+        stream::iter(asking)
+            .try_for_each_concurrent(PARALLEL, |asking| asking)
+            .await
     }
 
     /// Number of list requests per address.
@@ -103,13 +116,17 @@ impl Owners {
         for collection in Collection::pods_at(address, &self.scope) {
             pods.extend(list(&self.connection, collection, PODS, self.deadline).await?);
         }
-        self.kept.lock().owners.insert(address, (Instant::now(), owner(address, &pods)));
+        self.kept
+            .lock()
+            .owners
+            .insert(address, (Instant::now(), owner(address, &pods)));
         Ok(())
     }
 
     fn pause(&self, failure: &Failure) {
         let is_refused = matches!(failure, Failure::Refused(_));
-        self.kept.lock().not_before = Some(Instant::now() + if is_refused { REFUSED } else { FAILED });
+        self.kept.lock().not_before =
+            Some(Instant::now() + if is_refused { REFUSED } else { FAILED });
         if is_refused && !self.logged.swap(true, Ordering::Relaxed) {
             tracing::info!(error = %failure, "pods cannot be listed, /top shows only addresses");
         } else {
@@ -122,25 +139,43 @@ impl Kept {
     /// Drops expired owners, and returns the addresses to look up.
     fn missing(&mut self, addresses: &[IpAddr]) -> Vec<IpAddr> {
         self.owners.retain(|_, (at, _)| at.elapsed() < FRESH);
-        if self.not_before.is_some_and(|not_before| Instant::now() < not_before) {
+        if self
+            .not_before
+            .is_some_and(|not_before| Instant::now() < not_before)
+        {
             return Vec::new();
         }
-        let unknown = addresses.iter().filter(|address| !self.owners.contains_key(address));
+        let unknown = addresses
+            .iter()
+            .filter(|address| !self.owners.contains_key(address));
         unknown.copied().take(KEPT - self.owners.len()).collect()
     }
 }
 
-/// Selects the owner of `address` among the listed pods. A pod in the network of its node has the node as owner. Otherwise, if
-/// several pods have the address, it is passing from one pod to another, and its owner is unknown.
+/// Selects the owner of `address` among the listed pods. A pod in the network of its node has the
+/// node as owner. Otherwise, if several pods have the address, it is passing from one pod to
+/// another, and its owner is unknown.
 fn owner(address: IpAddr, pods: &[ScheduledPod]) -> Owner {
-    let pods: Vec<_> = pods.iter().filter(|pod| pod.pod.addresses.contains(&address)).collect();
+    let pods: Vec<_> = pods
+        .iter()
+        .filter(|pod| pod.pod.addresses.contains(&address))
+        .collect();
     let node = |pod: &ScheduledPod| Some(pod.node.to_string()).filter(|node| !node.is_empty());
     if let Some(pod) = pods.iter().find(|pod| pod.host_network) {
-        return Owner { node: node(pod), ..Owner::default() };
+        return Owner {
+            node: node(pod),
+            ..Owner::default()
+        };
     }
-    let [found] = pods.as_slice() else { return Owner::default() };
+    let [found] = pods.as_slice() else {
+        return Owner::default();
+    };
     let ObjectKey { namespace, name } = &found.pod.key;
-    Owner { namespace: Some(namespace.to_string()), pod: Some(name.to_string()), node: node(found) }
+    Owner {
+        namespace: Some(namespace.to_string()),
+        pod: Some(name.to_string()),
+        node: node(found),
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! `GET /top`: the clients with most queries, and the most queried names of the last minutes. Only requests from within the pod get
-//! an answer. [`Owners`] finds the pods of the clients.
+//! `GET /top`: the clients with most queries, and the most queried names of the last minutes. Only
+//! requests from within the pod get an answer. [`Owners`] finds the pods of the clients.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -30,9 +30,16 @@ pub(crate) fn route(
     owners: &Arc<Owners>,
 ) -> impl Filter<Extract = (Response,), Error = Rejection> + Clone + Send + Sync + 'static {
     let (top, published, owners) = (Arc::clone(top), Arc::clone(published), Arc::clone(owners));
-    let page = Page { top, published, topology, owners };
-    daemon::http::exact_path("/top").and(warp::method()).and(daemon::http::local_only()).then(
-        move |method: Method, local: Result<(), NotLocal>| {
+    let page = Page {
+        top,
+        published,
+        topology,
+        owners,
+    };
+    daemon::http::exact_path("/top")
+        .and(warp::method())
+        .and(daemon::http::local_only())
+        .then(move |method: Method, local: Result<(), NotLocal>| {
             let page = page.clone();
             async move {
                 if method != Method::GET {
@@ -43,8 +50,7 @@ pub(crate) fn route(
                 }
                 daemon::http::json(StatusCode::OK, &page.ranking().await)
             }
-        },
-    )
+        })
 }
 
 /// The sources of the document.
@@ -61,13 +67,16 @@ impl Page {
         let (found, in_front) = (self.top.ranking(ROWS), self.topology.is_behind_dnsmasq());
         let clients = found.clients.iter().map(|row| row.key);
         // dnsmasq in front sends queries from a loopback address.
-        let clients: Vec<IpAddr> = clients.filter(|client| !(in_front && client.is_loopback())).collect();
+        let clients: Vec<IpAddr> = clients
+            .filter(|client| !(in_front && client.is_loopback()))
+            .collect();
         let owners = self.owners.of(&clients).await;
         ranking(&found, &self.published.get(), in_front, &owners)
     }
 }
 
-/// Makes the document. A client without an owner may still have a namespace, from the index of `--pods=verified`.
+/// Makes the document. A client without an owner may still have a namespace, from the index of
+/// `--pods=verified`.
 fn ranking(
     found: &top::Ranking,
     snapshot: &Snapshot,
@@ -77,8 +86,17 @@ fn ranking(
     let name = |key: &String| (key.clone(), Owner::default());
     let followed = |client: &IpAddr| snapshot.namespace_of_pod(*client).map(ToString::to_string);
     let client = |key: &IpAddr| {
-        let known = owners.get(key).filter(|owner| **owner != Owner::default()).cloned();
-        (key.to_string(), known.unwrap_or_else(|| Owner { namespace: followed(key), ..Owner::default() }))
+        let known = owners
+            .get(key)
+            .filter(|owner| **owner != Owner::default())
+            .cloned();
+        (
+            key.to_string(),
+            known.unwrap_or_else(|| Owner {
+                namespace: followed(key),
+                ..Owner::default()
+            }),
+        )
     };
     Ranking {
         seconds: found.time.as_secs(),
@@ -96,7 +114,12 @@ fn ranking(
 fn rows<T>(found: &[top::Row<T>], all: u64, show: impl Fn(&T) -> (String, Owner)) -> Vec<Row> {
     let row = |row: &top::Row<T>| {
         let (key, owner) = show(&row.key);
-        Row { key, owner, queries: row.queries, share: row.queries as f64 / all.max(1) as f64 }
+        Row {
+            key,
+            owner,
+            queries: row.queries,
+            share: row.queries as f64 / all.max(1) as f64,
+        }
     };
     found.iter().map(row).collect()
 }
@@ -115,33 +138,59 @@ mod tests {
 
     #[test]
     fn clients_have_their_owner_and_shares_are_those_of_their_table() {
-        let (client, web, nobody) = ([10, 244, 0, 7].into(), [10, 244, 0, 8].into(), [10, 244, 0, 9].into());
+        let (client, web, nobody) = (
+            [10, 244, 0, 7].into(),
+            [10, 244, 0, 8].into(),
+            [10, 244, 0, 9].into(),
+        );
         let mut snapshot = Snapshot::new(Zone::new(&Name::parse("cluster.local.").unwrap()));
         let mut pods = Map::default();
         for address in [client, web] {
             pods.insert(address, Arc::from(["apps".into()]));
         }
         snapshot.pods = PodNames::Verified(pods);
-        let row = |key: &str, queries| top::Row { key: key.to_owned(), queries };
+        let row = |key: &str, queries| top::Row {
+            key: key.to_owned(),
+            queries,
+        };
         let found = top::Ranking {
             time: Duration::from_secs(150),
             queries: 200,
             samples: 100,
             missing: 40,
             clients: vec![
-                top::Row { key: client, queries: 150 },
-                top::Row { key: web, queries: 40 },
-                top::Row { key: nobody, queries: 10 },
+                top::Row {
+                    key: client,
+                    queries: 150,
+                },
+                top::Row {
+                    key: web,
+                    queries: 40,
+                },
+                top::Row {
+                    key: nobody,
+                    queries: 10,
+                },
             ],
             names: vec![row("a.", 100)],
             nxdomain: vec![row("b.", 10)],
             ..top::Ranking::default()
         };
-        let pod = Owner { pod: Some("web-0".to_owned()), namespace: Some("apps".to_owned()), node: None };
-        let owners = HashMap::from([(client, Owner::default()), (web, pod), (nobody, Owner::default())]);
+        let pod = Owner {
+            pod: Some("web-0".to_owned()),
+            namespace: Some("apps".to_owned()),
+            node: None,
+        };
+        let owners = HashMap::from([
+            (client, Owner::default()),
+            (web, pod),
+            (nobody, Owner::default()),
+        ]);
         let ranking = ranking(&found, &snapshot, false, &owners);
         let shown = |rows: &[Row]| {
-            rows.iter().map(|row| (row.key.clone(), row.owner.text(), row.share)).collect::<Vec<_>>()
+            rows.iter()
+                .map(|row| (row.key.clone(), row.owner.text(), row.share))
+                .collect::<Vec<_>>()
         };
         let owned = |text: &str| Some(text.to_owned());
         let expected = [
@@ -161,7 +210,10 @@ mod tests {
     async fn strangers_are_refused() {
         let snapshot = Snapshot::new(Zone::new(&Name::parse("cluster.local.").unwrap()));
         let published = Arc::new(Published::new(snapshot));
-        let access = Access { master_url: Some("http://127.0.0.1:1".to_owned()), ..Access::default() };
+        let access = Access {
+            master_url: Some("http://127.0.0.1:1".to_owned()),
+            ..Access::default()
+        };
         let connection = Arc::new(Connection::new(access).await.unwrap());
         let owners = Arc::new(Owners::new(&connection, &Scope::default()));
         let route = route(&Arc::default(), &published, Topology::Alone, &owners);
@@ -172,7 +224,10 @@ mod tests {
             ("GET", "127.0.0.1:1", "pages.example:8081", 403),
         ] {
             let client = daemon::http::ClientAddr(client.parse().unwrap());
-            let request = warp::test::request().method(method).path("/top").extension(client);
+            let request = warp::test::request()
+                .method(method)
+                .path("/top")
+                .extension(client);
             let reply = request.header("host", host).reply(&route).await;
             assert_eq!(reply.status(), status, "{method} {client:?} {host}");
         }

@@ -4,7 +4,8 @@ use super::*;
 
 use std::net::UdpSocket as PlainSocket;
 
-/// The server's two sockets, a socket at another address, a socket with another port, and a connected client.
+/// The server's two sockets, a socket at another address, a socket with another port, and a
+/// connected client.
 #[cfg(target_endian = "little")]
 const UDP: &str = "\
    sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops            
@@ -29,17 +30,47 @@ fn of(table: &str, address: &str) -> Queues {
 #[test]
 #[cfg(target_endian = "little")]
 fn sockets_of_one_address_are_added_up() {
-    assert_eq!(of(UDP, "0.0.0.0:10051"), Queues { waiting: 0x300 + 0x34a00, drops: 17 + 4_294_967_295 });
-    assert_eq!(of(UDP, "127.0.0.1:10051"), Queues { waiting: 1, drops: 1 });
-    assert_eq!(of(UDP, "0.0.0.0:53"), Queues { waiting: 2, drops: 2 });
+    assert_eq!(
+        of(UDP, "0.0.0.0:10051"),
+        Queues {
+            waiting: 0x300 + 0x34a00,
+            drops: 17 + 4_294_967_295
+        }
+    );
+    assert_eq!(
+        of(UDP, "127.0.0.1:10051"),
+        Queues {
+            waiting: 1,
+            drops: 1
+        }
+    );
+    assert_eq!(
+        of(UDP, "0.0.0.0:53"),
+        Queues {
+            waiting: 2,
+            drops: 2
+        }
+    );
     assert_eq!(of(UDP, "0.0.0.0:54"), Queues::default());
 }
 
 #[test]
 #[cfg(target_endian = "little")]
 fn ipv6_addresses_are_four_words() {
-    assert_eq!(of(UDP6, "[::]:10051"), Queues { waiting: 0x200, drops: 5 });
-    assert_eq!(of(UDP6, "[2001:db8::1]:10051"), Queues { waiting: 0x100, drops: 6 });
+    assert_eq!(
+        of(UDP6, "[::]:10051"),
+        Queues {
+            waiting: 0x200,
+            drops: 5
+        }
+    );
+    assert_eq!(
+        of(UDP6, "[2001:db8::1]:10051"),
+        Queues {
+            waiting: 0x100,
+            drops: 6
+        }
+    );
 }
 
 #[test]
@@ -63,7 +94,10 @@ fn what_is_no_line_of_the_table_is_passed_over() {
 
 fn value(drops: &UdpQueues, name: &str) -> f64 {
     let families = drops.collect();
-    let family = families.iter().find(|family| family.name() == name).unwrap();
+    let family = families
+        .iter()
+        .find(|family| family.name() == name)
+        .unwrap();
     let metric = &family.get_metric()[0];
     metric.get_counter().get_value() + metric.get_gauge().get_value()
 }
@@ -72,7 +106,10 @@ fn value(drops: &UdpQueues, name: &str) -> f64 {
 fn overflow(address: &str) {
     let socket = UdpSocket::bind(address.parse().unwrap(), Arc::default()).unwrap();
     let drops = UdpQueues::new(socket.local_addr()).unwrap();
-    assert_eq!((value(&drops, DROPS.0), value(&drops, QUEUED.0)), (0.0, 0.0));
+    assert_eq!(
+        (value(&drops, DROPS.0), value(&drops, QUEUED.0)),
+        (0.0, 0.0)
+    );
     let granted = value(&drops, BUFFER.0);
     assert!(granted > 0.0);
 
@@ -83,9 +120,15 @@ fn overflow(address: &str) {
     for _ in 0..enough {
         client.send_to(&datagram, socket.local_addr()).unwrap();
     }
-    assert!(value(&drops, DROPS.0) >= 1.0, "{enough} datagrams sent, none dropped");
+    assert!(
+        value(&drops, DROPS.0) >= 1.0,
+        "{enough} datagrams sent, none dropped"
+    );
     let waiting = value(&drops, QUEUED.0);
-    assert!(waiting > 0.5 * granted && waiting < 1.5 * granted, "{waiting} octets wait, {granted} may");
+    assert!(
+        waiting > 0.5 * granted && waiting < 1.5 * granted,
+        "{waiting} octets wait, {granted} may"
+    );
 }
 
 #[test]

@@ -38,17 +38,28 @@ impl Cluster {
 
     pub(crate) fn with(mut options: Options) -> Self {
         options.bootstrap = false;
-        Self(ApiServer::bind(([127, 0, 0, 1], 0).into(), options).unwrap().spawn())
+        Self(
+            ApiServer::bind(([127, 0, 0, 1], 0).into(), options)
+                .unwrap()
+                .spawn(),
+        )
     }
 
     pub(crate) async fn connection(&self) -> Arc<Connection> {
-        let access = Access { master_url: Some(self.url()), ..Access::default() };
+        let access = Access {
+            master_url: Some(self.url()),
+            ..Access::default()
+        };
         Arc::new(Connection::new(access).await.unwrap())
     }
 
     /// Number of list requests, including those for further pages.
     pub(crate) fn lists(&self) -> usize {
-        self.faults.requests().iter().filter(|request| request.verb == Verb::List).count()
+        self.faults
+            .requests()
+            .iter()
+            .filter(|request| request.verb == Verb::List)
+            .count()
     }
 
     pub(crate) fn set(&self, object: serde_json::Value) {
@@ -56,7 +67,9 @@ impl Cluster {
     }
 
     pub(crate) fn delete(&self, resource: Resource, namespace: &str, name: &str) {
-        self.store.delete(resource, namespace, name).expect("it is there");
+        self.store
+            .delete(resource, namespace, name)
+            .expect("it is there");
     }
 }
 

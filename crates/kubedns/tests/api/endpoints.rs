@@ -7,7 +7,9 @@ use std::time::Duration;
 use apiserver::{Action, Resource, Rule, Verb};
 use cluster::connect::Connection;
 use cluster::index::Index;
-use cluster::objects::{Change, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi as _, Service};
+use cluster::objects::{
+    Change, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi as _, Service,
+};
 use cluster::scope::Scope;
 use cluster::snapshot::{Published, Snapshot};
 use cluster::watch::endpoints::{Choice, EndpointsFeed};
@@ -57,7 +59,13 @@ impl Running {
         let mut tasks = JoinSet::new();
         tasks.spawn(feed.run(CancellationToken::new()));
         let (endpoints, slices) = (Mirror::new(), Mirror::new());
-        Self { endpoints, slices, index, events, _feed: tasks }
+        Self {
+            endpoints,
+            slices,
+            index,
+            events,
+            _feed: tasks,
+        }
     }
 
     #[track_caller]
@@ -93,7 +101,8 @@ impl Running {
         assert!(complete, "{source:?} counts before it was listed");
     }
 
-    /// Receives events for `time`. Returns each source that the index selects meanwhile, with the time of the selection.
+    /// Receives events for `time`. Returns each source that the index selects meanwhile, with the
+    /// time of the selection.
     async fn pass(&mut self, time: Duration) -> Vec<(EndpointsSource, Duration)> {
         let (begun, mut sources) = (Instant::now(), Vec::new());
         while let Ok(received) = timeout_at(begun + time, self.events.recv()).await {
@@ -111,19 +120,31 @@ impl Running {
     }
 
     async fn until_from(&mut self, source: EndpointsSource) {
-        self.until(|running| running.in_force() == Some(source)).await;
+        self.until(|running| running.in_force() == Some(source))
+            .await;
     }
 }
 
 fn cluster() -> Cluster {
     let cluster = Cluster::start();
     cluster.set(mk_endpoints("apps", "db", &["10.0.0.1"], &["sql:5432"]));
-    cluster.set(mk_endpoint_slice("apps", "db", "x1", &["10.0.0.1"], &["sql:5432"]));
+    cluster.set(mk_endpoint_slice(
+        "apps",
+        "db",
+        "x1",
+        &["10.0.0.1"],
+        &["sql:5432"],
+    ));
     cluster
 }
 
 fn requests(cluster: &Cluster, resource: Resource) -> usize {
-    cluster.faults.requests().iter().filter(|request| request.resource == resource).count()
+    cluster
+        .faults
+        .requests()
+        .iter()
+        .filter(|request| request.resource == resource)
+        .count()
 }
 
 #[tokio::test]
@@ -133,8 +154,16 @@ async fn slices_are_preferred_where_they_can_be_read() {
     running.until_from(EndpointsSource::EndpointSlices).await;
     assert_eq!(running.slices.keys(), ["apps/db-x1"]);
     assert_eq!(requests(&cluster, Resource::Endpoints), 0);
-    cluster.set(mk_endpoint_slice("apps", "db", "x2", &["fd00::1"], &["sql:5432"]));
-    running.until(|running| running.slices.keys() == ["apps/db-x1", "apps/db-x2"]).await;
+    cluster.set(mk_endpoint_slice(
+        "apps",
+        "db",
+        "x2",
+        &["fd00::1"],
+        &["sql:5432"],
+    ));
+    running
+        .until(|running| running.slices.keys() == ["apps/db-x1", "apps/db-x2"])
+        .await;
 }
 
 #[tokio::test]
@@ -145,13 +174,17 @@ async fn the_stock_role_leads_to_endpoints() {
     running.until_from(EndpointsSource::Endpoints).await;
     assert_eq!(running.endpoints.keys(), ["apps/db"]);
     cluster.set(mk_endpoints("apps", "web", &["10.0.0.2"], &["http:80"]));
-    running.until(|running| running.endpoints.keys() == ["apps/db", "apps/web"]).await;
+    running
+        .until(|running| running.endpoints.keys() == ["apps/db", "apps/web"])
+        .await;
 }
 
 #[tokio::test]
 async fn an_api_server_without_slices_leads_to_endpoints() {
     let cluster = cluster();
-    cluster.faults.add(Rule::new(Action::Refuse { code: 404 }).on([Resource::EndpointSlices]));
+    cluster
+        .faults
+        .add(Rule::new(Action::Refuse { code: 404 }).on([Resource::EndpointSlices]));
     let mut running = Running::start(&cluster, Choice::Auto).await;
     running.until_from(EndpointsSource::Endpoints).await;
 }
@@ -159,7 +192,9 @@ async fn an_api_server_without_slices_leads_to_endpoints() {
 #[tokio::test]
 async fn slices_that_may_be_listed_and_not_watched_lead_to_endpoints() {
     let cluster = cluster();
-    let rule = Rule::new(Action::Refuse { code: 403 }).on([Resource::EndpointSlices]).verbs([Verb::Watch]);
+    let rule = Rule::new(Action::Refuse { code: 403 })
+        .on([Resource::EndpointSlices])
+        .verbs([Verb::Watch]);
     cluster.faults.add(rule);
     let mut running = Running::start(&cluster, Choice::Auto).await;
     running.until_from(EndpointsSource::Endpoints).await;
@@ -177,33 +212,49 @@ async fn a_permission_that_comes_or_goes_is_followed() {
     cluster.faults.drop_watches();
     running.until_from(EndpointsSource::Endpoints).await;
     cluster.set(mk_endpoints("apps", "web", &["10.0.0.2"], &["http:80"]));
-    running.until(|running| running.endpoints.keys() == ["apps/db", "apps/web"]).await;
+    running
+        .until(|running| running.endpoints.keys() == ["apps/db", "apps/web"])
+        .await;
 }
 
 #[tokio::test]
 async fn slices_that_cannot_be_had_for_another_reason_hold_up_the_start_only_for_a_while() {
     let cluster = cluster();
-    let rule = cluster.faults.add(Rule::new(Action::Refuse { code: 500 }).on([Resource::EndpointSlices]));
+    let rule = cluster
+        .faults
+        .add(Rule::new(Action::Refuse { code: 500 }).on([Resource::EndpointSlices]));
     let mut running = Running::start(&cluster, Choice::Auto).await;
     running.until_from(EndpointsSource::Endpoints).await;
     cluster.faults.remove(rule);
     running.until_from(EndpointsSource::EndpointSlices).await;
 }
 
-/// The slices were listed before Endpoints became the source. The index keeps the listed slices, so no second list is needed.
+/// The slices were listed before Endpoints became the source. The index keeps the listed slices, so
+/// no second list is needed.
 #[tokio::test]
 async fn slices_that_were_told_are_kept_while_endpoints_are_used() {
     let cluster = cluster();
-    let rule = Rule::new(Action::Freeze).on([Resource::EndpointSlices]).verbs([Verb::Watch]);
+    let rule = Rule::new(Action::Freeze)
+        .on([Resource::EndpointSlices])
+        .verbs([Verb::Watch]);
     let rule = cluster.faults.add(rule);
     let mut running = Running::start(&cluster, Choice::Auto).await;
     running.until_from(EndpointsSource::Endpoints).await;
     cluster.faults.remove(rule);
     running.until_from(EndpointsSource::EndpointSlices).await;
-    let kept: Vec<String> =
-        running.index.store().objects().slices().map(|slice| slice.key.to_string()).collect();
+    let kept: Vec<String> = running
+        .index
+        .store()
+        .objects()
+        .slices()
+        .map(|slice| slice.key.to_string())
+        .collect();
     assert_eq!(kept, ["apps/db-x1"]);
-    assert_eq!(running.index.store().objects().endpoints().count(), 0, "they are no longer watched");
+    assert_eq!(
+        running.index.store().objects().endpoints().count(),
+        0,
+        "they are no longer watched"
+    );
 }
 
 #[tokio::test]
@@ -228,8 +279,9 @@ const fn seconds(from: u64, to: u64) -> Range<Duration> {
 /// Periods in which requests are refused, since the start of the API server.
 type Refusals = &'static [Range<Duration>];
 
-/// An API server with a slice of two addresses, and an Endpoints object with the addresses `known` (no object if `known` is empty).
-/// Requests for slices are refused in the periods `slices`, requests for Endpoints in `endpoints`.
+/// An API server with a slice of two addresses, and an Endpoints object with the addresses `known`
+/// (no object if `known` is empty). Requests for slices are refused in the periods `slices`,
+/// requests for Endpoints in `endpoints`.
 fn stub(slices: Refusals, endpoints: Refusals, known: &'static [&'static str]) -> Stub {
     Stub::new(move |asked| {
         let of_slices = asked.resource == "endpointslices";
@@ -239,8 +291,13 @@ fn stub(slices: Refusals, endpoints: Refusals, known: &'static [&'static str]) -
         }
         if asked.watches() {
             // A refusal also ends open watches.
-            let next = refusals.iter().map(|times| times.start).find(|start| *start > asked.at);
-            let left = next.map_or(4 * MINUTE, |next| next.saturating_sub(asked.at)).min(4 * MINUTE);
+            let next = refusals
+                .iter()
+                .map(|times| times.start)
+                .find(|start| *start > asked.at);
+            let left = next
+                .map_or(4 * MINUTE, |next| next.saturating_sub(asked.at))
+                .min(4 * MINUTE);
             let bookmark = super::stub::bookmark(9);
             return Some(watching(vec![(left, bookmark)], End::Broken));
         }
@@ -249,27 +306,44 @@ fn stub(slices: Refusals, endpoints: Refusals, known: &'static [&'static str]) -
         } else {
             mk_endpoints("apps", "db", known, &["sql:5432"])
         };
-        let items = if !of_slices && known.is_empty() { Vec::new() } else { vec![object] };
+        let items = if !of_slices && known.is_empty() {
+            Vec::new()
+        } else {
+            vec![object]
+        };
         Some(page(9, &items, None))
     })
 }
 
 fn follow(stub: &Stub) -> Running {
-    let mut running = Running::with(Arc::clone(&stub.connection), WatchTiming::default(), Choice::Auto);
+    let mut running = Running::with(
+        Arc::clone(&stub.connection),
+        WatchTiming::default(),
+        Choice::Auto,
+    );
     let service = Service::from_api(&mk_headless("apps", "db", &["sql:5432"]).to_string()).unwrap();
-    running.index.apply(Event::Service(Change::Apply(service.object)));
+    running
+        .index
+        .apply(Event::Service(Change::Apply(service.object)));
     running
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_api_server_that_starts_and_refuses_for_a_moment_costs_seconds() {
-    const CASES: [(Refusals, Refusals); 3] =
-        [(&[seconds(0, 2)], &[seconds(0, 2)]), (&[seconds(0, 2)], &[]), (&[seconds(0, 5)], &[seconds(0, 1)])];
+    const CASES: [(Refusals, Refusals); 3] = [
+        (&[seconds(0, 2)], &[seconds(0, 2)]),
+        (&[seconds(0, 2)], &[]),
+        (&[seconds(0, 5)], &[seconds(0, 1)]),
+    ];
     for (slices, endpoints) in CASES {
         let stub = stub(slices, endpoints, &["10.0.0.1", "fd00::1"]);
         let sources = follow(&stub).pass(10 * MINUTE).await;
         let (last, at) = *sources.last().expect("one is in force");
-        assert_eq!(last, EndpointsSource::EndpointSlices, "{slices:?}: {sources:?}");
+        assert_eq!(
+            last,
+            EndpointsSource::EndpointSlices,
+            "{slices:?}: {sources:?}"
+        );
         assert!(at < 10 * SECOND, "{slices:?}: {sources:?}");
     }
 }
@@ -296,10 +370,22 @@ async fn slices_that_may_be_listed_and_not_watched_are_not_kept_and_listed_only_
         Some(match asked.watches() {
             true if slices => failure(403),
             true => watching(Vec::new(), End::Never),
-            false if slices => {
-                page(9, &[mk_endpoint_slice("apps", "db", "x1", &["10.0.0.1"], &["sql:5432"])], None)
-            }
-            false => page(9, &[mk_endpoints("apps", "db", &["10.0.0.1"], &["sql:5432"])], None),
+            false if slices => page(
+                9,
+                &[mk_endpoint_slice(
+                    "apps",
+                    "db",
+                    "x1",
+                    &["10.0.0.1"],
+                    &["sql:5432"],
+                )],
+                None,
+            ),
+            false => page(
+                9,
+                &[mk_endpoints("apps", "db", &["10.0.0.1"], &["sql:5432"])],
+                None,
+            ),
         })
     });
     let mut running = follow(&stub);
@@ -307,11 +393,14 @@ async fn slices_that_may_be_listed_and_not_watched_are_not_kept_and_listed_only_
     assert_eq!(sources.len(), 1, "{sources:?}");
     assert_eq!(running.in_force(), Some(EndpointsSource::Endpoints));
     assert_eq!(running.index.store().objects().slices().count(), 0);
-    let lists = stub.asked(|asked| asked.resource == "endpointslices" && asked.begins_a_list()).len();
+    let lists = stub
+        .asked(|asked| asked.resource == "endpointslices" && asked.begins_a_list())
+        .len();
     assert!((5..45).contains(&lists), "{lists} lists in twenty minutes");
 }
 
-/// The API server restarts while slices are the source: first unreachable, then refusing all requests for a while.
+/// The API server restarts while slices are the source: first unreachable, then refusing all
+/// requests for a while.
 #[tokio::test(start_paused = true)]
 async fn slices_in_force_outlast_a_refusal_that_passes() {
     const TIMES: [Range<Duration>; 3] = [seconds(300, 302), seconds(600, 625), seconds(900, 955)];
@@ -319,11 +408,18 @@ async fn slices_in_force_outlast_a_refusal_that_passes() {
     let mut running = follow(&stub);
     let sources = running.pass(30 * MINUTE).await;
     assert_eq!(sources.len(), 1, "{sources:?}");
-    assert_eq!(running.slices.lists, 1, "nothing was lost, so nothing was listed again");
+    assert_eq!(
+        running.slices.lists, 1,
+        "nothing was lost, so nothing was listed again"
+    );
     for times in TIMES {
         let after = stub.asked(|asked| asked.watches() && asked.at >= times.end);
         let least = (times.end.saturating_sub(times.start)).max(10 * SECOND);
-        assert!(after[0].at < times.end + least, "{:?} after {times:?}", after[0].at);
+        assert!(
+            after[0].at < times.end + least,
+            "{:?} after {times:?}",
+            after[0].at
+        );
     }
 }
 
@@ -335,11 +431,22 @@ async fn slices_whose_refusal_lasts_give_way_to_endpoints_that_tell_as_much_and_
     running.pass(5 * MINUTE).await;
     assert_eq!(running.index.store().objects().slices().count(), 1);
     let sources = running.pass(20 * MINUTE).await;
-    assert_eq!(running.in_force(), Some(EndpointsSource::Endpoints), "{sources:?}");
-    assert_eq!(running.index.store().objects().slices().count(), 0, "slices are not kept for nothing");
+    assert_eq!(
+        running.in_force(),
+        Some(EndpointsSource::Endpoints),
+        "{sources:?}"
+    );
+    assert_eq!(
+        running.index.store().objects().slices().count(),
+        0,
+        "slices are not kept for nothing"
+    );
     assert_eq!(running.index.store().objects().endpoints().count(), 1);
     let begun = stub.asked(|asked| asked.resource == "endpoints")[0].at;
-    assert!(begun >= REFUSED[0].start + MINUTE, "Endpoints were asked for after {begun:?}");
+    assert!(
+        begun >= REFUSED[0].start + MINUTE,
+        "Endpoints were asked for after {begun:?}"
+    );
     running.pass(40 * MINUTE).await;
     assert_eq!(running.in_force(), Some(EndpointsSource::EndpointSlices));
     assert_eq!(running.index.store().objects().slices().count(), 1);
@@ -349,19 +456,43 @@ async fn slices_whose_refusal_lasts_give_way_to_endpoints_that_tell_as_much_and_
 #[tokio::test(start_paused = true)]
 async fn slices_never_give_way_to_endpoints_that_tell_less() {
     const REFUSED: [Range<Duration>; 1] = [seconds(300, 3000)];
-    let lacking: [(&str, &'static [&'static str]); 2] =
-        [("there are none", &[]), ("they lack a family", &["10.0.0.1"])];
+    let lacking: [(&str, &'static [&'static str]); 2] = [
+        ("there are none", &[]),
+        ("they lack a family", &["10.0.0.1"]),
+    ];
     for (what, endpoints) in lacking {
         let stub = stub(&REFUSED, &[], endpoints);
         let mut running = follow(&stub);
         running.pass(40 * MINUTE).await;
-        assert_eq!(running.in_force(), Some(EndpointsSource::EndpointSlices), "{what}");
-        assert_eq!(running.index.store().objects().slices().count(), 1, "{what}");
-        let asked = stub.asked(|asked| asked.resource == "endpointslices" && REFUSED[0].contains(&asked.at));
-        let pauses = asked.windows(2).map(|two| two[1].at.saturating_sub(two[0].at));
-        assert!(pauses.max() < Some(21 * SECOND), "{what}: a source in force is asked for often");
+        assert_eq!(
+            running.in_force(),
+            Some(EndpointsSource::EndpointSlices),
+            "{what}"
+        );
+        assert_eq!(
+            running.index.store().objects().slices().count(),
+            1,
+            "{what}"
+        );
+        let asked = stub
+            .asked(|asked| asked.resource == "endpointslices" && REFUSED[0].contains(&asked.at));
+        let pauses = asked
+            .windows(2)
+            .map(|two| two[1].at.saturating_sub(two[0].at));
+        assert!(
+            pauses.max() < Some(21 * SECOND),
+            "{what}: a source in force is asked for often"
+        );
         running.pass(20 * MINUTE).await;
-        assert_eq!(running.in_force(), Some(EndpointsSource::EndpointSlices), "{what}");
-        assert_eq!(running.index.store().objects().endpoints().count(), 0, "{what}");
+        assert_eq!(
+            running.in_force(),
+            Some(EndpointsSource::EndpointSlices),
+            "{what}"
+        );
+        assert_eq!(
+            running.index.store().objects().endpoints().count(),
+            0,
+            "{what}"
+        );
     }
 }

@@ -14,13 +14,22 @@ const BY_HAND: &str = "db.cluster.local.";
 async fn etcd(untested: &str) -> Option<Etcd> {
     let etcd = Etcd::start(untested).await?;
     for (key, value) in [
-        ("local/skydns/east/rails", r#"{"host":"192.0.2.1","port":8080,"text":"note"}"#),
-        // `db.cluster.local` is a zone from etcd below the cluster domain. The next key, written by kube2sky, is outside that zone and has
-        // no effect.
+        (
+            "local/skydns/east/rails",
+            r#"{"host":"192.0.2.1","port":8080,"text":"note"}"#,
+        ),
+        // `db.cluster.local` is a zone from etcd below the cluster domain. The next key, written by
+        // kube2sky, is outside that zone and has no effect.
         ("local/cluster/db", r#"{"host":"192.0.2.2"}"#),
         ("local/cluster/svc/apps/web/1", r#"{"host":"192.0.2.99"}"#),
-        ("arpa/in-addr/192/0/2/1", r#"{"host":"rails.east.skydns.local"}"#),
-        ("arpa/in-addr/10/96/0/7", r#"{"host":"not-the-cluster.skydns.local"}"#),
+        (
+            "arpa/in-addr/192/0/2/1",
+            r#"{"host":"rails.east.skydns.local"}"#,
+        ),
+        (
+            "arpa/in-addr/10/96/0/7",
+            r#"{"host":"not-the-cluster.skydns.local"}"#,
+        ),
     ] {
         etcd.put(&format!("/skydns/{key}"), value).await;
     }
@@ -31,23 +40,39 @@ fn zones(etcd: &Etcd) -> [String; 2] {
     ["skydns.local", "db.cluster.local"].map(|zone| format!("--etcd-zone={zone}={}", etcd.url()))
 }
 
-/// Waits until the first warning about a name begins with `expected`. Empty text waits until there is no warning.
+/// Waits until the first warning about a name begins with `expected`. Empty text waits until there
+/// is no warning.
 async fn until_warned(kubedns: &Kubedns, name: &str, expected: &str) {
     eventually(PATIENCE, || async {
         let (_, explained) = kubedns.get(format!("/explain?name={name}")).await;
-        let explained: serde_json::Value = serde_json::from_str(&explained).map_err(|_| explained)?;
-        let warning = explained["warnings"][0]["text"].as_str().unwrap_or_default();
-        let is_expected =
-            if expected.is_empty() { warning.is_empty() } else { warning.starts_with(expected) };
-        if is_expected { Ok(()) } else { Err(explained.to_string()) }
+        let explained: serde_json::Value =
+            serde_json::from_str(&explained).map_err(|_| explained)?;
+        let warning = explained["warnings"][0]["text"]
+            .as_str()
+            .unwrap_or_default();
+        let is_expected = if expected.is_empty() {
+            warning.is_empty()
+        } else {
+            warning.starts_with(expected)
+        };
+        if is_expected {
+            Ok(())
+        } else {
+            Err(explained.to_string())
+        }
     })
     .await;
 }
 
 #[tokio::test]
 async fn zones_of_etcd_are_served_beside_the_cluster() {
-    let Some(etcd) = etcd("kubedns with zones of etcd is").await else { return };
-    let (cluster, upstream) = (Cluster::with_web(), Upstream::answering("198.51.100.1").await);
+    let Some(etcd) = etcd("kubedns with zones of etcd is").await else {
+        return;
+    };
+    let (cluster, upstream) = (
+        Cluster::with_web(),
+        Upstream::answering("198.51.100.1").await,
+    );
     let [skydns, by_hand] = zones(&etcd);
     let nameservers = format!("--nameservers={}", upstream.addr());
     let kubedns = Kubedns::start(&cluster, &[&skydns, &by_hand, &nameservers]).await;
@@ -62,14 +87,30 @@ async fn zones_of_etcd_are_served_beside_the_cluster() {
         ("other.cluster.local.", "A", "NXDOMAIN"),
         ("www.outside.test.", "A", "198.51.100.1"),
     ] {
-        assert_eq!(kubedns.answers(name, rtype).await, expected, "{name} {rtype}");
+        assert_eq!(
+            kubedns.answers(name, rtype).await,
+            expected,
+            "{name} {rtype}"
+        );
     }
-    kubedns.until_answered("1.2.0.192.in-addr.arpa.", "PTR", "rails.east.skydns.local.").await;
+    kubedns
+        .until_answered("1.2.0.192.in-addr.arpa.", "PTR", "rails.east.skydns.local.")
+        .await;
     let missing = "kubedns_zone_queries_total{zone=\"skydns.local.\",rcode=\"NXDOMAIN\"}";
     kubedns.until_metric(missing, 1.0).await;
     // The reverse names of the cluster take precedence.
-    kubedns.until_answered("7.0.96.10.in-addr.arpa.", "PTR", "web.apps.svc.cluster.local.").await;
-    etcd.put("/skydns/local/skydns/east/rails/2", r#"{"host":"192.0.2.3"}"#).await;
+    kubedns
+        .until_answered(
+            "7.0.96.10.in-addr.arpa.",
+            "PTR",
+            "web.apps.svc.cluster.local.",
+        )
+        .await;
+    etcd.put(
+        "/skydns/local/skydns/east/rails/2",
+        r#"{"host":"192.0.2.3"}"#,
+    )
+    .await;
     kubedns.until_answered(RAILS, "A", "192.0.2.3").await;
     etcd.delete("/skydns/local/skydns/east/rails/2").await;
     etcd.delete("/skydns/local/skydns/east/rails").await;
@@ -79,7 +120,9 @@ async fn zones_of_etcd_are_served_beside_the_cluster() {
 
 #[tokio::test]
 async fn a_zone_is_servfail_until_etcd_was_there_and_an_outage_changes_nothing() {
-    let Some(mut etcd) = etcd("kubedns without its etcd is").await else { return };
+    let Some(mut etcd) = etcd("kubedns without its etcd is").await else {
+        return;
+    };
     etcd.stop();
     let cluster = Cluster::with_web();
     let [skydns, _] = zones(&etcd);
@@ -89,14 +132,20 @@ async fn a_zone_is_servfail_until_etcd_was_there_and_an_outage_changes_nothing()
     assert_eq!(kubedns.answers(WEB, "A").await, "10.96.0.7");
     let connected = "kubedns_etcd_connected{zone=\"skydns.local.\"}";
     kubedns.until_metric(connected, 0.0).await;
-    until_warned(&kubedns, RAILS, "the zone skydns.local. cannot be loaded: etcd, keys below /skydns: ")
-        .await;
+    until_warned(
+        &kubedns,
+        RAILS,
+        "the zone skydns.local. cannot be loaded: etcd, keys below /skydns: ",
+    )
+    .await;
     until_warned(&kubedns, WEB, "").await;
 
     etcd.begin().await;
     kubedns.until_answered(RAILS, "A", "192.0.2.1").await;
     kubedns.until_metric(connected, 1.0).await;
-    kubedns.until_metric("kubedns_etcd_records{zone=\"skydns.local.\"}", 1.0).await;
+    kubedns
+        .until_metric("kubedns_etcd_records{zone=\"skydns.local.\"}", 1.0)
+        .await;
 
     until_warned(&kubedns, RAILS, "").await;
     let (_, cache) = kubedns.get("/cache").await;
@@ -110,7 +159,12 @@ async fn a_zone_is_servfail_until_etcd_was_there_and_an_outage_changes_nothing()
         "the zone skydns.local. is not followed now, its later changes are unknown: etcd, keys below /skydns: ",
     )
     .await;
-    until_warned(&kubedns, "1.2.0.192.in-addr.arpa.", "the zone arpa. is not followed now").await;
+    until_warned(
+        &kubedns,
+        "1.2.0.192.in-addr.arpa.",
+        "the zone arpa. is not followed now",
+    )
+    .await;
     assert_eq!(kubedns.answers(RAILS, "A").await, "192.0.2.1");
     assert_eq!(kubedns.get("/readiness").await.0, 200);
     assert!(kubedns.logged("etcd connection lost, keeping the last records") > 0);

@@ -53,16 +53,25 @@ impl Kubedns {
     async fn warnings(&self) -> Vec<String> {
         let explanation = self.explain("name=web.apps&type=A").await;
         let warnings = explanation["warnings"].as_array().unwrap().iter();
-        warnings.map(|warning| warning["code"].as_str().unwrap().to_owned()).collect()
+        warnings
+            .map(|warning| warning["code"].as_str().unwrap().to_owned())
+            .collect()
     }
 
     /// Waits until a condition holds.
     async fn until<F: Future<Output = bool>>(&self, is_so: impl Fn() -> F) {
-        eventually(PATIENCE, || async { if is_so().await { Ok(()) } else { Err(self.warnings().await) } })
-            .await;
+        eventually(PATIENCE, || async {
+            if is_so().await {
+                Ok(())
+            } else {
+                Err(self.warnings().await)
+            }
+        })
+        .await;
     }
 
-    /// Runs the command against this kubedns. Returns exit code, standard output and standard error.
+    /// Runs the command against this kubedns. Returns exit code, standard output and standard
+    /// error.
     async fn command(&self, words: &[&str]) -> (i32, String, String) {
         let server = format!("http://{}", self.status);
         run(&[words, &["--server", &server]].concat()).await
@@ -71,8 +80,20 @@ impl Kubedns {
 
 /// Runs `kube-dns explain`.
 async fn run(words: &[&str]) -> (i32, String, String) {
-    let mut process = Program::named("kubedns").args(["explain"]).args(words).start();
+    let mut process = Program::named("kubedns")
+        .args(["explain"])
+        .args(words)
+        .start();
     let status = process.wait(PATIENCE).await;
-    let text = |lines: Vec<String>| lines.into_iter().flat_map(|line| [line, "\n".to_owned()]).collect();
-    (status.code().unwrap(), text(process.stdout()), text(process.stderr()))
+    let text = |lines: Vec<String>| {
+        lines
+            .into_iter()
+            .flat_map(|line| [line, "\n".to_owned()])
+            .collect()
+    };
+    (
+        status.code().unwrap(),
+        text(process.stdout()),
+        text(process.stderr()),
+    )
 }

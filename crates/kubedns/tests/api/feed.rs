@@ -36,8 +36,14 @@ impl Running<Service> {
         let (sink, changes) = mpsc::channel(64);
         let metrics = metrics();
         let services = Collection::all(Kind::Service);
-        let feed =
-            Feed::new(connection, services, timing, metrics.feed(Kind::Service), sink, |change| change);
+        let feed = Feed::new(
+            connection,
+            services,
+            timing,
+            metrics.feed(Kind::Service),
+            sink,
+            |change| change,
+        );
         let state = feed.state();
         Self::new(feed.run(CancellationToken::new()), changes, state, metrics)
     }
@@ -61,12 +67,21 @@ impl<T: FromApi> Running<T> {
     ) -> Self {
         let mut tasks = JoinSet::new();
         tasks.spawn(feed);
-        Self { mirror: Mirror::new(), changes, state, metrics, _feed: tasks }
+        Self {
+            mirror: Mirror::new(),
+            changes,
+            state,
+            metrics,
+            _feed: tasks,
+        }
     }
 
     /// Receives changes until `wanted` holds for the known objects.
     #[track_caller]
-    pub(crate) fn until(&mut self, wanted: impl Fn(&Mirror<T>) -> bool) -> impl Future<Output = ()> {
+    pub(crate) fn until(
+        &mut self,
+        wanted: impl Fn(&Mirror<T>) -> bool,
+    ) -> impl Future<Output = ()> {
         let caller = std::panic::Location::caller();
         async move {
             let taking = async {
@@ -76,7 +91,12 @@ impl<T: FromApi> Running<T> {
                 }
             };
             let taken = tokio::time::timeout(PATIENCE, taking).await;
-            assert!(taken.is_ok(), "{caller}: {:?} after {} lists", self.mirror.keys(), self.mirror.lists);
+            assert!(
+                taken.is_ok(),
+                "{caller}: {:?} after {} lists",
+                self.mirror.keys(),
+                self.mirror.lists
+            );
         }
     }
 
@@ -92,7 +112,9 @@ impl<T: FromApi> Running<T> {
 
     pub(crate) async fn until_state(&mut self, wanted: impl FnMut(&FeedState) -> bool) {
         let reached = tokio::time::timeout(PATIENCE, self.state.wait_for(wanted)).await;
-        reached.expect("the state is reached in time").expect("the feed goes on");
+        reached
+            .expect("the state is reached in time")
+            .expect("the feed goes on");
     }
 }
 
@@ -105,16 +127,21 @@ async fn a_list_comes_at_once_and_changes_follow() {
     let cluster = Cluster::start();
     // The list is large enough for the API server to compress it.
     let names: Vec<String> = (0..2000).map(|number| format!("s{number:04}")).collect();
-    cluster.store.load(names.iter().map(|name| service(name, "10.96.0.1"))).unwrap();
+    cluster
+        .store
+        .load(names.iter().map(|name| service(name, "10.96.0.1")))
+        .unwrap();
     let mut feed = Running::start(&cluster).await;
     feed.until(|mirror| mirror.lists == 1).await;
     let expected: Vec<String> = names.iter().map(|name| format!("apps/{name}")).collect();
     assert_eq!(feed.mirror.keys(), expected);
     assert_eq!(cluster.lists(), 1);
     cluster.set(service("new", "10.96.0.2"));
-    feed.until(|mirror| mirror.get("apps", "new").is_some()).await;
+    feed.until(|mirror| mirror.get("apps", "new").is_some())
+        .await;
     cluster.set(service("new", "10.96.0.3"));
-    feed.until(|mirror| format!("{:?}", mirror.get("apps", "new")).contains("10.96.0.3")).await;
+    feed.until(|mirror| format!("{:?}", mirror.get("apps", "new")).contains("10.96.0.3"))
+        .await;
     cluster.delete(Resource::Services, "apps", "new");
     feed.until(|mirror| mirror.keys() == expected).await;
     assert_eq!(feed.mirror.lists, 1);
@@ -151,14 +178,20 @@ async fn a_version_that_is_too_old_leads_to_a_new_list_that_settles_what_was_mis
     });
     feed.until(|mirror| mirror.lists == 2).await;
     assert_eq!(feed.mirror.keys(), ["apps/kept", "apps/new"]);
-    assert_eq!(feed.mirror.deletions, [""; 0], "only the list shows the deletions");
+    assert_eq!(
+        feed.mirror.deletions, [""; 0],
+        "only the list shows the deletions"
+    );
     assert!(feed.restarts("expired") > 0);
 }
 
 #[tokio::test]
 async fn the_list_of_a_new_history_comes_in_pages_and_is_begun_again_when_it_expires() {
     let cluster = Cluster::start();
-    cluster.store.load((0..700).map(|number| service(&format!("s{number:04}"), "10.96.0.1"))).unwrap();
+    cluster
+        .store
+        .load((0..700).map(|number| service(&format!("s{number:04}"), "10.96.0.1")))
+        .unwrap();
     for number in 0..20 {
         cluster.set(service("s0000", &format!("10.96.0.{number}")));
     }
@@ -166,12 +199,18 @@ async fn the_list_of_a_new_history_comes_in_pages_and_is_begun_again_when_it_exp
     feed.until(|mirror| mirror.lists == 1).await;
     feed.until_phase(Phase::Following).await;
     // The rule skips the request for one object, and the first page.
-    let expired = Rule::new(Action::Refuse { code: 410 }).verbs([Verb::List]).skip(2).times(1);
+    let expired = Rule::new(Action::Refuse { code: 410 })
+        .verbs([Verb::List])
+        .skip(2)
+        .times(1);
     cluster.faults.add(expired);
     cluster.faults.restart();
     feed.until(|mirror| mirror.lists == 2).await;
     assert_eq!(feed.mirror.keys().len(), 700);
-    assert_eq!((feed.restarts("other_history"), feed.restarts("expired")), (1, 1));
+    assert_eq!(
+        (feed.restarts("other_history"), feed.restarts("expired")),
+        (1, 1)
+    );
     assert_eq!(cluster.lists(), 1 + 1 + 2 + 2);
 }
 
@@ -184,14 +223,20 @@ async fn a_list_that_breaks_off_removes_nothing() {
     let mut feed = Running::start(&cluster).await;
     feed.until_known(&["apps/a", "apps/b"]).await;
     feed.until_phase(Phase::Following).await;
-    cluster.faults.add(Rule::new(Action::Cut { after: 300 }).verbs([Verb::List]).times(3));
+    cluster.faults.add(
+        Rule::new(Action::Cut { after: 300 })
+            .verbs([Verb::List])
+            .times(3),
+    );
     cluster.faults.gap(|store| {
         store.set(service("c", "10.96.0.2")).unwrap();
     });
     feed.until_known(&["apps/a", "apps/b", "apps/c"]).await;
     assert_eq!(feed.mirror.deletions, [""; 0]);
-    let broken: Vec<(&str, u64)> =
-        cluster::watch::Failure::REASONS.iter().map(|reason| (*reason, feed.restarts(reason))).collect();
+    let broken: Vec<(&str, u64)> = cluster::watch::Failure::REASONS
+        .iter()
+        .map(|reason| (*reason, feed.restarts(reason)))
+        .collect();
     assert_eq!(feed.restarts("broken"), 3, "{broken:?}");
 }
 
@@ -210,15 +255,23 @@ async fn failures_are_retried_until_they_end() {
     for (action, reason) in failures {
         let cluster = Cluster::start();
         cluster.set(service("a", "10.96.0.1"));
-        cluster.faults.add(Rule::new(action.clone()).verbs([Verb::List]).times(2));
-        cluster.faults.add(Rule::new(action.clone()).verbs([Verb::Watch]).times(2));
+        cluster
+            .faults
+            .add(Rule::new(action.clone()).verbs([Verb::List]).times(2));
+        cluster
+            .faults
+            .add(Rule::new(action.clone()).verbs([Verb::Watch]).times(2));
         let mut feed = Running::start(&cluster).await;
         feed.until_known(&["apps/a"]).await;
         cluster.set(service("b", "10.96.0.2"));
         feed.until_known(&["apps/a", "apps/b"]).await;
         eventually(PATIENCE, || async {
             let restarts = feed.restarts(reason);
-            if restarts == 4 { Ok(()) } else { Err(format!("{action:?}: {restarts}")) }
+            if restarts == 4 {
+                Ok(())
+            } else {
+                Err(format!("{action:?}: {restarts}"))
+            }
         })
         .await;
     }
@@ -230,7 +283,9 @@ async fn one_malformed_object_stops_nothing_and_is_counted() {
     for name in ["a", "b", "c"] {
         cluster.set(service(name, "10.96.0.1"));
     }
-    let rule = cluster.faults.add(Rule::new(Action::Malformed).verbs([Verb::List]));
+    let rule = cluster
+        .faults
+        .add(Rule::new(Action::Malformed).verbs([Verb::List]));
     let mut feed = Running::start(&cluster).await;
     feed.until_known(&["apps/b", "apps/c"]).await;
     assert_eq!(feed.metrics.feed(Kind::Service).malformed(), 1);
@@ -242,7 +297,10 @@ async fn one_malformed_object_stops_nothing_and_is_counted() {
 #[tokio::test]
 async fn an_object_that_becomes_malformed_is_gone_and_comes_back() {
     // The feed reads JSON, because in protobuf hardly any field can have a wrong type.
-    let cluster = Cluster::with(Options { protobuf: false, ..Options::default() });
+    let cluster = Cluster::with(Options {
+        protobuf: false,
+        ..Options::default()
+    });
     cluster.set(service("a", "10.96.0.1"));
     let mut feed = Running::start(&cluster).await;
     feed.until_known(&["apps/a"]).await;
@@ -274,13 +332,18 @@ async fn a_watch_that_is_stuck_is_opened_anew() {
 
 #[tokio::test]
 async fn a_frozen_api_server_is_noticed_and_followed_again_when_it_thaws() {
-    let cluster =
-        Cluster::with(Options { bookmark_period: Duration::from_millis(100), ..Options::default() });
+    let cluster = Cluster::with(Options {
+        bookmark_period: Duration::from_millis(100),
+        ..Options::default()
+    });
     cluster.set(service("a", "10.96.0.1"));
     let mut feed = Running::start(&cluster).await;
     feed.until_known(&["apps/a"]).await;
     cluster.set(service("a", "10.96.0.3"));
-    eventually(PATIENCE, || async { feed.metrics.feed(Kind::Service).bookmarks() > 0 }).await;
+    eventually(PATIENCE, || async {
+        feed.metrics.feed(Kind::Service).bookmarks() > 0
+    })
+    .await;
     cluster.faults.freeze();
     cluster.set(service("b", "10.96.0.2"));
     feed.until_phase(Phase::Away).await;
@@ -325,11 +388,21 @@ async fn a_token_that_was_exchanged_is_read_again() {
     cluster.set(service("a", "10.96.0.1"));
     cluster.faults.require_token(Some("first"));
     let directory = tempfile::tempdir().unwrap();
-    let (config, token) = (directory.path().join("config"), directory.path().join("token"));
+    let (config, token) = (
+        directory.path().join("config"),
+        directory.path().join("token"),
+    );
     std::fs::write(&token, "first").unwrap();
-    let text = mk_kubeconfig(&json!({"server": cluster.url()}), &json!({"tokenFile": token})).to_string();
+    let text = mk_kubeconfig(
+        &json!({"server": cluster.url()}),
+        &json!({"tokenFile": token}),
+    )
+    .to_string();
     std::fs::write(&config, text).unwrap();
-    let access = Access { kubeconfig: Some(config), ..Access::default() };
+    let access = Access {
+        kubeconfig: Some(config),
+        ..Access::default()
+    };
     let mut feed = Running::with(Arc::new(Connection::new(access).await.unwrap()), timing());
     feed.until_known(&["apps/a"]).await;
     cluster.faults.require_token(Some("second"));

@@ -17,7 +17,12 @@ pub(crate) struct Mirror<T> {
 
 impl<T: FromApi> Mirror<T> {
     pub(crate) fn new() -> Self {
-        Self { objects: BTreeMap::new(), unseen: None, lists: 0, deletions: Vec::new() }
+        Self {
+            objects: BTreeMap::new(),
+            unseen: None,
+            lists: 0,
+            deletions: Vec::new(),
+        }
     }
 
     pub(crate) fn apply(&mut self, change: Change<T>) {

@@ -1,4 +1,5 @@
-//! The requests of a feed, with their times and numbers, if the API server is slow, busy, restarted or unreachable.
+//! The requests of a feed, with their times and numbers, if the API server is slow, busy, restarted
+//! or unreachable.
 
 use std::time::Duration;
 
@@ -10,25 +11,35 @@ use tokio::time::{Instant, sleep};
 
 use super::feed::Running;
 use super::stub::{
-    Answer, Asked, End, Stub, bookmark, event, expired, failure, failure_until, no_response, page, versioned,
-    watching,
+    Answer, Asked, End, Stub, bookmark, event, expired, failure, failure_until, no_response, page,
+    versioned, watching,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_mins(1);
 
 fn service(name: &str, version: u32) -> Value {
-    versioned(mk_cluster_ip("apps", name, &["10.96.0.1"], &["http:80"]), version)
+    versioned(
+        mk_cluster_ip("apps", name, &["10.96.0.1"], &["http:80"]),
+        version,
+    )
 }
 
 fn start(stub: &Stub) -> Running<Service> {
-    Running::with(std::sync::Arc::clone(&stub.connection), WatchTiming::default())
+    Running::with(
+        std::sync::Arc::clone(&stub.connection),
+        WatchTiming::default(),
+    )
 }
 
 /// The failures so far: each reason with its number.
 fn failures(feed: &Running<Service>) -> Vec<(&'static str, u64)> {
-    let counted = Failure::REASONS.map(|reason| (reason, feed.metrics.restarts(Kind::Service, reason)));
-    counted.into_iter().filter(|(_, count)| *count > 0).collect()
+    let counted =
+        Failure::REASONS.map(|reason| (reason, feed.metrics.restarts(Kind::Service, reason)));
+    counted
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+        .collect()
 }
 
 /// Receives changes for `time`.
@@ -48,7 +59,11 @@ fn quiet() -> Answer {
 fn numbered_page(asked: &Asked) -> Answer {
     let number: u32 = asked.token().parse().unwrap_or(0);
     let next = (number < 39).then(|| (number + 1).to_string());
-    page(100, &[service(&format!("s{number:02}"), 50)], next.as_deref())
+    page(
+        100,
+        &[service(&format!("s{number:02}"), 50)],
+        next.as_deref(),
+    )
 }
 
 #[tokio::test(start_paused = true)]
@@ -69,14 +84,22 @@ async fn a_page_that_fails_is_asked_for_again_and_not_the_whole_list() {
                 return Some(quiet());
             }
             requests += 1;
-            Some(if requests % 10 == 0 { failing() } else { numbered_page(asked) })
+            Some(if requests % 10 == 0 {
+                failing()
+            } else {
+                numbered_page(asked)
+            })
         });
         let mut feed = start(&stub);
         let begun = Instant::now();
         feed.until(|mirror| mirror.lists == 1).await;
         assert_eq!(feed.mirror.keys().len(), 40, "{what}");
         assert_eq!(stub.lists(), 1, "{what}");
-        assert!(begun.elapsed() < 20 * SECOND, "{what}: {:?}", begun.elapsed());
+        assert!(
+            begun.elapsed() < 20 * SECOND,
+            "{what}: {:?}",
+            begun.elapsed()
+        );
     }
 }
 
@@ -100,25 +123,38 @@ async fn a_token_that_has_expired_or_is_not_understood_begins_the_list_again() {
     }
 }
 
-/// The token refers to a revision that no longer exists, because the database was restored during the list.
+/// The token refers to a revision that no longer exists, because the database was restored during
+/// the list.
 #[tokio::test(start_paused = true)]
 async fn a_token_that_fails_for_long_is_given_up() {
     let stub = Stub::new(move |asked| {
         if asked.watches() {
             return Some(quiet());
         }
-        Some(if asked.token() == "20" && asked.at < 3 * MINUTE { failure(500) } else { numbered_page(asked) })
+        Some(if asked.token() == "20" && asked.at < 3 * MINUTE {
+            failure(500)
+        } else {
+            numbered_page(asked)
+        })
     });
     let mut feed = start(&stub);
     pass(&mut feed, 4 * MINUTE).await;
-    assert_eq!((feed.mirror.lists, stub.lists()), (1, 1), "a token lasts for some minutes");
+    assert_eq!(
+        (feed.mirror.lists, stub.lists()),
+        (1, 1),
+        "a token lasts for some minutes"
+    );
 
     let stub = Stub::new(move |asked| {
         if asked.watches() {
             return Some(quiet());
         }
         let first_list = asked.at < 5 * MINUTE;
-        Some(if asked.token() == "20" && first_list { failure(500) } else { numbered_page(asked) })
+        Some(if asked.token() == "20" && first_list {
+            failure(500)
+        } else {
+            numbered_page(asked)
+        })
     });
     let mut feed = start(&stub);
     pass(&mut feed, 8 * MINUTE).await;
@@ -141,14 +177,24 @@ async fn the_api_server_says_when_to_come_again_within_bounds() {
                 if !asked.watches() && !std::mem::replace(&mut refused, true) {
                     return Some(failure_until(code, retry_after));
                 }
-                Some(if asked.watches() { quiet() } else { page(9, &[], None) })
+                Some(if asked.watches() {
+                    quiet()
+                } else {
+                    page(9, &[], None)
+                })
             });
             let mut feed = start(&stub);
             let begun = Instant::now();
             let listed = feed.state.wait_for(|state| state.listed);
-            tokio::time::timeout(5 * MINUTE, listed).await.expect("it is listed").expect("it goes on");
+            tokio::time::timeout(5 * MINUTE, listed)
+                .await
+                .expect("it is listed")
+                .expect("it goes on");
             let waited = begun.elapsed();
-            assert!(waited >= least && waited <= most, "{code}, {retry_after}: {waited:?}");
+            assert!(
+                waited >= least && waited <= most,
+                "{code}, {retry_after}: {waited:?}"
+            );
         }
     }
 }
@@ -159,14 +205,29 @@ async fn a_server_that_was_busy_for_long_is_noticed_within_seconds() {
         if asked.at < 2 * MINUTE {
             return Some(failure_until(429, "1"));
         }
-        Some(if asked.watches() { quiet() } else { page(9, &[], None) })
+        Some(if asked.watches() {
+            quiet()
+        } else {
+            page(9, &[], None)
+        })
     });
     let mut feed = start(&stub);
     let begun = Instant::now();
     let listed = feed.state.wait_for(|state| state.listed);
-    tokio::time::timeout(5 * MINUTE, listed).await.expect("it is listed").expect("it goes on");
-    assert!(begun.elapsed() <= 2 * MINUTE + 5 * SECOND, "listed after {:?}", begun.elapsed());
-    assert!(stub.lists() >= 30 && stub.lists() <= 80, "{} lists", stub.lists());
+    tokio::time::timeout(5 * MINUTE, listed)
+        .await
+        .expect("it is listed")
+        .expect("it goes on");
+    assert!(
+        begun.elapsed() <= 2 * MINUTE + 5 * SECOND,
+        "listed after {:?}",
+        begun.elapsed()
+    );
+    assert!(
+        stub.lists() >= 30 && stub.lists() <= 80,
+        "{} lists",
+        stub.lists()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -180,26 +241,40 @@ async fn lists_that_lead_nowhere_come_less_and_less_often() {
                 page(9, &[], None)
             }
         }),
-        ("every watch expires after an event and a bookmark", 3, |asked| {
-            let changed = (Duration::ZERO, event("MODIFIED", &service("a", 10)));
+        (
+            "every watch expires after an event and a bookmark",
+            3,
+            |asked| {
+                let changed = (Duration::ZERO, event("MODIFIED", &service("a", 10)));
+                if asked.watches() {
+                    let events = vec![changed, (SECOND, bookmark(11)), (Duration::ZERO, expired())];
+                    watching(events, End::Complete)
+                } else {
+                    page(9, &[service("a", 9)], None)
+                }
+            },
+        ),
+        (
+            "two API servers with different histories take turns",
+            3,
+            |asked| match asked.watches() {
+                true => watching(Vec::new(), End::Broken),
+                false if asked.begins_a_list() => page(900, &[], None),
+                false => page(9, &[], None),
+            },
+        ),
+        ("every watch ends at once", 12, |asked| {
             if asked.watches() {
-                let events = vec![changed, (SECOND, bookmark(11)), (Duration::ZERO, expired())];
-                watching(events, End::Complete)
+                watching(Vec::new(), End::Complete)
             } else {
-                page(9, &[service("a", 9)], None)
+                page(9, &[], None)
             }
         }),
-        ("two API servers with different histories take turns", 3, |asked| match asked.watches() {
-            true => watching(Vec::new(), End::Broken),
-            false if asked.begins_a_list() => page(900, &[], None),
-            false => page(9, &[], None),
-        }),
-        ("every watch ends at once", 12, |asked| {
-            if asked.watches() { watching(Vec::new(), End::Complete) } else { page(9, &[], None) }
-        }),
-        ("every second page expires", 3, |asked| match asked.token() {
-            "" => page(9, &[], Some("next")),
-            _ => failure(410),
+        ("every second page expires", 3, |asked| {
+            match asked.token() {
+                "" => page(9, &[], Some("next")),
+                _ => failure(410),
+            }
         }),
     ];
     for (what, soon, scene) in scenes {
@@ -208,10 +283,22 @@ async fn lists_that_lead_nowhere_come_less_and_less_often() {
         pass(&mut feed, 10 * MINUTE).await;
         let lists = stub.asked(Asked::begins_a_list);
         let gap = |at: usize| lists[at].at.saturating_sub(lists[at - 1].at);
-        assert!(gap(1) < soon * SECOND, "{what}: the second comes soon, not after {:?}", gap(1));
+        assert!(
+            gap(1) < soon * SECOND,
+            "{what}: the second comes soon, not after {:?}",
+            gap(1)
+        );
         let least = if soon > 3 { 8 } else { 30 };
-        assert!((least..90).contains(&lists.len()), "{what}: {} in ten minutes", lists.len());
-        assert!(gap(lists.len() - 1) > 8 * SECOND, "{what}: {:?}", gap(lists.len() - 1));
+        assert!(
+            (least..90).contains(&lists.len()),
+            "{what}: {} in ten minutes",
+            lists.len()
+        );
+        assert!(
+            gap(lists.len() - 1) > 8 * SECOND,
+            "{what}: {:?}",
+            gap(lists.len() - 1)
+        );
     }
 }
 
@@ -221,30 +308,51 @@ async fn after_half_a_minute_of_watching_a_new_list_comes_at_once_again() {
         if !asked.watches() {
             return Some(page(9, &[], None));
         }
-        let lasts = if asked.at < MINUTE { Duration::ZERO } else { 40 * SECOND };
+        let lasts = if asked.at < MINUTE {
+            Duration::ZERO
+        } else {
+            40 * SECOND
+        };
         Some(watching(vec![(lasts, expired())], End::Complete))
     });
     let mut feed = start(&stub);
     pass(&mut feed, 10 * MINUTE).await;
     let lists = stub.asked(Asked::begins_a_list);
-    let last = lists[lists.len() - 1].at.saturating_sub(lists[lists.len() - 2].at);
-    assert!(last < 42 * SECOND, "{last:?} between lists whose watch lasts 40s");
+    let last = lists[lists.len() - 1]
+        .at
+        .saturating_sub(lists[lists.len() - 2].at);
+    assert!(
+        last < 42 * SECOND,
+        "{last:?} between lists whose watch lasts 40s"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_quiet_watch_is_renewed_without_a_word() {
-    let stub = Stub::new(|asked| Some(if asked.watches() { quiet() } else { page(9, &[], None) }));
+    let stub = Stub::new(|asked| {
+        Some(if asked.watches() {
+            quiet()
+        } else {
+            page(9, &[], None)
+        })
+    });
     let mut feed = start(&stub);
     feed.until(|mirror| mirror.lists == 1).await;
     feed.until_phase(Phase::Following).await;
     feed.state.mark_unchanged();
     pass(&mut feed, 20 * MINUTE).await;
-    assert!(!feed.state.has_changed().unwrap(), "it follows without a break");
+    assert!(
+        !feed.state.has_changed().unwrap(),
+        "it follows without a break"
+    );
     assert!(feed.metrics.is_connected(Kind::Service));
     assert_eq!(failures(&feed), []);
     assert_eq!(stub.lists(), 1);
     let watches = stub.asked(Asked::watches).len();
-    assert!((10..=14).contains(&watches), "{watches} watches in twenty minutes");
+    assert!(
+        (10..=14).contains(&watches),
+        "{watches} watches in twenty minutes"
+    );
 }
 
 /// A proxy keeps the connection open after its API server is gone.
@@ -253,19 +361,29 @@ async fn a_connection_that_is_dead_is_noticed_in_two_minutes_or_so() {
     let dead = 10 * SECOND..5 * MINUTE;
     let gone = dead.clone();
     let stub = Stub::new(move |asked| {
-        let answer = if asked.watches() { quiet() } else { page(9, &[], None) };
+        let answer = if asked.watches() {
+            quiet()
+        } else {
+            page(9, &[], None)
+        };
         (!gone.contains(&asked.at)).then_some(answer)
     });
     let mut feed = start(&stub);
     feed.until_phase(Phase::Following).await;
     let begun = Instant::now();
     let away = feed.state.wait_for(|state| state.phase == Phase::Away);
-    tokio::time::timeout(140 * SECOND, away).await.expect("it is noticed").expect("it goes on");
+    tokio::time::timeout(140 * SECOND, away)
+        .await
+        .expect("it is noticed")
+        .expect("it goes on");
     assert!(!feed.metrics.is_connected(Kind::Service));
     assert_eq!(failures(&feed), [("silent", 1)]);
     sleep(dead.end.saturating_sub(begun.elapsed())).await;
     let following = feed.state.wait_for(|state| state.phase == Phase::Following);
-    tokio::time::timeout(60 * SECOND, following).await.expect("it comes back").expect("it goes on");
+    tokio::time::timeout(60 * SECOND, following)
+        .await
+        .expect("it comes back")
+        .expect("it goes on");
     assert_eq!(stub.lists(), 1);
 }
 
@@ -273,8 +391,12 @@ async fn a_connection_that_is_dead_is_noticed_in_two_minutes_or_so() {
 async fn broken_connections_never_cost_a_list() {
     type Scene = fn(&Asked) -> Answer;
     let scenes: [(&str, Scene); 5] = [
-        ("watches break after a while", |_| watching(vec![(3 * SECOND, bookmark(9))], End::Broken)),
-        ("watches break at once", |_| watching(Vec::new(), End::Broken)),
+        ("watches break after a while", |_| {
+            watching(vec![(3 * SECOND, bookmark(9))], End::Broken)
+        }),
+        ("watches break at once", |_| {
+            watching(Vec::new(), End::Broken)
+        }),
         ("nobody answers for minutes", |asked| match asked.at {
             at if at < 10 * MINUTE => no_response(),
             _ => quiet(),
@@ -307,7 +429,12 @@ async fn broken_connections_never_cost_a_list() {
         });
         let mut feed = start(&stub);
         pass(&mut feed, 15 * MINUTE).await;
-        assert_eq!((stub.lists(), feed.mirror.lists), (1, 1), "{what}: {:?}", failures(&feed));
+        assert_eq!(
+            (stub.lists(), feed.mirror.lists),
+            (1, 1),
+            "{what}: {:?}",
+            failures(&feed)
+        );
         assert!(!failures(&feed).is_empty(), "{what}");
         assert_eq!(feed.mirror.keys(), ["apps/a"], "{what}");
     }
@@ -318,11 +445,19 @@ async fn broken_connections_never_cost_a_list() {
 async fn a_watch_that_cannot_be_read_is_left_behind_by_a_list() {
     let stub = Stub::new(move |asked| {
         if !asked.watches() {
-            return Some(page(if asked.at < SECOND { 9 } else { 20 }, &[service("a", 9)], None));
+            return Some(page(
+                if asked.at < SECOND { 9 } else { 20 },
+                &[service("a", 9)],
+                None,
+            ));
         }
         let from: u32 = asked.version().parse().unwrap();
         let nonsense = vec![(SECOND, serde_json::json!("nonsense"))];
-        Some(if from < 20 { watching(nonsense, End::Complete) } else { quiet() })
+        Some(if from < 20 {
+            watching(nonsense, End::Complete)
+        } else {
+            quiet()
+        })
     });
     let mut feed = start(&stub);
     feed.until(|mirror| mirror.lists == 2).await;
@@ -342,7 +477,11 @@ async fn recreated_first_object_costs_no_list() {
     let stub = Stub::new(move |asked| {
         if !asked.watches() {
             let times = if asked.at < SECOND { 1 } else { 2 };
-            return Some(page(if times == 1 { 9 } else { 20 }, &[recreated(9, times)], None));
+            return Some(page(
+                if times == 1 { 9 } else { 20 },
+                &[recreated(9, times)],
+                None,
+            ));
         }
         Some(if asked.version() == "9" {
             let deleted = (2 * SECOND, event("DELETED", &recreated(10, 1)));

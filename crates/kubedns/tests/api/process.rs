@@ -28,12 +28,19 @@ impl Kubedns {
     /// Starts kubedns with these flags and environment variables.
     pub(crate) async fn start_with(flags: &[&str], environment: &[(&str, &str)]) -> Self {
         let program = program(flags).env("PROMETHEUS_PORT", "0");
-        let mut process =
-            environment.iter().fold(program, |program, (name, value)| program.env(name, value)).start();
+        let mut process = environment
+            .iter()
+            .fold(program, |program, (name, value)| program.env(name, value))
+            .start();
         let dns = address(&process.line_with("serving DNS", PATIENCE).await);
         let status = address(&process.line_with("serving /readiness", PATIENCE).await);
         let metrics = address(&process.line_with("serving metrics", PATIENCE).await);
-        Self { process, dns, status, metrics }
+        Self {
+            process,
+            dns,
+            status,
+            metrics,
+        }
     }
 
     pub(crate) async fn ask(&self, name: &str, rtype: &str) -> Message {
@@ -45,15 +52,28 @@ impl Kubedns {
         let message = self.ask(name, rtype).await;
         let mut data = message.answer_data(rtype);
         data.sort();
-        if data.is_empty() { message.rcode_name() } else { data.join(" ") }
+        if data.is_empty() {
+            message.rcode_name()
+        } else {
+            data.join(" ")
+        }
     }
 
     /// Waits until a query is answered with `expected`.
     #[track_caller]
-    pub(crate) fn until_answered(&self, name: &str, rtype: &str, expected: &str) -> impl Future<Output = ()> {
+    pub(crate) fn until_answered(
+        &self,
+        name: &str,
+        rtype: &str,
+        expected: &str,
+    ) -> impl Future<Output = ()> {
         eventually(PATIENCE, move || async move {
             let answers = self.answers(name, rtype).await;
-            if answers == expected { Ok(()) } else { Err(answers) }
+            if answers == expected {
+                Ok(())
+            } else {
+                Err(answers)
+            }
         })
     }
 
@@ -100,7 +120,11 @@ impl Kubedns {
 
     /// Number of log lines that contain `text`.
     pub(crate) fn logged(&self, text: &str) -> usize {
-        self.process.stderr().iter().filter(|line| line.contains(text)).count()
+        self.process
+            .stderr()
+            .iter()
+            .filter(|line| line.contains(text))
+            .count()
     }
 
     /// Sends SIGTERM twice; the second signal ends the lameduck time.
@@ -115,7 +139,11 @@ impl Kubedns {
 
 /// The binary with these flags and free ports on loopback.
 pub(crate) fn program(flags: &[&str]) -> Program {
-    let ours =
-        ["--dns-bind-address=127.0.0.1", "--dns-port=0", "--healthz-port=0", "--resolv-conf=/dev/null"];
+    let ours = [
+        "--dns-bind-address=127.0.0.1",
+        "--dns-port=0",
+        "--healthz-port=0",
+        "--resolv-conf=/dev/null",
+    ];
     Program::named("kubedns").args(ours).args(flags)
 }

@@ -45,9 +45,17 @@ impl RealCluster {
             format!("--initial-cluster=default={}", url(peer)),
             "--unsafe-no-fsync".to_owned(),
         ]);
-        let tokens = "admin,admin,1,system:masters\ndns,system:serviceaccount:kube-system:kube-dns,2\n";
+        let tokens =
+            "admin,admin,1,system:masters\ndns,system:serviceaccount:kube-system:kube-dns,2\n";
         std::fs::write(directory.path().join("tokens.csv"), tokens).unwrap();
-        let mut cluster = Self { directory, binary, etcd: client, port, server: None, _etcd: etcd.start() };
+        let mut cluster = Self {
+            directory,
+            binary,
+            etcd: client,
+            port,
+            server: None,
+            _etcd: etcd.start(),
+        };
         cluster.start_server();
         cluster
     }
@@ -60,13 +68,19 @@ impl RealCluster {
             format!("--etcd-servers=http://127.0.0.1:{}", self.etcd),
             "--bind-address=127.0.0.1".to_owned(),
             format!("--secure-port={}", self.port),
-            format!("--cert-dir={}", self.directory.path().join("certificates").display()),
+            format!(
+                "--cert-dir={}",
+                self.directory.path().join("certificates").display()
+            ),
             format!("--tls-cert-file={}", tls("server.pem").display()),
             format!("--tls-private-key-file={}", key.display()),
             "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
             format!("--service-account-key-file={}", accounts.display()),
             format!("--service-account-signing-key-file={}", accounts.display()),
-            format!("--token-auth-file={}", self.directory.path().join("tokens.csv").display()),
+            format!(
+                "--token-auth-file={}",
+                self.directory.path().join("tokens.csv").display()
+            ),
             "--authorization-mode=RBAC".to_owned(),
             "--disable-admission-plugins=ServiceAccount".to_owned(),
             "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
@@ -87,7 +101,9 @@ impl RealCluster {
 
     async fn client(&self, token: &str) -> Client {
         let file = Kubeconfig::read_from(self.kubeconfig(token)).unwrap();
-        let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap();
+        let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+            .await
+            .unwrap();
         Client::try_from(config).unwrap()
     }
 
@@ -100,18 +116,30 @@ impl RealCluster {
         });
         self.create("/api/v1/namespaces/apps/pods", &pod).await;
         let ips: Vec<Value> = addresses.iter().map(|ip| json!({"ip": ip})).collect();
-        let status = json!({"status": {"phase": "Running", "podIP": addresses.first(), "podIPs": ips}});
+        let status =
+            json!({"status": {"phase": "Running", "podIP": addresses.first(), "podIPs": ips}});
         let (parameters, patch) = (PatchParams::default(), Patch::Merge(status));
         let request = Request::new("/api/v1/namespaces/apps/pods");
-        let request = request.patch_subresource("status", name, &parameters, &patch).unwrap();
-        self.client("admin").await.request::<Value>(request).await.unwrap();
+        let request = request
+            .patch_subresource("status", name, &parameters, &patch)
+            .unwrap();
+        self.client("admin")
+            .await
+            .request::<Value>(request)
+            .await
+            .unwrap();
     }
 
     /// Creates an object, and retries until the API server accepts it.
     async fn create(&self, path: &str, object: &Value) {
-        let (client, data) = (self.client("admin").await, serde_json::to_vec(object).unwrap());
+        let (client, data) = (
+            self.client("admin").await,
+            serde_json::to_vec(object).unwrap(),
+        );
         eventually(4 * PATIENCE, || {
-            let request = Request::new(path).create(&PostParams::default(), data.clone()).unwrap();
+            let request = Request::new(path)
+                .create(&PostParams::default(), data.clone())
+                .unwrap();
             let client = client.clone();
             async move { client.request::<Value>(request).await.map(drop) }
         })
@@ -122,7 +150,9 @@ impl RealCluster {
 /// Waits until the default roles exist.
 async fn until_allowed(client: &Client) {
     eventually(PATIENCE, || {
-        let request = Request::new("/api/v1/services").list(&ListParams::default()).unwrap();
+        let request = Request::new("/api/v1/services")
+            .list(&ListParams::default())
+            .unwrap();
         let client = client.clone();
         async move { client.request::<Value>(request).await.map(drop) }
     })
@@ -130,7 +160,9 @@ async fn until_allowed(client: &Client) {
 }
 
 fn tls(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../cluster/testdata/tls").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../cluster/testdata/tls")
+        .join(name)
 }
 
 #[tokio::test]
@@ -145,55 +177,118 @@ async fn a_real_api_server_is_followed() {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "apps"}});
     cluster.create("/api/v1/namespaces", &namespace).await;
     let web = json!({"clusterIP": "10.96.0.7", "ports": [{"name": "http", "port": 80}]});
-    cluster.create(services, &mk_service("apps", "web", web)).await;
-    cluster.create(services, &mk_headless("apps", "db", &["sql:5432"])).await;
+    cluster
+        .create(services, &mk_service("apps", "web", web))
+        .await;
+    cluster
+        .create(services, &mk_headless("apps", "db", &["sql:5432"]))
+        .await;
     let endpoints = mk_endpoints("apps", "db", &["10.0.0.1 db-0"], &["sql:5432"]);
-    cluster.create("/api/v1/namespaces/apps/endpoints", &endpoints).await;
+    cluster
+        .create("/api/v1/namespaces/apps/endpoints", &endpoints)
+        .await;
 
     until_allowed(&cluster.client("dns").await).await;
     let config = format!("--kubecfg-file={}", cluster.kubeconfig("dns").display());
     let kubedns = Kubedns::start_with(&[&config], &[]).await;
     kubedns.until_ready().await;
-    kubedns.until_answered("web.apps.svc.cluster.local.", "A", "10.96.0.7").await;
-    kubedns.until_answered("db-0.db.apps.svc.cluster.local.", "A", "10.0.0.1").await;
-    assert_eq!(kubedns.logged("forbidden"), 1, "the stock role suffices: {:#?}", kubedns.process.stderr());
+    kubedns
+        .until_answered("web.apps.svc.cluster.local.", "A", "10.96.0.7")
+        .await;
+    kubedns
+        .until_answered("db-0.db.apps.svc.cluster.local.", "A", "10.0.0.1")
+        .await;
+    assert_eq!(
+        kubedns.logged("forbidden"),
+        1,
+        "the stock role suffices: {:#?}",
+        kubedns.process.stderr()
+    );
 
-    let words = [config, format!("--server=http://{}", kubedns.status), format!("--dns={}", kubedns.dns)];
+    let words = [
+        config,
+        format!("--server=http://{}", kubedns.status),
+        format!("--dns={}", kubedns.dns),
+    ];
     let (_, checks) = check::check(&words).await;
-    check::assert_says(&checks, "passed", "https://127.0.0.1", "answers: Kubernetes v");
+    check::assert_says(
+        &checks,
+        "passed",
+        "https://127.0.0.1",
+        "answers: Kubernetes v",
+    );
     check::assert_says(&checks, "passed", "endpoints can be listed", "");
-    check::assert_says(&checks, "skipped", "endpointslices cannot be listed", "is forbidden");
-    check::assert_says(&checks, "skipped", "the ConfigMap cannot be read from here", "is forbidden");
+    check::assert_says(
+        &checks,
+        "skipped",
+        "endpointslices cannot be listed",
+        "is forbidden",
+    );
+    check::assert_says(
+        &checks,
+        "skipped",
+        "the ConfigMap cannot be read from here",
+        "is forbidden",
+    );
     let headless = "a headless Service: db.apps.svc.cluster.local has 1 address (";
     check::assert_says(&checks, "passed", headless, "");
 
     cluster.start_server();
-    assert_eq!(kubedns.answers("web.apps.svc.cluster.local.", "A").await, "10.96.0.7");
+    assert_eq!(
+        kubedns.answers("web.apps.svc.cluster.local.", "A").await,
+        "10.96.0.7"
+    );
     let late = json!({"clusterIP": "10.96.0.8", "ports": [{"name": "http", "port": 80}]});
-    cluster.create(services, &mk_service("apps", "late", late)).await;
-    kubedns.until_answered("late.apps.svc.cluster.local.", "A", "10.96.0.8").await;
+    cluster
+        .create(services, &mk_service("apps", "late", late))
+        .await;
+    kubedns
+        .until_answered("late.apps.svc.cluster.local.", "A", "10.96.0.8")
+        .await;
     kubedns.stop().await;
     pods_are_found_by_their_address(&cluster).await;
 }
 
 async fn pods_are_found_by_their_address(cluster: &RealCluster) {
-    cluster.create_pod("web-0", false, &["10.0.0.1", "fd00::1"]).await;
+    cluster
+        .create_pod("web-0", false, &["10.0.0.1", "fd00::1"])
+        .await;
     cluster.create_pod("proxy", true, &["192.0.2.1"]).await;
-    let access = Access { kubeconfig: Some(cluster.kubeconfig("admin")), ..Access::default() };
+    let access = Access {
+        kubeconfig: Some(cluster.kubeconfig("admin")),
+        ..Access::default()
+    };
     let connection = Arc::new(Connection::new(access).await.unwrap());
-    for (address, name, host_network, addresses) in
-        [("10.0.0.1", "web-0", false, 2), ("192.0.2.1", "proxy", true, 1)]
-    {
+    for (address, name, host_network, addresses) in [
+        ("10.0.0.1", "web-0", false, 2),
+        ("192.0.2.1", "proxy", true, 1),
+    ] {
         let pods = Collection::pods_at(address.parse().unwrap(), &Scope::default()).remove(0);
         let found: Vec<ScheduledPod> = list(&connection, pods, 16, PATIENCE).await.unwrap();
-        let [ScheduledPod { pod, node, host_network: shared }] = found.as_slice() else {
+        let [
+            ScheduledPod {
+                pod,
+                node,
+                host_network: shared,
+            },
+        ] = found.as_slice()
+        else {
             panic!("{found:?}")
         };
-        let found = (pod.key.name.as_str(), node.as_str(), *shared, pod.addresses.len());
+        let found = (
+            pod.key.name.as_str(),
+            node.as_str(),
+            *shared,
+            pod.addresses.len(),
+        );
         assert_eq!(found, (name, "node-1", host_network, addresses));
     }
     for address in ["fd00::1", "10.0.0.10"] {
         let pods = Collection::pods_at(address.parse().unwrap(), &Scope::default()).remove(0);
-        assert_eq!(list::<ScheduledPod>(&connection, pods, 16, PATIENCE).await, Ok(Vec::new()), "{address}");
+        assert_eq!(
+            list::<ScheduledPod>(&connection, pods, 16, PATIENCE).await,
+            Ok(Vec::new()),
+            "{address}"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! An API server that is a function from requests to responses. It has no socket, so tests can pause the clock.
+//! An API server that is a function from requests to responses. It has no socket, so tests can
+//! pause the clock.
 
 use std::collections::HashMap;
 use std::io;
@@ -54,7 +55,8 @@ impl Asked {
 }
 
 /// A response, or a failure of the connection.
-pub(crate) type Answer = io::Result<Response<StreamBody<BoxStream<'static, io::Result<Frame<Bytes>>>>>>;
+pub(crate) type Answer =
+    io::Result<Response<StreamBody<BoxStream<'static, io::Result<Frame<Bytes>>>>>>;
 
 /// The running API server.
 pub(crate) struct Stub {
@@ -64,7 +66,8 @@ pub(crate) struct Stub {
 }
 
 impl Stub {
-    /// Creates an API server that responds with `answer`. Must be called within the runtime of the test.
+    /// Creates an API server that responds with `answer`. Must be called within the runtime of the
+    /// test.
     pub(crate) fn new(answer: impl FnMut(&Asked) -> Option<Answer> + Send + 'static) -> Self {
         let (asked, begun) = (Arc::new(Mutex::new(Vec::new())), Instant::now());
         let (log, answer) = (Arc::clone(&asked), Arc::new(Mutex::new(answer)));
@@ -82,13 +85,20 @@ impl Stub {
             }),
             "default",
         );
-        Self { asked, connection: Arc::new(Connection::through(client)) }
+        Self {
+            asked,
+            connection: Arc::new(Connection::through(client)),
+        }
     }
 
     /// The received requests for which `wanted` holds.
     pub(crate) fn asked(&self, wanted: impl Fn(&Asked) -> bool) -> Vec<Asked> {
         let asked = self.asked.lock();
-        asked.iter().filter(|asked| wanted(asked)).cloned().collect()
+        asked
+            .iter()
+            .filter(|asked| wanted(asked))
+            .cloned()
+            .collect()
     }
 
     /// Number of requests for a first page.
@@ -101,7 +111,11 @@ fn read(request: &Request<kube::client::Body>, at: Duration) -> Asked {
     let uri = request.uri();
     let resource = uri.path().rsplit('/').next().unwrap_or_default().to_owned();
     let pairs = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
-    Asked { at, resource, parameters: pairs.into_owned().collect() }
+    Asked {
+        at,
+        resource,
+        parameters: pairs.into_owned().collect(),
+    }
 }
 
 /// The way a response ends after its body.
@@ -115,8 +129,16 @@ pub(crate) enum End {
     Never,
 }
 
-#[allow(clippy::unnecessary_wraps, reason = "an answer may also be none at all")]
-fn respond(status: u16, headers: &[(&str, &str)], pieces: Vec<(Duration, String)>, end: End) -> Answer {
+#[allow(
+    clippy::unnecessary_wraps,
+    reason = "an answer may also be none at all"
+)]
+fn respond(
+    status: u16,
+    headers: &[(&str, &str)],
+    pieces: Vec<(Duration, String)>,
+    end: End,
+) -> Answer {
     let pieces = stream::iter(pieces).then(|(pause, piece)| async move {
         tokio::time::sleep(pause).await;
         Ok(Frame::data(Bytes::from(piece)))
@@ -130,25 +152,43 @@ fn respond(status: u16, headers: &[(&str, &str)], pieces: Vec<(Duration, String)
     for (name, value) in headers {
         response = response.header(*name, *value);
     }
-    Ok(response.body(StreamBody::new(pieces.chain(end).boxed())).expect("headers of the test"))
+    Ok(response
+        .body(StreamBody::new(pieces.chain(end).boxed()))
+        .expect("headers of the test"))
 }
 
 /// A page of a list. `next` is the token of the next page.
 pub(crate) fn page(version: u32, items: &[Value], next: Option<&str>) -> Answer {
-    let metadata = json!({ "resourceVersion": version.to_string(), "continue": next.unwrap_or_default() });
+    let metadata =
+        json!({ "resourceVersion": version.to_string(), "continue": next.unwrap_or_default() });
     let list = json!({ "kind": "SomeList", "metadata": metadata, "items": items });
-    respond(200, &[], vec![(Duration::ZERO, list.to_string())], End::Complete)
+    respond(
+        200,
+        &[],
+        vec![(Duration::ZERO, list.to_string())],
+        End::Complete,
+    )
 }
 
 /// A response with this status code and a `Status` object.
 pub(crate) fn failure(code: u16) -> Answer {
     let status = json!({ "kind": "Status", "code": code, "message": format!("code {code}") });
-    respond(code, &[], vec![(Duration::ZERO, status.to_string())], End::Complete)
+    respond(
+        code,
+        &[],
+        vec![(Duration::ZERO, status.to_string())],
+        End::Complete,
+    )
 }
 
 /// An error response with a Retry-After header.
 pub(crate) fn failure_until(code: u16, retry_after: &str) -> Answer {
-    respond(code, &[("Retry-After", retry_after)], Vec::new(), End::Complete)
+    respond(
+        code,
+        &[("Retry-After", retry_after)],
+        Vec::new(),
+        End::Complete,
+    )
 }
 
 /// A connection that fails before any response.
@@ -169,12 +209,18 @@ pub(crate) fn event(r#type: &str, object: &Value) -> Value {
 
 /// The watch event for an expired resource version.
 pub(crate) fn expired() -> Value {
-    event("ERROR", &json!({ "kind": "Status", "code": 410, "reason": "Expired", "message": "too old" }))
+    event(
+        "ERROR",
+        &json!({ "kind": "Status", "code": 410, "reason": "Expired", "message": "too old" }),
+    )
 }
 
 /// A bookmark.
 pub(crate) fn bookmark(version: u32) -> Value {
-    event("BOOKMARK", &json!({ "metadata": { "resourceVersion": version.to_string() } }))
+    event(
+        "BOOKMARK",
+        &json!({ "metadata": { "resourceVersion": version.to_string() } }),
+    )
 }
 
 /// The object with this resource version.

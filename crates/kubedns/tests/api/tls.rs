@@ -26,7 +26,9 @@ struct FarFuture;
 
 impl TimeProvider for FarFuture {
     fn current_time(&self) -> Option<UnixTime> {
-        Some(UnixTime::since_unix_epoch(Duration::from_hours(230 * 365 * 24)))
+        Some(UnixTime::since_unix_epoch(Duration::from_hours(
+            230 * 365 * 24,
+        )))
     }
 }
 
@@ -35,11 +37,16 @@ async fn open(to: SocketAddr) -> Gate {
     open_at(to, Arc::new(DefaultTimeProvider)).await
 }
 
-/// Starts a TLS proxy to `to` that requires client certificates which are valid at the time of `clock`.
+/// Starts a TLS proxy to `to` that requires client certificates which are valid at the time of
+/// `clock`.
 async fn open_at(to: SocketAddr, clock: Arc<dyn TimeProvider>) -> Gate {
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_file(file("ca.pem")).unwrap()).unwrap();
-    let verifier = WebPkiClientVerifier::builder(Arc::new(roots)).build().unwrap();
+    roots
+        .add(CertificateDer::from_pem_file(file("ca.pem")).unwrap())
+        .unwrap();
+    let verifier = WebPkiClientVerifier::builder(Arc::new(roots))
+        .build()
+        .unwrap();
     let certificate = vec![CertificateDer::from_pem_file(file("server.pem")).unwrap()];
     let key = PrivateKeyDer::from_pem_file(file("server.key")).unwrap();
     let provider = Arc::clone(ServerConfig::builder().crypto_provider());
@@ -53,20 +60,26 @@ async fn open_at(to: SocketAddr, clock: Arc<dyn TimeProvider>) -> Gate {
 }
 
 fn file(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../cluster/testdata/tls").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../cluster/testdata/tls")
+        .join(name)
 }
 
 /// A kubeconfig with a client certificate and key in these files.
 fn kubeconfig(address: SocketAddr, [certificate, key]: [&Path; 2]) -> tempfile::NamedTempFile {
     let config = tempfile::NamedTempFile::new().unwrap();
-    let cluster = json!({"server": format!("https://{address}"), "certificate-authority": file("ca.pem")});
+    let cluster =
+        json!({"server": format!("https://{address}"), "certificate-authority": file("ca.pem")});
     let user = json!({"client-certificate": certificate, "client-key": key});
     std::fs::write(config.path(), mk_kubeconfig(&cluster, &user).to_string()).unwrap();
     config
 }
 
 async fn connect(config: &Path) -> Arc<Connection> {
-    let access = Access { kubeconfig: Some(config.to_owned()), ..Access::default() };
+    let access = Access {
+        kubeconfig: Some(config.to_owned()),
+        ..Access::default()
+    };
     Arc::new(Connection::new(access).await.unwrap())
 }
 
@@ -77,7 +90,10 @@ async fn start(config: &Path) -> Running<Service> {
 
 /// Waits until more than three connections have failed.
 async fn until_failed(feed: &Running<Service>) {
-    eventually(PATIENCE, || async { feed.restarts("unreachable") + feed.restarts("broken") > 3 }).await;
+    eventually(PATIENCE, || async {
+        feed.restarts("unreachable") + feed.restarts("broken") > 3
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -89,7 +105,8 @@ async fn a_client_certificate_opens_the_way() {
     let mut feed = start(config.path()).await;
     feed.until(|mirror| mirror.lists == 1).await;
     cluster.set(mk_cluster_ip("apps", "new", &["10.96.0.8"], &["http:80"]));
-    feed.until(|mirror| mirror.get("apps", "new").is_some()).await;
+    feed.until(|mirror| mirror.get("apps", "new").is_some())
+        .await;
 }
 
 /// The first certificate has another issuer. The proxy rejects it like an expired certificate.
@@ -109,7 +126,8 @@ async fn a_renewed_client_certificate_opens_the_way() {
     feed.until(|mirror| mirror.lists == 1).await;
 }
 
-/// The proxy rejects the certificate with the alert `CertificateExpired`. A new kubeconfig then names another server.
+/// The proxy rejects the certificate with the alert `CertificateExpired`. A new kubeconfig then
+/// names another server.
 #[tokio::test]
 async fn a_certificate_that_has_expired_has_the_kubeconfig_read_again() {
     let cluster = Cluster::start();
@@ -129,8 +147,11 @@ async fn without_a_certificate_it_goes_on_trying() {
     let cluster = Cluster::start();
     let gate = open(cluster.address).await;
     let config = tempfile::NamedTempFile::new().unwrap();
-    let server =
-        json!({"server": format!("https://{}", gate.address), "certificate-authority": file("ca.pem")});
-    std::fs::write(config.path(), mk_kubeconfig(&server, &json!({"token": "none"})).to_string()).unwrap();
+    let server = json!({"server": format!("https://{}", gate.address), "certificate-authority": file("ca.pem")});
+    std::fs::write(
+        config.path(),
+        mk_kubeconfig(&server, &json!({"token": "none"})).to_string(),
+    )
+    .unwrap();
     until_failed(&start(config.path()).await).await;
 }

@@ -19,7 +19,8 @@ use super::cluster::{Cluster, PATIENCE};
 use super::process::{Kubedns, program};
 use secondary::{Kind, Secondary};
 
-/// Number of changes that secondaries must follow, and the number of changes at a time. The zone has at most one version a second.
+/// Number of changes that secondaries must follow, and the number of changes at a time. The zone
+/// has at most one version a second.
 const CHANGES: usize = 60;
 const AT_A_TIME: usize = 6;
 /// Environment variable for another number of changes, which are then made one at a time.
@@ -28,17 +29,36 @@ const CHANGES_FROM: &str = "KUBE_DNS_RS_TRANSFER_CHANGES";
 /// An API server with every kind of Service.
 fn cluster() -> Cluster {
     let cluster = Cluster::start();
-    cluster.set(mk_cluster_ip("kube-system", "kube-dns", &["10.96.0.10"], &["dns:53/UDP"]));
-    cluster.set(mk_cluster_ip("apps", "web", &["10.96.0.1", "fd00::1"], &["http:80"]));
+    cluster.set(mk_cluster_ip(
+        "kube-system",
+        "kube-dns",
+        &["10.96.0.10"],
+        &["dns:53/UDP"],
+    ));
+    cluster.set(mk_cluster_ip(
+        "apps",
+        "web",
+        &["10.96.0.1", "fd00::1"],
+        &["http:80"],
+    ));
     cluster.set(mk_headless("apps", "db", &["sql:5432"]));
-    cluster.set(mk_endpoints("apps", "db", &["10.1.0.1", "10.1.0.2"], &["sql:5432"]));
+    cluster.set(mk_endpoints(
+        "apps",
+        "db",
+        &["10.1.0.1", "10.1.0.2"],
+        &["sql:5432"],
+    ));
     cluster.set(mk_external_name("apps", "out", "www.example.com"));
     cluster
 }
 
 /// Starts kubedns, and waits until it is ready.
 async fn start(cluster: &Cluster, flags: &[&str]) -> Kubedns {
-    let kubedns = Kubedns::start(cluster, &[&["--endpoints-source=endpoints"], flags].concat()).await;
+    let kubedns = Kubedns::start(
+        cluster,
+        &[&["--endpoints-source=endpoints"], flags].concat(),
+    )
+    .await;
     kubedns.until_ready().await;
     kubedns
 }
@@ -47,15 +67,30 @@ async fn start(cluster: &Cluster, flags: &[&str]) -> Kubedns {
 pub(crate) fn dig(server: SocketAddr, words: &[&str]) -> Result<Vec<String>, String> {
     let port = server.port().to_string();
     let at = format!("@{}", server.ip());
-    let usual =
-        [at.as_str(), "-p", &port, "+nocmd", "+nocomments", "+nostats", "+noquestion", "+tries=1", "+time=5"];
-    let output = Command::new("dig").args(usual).args(words).output().map_err(|error| error.to_string())?;
+    let usual = [
+        at.as_str(),
+        "-p",
+        &port,
+        "+nocmd",
+        "+nocomments",
+        "+nostats",
+        "+noquestion",
+        "+tries=1",
+        "+time=5",
+    ];
+    let output = Command::new("dig")
+        .args(usual)
+        .args(words)
+        .output()
+        .map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let failed = text.lines().find(|line| line.starts_with(';'));
     if let Some(line) = failed {
         return Err(line.to_owned());
     }
-    let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+    let lines = text
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
     Ok(lines.filter(|line| !line.contains(" ANY TSIG ")).collect())
 }
 
@@ -70,7 +105,10 @@ fn whole(server: SocketAddr, domain: &str, words: &[&str]) -> Result<BTreeSet<St
     if lines.len() < 2 || lines.first() != lines.last() {
         return Err(format!("no whole zone: {lines:?}"));
     }
-    Ok(lines.into_iter().filter(|line| !line.contains(" SOA ")).collect())
+    Ok(lines
+        .into_iter()
+        .filter(|line| !line.contains(" SOA "))
+        .collect())
 }
 
 /// Writes the TSIG key to a file in `directory`, and returns its path.
@@ -97,10 +135,15 @@ async fn the_zone_is_transferred_as_it_is_answered() {
         "_http._tcp.web.apps.svc.cluster.local. 30 IN SRV 10 50 80 web.apps.svc.cluster.local.",
         "out.apps.svc.cluster.local. 30 IN CNAME www.example.com.",
     ] {
-        assert!(plain.contains(&expected), "{expected} is none of {plain:#?}");
+        assert!(
+            plain.contains(&expected),
+            "{expected} is none of {plain:#?}"
+        );
     }
-    let (soa, served) =
-        (dig(kubedns.dns, &["cluster.local", "SOA"]).unwrap(), dig(kubedns.dns, &["cluster.local", "AXFR"]));
+    let (soa, served) = (
+        dig(kubedns.dns, &["cluster.local", "SOA"]).unwrap(),
+        dig(kubedns.dns, &["cluster.local", "AXFR"]),
+    );
     assert_eq!(
         Some(&soa[0]),
         served.unwrap().first(),
@@ -118,8 +161,16 @@ async fn only_peers_with_the_key_transfer() {
     let signed = start(&cluster, &["--transfer-to=127.0.0.0/8", &key]).await;
     let off = start(&cluster, &[]).await;
     eventually(PATIENCE, || async { zone(signed.dns, &["-k", &file]) }).await;
-    assert_eq!(zone(peers.dns, &[]), Err("; Transfer failed.".to_owned()), "not one of the peers");
-    assert_eq!(zone(signed.dns, &[]), Err("; Transfer failed.".to_owned()), "without the key");
+    assert_eq!(
+        zone(peers.dns, &[]),
+        Err("; Transfer failed.".to_owned()),
+        "not one of the peers"
+    );
+    assert_eq!(
+        zone(signed.dns, &[]),
+        Err("; Transfer failed.".to_owned()),
+        "without the key"
+    );
     let wrong = "hmac-sha256:xfer:d3Jvbmcgc2VjcmV0IG9mIDIyIG9jdGV0cw==";
     assert!(zone(signed.dns, &["-y", wrong]).is_err(), "another key");
     assert!(
@@ -128,7 +179,11 @@ async fn only_peers_with_the_key_transfer() {
     );
     let refused = "kubedns_transfers_total{form=\"error\",result=\"refused\"}";
     assert_eq!(peers.metric(refused).await, Some(1.0));
-    assert_eq!(off.metric(refused).await, None, "without the flag nothing is exported");
+    assert_eq!(
+        off.metric(refused).await,
+        None,
+        "without the flag nothing is exported"
+    );
     // Without the flag, AXFR is a query for a type without records.
     assert!(zone(off.dns, &[]).is_err());
     for kubedns in [peers, signed, off] {
@@ -136,7 +191,8 @@ async fn only_peers_with_the_key_transfer() {
     }
 }
 
-/// RFC 8945, section 5.3: also the response to a query that waits for an upstream. dig checks the signature.
+/// RFC 8945, section 5.3: also the response to a query that waits for an upstream. dig checks the
+/// signature.
 #[tokio::test(flavor = "multi_thread")]
 async fn signed_external_query_gets_signed_response() {
     let cluster = cluster();
@@ -148,7 +204,10 @@ async fn signed_external_query_gets_signed_response() {
     let kubedns = start(&cluster, &["--transfer-to=127.0.0.0/8", &key, &nameservers]).await;
 
     for (name, expected) in [
-        ("www.outside.test", vec!["www.outside.test. 3600 IN A 198.51.100.7"]),
+        (
+            "www.outside.test",
+            vec!["www.outside.test. 3600 IN A 198.51.100.7"],
+        ),
         (
             "out.apps.svc.cluster.local",
             vec![
@@ -170,20 +229,28 @@ async fn a_key_without_peers_is_a_mistake() {
     let directory = tempfile::tempdir().unwrap();
     let key = format!("--transfer-key={}", key_file(directory.path()));
     for (flags, expected) in [
-        (vec![key.as_str()], "--transfer-key is for the secondaries of --transfer-to, which is not given"),
         (
-            vec!["--transfer-to=127.0.0.1", "--transfer-key=/nowhere/xfer.key"],
+            vec![key.as_str()],
+            "--transfer-key is for the secondaries of --transfer-to, which is not given",
+        ),
+        (
+            vec![
+                "--transfer-to=127.0.0.1",
+                "--transfer-key=/nowhere/xfer.key",
+            ],
             "cannot read --transfer-key /nowhere/xfer.key",
         ),
     ] {
-        let mut process = program(&[&["--kube-master-url=http://127.0.0.1:1"], &flags[..]].concat()).start();
+        let mut process =
+            program(&[&["--kube-master-url=http://127.0.0.1:1"], &flags[..]].concat()).start();
         assert!(!process.wait(PATIENCE).await.success());
         let log = process.stderr().join("\n");
         assert!(log.contains(expected), "{expected} is not in {log}");
     }
 }
 
-/// Makes the change `number`, which sets or deletes an object. Returns a name, and its answer after the change.
+/// Makes the change `number`, which sets or deletes an object. Returns a name, and its answer after
+/// the change.
 fn change(cluster: &Cluster, number: usize) -> (String, String) {
     let slot = number % 7;
     let name = format!("s{slot}");
@@ -200,7 +267,12 @@ fn change(cluster: &Cluster, number: usize) -> (String, String) {
             (asked, ip)
         }
         _ => {
-            cluster.set(mk_cluster_ip("apps", &name, &[&ip], &["http:80", "dns:53/UDP"]));
+            cluster.set(mk_cluster_ip(
+                "apps",
+                &name,
+                &[&ip],
+                &["http:80", "dns:53/UDP"],
+            ));
             (asked, ip)
         }
     }
@@ -208,20 +280,30 @@ fn change(cluster: &Cluster, number: usize) -> (String, String) {
 
 /// The answer for a name, as short text.
 async fn answer(server: SocketAddr, name: &str) -> Result<String, String> {
-    let message = testkit::client::try_ask(server, &Query::new(name, "A"), Duration::from_secs(1)).await?;
+    let message =
+        testkit::client::try_ask(server, &Query::new(name, "A"), Duration::from_secs(1)).await?;
     let mut data = message.answer_data("A");
     data.sort();
-    Ok(if data.is_empty() { message.rcode_name() } else { data.join(" ") })
+    Ok(if data.is_empty() {
+        message.rcode_name()
+    } else {
+        data.join(" ")
+    })
 }
 
 /// All installed secondaries follow the changes, and have the same zone afterwards.
 #[tokio::test(flavor = "multi_thread")]
-#[allow(clippy::print_stderr, reason = "what could not be tested, and what was measured, is said loudly")]
+#[allow(
+    clippy::print_stderr,
+    reason = "what could not be tested, and what was measured, is said loudly"
+)]
 async fn secondaries_follow_changes() {
     let (cluster, directory) = (cluster(), tempfile::tempdir().unwrap());
     let kinds: Vec<Kind> = Kind::installed().collect();
-    let addresses: Vec<SocketAddr> =
-        kinds.iter().map(|_| ([127, 0, 0, 1], testkit::ports::free_port()).into()).collect();
+    let addresses: Vec<SocketAddr> = kinds
+        .iter()
+        .map(|_| ([127, 0, 0, 1], testkit::ports::free_port()).into())
+        .collect();
     if kinds.is_empty() {
         return;
     }
@@ -239,22 +321,29 @@ async fn secondaries_follow_changes() {
     for secondary in &secondaries {
         eventually(PATIENCE, || async {
             let web = answer(secondary.address, "web.apps.svc.cluster.local.").await;
-            web.ok().filter(|web| web == "10.96.0.1").ok_or_else(|| secondary.log())
+            web.ok()
+                .filter(|web| web == "10.96.0.1")
+                .ok_or_else(|| secondary.log())
         })
         .await;
     }
-    let given = std::env::var(CHANGES_FROM).ok().and_then(|text| text.parse().ok());
+    let given = std::env::var(CHANGES_FROM)
+        .ok()
+        .and_then(|text| text.parse().ok());
     let (changes, at_a_time) = given.map_or((CHANGES, AT_A_TIME), |changes: usize| (changes, 1));
     let mut slowest = vec![Duration::ZERO; secondaries.len()];
     for first in (0..changes).step_by(at_a_time) {
         let began = Instant::now();
-        let expected_of: Vec<_> = (first..first + at_a_time).map(|number| change(&cluster, number)).collect();
+        let expected_of: Vec<_> = (first..first + at_a_time)
+            .map(|number| change(&cluster, number))
+            .collect();
         for (secondary, slowest) in secondaries.iter().zip(&mut slowest) {
             for (name, expected) in &expected_of {
                 eventually(PATIENCE, || async {
                     let got = answer(secondary.address, name).await;
                     let same = got.as_ref() == Ok(expected);
-                    same.then_some(()).ok_or_else(|| format!("{name}: {got:?}, {}", secondary.log()))
+                    same.then_some(())
+                        .ok_or_else(|| format!("{name}: {got:?}, {}", secondary.log()))
                 })
                 .await;
             }
@@ -263,14 +352,28 @@ async fn secondaries_follow_changes() {
     }
     for (secondary, slowest) in secondaries.iter().zip(slowest) {
         eventually(PATIENCE, || async {
-            let (ours, theirs) = (zone(kubedns.dns, &["-k", &ours]), zone(secondary.address, &[]));
-            if ours == theirs { Ok(()) } else { Err(format!("{ours:#?}\n{theirs:#?}\n{}", secondary.log())) }
+            let (ours, theirs) = (
+                zone(kubedns.dns, &["-k", &ours]),
+                zone(secondary.address, &[]),
+            );
+            if ours == theirs {
+                Ok(())
+            } else {
+                Err(format!("{ours:#?}\n{theirs:#?}\n{}", secondary.log()))
+            }
         })
         .await;
-        eprintln!("{}: {changes} changes followed, the slowest after {slowest:?}", secondary.name);
+        eprintln!(
+            "{}: {changes} changes followed, the slowest after {slowest:?}",
+            secondary.name
+        );
     }
     let metric = |form| format!("kubedns_transfers_total{{form=\"{form}\",result=\"completed\"}}");
     let incremental = kubedns.metric(&metric("ixfr")).await;
-    assert!(incremental.is_some_and(|count| count > 1.0), "{incremental:?}: {}", kubedns.metrics().await);
+    assert!(
+        incremental.is_some_and(|count| count > 1.0),
+        "{incremental:?}: {}",
+        kubedns.metrics().await
+    );
     kubedns.stop().await;
 }

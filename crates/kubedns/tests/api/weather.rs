@@ -1,4 +1,5 @@
-//! Answers stay correct through all faults of the API server, and the records of a large cluster fit into memory.
+//! Answers stay correct through all faults of the API server, and the records of a large cluster
+//! fit into memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -39,13 +40,25 @@ impl Client {
                 tokio::time::sleep(std::time::Duration::from_millis(2)).await;
             }
         });
-        Self { asked, wrong, stop, task }
+        Self {
+            asked,
+            wrong,
+            stop,
+            task,
+        }
     }
 
     async fn end(mut self) -> (usize, usize) {
         self.stop.store(true, Ordering::Relaxed);
-        self.task.join_next().await.expect("a task").expect("it does not panic");
-        (self.asked.load(Ordering::Relaxed), self.wrong.load(Ordering::Relaxed))
+        self.task
+            .join_next()
+            .await
+            .expect("a task")
+            .expect("it does not panic");
+        (
+            self.asked.load(Ordering::Relaxed),
+            self.wrong.load(Ordering::Relaxed),
+        )
     }
 }
 
@@ -66,14 +79,38 @@ fn weather(cluster: &Cluster) -> Vec<Weather<'_>> {
         ("cut watches", Box::new(|| faults.cut_watches())),
         ("expired versions", Box::new(|| faults.gap(|_| ()))),
         ("a new history", Box::new(|| faults.restart())),
-        ("refused lists", Box::new(rule(broken_list(Action::Refuse { code: 403 })))),
-        ("failing watches", Box::new(rule(broken_watch(Action::Refuse { code: 500 })))),
-        ("refused watches", Box::new(rule(broken_watch(Action::Refuse { code: 403 })))),
-        ("garbage in watches", Box::new(rule(broken_watch(Action::Garbage)))),
-        ("garbage in lists", Box::new(rule(broken_list(Action::Garbage)))),
-        ("lists cut in the middle", Box::new(rule(broken_list(Action::Cut { after: 200 })))),
-        ("slow lists", Box::new(rule(broken_list(Action::Delay { ms: 300 })))),
-        ("errors in watches", Box::new(rule(broken_watch(Action::ErrorEvent { code: 410 })))),
+        (
+            "refused lists",
+            Box::new(rule(broken_list(Action::Refuse { code: 403 }))),
+        ),
+        (
+            "failing watches",
+            Box::new(rule(broken_watch(Action::Refuse { code: 500 }))),
+        ),
+        (
+            "refused watches",
+            Box::new(rule(broken_watch(Action::Refuse { code: 403 }))),
+        ),
+        (
+            "garbage in watches",
+            Box::new(rule(broken_watch(Action::Garbage))),
+        ),
+        (
+            "garbage in lists",
+            Box::new(rule(broken_list(Action::Garbage))),
+        ),
+        (
+            "lists cut in the middle",
+            Box::new(rule(broken_list(Action::Cut { after: 200 }))),
+        ),
+        (
+            "slow lists",
+            Box::new(rule(broken_list(Action::Delay { ms: 300 }))),
+        ),
+        (
+            "errors in watches",
+            Box::new(rule(broken_watch(Action::ErrorEvent { code: 410 }))),
+        ),
     ]
 }
 
@@ -91,9 +128,13 @@ async fn answers_stay_right_in_any_weather() {
         cluster.faults.drop_watches();
         cluster.set(mk_cluster_ip("apps", "probe", &[&ip], &["http:80"]));
         println!("{what}");
-        kubedns.until_answered("probe.apps.svc.cluster.local.", "A", &ip).await;
+        kubedns
+            .until_answered("probe.apps.svc.cluster.local.", "A", &ip)
+            .await;
         cluster.delete(Resource::Services, "apps", "probe");
-        kubedns.until_answered("probe.apps.svc.cluster.local.", "A", "NXDOMAIN").await;
+        kubedns
+            .until_answered("probe.apps.svc.cluster.local.", "A", "NXDOMAIN")
+            .await;
     }
     let (asked, wrong) = client.end().await;
     assert!(asked > 100, "only {asked} queries");
@@ -101,7 +142,8 @@ async fn answers_stay_right_in_any_weather() {
     kubedns.stop().await;
 }
 
-/// Ten thousand Services with thirty thousand addresses. The objects have fields that kubedns does not need, like real objects.
+/// Ten thousand Services with thirty thousand addresses. The objects have fields that kubedns does
+/// not need, like real objects.
 fn large() -> impl Iterator<Item = Value> {
     let ballast = |mut object: Value| {
         object["metadata"]["annotations"] =
@@ -111,7 +153,10 @@ fn large() -> impl Iterator<Item = Value> {
         object
     };
     (0..10_000_u32).flat_map(move |number| {
-        let (namespace, name) = (format!("ns{}", number % 100), format!("service-{number:05}"));
+        let (namespace, name) = (
+            format!("ns{}", number % 100),
+            format!("service-{number:05}"),
+        );
         let service = if number % 5 == 0 {
             mk_headless(&namespace, &name, &["http:80", "metrics:9090"])
         } else {
@@ -123,23 +168,53 @@ fn large() -> impl Iterator<Item = Value> {
             .map(|pod| format!("10.{}.{}.{}", 128 + pod / 65536, pod / 256 % 256, pod % 256))
             .collect();
         let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
-        let slice = mk_endpoint_slice(&namespace, &name, "abcde", &addresses, &["http:80", "metrics:9090"]);
+        let slice = mk_endpoint_slice(
+            &namespace,
+            &name,
+            "abcde",
+            &addresses,
+            &["http:80", "metrics:9090"],
+        );
         [ballast(service), ballast(slice)]
     })
 }
 
 #[tokio::test]
 async fn a_large_cluster_fits() {
-    let cluster = Cluster::with(Options { history: 100, ..Options::default() });
+    let cluster = Cluster::with(Options {
+        history: 100,
+        ..Options::default()
+    });
     cluster.store.load(large()).unwrap();
     let kubedns = Kubedns::start(&cluster, &[]).await;
     kubedns.until_ready().await;
-    assert_eq!(kubedns.answers("service-09999.ns99.svc.cluster.local.", "A").await, "10.96.39.15");
-    assert_eq!(kubedns.ask("service-09995.ns95.svc.cluster.local.", "A").await.answer_data("A").len(), 3);
-    kubedns.until_metric("kubedns_addresses{kind=\"endpointslices\"}", 30_000.0).await;
+    assert_eq!(
+        kubedns
+            .answers("service-09999.ns99.svc.cluster.local.", "A")
+            .await,
+        "10.96.39.15"
+    );
+    assert_eq!(
+        kubedns
+            .ask("service-09995.ns95.svc.cluster.local.", "A")
+            .await
+            .answer_data("A")
+            .len(),
+        3
+    );
+    kubedns
+        .until_metric("kubedns_addresses{kind=\"endpointslices\"}", 30_000.0)
+        .await;
     let memory = Usage::of(kubedns.process.id()).unwrap().anonymous / 1024;
     println!("{memory} MB");
     assert!(memory < 20, "{memory} MB for 10,000 Services");
-    cluster.set(mk_cluster_ip("ns0", "one-more", &["10.97.0.1"], &["http:80"]));
-    kubedns.until_answered("one-more.ns0.svc.cluster.local.", "A", "10.97.0.1").await;
+    cluster.set(mk_cluster_ip(
+        "ns0",
+        "one-more",
+        &["10.97.0.1"],
+        &["http:80"],
+    ));
+    kubedns
+        .until_answered("one-more.ns0.svc.cluster.local.", "A", "10.97.0.1")
+        .await;
 }

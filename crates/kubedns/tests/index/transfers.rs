@@ -29,7 +29,8 @@ pub(crate) fn transfers() -> Arc<Transfers<Snapshot>> {
     Transfers::new("127.0.0.1".parse().unwrap(), None, Serials::new(), metrics)
 }
 
-/// All records of the response to a query. `authority` follows the question. `None` for an error response.
+/// All records of the response to a query. `authority` follows the question. `None` for an error
+/// response.
 fn ask(
     transfers: &Arc<Transfers<Snapshot>>,
     zone: &Name,
@@ -40,7 +41,9 @@ fn ask(
     let question = [zone.wire(), &qtype.to_be_bytes(), &1_u16.to_be_bytes()].concat();
     let query = [&[0, 7, 0, 0], counts.as_flattened(), &question, authority].concat();
     let mut stream = transfers.begin(&query, CLIENT).expect("it is a query");
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
     let mut records = Vec::new();
     while let Some(message) = runtime.block_on(stream.next()) {
         let message = Message::parse(&message).expect("a message");
@@ -73,12 +76,16 @@ fn copy(mut records: Vec<Record>) -> Copy {
 
 impl Copy {
     pub(crate) fn serial(&self) -> u32 {
-        let numbers = self.soa.3.last_chunk::<20>().expect("the numbers of an SOA");
+        let numbers = self
+            .soa
+            .3
+            .last_chunk::<20>()
+            .expect("the numbers of an SOA");
         u32::from_be_bytes(*numbers.first_chunk().expect("the serial"))
     }
 
-    /// Updates the copy with an IXFR (RFC 1995). Each step must lead to one of the `known` copies. Returns false if
-    /// the response is the whole zone.
+    /// Updates the copy with an IXFR (RFC 1995). Each step must lead to one of the `known` copies.
+    /// Returns false if the response is the whole zone.
     pub(crate) fn update(
         &mut self,
         transfers: &Arc<Transfers<Snapshot>>,
@@ -87,7 +94,13 @@ impl Copy {
     ) -> bool {
         let (_, rtype, ttl, data) = &self.soa;
         let length = u16::try_from(data.len()).unwrap().to_be_bytes();
-        let fixed = [&rtype.to_be_bytes()[..], &1_u16.to_be_bytes(), &ttl.to_be_bytes(), &length].concat();
+        let fixed = [
+            &rtype.to_be_bytes()[..],
+            &1_u16.to_be_bytes(),
+            &ttl.to_be_bytes(),
+            &length,
+        ]
+        .concat();
         let authority = [&[0xc0, 12][..], &fixed, data].concat();
         let mut records = ask(transfers, zone, rtype::IXFR, &authority).expect("the zone");
 
@@ -101,23 +114,40 @@ impl Copy {
         }
 
         let newest = records.pop().expect("the last SOA");
-        assert_eq!(records.first(), Some(&newest), "the SOA comes first and last");
+        assert_eq!(
+            records.first(),
+            Some(&newest),
+            "the SOA comes first and last"
+        );
         let mut deleting = false;
         for record in records.into_iter().skip(1) {
             if record.1 == rtype::SOA && !deleting {
                 assert_eq!(record, self.soa, "a step begins at the version of the copy");
-                assert_eq!(Some(&*self), known.get(&self.serial()), "a step leads to a version");
+                assert_eq!(
+                    Some(&*self),
+                    known.get(&self.serial()),
+                    "a step leads to a version"
+                );
                 deleting = true;
             } else if record.1 == rtype::SOA {
                 self.soa = record;
                 deleting = false;
             } else if deleting {
-                assert!(self.records.remove(&record), "{record:?} is deleted, and was not there");
+                assert!(
+                    self.records.remove(&record),
+                    "{record:?} is deleted, and was not there"
+                );
             } else {
-                assert!(self.records.insert(record.clone()), "{record:?} is added, and was there");
+                assert!(
+                    self.records.insert(record.clone()),
+                    "{record:?} is added, and was there"
+                );
             }
         }
-        assert_eq!(self.soa, newest, "the last step leads to the version in force");
+        assert_eq!(
+            self.soa, newest,
+            "the last step leads to the version in force"
+        );
         true
     }
 }

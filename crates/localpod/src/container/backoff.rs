@@ -22,14 +22,17 @@ impl Backoff {
         self.restarts == 0
     }
 
-    /// The number of the coming restart and the delay before it, after a container that ran for `ran`.
+    /// The number of the coming restart and the delay before it, after a container that ran for
+    /// `ran`.
     pub(super) fn after(&mut self, ran: Duration) -> (u32, Duration) {
         if ran >= HEALTHY {
             self.in_a_row = 0;
         }
         let delay = match self.in_a_row {
             0 => Duration::ZERO,
-            n => FIRST.saturating_mul(1u32.checked_shl(n - 1).unwrap_or(u32::MAX)).min(LONGEST),
+            n => FIRST
+                .saturating_mul(1u32.checked_shl(n - 1).unwrap_or(u32::MAX))
+                .min(LONGEST),
         };
         self.restarts = self.restarts.saturating_add(1);
         self.in_a_row = self.in_a_row.saturating_add(1);
@@ -44,7 +47,9 @@ mod tests {
     #[test]
     fn waits_double_up_to_the_longest() {
         let mut backoff = Backoff::default();
-        let waits: Vec<u64> = (0..40).map(|_| backoff.after(Duration::ZERO).1.as_secs()).collect();
+        let waits: Vec<u64> = (0..40)
+            .map(|_| backoff.after(Duration::ZERO).1.as_secs())
+            .collect();
         assert_eq!(waits[..7], [0, 1, 2, 4, 8, 16, 30]);
         assert!(waits[7..].iter().all(|wait| *wait == 30));
     }

@@ -11,8 +11,16 @@ const LONGEST_LINE: u64 = 8 * 1024;
 pub(super) async fn copy(stream: impl AsyncRead + Unpin, name: &'static str, console: Console) {
     let mut reader = BufReader::new(stream);
     let mut line = Vec::new();
-    while (&mut reader).take(LONGEST_LINE).read_until(b'\n', &mut line).await.is_ok_and(|read| read > 0) {
-        console.line(name, String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']));
+    while (&mut reader)
+        .take(LONGEST_LINE)
+        .read_until(b'\n', &mut line)
+        .await
+        .is_ok_and(|read| read > 0)
+    {
+        console.line(
+            name,
+            String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']),
+        );
         line.clear();
     }
 }
@@ -26,8 +34,18 @@ mod tests {
         let (console, shown) = Console::kept(false);
         let long = "a".repeat(8 * 1024);
         let input = format!("one\n\r\ntwo\r\n{long}bbb\nlast");
-        copy([input.as_bytes(), b" a\xffb"].concat().as_slice(), "x", console).await;
+        copy(
+            [input.as_bytes(), b" a\xffb"].concat().as_slice(),
+            "x",
+            console,
+        )
+        .await;
         let expected = ["one", "", "two", &long, "bbb", "last a\u{fffd}b"];
-        assert_eq!(shown(), expected.map(|line| format!("x         | {line}\n")).concat());
+        assert_eq!(
+            shown(),
+            expected
+                .map(|line| format!("x         | {line}\n"))
+                .concat()
+        );
     }
 }

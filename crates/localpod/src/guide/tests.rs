@@ -19,10 +19,25 @@ fn endpoints() -> Vec<Endpoints> {
     objects.map(|object| from_value(object).unwrap()).into()
 }
 
-fn text(services: &[Service], endpoints: &[Endpoints], access: &Access, stub_domain: bool) -> String {
+fn text(
+    services: &[Service],
+    endpoints: &[Endpoints],
+    access: &Access,
+    stub_domain: bool,
+) -> String {
     let ports = Ports::block(5300).unwrap();
     let (domain, kubedns) = ("cluster.local", Path::new("target/debug/kubedns"));
-    Guide { services, endpoints, domain, ports, kubedns, access, stub_domain, is_alone: false }.text()
+    Guide {
+        services,
+        endpoints,
+        domain,
+        ports,
+        kubedns,
+        access,
+        stub_domain,
+        is_alone: false,
+    }
+    .text()
 }
 
 /// The commands without comments.
@@ -37,7 +52,10 @@ fn commands(text: &str) -> Vec<&str> {
 fn every_kind_of_record_has_its_line() {
     let access = Access::MasterUrl("http://127.0.0.1:5305".to_owned());
     let text = text(&services(), &endpoints(), &access, true);
-    assert!(text.contains("\nStatus page: http://127.0.0.1:5304/\n"), "{text}");
+    assert!(
+        text.contains("\nStatus page: http://127.0.0.1:5304/\n"),
+        "{text}"
+    );
     assert_eq!(
         commands(&text),
         [
@@ -74,12 +92,22 @@ fn a_bare_cluster_still_has_something_to_ask_for() {
     let access = Access::Kubeconfig("/home/me/.kube/config".into());
     let text = text(&services()[..1], &endpoints()[..1], &access, false);
     let commands = commands(&text);
-    assert!(commands.contains(&"dig @127.0.0.1 -p 5300 kubernetes.default.svc.cluster.local"), "{text}");
     assert!(
-        commands.contains(&"kubectl --kubeconfig=/home/me/.kube/config get services --all-namespaces"),
+        commands.contains(&"dig @127.0.0.1 -p 5300 kubernetes.default.svc.cluster.local"),
         "{text}"
     );
-    assert!(text.contains(" check cluster --kubecfg-file=/home/me/.kube/config --server="), "{text}");
+    assert!(
+        commands
+            .contains(&"kubectl --kubeconfig=/home/me/.kube/config get services --all-namespaces"),
+        "{text}"
+    );
+    assert!(
+        text.contains(" check cluster --kubecfg-file=/home/me/.kube/config --server="),
+        "{text}"
+    );
     assert!(!text.contains("acme"), "{text}");
-    assert!(!text.contains("edit") && !text.contains("create"), "a real cluster is only looked at: {text}");
+    assert!(
+        !text.contains("edit") && !text.contains("create"),
+        "a real cluster is only looked at: {text}"
+    );
 }

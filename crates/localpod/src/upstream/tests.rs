@@ -18,20 +18,40 @@ async fn start(offline: bool) -> Running {
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
     tasks.spawn(upstream.run(stop.clone()));
-    Running { address, stop, tasks }
+    Running {
+        address,
+        stop,
+        tasks,
+    }
 }
 
-async fn answer(server: SocketAddr, transport: Transport, name: &str, record_type: RecordType) -> Answer {
+async fn answer(
+    server: SocketAddr,
+    transport: Transport,
+    name: &str,
+    record_type: RecordType,
+) -> Answer {
     let server = ServerAddr::new(&server.ip().to_string(), server.port());
     let question = Query::query(Name::from_ascii(name).unwrap(), record_type);
-    dnsclient::ask(&server, transport, &question, PATIENCE).await.unwrap()
+    dnsclient::ask(&server, transport, &question, PATIENCE)
+        .await
+        .unwrap()
 }
 
 /// The response as "RCODE: data, data".
 async fn ask(server: SocketAddr, name: &str, record_type: RecordType) -> String {
-    let response = answer(server, Transport::Udp, name, record_type).await.message;
-    assert!(response.metadata.recursion_available, "{name}: dnsmasq warns of upstreams without RA");
-    let data: Vec<String> = response.answers.iter().map(|record| record.data.to_string()).collect();
+    let response = answer(server, Transport::Udp, name, record_type)
+        .await
+        .message;
+    assert!(
+        response.metadata.recursion_available,
+        "{name}: dnsmasq warns of upstreams without RA"
+    );
+    let data: Vec<String> = response
+        .answers
+        .iter()
+        .map(|record| record.data.to_string())
+        .collect();
     format!("{:?}: {}", response.metadata.response_code, data.join(", "))
 }
 
@@ -39,32 +59,68 @@ async fn ask(server: SocketAddr, name: &str, record_type: RecordType) -> String 
 async fn questions_and_answers() {
     let running = start(false).await;
     for (name, record_type, expected) in [
-        ("payments.acme.example.", RecordType::A, "NoError: 192.0.2.80"),
-        ("Payments.ACME.example.", RecordType::AAAA, "NoError: 2001:db8::80"),
-        ("www.acme.example.", RecordType::A, "NoError: payments.acme.example., 192.0.2.80"),
-        ("www.acme.example.", RecordType::CNAME, "NoError: payments.acme.example."),
+        (
+            "payments.acme.example.",
+            RecordType::A,
+            "NoError: 192.0.2.80",
+        ),
+        (
+            "Payments.ACME.example.",
+            RecordType::AAAA,
+            "NoError: 2001:db8::80",
+        ),
+        (
+            "www.acme.example.",
+            RecordType::A,
+            "NoError: payments.acme.example., 192.0.2.80",
+        ),
+        (
+            "www.acme.example.",
+            RecordType::CNAME,
+            "NoError: payments.acme.example.",
+        ),
         ("git.acme.example.", RecordType::AAAA, "NoError: "),
         ("acme.example.", RecordType::A, "NoError: "),
-        ("acme.example.", RecordType::TXT, "NoError: answered by localpod's example upstream"),
+        (
+            "acme.example.",
+            RecordType::TXT,
+            "NoError: answered by localpod's example upstream",
+        ),
         ("missing.acme.example.", RecordType::A, "NXDomain: "),
         ("other.example.", RecordType::A, "Refused: "),
     ] {
-        assert_eq!(ask(running.address, name, record_type).await, expected, "{name} {record_type}");
+        assert_eq!(
+            ask(running.address, name, record_type).await,
+            expected,
+            "{name} {record_type}"
+        );
     }
 }
 
 #[tokio::test]
 async fn offline_it_denies_all_other_names() {
     let running = start(true).await;
-    assert_eq!(ask(running.address, "other.example.", RecordType::A).await, "NXDomain: ");
-    assert_eq!(ask(running.address, "git.acme.example.", RecordType::A).await, "NoError: 192.0.2.22");
+    assert_eq!(
+        ask(running.address, "other.example.", RecordType::A).await,
+        "NXDomain: "
+    );
+    assert_eq!(
+        ask(running.address, "git.acme.example.", RecordType::A).await,
+        "NoError: 192.0.2.22"
+    );
 }
 
 #[tokio::test]
 async fn tcp_answers_as_udp_does_and_ends_when_told() {
     let mut running = start(false).await;
-    let [udp, tcp] = [Transport::Udp, Transport::Tcp]
-        .map(|transport| answer(running.address, transport, "payments.acme.example.", RecordType::A));
+    let [udp, tcp] = [Transport::Udp, Transport::Tcp].map(|transport| {
+        answer(
+            running.address,
+            transport,
+            "payments.acme.example.",
+            RecordType::A,
+        )
+    });
     assert_eq!(tcp.await.message.answers, udp.await.message.answers);
 
     running.stop.cancel();

@@ -1,8 +1,9 @@
 //! Upstream servers that are dnsmasq itself.
 //!
-//! A node's resolv.conf may name 127.0.0.53 (systemd-resolved). Inside the pod, port 53 of this address is dnsmasq
-//! itself. Every query would loop until dnsmasq reaches its limit of concurrent queries. The listen addresses of
-//! dnsmasq identify such servers. `--dns-loop-detect`, which the nanny adds, finds loops through other servers.
+//! A node's resolv.conf may name 127.0.0.53 (systemd-resolved). Inside the pod, port 53 of this
+//! address is dnsmasq itself. Every query would loop until dnsmasq reaches its limit of concurrent
+//! queries. The listen addresses of dnsmasq identify such servers. `--dns-loop-detect`, which the
+//! nanny adds, finds loops through other servers.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -21,14 +22,14 @@ pub struct Listening {
 }
 
 impl Listening {
-    /// Reads the addresses from dnsmasq's arguments. With `--interface`, the addresses of these interfaces and
-    /// loopback are added. Without `--interface`, all addresses of the machine are added if no address or the
-    /// unspecified address is given.
+    /// Reads the addresses from dnsmasq's arguments. With `--interface`, the addresses of these
+    /// interfaces and loopback are added. Without `--interface`, all addresses of the machine are
+    /// added if no address or the unspecified address is given.
     pub fn of(arguments: &Arguments) -> Self {
         let mut addresses: BTreeSet<IpAddr> = arguments.listen_addresses().into_iter().collect();
         let interfaces = arguments.all("interface");
-        let unspecified =
-            interfaces.is_empty() && (addresses.is_empty() || addresses.iter().any(IpAddr::is_unspecified));
+        let unspecified = interfaces.is_empty()
+            && (addresses.is_empty() || addresses.iter().any(IpAddr::is_unspecified));
         for (interface, address) in own_addresses() {
             // With `--interface`, dnsmasq adds loopback.
             let chosen = !interfaces.is_empty()
@@ -37,7 +38,11 @@ impl Listening {
                 addresses.insert(address);
             }
         }
-        Self { port: arguments.port(), addresses, unspecified }
+        Self {
+            port: arguments.port(),
+            addresses,
+            unspecified,
+        }
     }
 
     /// Returns whether a query sent to `server` comes back to dnsmasq.
@@ -47,16 +52,19 @@ impl Listening {
         }
         let ip = server.ip.to_canonical();
         // A query to the unspecified address reaches this machine, like a query to loopback.
-        self.addresses.contains(&ip) || (self.unspecified && (ip.is_loopback() || ip.is_unspecified()))
+        self.addresses.contains(&ip)
+            || (self.unspecified && (ip.is_loopback() || ip.is_unspecified()))
     }
 }
 
 /// Returns whether a list such as `eth0,wlan*` contains an interface.
 fn names(list: &str, interface: &str) -> bool {
-    list.split(',').map(str::trim).any(|pattern| match pattern.strip_suffix('*') {
-        Some(beginning) => interface.starts_with(beginning),
-        None => interface == pattern,
-    })
+    list.split(',')
+        .map(str::trim)
+        .any(|pattern| match pattern.strip_suffix('*') {
+            Some(beginning) => interface.starts_with(beginning),
+            None => interface == pattern,
+        })
 }
 
 /// The addresses of this machine with their interfaces.
@@ -66,8 +74,14 @@ fn own_addresses() -> Vec<(String, IpAddr)> {
     };
     let addresses = interfaces.filter_map(|interface| {
         let address = interface.address?;
-        let v4 = address.as_sockaddr_in().map(|address| IpAddr::from(address.ip()));
-        let ip = v4.or_else(|| address.as_sockaddr_in6().map(|address| IpAddr::from(address.ip())))?;
+        let v4 = address
+            .as_sockaddr_in()
+            .map(|address| IpAddr::from(address.ip()));
+        let ip = v4.or_else(|| {
+            address
+                .as_sockaddr_in6()
+                .map(|address| IpAddr::from(address.ip()))
+        })?;
         Some((interface.interface_name, ip))
     });
     addresses.collect()
@@ -78,7 +92,9 @@ mod tests {
     use super::*;
 
     fn listening(line: &str) -> Listening {
-        Listening::of(&Arguments::from_words(line.split_whitespace().map(Into::into).collect()))
+        Listening::of(&Arguments::from_words(
+            line.split_whitespace().map(Into::into).collect(),
+        ))
     }
 
     #[test]
@@ -102,15 +118,26 @@ mod tests {
             ("-i lo", "127.0.0.1", true),
             ("-i l*", "192.0.2.1", false),
         ] {
-            assert_eq!(listening(line).includes(server.parse().unwrap()), expected, "{line}: {server}");
+            assert_eq!(
+                listening(line).includes(server.parse().unwrap()),
+                expected,
+                "{line}: {server}"
+            );
         }
     }
 
     #[test]
     fn addresses_of_the_machine_are_own_ones() {
         let addresses: Vec<IpAddr> = own_addresses().into_iter().map(|(_, ip)| ip).collect();
-        assert!(addresses.contains(&IpAddr::from([127, 0, 0, 1])), "{addresses:?}");
+        assert!(
+            addresses.contains(&IpAddr::from([127, 0, 0, 1])),
+            "{addresses:?}"
+        );
         let listening = listening("-k");
-        assert!(addresses.into_iter().all(|ip| listening.includes(ip.into())));
+        assert!(
+            addresses
+                .into_iter()
+                .all(|ip| listening.includes(ip.into()))
+        );
     }
 }

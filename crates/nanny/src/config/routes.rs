@@ -15,24 +15,26 @@ pub use dnsclient::resolve::Resolutions;
 pub struct Routes {
     /// Domain -> servers; no list is empty.
     pub stub_domains: BTreeMap<String, Vec<Nameserver>>,
-    /// The stub domains whose queries get SERVFAIL, because none of their servers has a usable address.
+    /// The stub domains whose queries get SERVFAIL, because none of their servers has a usable
+    /// address.
     pub failing: BTreeSet<String>,
     /// The servers for all other names; may be empty.
     pub upstreams: Vec<Nameserver>,
     /// The source of `upstreams`.
     pub upstreams_from: Origin,
-    /// The names in `hosts` and `aliases`, and the reverse names of the addresses in `hosts`. dnsmasq forwards these
-    /// names to kubedns.
+    /// The names in `hosts` and `aliases`, and the reverse names of the addresses in `hosts`.
+    /// dnsmasq forwards these names to kubedns.
     pub own_names: BTreeMap<String, Nameserver>,
-    /// Number of cache flushes that dnsmasq needs although its own servers stay the same. The reason is that kubedns,
-    /// the source of the cached answers, forwards to other servers now.
+    /// Number of cache flushes that dnsmasq needs although its own servers stay the same. The
+    /// reason is that kubedns, the source of the cached answers, forwards to other servers now.
     pub forgotten: u64,
 }
 
 /// The forwarder of queries to the upstream servers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Forward {
-    /// dnsmasq, as with kube-dns; kubedns for servers that need another transport than plain DNS over UDP.
+    /// dnsmasq, as with kube-dns; kubedns for servers that need another transport than plain DNS
+    /// over UDP.
     #[default]
     Dnsmasq,
     /// kubedns: dnsmasq in front of it is a cache, and forwards all queries to it.
@@ -92,18 +94,18 @@ pub struct Ingredients<'a> {
     pub names: &'a Resolutions,
     /// The addresses that dnsmasq listens on.
     pub listening: &'a Listening,
-    /// The server for stub domains without a usable server address; it answers SERVFAIL. Queries for these stub
-    /// domains must not leak to the upstream servers, and must not get NXDOMAIN.
+    /// The server for stub domains without a usable server address; it answers SERVFAIL. Queries
+    /// for these stub domains must not leak to the upstream servers, and must not get NXDOMAIN.
     pub servfail_server: Nameserver,
     /// The forwarder of queries to the upstream servers.
     pub forward: Forward,
     /// The address of kubedns.
     pub kubedns: Nameserver,
-    /// kubedns is known to be behind dnsmasq. Otherwise kubedns could be in front of dnsmasq, and a query forwarded to
-    /// kubedns would loop.
+    /// kubedns is known to be behind dnsmasq. Otherwise kubedns could be in front of dnsmasq, and a
+    /// query forwarded to kubedns would loop.
     pub kubedns_is_behind: bool,
-    /// kubedns is known to follow the same configuration. Otherwise kubedns might forward to servers that are not
-    /// configured, and in plain text.
+    /// kubedns is known to follow the same configuration. Otherwise kubedns might forward to
+    /// servers that are not configured, and in plain text.
     pub kubedns_follows: bool,
 }
 
@@ -112,15 +114,24 @@ impl Routes {
     pub fn compute(from: &Ingredients<'_>) -> (Self, BTreeSet<Omission>) {
         if from.forward == Forward::Kubedns {
             let upstreams = vec![from.by_way_of_kubedns(!needs_kubedns(from.config))];
-            return (Self { upstreams, upstreams_from: Origin::Kubedns, ..Self::default() }, BTreeSet::new());
+            return (
+                Self {
+                    upstreams,
+                    upstreams_from: Origin::Kubedns,
+                    ..Self::default()
+                },
+                BTreeSet::new(),
+            );
         }
         let (mut routes, mut omissions) = (Self::default(), BTreeSet::new());
         if from.kubedns_is_behind && from.kubedns_follows {
-            routes.own_names = own_names(from.config).map(|name| (name, from.kubedns)).collect();
+            routes.own_names = own_names(from.config)
+                .map(|name| (name, from.kubedns))
+                .collect();
         }
         for (domain, servers) in &from.config.stub_domains {
-            // As in kube-dns, a stub domain without servers has no route. A stub domain that is also a name in `hosts`
-            // or `aliases` goes to kubedns, which serves both.
+            // As in kube-dns, a stub domain without servers has no route. A stub domain that is
+            // also a name in `hosts` or `aliases` goes to kubedns, which serves both.
             if servers.is_empty() || routes.own_names.contains_key(domain) {
                 continue;
             }
@@ -145,13 +156,19 @@ impl Routes {
 
     /// Returns whether `self` and `before` have the same servers for all names.
     pub fn have_servers_of(&self, before: &Self) -> bool {
-        Self { forgotten: before.forgotten, ..self.clone() } == *before
+        Self {
+            forgotten: before.forgotten,
+            ..self.clone()
+        } == *before
     }
 
-    /// Returns whether a server of `before` is missing in `self`, for its stub domain or for all other names.
+    /// Returns whether a server of `before` is missing in `self`, for its stub domain or for all
+    /// other names.
     pub fn lack_some_of(&self, before: &Self) -> bool {
         let lacks = |now: Option<&Vec<Nameserver>>, before: &[Nameserver]| {
-            before.iter().any(|server| !now.is_some_and(|now| now.contains(server)))
+            before
+                .iter()
+                .any(|server| !now.is_some_and(|now| now.contains(server)))
         };
         let mut domains = before.stub_domains.iter();
         lacks(Some(&self.upstreams), &before.upstreams)
@@ -160,10 +177,14 @@ impl Routes {
 }
 
 impl Ingredients<'_> {
-    /// kubedns, or the SERVFAIL server until kubedns follows the same configuration. With `strangers_will_do`, any
-    /// servers behind kubedns are acceptable.
+    /// kubedns, or the SERVFAIL server until kubedns follows the same configuration. With
+    /// `strangers_will_do`, any servers behind kubedns are acceptable.
     fn by_way_of_kubedns(&self, strangers_will_do: bool) -> Nameserver {
-        if strangers_will_do || self.kubedns_follows { self.kubedns } else { self.servfail_server }
+        if strangers_will_do || self.kubedns_follows {
+            self.kubedns
+        } else {
+            self.servfail_server
+        }
     }
 }
 
@@ -179,7 +200,10 @@ pub fn own_names(config: &Config) -> impl Iterator<Item = String> {
 /// Returns whether dnsmasq cannot query some of the servers, so that kubedns has to query them.
 pub fn needs_kubedns(config: &Config) -> bool {
     let stub_domains = config.stub_domains.values().flatten();
-    config.upstream_nameservers.iter().any(|server| server.plain().is_none())
+    config
+        .upstream_nameservers
+        .iter()
+        .any(|server| server.plain().is_none())
         || stub_domains.into_iter().any(is_not_plain)
 }
 
@@ -189,10 +213,15 @@ fn is_not_plain(server: &ServerAddr) -> bool {
 }
 
 /// The servers for all names outside stub domains.
-fn upstreams(from: &Ingredients<'_>, omissions: &mut BTreeSet<Omission>) -> (Vec<Nameserver>, Origin) {
+fn upstreams(
+    from: &Ingredients<'_>,
+    omissions: &mut BTreeSet<Omission>,
+) -> (Vec<Nameserver>, Origin) {
     let configured = &from.config.upstream_nameservers;
     let plain: Option<Vec<Nameserver>> = configured.iter().map(Upstream::plain).collect();
-    let Some(plain) = plain else { return (vec![from.by_way_of_kubedns(false)], Origin::Kubedns) };
+    let Some(plain) = plain else {
+        return (vec![from.by_way_of_kubedns(false)], Origin::Kubedns);
+    };
     let (wanted, origin) = match plain.as_slice() {
         [] => (from.resolv_conf, Origin::ResolvConf),
         configured => (configured, Origin::Configuration),
@@ -200,7 +229,10 @@ fn upstreams(from: &Ingredients<'_>, omissions: &mut BTreeSet<Omission>) -> (Vec
     let mut upstreams = Vec::new();
     for server in wanted {
         if from.listening.includes(*server) {
-            omissions.insert(Omission::Loop { domain: None, server: *server });
+            omissions.insert(Omission::Loop {
+                domain: None,
+                server: *server,
+            });
         } else {
             push_new(&mut upstreams, *server);
         }
@@ -224,14 +256,20 @@ fn stub_servers(
             ServerAddr::Name { name, port } => {
                 let found = from.names.addresses(name);
                 if found.is_empty() {
-                    omissions.insert(Omission::Unresolved { domain: domain.to_owned(), name: name.clone() });
+                    omissions.insert(Omission::Unresolved {
+                        domain: domain.to_owned(),
+                        name: name.clone(),
+                    });
                 }
                 found.iter().map(|ip| Nameserver::new(*ip, *port)).collect()
             }
         };
         for address in addresses {
             if from.listening.includes(address) {
-                omissions.insert(Omission::Loop { domain: Some(domain.to_owned()), server: address });
+                omissions.insert(Omission::Loop {
+                    domain: Some(domain.to_owned()),
+                    server: address,
+                });
             } else {
                 push_new(&mut usable, address);
             }

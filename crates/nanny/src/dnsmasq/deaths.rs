@@ -6,11 +6,12 @@ use std::time::Duration;
 use daemon::backoff::jittered;
 use tokio::time::Instant;
 
-/// After this many deaths within [`WINDOW`] the nanny exits, so that the kubelet restarts the container.
+/// After this many deaths within [`WINDOW`] the nanny exits, so that the kubelet restarts the
+/// container.
 const LIMIT: usize = 6;
 const WINDOW: Duration = Duration::from_mins(1);
-/// The pause after the second death within the window; the first death has no pause. The pause doubles with each
-/// death.
+/// The pause after the second death within the window; the first death has no pause. The pause
+/// doubles with each death.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Default)]
@@ -27,7 +28,11 @@ pub(crate) enum Verdict {
 
 impl Deaths {
     pub(crate) fn count(&mut self, now: Instant) -> Verdict {
-        while self.0.front().is_some_and(|then| now.duration_since(*then) > WINDOW) {
+        while self
+            .0
+            .front()
+            .is_some_and(|then| now.duration_since(*then) > WINDOW)
+        {
             self.0.pop_front();
         }
         self.0.push_back(now);
@@ -38,7 +43,8 @@ impl Deaths {
         let Some(doublings) = count.checked_sub(2) else {
             return Verdict::Restart(Duration::ZERO);
         };
-        // Half of the pause is random, so that the pods of a cluster do not restart dnsmasq at the same time.
+        // Half of the pause is random, so that the pods of a cluster do not restart dnsmasq at the
+        // same time.
         let pause = FIRST_PAUSE * (1 << doublings);
         Verdict::Restart(jittered(&(pause / 2..=pause)))
     }
@@ -58,9 +64,15 @@ mod tests {
                 panic!("gave up after {number}");
             };
             let longest = Duration::from_millis(longest);
-            assert!(pause >= longest / 2 && pause <= longest, "{number}: {pause:?}");
+            assert!(
+                pause >= longest / 2 && pause <= longest,
+                "{number}: {pause:?}"
+            );
         }
-        assert_eq!(deaths.count(start + Duration::from_secs(6)), Verdict::GiveUp(6));
+        assert_eq!(
+            deaths.count(start + Duration::from_secs(6)),
+            Verdict::GiveUp(6)
+        );
     }
 
     #[test]

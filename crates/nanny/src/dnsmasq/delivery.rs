@@ -1,7 +1,8 @@
 //! Delivery of routes to dnsmasq: the routes in force, and newer routes that are pending.
 //!
-//! Routes stay pending until dnsmasq uses them. A failed delivery is repeated until it succeeds, until newer routes
-//! arrive, or until the newest routes equal the routes in force. Each reason is logged once, and shown in the status.
+//! Routes stay pending until dnsmasq uses them. A failed delivery is repeated until it succeeds,
+//! until newer routes arrive, or until the newest routes equal the routes in force. Each reason is
+//! logged once, and shown in the status.
 
 use std::io;
 use std::path::PathBuf;
@@ -47,7 +48,13 @@ pub(crate) struct Delivery {
 impl Delivery {
     /// Starts with no routes in force.
     pub(crate) fn new(newest: watch::Receiver<Routes>, report: Report) -> Self {
-        Self { newest, in_force: Routes::default(), again: None, reason: None, report }
+        Self {
+            newest,
+            in_force: Routes::default(),
+            again: None,
+            reason: None,
+            report,
+        }
     }
 
     pub(crate) fn in_force(&self) -> &Routes {
@@ -58,8 +65,8 @@ impl Delivery {
         self.newest.borrow_and_update().clone()
     }
 
-    /// Waits until there are routes to deliver. Returns the same routes again every [`AGAIN`] until [`Self::done`]
-    /// marks them as in force. Cancel safe.
+    /// Waits until there are routes to deliver. Returns the same routes again every [`AGAIN`] until
+    /// [`Self::done`] marks them as in force. Cancel safe.
     pub(crate) async fn due(&mut self) -> Routes {
         loop {
             tokio::select! {
@@ -97,9 +104,15 @@ impl Delivery {
         }
         match pending {
             // -restartDnsmasq=false is the user's choice, so this is no error.
-            Pending::Restart => info!(reason, "dnsmasq keeps the previous servers until it is restarted"),
+            Pending::Restart => info!(
+                reason,
+                "dnsmasq keeps the previous servers until it is restarted"
+            ),
             Pending::Failed => {
-                error!(reason, "dnsmasq does not have the newest servers, the previous ones stay in force");
+                error!(
+                    reason,
+                    "dnsmasq does not have the newest servers, the previous ones stay in force"
+                );
             }
         }
         self.report.pending(Some((pending, &reason)));
@@ -126,7 +139,10 @@ mod tests {
     const LONG: Duration = Duration::from_hours(1);
 
     fn routes(server: &str) -> Routes {
-        Routes { upstreams: vec![server.parse().unwrap()], ..Routes::default() }
+        Routes {
+            upstreams: vec![server.parse().unwrap()],
+            ..Routes::default()
+        }
     }
 
     fn refused() -> Obstacle {
@@ -146,14 +162,23 @@ mod tests {
     /// The upstreams in force, and the reason why the newest are pending.
     fn shown(report: &Report) -> (Value, Value) {
         let status: Value = serde_json::from_str(&report.json()).unwrap();
-        (status["routes"]["upstreams"].clone(), status["routes"]["pending"]["reason"].clone())
+        (
+            status["routes"]["upstreams"].clone(),
+            status["routes"]["pending"]["reason"].clone(),
+        )
     }
 
     /// The metrics of failed deliveries.
     fn gauges(report: &Report) -> String {
         let text = report.metrics().render().unwrap();
-        let names = ["nanny_reload_failures_total", "nanny_restart_needed", "nanny_routes_pending"];
-        let lines = text.lines().filter(|line| names.iter().any(|name| line.starts_with(name)));
+        let names = [
+            "nanny_reload_failures_total",
+            "nanny_restart_needed",
+            "nanny_routes_pending",
+        ];
+        let lines = text
+            .lines()
+            .filter(|line| names.iter().any(|name| line.starts_with(name)));
         lines.collect::<Vec<_>>().join(", ")
     }
 
@@ -176,7 +201,10 @@ mod tests {
         }
         delivery.failed(&Obstacle::Signal(Errno::EPERM));
         let (_, reason) = shown(&report);
-        assert_eq!(reason, "dnsmasq cannot be signalled: EPERM: Operation not permitted");
+        assert_eq!(
+            reason,
+            "dnsmasq cannot be signalled: EPERM: Operation not permitted"
+        );
         assert_eq!(
             gauges(&report),
             "nanny_reload_failures_total 4, nanny_restart_needed 0, nanny_routes_pending 1"
@@ -196,7 +224,13 @@ mod tests {
             due(&mut delivery, LONG).await.unwrap();
             delivery.failed(&Obstacle::NoRestart);
         }
-        assert_eq!(shown(&report), (json!(["192.0.2.1:53"]), json!(Obstacle::NoRestart.to_string())));
+        assert_eq!(
+            shown(&report),
+            (
+                json!(["192.0.2.1:53"]),
+                json!(Obstacle::NoRestart.to_string())
+            )
+        );
         assert_eq!(
             gauges(&report),
             "nanny_reload_failures_total 0, nanny_restart_needed 1, nanny_routes_pending 0"
@@ -215,7 +249,10 @@ mod tests {
         due(&mut delivery, LONG).await.unwrap();
         delivery.failed(&refused());
         sender.send_replace(routes("192.0.2.3"));
-        assert_eq!(due(&mut delivery, AGAIN / 2).await, Some(routes("192.0.2.3")));
+        assert_eq!(
+            due(&mut delivery, AGAIN / 2).await,
+            Some(routes("192.0.2.3"))
+        );
     }
 
     #[tokio::test(start_paused = true)]

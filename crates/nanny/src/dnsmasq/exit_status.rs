@@ -9,7 +9,8 @@ use nix::sys::signal::Signal;
 /// Describes the status and its meaning according to dnsmasq(8), as one phrase.
 pub(crate) fn describe(status: ExitStatus) -> String {
     if let Some(number) = status.signal() {
-        let name = Signal::try_from(number).map_or_else(|_| number.to_string(), |signal| signal.to_string());
+        let name = Signal::try_from(number)
+            .map_or_else(|_| number.to_string(), |signal| signal.to_string());
         return format!("killed by {name}");
     }
     let Some(code) = status.code() else {
@@ -18,7 +19,9 @@ pub(crate) fn describe(status: ExitStatus) -> String {
     let meaning = match code {
         0 => "it ended by itself",
         1 => "its arguments or configuration are wrong",
-        2 => "it cannot use the network: an address in use, or a port below 1024 without NET_BIND_SERVICE",
+        2 => {
+            "it cannot use the network: an address in use, or a port below 1024 without NET_BIND_SERVICE"
+        }
         3 => "a file or directory is missing or may not be used",
         4 => "out of memory",
         5 => "another problem, such as a user it cannot change to",
@@ -36,9 +39,13 @@ mod tests {
     fn in_words() {
         // Wait statuses: the exit code is in the high octet, the signal in the low octet.
         assert!(
-            describe(ExitStatus::from_raw(2 << 8)).starts_with("exit status 2 (it cannot use the network")
+            describe(ExitStatus::from_raw(2 << 8))
+                .starts_with("exit status 2 (it cannot use the network")
         );
         assert_eq!(describe(ExitStatus::from_raw(9)), "killed by SIGKILL");
-        assert_eq!(describe(ExitStatus::from_raw(99 << 8)), "exit status 99 (unknown to dnsmasq)");
+        assert_eq!(
+            describe(ExitStatus::from_raw(99 << 8)),
+            "exit status 99 (unknown to dnsmasq)"
+        );
     }
 }

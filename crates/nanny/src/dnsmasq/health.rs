@@ -1,18 +1,20 @@
 //! Probes of the running dnsmasq process.
 //!
-//! Every three seconds, a probe queries the cache size: CHAOS TXT `cachesize.bind`, which dnsmasq answers from memory.
-//! After a missed probe, the next probe follows without a pause. The interval is not shorter, because dnsmasq counts
-//! the answers to probes as cache hits.
+//! Every three seconds, a probe queries the cache size: CHAOS TXT `cachesize.bind`, which dnsmasq
+//! answers from memory. After a missed probe, the next probe follows without a pause. The interval
+//! is not shorter, because dnsmasq counts the answers to probes as cache hits.
 //!
-//! A dnsmasq that does not answer and uses no processor time hangs: a signal stopped the process, or a system call
-//! blocks. A dnsmasq that does not answer but uses processor time is busy, and gets more time: a restart would empty
-//! its cache.
+//! A dnsmasq that does not answer and uses no processor time hangs: a signal stopped the process,
+//! or a system call blocks. A dnsmasq that does not answer but uses processor time is busy, and
+//! gets more time: a restart would empty its cache.
 //!
-//! Each missed probe adds the time since the previous missed probe to the silence, but at most one second. The limit
-//! matters when the nanny itself was stopped, frozen or short of processor time, and sent no probes.
+//! Each missed probe adds the time since the previous missed probe to the silence, but at most one
+//! second. The limit matters when the nanny itself was stopped, frozen or short of processor time,
+//! and sent no probes.
 //!
-//! A process counts as hanging only after it has answered once: without any answer, a blocked path between nanny and
-//! dnsmasq is equally likely. A process that the kernel shows as stopped hangs in any case.
+//! A process counts as hanging only after it has answered once: without any answer, a blocked path
+//! between nanny and dnsmasq is equally likely. A process that the kernel shows as stopped hangs in
+//! any case.
 
 use std::time::Duration;
 
@@ -64,10 +66,17 @@ pub(crate) enum Finding {
 impl Health {
     /// Probes the process that answers at `server`.
     pub(crate) fn new(server: Nameserver, pid: Pid) -> Self {
-        Self { server, pid, has_answered: false, due: Instant::now() + FIRST_INTERVAL, silence: None }
+        Self {
+            server,
+            pid,
+            has_answered: false,
+            due: Instant::now() + FIRST_INTERVAL,
+            silence: None,
+        }
     }
 
-    /// The stream of findings. Cancel safe: dropping the future of the next finding does not cancel a probe.
+    /// The stream of findings. Cancel safe: dropping the future of the next finding does not cancel
+    /// a probe.
     pub(crate) fn findings(self) -> BoxStream<'static, Finding> {
         let next = |mut health: Self| async { Some((health.next().await, health)) };
         stream::unfold(self, next).boxed()
@@ -93,7 +102,12 @@ impl Health {
         if !self.has_answered {
             return now + FIRST_INTERVAL;
         }
-        asked + if self.silence.is_some() { PATIENCE } else { INTERVAL }
+        asked
+            + if self.silence.is_some() {
+                PATIENCE
+            } else {
+                INTERVAL
+            }
     }
 
     /// Evaluates a probe's outcome and the state of the process.
@@ -108,7 +122,12 @@ impl Health {
             None => Silence::new(now, look),
         };
         let silence = self.silence.insert(silence);
-        let Silence { lasts, idle, stopped, .. } = *silence;
+        let Silence {
+            lasts,
+            idle,
+            stopped,
+            ..
+        } = *silence;
         if silence.is_a_hang(self.has_answered) {
             warn!(server = %self.server, ?lasts, ?idle, ?stopped, "dnsmasq does not answer");
             return Some(Finding::Hangs);
@@ -136,7 +155,12 @@ struct Silence {
 
 impl Silence {
     fn new(now: Instant, look: Look) -> Self {
-        Self { last: (now, look), lasts: Duration::ZERO, idle: Duration::ZERO, stopped: Duration::ZERO }
+        Self {
+            last: (now, look),
+            lasts: Duration::ZERO,
+            idle: Duration::ZERO,
+            stopped: Duration::ZERO,
+        }
     }
 
     /// Adds a missed probe.
@@ -152,8 +176,8 @@ impl Silence {
         }
     }
 
-    /// Returns whether dnsmasq hangs. Missed probes prove a hang only if `has_answered`. A stopped process hangs in
-    /// any case.
+    /// Returns whether dnsmasq hangs. Missed probes prove a hang only if `has_answered`. A stopped
+    /// process hangs in any case.
     fn is_a_hang(&self, has_answered: bool) -> bool {
         let silent = self.idle >= HANGS_AFTER || self.lasts >= BUSY_TOO_LONG;
         self.stopped >= HANGS_AFTER || (has_answered && silent)
@@ -172,16 +196,21 @@ async fn answers(server: Nameserver) -> bool {
     }
 }
 
-/// Reads the state and the processor time of a process (fields 3, 14 and 15 of its `stat`, see proc(5)).
+/// Reads the state and the processor time of a process (fields 3, 14 and 15 of its `stat`, see
+/// proc(5)).
 pub(super) fn look(pid: Pid) -> Option<Look> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The process name in parentheses may contain any character; the fields after it have a fixed format.
+    // The process name in parentheses may contain any character; the fields after it have a fixed
+    // format.
     let (_, fields) = stat.rsplit_once(") ")?;
     let mut fields = fields.split(' ');
     let stopped = fields.next()? == "T";
     let user: u64 = fields.nth(10)?.parse().ok()?;
     let system: u64 = fields.next()?.parse().ok()?;
-    Some(Look { ticks: user + system, stopped })
+    Some(Look {
+        ticks: user + system,
+        stopped,
+    })
 }
 
 #[cfg(test)]
@@ -193,7 +222,10 @@ mod tests {
     use super::*;
 
     fn busy(ticks: u64) -> Look {
-        Look { ticks, stopped: false }
+        Look {
+            ticks,
+            stopped: false,
+        }
     }
 
     fn health() -> Health {
@@ -208,7 +240,11 @@ mod tests {
         assert_eq!(idle.judge(true, at(0), busy(10)), Some(Finding::Answers));
         assert_eq!(idle.judge(true, at(3), busy(11)), Some(Finding::Answers));
         for second in 7..10 {
-            assert_eq!(idle.judge(false, at(second), busy(11)), Some(Finding::Silent), "{second}");
+            assert_eq!(
+                idle.judge(false, at(second), busy(11)),
+                Some(Finding::Silent),
+                "{second}"
+            );
         }
         assert_eq!(idle.judge(false, at(10), busy(11)), Some(Finding::Hangs));
 
@@ -229,9 +265,16 @@ mod tests {
         health.judge(true, at(0), busy(10));
         // The probes are far apart, as for a nanny that was stopped.
         for second in [100, 200, 300] {
-            assert_eq!(health.judge(false, at(second), busy(10)), Some(Finding::Silent));
+            assert_eq!(
+                health.judge(false, at(second), busy(10)),
+                Some(Finding::Silent)
+            );
         }
-        assert_eq!(health.judge(false, at(400), busy(10)), Some(Finding::Hangs), "each time");
+        assert_eq!(
+            health.judge(false, at(400), busy(10)),
+            Some(Finding::Hangs),
+            "each time"
+        );
         health.judge(true, at(401), busy(10));
         for second in 0..30 {
             let finding = health.judge(false, at(1000 + 100 * second), busy(second));
@@ -270,11 +313,17 @@ mod tests {
     #[test]
     fn one_that_is_stopped_hangs_even_if_it_never_answered() {
         let start = Instant::now();
-        let stopped = Look { ticks: 0, stopped: true };
+        let stopped = Look {
+            ticks: 0,
+            stopped: true,
+        };
         let mut health = health();
         assert_eq!(health.judge(false, start, stopped), None);
         for second in 1..3 {
-            assert_eq!(health.judge(false, start + Duration::from_secs(second), stopped), None);
+            assert_eq!(
+                health.judge(false, start + Duration::from_secs(second), stopped),
+                None
+            );
         }
         let finding = health.judge(false, start + Duration::from_secs(3), stopped);
         assert_eq!(finding, Some(Finding::Hangs));

@@ -16,8 +16,8 @@ use crate::dnsmasq::process::Process;
 use crate::dnsmasq::quiet::{Quiet, Sent};
 use crate::report::Restart;
 
-/// Limit of the wait for a moment without queries in flight, before a restart or a reload that removes servers. The
-/// limit is short because an edit should be in force within a second.
+/// Limit of the wait for a moment without queries in flight, before a restart or a reload that
+/// removes servers. The limit is short because an edit should be in force within a second.
 const QUIET: Duration = Duration::from_millis(400);
 
 pub(super) struct Instance {
@@ -35,13 +35,15 @@ pub(super) struct Instance {
 }
 
 impl Instance {
-    /// Sends a signal at a moment without queries in flight. After [`QUIET`] without such a moment, the signal is sent
-    /// anyway. `None` on failure.
+    /// Sends a signal at a moment without queries in flight. After [`QUIET`] without such a moment,
+    /// the signal is sent anyway. `None` on failure.
     pub(super) async fn signal_quietly(&mut self, signal: Signal) -> Option<Sent> {
         let mut quiet = self.quiet.clone();
         let sent = tokio::task::spawn_blocking(move || (quiet.send(signal, QUIET), quiet)).await;
         let (sent, quiet) = sent
-            .inspect_err(|error| error!(%error, "search for a moment without waiting queries failed"))
+            .inspect_err(
+                |error| error!(%error, "search for a moment without waiting queries failed"),
+            )
             .ok()?;
         self.quiet = quiet;
         sent.ok()

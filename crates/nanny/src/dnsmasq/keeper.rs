@@ -1,13 +1,15 @@
 //! A helper process beside dnsmasq, with rights that the nanny lacks.
 //!
-//! * The helper signals a dnsmasq that runs as another user. To do so, the helper changes to this user with the
-//!   capability SETUID, which dnsmasq needed as well. The nanny keeps its own user and does not need the capability
-//!   KILL.
-//! * When the nanny has ended, the helper kills dnsmasq and its child processes, which answer over TCP. The kernel
-//!   kills only dnsmasq itself (see [`daemon::exec`]), and only if dnsmasq has not changed its user or group.
+//! * The helper signals a dnsmasq that runs as another user. To do so, the helper changes to this
+//!   user with the capability SETUID, which dnsmasq needed as well. The nanny keeps its own user
+//!   and does not need the capability KILL.
+//! * When the nanny has ended, the helper kills dnsmasq and its child processes, which answer over
+//!   TCP. The kernel kills only dnsmasq itself (see [`daemon::exec`]), and only if dnsmasq has not
+//!   changed its user or group.
 //!
-//! The helper reads requests of one octet from standard input: the number of a signal, [`GROUP`] or [`GONE`]. The
-//! response is one octet: the error number, or zero for success. The end of the input means that the nanny has ended.
+//! The helper reads requests of one octet from standard input: the number of a signal, [`GROUP`] or
+//! [`GONE`]. The response is one octet: the error number, or zero for success. The end of the input
+//! means that the nanny has ended.
 
 use std::ffi::OsString;
 use std::io::{self, Read as _, Write as _};
@@ -25,7 +27,8 @@ use tokio::time::timeout;
 pub const WORD: &str = "__keep-dnsmasq";
 /// Request: SIGKILL for dnsmasq and all its children.
 const GROUP: u8 = u8::MAX;
-/// Request: end without a signal. dnsmasq has ended, and its process ID may belong to another process.
+/// Request: end without a signal. dnsmasq has ended, and its process ID may belong to another
+/// process.
 const GONE: u8 = 0;
 /// Timeout of a response.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -42,18 +45,26 @@ impl Keeper {
     /// Starts the helper for the process `dnsmasq`, which must lead a process group.
     pub fn start(dnsmasq: Pid) -> io::Result<Self> {
         let mut command = Command::new("/proc/self/exe");
-        command.args([WORD, &dnsmasq.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .args([WORD, &dnsmasq.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         // A signal from the terminal must not reach the helper.
         let mut child = command.process_group(0).spawn()?;
         match (child.stdin.take(), child.stdout.take()) {
-            (Some(requests), Some(answers)) => Ok(Self { child, requests, answers }),
+            (Some(requests), Some(answers)) => Ok(Self {
+                child,
+                requests,
+                answers,
+            }),
             _ => Err(io::Error::other("no pipes")),
         }
     }
 
     /// Sends dnsmasq a signal.
     pub async fn signal(&mut self, signal: Signal) -> Result<(), Errno> {
-        self.ask(u8::try_from(signal as i32).map_err(|_| Errno::EINVAL)?).await
+        self.ask(u8::try_from(signal as i32).map_err(|_| Errno::EINVAL)?)
+            .await
     }
 
     /// Kills dnsmasq and all its children.
@@ -83,8 +94,11 @@ impl Keeper {
 
 /// Runs the helper process; `arguments` are the arguments after [`WORD`].
 pub fn keep(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    let id = arguments.next().and_then(|id| id.to_string_lossy().parse().ok());
-    // For kill(2), zero and negative numbers mean groups of processes; 1 is the first process of the container.
+    let id = arguments
+        .next()
+        .and_then(|id| id.to_string_lossy().parse().ok());
+    // For kill(2), zero and negative numbers mean groups of processes; 1 is the first process of
+    // the container.
     let Some(dnsmasq) = id.filter(|id| *id > 1).map(Pid::from_raw) else {
         return ExitCode::FAILURE;
     };
@@ -99,8 +113,14 @@ pub fn keep(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
                 Err(errno) => Err(errno),
             },
         };
-        let answer = done.err().map_or(0, |errno| u8::try_from(errno as i32).unwrap_or(u8::MAX));
-        if answers.write_all(&[answer]).and_then(|()| answers.flush()).is_err() {
+        let answer = done
+            .err()
+            .map_or(0, |errno| u8::try_from(errno as i32).unwrap_or(u8::MAX));
+        if answers
+            .write_all(&[answer])
+            .and_then(|()| answers.flush())
+            .is_err()
+        {
             break;
         }
     }
@@ -123,6 +143,9 @@ fn as_owner(process: Pid, act: impl Fn() -> nix::Result<()>) -> nix::Result<()> 
 /// Returns the real user of a process.
 fn owner(process: Pid) -> Option<Uid> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let mut ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_ascii_whitespace();
+    let mut ids = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Uid:"))?
+        .split_ascii_whitespace();
     ids.next()?.parse().ok().map(Uid::from_raw)
 }

@@ -36,7 +36,8 @@ const READ: usize = 64 << 10;
 const PIPE: i32 = 1 << 20;
 /// Limit of events in the queue. Further events are dropped: they only repeat earlier events.
 const WAITING_EVENTS: usize = 64;
-/// The time to wait for the last lines of a process that ended: the TCP children of dnsmasq may hold the pipe open.
+/// The time to wait for the last lines of a process that ended: the TCP children of dnsmasq may
+/// hold the pipe open.
 const LAST_LINES: Duration = Duration::from_millis(500);
 
 /// A dnsmasq process. Dropping this value kills the process.
@@ -51,8 +52,8 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts `program`. Log lines are copied into the nanny's log; `queries` has the destinations of `--log-queries`
-    /// lines. The receiver gets the events in the log lines.
+    /// Starts `program`. Log lines are copied into the nanny's log; `queries` has the destinations
+    /// of `--log-queries` lines. The receiver gets the events in the log lines.
     pub(crate) fn start(
         program: &Path,
         argv: &[OsString],
@@ -64,22 +65,39 @@ impl Process {
             .stdin(Stdio::null())
             .stdout(out)
             .stderr(err)
-            // A process group of its own: a signal from the terminal must reach the nanny, not dnsmasq.
+            // A process group of its own: a signal from the terminal must reach the nanny, not
+            // dnsmasq.
             .process_group(0)
             .kill_on_drop(true);
         let child = command.spawn()?;
-        let pid = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
+        let pid = child
+            .id()
+            .and_then(|id| i32::try_from(id).ok())
+            .map(Pid::from_raw);
         let pid = pid.ok_or_else(|| io::Error::other("the process has no ID"))?;
         let keeper = Keeper::start(pid)
             .inspect_err(|error| warn!(%error, "cannot start the keeper process of dnsmasq"))
             .ok();
         let (sender, events) = mpsc::channel(WAITING_EVENTS);
         let last_words = Arc::new(Mutex::new(String::new()));
-        let pump = Pump { events: sender, last_words: Arc::clone(&last_words), queries };
+        let pump = Pump {
+            events: sender,
+            last_words: Arc::clone(&last_words),
+            queries,
+        };
         let mut pumps = JoinSet::new();
         pumps.spawn(pump.clone().run(stdout));
         pumps.spawn(pump.run(stderr));
-        Ok((Self { child, pid, keeper, pumps, last_words }, events))
+        Ok((
+            Self {
+                child,
+                pid,
+                keeper,
+                pumps,
+                last_words,
+            },
+            events,
+        ))
     }
 
     pub(crate) fn pid(&self) -> Pid {
@@ -112,13 +130,16 @@ impl Process {
             }
             keeper.dismiss().await;
         }
-        let _ = timeout(LAST_LINES, async { while self.pumps.join_next().await.is_some() {} }).await;
+        let _ = timeout(LAST_LINES, async {
+            while self.pumps.join_next().await.is_some() {}
+        })
+        .await;
         reap_group(self.pid);
         self.last_words.lock().clone()
     }
 
-    /// Stops the process: SIGTERM, then SIGKILL after `patience`. Returns the exit status, or an error if the process
-    /// cannot be stopped.
+    /// Stops the process: SIGTERM, then SIGKILL after `patience`. Returns the exit status, or an
+    /// error if the process cannot be stopped.
     pub(crate) async fn stop(mut self, patience: Duration) -> io::Result<ExitStatus> {
         let _ = self.signal(Signal::SIGTERM).await;
         // A process stopped by a signal would not handle SIGTERM.
@@ -126,7 +147,11 @@ impl Process {
         let status = if let Ok(status) = timeout(patience, self.child.wait()).await {
             status?
         } else {
-            warn!(pid = self.pid.as_raw(), ?patience, "dnsmasq did not end on SIGTERM, killing it");
+            warn!(
+                pid = self.pid.as_raw(),
+                ?patience,
+                "dnsmasq did not end on SIGTERM, killing it"
+            );
             self.signal(Signal::SIGKILL).await?;
             timeout(patience, self.child.wait()).await??
         };
@@ -135,9 +160,9 @@ impl Process {
     }
 }
 
-/// Makes a pipe for dnsmasq's log. dnsmasq does not answer queries while a write to a full pipe blocks; `--log-async`
-/// has no effect with `--log-facility=-`. Writes to this pipe never block: if the pipe is full, dnsmasq drops lines,
-/// and logs their number.
+/// Makes a pipe for dnsmasq's log. dnsmasq does not answer queries while a write to a full pipe
+/// blocks; `--log-async` has no effect with `--log-facility=-`. Writes to this pipe never block: if
+/// the pipe is full, dnsmasq drops lines, and logs their number.
 fn output() -> io::Result<(pipe::Receiver, OwnedFd)> {
     let (writer, reader) = pipe::pipe()?;
     if let Err(error) = fcntl(&writer, FcntlArg::F_SETPIPE_SZ(PIPE)) {
@@ -146,7 +171,8 @@ fn output() -> io::Result<(pipe::Receiver, OwnedFd)> {
     Ok((reader, writer.into_nonblocking_fd()?))
 }
 
-/// Reaps the children of a dnsmasq that ended. The nanny inherits them as the first process of the container.
+/// Reaps the children of a dnsmasq that ended. The nanny inherits them as the first process of the
+/// container.
 fn reap_group(group: Pid) {
     let anyone = Pid::from_raw(-group.as_raw());
     while let Ok(status) = waitpid(anyone, Some(WaitPidFlag::WNOHANG)) {
@@ -161,7 +187,8 @@ const ECHO: Duration = Duration::from_secs(1);
 /// Limit of the lines remembered for [`ECHO`].
 const MOST_ECHOES: usize = 1024;
 
-/// Recent lines of dnsmasq about its servers. dnsmasq reads its servers several times and logs all servers each time.
+/// Recent lines of dnsmasq about its servers. dnsmasq reads its servers several times and logs all
+/// servers each time.
 #[derive(Debug, Default)]
 struct Echo {
     since: Option<Instant>,
@@ -174,7 +201,10 @@ impl Echo {
         if line.weight != Weight::Detail {
             return false;
         }
-        if self.since.is_none_or(|since| now.saturating_duration_since(since) >= ECHO) {
+        if self
+            .since
+            .is_none_or(|since| now.saturating_duration_since(since) >= ECHO)
+        {
             self.since = Some(now);
             self.said.clear();
         }
@@ -235,7 +265,10 @@ impl Pump {
         }
         if let Some(lines) = line.lost_lines() {
             self.queries.followers.lost(lines);
-            warn!(lines, "dnsmasq dropped lines of its log, the nanny did not read them in time");
+            warn!(
+                lines,
+                "dnsmasq dropped lines of its log, the nanny did not read them in time"
+            );
             return;
         }
         if line.weight == Weight::Query {
@@ -245,7 +278,10 @@ impl Pump {
         if logged && !echo.is_one(&line, Instant::now()) {
             line.log(self.queries.json);
         }
-        if matches!(line.weight, Weight::Error | Weight::Warning | Weight::Information) {
+        if matches!(
+            line.weight,
+            Weight::Error | Weight::Warning | Weight::Information
+        ) {
             line.text.clone_into(&mut self.last_words.lock());
         }
         if let Some(event) = line.event() {
@@ -255,7 +291,10 @@ impl Pump {
 }
 
 /// Reads up to a line feed (which is left out) or [`LONGEST_LINE`]; returns false at the end.
-async fn read_line(reader: &mut BufReader<impl AsyncRead + Unpin>, line: &mut Vec<u8>) -> io::Result<bool> {
+async fn read_line(
+    reader: &mut BufReader<impl AsyncRead + Unpin>,
+    line: &mut Vec<u8>,
+) -> io::Result<bool> {
     line.clear();
     loop {
         let available = reader.fill_buf().await?;
@@ -282,17 +321,30 @@ mod tests {
     fn what_dnsmasq_says_twice_is_logged_once() {
         let mut echo = Echo::default();
         let start = Instant::now();
-        let mut logged =
-            |line: &str, millis| !echo.is_one(&LogLine::parse(line), start + Duration::from_millis(millis));
+        let mut logged = |line: &str, millis| {
+            !echo.is_one(&LogLine::parse(line), start + Duration::from_millis(millis))
+        };
         assert!(logged("dnsmasq: using nameserver 192.0.2.1#53", 0));
         assert!(logged("dnsmasq: using nameserver 192.0.2.2#53", 1));
         assert!(!logged("dnsmasq: using nameserver 192.0.2.1#53", 2));
-        assert!(logged("dnsmasq: Maximum number of concurrent DNS queries reached", 2));
-        assert!(logged("dnsmasq: Maximum number of concurrent DNS queries reached", 2));
-        assert!(logged("dnsmasq: using nameserver 192.0.2.1#53", 1000), "the next reload");
+        assert!(logged(
+            "dnsmasq: Maximum number of concurrent DNS queries reached",
+            2
+        ));
+        assert!(logged(
+            "dnsmasq: Maximum number of concurrent DNS queries reached",
+            2
+        ));
+        assert!(
+            logged("dnsmasq: using nameserver 192.0.2.1#53", 1000),
+            "the next reload"
+        );
         assert!(!logged("dnsmasq: using nameserver 192.0.2.1#53", 1999));
         for server in 0..2 * MOST_ECHOES {
-            assert!(logged(&format!("dnsmasq: using nameserver 192.0.2.1#{server}"), 3000));
+            assert!(logged(
+                &format!("dnsmasq: using nameserver 192.0.2.1#{server}"),
+                3000
+            ));
         }
         assert!(echo.said.len() <= MOST_ECHOES);
     }

@@ -1,9 +1,10 @@
 //! The queries of dnsmasq's clients, for their followers: taps (`tap --dnsmasq`) and the query log.
 //!
-//! dnsmasq cannot start to log queries while it runs, and a restart empties its cache. So only the query log of the
-//! `ConfigMap` has dnsmasq restarted with `--log-queries=extra`. A tap follows the queries while they are logged anyway;
-//! otherwise it is rejected, because reading a page must not change anything.
-//! [`query_lines`] joins the log lines of a query. Each follower has a filter and a bounded queue.
+//! dnsmasq cannot start to log queries while it runs, and a restart empties its cache. So only the
+//! query log of the `ConfigMap` has dnsmasq restarted with `--log-queries=extra`. A tap follows the
+//! queries while they are logged anyway; otherwise it is rejected, because reading a page must not
+//! change anything. [`query_lines`] joins the log lines of a query. Each follower has a filter and
+//! a bounded queue.
 //!
 //! [`query_lines`]: crate::dnsmasq::query_lines
 
@@ -31,7 +32,8 @@ const QUEUE: usize = 4096;
 )]
 pub(crate) struct NotLogged;
 
-/// The followers of dnsmasq's queries: the open taps (requests to `/tap`) and the query log. Clones share them.
+/// The followers of dnsmasq's queries: the open taps (requests to `/tap`) and the query log. Clones
+/// share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Queries(Arc<Shared>);
 
@@ -110,13 +112,20 @@ impl Queue {
         {
             return;
         }
-        let second = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let second = time
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_secs();
         if second != self.second {
             (self.second, self.taken) = (second, 0);
         }
         let is_over_rate = self.taken >= self.rate;
         if is_over_rate || self.lines.len() >= QUEUE {
-            let result = if is_over_rate { &counters.rate_limited } else { &counters.dropped };
+            let result = if is_over_rate {
+                &counters.rate_limited
+            } else {
+                &counters.dropped
+            };
             result.inc();
             self.left_out += 1;
             return;
@@ -137,8 +146,8 @@ impl Queries {
         })))
     }
 
-    /// A value that is true while the query log is open, so that dnsmasq has to be started with `--log-queries=extra`.
-    /// Always false if it logs queries anyway.
+    /// A value that is true while the query log is open, so that dnsmasq has to be started with
+    /// `--log-queries=extra`. Always false if it logs queries anyway.
     pub(crate) fn wanted(&self) -> watch::Receiver<bool> {
         self.0.wanted.subscribe()
     }
@@ -196,7 +205,10 @@ impl Queries {
             taken: 0,
         });
         self.0.followers_changed(&state);
-        Reader { id, shared: Arc::clone(&self.0) }
+        Reader {
+            id,
+            shared: Arc::clone(&self.0),
+        }
     }
 }
 
@@ -207,15 +219,20 @@ impl Shared {
     }
 
     fn followers_changed(&self, state: &State) {
-        self.counters.followers.set(gauge_value(state.readers.len()));
+        self.counters
+            .followers
+            .set(gauge_value(state.readers.len()));
         let wanted = !self.always_logged && state.has_query_log();
-        self.wanted.send_if_modified(|known| std::mem::replace(known, wanted) != wanted);
+        self.wanted
+            .send_if_modified(|known| std::mem::replace(known, wanted) != wanted);
     }
 }
 
 impl State {
     fn has_query_log(&self) -> bool {
-        self.readers.iter().any(|reader| reader.kind == FollowerKind::QueryLog)
+        self.readers
+            .iter()
+            .any(|reader| reader.kind == FollowerKind::QueryLog)
     }
 }
 
@@ -228,7 +245,13 @@ pub(crate) struct Reader {
 
 impl Reader {
     fn queue<T>(&self, take: impl FnOnce(&mut Queue) -> T) -> Option<T> {
-        self.shared.state.lock().readers.iter_mut().find(|queue| queue.id == self.id).map(take)
+        self.shared
+            .state
+            .lock()
+            .readers
+            .iter_mut()
+            .find(|queue| queue.id == self.id)
+            .map(take)
     }
 }
 
@@ -239,7 +262,8 @@ impl Source for Reader {
     }
 
     fn left_out(&mut self) -> u64 {
-        self.queue(|queue| std::mem::take(&mut queue.left_out)).unwrap_or_default()
+        self.queue(|queue| std::mem::take(&mut queue.left_out))
+            .unwrap_or_default()
     }
 
     /// A tap is over when dnsmasq no longer logs queries.
@@ -280,7 +304,9 @@ mod tests {
     }
 
     fn ask(queries: &Queries, number: usize, name: &str) {
-        queries.take(&format!("{number} 10.0.0.1/1 query[A] {name} from 10.0.0.1"));
+        queries.take(&format!(
+            "{number} 10.0.0.1/1 query[A] {name} from 10.0.0.1"
+        ));
         queries.take(&format!("{number} 10.0.0.1/1 cached {name} is NXDOMAIN"));
     }
 
@@ -298,7 +324,9 @@ mod tests {
         ask(&queries, 2, "a.test");
         ask(&queries, 3, "b.Acme.test");
         let names = |reader: &mut Reader| {
-            std::iter::from_fn(|| reader.next()).map(|line| line.name).collect::<Vec<_>>()
+            std::iter::from_fn(|| reader.next())
+                .map(|line| line.name)
+                .collect::<Vec<_>>()
         };
         assert_eq!(names(&mut all), ["a.test.", "b.acme.test."]);
         assert_eq!(names(&mut some), ["b.acme.test."]);
@@ -330,8 +358,17 @@ mod tests {
         assert_eq!((slow.left_out(), slow.left_out()), (10, 0));
         assert!(few.left_out() > 1000);
         assert_eq!(std::iter::from_fn(|| slow.next()).count(), QUEUE);
-        let Counters { followers, sent, rate_limited, dropped, .. } = &queries.0.counters;
-        assert_eq!((followers.get(), sent.get(), dropped.get()), (2, QUEUE as u64, 10));
+        let Counters {
+            followers,
+            sent,
+            rate_limited,
+            dropped,
+            ..
+        } = &queries.0.counters;
+        assert_eq!(
+            (followers.get(), sent.get(), dropped.get()),
+            (2, QUEUE as u64, 10)
+        );
         assert!(rate_limited.get() > 1000);
         drop((slow, few));
         assert_eq!(followers.get(), 0);

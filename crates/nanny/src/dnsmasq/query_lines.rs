@@ -8,12 +8,13 @@
 //! 12 10.244.0.7/4711 reply www.example.test is 198.51.100.1
 //! ```
 //!
-//! No line marks the end of a query, so a query is reported with the first line that answers it. A query without an
-//! answer is reported without an RCODE after [`LATE`], or when more than [`MAX_WAITING`] queries wait.
+//! No line marks the end of a query, so a query is reported with the first line that answers it. A
+//! query without an answer is reported without an RCODE after [`LATE`], or when more than
+//! [`MAX_WAITING`] queries wait.
 //!
-//! dnsmasq forwards identical queries of several clients once. After the lines of the response, each further query has
-//! a line `reply query is duplicate`. If a client repeats a query from the same port, dnsmasq answers only the last
-//! repetition.
+//! dnsmasq forwards identical queries of several clients once. After the lines of the response,
+//! each further query has a line `reply query is duplicate`. If a client repeats a query from the
+//! same port, dnsmasq answers only the last repetition.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -63,16 +64,16 @@ impl Answered {
 
 #[derive(Debug)]
 struct Waiting {
-    /// The query's number and the client's address, as written. The number alone is not unique: dnsmasq's child
-    /// processes for TCP number their queries separately.
+    /// The query's number and the client's address, as written. The number alone is not unique:
+    /// dnsmasq's child processes for TCP number their queries separately.
     id: String,
     client: IpAddr,
     name: String,
     qtype: u16,
     server: Option<String>,
     since: Instant,
-    /// The answer may be in other lines: in the lines of a repetition of this query, or in lost lines. Such a query is
-    /// not reported as unanswered.
+    /// The answer may be in other lines: in the lines of a repetition of this query, or in lost
+    /// lines. Such a query is not reported as unanswered.
     may_be_answered: bool,
 }
 
@@ -86,22 +87,31 @@ pub(crate) struct Joiner {
 }
 
 impl Joiner {
-    /// Reads a line. Returns the query that this line completes, and the queries that are older than [`LATE`].
+    /// Reads a line. Returns the query that this line completes, and the queries that are older
+    /// than [`LATE`].
     pub(crate) fn take(&mut self, line: &str, now: Instant) -> Vec<Answered> {
         let mut over = self.late(now);
-        let Some((id, rest)) = split(line) else { return over };
+        let Some((id, rest)) = split(line) else {
+            return over;
+        };
         if let Some(query) = rest.strip_prefix("query[") {
             over.extend(self.begin(id, query, now));
         } else if let Some((word, rest)) = rest.split_once(' ')
             && let Some(at) = self.waiting.iter().rposition(|waiting| waiting.id == id)
         {
             if word == "forwarded" {
-                let server = rest.rsplit_once(" to ").map(|(_, server)| server.to_owned());
+                let server = rest
+                    .rsplit_once(" to ")
+                    .map(|(_, server)| server.to_owned());
                 if let Some(waiting) = self.waiting.get_mut(at) {
                     waiting.server = server;
                 }
             } else if (word, rest) == DUPLICATE {
-                over.extend(self.waiting.remove(at).map(|waiting| waiting.end_as(self.last.as_ref(), now)));
+                over.extend(
+                    self.waiting
+                        .remove(at)
+                        .map(|waiting| waiting.end_as(self.last.as_ref(), now)),
+                );
             } else if let Some((rcode, by)) = answer(word, rest) {
                 over.extend(self.end(at, rcode, by, now));
             }
@@ -111,7 +121,9 @@ impl Joiner {
 
     /// Records that lines were lost. The lost lines may contain the answers to the waiting queries.
     pub(crate) fn lost(&mut self) {
-        self.waiting.iter_mut().for_each(|waiting| waiting.may_be_answered = true);
+        self.waiting
+            .iter_mut()
+            .for_each(|waiting| waiting.may_be_answered = true);
     }
 
     fn begin(&mut self, id: &str, query: &str, now: Instant) -> Option<Answered> {
@@ -119,18 +131,39 @@ impl Joiner {
         let (name, client) = rest.rsplit_once(" from ")?;
         let (client, name) = (client.parse().ok()?, name.to_ascii_lowercase());
         // dnsmasq writes types without a name as `type=65`.
-        let number = qtype.strip_prefix("type=").and_then(|number| number.parse().ok());
-        let (id, qtype) = (id.to_owned(), number.or_else(|| parse_type(qtype).ok()).unwrap_or_default());
-        let waiting = Waiting { id, client, name, qtype, server: None, since: now, may_be_answered: false };
+        let number = qtype
+            .strip_prefix("type=")
+            .and_then(|number| number.parse().ok());
+        let (id, qtype) = (
+            id.to_owned(),
+            number
+                .or_else(|| parse_type(qtype).ok())
+                .unwrap_or_default(),
+        );
+        let waiting = Waiting {
+            id,
+            client,
+            name,
+            qtype,
+            server: None,
+            since: now,
+            may_be_answered: false,
+        };
         self.waiting.push_back(waiting);
         let many = self.waiting.len() > MAX_WAITING;
         let oldest = if many { self.waiting.pop_front() } else { None };
-        oldest.filter(|oldest| !oldest.may_be_answered).map(|oldest| oldest.end(None, None, now))
+        oldest
+            .filter(|oldest| !oldest.may_be_answered)
+            .map(|oldest| oldest.end(None, None, now))
     }
 
     fn end(&mut self, at: usize, rcode: u16, by: Option<&str>, now: Instant) -> Option<Answered> {
         let waiting = self.waiting.remove(at)?;
-        for other in self.waiting.iter_mut().filter(|other| other.is_of_same_client(&waiting)) {
+        for other in self
+            .waiting
+            .iter_mut()
+            .filter(|other| other.is_of_same_client(&waiting))
+        {
             other.may_be_answered = true;
         }
         let answered = waiting.end(Some(rcode), by, now);
@@ -142,8 +175,15 @@ impl Joiner {
 
     fn late(&mut self, now: Instant) -> Vec<Answered> {
         let is_late = |waiting: &Waiting| now.saturating_duration_since(waiting.since) >= LATE;
-        let count = self.waiting.iter().take_while(|waiting| is_late(waiting)).count();
-        let late = self.waiting.drain(..count).filter(|waiting| !waiting.may_be_answered);
+        let count = self
+            .waiting
+            .iter()
+            .take_while(|waiting| is_late(waiting))
+            .count();
+        let late = self
+            .waiting
+            .drain(..count)
+            .filter(|waiting| !waiting.may_be_answered);
         late.map(|waiting| waiting.end(None, None, now)).collect()
     }
 }
@@ -167,10 +207,27 @@ impl Waiting {
     }
 
     fn end(self, rcode: Option<u16>, by: Option<&str>, now: Instant) -> Answered {
-        let Self { client, name, qtype, server, since, .. } = self;
-        let by = by.map(str::to_owned).or(server).unwrap_or_else(|| "dnsmasq".to_owned());
+        let Self {
+            client,
+            name,
+            qtype,
+            server,
+            since,
+            ..
+        } = self;
+        let by = by
+            .map(str::to_owned)
+            .or(server)
+            .unwrap_or_else(|| "dnsmasq".to_owned());
         let took = now.saturating_duration_since(since);
-        Answered { client, name, qtype, rcode, by, took }
+        Answered {
+            client,
+            name,
+            qtype,
+            rcode,
+            by,
+            took,
+        }
     }
 }
 
@@ -181,18 +238,23 @@ fn split(line: &str) -> Option<(&str, &str)> {
     if number.is_empty() || !number.bytes().all(|b| b.is_ascii_digit()) || !address.contains('/') {
         return None;
     }
-    line.split_at_checked(number.len() + 1 + address.len()).map(|(id, rest)| (id, rest.trim_start()))
+    line.split_at_checked(number.len() + 1 + address.len())
+        .map(|(id, rest)| (id, rest.trim_start()))
 }
 
-/// The RCODE and the source of the answer in a line such as `reply NAME is VALUE`. `None` for a CNAME, because the
-/// answer follows.
+/// The RCODE and the source of the answer in a line such as `reply NAME is VALUE`. `None` for a
+/// CNAME, because the answer follows.
 fn answer<'l>(word: &'l str, rest: &str) -> Option<(u16, Option<&'l str>)> {
     let (_, value) = rest.rsplit_once(" is ")?;
     if value == "<CNAME>" {
         return None;
     }
     // An address or NODATA means NOERROR.
-    let rcode = value.split_whitespace().next().and_then(|word| parse_rcode(word).ok()).unwrap_or_default();
+    let rcode = value
+        .split_whitespace()
+        .next()
+        .and_then(|word| parse_rcode(word).ok())
+        .unwrap_or_default();
     let by = match word {
         "reply" => None,
         "cached" | "cached-stale" | "stale" => Some("cache"),
@@ -216,7 +278,14 @@ mod tests {
         for (at, line) in (0..).zip(lines.lines()) {
             let over = joiner.take(line, start + at * step);
             found.extend(over.iter().map(|query| {
-                let Line { client, name, qtype, rcode, by, .. } = query.line(SystemTime::now());
+                let Line {
+                    client,
+                    name,
+                    qtype,
+                    rcode,
+                    by,
+                    ..
+                } = query.line(SystemTime::now());
                 format!("{client} {qtype} {name} {rcode} {by} {:?}", query.took)
             }));
         }
@@ -278,7 +347,10 @@ mod tests {
             "127.0.0.3 A slow.test. NXDOMAIN 192.0.2.1 600ms",
             "127.0.0.4 A other.test. - dnsmasq 100ms",
         ];
-        assert_eq!(joined_each(Duration::from_millis(100), &format!("{lines}{filler}")), expected);
+        assert_eq!(
+            joined_each(Duration::from_millis(100), &format!("{lines}{filler}")),
+            expected
+        );
     }
 
     #[test]
@@ -294,20 +366,38 @@ mod tests {
     fn queries_whose_answers_may_be_lost_are_not_told_as_unanswered() {
         let (mut joiner, now) = (Joiner::default(), Instant::now());
         for number in [1, 2] {
-            joiner.take(&format!("{number} 10.0.0.1/{number} query[A] a.test from 10.0.0.1"), now);
+            joiner.take(
+                &format!("{number} 10.0.0.1/{number} query[A] a.test from 10.0.0.1"),
+                now,
+            );
         }
         joiner.lost();
-        assert_eq!(joiner.take("2 10.0.0.1/2 reply a.test is NXDOMAIN", now).len(), 1);
+        assert_eq!(
+            joiner
+                .take("2 10.0.0.1/2 reply a.test is NXDOMAIN", now)
+                .len(),
+            1
+        );
         joiner.take("3 10.0.0.1/3 query[A] b.test from 10.0.0.1", now);
-        let late: Vec<_> = joiner.take("x", now + LATE).into_iter().map(|query| query.name).collect();
+        let late: Vec<_> = joiner
+            .take("x", now + LATE)
+            .into_iter()
+            .map(|query| query.name)
+            .collect();
         assert_eq!(late, ["b.test"]);
     }
 
     #[test]
     fn what_waits_is_bounded() {
         let (mut joiner, now) = (Joiner::default(), Instant::now());
-        let told = (0..3000)
-            .map(|n| joiner.take(&format!("{n} 10.0.0.1/1 query[A] a.test from 10.0.0.1"), now).len());
+        let told = (0..3000).map(|n| {
+            joiner
+                .take(
+                    &format!("{n} 10.0.0.1/1 query[A] a.test from 10.0.0.1"),
+                    now,
+                )
+                .len()
+        });
         assert_eq!(told.sum::<usize>(), 3000 - MAX_WAITING);
         assert_eq!(joiner.waiting.len(), MAX_WAITING);
     }

@@ -1,15 +1,17 @@
 //! Finds a moment in which dnsmasq can remove servers, or end, without dropping queries.
 //!
-//! When dnsmasq reads its servers again, it drops the queries that wait for a removed server: their clients get no
-//! response. So a reload that removes a server is sent at a quiet moment: no query waits for a server, and dnsmasq
-//! handles no query. During the check, which takes less than a millisecond, dnsmasq is stopped (SIGSTOP). dnsmasq gets
-//! the SIGHUP before it continues. The SIGTERM before a restart is sent in the same way.
+//! When dnsmasq reads its servers again, it drops the queries that wait for a removed server: their
+//! clients get no response. So a reload that removes a server is sent at a quiet moment: no query
+//! waits for a server, and dnsmasq handles no query. During the check, which takes less than a
+//! millisecond, dnsmasq is stopped (SIGSTOP). dnsmasq gets the SIGHUP before it continues. The
+//! SIGTERM before a restart is sent in the same way.
 //!
-//! Such moments are frequent even under load. If no quiet moment comes in time (upstream servers that do not answer,
-//! or many slow queries), the signal is sent anyway.
+//! Such moments are frequent even under load. If no quiet moment comes in time (upstream servers
+//! that do not answer, or many slow queries), the signal is sent anyway.
 //!
-//! `/proc` shows a quiet moment. dnsmasq waits in poll(2), no packets wait at its port, and it has no more sockets
-//! than an idle dnsmasq. A forwarded query has a socket of its own; sockets older than [`FORGOTTEN`] do not count.
+//! `/proc` shows a quiet moment. dnsmasq waits in poll(2), no packets wait at its port, and it has
+//! no more sockets than an idle dnsmasq. A forwarded query has a socket of its own; sockets older
+//! than [`FORGOTTEN`] do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -55,7 +57,12 @@ pub(crate) enum Sent {
 impl Quiet {
     /// Checks the process that answers on `port`.
     pub(crate) fn new(pid: Pid, port: u16) -> Self {
-        Self { pid, port, idle: None, since: BTreeMap::new() }
+        Self {
+            pid,
+            port,
+            idle: None,
+            since: BTreeMap::new(),
+        }
     }
 
     /// Learns the descriptors of an idle dnsmasq. Call this function about once a second.
@@ -65,19 +72,26 @@ impl Quiet {
         };
         self.since.retain(|descriptor, _| now.contains(descriptor));
         for descriptor in &now {
-            self.since.entry(descriptor.clone()).or_insert_with(Instant::now);
+            self.since
+                .entry(descriptor.clone())
+                .or_insert_with(Instant::now);
         }
         if self.idle.as_ref().is_none_or(|idle| now.len() < idle.len()) {
             self.idle = Some(now);
         }
     }
 
-    /// Sends `signal` in the first quiet moment within `patience`, or at the end of `patience`. Blocks the thread
-    /// until then.
+    /// Sends `signal` in the first quiet moment within `patience`, or at the end of `patience`.
+    /// Blocks the thread until then.
     ///
     /// The caller must not reap the process (waitpid) meanwhile, so that its ID stays valid.
     pub(crate) fn send(&mut self, signal: Signal, patience: Duration) -> Result<Sent, Errno> {
-        let deadline = Instant::now() + if can_look(self.pid) { patience } else { Duration::ZERO };
+        let deadline = Instant::now()
+            + if can_look(self.pid) {
+                patience
+            } else {
+                Duration::ZERO
+            };
         loop {
             self.observe();
             if self.looks_idle() && self.send_now(signal) {
@@ -90,12 +104,15 @@ impl Quiet {
         }
     }
 
-    /// Stops the process, checks for a quiet moment, sends the signal if there is one, and continues the process.
+    /// Stops the process, checks for a quiet moment, sends the signal if there is one, and
+    /// continues the process.
     fn send_now(&self, signal: Signal) -> bool {
         let Some(stopped) = Stopped::new(self.pid) else {
             return false;
         };
-        let quiet = self.looks_idle() && waits_in_poll(self.pid) && !has_packets_waiting(self.pid, self.port);
+        let quiet = self.looks_idle()
+            && waits_in_poll(self.pid)
+            && !has_packets_waiting(self.pid, self.port);
         // The signal is delivered before the process does anything else.
         let sent = quiet && kill(self.pid, signal).is_ok();
         drop(stopped);
@@ -106,8 +123,13 @@ impl Quiet {
         let (Some(idle), Some(now)) = (&self.idle, descriptors(self.pid)) else {
             return false;
         };
-        let old = |descriptor| self.since.get(descriptor).is_some_and(|since| since.elapsed() >= FORGOTTEN);
-        now.iter().all(|descriptor| idle.contains(descriptor) || old(descriptor))
+        let old = |descriptor| {
+            self.since
+                .get(descriptor)
+                .is_some_and(|since| since.elapsed() >= FORGOTTEN)
+        };
+        now.iter()
+            .all(|descriptor| idle.contains(descriptor) || old(descriptor))
     }
 }
 
@@ -137,21 +159,28 @@ impl Drop for Stopped {
 
 /// Returns whether the files in `/proc` that the checks read are readable.
 fn can_look(pid: Pid) -> bool {
-    ["syscall", "net/udp", "stat"].iter().all(|name| fs::read(format!("/proc/{pid}/{name}")).is_ok())
+    ["syscall", "net/udp", "stat"]
+        .iter()
+        .all(|name| fs::read(format!("/proc/{pid}/{name}")).is_ok())
 }
 
 /// The open descriptors; `None` without permission to read them.
 fn descriptors(pid: Pid) -> Option<Descriptors> {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
     // A descriptor that is closed before its link is read is skipped.
-    let links = entries.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
+    let links = entries
+        .flatten()
+        .filter_map(|entry| fs::read_link(entry.path()).ok());
     Some(links.map(std::path::PathBuf::into_os_string).collect())
 }
 
 /// Returns whether a stopped process was waiting in poll(2).
 fn waits_in_poll(pid: Pid) -> bool {
     let call = fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
-    let number = call.split(' ').next().and_then(|number| number.parse::<libc::c_long>().ok());
+    let number = call
+        .split(' ')
+        .next()
+        .and_then(|number| number.parse::<libc::c_long>().ok());
     number.is_some_and(|number| POLLS.contains(&number))
 }
 
@@ -160,7 +189,8 @@ const POLLS: [libc::c_long; 2] = [libc::SYS_poll, libc::SYS_ppoll];
 #[cfg(not(target_arch = "x86_64"))]
 const POLLS: [libc::c_long; 1] = [libc::SYS_ppoll];
 
-/// Returns whether packets wait at the port. Also returns true if the number of packets is unreadable.
+/// Returns whether packets wait at the port. Also returns true if the number of packets is
+/// unreadable.
 fn has_packets_waiting(pid: Pid, port: u16) -> bool {
     ["udp", "udp6"].iter().any(|table| {
         let table = fs::read_to_string(format!("/proc/{pid}/net/{table}"));
@@ -168,8 +198,8 @@ fn has_packets_waiting(pid: Pid, port: u16) -> bool {
     })
 }
 
-/// Parses one line of the table. The second word is the local address, the fifth is `sent:received` in octets; all
-/// numbers are hexadecimal.
+/// Parses one line of the table. The second word is the local address, the fifth is `sent:received`
+/// in octets; all numbers are hexadecimal.
 fn waits_at(line: &str, port: u16) -> bool {
     let mut words = line.split_ascii_whitespace().skip(1);
     let local = words.next().and_then(|address| address.rsplit_once(':'));
@@ -207,8 +237,10 @@ mod tests {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let (mut input, mut output) =
-            (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        let (mut input, mut output) = (
+            child.stdin.take().unwrap(),
+            BufReader::new(child.stdout.take().unwrap()),
+        );
         let mut quiet = Quiet::new(Pid::from_raw(i32::try_from(child.id()).unwrap()), 1);
         quiet.observe();
         assert!(quiet.looks_idle());
@@ -234,8 +266,14 @@ mod tests {
         let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
         let mut quiet = Quiet::new(pid, 1);
         quiet.observe();
-        assert_eq!(quiet.send(Signal::SIGHUP, Duration::from_millis(20)), Ok(Sent::Anyway));
+        assert_eq!(
+            quiet.send(Signal::SIGHUP, Duration::from_millis(20)),
+            Ok(Sent::Anyway)
+        );
         let status = child.wait().unwrap();
-        assert_eq!(crate::dnsmasq::exit_status::describe(status), "killed by SIGHUP");
+        assert_eq!(
+            crate::dnsmasq::exit_status::describe(status),
+            "killed by SIGHUP"
+        );
     }
 }

@@ -1,10 +1,11 @@
 //! A server that answers every query with SERVFAIL, for stub domains whose servers have no address.
 //!
-//! Forwarding queries for these stub domains to the upstream servers would leak internal names. NXDOMAIN from dnsmasq
-//! would be wrong, and clients would cache it. SERVFAIL is right, and caches keep it for a short time only.
+//! Forwarding queries for these stub domains to the upstream servers would leak internal names.
+//! NXDOMAIN from dnsmasq would be wrong, and clients would cache it. SERVFAIL is right, and caches
+//! keep it for a short time only.
 //!
-//! The server has a UDP and a TCP socket, because dnsmasq forwards over the transport of its client. dnsmasq is the
-//! only client, so connections are few and short.
+//! The server has a UDP and a TCP socket, because dnsmasq forwards over the transport of its
+//! client. dnsmasq is the only client, so connections are few and short.
 
 use std::io;
 use std::iter::repeat_n;
@@ -21,8 +22,8 @@ use tokio_util::sync::CancellationToken;
 
 /// The largest query read, in octets.
 const LARGEST: usize = 4096;
-/// Limit of connections at a time; further connections wait. dnsmasq has at most twenty processes that answer over
-/// TCP.
+/// Limit of connections at a time; further connections wait. dnsmasq has at most twenty processes
+/// that answer over TCP.
 const MAX_CONNECTIONS: usize = 64;
 /// Longest life of a connection.
 const LONGEST: Duration = Duration::from_secs(5);
@@ -44,7 +45,8 @@ impl ServfailServer {
         Self::bind_one_of(repeat_n(0, PORTS)).await
     }
 
-    /// Binds the first of `ports` that is free for UDP and TCP. For 0, the kernel chooses a port that is free for UDP.
+    /// Binds the first of `ports` that is free for UDP and TCP. For 0, the kernel chooses a port
+    /// that is free for UDP.
     async fn bind_one_of(ports: impl Iterator<Item = u16>) -> io::Result<Self> {
         let mut outcome = Err(io::ErrorKind::AddrInUse.into());
         for port in ports {
@@ -60,7 +62,11 @@ impl ServfailServer {
         let datagrams = UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).await?;
         let address = datagrams.local_addr()?;
         let connections = TcpListener::bind(address).await?;
-        Ok(Self { datagrams, connections, address: address.into() })
+        Ok(Self {
+            datagrams,
+            connections,
+            address: address.into(),
+        })
     }
 
     pub(crate) fn local_addr(&self) -> Nameserver {
@@ -76,8 +82,8 @@ impl ServfailServer {
         let mut buffer = vec![0; LARGEST];
         loop {
             let Ok((length, from)) = self.datagrams.recv_from(&mut buffer).await else {
-                // The error is usually an ICMP error for an earlier response: dnsmasq had closed the socket of that
-                // query.
+                // The error is usually an ICMP error for an earlier response: dnsmasq had closed
+                // the socket of that query.
                 tokio::task::yield_now().await;
                 continue;
             };
@@ -115,11 +121,14 @@ async fn converse(mut stream: TcpStream) -> io::Result<()> {
         };
         // The response is never longer than the query.
         let length = u16::try_from(reply.len()).map_err(io::Error::other)?;
-        stream.write_all(&[&length.to_be_bytes(), reply.as_slice()].concat()).await?;
+        stream
+            .write_all(&[&length.to_be_bytes(), reply.as_slice()].concat())
+            .await?;
     }
 }
 
-/// The SERVFAIL response to a query with one question, never longer than the query. `None` for other messages.
+/// The SERVFAIL response to a query with one question, never longer than the query. `None` for
+/// other messages.
 fn refuse(octets: &[u8]) -> Option<Vec<u8>> {
     let query = Message::from_vec(octets).ok()?;
     let asked = &query.metadata;
@@ -163,7 +172,10 @@ mod tests {
         let message = testkit::message::Message::parse(&reply).unwrap();
         assert_eq!(message.rcode_name(), "SERVFAIL");
         assert_eq!(message.questions[0].name, "www.acme.example.");
-        assert_eq!((message.flags().as_str(), message.trailing), ("qr rd ra", 0));
+        assert_eq!(
+            (message.flags().as_str(), message.trailing),
+            ("qr rd ra", 0)
+        );
     }
 
     #[tokio::test]
@@ -173,13 +185,19 @@ mod tests {
         assert_eq!(client::ask(server, &query).await.rcode_name(), "SERVFAIL");
         let mut connection = TcpConnection::open(server).await.unwrap();
         for name in ["a.acme.example.", "b.acme.example."] {
-            connection.send(&Query::new(name, "A").wire()).await.unwrap();
+            connection
+                .send(&Query::new(name, "A").wire())
+                .await
+                .unwrap();
         }
         for name in ["a.acme.example.", "b.acme.example."] {
             let reply = connection.receive(PATIENCE).await.unwrap();
             let message = testkit::message::Message::parse(&reply).unwrap();
             assert_eq!(
-                (message.rcode_name().as_str(), message.questions[0].name.as_str()),
+                (
+                    message.rcode_name().as_str(),
+                    message.questions[0].name.as_str()
+                ),
                 ("SERVFAIL", name)
             );
         }
@@ -193,7 +211,10 @@ mod tests {
             let mut connection = TcpConnection::open(server).await.unwrap();
             connection.send_raw(octets).await.unwrap();
             let outcome = connection.receive(PATIENCE).await;
-            assert!(matches!(outcome, Err(AskError::Closed | AskError::Io(_))), "{octets:?}: {outcome:?}");
+            assert!(
+                matches!(outcome, Err(AskError::Closed | AskError::Io(_))),
+                "{octets:?}: {outcome:?}"
+            );
         }
     }
 
@@ -205,16 +226,23 @@ mod tests {
             idle.push(TcpConnection::open(server).await.unwrap());
         }
         let query = Query::new("www.acme.example.", "A").wire();
-        client::tcp(server, &query, Duration::from_mins(1)).await.unwrap();
+        client::tcp(server, &query, Duration::from_mins(1))
+            .await
+            .unwrap();
         let first = idle[0].receive(Duration::from_secs(1)).await;
-        assert!(matches!(first, Err(AskError::Closed)), "it has lasted too long: {first:?}");
+        assert!(
+            matches!(first, Err(AskError::Closed)),
+            "it has lasted too long: {first:?}"
+        );
     }
 
     #[tokio::test]
     async fn a_port_that_is_taken_for_one_transport_is_passed_over() {
         let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = taken.local_addr().unwrap().port();
-        let server = ServfailServer::bind_one_of(once(port).chain(repeat_n(0, PORTS))).await.unwrap();
+        let server = ServfailServer::bind_one_of(once(port).chain(repeat_n(0, PORTS)))
+            .await
+            .unwrap();
         assert_ne!(server.local_addr().port, port);
         let error = ServfailServer::bind_one_of(once(port)).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);

@@ -56,14 +56,15 @@ pub(crate) struct Supervisor {
     pub(crate) may_restart: bool,
     /// The destinations of `--log-queries` lines.
     pub(crate) query_lines: QueryLines,
-    /// True while the query log needs dnsmasq to log queries. Always false if the user's arguments contain
-    /// `--log-queries=extra`.
+    /// True while the query log needs dnsmasq to log queries. Always false if the user's arguments
+    /// contain `--log-queries=extra`.
     pub(crate) follow_queries: watch::Receiver<bool>,
     pub(crate) report: Report,
 }
 
 impl Supervisor {
-    /// Runs until cancelled, or until dnsmasq dies too often. dnsmasq has ended when this function returns.
+    /// Runs until cancelled, or until dnsmasq dies too often. dnsmasq has ended when this function
+    /// returns.
     pub(crate) async fn run(mut self, stop: CancellationToken) -> anyhow::Result<()> {
         let mut deaths = Deaths::default();
         let mut again = None;
@@ -112,17 +113,28 @@ impl Supervisor {
             None => stream::pending().boxed(),
         };
         let quiet = Quiet::new(process.pid(), self.port);
-        Ok(Instance { process, events, findings, quiet, up: false, reads_file, logs_queries, trial: None })
+        Ok(Instance {
+            process,
+            events,
+            findings,
+            quiet,
+            up: false,
+            reads_file,
+            logs_queries,
+            trial: None,
+        })
     }
 
-    /// Supervises a running dnsmasq until it ends, hangs, has to be replaced, or `stop` is cancelled.
+    /// Supervises a running dnsmasq until it ends, hangs, has to be replaced, or `stop` is
+    /// cancelled.
     async fn supervise(&mut self, instance: &mut Instance, stop: &CancellationToken) -> Outcome {
         let surely_up = sleep(SURELY_UP);
         tokio::pin!(surely_up);
         let mut statistics = every(self.log_interval);
         let mut observation = every(OBSERVATION);
         loop {
-            // Every branch must be cancel safe: when one branch completes, the other branches are dropped.
+            // Every branch must be cancel safe: when one branch completes, the other branches are
+            // dropped.
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return Outcome::Stop,
@@ -158,10 +170,16 @@ impl Supervisor {
     }
 
     /// Ends the process; returns how it ended and its last log line.
-    async fn reap(&self, mut instance: Instance, outcome: Outcome) -> anyhow::Result<(String, String)> {
+    async fn reap(
+        &self,
+        mut instance: Instance,
+        outcome: Outcome,
+    ) -> anyhow::Result<(String, String)> {
         if let Outcome::Ended(status) = outcome {
-            let how =
-                status.map_or_else(|error| format!("an unknown status ({error})"), exit_status::describe);
+            let how = status.map_or_else(
+                |error| format!("an unknown status ({error})"),
+                exit_status::describe,
+            );
             let last_words = instance.process.last_words().await;
             self.report.ended(&how);
             return Ok((how, last_words));
@@ -175,11 +193,16 @@ impl Supervisor {
             let sent = instance.signal_quietly(Signal::SIGTERM).await;
             debug!(?sent, "dnsmasq ends for another one");
         }
-        let status = instance.process.stop(STOPPING).await.context("dnsmasq cannot be stopped")?;
+        let status = instance
+            .process
+            .stop(STOPPING)
+            .await
+            .context("dnsmasq cannot be stopped")?;
         let how = exit_status::describe(status);
         self.report.ended(&how);
         info!(%how, "dnsmasq stopped");
-        // The caller uses this text only for `Outcome::Hangs`: `Stop` and `Replace` do not count as deaths.
+        // The caller uses this text only for `Outcome::Hangs`: `Stop` and `Replace` do not count as
+        // deaths.
         Ok(("a hang".to_owned(), "killed by the nanny".to_owned()))
     }
 
@@ -192,8 +215,8 @@ impl Supervisor {
         }
     }
 
-    /// Records that dnsmasq is up. From now on dnsmasq handles signals. An earlier SIGHUP would be lost or kill
-    /// dnsmasq.
+    /// Records that dnsmasq is up. From now on dnsmasq handles signals. An earlier SIGHUP would be
+    /// lost or kill dnsmasq.
     fn is_up(&self, instance: &mut Instance) {
         if !std::mem::replace(&mut instance.up, true) {
             instance.quiet.observe();
@@ -208,7 +231,8 @@ impl Supervisor {
         } else if routes.have_servers_of(self.delivery.in_force()) {
             self.hang_up(instance).await
         } else if self.may_restart || routes.mend_some_of(self.delivery.in_force()) {
-            // Even with -restartDnsmasq=false, dnsmasq is restarted when a stub domain without servers gets servers.
+            // Even with -restartDnsmasq=false, dnsmasq is restarted when a stub domain without
+            // servers gets servers.
             instance.trial = Some(self.trial(routes));
             return;
         } else {
@@ -221,11 +245,19 @@ impl Supervisor {
     }
 
     /// Writes the servers file and makes dnsmasq read it.
-    async fn replace_servers(&self, instance: &mut Instance, routes: &Routes) -> Result<(), Obstacle> {
+    async fn replace_servers(
+        &self,
+        instance: &mut Instance,
+        routes: &Routes,
+    ) -> Result<(), Obstacle> {
         self.write_servers(routes)?;
         // Queries that wait for a removed server must not be dropped.
         let takes_away = routes.lack_some_of(self.delivery.in_force());
-        let sent = if takes_away { instance.signal_quietly(Signal::SIGHUP).await } else { None };
+        let sent = if takes_away {
+            instance.signal_quietly(Signal::SIGHUP).await
+        } else {
+            None
+        };
         if sent.is_none() {
             self.hang_up(instance).await?;
         } else {
@@ -248,7 +280,11 @@ impl Supervisor {
 
     /// Makes dnsmasq read its servers again and flush its cache.
     async fn hang_up(&self, instance: &mut Instance) -> Result<(), Obstacle> {
-        instance.process.signal(Signal::SIGHUP).await.map_err(Obstacle::Signal)?;
+        instance
+            .process
+            .signal(Signal::SIGHUP)
+            .await
+            .map_err(Obstacle::Signal)?;
         self.report.reloaded();
         Ok(())
     }
@@ -259,8 +295,9 @@ impl Supervisor {
         Box::pin(async move { (trial::test(&program, &argv).await, routes) })
     }
 
-    /// Selects the routes that dnsmasq starts with: the newest routes, if possible. Returns dnsmasq's arguments, and
-    /// whether dnsmasq reads the servers file. If the file cannot be written, the servers become arguments.
+    /// Selects the routes that dnsmasq starts with: the newest routes, if possible. Returns
+    /// dnsmasq's arguments, and whether dnsmasq reads the servers file. If the file cannot be
+    /// written, the servers become arguments.
     fn arguments(&mut self, first: bool) -> (Vec<OsString>, bool) {
         let newest = self.delivery.newest();
         if self.plan.mode == Mode::Restart {
@@ -283,7 +320,11 @@ impl Supervisor {
         };
         self.delivery.done(newest);
         let routes = self.delivery.in_force();
-        let argv = if reads_file { self.plan.argv(routes) } else { self.plan.argv_without_file(routes) };
+        let argv = if reads_file {
+            self.plan.argv(routes)
+        } else {
+            self.plan.argv_without_file(routes)
+        };
         (argv, reads_file)
     }
 
@@ -304,7 +345,10 @@ impl Supervisor {
         let text = servers_file::render(routes, &self.extra_servers());
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         let written = directory.write(&name, text.as_bytes());
-        written.map_err(|reason| Obstacle::Unwritable { path: file.clone(), reason })
+        written.map_err(|reason| Obstacle::Unwritable {
+            path: file.clone(),
+            reason,
+        })
     }
 
     /// Reads the user's own servers file anew.
@@ -313,7 +357,11 @@ impl Supervisor {
             return String::new();
         };
         let small = std::fs::metadata(path).is_ok_and(|metadata| metadata.len() <= LARGEST_EXTRA);
-        let text = if small { std::fs::read_to_string(path).ok() } else { None };
+        let text = if small {
+            std::fs::read_to_string(path).ok()
+        } else {
+            None
+        };
         text.unwrap_or_else(|| {
             warn!(file = %path.display(), "the file given with --servers-file cannot be read, or is too large");
             String::new()
@@ -330,7 +378,9 @@ async fn turned(follow: &mut watch::Receiver<bool>, follows: bool) {
 
 /// A timer that ticks after each period. `None` if the period is zero or too long for the clock.
 fn every(period: Duration) -> Option<Interval> {
-    let first = Instant::now().checked_add(period).filter(|_| !period.is_zero())?;
+    let first = Instant::now()
+        .checked_add(period)
+        .filter(|_| !period.is_zero())?;
     let mut interval = interval_at(first, period);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     Some(interval)

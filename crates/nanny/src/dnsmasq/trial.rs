@@ -17,7 +17,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) async fn test(program: &Path, argv: &[OsString]) -> Result<(), String> {
     let mut command = Command::new(program);
     // `--test` comes first: after a `--` in the user's arguments, `--test` would not be an option.
-    command.arg("--test").args(argv).stdin(Stdio::null()).kill_on_drop(true);
+    command
+        .arg("--test")
+        .args(argv)
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
     let output = timeout(PATIENCE, command.output())
         .await
         .map_err(|_| format!("dnsmasq --test: no end within {PATIENCE:?}"))?
@@ -26,6 +30,10 @@ pub(crate) async fn test(program: &Path, argv: &[OsString]) -> Result<(), String
         return Ok(());
     }
     let words = String::from_utf8_lossy(&output.stderr);
-    let words = words.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    let words = words
+        .lines()
+        .map(str::trim)
+        .find(|line| !line.is_empty())
+        .unwrap_or_default();
     Err(format!("{}: {words}", exit_status::describe(output.status)))
 }

@@ -22,15 +22,18 @@ const FIXES: [(Release, &str); 5] = [
     ),
     (Release(2, 85, 0), "CVE-2021-3448"),
     (Release(2, 87, 0), "CVE-2022-0934"),
-    (Release(2, 90, 0), "CVE-2023-28450 CVE-2023-50387 CVE-2023-50868"),
+    (
+        Release(2, 90, 0),
+        "CVE-2023-28450 CVE-2023-50387 CVE-2023-50868",
+    ),
     (
         Release(2, 92, 2),
         "CVE-2026-2291 CVE-2026-4890 CVE-2026-4891 CVE-2026-4892 CVE-2026-4893 CVE-2026-5172",
     ),
 ];
 
-/// The package version of Debian 12, and the first revision that contains all [`FIXES`]. `dnsmasq --version` still
-/// prints 2.90.
+/// The package version of Debian 12, and the first revision that contains all [`FIXES`]. `dnsmasq
+/// --version` still prints 2.90.
 const DEBIAN_12: (&str, u32) = ("2.90-4~deb12u", 2);
 const DPKG_STATUS: &str = "/var/lib/dpkg/status";
 /// The largest dpkg status file read, in bytes.
@@ -54,7 +57,10 @@ impl Dnsmasq {
     pub(crate) async fn ask(path: &Path) -> anyhow::Result<Self> {
         let shown = path.display();
         let mut command = Command::new(path);
-        command.arg("--version").stdin(Stdio::null()).kill_on_drop(true);
+        command
+            .arg("--version")
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
         let output = timeout(PATIENCE, command.output())
             .await
             .map_err(|_| anyhow!("{shown} --version did not end within {PATIENCE:?}"))?
@@ -69,12 +75,20 @@ impl Dnsmasq {
     fn parse(output: &str, package: Option<String>) -> Option<Self> {
         let words = output.lines().next()?.strip_prefix("Dnsmasq version ")?;
         let version = words.split_whitespace().next()?.to_owned();
-        let options = output.lines().find_map(|line| line.strip_prefix("Compile time options: "));
-        let loop_detection =
-            options.unwrap_or_default().split_whitespace().any(|option| option == "loop-detect");
+        let options = output
+            .lines()
+            .find_map(|line| line.strip_prefix("Compile time options: "));
+        let loop_detection = options
+            .unwrap_or_default()
+            .split_whitespace()
+            .any(|option| option == "loop-detect");
         // If the versions differ, the executable is not from the package.
         let package = package.filter(|package| package.starts_with(&version));
-        Some(Self { version, loop_detection, package })
+        Some(Self {
+            version,
+            loop_detection,
+            package,
+        })
     }
 
     /// Returns whether dnsmasq has `--fast-dns-retry`.
@@ -82,7 +96,8 @@ impl Dnsmasq {
         Release::parse(&self.version).is_some_and(|release| release >= Release(2, 88, 0))
     }
 
-    /// The security fixes that dnsmasq lacks. Empty if the distribution's package contains them all.
+    /// The security fixes that dnsmasq lacks. Empty if the distribution's package contains them
+    /// all.
     pub(crate) fn missing_fixes(&self) -> Vec<&'static str> {
         if self.package.as_deref().is_some_and(is_patched_package) {
             return Vec::new();
@@ -107,7 +122,11 @@ impl Release {
         let (major, rest) = text.split_once('.')?;
         let (minor, rest) = digits(rest);
         let point = rest.strip_prefix("rel").map_or("", |rest| digits(rest).0);
-        Some(Self(major.parse().ok()?, minor.parse().ok()?, point.parse().unwrap_or(0)))
+        Some(Self(
+            major.parse().ok()?,
+            minor.parse().ok()?,
+            point.parse().unwrap_or(0),
+        ))
     }
 }
 
@@ -118,17 +137,25 @@ fn digits(text: &str) -> (&str, &str) {
 fn is_patched_package(version: &str) -> bool {
     let (series, first) = DEBIAN_12;
     let revision = version.strip_prefix(series).map(|rest| digits(rest).0);
-    revision.and_then(|revision| revision.parse().ok()).is_some_and(|revision: u32| revision >= first)
+    revision
+        .and_then(|revision| revision.parse().ok())
+        .is_some_and(|revision: u32| revision >= first)
 }
 
 /// The version of Debian's package, from dpkg's status file.
 fn package_version() -> Option<String> {
-    let metadata = std::fs::metadata(DPKG_STATUS).ok().filter(|metadata| metadata.len() <= MAX_STATUS);
+    let metadata = std::fs::metadata(DPKG_STATUS)
+        .ok()
+        .filter(|metadata| metadata.len() <= MAX_STATUS);
     metadata?;
     let status = std::fs::read(DPKG_STATUS).ok()?;
     let status = String::from_utf8_lossy(&status);
-    let paragraph = status.split("\n\n").find(|paragraph| paragraph.contains("Package: dnsmasq-base\n"))?;
-    let version = paragraph.lines().find_map(|line| line.strip_prefix("Version: "))?;
+    let paragraph = status
+        .split("\n\n")
+        .find(|paragraph| paragraph.contains("Package: dnsmasq-base\n"))?;
+    let version = paragraph
+        .lines()
+        .find_map(|line| line.strip_prefix("Version: "))?;
     Some(version.to_owned())
 }
 
@@ -146,8 +173,12 @@ mod tests {
     #[test]
     fn what_it_prints() {
         let found = dnsmasq("2.90", None);
-        assert_eq!((found.version.as_str(), found.loop_detection), ("2.90", true));
-        let other = "Dnsmasq version 2.80  Copyright\nCompile time options: no-loop-detect inotify\n";
+        assert_eq!(
+            (found.version.as_str(), found.loop_detection),
+            ("2.90", true)
+        );
+        let other =
+            "Dnsmasq version 2.80  Copyright\nCompile time options: no-loop-detect inotify\n";
         assert!(!Dnsmasq::parse(other, None).unwrap().loop_detection);
         assert_eq!(Dnsmasq::parse("BusyBox v1.36", None), None);
         assert_eq!(Dnsmasq::parse("", None), None);
@@ -166,15 +197,40 @@ mod tests {
             ("3.0", 0),
             ("unknown", 0),
         ] {
-            assert_eq!(dnsmasq(version, None).missing_fixes().len(), count, "{version}");
+            assert_eq!(
+                dnsmasq(version, None).missing_fixes().len(),
+                count,
+                "{version}"
+            );
         }
     }
 
     #[test]
     fn a_distribution_may_have_added_them() {
-        assert_eq!(dnsmasq("2.90", Some("2.90-4~deb12u1")).missing_fixes().len(), 6);
-        assert_eq!(dnsmasq("2.90", Some("2.90-4~deb12u2")).missing_fixes().len(), 0);
-        assert_eq!(dnsmasq("2.90", Some("2.90-4~deb12u11+x")).missing_fixes().len(), 0);
-        assert_eq!(dnsmasq("2.85", Some("2.90-4~deb12u2")).missing_fixes().len(), 10, "another executable");
+        assert_eq!(
+            dnsmasq("2.90", Some("2.90-4~deb12u1"))
+                .missing_fixes()
+                .len(),
+            6
+        );
+        assert_eq!(
+            dnsmasq("2.90", Some("2.90-4~deb12u2"))
+                .missing_fixes()
+                .len(),
+            0
+        );
+        assert_eq!(
+            dnsmasq("2.90", Some("2.90-4~deb12u11+x"))
+                .missing_fixes()
+                .len(),
+            0
+        );
+        assert_eq!(
+            dnsmasq("2.85", Some("2.90-4~deb12u2"))
+                .missing_fixes()
+                .len(),
+            10,
+            "another executable"
+        );
     }
 }

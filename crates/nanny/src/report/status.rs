@@ -75,14 +75,15 @@ pub(crate) struct RoutesStatus {
     /// Stub domain -> addresses; server names are resolved.
     pub(crate) stub_domains: BTreeMap<String, Vec<String>>,
     pub(crate) upstreams: Vec<String>,
-    /// The source of `upstreams`: `configuration`, `resolv.conf` or `kubedns`. With `kubedns`, the only upstream is
-    /// kubedns or the SERVFAIL server.
+    /// The source of `upstreams`: `configuration`, `resolv.conf` or `kubedns`. With `kubedns`, the
+    /// only upstream is kubedns or the SERVFAIL server.
     pub(crate) upstreams_from: &'static str,
     /// Names of stub servers that have no address yet.
     pub(crate) unresolved: BTreeSet<String>,
     /// Servers left out because their queries come back to dnsmasq.
     pub(crate) loops: BTreeSet<String>,
-    /// The server for stub domains without a usable server: the nanny itself, which answers SERVFAIL.
+    /// The server for stub domains without a usable server: the nanny itself, which answers
+    /// SERVFAIL.
     #[serde(rename = "nowhere")]
     pub(crate) servfail_server: Option<String>,
     /// The version of the configuration that kubedns reports, if the nanny polls kubedns.
@@ -115,17 +116,21 @@ impl ConfigurationStatus {
         });
         self.warnings = strings(&state.unknown_keys);
         let domains = state.config.stub_domains.iter();
-        self.stub_domains = domains.map(|(domain, servers)| (domain.clone(), strings(servers))).collect();
+        self.stub_domains = domains
+            .map(|(domain, servers)| (domain.clone(), strings(servers)))
+            .collect();
         self.upstream_nameservers = strings(&state.config.upstream_nameservers);
     }
 }
 
 impl RoutesStatus {
-    /// Copies the routes in force. Loops that dnsmasq found are removed: after each reload dnsmasq looks for loops
-    /// again.
+    /// Copies the routes in force. Loops that dnsmasq found are removed: after each reload dnsmasq
+    /// looks for loops again.
     pub(crate) fn set(&mut self, routes: &Routes) {
         let domains = routes.stub_domains.iter();
-        self.stub_domains = domains.map(|(domain, servers)| (domain.clone(), strings(servers))).collect();
+        self.stub_domains = domains
+            .map(|(domain, servers)| (domain.clone(), strings(servers)))
+            .collect();
         self.upstreams = strings(&routes.upstreams);
         self.upstreams_from = routes.upstreams_from.label();
         self.loops = self.omitted_loops.clone();
@@ -147,8 +152,14 @@ impl RoutesStatus {
 
     /// Sets the reason why the newest routes are pending; `None` when they are in force.
     pub(crate) fn set_pending(&mut self, reason: Option<&str>) {
-        let since = self.pending.take().map_or_else(|| time(SystemTime::now()), |pending| pending.since);
-        self.pending = reason.map(|reason| PendingStatus { reason: reason.to_owned(), since });
+        let since = self
+            .pending
+            .take()
+            .map_or_else(|| time(SystemTime::now()), |pending| pending.since);
+        self.pending = reason.map(|reason| PendingStatus {
+            reason: reason.to_owned(),
+            since,
+        });
     }
 
     pub(crate) fn add_loop(&mut self, server: Nameserver) {

@@ -23,27 +23,51 @@ async fn fifty_edits_under_load_lose_no_query() {
     );
     let upstreams = only(&outside);
     let route = |moved| stubs(&[("kept.test", &first), ("moved.test", moved)]);
-    let plan = Plan::new().config(&[("upstreamNameservers", &upstreams), ("stubDomains", &route(&first))]);
+    let plan = Plan::new().config(&[
+        ("upstreamNameservers", &upstreams),
+        ("stubDomains", &route(&first)),
+    ]);
     let mut rig = plan.start().await;
     let dnsmasq = rig.dnsmasq();
-    // `*` becomes a fresh label, so dnsmasq has to forward these queries. The other queries may be answered from the
-    // cache.
-    let names = ["www.outside.test.", "*.kept.test.", "*.outside.test.", "same.moved.test.", "*.moved.test."];
+    // `*` becomes a fresh label, so dnsmasq has to forward these queries. The other queries may be
+    // answered from the cache.
+    let names = [
+        "www.outside.test.",
+        "*.kept.test.",
+        "*.outside.test.",
+        "same.moved.test.",
+        "*.moved.test.",
+    ];
     let load = Load::start(rig.server(), 2, &names);
     for edit in 1..=50 {
         let moved = if edit % 2 == 0 { &first } else { &second };
-        rig.config(&[("upstreamNameservers", &upstreams), ("stubDomains", &route(moved))]);
-        rig.status_with("edit in force", |status| status["configuration"]["reloads"] == edit).await;
+        rig.config(&[
+            ("upstreamNameservers", &upstreams),
+            ("stubDomains", &route(moved)),
+        ]);
+        rig.status_with("edit in force", |status| {
+            status["configuration"]["reloads"] == edit
+        })
+        .await;
     }
     let seen = load.end().await;
-    println!("{} asked, slowest {:?}, {:?}", seen.asked, seen.slowest, seen.answers);
+    println!(
+        "{} asked, slowest {:?}, {:?}",
+        seen.asked, seen.slowest, seen.answers
+    );
     assert!(seen.asked > 1000, "only {} questions", seen.asked);
     let hasty = hasty_reloads(&rig);
-    let (moved, others): (Vec<_>, Vec<_>) =
-        seen.lost.into_iter().partition(|name| name.ends_with(".moved.test."));
+    let (moved, others): (Vec<_>, Vec<_>) = seen
+        .lost
+        .into_iter()
+        .partition(|name| name.ends_with(".moved.test."));
     assert_eq!(others, Vec::<String>::new());
-    // Queries to the removed server are lost only if the reload found no quiet moment (a hasty reload).
-    assert!(moved.len() <= hasty * 2, "{moved:?} with {hasty} hasty reloads");
+    // Queries to the removed server are lost only if the reload found no quiet moment (a hasty
+    // reload).
+    assert!(
+        moved.len() <= hasty * 2,
+        "{moved:?} with {hasty} hasty reloads"
+    );
     let answers: Vec<&str> = seen.answers.keys().map(String::as_str).collect();
     let right = [
         "*.kept.test. 192.0.2.11",
@@ -61,14 +85,20 @@ async fn fifty_edits_under_load_lose_no_query() {
 
 #[tokio::test]
 async fn a_swap_is_in_force_and_what_it_removes_is_gone_within_a_second() {
-    let (outside, stub) = (Upstream::answering("192.0.2.1").await, Upstream::answering("192.0.2.11").await);
+    let (outside, stub) = (
+        Upstream::answering("192.0.2.1").await,
+        Upstream::answering("192.0.2.11").await,
+    );
     let (upstreams, with_stub) = (only(&outside), stubs(&[("acme.test", &stub)]));
     let mut rig = Plan::new().forwarding_to(&outside).start().await;
     let mut times = Vec::new();
     for _ in 0..5 {
         // The answers have a TTL of an hour, so only a flush of the cache changes the answer.
         rig.until("www.acme.test.", "192.0.2.1").await;
-        rig.config(&[("upstreamNameservers", &upstreams), ("stubDomains", &with_stub)]);
+        rig.config(&[
+            ("upstreamNameservers", &upstreams),
+            ("stubDomains", &with_stub),
+        ]);
         times.push(timed(&rig, "192.0.2.11").await);
         rig.forward_to(&outside);
         times.push(timed(&rig, "192.0.2.1").await);
@@ -90,7 +120,8 @@ async fn timed(rig: &Rig, expected: &str) -> Duration {
 async fn a_query_that_waits_for_a_server_taken_away_is_answered() {
     let outside = Upstream::answering("192.0.2.1").await;
     let slow = Upstream::start(|asked: &Asked| {
-        let reply = Reply::to(&asked.packet).answer(&format!("{} 60 IN A 192.0.2.11", asked.name()));
+        let reply =
+            Reply::to(&asked.packet).answer(&format!("{} 60 IN A 192.0.2.11", asked.name()));
         Reaction::from(reply).after(Duration::from_millis(150))
     })
     .await;
@@ -100,31 +131,50 @@ async fn a_query_that_waits_for_a_server_taken_away_is_answered() {
     let mut rig = Plan::new().config(&without_stub).start().await;
     for round in 0..5 {
         rig.config(&with_stub);
-        rig.until(&format!("before{round}.acme.test."), "192.0.2.11").await;
+        rig.until(&format!("before{round}.acme.test."), "192.0.2.11")
+            .await;
         let query = Query::new(&format!("during{round}.acme.test."), "A").wire();
         let (server, asked) = (rig.server(), slow.count());
-        let (answer, ()) = tokio::join!(client::udp(server, &query, Duration::from_secs(3)), async {
-            eventually(PATIENCE, || std::future::ready(slow.count() > asked)).await;
-            rig.config(&without_stub);
-        });
+        let (answer, ()) =
+            tokio::join!(client::udp(server, &query, Duration::from_secs(3)), async {
+                eventually(PATIENCE, || std::future::ready(slow.count() > asked)).await;
+                rig.config(&without_stub);
+            });
         let answer = answer.map(|wire| Message::parse(&wire).unwrap().answer_data("A").join(" "));
-        assert!(answer.is_ok() || hasty_reloads(&rig) > 0, "lost in round {round}");
-        assert_eq!(answer.unwrap_or_else(|_| "192.0.2.11".to_owned()), "192.0.2.11");
-        rig.until(&format!("after{round}.acme.test."), "192.0.2.1").await;
+        assert!(
+            answer.is_ok() || hasty_reloads(&rig) > 0,
+            "lost in round {round}"
+        );
+        assert_eq!(
+            answer.unwrap_or_else(|_| "192.0.2.11".to_owned()),
+            "192.0.2.11"
+        );
+        rig.until(&format!("after{round}.acme.test."), "192.0.2.1")
+            .await;
     }
     rig.end().await;
 }
 
 /// Reloads that removed servers although queries may have been waiting for them.
 fn hasty_reloads(rig: &Rig) -> usize {
-    rig.nanny.stderr().iter().filter(|line| line.contains("sent=\"Anyway\"")).count()
+    rig.nanny
+        .stderr()
+        .iter()
+        .filter(|line| line.contains("sent=\"Anyway\""))
+        .count()
 }
 
 #[tokio::test]
 async fn a_bad_edit_changes_nothing_also_when_dnsmasq_dies() {
-    let (outside, stub) = (Upstream::answering("192.0.2.1").await, Upstream::answering("192.0.2.11").await);
+    let (outside, stub) = (
+        Upstream::answering("192.0.2.1").await,
+        Upstream::answering("192.0.2.11").await,
+    );
     let (upstreams, stub_domains) = (only(&outside), stubs(&[("acme.test", &stub)]));
-    let plan = Plan::new().config(&[("upstreamNameservers", &upstreams), ("stubDomains", &stub_domains)]);
+    let plan = Plan::new().config(&[
+        ("upstreamNameservers", &upstreams),
+        ("stubDomains", &stub_domains),
+    ]);
     let mut rig = plan.start().await;
     let before = rig.status();
 
@@ -132,14 +182,29 @@ async fn a_bad_edit_changes_nothing_also_when_dnsmasq_dies() {
         ("upstreamNameservers", "[]"),
         ("stubDomains", r#"{"a\nserver=192.0.2.66": ["192.0.2.1"]}"#),
     ]);
-    let status = rig.status_with("error", |status| status["configuration"]["error"].is_object()).await;
+    let status = rig
+        .status_with("error", |status| {
+            status["configuration"]["error"].is_object()
+        })
+        .await;
     assert_eq!(status["configuration"]["error"]["key"], "stubDomains");
     let text = status["configuration"]["error"]["text"].as_str().unwrap();
-    assert!(text.starts_with(r#"invalid domain name: "a\nserver=192.0.2.66""#), "{text}");
+    assert!(
+        text.starts_with(r#"invalid domain name: "a\nserver=192.0.2.66""#),
+        "{text}"
+    );
     assert_eq!(status["configuration"]["rejected"], 1);
-    assert_eq!(status["configuration"]["version"], before["configuration"]["version"]);
+    assert_eq!(
+        status["configuration"]["version"],
+        before["configuration"]["version"]
+    );
     assert_eq!(status["routes"], before["routes"]);
-    rig.nanny.line_with("configuration rejected, keeping the previous one", Duration::from_secs(5)).await;
+    rig.nanny
+        .line_with(
+            "configuration rejected, keeping the previous one",
+            Duration::from_secs(5),
+        )
+        .await;
 
     rig.signal(Signal::SIGKILL);
     rig.restarted("died").await;
@@ -150,30 +215,58 @@ async fn a_bad_edit_changes_nothing_also_when_dnsmasq_dies() {
 
 #[tokio::test]
 async fn an_edit_that_cannot_be_written_stays_pending_until_it_can() {
-    let (first, second) = (Upstream::answering("192.0.2.1").await, Upstream::answering("192.0.2.2").await);
+    let (first, second) = (
+        Upstream::answering("192.0.2.1").await,
+        Upstream::answering("192.0.2.2").await,
+    );
     let mut rig = Plan::new().forwarding_to(&first).start().await;
     // A directory blocks the path of the new servers file. Other files can be written.
     let obstacle = rig.path("state/servers.conf.new");
     fs::create_dir(&obstacle).unwrap();
     rig.forward_to(&second);
-    let pending = |status: &Value| status["routes"]["pending"]["reason"].as_str().map(str::to_owned);
-    let status = rig.status_with("pending routes", |status| pending(status).is_some()).await;
-    assert!(pending(&status).unwrap().starts_with("cannot write the servers file"), "{status}");
-    assert_eq!(status["routes"]["upstreams"], json!([at(&first)]), "in force");
+    let pending = |status: &Value| {
+        status["routes"]["pending"]["reason"]
+            .as_str()
+            .map(str::to_owned)
+    };
+    let status = rig
+        .status_with("pending routes", |status| pending(status).is_some())
+        .await;
+    assert!(
+        pending(&status)
+            .unwrap()
+            .starts_with("cannot write the servers file"),
+        "{status}"
+    );
+    assert_eq!(
+        status["routes"]["upstreams"],
+        json!([at(&first)]),
+        "in force"
+    );
     rig.until("before.outside.test.", "192.0.2.1").await;
 
     // A dnsmasq restarted meanwhile also has the old servers.
     rig.signal(Signal::SIGKILL);
     let status = rig.restarted("died").await;
-    assert_eq!(status["routes"]["upstreams"], json!([at(&first)]), "still in force");
+    assert_eq!(
+        status["routes"]["upstreams"],
+        json!([at(&first)]),
+        "still in force"
+    );
     rig.until("meanwhile.outside.test.", "192.0.2.1").await;
 
     fs::remove_dir(&obstacle).unwrap();
-    let status = rig.status_with("no pending routes", |status| pending(status).is_none()).await;
+    let status = rig
+        .status_with("no pending routes", |status| pending(status).is_none())
+        .await;
     assert_eq!(status["routes"]["upstreams"], json!([at(&second)]));
     rig.until("after.outside.test.", "192.0.2.2").await;
-    let told =
-        rig.nanny.stderr().iter().filter(|line| line.contains("cannot write the servers file")).count();
+    let told = rig
+        .nanny
+        .stderr()
+        .iter()
+        .filter(|line| line.contains("cannot write the servers file"))
+        .count();
     assert_eq!(told, 1, "the same reason is logged once");
     rig.end().await;
 }
@@ -185,22 +278,31 @@ async fn upstream_servers_come_from_resolv_conf_without_configured_ones() {
     let mut rig = plan.start().await;
     let dnsmasq = rig.dnsmasq();
     let upstreams = |status: &Value| status["routes"]["upstreams"].clone();
-    assert_eq!(upstreams(&rig.status()), json!(["198.51.100.1:53", "198.51.100.2:53"]));
+    assert_eq!(
+        upstreams(&rig.status()),
+        json!(["198.51.100.1:53", "198.51.100.2:53"])
+    );
 
     rig.forward_to(&outside);
     rig.until("www.outside.test.", "192.0.2.1").await;
-    rig.status_with("configured servers", |status| status["routes"]["upstreamsFrom"] == "configuration")
-        .await;
+    rig.status_with("configured servers", |status| {
+        status["routes"]["upstreamsFrom"] == "configuration"
+    })
+    .await;
 
     rig.resolv_conf("nameserver 198.51.100.3\n");
     rig.config(&[]);
-    rig.status_with("servers of the new file", |status| upstreams(status) == json!(["198.51.100.3:53"]))
-        .await;
+    rig.status_with("servers of the new file", |status| {
+        upstreams(status) == json!(["198.51.100.3:53"])
+    })
+    .await;
     // The file is truncated and written again, as by an editor.
     rig.resolv_conf("");
     rig.resolv_conf("nameserver 198.51.100.4\n");
-    rig.status_with("servers of the newest file", |status| upstreams(status) == json!(["198.51.100.4:53"]))
-        .await;
+    rig.status_with("servers of the newest file", |status| {
+        upstreams(status) == json!(["198.51.100.4:53"])
+    })
+    .await;
     let file = fs::read_to_string(rig.path("state/servers.conf")).unwrap();
     assert!(file.ends_with("\nserver=198.51.100.4\n"), "{file}");
     assert_eq!(rig.dnsmasq(), dnsmasq, "never restarted");
@@ -209,15 +311,27 @@ async fn upstream_servers_come_from_resolv_conf_without_configured_ones() {
 
 #[tokio::test]
 async fn the_users_own_options_are_honoured() {
-    let (own, stub) = (Upstream::answering("192.0.2.5").await, Upstream::answering("192.0.2.11").await);
+    let (own, stub) = (
+        Upstream::answering("192.0.2.5").await,
+        Upstream::answering("192.0.2.11").await,
+    );
     let own_at = at(&own).replace(':', "#");
     let plan = Plan::new().resolv_conf("nameserver 198.51.100.1\n");
     fs::write(plan.path("own"), format!("server=/own.test/{own_at}\n")).unwrap();
     let own_file = format!("--servers-file={}", plan.path("own").display());
-    let plan =
-        plan.dnsmasq("--no-resolv").dnsmasq(own_file).dnsmasq(format!("--server=/fixed.test/{own_at}"));
-    let mut rig = plan.config(&[("stubDomains", &stubs(&[("acme.test", &stub)]))]).start().await;
-    assert_eq!(rig.status()["routes"]["upstreams"], json!([]), "--no-resolv");
+    let plan = plan
+        .dnsmasq("--no-resolv")
+        .dnsmasq(own_file)
+        .dnsmasq(format!("--server=/fixed.test/{own_at}"));
+    let mut rig = plan
+        .config(&[("stubDomains", &stubs(&[("acme.test", &stub)]))])
+        .start()
+        .await;
+    assert_eq!(
+        rig.status()["routes"]["upstreams"],
+        json!([]),
+        "--no-resolv"
+    );
     for (name, expected) in [
         ("www.own.test.", "192.0.2.5"),
         ("www.fixed.test.", "192.0.2.5"),
@@ -234,28 +348,49 @@ async fn the_users_own_options_are_honoured() {
 
 #[tokio::test]
 async fn the_order_of_servers_is_kept() {
-    let (first, second) = (Upstream::answering("192.0.2.1").await, Upstream::answering("192.0.2.2").await);
+    let (first, second) = (
+        Upstream::answering("192.0.2.1").await,
+        Upstream::answering("192.0.2.2").await,
+    );
     let servers = json!([at(&first), at(&second)]).to_string();
-    let plan = Plan::new().dnsmasq("--strict-order").config(&[("upstreamNameservers", &servers)]);
+    let plan = Plan::new()
+        .dnsmasq("--strict-order")
+        .config(&[("upstreamNameservers", &servers)]);
     let rig = plan.start().await;
     rig.until_all("192.0.2.1").await;
-    let questions = second.asked().iter().filter(|asked| asked.rtype() == "A").count();
+    let questions = second
+        .asked()
+        .iter()
+        .filter(|asked| asked.rtype() == "A")
+        .count();
     assert_eq!(questions, 0, "only dnsmasq's probes for loops");
     rig.end().await;
 }
 
 #[tokio::test]
 async fn without_restart_dnsmasq_the_configuration_is_read_once() {
-    let (outside, stub) = (Upstream::answering("192.0.2.1").await, Upstream::answering("192.0.2.11").await);
-    let plan = Plan::new().flag("-restartDnsmasq=false").flag("-syncInterval=100ms");
-    let mut rig = plan.config(&[("stubDomains", &stubs(&[("acme.test", &stub)]))]).start().await;
+    let (outside, stub) = (
+        Upstream::answering("192.0.2.1").await,
+        Upstream::answering("192.0.2.11").await,
+    );
+    let plan = Plan::new()
+        .flag("-restartDnsmasq=false")
+        .flag("-syncInterval=100ms");
+    let mut rig = plan
+        .config(&[("stubDomains", &stubs(&[("acme.test", &stub)]))])
+        .start()
+        .await;
     assert_eq!(rig.status()["configuration"]["editsBy"], "none");
     rig.until("www.acme.test.", "192.0.2.11").await;
     rig.forward_to(&outside);
-    // The nanny follows resolv.conf, and this edit comes after the edit of the ConfigMap. So when this edit is in
-    // force, the nanny would have applied the earlier edit, too.
+    // The nanny follows resolv.conf, and this edit comes after the edit of the ConfigMap. So when
+    // this edit is in force, the nanny would have applied the earlier edit, too.
     rig.resolv_conf("nameserver 198.51.100.9\n");
-    let status = rig.status_with("the new file", |status| status["routes"]["upstreams"] != json!([])).await;
+    let status = rig
+        .status_with("the new file", |status| {
+            status["routes"]["upstreams"] != json!([])
+        })
+        .await;
     assert_eq!(status["routes"]["upstreams"], json!(["198.51.100.9:53"]));
     assert_eq!(status["configuration"]["edits"], 0);
     rig.until("www.acme.test.", "192.0.2.11").await;
@@ -264,23 +399,35 @@ async fn without_restart_dnsmasq_the_configuration_is_read_once() {
 
 #[tokio::test]
 async fn where_the_file_cannot_be_ours_an_edit_restarts_dnsmasq() {
-    let (first, second) = (Upstream::answering("192.0.2.11").await, Upstream::answering("192.0.2.12").await);
+    let (first, second) = (
+        Upstream::answering("192.0.2.11").await,
+        Upstream::answering("192.0.2.12").await,
+    );
     let plan = Plan::new().with_own_servers_file();
-    let mut rig = plan.config(&[("stubDomains", &stubs(&[("acme.test", &first)]))]).start().await;
+    let mut rig = plan
+        .config(&[("stubDomains", &stubs(&[("acme.test", &first)]))])
+        .start()
+        .await;
     assert_eq!(rig.status()["configuration"]["editsBy"], "restart");
     let before = rig.dnsmasq();
     rig.until("www.acme.test.", "192.0.2.11").await;
     rig.config(&[("stubDomains", &stubs(&[("acme.test", &second)]))]);
     rig.until("www.acme.test.", "192.0.2.12").await;
     let status = rig.restarted("configuration").await;
-    assert_eq!(status["dnsmasq"]["lastEnd"], "exit status 0 (it ended by itself)");
+    assert_eq!(
+        status["dnsmasq"]["lastEnd"],
+        "exit status 0 (it ended by itself)"
+    );
     let replaced = rig.dnsmasq();
     assert_ne!(replaced, before);
 
     // The trial rejects arguments with which dnsmasq would not start.
     fs::write(rig.path("dnsmasq.conf"), "no-such-option\n").unwrap();
     rig.config(&[("stubDomains", &stubs(&[("acme.test", &first)]))]);
-    let line = rig.nanny.line_with("dnsmasq rejects the new arguments: exit status 1", PATIENCE).await;
+    let line = rig
+        .nanny
+        .line_with("dnsmasq rejects the new arguments: exit status 1", PATIENCE)
+        .await;
     assert!(line.contains("bad option at line 1 of"), "{line}");
     rig.until("www.acme.test.", "192.0.2.12").await;
     assert_eq!(rig.dnsmasq(), replaced);

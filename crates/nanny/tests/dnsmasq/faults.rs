@@ -26,7 +26,12 @@ async fn one_that_dies_is_started_again_with_the_same_servers() {
     let status = rig.restarted("died").await;
     assert_eq!(status["dnsmasq"]["lastEnd"], "killed by SIGSEGV");
     rig.until("www.outside.test.", "192.0.2.1").await;
-    rig.nanny.line_with("dnsmasq ended, starting it again how=\"killed by SIGSEGV\"", PATIENCE).await;
+    rig.nanny
+        .line_with(
+            "dnsmasq ended, starting it again how=\"killed by SIGSEGV\"",
+            PATIENCE,
+        )
+        .await;
     assert_ne!(rig.dnsmasq(), first);
     rig.end().await;
 }
@@ -57,7 +62,10 @@ async fn a_busy_one_is_left_alone() {
     let rig = Plan::new().forwarding_to(&outside).start().await;
     let load = Load::start(rig.server(), 20, &["*.outside.test."]);
     let asked = outside.count();
-    eventually(PATIENCE, || std::future::ready(outside.count() > asked + 5000)).await;
+    eventually(PATIENCE, || {
+        std::future::ready(outside.count() > asked + 5000)
+    })
+    .await;
     load.end().await;
     assert_eq!(rig.status()["dnsmasq"]["restarts"], json!({}));
     rig.end().await;
@@ -79,20 +87,30 @@ async fn after_several_deaths_within_a_minute_the_nanny_ends() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     };
     assert_eq!(status.code(), Some(255));
-    let line = rig.nanny.line_with("dnsmasq ended 6 times within a minute", PATIENCE).await;
+    let line = rig
+        .nanny
+        .line_with("dnsmasq ended 6 times within a minute", PATIENCE)
+        .await;
     assert!(line.contains("killed by SIGKILL"), "{line}");
 }
 
 #[tokio::test]
 async fn a_nanny_that_is_killed_leaves_no_dnsmasq() {
     // The kernel kills dnsmasq when its parent dies, unless dnsmasq has changed its user.
-    let users: &[&str] = if geteuid().is_root() { &["--no-hosts", "--user=nobody"] } else { &["--no-hosts"] };
+    let users: &[&str] = if geteuid().is_root() {
+        &["--no-hosts", "--user=nobody"]
+    } else {
+        &["--no-hosts"]
+    };
     for user in users {
         let mut rig = open_to_all(Plan::new()).dnsmasq(*user).start().await;
         let dnsmasq = rig.dnsmasq();
         // dnsmasq has a child process for each open TCP connection.
         let mut connection = TcpConnection::open(rig.server()).await.unwrap();
-        connection.send(&Query::new("www.outside.test.", "A").wire()).await.unwrap();
+        connection
+            .send(&Query::new("www.outside.test.", "A").wire())
+            .await
+            .unwrap();
         connection.receive(PATIENCE).await.unwrap();
         assert!(group(dnsmasq) >= 2, "{user}: a child");
         rig.nanny.signal(Signal::SIGKILL);
@@ -106,7 +124,11 @@ fn group(leader: Pid) -> usize {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     let stats = entries.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
     let running = stats.filter(|stat| {
-        let mut fields = stat.rsplit_once(") ").map(|(_, rest)| rest).unwrap_or_default().split(' ');
+        let mut fields = stat
+            .rsplit_once(") ")
+            .map(|(_, rest)| rest)
+            .unwrap_or_default()
+            .split(' ');
         fields.next() != Some("Z") && fields.nth(1) == Some(&leader.to_string())
     });
     running.count()
@@ -118,15 +140,23 @@ async fn a_log_that_nobody_reads_stops_nothing() {
     let plan = Plan::new().dnsmasq("--log-queries").forwarding_to(&outside);
     let log = plan.path("log");
     nix::unistd::mkfifo(&log, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    let mut reader =
-        std::fs::OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(&log).unwrap();
+    let mut reader = std::fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(nix::libc::O_NONBLOCK)
+        .open(&log)
+        .unwrap();
     let script = "log=$1; shift; exec \"$@\" 2>\"$log\"";
-    let rig = plan.run_by(&["sh", "-c", script, "sh", log.to_str().unwrap()]).spawn();
+    let rig = plan
+        .run_by(&["sh", "-c", script, "sh", log.to_str().unwrap()])
+        .spawn();
     rig.until("first.outside.test.", "192.0.2.1").await;
     // The load produces several times the log lines that all pipes and queues hold.
     let load = Load::start(rig.server(), 4, &["*.outside.test."]);
     let asked = outside.count();
-    eventually(PATIENCE, || std::future::ready(outside.count() > asked + 8000)).await;
+    eventually(PATIENCE, || {
+        std::future::ready(outside.count() > asked + 8000)
+    })
+    .await;
     let seen = load.end().await;
     assert_eq!(seen.lost, [""; 0]);
     assert_eq!(rig.status()["dnsmasq"]["restarts"], json!({}));
@@ -147,7 +177,9 @@ async fn on_sigterm_it_serves_on_for_the_lameduck_time() {
     let plan = Plan::new().flag("-lameduck=1h").forwarding_to(&outside);
     let mut rig = plan.start().await;
     rig.nanny.signal(Signal::SIGTERM);
-    rig.nanny.line_with("stopping signal=\"SIGTERM\"", PATIENCE).await;
+    rig.nanny
+        .line_with("stopping signal=\"SIGTERM\"", PATIENCE)
+        .await;
     rig.until_all("192.0.2.1").await;
     // The second signal ends the lameduck wait.
     rig.end().await;
@@ -155,11 +187,22 @@ async fn on_sigterm_it_serves_on_for_the_lameduck_time() {
 
 #[tokio::test]
 async fn statistics_and_queries_are_logged_on_request() {
-    let plan = Plan::new().flag("-logInterval=200ms").flag("-v=2").dnsmasq("--log-queries");
+    let plan = Plan::new()
+        .flag("-logInterval=200ms")
+        .flag("-v=2")
+        .dnsmasq("--log-queries");
     let mut rig = plan.start().await;
     assert_eq!(rig.resolve("www.outside.test.").await, "REFUSED");
-    let line = rig.nanny.line_with("query[A] www.outside.test from 127.0.0.1", PATIENCE).await;
+    let line = rig
+        .nanny
+        .line_with("query[A] www.outside.test from 127.0.0.1", PATIENCE)
+        .await;
     assert_eq!(line, "dnsmasq: query[A] www.outside.test from 127.0.0.1");
-    rig.nanny.line_with("dnsmasq: queries forwarded 0, queries answered locally", PATIENCE).await;
+    rig.nanny
+        .line_with(
+            "dnsmasq: queries forwarded 0, queries answered locally",
+            PATIENCE,
+        )
+        .await;
     rig.end().await;
 }

@@ -1,5 +1,5 @@
-//! `-forward=kubedns`: dnsmasq forwards all queries to kubedns, and flushes its cache when kubedns forwards to other
-//! servers.
+//! `-forward=kubedns`: dnsmasq forwards all queries to kubedns, and flushes its cache when kubedns
+//! forwards to other servers.
 
 use std::sync::{Arc, Mutex};
 
@@ -32,10 +32,14 @@ struct Said {
 
 impl Kubedns {
     async fn start(address: &str) -> Self {
-        let said = Said { address: address.to_owned(), ..Said::default() };
+        let said = Said {
+            address: address.to_owned(),
+            ..Said::default()
+        };
         let said = Arc::new(Mutex::new(said));
         let says = Arc::clone(&said);
-        let upstream = Upstream::start(move |asked: &Asked| react(&says.lock().unwrap(), asked)).await;
+        let upstream =
+            Upstream::start(move |asked: &Asked| react(&says.lock().unwrap(), asked)).await;
         Self { upstream, said }
     }
 
@@ -48,7 +52,12 @@ impl Kubedns {
     fn moves_on(&self, address: &str) {
         self.says(|said| {
             let routes = said.routes + 1;
-            *said = Said { tells: true, address: address.to_owned(), routes, ..said.clone() };
+            *said = Said {
+                tells: true,
+                address: address.to_owned(),
+                routes,
+                ..said.clone()
+            };
         });
     }
 
@@ -73,7 +82,11 @@ fn react(said: &Said, asked: &Asked) -> Reaction {
         _ if said.is_away => Reaction::silence(),
         "TXT" if name == "routes.kubedns." && !said.tells => reply.rcode("REFUSED").into(),
         "TXT" if name == "routes.kubedns." => {
-            let Said { configuration, routes, .. } = said;
+            let Said {
+                configuration,
+                routes,
+                ..
+            } = said;
             let topology = if said.in_front { "direct" } else { "cache" };
             let texts = [
                 format!("configuration={configuration}"),
@@ -82,10 +95,14 @@ fn react(said: &Said, asked: &Asked) -> Reaction {
             ];
             texts
                 .iter()
-                .fold(reply, |reply, text| reply.answer(&format!("{name} 0 CH TXT \"{text}\"")))
+                .fold(reply, |reply, text| {
+                    reply.answer(&format!("{name} 0 CH TXT \"{text}\""))
+                })
                 .into()
         }
-        "A" => reply.answer(&format!("{name} 3600 IN A {}", said.address)).into(),
+        "A" => reply
+            .answer(&format!("{name} 3600 IN A {}", said.address))
+            .into(),
         _ => reply.into(),
     }
 }
@@ -94,9 +111,13 @@ fn react(said: &Said, asked: &Asked) -> Reaction {
 async fn settled(rig: &Rig, kubedns: &Kubedns) {
     kubedns.says(|said| said.tells = true);
     let reloads = |rig: &Rig| rig.status()["configuration"]["reloads"].as_u64();
-    rig.status_with("second reload", |_| reloads(rig) >= Some(2)).await;
+    rig.status_with("second reload", |_| reloads(rig) >= Some(2))
+        .await;
     let before = kubedns.polls();
-    eventually(PATIENCE, || std::future::ready(kubedns.polls() > before + 1)).await;
+    eventually(PATIENCE, || {
+        std::future::ready(kubedns.polls() > before + 1)
+    })
+    .await;
 }
 
 /// dnsmasq retries the query long before the client does, which waits five seconds.
@@ -107,26 +128,49 @@ async fn a_question_that_finds_kubedns_restarting_is_answered_when_it_is_back() 
     rig.until("early.test.", "192.0.2.1").await;
     kubedns.says(|said| said.is_away = true);
     let back = async {
-        eventually(PATIENCE, || std::future::ready(kubedns.upstream.count_of("late.test.", "A") > 0)).await;
+        eventually(PATIENCE, || {
+            std::future::ready(kubedns.upstream.count_of("late.test.", "A") > 0)
+        })
+        .await;
         kubedns.says(|said| said.is_away = false);
     };
     let (answer, ()) = tokio::join!(rig.resolve("late.test."), back);
-    assert_eq!((answer.as_str(), kubedns.upstream.count_of("late.test.", "A")), ("192.0.2.1", 2));
+    assert_eq!(
+        (
+            answer.as_str(),
+            kubedns.upstream.count_of("late.test.", "A")
+        ),
+        ("192.0.2.1", 2)
+    );
 }
 
 #[tokio::test]
 async fn every_name_comes_to_kubedns_and_is_forgotten_when_kubedns_has_taken_an_edit() {
-    let (kubedns, other) = (Kubedns::start("192.0.2.1").await, Upstream::answering("192.0.2.99").await);
-    let config = [("stubDomains", stubs(&[("acme.test", &other)])), ("upstreamNameservers", only(&other))];
+    let (kubedns, other) = (
+        Kubedns::start("192.0.2.1").await,
+        Upstream::answering("192.0.2.99").await,
+    );
+    let config = [
+        ("stubDomains", stubs(&[("acme.test", &other)])),
+        ("upstreamNameservers", only(&other)),
+    ];
     let config = config.each_ref().map(|(key, value)| (*key, value.as_str()));
     let mut rig = kubedns.plan().config(&config).start().await;
     let dnsmasq = rig.dnsmasq();
-    for name in ["www.acme.test.", "www.outside.test.", "short.", "4.3.2.1.in-addr.arpa."] {
+    for name in [
+        "www.acme.test.",
+        "www.outside.test.",
+        "short.",
+        "4.3.2.1.in-addr.arpa.",
+    ] {
         rig.until(name, "192.0.2.1").await;
     }
     assert_eq!(other.count(), 0);
     let status = rig.status();
-    assert_eq!(status["routes"]["upstreams"], json!([at(&kubedns.upstream)]));
+    assert_eq!(
+        status["routes"]["upstreams"],
+        json!([at(&kubedns.upstream)])
+    );
     assert_eq!(status["routes"]["upstreamsFrom"], "kubedns");
     settled(&rig, &kubedns).await;
 
@@ -135,8 +179,15 @@ async fn every_name_comes_to_kubedns_and_is_forgotten_when_kubedns_has_taken_an_
     kubedns.says(|said| said.address = "192.0.2.2".to_owned());
     rig.config(&[]);
     let before = kubedns.polls();
-    eventually(PATIENCE, || std::future::ready(kubedns.polls() > before + 3)).await;
-    assert_eq!(rig.resolve("www.acme.test.").await, "192.0.2.1", "from the cache");
+    eventually(PATIENCE, || {
+        std::future::ready(kubedns.polls() > before + 3)
+    })
+    .await;
+    assert_eq!(
+        rig.resolve("www.acme.test.").await,
+        "192.0.2.1",
+        "from the cache"
+    );
 
     kubedns.moves_on("192.0.2.2");
     for name in ["www.acme.test.", "www.outside.test."] {
@@ -146,7 +197,8 @@ async fn every_name_comes_to_kubedns_and_is_forgotten_when_kubedns_has_taken_an_
     rig.end().await;
 }
 
-/// dnsmasq flushes its cache at once. The second flush follows when no answer from before the edit can be in flight.
+/// dnsmasq flushes its cache at once. The second flush follows when no answer from before the edit
+/// can be in flight.
 #[tokio::test]
 async fn after_an_edit_dnsmasq_forgets_twice() {
     let kubedns = Kubedns::start("192.0.2.1").await;
@@ -155,7 +207,8 @@ async fn after_an_edit_dnsmasq_forgets_twice() {
     let reloads = |status: &Value| status["configuration"]["reloads"].as_u64().unwrap();
     let before = reloads(&rig.status());
     kubedns.moves_on("192.0.2.2");
-    rig.status_with("second reload", |status| reloads(status) == before + 2).await;
+    rig.status_with("second reload", |status| reloads(status) == before + 2)
+        .await;
     rig.until("www.outside.test.", "192.0.2.2").await;
     rig.end().await;
 }
@@ -172,8 +225,8 @@ async fn where_the_servers_are_arguments_dnsmasq_forgets_without_a_restart() {
     rig.end().await;
 }
 
-/// Without the nanny's options, dnsmasq repeats the query after SERVFAIL to a server that has answered before, and the
-/// client waits twice as long.
+/// Without the nanny's options, dnsmasq repeats the query after SERVFAIL to a server that has
+/// answered before, and the client waits twice as long.
 #[tokio::test]
 async fn after_servfail_kubedns_is_not_asked_again() {
     let kubedns = Upstream::start(|asked: &Asked| {
@@ -185,7 +238,9 @@ async fn after_servfail_kubedns_is_not_asked_again() {
         }
     })
     .await;
-    let plan = Plan::new().flag("-forward=kubedns").flag(format!("-kubednsServer={}", at(&kubedns)));
+    let plan = Plan::new()
+        .flag("-forward=kubedns")
+        .flag(format!("-kubednsServer={}", at(&kubedns)));
     let rig = plan.start().await;
     for number in 0..10 {
         rig.until("good.outside.test.", "192.0.2.1").await;
@@ -199,33 +254,55 @@ async fn after_servfail_kubedns_is_not_asked_again() {
 /// A kubedns that does not report the same configuration might forward in plain text.
 #[tokio::test]
 async fn what_dnsmasq_cannot_ask_fails_until_kubedns_has_the_configuration() {
-    let (kubedns, plain) = (Kubedns::start("192.0.2.1").await, Upstream::answering("192.0.2.99").await);
+    let (kubedns, plain) = (
+        Kubedns::start("192.0.2.1").await,
+        Upstream::answering("192.0.2.99").await,
+    );
     let stubs =
-        json!({"tls.test": [format!("tls://{}", plain.addr())], "plain.test": [at(&plain)]}).to_string();
-    let rig = Plan::new().flag(kubedns.flag()).config(&[("stubDomains", &stubs)]).start().await;
+        json!({"tls.test": [format!("tls://{}", plain.addr())], "plain.test": [at(&plain)]})
+            .to_string();
+    let rig = Plan::new()
+        .flag(kubedns.flag())
+        .config(&[("stubDomains", &stubs)])
+        .start()
+        .await;
     rig.until("www.plain.test.", "192.0.2.99").await;
     plain.forget();
     eventually(PATIENCE, || std::future::ready(kubedns.polls() > 1)).await;
     rig.until("www.tls.test.", "SERVFAIL").await;
     assert_eq!(kubedns.upstream.count_of("www.tls.test.", "A"), 0);
 
-    let version = rig.status()["configuration"]["version"].as_str().unwrap().to_owned();
+    let version = rig.status()["configuration"]["version"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     kubedns.says(|said| (said.tells, said.configuration) = (true, version.clone()));
     rig.until("www.tls.test.", "192.0.2.1").await;
-    let status =
-        rig.status_with("configuration", |status| status["routes"]["kubednsConfiguration"] == version).await;
-    assert_eq!(status["routes"]["stubDomains"]["tls.test"], json!([at(&kubedns.upstream)]));
+    let status = rig
+        .status_with("configuration", |status| {
+            status["routes"]["kubednsConfiguration"] == version
+        })
+        .await;
+    assert_eq!(
+        status["routes"]["stubDomains"]["tls.test"],
+        json!([at(&kubedns.upstream)])
+    );
     assert_eq!(plain.count(), 0, "never in plain text");
     rig.end().await;
 }
 
-/// A kubedns that follows no configuration also reports the version of the empty configuration. So the version does
-/// not prove that kubedns will follow an edit.
+/// A kubedns that follows no configuration also reports the version of the empty configuration. So
+/// the version does not prove that kubedns will follow an edit.
 #[tokio::test]
 async fn an_empty_configuration_proves_nothing() {
     let kubedns = Kubedns::start("192.0.2.1").await;
     let mut rig = kubedns.plan().start().await;
-    let version = |status: &Value| status["configuration"]["version"].as_str().unwrap().to_owned();
+    let version = |status: &Value| {
+        status["configuration"]["version"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
     let empty = version(&rig.status());
     kubedns.says(|said| (said.tells, said.configuration) = (true, empty.clone()));
     let agrees = |status: &Value| status["routes"]["kubednsConfiguration"] == empty;
@@ -233,28 +310,35 @@ async fn an_empty_configuration_proves_nothing() {
     rig.until("www.outside.test.", "192.0.2.1").await;
 
     rig.config(&[("upstreamNameservers", r#"["tls://192.0.2.53"]"#)]);
-    let status = rig.status_with("edit", |status| status["configuration"]["edits"] == 1).await;
+    let status = rig
+        .status_with("edit", |status| status["configuration"]["edits"] == 1)
+        .await;
     rig.until("new.outside.test.", "SERVFAIL").await;
     kubedns.says(|said| said.configuration = version(&status));
     rig.until("new.outside.test.", "192.0.2.1").await;
     rig.end().await;
 }
 
-/// kubedns leaves out upstreams that forward to dnsmasq. dnsmasq must not leave out kubedns, its only server.
+/// kubedns leaves out upstreams that forward to dnsmasq. dnsmasq must not leave out kubedns, its
+/// only server.
 #[tokio::test]
 async fn kubedns_is_not_taken_for_a_loop_of_its_upstreams() {
     let plan = Plan::new();
     let dnsmasq = plan.port();
     let kubedns = Upstream::start(move |asked: &Asked| match asked.name() {
-        name if name.ends_with("outside.test.") => {
-            Reply::to(&asked.packet).answer(&format!("{name} 0 IN A 192.0.2.1")).into()
-        }
+        name if name.ends_with("outside.test.") => Reply::to(&asked.packet)
+            .answer(&format!("{name} 0 IN A 192.0.2.1"))
+            .into(),
         _ => ask_back(asked, dnsmasq),
     })
     .await;
-    let plan = plan.flag("-forward=kubedns").flag(format!("-kubednsServer={}", at(&kubedns)));
+    let plan = plan
+        .flag("-forward=kubedns")
+        .flag(format!("-kubednsServer={}", at(&kubedns)));
     let mut rig = plan.dnsmasq("--dns-loop-detect").start().await;
-    rig.nanny.line_with("--dns-loop-detect: left out", PATIENCE).await;
+    rig.nanny
+        .line_with("--dns-loop-detect: left out", PATIENCE)
+        .await;
     rig.until_all("192.0.2.1").await;
     assert_eq!(rig.status()["routes"]["loops"], json!([]));
     rig.end().await;
@@ -263,20 +347,42 @@ async fn kubedns_is_not_taken_for_a_loop_of_its_upstreams() {
 /// Without `-forward=kubedns`, dnsmasq itself forwards to the upstreams.
 #[tokio::test]
 async fn names_of_your_own_are_asked_of_a_kubedns_behind_dnsmasq_that_has_them() {
-    let (kubedns, other) = (Kubedns::start("192.0.2.1").await, Upstream::answering("192.0.2.99").await);
-    let config = [("hosts", "192.0.2.1 db.acme.test\n".to_owned()), ("upstreamNameservers", only(&other))];
-    let data = config.clone().map(|(key, value)| (key.to_owned(), value.into_bytes()));
-    let version = dnsconfig::parse(&data.into()).unwrap().version().to_string();
+    let (kubedns, other) = (
+        Kubedns::start("192.0.2.1").await,
+        Upstream::answering("192.0.2.99").await,
+    );
+    let config = [
+        ("hosts", "192.0.2.1 db.acme.test\n".to_owned()),
+        ("upstreamNameservers", only(&other)),
+    ];
+    let data = config
+        .clone()
+        .map(|(key, value)| (key.to_owned(), value.into_bytes()));
+    let version = dnsconfig::parse(&data.into())
+        .unwrap()
+        .version()
+        .to_string();
     let config = config.each_ref().map(|(key, value)| (*key, value.as_str()));
-    let rig = Plan::new().flag(kubedns.flag()).config(&config).start().await;
+    let rig = Plan::new()
+        .flag(kubedns.flag())
+        .config(&config)
+        .start()
+        .await;
     let polled = |more: usize| {
         let before = kubedns.polls();
         let kubedns = &kubedns;
-        eventually(PATIENCE, move || std::future::ready(kubedns.polls() >= before + more))
+        eventually(PATIENCE, move || {
+            std::future::ready(kubedns.polls() >= before + more)
+        })
     };
     for (configuration, in_front) in [("another", false), (version.as_str(), true)] {
         kubedns.says(|said| {
-            *said = Said { tells: true, in_front, configuration: configuration.to_owned(), ..said.clone() };
+            *said = Said {
+                tells: true,
+                in_front,
+                configuration: configuration.to_owned(),
+                ..said.clone()
+            };
         });
         polled(3).await;
         rig.until("db.acme.test.", "192.0.2.99").await;

@@ -11,7 +11,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// Time after which an answer counts as lost: shorter than the five seconds after which resolvers retry.
+/// Time after which an answer counts as lost: shorter than the five seconds after which resolvers
+/// retry.
 const LOST_AFTER: Duration = Duration::from_secs(4);
 /// The pause of a client between an answer and its next query.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -36,7 +37,8 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Starts `clients` clients for each pattern of names. Each query has a fresh label in the place of `*`.
+    /// Starts `clients` clients for each pattern of names. Each query has a fresh label in the
+    /// place of `*`.
     pub(crate) fn start(server: SocketAddr, clients: usize, patterns: &[&'static str]) -> Self {
         let stop = CancellationToken::new();
         let mut set = JoinSet::new();
@@ -65,7 +67,12 @@ impl Load {
     }
 }
 
-async fn client(server: SocketAddr, pattern: &'static str, number: usize, stop: CancellationToken) -> Seen {
+async fn client(
+    server: SocketAddr,
+    pattern: &'static str,
+    number: usize,
+    stop: CancellationToken,
+) -> Seen {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     socket.connect(server).await.unwrap();
     let mut seen = Seen::default();
@@ -75,12 +82,18 @@ async fn client(server: SocketAddr, pattern: &'static str, number: usize, stop: 
         let id = u16::try_from(seen.asked % 65_536).unwrap();
         let name = pattern.replace('*', &format!("c{number}q{}", seen.asked));
         let begun = Instant::now();
-        socket.send(&Query::new(&name, "A").id(id).wire()).await.unwrap();
+        socket
+            .send(&Query::new(&name, "A").id(id).wire())
+            .await
+            .unwrap();
         match timeout(LOST_AFTER, answer(&socket, &mut buffer, id)).await {
             Err(_) => seen.lost.push(name),
             Ok(answer) => {
                 seen.slowest = seen.slowest.max(begun.elapsed());
-                *seen.answers.entry(format!("{pattern} {answer}")).or_default() += 1;
+                *seen
+                    .answers
+                    .entry(format!("{pattern} {answer}"))
+                    .or_default() += 1;
             }
         }
         sleep(PAUSE).await;
@@ -95,7 +108,11 @@ async fn answer(socket: &UdpSocket, buffer: &mut [u8], id: u16) -> String {
         let message = Message::parse(&buffer[..length]).unwrap();
         if message.id == id {
             let data = message.answer_data("A").join(" ");
-            return if data.is_empty() { message.rcode_name() } else { data };
+            return if data.is_empty() {
+                message.rcode_name()
+            } else {
+                data
+            };
         }
     }
 }

@@ -34,22 +34,35 @@ async fn a_cluster_name_is_resolved_through_kubedns_and_leaks_nothing_until_then
         Upstream::answering("192.0.2.1").await,
     );
     let name = format!("ns.apps.svc.corp.test:{}", stub.addr().port());
-    let config =
-        [("stubDomains", json!({"acme.test": [name]}).to_string()), ("upstreamNameservers", only(&outside))];
-    let config: Vec<(&str, &str)> = config.iter().map(|(key, value)| (*key, value.as_str())).collect();
+    let config = [
+        ("stubDomains", json!({"acme.test": [name]}).to_string()),
+        ("upstreamNameservers", only(&outside)),
+    ];
+    let config: Vec<(&str, &str)> = config
+        .iter()
+        .map(|(key, value)| (*key, value.as_str()))
+        .collect();
     // The cluster domain is the domain that dnsmasq routes to kubedns.
     let plan = Plan::new()
         .flag(format!("-kubednsServer={}", at(&kubedns)))
-        .dnsmasq(format!("--server=/corp.test/{}", at(&kubedns).replace(':', "#")));
+        .dnsmasq(format!(
+            "--server=/corp.test/{}",
+            at(&kubedns).replace(':', "#")
+        ));
     let rig = plan.config(&config).start().await;
 
     rig.until("www.acme.test.", "SERVFAIL").await;
     let answer = client::ask_tcp(rig.server(), &Query::new("www.acme.test.", "A")).await;
     assert_eq!(answer.rcode_name(), "SERVFAIL", "over TCP, too");
     let unresolved = |names| move |status: &Value| status["routes"]["unresolved"] == names;
-    rig.status_with("the name", unresolved(json!(["ns.apps.svc.corp.test"]))).await;
+    rig.status_with("the name", unresolved(json!(["ns.apps.svc.corp.test"])))
+        .await;
     rig.until("www.outside.test.", "192.0.2.1").await;
-    assert_eq!(outside.count_of("www.acme.test.", "A"), 0, "not a matter for the upstream servers");
+    assert_eq!(
+        outside.count_of("www.acme.test.", "A"),
+        0,
+        "not a matter for the upstream servers"
+    );
 
     knows.store(true, Ordering::Relaxed);
     rig.until("www.acme.test.", "192.0.2.11").await;
@@ -58,16 +71,24 @@ async fn a_cluster_name_is_resolved_through_kubedns_and_leaks_nothing_until_then
     rig.end().await;
 }
 
-/// With `-restartDnsmasq=false` the configuration is read only at the start. A stub server takes effect even if its
-/// name resolves later.
+/// With `-restartDnsmasq=false` the configuration is read only at the start. A stub server takes
+/// effect even if its name resolves later.
 #[tokio::test]
 async fn without_restart_dnsmasq_a_failing_domain_gets_its_servers_all_the_same() {
     let knows = Arc::new(AtomicBool::new(false));
-    let (kubedns, stub) = (kubedns(Arc::clone(&knows)).await, Upstream::answering("192.0.2.11").await);
+    let (kubedns, stub) = (
+        kubedns(Arc::clone(&knows)).await,
+        Upstream::answering("192.0.2.11").await,
+    );
     let name = format!("ns.apps.svc.cluster.local:{}", stub.addr().port());
-    let plan = Plan::new().with_own_servers_file().flag("-restartDnsmasq=false");
+    let plan = Plan::new()
+        .with_own_servers_file()
+        .flag("-restartDnsmasq=false");
     let plan = plan.flag(format!("-kubednsServer={}", at(&kubedns)));
-    let rig = plan.config(&[("stubDomains", &json!({"acme.test": [name]}).to_string())]).start().await;
+    let rig = plan
+        .config(&[("stubDomains", &json!({"acme.test": [name]}).to_string())])
+        .start()
+        .await;
     rig.until("www.acme.test.", "SERVFAIL").await;
     knows.store(true, Ordering::Relaxed);
     rig.until("www.acme.test.", "192.0.2.11").await;
@@ -81,9 +102,14 @@ async fn a_server_that_is_dnsmasq_itself_is_left_out() {
     let own = format!("127.0.0.1:{}", plan.port());
     let config = json!([own, at(&outside)]).to_string();
     let stubs = json!({"acme.test": [own]}).to_string();
-    let mut rig = plan.config(&[("upstreamNameservers", &config), ("stubDomains", &stubs)]).start().await;
+    let mut rig = plan
+        .config(&[("upstreamNameservers", &config), ("stubDomains", &stubs)])
+        .start()
+        .await;
     assert_eq!(rig.status()["routes"]["loops"], json!([own]));
-    rig.nanny.line_with("this server is dnsmasq itself", PATIENCE).await;
+    rig.nanny
+        .line_with("this server is dnsmasq itself", PATIENCE)
+        .await;
     rig.until_all("192.0.2.1").await;
     rig.until("www.acme.test.", "SERVFAIL").await;
     rig.end().await;
@@ -98,12 +124,16 @@ async fn a_server_that_leads_back_to_dnsmasq_is_found_and_left_out() {
     let both = json!([at(&round), at(&outside)]).to_string();
     let mut rig: Rig = plan.config(&[("upstreamNameservers", &both)]).start().await;
     rig.nanny.line_with("query loop detected", PATIENCE).await;
-    rig.status_with("loop", |status| status["routes"]["loops"] == json!([at(&round)])).await;
+    rig.status_with("loop", |status| {
+        status["routes"]["loops"] == json!([at(&round)])
+    })
+    .await;
     round.forget();
     rig.until_all("192.0.2.1").await;
     assert_eq!(round.count(), 0, "not asked any more");
 
     rig.forward_to(&outside);
-    rig.status_with("no loop", |status| status["routes"]["loops"] == json!([])).await;
+    rig.status_with("no loop", |status| status["routes"]["loops"] == json!([]))
+        .await;
     rig.end().await;
 }

@@ -10,9 +10,13 @@ use testkit::upstream::Upstream;
 
 use super::rig::{Plan, at};
 
-/// Returns whether this test can mount file systems in a mount namespace of its own. Otherwise prints a line.
+/// Returns whether this test can mount file systems in a mount namespace of its own. Otherwise
+/// prints a line.
 fn can_mount() -> bool {
-    let can = Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|status| status.success());
+    let can = Command::new("unshare")
+        .args(["-m", "true"])
+        .status()
+        .is_ok_and(|status| status.success());
     if !can {
         println!("SKIPPED: needs root and unshare(1)");
     }
@@ -25,8 +29,10 @@ async fn a_full_place_is_passed_over() {
         return;
     }
     for is_given in [false, true] {
-        let (first, second) =
-            (Upstream::answering("192.0.2.1").await, Upstream::answering("192.0.2.2").await);
+        let (first, second) = (
+            Upstream::answering("192.0.2.1").await,
+            Upstream::answering("192.0.2.2").await,
+        );
         let (plan, page) = Plan::new().with_status_page();
         let state = plan.path("state");
         fs::create_dir(&state).unwrap();
@@ -43,7 +49,8 @@ async fn a_full_place_is_passed_over() {
         rig.until("before.outside.test.", "192.0.2.1").await;
         rig.forward_to(&second);
         rig.until("after.outside.test.", "192.0.2.2").await;
-        let status: Value = serde_json::from_str(&http::get(page, "/status").await.unwrap().body).unwrap();
+        let status: Value =
+            serde_json::from_str(&http::get(page, "/status").await.unwrap().body).unwrap();
         assert_eq!(status["configuration"]["editsBy"], "reload", "{full}");
         assert_eq!(status["dnsmasq"]["restarts"], json!({}), "{full}");
         rig.end().await;
@@ -52,13 +59,19 @@ async fn a_full_place_is_passed_over() {
 
 #[tokio::test]
 async fn a_state_directory_that_is_removed_is_made_again() {
-    let (first, second) = (Upstream::answering("192.0.2.1").await, Upstream::answering("192.0.2.2").await);
+    let (first, second) = (
+        Upstream::answering("192.0.2.1").await,
+        Upstream::answering("192.0.2.2").await,
+    );
     let mut rig = Plan::new().forwarding_to(&first).start().await;
     let dnsmasq = rig.dnsmasq();
     fs::remove_dir_all(rig.path("state")).unwrap();
     rig.forward_to(&second);
     rig.until("edited.outside.test.", "192.0.2.2").await;
-    rig.status_with("status", |status| status["routes"]["upstreams"] == json!([at(&second)])).await;
+    rig.status_with("status", |status| {
+        status["routes"]["upstreams"] == json!([at(&second)])
+    })
+    .await;
     assert_eq!(rig.dnsmasq(), dnsmasq);
 
     fs::remove_dir_all(rig.path("state")).unwrap();
@@ -69,7 +82,10 @@ async fn a_state_directory_that_is_removed_is_made_again() {
 
 #[tokio::test]
 async fn without_a_place_for_its_servers_dnsmasq_is_started_with_them() {
-    let (first, second) = (Upstream::answering("192.0.2.1").await, Upstream::answering("192.0.2.2").await);
+    let (first, second) = (
+        Upstream::answering("192.0.2.1").await,
+        Upstream::answering("192.0.2.2").await,
+    );
     let mut rig = Plan::new().forwarding_to(&first).start().await;
     let (dnsmasq, state) = (rig.dnsmasq(), rig.path("state"));
     fs::remove_dir_all(&state).unwrap();
@@ -83,8 +99,12 @@ async fn without_a_place_for_its_servers_dnsmasq_is_started_with_them() {
     fs::remove_file(&state).unwrap();
     rig.forward_to(&first);
     rig.until("back.outside.test.", "192.0.2.1").await;
-    let restarted = |status: &Value| status["dnsmasq"]["restarts"] == json!({"died": 1, "configuration": 2});
-    rig.status_with("dnsmasq up", |status| restarted(status) && status["dnsmasq"]["up"] == true).await;
+    let restarted =
+        |status: &Value| status["dnsmasq"]["restarts"] == json!({"died": 1, "configuration": 2});
+    rig.status_with("dnsmasq up", |status| {
+        restarted(status) && status["dnsmasq"]["up"] == true
+    })
+    .await;
     let dnsmasq = rig.dnsmasq();
     rig.forward_to(&second);
     rig.until("reloaded.outside.test.", "192.0.2.2").await;

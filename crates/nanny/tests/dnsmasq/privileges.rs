@@ -22,19 +22,36 @@ fn can_change_users() -> bool {
     can
 }
 
-/// Starts the nanny with the given rights of setpriv(1), edits the configuration, stops it. Returns whether each
-/// reload that removed servers waited for a moment in which dnsmasq was idle.
+/// Starts the nanny with the given rights of setpriv(1), edits the configuration, stops it. Returns
+/// whether each reload that removed servers waited for a moment in which dnsmasq was idle.
 async fn works_with(plan: Plan, rights: &str) -> bool {
-    let (outside, stub) = (Upstream::answering("192.0.2.1").await, Upstream::answering("192.0.2.11").await);
-    let words: Vec<&str> = [SETPRIV, "--no-new-privs"].into_iter().chain(rights.split(' ')).collect();
-    let mut rig = open_to_all(plan).run_by(&words).forwarding_to(&outside).start().await;
+    let (outside, stub) = (
+        Upstream::answering("192.0.2.1").await,
+        Upstream::answering("192.0.2.11").await,
+    );
+    let words: Vec<&str> = [SETPRIV, "--no-new-privs"]
+        .into_iter()
+        .chain(rights.split(' '))
+        .collect();
+    let mut rig = open_to_all(plan)
+        .run_by(&words)
+        .forwarding_to(&outside)
+        .start()
+        .await;
     rig.until("www.acme.test.", "192.0.2.1").await;
     let stubs = stubs(&[("acme.test", &stub)]);
-    rig.config(&[("upstreamNameservers", &only(&outside)), ("stubDomains", &stubs)]);
+    rig.config(&[
+        ("upstreamNameservers", &only(&outside)),
+        ("stubDomains", &stubs),
+    ]);
     rig.until("www.acme.test.", "192.0.2.11").await;
     rig.forward_to(&outside);
     rig.until("www.acme.test.", "192.0.2.1").await;
-    let hasty = rig.nanny.stderr().iter().any(|line| line.contains("sent=\"Anyway\""));
+    let hasty = rig
+        .nanny
+        .stderr()
+        .iter()
+        .any(|line| line.contains("sent=\"Anyway\""));
     rig.end().await;
     !hasty
 }
@@ -47,7 +64,11 @@ async fn as_a_user_without_any_capability() {
 
 #[tokio::test]
 async fn as_a_user_that_may_only_bind_low_ports() {
-    let low = || (600..1023).find(|port| std::net::UdpSocket::bind(("127.0.0.1", *port)).is_ok()).unwrap();
+    let low = || {
+        (600..1023)
+            .find(|port| std::net::UdpSocket::bind(("127.0.0.1", *port)).is_ok())
+            .unwrap()
+    };
     let rights = "--reuid=1001 --regid=1001 --clear-groups --inh-caps=-all,+net_bind_service \
                   --ambient-caps=-all,+net_bind_service --bounding-set=-all,+net_bind_service";
     assert!(!can_change_users() || works_with(Plan::new().on_port(low()), rights).await);
@@ -74,7 +95,10 @@ async fn an_edit_that_cannot_be_signalled_is_pending() {
     if !can_change_users() {
         return;
     }
-    let (first, second) = (Upstream::answering("192.0.2.1").await, Upstream::answering("192.0.2.2").await);
+    let (first, second) = (
+        Upstream::answering("192.0.2.1").await,
+        Upstream::answering("192.0.2.2").await,
+    );
     let (plan, page) = open_to_all(Plan::new()).with_status_page();
     let (setpriv, script) = (plan.path("setpriv"), plan.path("dnsmasq"));
     fs::copy(SETPRIV, &setpriv).unwrap();
@@ -91,18 +115,39 @@ async fn an_edit_that_cannot_be_signalled_is_pending() {
     let dnsmasq = rig.dnsmasq();
 
     rig.forward_to(&second);
-    let reason = |status: &Value| status["routes"]["pending"]["reason"].as_str().map(str::to_owned);
-    let status = rig.status_with("pending routes", |status| reason(status).is_some()).await;
-    let reason = reason(&status).unwrap();
-    assert_eq!(reason, "dnsmasq cannot be signalled: EPERM: Operation not permitted");
-    assert_eq!(status["routes"]["upstreams"], json!([at(&first)]), "in force");
-    let metrics = async || http::get(page, "/metrics").await.unwrap();
-    eventually(PATIENCE, || async { metrics().await.metric("nanny_reload_failures_total") >= Some(2.0) })
+    let reason = |status: &Value| {
+        status["routes"]["pending"]["reason"]
+            .as_str()
+            .map(str::to_owned)
+    };
+    let status = rig
+        .status_with("pending routes", |status| reason(status).is_some())
         .await;
+    let reason = reason(&status).unwrap();
+    assert_eq!(
+        reason,
+        "dnsmasq cannot be signalled: EPERM: Operation not permitted"
+    );
+    assert_eq!(
+        status["routes"]["upstreams"],
+        json!([at(&first)]),
+        "in force"
+    );
+    let metrics = async || http::get(page, "/metrics").await.unwrap();
+    eventually(PATIENCE, || async {
+        metrics().await.metric("nanny_reload_failures_total") >= Some(2.0)
+    })
+    .await;
 
     let exit = rig.nanny.terminate(PATIENCE).await;
     let log = rig.nanny.stderr().join("\n");
     kill(dnsmasq, Signal::SIGKILL).unwrap();
     assert_eq!(exit.code(), Some(255), "{log}");
-    assert!(log.lines().last().unwrap_or_default().contains("dnsmasq cannot be stopped"), "{log}");
+    assert!(
+        log.lines()
+            .last()
+            .unwrap_or_default()
+            .contains("dnsmasq cannot be stopped"),
+        "{log}"
+    );
 }

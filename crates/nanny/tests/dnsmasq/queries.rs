@@ -20,7 +20,9 @@ async fn upstream() -> Upstream {
         let reply = Reply::to(&asked.packet);
         match asked.name().as_str() {
             "www.example.test." => reply.answer("www.example.test. 60 IN A 192.0.2.1").into(),
-            "slow.example.test." => Reaction::from(reply.rcode("NXDOMAIN")).after(Duration::from_millis(250)),
+            "slow.example.test." => {
+                Reaction::from(reply.rcode("NXDOMAIN")).after(Duration::from_millis(250))
+            }
             _ => reply.rcode("NXDOMAIN").into(),
         }
     })
@@ -28,27 +30,46 @@ async fn upstream() -> Upstream {
 }
 
 async fn tap(status: SocketAddr, target: &str) -> StreamingPage {
-    get_streaming(&status.to_string(), target, PATIENCE).await.unwrap().unwrap()
+    get_streaming(&status.to_string(), target, PATIENCE)
+        .await
+        .unwrap()
+        .unwrap()
 }
 
 /// The next record of the tap: client, name, type and RCODE.
 async fn line(following: &mut StreamingPage) -> String {
-    let line = tokio::time::timeout(PATIENCE, following.line(4096)).await.unwrap().unwrap().unwrap();
-    let Line { client, name, qtype, rcode, .. } = serde_json::from_str(&line).unwrap();
+    let line = tokio::time::timeout(PATIENCE, following.line(4096))
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap();
+    let Line {
+        client,
+        name,
+        qtype,
+        rcode,
+        ..
+    } = serde_json::from_str(&line).unwrap();
     format!("{client} {name} {qtype} {rcode}")
 }
 
 async fn restarted(rig: &Rig, times: u64) {
     rig.status_with("restarts", |status| {
         status["dnsmasq"]["up"] == true
-            && status["dnsmasq"]["restarts"]["configuration"].as_u64().unwrap_or(0) == times
+            && status["dnsmasq"]["restarts"]["configuration"]
+                .as_u64()
+                .unwrap_or(0)
+                == times
     })
     .await;
 }
 
 /// The refusal of a tap.
 async fn refusal(status: SocketAddr) -> (u16, String) {
-    let refused = get_streaming(&status.to_string(), "/tap", PATIENCE).await.unwrap().unwrap_err();
+    let refused = get_streaming(&status.to_string(), "/tap", PATIENCE)
+        .await
+        .unwrap()
+        .unwrap_err();
     (refused.status, String::from_utf8(refused.body).unwrap())
 }
 
@@ -80,7 +101,11 @@ async fn get_of_any_page_restarts_nothing() {
         rig.resolve("www.example.test").await;
         restarted(&rig, 0).await;
         assert_eq!(rig.dnsmasq(), process);
-        assert_eq!(upstream.count_of("www.example.test.", "A"), 1, "the cache must be kept");
+        assert_eq!(
+            upstream.count_of("www.example.test.", "A"),
+            1,
+            "the cache must be kept"
+        );
     }
 }
 
@@ -88,15 +113,23 @@ async fn get_of_any_page_restarts_nothing() {
 async fn tap_follows_queries_of_query_log() {
     let upstream = upstream().await;
     let servers = only(&upstream);
-    let config = [("upstreamNameservers", &*servers), ("queryLog", r#"{"name": "nothing.test"}"#)];
+    let config = [
+        ("upstreamNameservers", &*servers),
+        ("queryLog", r#"{"name": "nothing.test"}"#),
+    ];
     let (plan, status) = in_front(&upstream).config(&config).with_status_page();
     let mut rig = plan.start().await;
     let mut following = tap(status, "/tap?name=*.example.test&seconds=600").await;
-    for (name, rcode) in
-        [("www.example.test", "NOERROR"), ("www.example.test", "NOERROR"), ("no.example.test", "NXDOMAIN")]
-    {
+    for (name, rcode) in [
+        ("www.example.test", "NOERROR"),
+        ("www.example.test", "NOERROR"),
+        ("no.example.test", "NXDOMAIN"),
+    ] {
         rig.resolve(name).await;
-        assert_eq!(line(&mut following).await, format!("127.0.0.1 {name}. A {rcode}"));
+        assert_eq!(
+            line(&mut following).await,
+            format!("127.0.0.1 {name}. A {rcode}")
+        );
     }
 
     // The edit restarts dnsmasq, and the tap ends rather than show nothing.
@@ -110,10 +143,17 @@ async fn tap_follows_queries_of_query_log() {
 async fn where_dnsmasq_logs_queries_anyway_nothing_is_restarted() {
     let upstream = upstream().await;
     let (plan, status) = Plan::new().forwarding_to(&upstream).with_status_page();
-    let rig = plan.flag("-restartDnsmasq=false").dnsmasq("--log-queries=extra").start().await;
+    let rig = plan
+        .flag("-restartDnsmasq=false")
+        .dnsmasq("--log-queries=extra")
+        .start()
+        .await;
     let mut following = tap(status, "/tap?name=*.example.test").await;
     rig.resolve("www.example.test").await;
-    assert_eq!(line(&mut following).await, "127.0.0.1 www.example.test. A NOERROR");
+    assert_eq!(
+        line(&mut following).await,
+        "127.0.0.1 www.example.test. A NOERROR"
+    );
     drop(following);
     restarted(&rig, 0).await;
 }
@@ -122,26 +162,39 @@ async fn where_dnsmasq_logs_queries_anyway_nothing_is_restarted() {
 fn in_front(upstream: &Upstream) -> Plan {
     let server = upstream.addr();
     let cluster = format!("--server=/cluster.local/{}#{}", server.ip(), server.port());
-    Plan::new().flag(format!("-kubednsServer={}", at(upstream))).dnsmasq(cluster)
+    Plan::new()
+        .flag(format!("-kubednsServer={}", at(upstream)))
+        .dnsmasq(cluster)
 }
 
 /// The lines of the query log so far: client, name, type, RCODE, and the source of the answer.
 fn logged(rig: &Rig) -> Vec<String> {
     let lines = rig.nanny.stderr();
-    let answered = lines.iter().filter_map(|line| line.split_once("query answered ")).map(|(_, rest)| rest);
+    let answered = lines
+        .iter()
+        .filter_map(|line| line.split_once("query answered "))
+        .map(|(_, rest)| rest);
     let field = |line: &str, name: &str| {
-        let value = line.split_once(&format!("{name}=\"")).and_then(|(_, rest)| rest.split('"').next());
+        let value = line
+            .split_once(&format!("{name}=\""))
+            .and_then(|(_, rest)| rest.split('"').next());
         value.unwrap_or_default().to_owned()
     };
     let fields = ["client", "name", "type", "rcode", "by"];
-    answered.map(|line| fields.map(|name| field(line, name)).join(" ")).collect()
+    answered
+        .map(|line| fields.map(|name| field(line, name)).join(" "))
+        .collect()
 }
 
 /// Waits until the query log consists of these lines.
 async fn has_logged(rig: &Rig, expected: &[String]) {
     eventually(PATIENCE, || async {
         let found = logged(rig);
-        if found == expected { Ok(()) } else { Err(format!("{found:#?}")) }
+        if found == expected {
+            Ok(())
+        } else {
+            Err(format!("{found:#?}"))
+        }
     })
     .await;
 }
@@ -149,10 +202,18 @@ async fn has_logged(rig: &Rig, expected: &[String]) {
 /// The RCODE of the answer to a query from the address `client`.
 async fn ask_as(client: Ipv4Addr, rig: &Rig, name: &str) -> String {
     let socket = UdpSocket::bind((client, 0)).await.unwrap();
-    socket.send_to(&Query::new(name, "A").wire(), rig.server()).await.unwrap();
+    socket
+        .send_to(&Query::new(name, "A").wire(), rig.server())
+        .await
+        .unwrap();
     let mut buffer = vec![0; 4096];
-    let (length, _) = tokio::time::timeout(PATIENCE, socket.recv_from(&mut buffer)).await.unwrap().unwrap();
-    message::Message::parse(&buffer[..length]).unwrap().rcode_name()
+    let (length, _) = tokio::time::timeout(PATIENCE, socket.recv_from(&mut buffer))
+        .await
+        .unwrap()
+        .unwrap();
+    message::Message::parse(&buffer[..length])
+        .unwrap()
+        .rcode_name()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -160,7 +221,10 @@ async fn the_query_log_has_a_line_for_each_query_of_each_client() {
     let upstream = upstream().await;
     let mut rig = in_front(&upstream).forwarding_to(&upstream).start().await;
     let servers = only(&upstream);
-    rig.config(&[("upstreamNameservers", &servers), ("queryLog", r#"{"name": "*.example.test"}"#)]);
+    rig.config(&[
+        ("upstreamNameservers", &servers),
+        ("queryLog", r#"{"name": "*.example.test"}"#),
+    ]);
     restarted(&rig, 1).await;
     let by = upstream.addr().to_string().replace(':', "#");
     let mut expected = Vec::new();
@@ -175,18 +239,31 @@ async fn the_query_log_has_a_line_for_each_query_of_each_client() {
         has_logged(&rig, &expected).await;
     }
     let client = Ipv4Addr::new(127, 0, 0, 9);
-    let mut connection = TcpConnection::open_from(client, rig.server()).await.unwrap();
-    connection.send(&Query::new("www.example.test", "A").wire()).await.unwrap();
+    let mut connection = TcpConnection::open_from(client, rig.server())
+        .await
+        .unwrap();
+    connection
+        .send(&Query::new("www.example.test", "A").wire())
+        .await
+        .unwrap();
     connection.receive(PATIENCE).await.unwrap();
     expected.push(format!("{client} www.example.test. A NOERROR cache"));
     has_logged(&rig, &expected).await;
 
     // A changed filter neither restarts dnsmasq nor empties its cache.
-    let edit = [("upstreamNameservers", &*servers), ("queryLog", r#"{"client": "127.0.0.7", "rate": 5}"#)];
+    let edit = [
+        ("upstreamNameservers", &*servers),
+        ("queryLog", r#"{"client": "127.0.0.7", "rate": 5}"#),
+    ];
     rig.config(&edit);
-    rig.nanny.line_with("query log started rate=5", PATIENCE).await;
+    rig.nanny
+        .line_with("query log started rate=5", PATIENCE)
+        .await;
     for client in [8, 7] {
-        assert_eq!(ask_as(Ipv4Addr::new(127, 0, 0, client), &rig, "www.example.test").await, "NOERROR");
+        assert_eq!(
+            ask_as(Ipv4Addr::new(127, 0, 0, client), &rig, "www.example.test").await,
+            "NOERROR"
+        );
     }
     expected.push("127.0.0.7 www.example.test. A NOERROR cache".to_owned());
     has_logged(&rig, &expected).await;
@@ -203,14 +280,19 @@ async fn a_query_log_that_is_there_at_the_start_restarts_nothing_until_it_ends()
     let upstream = upstream().await;
     let servers = only(&upstream);
     let config = |log| [("upstreamNameservers", &*servers), ("queryLog", log)];
-    let mut rig = in_front(&upstream).config(&config(r#"{"name": "www.example.test"}"#)).start().await;
+    let mut rig = in_front(&upstream)
+        .config(&config(r#"{"name": "www.example.test"}"#))
+        .start()
+        .await;
     rig.resolve("www.example.test").await;
     let by = upstream.addr().to_string().replace(':', "#");
     let expected = [format!("127.0.0.1 www.example.test. A NOERROR {by}")];
     has_logged(&rig, &expected).await;
     restarted(&rig, 0).await;
     rig.config(&config(r#"{"name": "www.example.test", "seconds": 0}"#));
-    rig.nanny.line_with("query log has already ended", PATIENCE).await;
+    rig.nanny
+        .line_with("query log has already ended", PATIENCE)
+        .await;
     restarted(&rig, 1).await;
     assert_eq!(rig.resolve("www.example.test").await, "192.0.2.1");
     assert_eq!(logged(&rig), expected);
@@ -220,8 +302,13 @@ async fn a_query_log_that_is_there_at_the_start_restarts_nothing_until_it_ends()
 async fn a_dnsmasq_that_is_not_to_be_restarted_logs_queries_from_its_start() {
     let upstream = upstream().await;
     let servers = only(&upstream);
-    let config = [("upstreamNameservers", &*servers), ("queryLog", r#"{"seconds": 3}"#)];
-    let plan = in_front(&upstream).flag("-restartDnsmasq=false").config(&config);
+    let config = [
+        ("upstreamNameservers", &*servers),
+        ("queryLog", r#"{"seconds": 3}"#),
+    ];
+    let plan = in_front(&upstream)
+        .flag("-restartDnsmasq=false")
+        .config(&config);
     let mut rig = plan.start().await;
     rig.nanny.line_with("query log started", PATIENCE).await;
     rig.nanny.line_with("query log ended", PATIENCE).await;
@@ -233,8 +320,13 @@ async fn a_dnsmasq_that_is_not_to_be_restarted_logs_queries_from_its_start() {
 async fn behind_kubedns_the_query_log_is_not_the_nannys_to_write() {
     let upstream = upstream().await;
     let servers = only(&upstream);
-    let mut rig = Plan::new().config(&[("upstreamNameservers", &servers), ("queryLog", "{}")]).start().await;
-    rig.nanny.line_with("query log is written elsewhere", PATIENCE).await;
+    let mut rig = Plan::new()
+        .config(&[("upstreamNameservers", &servers), ("queryLog", "{}")])
+        .start()
+        .await;
+    rig.nanny
+        .line_with("query log is written elsewhere", PATIENCE)
+        .await;
     assert_eq!(rig.resolve("www.example.test").await, "192.0.2.1");
     restarted(&rig, 0).await;
     assert_eq!(logged(&rig), [""; 0]);
@@ -246,7 +338,10 @@ async fn a_nanny_that_does_not_read_keeps_nobody_from_an_answer_and_lost_lines_a
     let servers = only(&upstream);
     let config = [("upstreamNameservers", &*servers), ("queryLog", "{}")];
     let (plan, status) = in_front(&upstream).config(&config).with_status_page();
-    let rig = plan.dnsmasq("--address=/local.test/192.0.2.7").start().await;
+    let rig = plan
+        .dnsmasq("--address=/local.test/192.0.2.7")
+        .start()
+        .await;
     let label = "x".repeat(60);
     let name = format!("{label}.{label}.{label}.local.test");
     rig.nanny.signal(Signal::SIGSTOP);
@@ -255,11 +350,23 @@ async fn a_nanny_that_does_not_read_keeps_nobody_from_an_answer_and_lost_lines_a
         assert_eq!(rig.resolve(&name).await, "192.0.2.7", "query {number}");
     }
     rig.nanny.signal(Signal::SIGCONT);
-    let metric = async |name| http::get(status, "/metrics").await.unwrap().metric(name).unwrap();
-    eventually(PATIENCE, || async { metric("nanny_dnsmasq_lost_log_lines_total").await > 0.0 }).await;
+    let metric = async |name| {
+        http::get(status, "/metrics")
+            .await
+            .unwrap()
+            .metric(name)
+            .unwrap()
+    };
+    eventually(PATIENCE, || async {
+        metric("nanny_dnsmasq_lost_log_lines_total").await > 0.0
+    })
+    .await;
     let client = Ipv4Addr::new(127, 0, 0, 7);
-    let has_line =
-        || logged(&rig).iter().any(|line| line.starts_with("127.0.0.7 www.example.test. A NOERROR"));
+    let has_line = || {
+        logged(&rig)
+            .iter()
+            .any(|line| line.starts_with("127.0.0.7 www.example.test. A NOERROR"))
+    };
     // The earlier queries may have used up the rate of the query log.
     eventually(PATIENCE, || async {
         assert_eq!(ask_as(client, &rig, "www.example.test").await, "NOERROR");
@@ -276,15 +383,27 @@ async fn a_query_that_waits_has_its_answer_before_the_restart() {
     let upstream = upstream().await;
     let mut rig = in_front(&upstream).forwarding_to(&upstream).start().await;
     let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-    client.send_to(&Query::new("slow.example.test", "A").wire(), rig.server()).await.unwrap();
-    eventually(PATIENCE, || async { upstream.count_of("slow.example.test.", "A") == 1 }).await;
+    client
+        .send_to(&Query::new("slow.example.test", "A").wire(), rig.server())
+        .await
+        .unwrap();
+    eventually(PATIENCE, || async {
+        upstream.count_of("slow.example.test.", "A") == 1
+    })
+    .await;
     let servers = only(&upstream);
     rig.config(&[("upstreamNameservers", &servers), ("queryLog", "{}")]);
     restarted(&rig, 1).await;
-    let ended = rig.nanny.line_with("dnsmasq ends for another one", PATIENCE).await;
-    // The restart waits for a moment in which dnsmasq is idle. On a very busy machine, no such moment may come in
-    // time.
+    let ended = rig
+        .nanny
+        .line_with("dnsmasq ends for another one", PATIENCE)
+        .await;
+    // The restart waits for a moment in which dnsmasq is idle. On a very busy machine, no such
+    // moment may come in time.
     if ended.contains("Quietly") {
-        tokio::time::timeout(PATIENCE, client.recv(&mut [0; 512])).await.unwrap().unwrap();
+        tokio::time::timeout(PATIENCE, client.recv(&mut [0; 512]))
+            .await
+            .unwrap()
+            .unwrap();
     }
 }

@@ -1,4 +1,5 @@
-//! A nanny with its dnsmasq on loopback, a `ConfigMap` directory, a resolv.conf and scripted upstream servers.
+//! A nanny with its dnsmasq on loopback, a `ConfigMap` directory, a resolv.conf and scripted
+//! upstream servers.
 
 use std::fs::{self, Permissions};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -34,7 +35,9 @@ pub(crate) fn only(server: &Upstream) -> String {
 
 /// `stubDomains` with one server each.
 pub(crate) fn stubs(entries: &[(&str, &Upstream)]) -> String {
-    let domains = entries.iter().map(|(domain, server)| ((*domain).to_owned(), json!([at(server)])));
+    let domains = entries
+        .iter()
+        .map(|(domain, server)| ((*domain).to_owned(), json!([at(server)])));
     Value::Object(domains.collect()).to_string()
 }
 
@@ -121,16 +124,18 @@ impl Plan {
 
     /// Removes the arguments of dnsmasq with this prefix.
     pub(crate) fn without(mut self, beginning: &str) -> Self {
-        self.dnsmasq.retain(|argument| !argument.starts_with(beginning));
+        self.dnsmasq
+            .retain(|argument| !argument.starts_with(beginning));
         self
     }
 
-    /// Adds a configuration file of dnsmasq that names a servers file, so that the nanny passes its servers as
-    /// arguments.
+    /// Adds a configuration file of dnsmasq that names a servers file, so that the nanny passes its
+    /// servers as arguments.
     pub(crate) fn with_own_servers_file(self) -> Self {
         let file = self.path("dnsmasq.conf");
         fs::write(&file, "servers-file=/dev/null\n").unwrap();
-        self.without("--conf-file").dnsmasq(format!("--conf-file={}", file.display()))
+        self.without("--conf-file")
+            .dnsmasq(format!("--conf-file={}", file.display()))
     }
 
     /// Adds the status page; returns its address.
@@ -171,14 +176,20 @@ impl Plan {
         words.push("--".to_owned());
         words.extend(self.dnsmasq.iter().cloned());
         let program = Program::at(Path::new(&words.remove(0))).args(words);
-        Rig { nanny: program.start(), plan: self }
+        Rig {
+            nanny: program.start(),
+            plan: self,
+        }
     }
 
     /// Starts the nanny and waits until dnsmasq is up.
     pub(crate) async fn start(self) -> Rig {
         let mut rig = self.spawn();
-        rig.nanny.line_with("dnsmasq: started, version", PATIENCE).await;
-        rig.status_with("dnsmasq up", |status| status["dnsmasq"]["up"] == true).await;
+        rig.nanny
+            .line_with("dnsmasq: started, version", PATIENCE)
+            .await;
+        rig.status_with("dnsmasq up", |status| status["dnsmasq"]["up"] == true)
+            .await;
         rig
     }
 }
@@ -239,7 +250,11 @@ impl Rig {
     pub(crate) async fn until(&self, name: &str, expected: &str) {
         eventually(PATIENCE, || async {
             let found = self.resolve(name).await;
-            if found == expected { Ok(()) } else { Err(format!("{name}: {found}")) }
+            if found == expected {
+                Ok(())
+            } else {
+                Err(format!("{name}: {found}"))
+            }
         })
         .await;
     }
@@ -247,7 +262,8 @@ impl Rig {
     /// Waits until each of twenty names resolves to `expected`.
     pub(crate) async fn until_all(&self, expected: &str) {
         for number in 0..20 {
-            self.until(&format!("w{number}.outside.test."), expected).await;
+            self.until(&format!("w{number}.outside.test."), expected)
+                .await;
         }
     }
 
@@ -261,7 +277,11 @@ impl Rig {
     pub(crate) async fn status_with(&self, what: &str, good: impl Fn(&Value) -> bool) -> Value {
         eventually(PATIENCE, || {
             let status = self.status();
-            let outcome = if good(&status) { Ok(status) } else { Err(format!("no {what} in {status}")) };
+            let outcome = if good(&status) {
+                Ok(status)
+            } else {
+                Err(format!("no {what} in {status}"))
+            };
             async move { outcome }
         })
         .await
@@ -269,7 +289,9 @@ impl Rig {
 
     /// The process ID of the running dnsmasq.
     pub(crate) fn dnsmasq(&self) -> Pid {
-        let pid = self.status()["dnsmasq"]["pid"].as_i64().expect("dnsmasq runs");
+        let pid = self.status()["dnsmasq"]["pid"]
+            .as_i64()
+            .expect("dnsmasq runs");
         Pid::from_raw(i32::try_from(pid).unwrap())
     }
 
@@ -280,7 +302,10 @@ impl Rig {
 
     /// Waits until dnsmasq has been restarted once for this reason.
     pub(crate) async fn restarted(&self, reason: &str) -> Value {
-        self.status_with("restart", |status| status["dnsmasq"]["restarts"][reason] == 1).await
+        self.status_with("restart", |status| {
+            status["dnsmasq"]["restarts"][reason] == 1
+        })
+        .await
     }
 
     /// Sends SIGTERM. The nanny must exit with status 0, and dnsmasq must end.
@@ -289,7 +314,10 @@ impl Rig {
         let status = self.nanny.terminate(PATIENCE).await;
         assert_eq!(status.code(), Some(0), "{}", self.nanny.stderr().join("\n"));
         if let Some(pid) = pid {
-            assert!(!is_running(pid.try_into().unwrap()), "dnsmasq is left behind");
+            assert!(
+                !is_running(pid.try_into().unwrap()),
+                "dnsmasq is left behind"
+            );
         }
     }
 

@@ -11,7 +11,9 @@ use super::rig::{PATIENCE, Plan};
 
 /// Starts the nanny with these arguments; returns its exit status and its standard error.
 async fn fails(words: &[&str]) -> (i32, String) {
-    let mut nanny = Program::at(Path::new(env!("CARGO_BIN_EXE_nanny"))).args(words).start();
+    let mut nanny = Program::at(Path::new(env!("CARGO_BIN_EXE_nanny")))
+        .args(words)
+        .start();
     let status = nanny.wait(PATIENCE).await;
     (status.code().unwrap(), nanny.stderr().join("\n"))
 }
@@ -19,10 +21,22 @@ async fn fails(words: &[&str]) -> (i32, String) {
 #[tokio::test]
 async fn bad_flags_are_told_in_gos_words() {
     for (words, text) in [
-        (["-no-such-flag"], "flag provided but not defined: -no-such-flag"),
-        (["-syncInterval=5"], "invalid value \"5\" for flag -syncInterval: parse error"),
-        (["-restartDnsmasq=maybe"], "invalid boolean value \"maybe\" for -restartDnsmasq: parse error"),
-        (["-logInterval=x"], "invalid value \"x\" for flag -logInterval: parse error"),
+        (
+            ["-no-such-flag"],
+            "flag provided but not defined: -no-such-flag",
+        ),
+        (
+            ["-syncInterval=5"],
+            "invalid value \"5\" for flag -syncInterval: parse error",
+        ),
+        (
+            ["-restartDnsmasq=maybe"],
+            "invalid boolean value \"maybe\" for -restartDnsmasq: parse error",
+        ),
+        (
+            ["-logInterval=x"],
+            "invalid value \"x\" for flag -logInterval: parse error",
+        ),
     ] {
         let (code, log) = fails(&words).await;
         assert_eq!(code, 2, "{log}");
@@ -33,10 +47,22 @@ async fn bad_flags_are_told_in_gos_words() {
 #[tokio::test]
 async fn bad_values_end_it_with_one_line() {
     for (words, text) in [
-        (vec!["-dnsmasqExec=/nonexistent"], "cannot execute /nonexistent: No such file or directory"),
-        (vec!["-dnsmasqExec=/bin/echo"], "/bin/echo is no dnsmasq: /bin/echo --version printed"),
-        (vec!["-kubednsServer=no.such.invalid:10053"], "-kubednsServer (accepted: IP, IP:port, name:port): "),
-        (vec!["-kubednsDomain=a_b"], "-kubednsDomain: \"a_b\" is no domain name"),
+        (
+            vec!["-dnsmasqExec=/nonexistent"],
+            "cannot execute /nonexistent: No such file or directory",
+        ),
+        (
+            vec!["-dnsmasqExec=/bin/echo"],
+            "/bin/echo is no dnsmasq: /bin/echo --version printed",
+        ),
+        (
+            vec!["-kubednsServer=no.such.invalid:10053"],
+            "-kubednsServer (accepted: IP, IP:port, name:port): ",
+        ),
+        (
+            vec!["-kubednsDomain=a_b"],
+            "-kubednsDomain: \"a_b\" is no domain name",
+        ),
     ] {
         let (code, log) = fails(&words).await;
         assert_eq!(code, 255, "{log}");
@@ -55,7 +81,9 @@ async fn odd_values_do_not_prevent_start() {
         &["-kubednsServer=localhost"],
         &["false", "-no-such-flag"],
     ] {
-        let plan = flags.iter().fold(Plan::new(), |plan, flag| plan.flag(*flag));
+        let plan = flags
+            .iter()
+            .fold(Plan::new(), |plan, flag| plan.flag(*flag));
         plan.start().await.end().await;
     }
 }
@@ -64,7 +92,10 @@ async fn odd_values_do_not_prevent_start() {
 async fn an_unusable_state_directory_is_named() {
     let (code, log) = fails(&["-stateDir=/proc/nowhere", "--", "-k"]).await;
     assert_eq!(code, 255);
-    assert!(log.contains("cannot use the state directory \"/proc/nowhere\""), "{log}");
+    assert!(
+        log.contains("cannot use the state directory \"/proc/nowhere\""),
+        "{log}"
+    );
 }
 
 #[tokio::test]
@@ -76,39 +107,61 @@ async fn a_port_in_use_is_told_with_dnsmasqs_reason() {
     let last = log.lines().last().unwrap_or_default();
     assert!(
         last.contains("dnsmasq did not start: exit status 2 (it cannot use the network")
-            && last.ends_with("failed to create listening socket for 127.0.0.1: Address already in use"),
+            && last.ends_with(
+                "failed to create listening socket for 127.0.0.1: Address already in use"
+            ),
         "{log}"
     );
 }
 
 #[tokio::test]
 async fn wrong_arguments_of_dnsmasq_are_told_with_its_reason() {
-    let (code, log) = Plan::new().dnsmasq("--no-such-option").spawn().ended().await;
+    let (code, log) = Plan::new()
+        .dnsmasq("--no-such-option")
+        .spawn()
+        .ended()
+        .await;
     assert_eq!(code, Some(255));
-    let text =
-        "exit status 1 (its arguments or configuration are wrong): bad command line options: try --help";
-    assert!(log.lines().last().unwrap_or_default().ends_with(text), "{log}");
+    let text = "exit status 1 (its arguments or configuration are wrong): bad command line options: try --help";
+    assert!(
+        log.lines().last().unwrap_or_default().ends_with(text),
+        "{log}"
+    );
 }
 
 #[tokio::test]
 async fn neither_a_missing_directory_nor_a_taken_status_port_keeps_it_from_starting() {
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = taken.local_addr().unwrap();
-    let plan = Plan::new().flag(format!("-statusAddr={address}")).flag("-configDir=/nonexistent/config");
+    let plan = Plan::new()
+        .flag(format!("-statusAddr={address}"))
+        .flag("-configDir=/nonexistent/config");
     let mut rig = plan.start().await;
     let line = rig.nanny.line_with("no status page", PATIENCE).await;
-    assert!(line.contains(&format!("cannot listen on {address}: Address already in use")), "{line}");
+    assert!(
+        line.contains(&format!(
+            "cannot listen on {address}: Address already in use"
+        )),
+        "{line}"
+    );
     rig.end().await;
 }
 
 #[tokio::test]
 async fn a_status_address_without_a_host_is_one_of_either_family() {
     let port = free_port();
-    let rig = Plan::new().flag(format!("-statusAddr=:{port}")).start().await;
+    let rig = Plan::new()
+        .flag(format!("-statusAddr=:{port}"))
+        .start()
+        .await;
     let mut addresses = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, port))];
     addresses.extend(ipv6_is_here().then_some(SocketAddr::from((Ipv6Addr::LOCALHOST, port))));
     for address in addresses {
-        assert_eq!(http::get(address, "/healthz").await.unwrap().status, 200, "{address}");
+        assert_eq!(
+            http::get(address, "/healthz").await.unwrap().status,
+            200,
+            "{address}"
+        );
     }
     rig.end().await;
 }
@@ -116,20 +169,43 @@ async fn a_status_address_without_a_host_is_one_of_either_family() {
 #[tokio::test]
 async fn status_health_and_metrics_are_served() {
     let (plan, page) = Plan::new().with_status_page();
-    let mut rig = plan.config(&[("stubDomains", r#"{"acme.test": ["192.0.2.1"]}"#)]).start().await;
+    let mut rig = plan
+        .config(&[("stubDomains", r#"{"acme.test": ["192.0.2.1"]}"#)])
+        .start()
+        .await;
     let get = |path| async move { http::get(page, path).await.unwrap() };
     assert_eq!(get("/healthz").await.status, 200);
     let status = get("/status").await.body;
-    assert!(status.contains("\"acme.test\": [\n        \"192.0.2.1:53\"\n"), "{status}");
+    assert!(
+        status.contains("\"acme.test\": [\n        \"192.0.2.1:53\"\n"),
+        "{status}"
+    );
     let metrics = get("/metrics").await.body;
-    for line in ["nanny_dnsmasq_up 1", "nanny_config_error 0", "nanny_stub_domains 1"] {
-        assert!(metrics.contains(&format!("\n{line}\n")), "{line} is not in {metrics}");
+    for line in [
+        "nanny_dnsmasq_up 1",
+        "nanny_config_error 0",
+        "nanny_stub_domains 1",
+    ] {
+        assert!(
+            metrics.contains(&format!("\n{line}\n")),
+            "{line} is not in {metrics}"
+        );
     }
     rig.config(&[("stubDomains", "{")]);
-    rig.status_with("error", |status| status["configuration"]["error"].is_object()).await;
+    rig.status_with("error", |status| {
+        status["configuration"]["error"].is_object()
+    })
+    .await;
     let metrics = get("/metrics").await.body;
-    for line in ["nanny_config_error 1", "nanny_config_rejected_total 1", "nanny_stub_domains 1"] {
-        assert!(metrics.contains(&format!("\n{line}\n")), "{line} is not in {metrics}");
+    for line in [
+        "nanny_config_error 1",
+        "nanny_config_rejected_total 1",
+        "nanny_stub_domains 1",
+    ] {
+        assert!(
+            metrics.contains(&format!("\n{line}\n")),
+            "{line} is not in {metrics}"
+        );
     }
     rig.end().await;
 }

@@ -6,7 +6,8 @@ use tokio::task::JoinSet;
 
 use super::*;
 
-/// The logs that were opened and closed, in order: the rate of each opened log, and `-` for each closed log.
+/// The logs that were opened and closed, in order: the rate of each opened log, and `-` for each
+/// closed log.
 #[derive(Clone, Default)]
 struct Opened(Arc<Mutex<Vec<String>>>);
 
@@ -74,7 +75,11 @@ async fn an_edit_is_followed() {
     let mut tasks = JoinSet::new();
     let logger = |queries| {
         let opened = opened.clone();
-        QueryLogger::new(move |log: &QueryLog| opened.open(log), sender.subscribe(), queries)
+        QueryLogger::new(
+            move |log: &QueryLog| opened.open(log),
+            sender.subscribe(),
+            queries,
+        )
     };
     let stop = CancellationToken::new();
     tasks.spawn(logger(Logged::Configured).run(stop.clone()));
@@ -97,7 +102,9 @@ async fn an_edit_is_followed() {
     tokio::time::sleep(Duration::from_secs(61)).await;
     assert_eq!(opened.take(), "-", "it is over");
     // An edit to the same setting does not open the log again.
-    sender.send(state(Some(r#"{"rate": 9, "seconds": 60}"#))).unwrap();
+    sender
+        .send(state(Some(r#"{"rate": 9, "seconds": 60}"#)))
+        .unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(opened.take(), "");
     stop.cancel();

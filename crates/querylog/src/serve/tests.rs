@@ -62,11 +62,15 @@ async fn lines_are_sent_as_they_come_and_the_reply_ends_with_its_time() {
     let mut following = open(&address, "/tap?seconds=2").await.unwrap().unwrap();
     for name in ["a.", "b."] {
         lines.0.lock().unwrap().waiting.push_back(line(name));
-        let found: Line = serde_json::from_str(&following.line(1000).await.unwrap().unwrap()).unwrap();
+        let found: Line =
+            serde_json::from_str(&following.line(1000).await.unwrap().unwrap()).unwrap();
         assert_eq!(found.name, name);
     }
     lines.0.lock().unwrap().left_out = 7;
-    assert_eq!(following.line(1000).await.unwrap().as_deref(), Some("{\"leftOut\":7}"));
+    assert_eq!(
+        following.line(1000).await.unwrap().as_deref(),
+        Some("{\"leftOut\":7}")
+    );
     assert_eq!(following.line(1000).await.unwrap(), None);
 }
 
@@ -80,7 +84,10 @@ async fn a_reader_that_goes_makes_room_and_a_stop_ends_all() {
     }
     let refused = open(&address, "/tap").await.unwrap().unwrap_err();
     let body = String::from_utf8(refused.body).unwrap();
-    assert_eq!((refused.status, body.as_str()), (503, "4 others already follow the queries\n"));
+    assert_eq!(
+        (refused.status, body.as_str()),
+        (503, "4 others already follow the queries\n")
+    );
     all.pop();
     let mut again = loop {
         match open(&address, "/tap?seconds=600").await.unwrap() {
@@ -98,10 +105,16 @@ async fn mistakes_and_strangers_are_refused() {
     let (address, _stop, _server) = serve(&lines).await;
     let refused = open(&address, "/tap?seconds=x").await.unwrap().unwrap_err();
     let body = String::from_utf8(refused.body).unwrap();
-    assert_eq!((refused.status, body.as_str()), (400, "seconds \"x\": a number from 1 to 600 is accepted\n"));
+    assert_eq!(
+        (refused.status, body.as_str()),
+        (400, "seconds \"x\": a number from 1 to 600 is accepted\n")
+    );
     let route = route(move |_| Ok(Shared::default()), CancellationToken::new());
     let request = |method: &str, client: Option<&str>, host: &str| {
-        let request = warp::test::request().method(method).path("/tap?seconds=1").header("host", host);
+        let request = warp::test::request()
+            .method(method)
+            .path("/tap?seconds=1")
+            .header("host", host);
         match client {
             Some(client) => request.extension(daemon::http::ClientAddr(client.parse().unwrap())),
             None => request,

@@ -16,7 +16,9 @@ async fn dnsmasq(at: Arc<AtomicU64>) -> Upstream {
             "cachesize.bind." => 1000,
             _ => at.load(Ordering::Relaxed),
         };
-        Reply::to(&asked.packet).answer(&format!("{name} 0 CH TXT \"{value}\"")).into()
+        Reply::to(&asked.packet)
+            .answer(&format!("{name} 0 CH TXT \"{value}\""))
+            .into()
     })
     .await
 }
@@ -24,26 +26,38 @@ async fn dnsmasq(at: Arc<AtomicU64>) -> Upstream {
 /// Counters for which the time [`STARTING`] is over.
 fn counters(server: impl Into<ServerAddr>, metrics: &Metrics) -> Counters {
     let counters = Counters::new(server.into(), Duration::ZERO, "kubedns", metrics).unwrap();
-    Counters { started_by: Instant::now(), ..counters }
+    Counters {
+        started_by: Instant::now(),
+        ..counters
+    }
 }
 
 fn exported(metrics: &Metrics, name: &str) -> u64 {
     let text = metrics.render().unwrap();
-    let line = text.lines().find_map(|line| line.strip_prefix(&format!("kubedns_dnsmasq_{name} ")));
-    line.unwrap_or_else(|| panic!("no {name} in\n{text}")).parse().unwrap()
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(&format!("kubedns_dnsmasq_{name} ")));
+    line.unwrap_or_else(|| panic!("no {name} in\n{text}"))
+        .parse()
+        .unwrap()
 }
 
 #[tokio::test]
 async fn what_is_asked_is_what_the_reference_asks() {
     let server = dnsmasq(Arc::default()).await;
-    counters(server.addr(), &Metrics::new("x").unwrap()).once().await;
+    counters(server.addr(), &Metrics::new("x").unwrap())
+        .once()
+        .await;
     let asked: Vec<String> = server
         .asked()
         .iter()
         .map(|asked| {
             let question = asked.question.as_ref().unwrap();
             let flags = u16::from_be_bytes([asked.packet[2], asked.packet[3]]);
-            format!("{} {} {} flags={flags:04x}", question.name, question.class, question.rtype)
+            format!(
+                "{} {} {} flags={flags:04x}",
+                question.name, question.class, question.rtype
+            )
         })
         .collect();
     let expected = ["hits", "misses", "evictions", "insertions", "cachesize"]
@@ -57,7 +71,15 @@ async fn counters_do_not_fall_when_dnsmasq_restarts() {
     let server = dnsmasq(Arc::clone(&at)).await;
     let metrics = Metrics::new("x").unwrap();
     let counters = counters(server.addr(), &metrics);
-    for (reading, total) in [(100, 100), (100, 100), (130, 130), (0, 130), (7, 137), (3, 140), (3, 140)] {
+    for (reading, total) in [
+        (100, 100),
+        (100, 100),
+        (130, 130),
+        (0, 130),
+        (7, 137),
+        (3, 140),
+        (3, 140),
+    ] {
         at.store(reading, Ordering::Relaxed);
         counters.once().await;
         for name in ["hits", "misses", "evictions", "insertions"] {
@@ -72,16 +94,23 @@ async fn counters_do_not_fall_when_dnsmasq_restarts() {
 
 #[tokio::test]
 async fn a_dnsmasq_that_is_not_up_at_once_is_no_news_and_no_error() {
-    let server = Upstream::start(|asked: &Asked| Reply::to(&asked.packet).rcode("REFUSED").into()).await;
+    let server =
+        Upstream::start(|asked: &Asked| Reply::to(&asked.packet).rcode("REFUSED").into()).await;
     let metrics = Metrics::new("x").unwrap();
     let mut counters = counters(server.addr(), &metrics);
     let (now, later) = (Instant::now(), Instant::now() + STARTING);
-    for (started_by, complained, errors) in
-        [(later, false, 0), (later, false, 0), (now, true, 1), (now, true, 2)]
-    {
+    for (started_by, complained, errors) in [
+        (later, false, 0),
+        (later, false, 0),
+        (now, true, 1),
+        (now, true, 2),
+    ] {
         counters.started_by = started_by;
         counters.once().await;
-        assert_eq!((counters.known().complained, exported(&metrics, "errors")), (complained, errors));
+        assert_eq!(
+            (counters.known().complained, exported(&metrics, "errors")),
+            (complained, errors)
+        );
         assert_eq!(exported(&metrics, "up"), 0);
         assert!(counters.known().error.is_some());
     }
@@ -92,11 +121,31 @@ async fn strange_answers_are_errors_and_change_nothing() {
     type Server = fn(&Asked) -> Reaction;
     let strange: [Server; 7] = [
         |asked| Reply::to(&asked.packet).rcode("REFUSED").into(),
-        |asked| Reply::to(&asked.packet).answer("hits.bind. 0 CH TXT \"many\"").into(),
-        |asked| Reply::to(&asked.packet).answer("hits.bind. 0 CH TXT \"-1\"").into(),
-        |asked| Reply::to(&asked.packet).answer("hits.bind. 0 CH TXT \"\"").into(),
-        |asked| Reply::to(&asked.packet).answer("hits.bind. 0 CH TXT \"99999999999999999999999\"").into(),
-        |asked| Reply::to(&asked.packet).answer("hits.bind. 0 IN A 192.0.2.1").into(),
+        |asked| {
+            Reply::to(&asked.packet)
+                .answer("hits.bind. 0 CH TXT \"many\"")
+                .into()
+        },
+        |asked| {
+            Reply::to(&asked.packet)
+                .answer("hits.bind. 0 CH TXT \"-1\"")
+                .into()
+        },
+        |asked| {
+            Reply::to(&asked.packet)
+                .answer("hits.bind. 0 CH TXT \"\"")
+                .into()
+        },
+        |asked| {
+            Reply::to(&asked.packet)
+                .answer("hits.bind. 0 CH TXT \"99999999999999999999999\"")
+                .into()
+        },
+        |asked| {
+            Reply::to(&asked.packet)
+                .answer("hits.bind. 0 IN A 192.0.2.1")
+                .into()
+        },
         |asked| Reply::to(&asked.packet).truncated().into(),
     ];
     for (at, react) in strange.into_iter().enumerate() {
@@ -119,7 +168,10 @@ async fn a_dnsmasq_that_is_away_is_an_error_each_time() {
     let counters = counters(server, &metrics);
     counters.once().await;
     counters.once().await;
-    assert_eq!(["errors", "hits", "up"].map(|name| exported(&metrics, name)), [2, 0, 0]);
+    assert_eq!(
+        ["errors", "hits", "up"].map(|name| exported(&metrics, name)),
+        [2, 0, 0]
+    );
     let error = counters.known().error.unwrap();
     assert!(
         error.starts_with("hits.bind.: read udp ") && error.ends_with(": read: connection refused"),
@@ -136,7 +188,8 @@ proptest! {
         let (mut total, mut counted, mut seen) = (0, 0, 0);
         for mut readings in runs {
             readings.sort_unstable();
-            // A restart is detected only if the first reading is below the last reading of the previous process.
+            // A restart is detected only if the first reading is below the last reading of the
+            // previous process.
             prop_assume!(readings.first().is_none_or(|first| *first < seen || seen == 0));
             for reading in &readings {
                 total += counter.increase(*reading);

@@ -19,7 +19,11 @@ pub(crate) fn probe(part: &'static str, state: State, error: &str) -> ProbeStatu
         failures: if state == State::Ok { 0 } else { 3 },
         error: error.to_owned(),
         rcode: String::new(),
-        history: vec![Point { at: 1_795_208_050_000, state, latency_ms: 0.7 }],
+        history: vec![Point {
+            at: 1_795_208_050_000,
+            state,
+            latency_ms: 0.7,
+        }],
     }
 }
 
@@ -27,7 +31,11 @@ pub(crate) fn upstream(address: &str, serves: &[&str], error: &str) -> UpstreamS
     UpstreamStatus {
         address: address.to_owned(),
         serves: serves.iter().map(|domain| (*domain).to_owned()).collect(),
-        condition: if error.is_empty() { Condition::Answers } else { Condition::Silent },
+        condition: if error.is_empty() {
+            Condition::Answers
+        } else {
+            Condition::Silent
+        },
         since: 1_795_208_000_000,
         latency_ms: error.is_empty().then_some(4.25),
         error: error.to_owned(),
@@ -58,10 +66,19 @@ pub(crate) fn good() -> Status {
         time: 1_795_208_055_000,
         uptime_seconds: 3725,
         health: "self",
-        probes: vec![probe("kubedns", State::Ok, ""), probe("dnsmasq", State::Ok, "")],
+        probes: vec![
+            probe("kubedns", State::Ok, ""),
+            probe("dnsmasq", State::Ok, ""),
+        ],
         dnsmasq: Some(DnsmasqStatus {
             server: "127.0.0.1:53".to_owned(),
-            counters: Some(Reading { hits: 30, misses: 10, evictions: 1, insertions: 9, cache_size: 1000 }),
+            counters: Some(Reading {
+                hits: 30,
+                misses: 10,
+                evictions: 1,
+                insertions: 9,
+                cache_size: 1000,
+            }),
             hit_ratio: Some(0.75),
             read_at: Some(1_795_208_054_000),
             error: None,
@@ -74,5 +91,9 @@ pub(crate) fn good() -> Status {
 }
 
 pub(crate) fn told<T>(known: T) -> Fetched<T> {
-    Fetched { source: "http://127.0.0.1/".to_owned(), known: Some(known), error: None }
+    Fetched {
+        source: "http://127.0.0.1/".to_owned(),
+        known: Some(known),
+        error: None,
+    }
 }

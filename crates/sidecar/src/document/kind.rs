@@ -155,8 +155,20 @@ pub(crate) const ROWS: [Row; 18] = [
         "api-server-lost",
         "Check the API server; the last known records are served.",
     ),
-    (Kind::ProbeFails, "probe_fails", Level::Degraded, "no-answers", "Ask the probed server with dig."),
-    (Kind::Starting, "starting", Level::Degraded, "not-synced", "Wait some seconds."),
+    (
+        Kind::ProbeFails,
+        "probe_fails",
+        Level::Degraded,
+        "no-answers",
+        "Ask the probed server with dig.",
+    ),
+    (
+        Kind::Starting,
+        "starting",
+        Level::Degraded,
+        "not-synced",
+        "Wait some seconds.",
+    ),
 ];
 
 impl Kind {
@@ -187,8 +199,8 @@ impl Kind {
         self.row().4
     }
 
-    /// The minimum duration of a finding. Shorter faults are normal: watches are reopened, and an edit reaches kubedns
-    /// and the nanny at different times.
+    /// The minimum duration of a finding. Shorter faults are normal: watches are reopened, and an
+    /// edit reaches kubedns and the nanny at different times.
     pub(crate) fn passes_within(self) -> Duration {
         match self {
             Self::ApiServerLost | Self::StubServerUnresolved => Duration::from_secs(30),

@@ -13,13 +13,17 @@ const NAME: &str = "kubernetes.default.svc.cluster.local";
 
 /// Lines `path: label@server ...`, or the error.
 fn plan(words: &[&str]) -> Result<Vec<String>, String> {
-    let words = words.iter().map(|word| OsString::from(word.replace("NAME", NAME)));
+    let words = words
+        .iter()
+        .map(|word| OsString::from(word.replace("NAME", NAME)));
     let options: Options =
         daemon::flags::parse("sidecar", Style::Pflag, words).map_err(|exit| exit.stderr)?;
     let plan = Plan::new(&options).map_err(|error| error.to_string())?;
     let shown = |i: &usize| format!(" {}@{}", plan.specs[*i].label, plan.specs[*i].server);
-    let lines =
-        plan.paths.iter().map(|(path, of)| format!("{path}:{}", of.iter().map(shown).collect::<String>()));
+    let lines = plan
+        .paths
+        .iter()
+        .map(|(path, of)| format!("{path}:{}", of.iter().map(shown).collect::<String>()));
     Ok(lines.collect())
 }
 
@@ -27,7 +31,11 @@ fn plan(words: &[&str]) -> Result<Vec<String>, String> {
 fn paths_of_command_lines() {
     let (dnsmasq, kubedns) = ("dnsmasq@127.0.0.1:53", "kubedns@127.0.0.1:10053");
     let cases: [(&str, &[&str], Vec<String>); 7] = [
-        ("not asked for", &["--probe=kubedns,127.0.0.1:10053,NAME"], vec![]),
+        (
+            "not asked for",
+            &["--probe=kubedns,127.0.0.1:10053,NAME"],
+            vec![],
+        ),
         (
             "1.4.0: one command for both",
             &[
@@ -47,16 +55,24 @@ fn paths_of_command_lines() {
                 "--port=8080",
                 "--quiet",
             ],
-            vec![format!("/healthz-dnsmasq: {dnsmasq}"), format!("/healthz-kubedns: {kubedns}")],
+            vec![
+                format!("/healthz-dnsmasq: {dnsmasq}"),
+                format!("/healthz-kubedns: {kubedns}"),
+            ],
         ),
         (
             "another server, and another name",
             &["--cmd=nslookup NAME 10.0.0.10 && nslookup NAME 127.0.0.1 && nslookup x 127.0.0.1"],
-            vec![format!("/healthz: healthz_1@10.0.0.10:53 {dnsmasq} healthz_3@127.0.0.1:53")],
+            vec![format!(
+                "/healthz: healthz_1@10.0.0.10:53 {dnsmasq} healthz_3@127.0.0.1:53"
+            )],
         ),
         (
             "an existing probe",
-            &["--probe=mine,127.0.0.1:53,NAME,1,A", "--cmd=nslookup NAME 127.0.0.1"],
+            &[
+                "--probe=mine,127.0.0.1:53,NAME,1,A",
+                "--cmd=nslookup NAME 127.0.0.1",
+            ],
             vec!["/healthz: mine@127.0.0.1:53".to_owned()],
         ),
         (
@@ -75,7 +91,10 @@ fn paths_of_command_lines() {
         (
             "the port of old command lines",
             &["--port=8080", "--probe=kubedns,127.0.0.1:10053,NAME"],
-            vec![format!("/healthz-kubedns: {kubedns}"), format!("/healthz: {kubedns}")],
+            vec![
+                format!("/healthz-kubedns: {kubedns}"),
+                format!("/healthz: {kubedns}"),
+            ],
         ),
     ];
     for (case, words, paths) in cases {
@@ -95,7 +114,10 @@ fn mistakes() {
             &["--cmd=nslookup a 127.0.0.1", "--cmd=nslookup b 127.0.0.1"],
             "--cmd, --url: 2 commands for 1 paths",
         ),
-        (&["--cmd=nslookup a 127.0.0.1", "--url=healthz"], "--url: \"healthz\" does not begin with a slash"),
+        (
+            &["--cmd=nslookup a 127.0.0.1", "--url=healthz"],
+            "--url: \"healthz\" does not begin with a slash",
+        ),
         (
             &["--cmd=echo healthz"],
             "Usage of sidecar: see sidecar --help\ninvalid argument \"echo healthz\" for \"--cmd\" flag: \
@@ -109,11 +131,16 @@ fn mistakes() {
 
 #[test]
 fn a_result_that_is_overdue() {
-    let spec: Spec = format!("kubedns,127.0.0.1:10053,{NAME},5,A").parse().unwrap();
+    let spec: Spec = format!("kubedns,127.0.0.1:10053,{NAME},5,A")
+        .parse()
+        .unwrap();
     let metrics = Metrics::new("sidecar").unwrap();
     let probe = Probe::new(spec, Part::Kubedns, Mode::Itself, "kubedns", &metrics).unwrap();
     let waiting = probe.health().since;
     let after = |seconds| complaint(&probe, waiting + Duration::from_secs(seconds));
     assert_eq!(after(35), None, "waiting for the first result");
-    assert_eq!(after(36).as_deref(), Some("kubedns: latest result too old to be useful"));
+    assert_eq!(
+        after(36).as_deref(),
+        Some("kubedns: latest result too old to be useful")
+    );
 }

@@ -11,27 +11,46 @@ fn body(verdict: Option<Verdict>) -> String {
 }
 
 fn verdict(state: State, latency: Duration, failure: Failure) -> Verdict {
-    Verdict { state, latency, failure }
+    Verdict {
+        state,
+        latency,
+        failure,
+    }
 }
 
 fn failure(error: &str, rcode: &str) -> Failure {
-    Failure { error: error.to_owned(), rcode: rcode.to_owned() }
+    Failure {
+        error: error.to_owned(),
+        rcode: rcode.to_owned(),
+    }
 }
 
 /// The recorded body, with `>` unescaped.
 fn captured(text: &str) -> String {
-    text.trim_end().lines().last().unwrap().replace("\\u003e", ">")
+    text.trim_end()
+        .lines()
+        .last()
+        .unwrap()
+        .replace("\\u003e", ">")
 }
 
 #[test]
 fn bodies_are_the_captured_ones() {
     assert_eq!(
         body(None),
-        captured(include_str!("../../tests/data/sidecar-http-healthcheck-not-yet-probed.txt"))
+        captured(include_str!(
+            "../../tests/data/sidecar-http-healthcheck-not-yet-probed.txt"
+        ))
     );
     assert_eq!(
-        body(Some(verdict(State::Ok, Duration::from_nanos(894_024), Failure::default()))),
-        captured(include_str!("../../tests/data/sidecar-http-healthcheck-good.txt"))
+        body(Some(verdict(
+            State::Ok,
+            Duration::from_nanos(894_024),
+            Failure::default()
+        ))),
+        captured(include_str!(
+            "../../tests/data/sidecar-http-healthcheck-good.txt"
+        ))
     );
     assert_eq!(
         body(Some(verdict(
@@ -39,22 +58,36 @@ fn bodies_are_the_captured_ones() {
             Duration::ZERO,
             failure("no RRs for domain \"v4only.outside.test.\"", "NOERROR")
         ))),
-        captured(include_str!("../../tests/data/sidecar-http-healthcheck-nodata.txt"))
+        captured(include_str!(
+            "../../tests/data/sidecar-http-healthcheck-nodata.txt"
+        ))
     );
     assert_eq!(
         body(Some(verdict(
             State::Failed,
             Duration::ZERO,
-            failure("read udp 127.0.0.1:52094->127.0.0.1:SILENT: i/o timeout", "")
+            failure(
+                "read udp 127.0.0.1:52094->127.0.0.1:SILENT: i/o timeout",
+                ""
+            )
         ))),
-        captured(include_str!("../../tests/data/sidecar-http-healthcheck-silent.txt"))
+        captured(include_str!(
+            "../../tests/data/sidecar-http-healthcheck-silent.txt"
+        ))
     );
 }
 
 #[test]
 fn a_part_that_answers_for_itself_is_healthy() {
-    let itself = verdict(State::Itself, Duration::from_millis(1), failure("no RRs", "REFUSED"));
-    assert_eq!(body(Some(itself)), "{\"IsOk\":true,\"LatencySeconds\":0.001,\"Err\":\"\"}");
+    let itself = verdict(
+        State::Itself,
+        Duration::from_millis(1),
+        failure("no RRs", "REFUSED"),
+    );
+    assert_eq!(
+        body(Some(itself)),
+        "{\"IsOk\":true,\"LatencySeconds\":0.001,\"Err\":\"\"}"
+    );
 }
 
 #[test]
@@ -79,10 +112,21 @@ fn states_last_and_history_is_bounded() {
 fn set_clock_changes_no_age() {
     let result = Now::at(Duration::from_secs(100));
     let mut health = Health::waiting(result.clock);
-    health.record(verdict(State::Ok, Duration::ZERO, Failure::default()), result);
+    health.record(
+        verdict(State::Ok, Duration::ZERO, Failure::default()),
+        result,
+    );
     for time_of_day in [0, 50, 1_000_000].map(Duration::from_secs) {
         let now = Now::at(Duration::from_secs(107)).set_to(std::time::UNIX_EPOCH + time_of_day);
-        assert_eq!(health.age(now.clock), Duration::from_secs(7), "{time_of_day:?}");
-        assert_eq!(now.age(health.since), Duration::from_secs(7), "{time_of_day:?}");
+        assert_eq!(
+            health.age(now.clock),
+            Duration::from_secs(7),
+            "{time_of_day:?}"
+        );
+        assert_eq!(
+            now.age(health.since),
+            Duration::from_secs(7),
+            "{time_of_day:?}"
+        );
     }
 }

@@ -4,21 +4,39 @@ use super::*;
 
 /// The lookups of a command, `name server` each.
 fn read(text: &str) -> Result<Vec<String>, String> {
-    let command: Command = text.parse().map_err(|error: CommandError| error.to_string())?;
-    Ok(command.0.iter().map(|lookup| format!("{} {}", lookup.name, lookup.server)).collect())
+    let command: Command = text
+        .parse()
+        .map_err(|error: CommandError| error.to_string())?;
+    Ok(command
+        .0
+        .iter()
+        .map(|lookup| format!("{} {}", lookup.name, lookup.server))
+        .collect())
 }
 
 #[test]
 fn commands_of_manifests() {
     let cases: [(&str, &str, &[&str]); 5] = [
-        ("up to 1.3", "nslookup a.b 127.0.0.1 >/dev/null", &["a.b. 127.0.0.1:53"]),
+        (
+            "up to 1.3",
+            "nslookup a.b 127.0.0.1 >/dev/null",
+            &["a.b. 127.0.0.1:53"],
+        ),
         (
             "1.4",
             "nslookup a.b 127.0.0.1 >/dev/null && nslookup a.b 127.0.0.1:10053 >/dev/null",
             &["a.b. 127.0.0.1:53", "a.b. 127.0.0.1:10053"],
         ),
-        ("1.5", "nslookup a.b 127.0.0.1:10053 >/dev/null", &["a.b. 127.0.0.1:10053"]),
-        ("all output", " nslookup  a.b. 127.0.0.1 > /dev/null 2>&1", &["a.b. 127.0.0.1:53"]),
+        (
+            "1.5",
+            "nslookup a.b 127.0.0.1:10053 >/dev/null",
+            &["a.b. 127.0.0.1:10053"],
+        ),
+        (
+            "all output",
+            " nslookup  a.b. 127.0.0.1 > /dev/null 2>&1",
+            &["a.b. 127.0.0.1:53"],
+        ),
         (
             "no redirection",
             "nslookup a.b 127.0.0.1&&nslookup c 127.0.0.1",
@@ -28,7 +46,11 @@ fn commands_of_manifests() {
     for (case, text, lookups) in cases {
         assert_eq!(
             read(text).as_deref(),
-            Ok(lookups.iter().map(|&l| l.to_owned()).collect::<Vec<_>>().as_slice()),
+            Ok(lookups
+                .iter()
+                .map(|&l| l.to_owned())
+                .collect::<Vec<_>>()
+                .as_slice()),
             "{case}"
         );
     }
@@ -42,11 +64,19 @@ fn other_commands() {
         ("another program", "echo healthz", &form),
         ("no server", "nslookup a.b", &form),
         ("more arguments", "nslookup -type=A a.b 127.0.0.1", &form),
-        ("another operator", "nslookup a.b 127.0.0.1 || nslookup a.b 127.0.0.2", &form),
+        (
+            "another operator",
+            "nslookup a.b 127.0.0.1 || nslookup a.b 127.0.0.2",
+            &form,
+        ),
         ("a second command", "nslookup a.b 127.0.0.1; reboot", &form),
         ("nothing after &&", "nslookup a.b 127.0.0.1 &&", &form),
         ("a file", "nslookup a.b 127.0.0.1 >/tmp/x", &form),
-        ("no name", "nslookup a..b 127.0.0.1", "invalid DNS name \"a..b\""),
+        (
+            "no name",
+            "nslookup a..b 127.0.0.1",
+            "invalid DNS name \"a..b\"",
+        ),
     ];
     for (case, text, error) in cases {
         assert_eq!(read(text).unwrap_err(), *error, "{case}");

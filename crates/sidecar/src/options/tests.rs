@@ -1,4 +1,5 @@
-//! Tests of the command line. The help text and the errors are compared with recorded output of kube-dns.
+//! Tests of the command line. The help text and the errors are compared with recorded output of
+//! kube-dns.
 
 use std::ffi::OsString;
 
@@ -19,15 +20,25 @@ fn the_manifests_command_line() {
         "--probe=dnsmasq,127.0.0.1:53,kubernetes.default.svc.cluster.local,5,SRV",
     ])
     .unwrap();
-    let labels: Vec<&str> = options.probe.iter().map(|probe| probe.label.as_str()).collect();
+    let labels: Vec<&str> = options
+        .probe
+        .iter()
+        .map(|probe| probe.label.as_str())
+        .collect();
     assert_eq!(labels, ["kubedns", "dnsmasq"]);
     assert_eq!(Some(&options.probe[1].server), options.dnsmasq().as_ref());
     assert_eq!(parse(&["--dnsmasq-addr="]).unwrap().dnsmasq(), None);
     assert_eq!(options.probe[0].server, options.kubedns_addr);
     assert_eq!(options.health, Mode::Itself);
-    assert_eq!((options.prometheus_addr.as_str(), options.prometheus_port), ("0.0.0.0", 10054));
     assert_eq!(
-        (options.prometheus_path.as_str(), options.prometheus_namespace.as_str()),
+        (options.prometheus_addr.as_str(), options.prometheus_port),
+        ("0.0.0.0", 10054)
+    );
+    assert_eq!(
+        (
+            options.prometheus_path.as_str(),
+            options.prometheus_namespace.as_str()
+        ),
         ("/metrics", "kubedns")
     );
     assert_eq!(options.dnsmasq_poll_interval_ms, 5000);
@@ -38,15 +49,24 @@ fn the_manifests_command_line() {
 #[test]
 fn impossible_value_ends_the_start() {
     let long_label = format!("--probe={},127.0.0.1,x", "a".repeat(129));
-    for flag in
-        ["--prometheus-port=70000", "--probe=a,127.0.0.1:70000,x", "--probe=a,127.0.0.1,x..y", &long_label]
-    {
+    for flag in [
+        "--prometheus-port=70000",
+        "--probe=a,127.0.0.1:70000,x",
+        "--probe=a,127.0.0.1,x..y",
+        &long_label,
+    ] {
         let exit = parse(&[flag]).unwrap_err();
-        assert_eq!((exit.status, exit.stderr.lines().count()), (2, 2), "{flag}: {}", exit.stderr);
+        assert_eq!(
+            (exit.status, exit.stderr.lines().count()),
+            (2, 2),
+            "{flag}: {}",
+            exit.stderr
+        );
     }
 }
 
-/// kube-dns polls dnsmasq without a pause if the interval is negative, and fails to poll at a port that is none.
+/// kube-dns polls dnsmasq without a pause if the interval is negative, and fails to poll at a port
+/// that is none.
 #[test]
 fn odd_values_of_dnsmasq_are_bounded() {
     let options = parse(&["--dnsmasq-port=70000", "--dnsmasq-poll-interval-ms=-1"]).unwrap();
@@ -90,10 +110,19 @@ fn help_holds_every_line_that_was_captured() {
     assert_eq!((exit.status, exit.stdout.as_str()), (0, ""));
     let ours: Vec<String> = exit.stderr.lines().map(words).collect();
     let captured = include_str!("../../tests/data/sidecar-help.txt");
-    for line in captured.lines().filter(|line| !line.starts_with(['$', '-'])) {
+    for line in captured
+        .lines()
+        .filter(|line| !line.starts_with(['$', '-']))
+    {
         // kube-dns has no probes over TCP, so its help text does not mention them.
-        let line = line
-            .replace("A, AAAA, SRV. Example", "A, AAAA, SRV, with /tcp behind it to probe over TCP. Example");
-        assert!(ours.contains(&words(&line)), "{line}\nis not in\n{}", exit.stderr);
+        let line = line.replace(
+            "A, AAAA, SRV. Example",
+            "A, AAAA, SRV, with /tcp behind it to probe over TCP. Example",
+        );
+        assert!(
+            ours.contains(&words(&line)),
+            "{line}\nis not in\n{}",
+            exit.stderr
+        );
     }
 }

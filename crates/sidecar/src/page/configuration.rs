@@ -25,12 +25,25 @@ pub(super) fn section(status: &Status) -> Markup {
 fn in_force(nanny: &Nanny) -> Markup {
     let (configuration, routes) = (&nanny.configuration, &nanny.routes);
     // A dnsmasq that forwards all queries to kubedns has no servers of its own for stub domains.
-    let other = if routes.by_way_of_kubedns() { routes.upstreams.as_slice() } else { &[] };
-    let now = |domain| routes.stub_domains.get(domain).map_or(other, Vec::as_slice).join(" ");
+    let other = if routes.by_way_of_kubedns() {
+        routes.upstreams.as_slice()
+    } else {
+        &[]
+    };
+    let now = |domain| {
+        routes
+            .stub_domains
+            .get(domain)
+            .map_or(other, Vec::as_slice)
+            .join(" ")
+    };
     let from = match configuration.upstream_nameservers.as_slice() {
-        // With --no-resolv and without upstreamNameservers, dnsmasq has only the servers of its command line.
+        // With --no-resolv and without upstreamNameservers, dnsmasq has only the servers of its
+        // command line.
         [] if routes.upstreams.is_empty() => "the arguments of dnsmasq".to_owned(),
-        [] if routes.by_way_of_kubedns() => "--nameservers of kubedns, or its resolv.conf".to_owned(),
+        [] if routes.by_way_of_kubedns() => {
+            "--nameservers of kubedns, or its resolv.conf".to_owned()
+        }
         [] => routes.upstreams_from.clone().unwrap_or_default(),
         servers => servers.join(" "),
     };
@@ -58,13 +71,22 @@ fn row(cells: [&str; 3]) -> Markup {
 
 /// Reasons why servers are not used.
 fn trouble(nanny: &Nanny) -> Markup {
-    let Nanny { routes, configuration, .. } = nanny;
+    let Nanny {
+        routes,
+        configuration,
+        ..
+    } = nanny;
     let other = routes
         .kubedns_configuration
         .as_ref()
         .filter(|version| configuration.version.as_ref() != Some(version));
-    let joined =
-        |servers: &BTreeSet<String>| servers.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
+    let joined = |servers: &BTreeSet<String>| {
+        servers
+            .iter()
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
     html! {
         @for (words, servers) in [
             ("servers whose names have no address: ", &routes.unresolved),

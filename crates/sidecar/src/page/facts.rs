@@ -44,14 +44,23 @@ fn watches(kubedns: &Kubedns) -> Markup {
     // kubedns watches either Endpoints or EndpointSlices.
     let has_endpoints = is_open("endpoints") || is_open("endpointslices");
     let of_endpoints = |kind: &str| matches!(kind, "endpoints" | "endpointslices");
-    let closed = kubedns.watches.iter().filter(|(_, open)| !**open).map(|(kind, _)| kind.as_str());
-    let lost: Vec<&str> = closed.filter(|kind| !(has_endpoints && of_endpoints(kind))).collect();
+    let closed = kubedns
+        .watches
+        .iter()
+        .filter(|(_, open)| !**open)
+        .map(|(kind, _)| kind.as_str());
+    let lost: Vec<&str> = closed
+        .filter(|kind| !(has_endpoints && of_endpoints(kind)))
+        .collect();
     if kubedns.watches.is_empty() {
         html! { li { "watches of the API server unknown" } }
     } else if lost.is_empty() {
         html! { li { "watching the API server" } }
     } else {
-        bad(format!("no watch of {} is open: changes are not seen", lost.join(", ")))
+        bad(format!(
+            "no watch of {} is open: changes are not seen",
+            lost.join(", ")
+        ))
     }
 }
 
@@ -81,14 +90,20 @@ pub(super) fn dnsmasq(status: &Status, dnsmasq: &DnsmasqStatus) -> Markup {
 
 /// A line with the upstreams in this condition, if there are any.
 fn upstreams(dnsmasq: &DnsmasqStatus, condition: Condition, words: &str) -> Markup {
-    let all = dnsmasq.upstreams.iter().filter(|upstream| upstream.condition == condition);
+    let all = dnsmasq
+        .upstreams
+        .iter()
+        .filter(|upstream| upstream.condition == condition);
     let addresses: Vec<&str> = all.map(|upstream| upstream.address.as_str()).collect();
     html! { @if !addresses.is_empty() { (bad(format!("{words}: {}", addresses.join(", ")))) } }
 }
 
 fn process(nanny: &Nanny) -> Markup {
     let process = &nanny.dnsmasq;
-    let restarts: u64 = process.restarts.values().fold(0, |sum, count| sum.saturating_add(*count));
+    let restarts: u64 = process
+        .restarts
+        .values()
+        .fold(0, |sum, count| sum.saturating_add(*count));
     html! {
         li { (restarts) (if restarts == 1 { " restart" } else { " restarts" }) }
         @if let (true, Some(end)) = (restarts > 0, &process.last_end) { li { "last end: " (end) } }
@@ -100,7 +115,11 @@ fn process(nanny: &Nanny) -> Markup {
 
 /// The sidecar in one line.
 pub(super) fn sidecar(status: &Status) -> String {
-    format!("sidecar running for {}, health mode: {}", ago(status.uptime_seconds), status.health)
+    format!(
+        "sidecar running for {}, health mode: {}",
+        ago(status.uptime_seconds),
+        status.health
+    )
 }
 
 /// The node, the cluster domain and the versions of the parts. Unknown values are left out.
@@ -108,18 +127,38 @@ pub(super) fn identity(status: &Status) -> Vec<String> {
     let (kubedns, nanny) = (status.kubedns.known.as_ref(), status.nanny.known.as_ref());
     let built = |version: &Option<String>, commit: &Option<String>| {
         let commit = commit.as_ref().filter(|commit| *commit != "unknown");
-        Some(version.clone()? + &commit.map(|commit| format!(" ({commit})")).unwrap_or_default())
+        Some(
+            version.clone()?
+                + &commit
+                    .map(|commit| format!(" ({commit})"))
+                    .unwrap_or_default(),
+        )
     };
-    let (version, commit) = (Some(status.version.to_owned()), Some(status.commit.to_owned()));
+    let (version, commit) = (
+        Some(status.version.to_owned()),
+        Some(status.commit.to_owned()),
+    );
     let facts = [
         ("node", status.node.clone()),
         ("domain", kubedns.and_then(|kubedns| kubedns.domain.clone())),
-        ("kubedns", kubedns.and_then(|kubedns| built(&kubedns.version, &kubedns.commit))),
-        ("nanny", nanny.and_then(|nanny| built(&nanny.version, &nanny.commit))),
+        (
+            "kubedns",
+            kubedns.and_then(|kubedns| built(&kubedns.version, &kubedns.commit)),
+        ),
+        (
+            "nanny",
+            nanny.and_then(|nanny| built(&nanny.version, &nanny.commit)),
+        ),
         ("sidecar", built(&version, &commit)),
-        ("dnsmasq", nanny.and_then(|nanny| nanny.dnsmasq.version.clone())),
+        (
+            "dnsmasq",
+            nanny.and_then(|nanny| nanny.dnsmasq.version.clone()),
+        ),
     ];
-    facts.into_iter().filter_map(|(name, value)| Some(format!("{name} {}", value?))).collect()
+    facts
+        .into_iter()
+        .filter_map(|(name, value)| Some(format!("{name} {}", value?)))
+        .collect()
 }
 
 /// The line for a part that is unknown.

@@ -1,4 +1,5 @@
-//! The latency of the probes over the last minutes, as inline SVG: one plot per probe, all with the same scale.
+//! The latency of the probes over the last minutes, as inline SVG: one plot per probe, all with the
+//! same scale.
 
 use maud::{Markup, html};
 
@@ -16,7 +17,10 @@ const ABOVE: f64 = 8.0;
 
 /// The plot of a probe.
 pub(super) fn svg(probe: &ProbeStatus, axes: &Axes) -> Markup {
-    let failures = probe.history.iter().filter(|point| point.state == State::Failed);
+    let failures = probe
+        .history
+        .iter()
+        .filter(|point| point.state == State::Failed);
     let bottom = HEIGHT - BELOW;
     html! {
         svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) role="img" aria-label=(summary(probe, axes)) {
@@ -31,9 +35,22 @@ pub(super) fn svg(probe: &ProbeStatus, axes: &Axes) -> Markup {
 
 /// A line through neighbouring points of the same state, or a dot for a single point.
 fn line(run: &[Point], axes: &Axes) -> Markup {
-    let at = |point: &Point| (format!("{:.1}", axes.x(point.at)), format!("{:.1}", axes.y(point.latency_ms)));
-    let points: Vec<String> = run.iter().map(at).map(|(x, y)| format!("{x},{y}")).collect();
-    let class = if run.iter().all(|point| point.state == State::Ok) { "ok" } else { "itself" };
+    let at = |point: &Point| {
+        (
+            format!("{:.1}", axes.x(point.at)),
+            format!("{:.1}", axes.y(point.latency_ms)),
+        )
+    };
+    let points: Vec<String> = run
+        .iter()
+        .map(at)
+        .map(|(x, y)| format!("{x},{y}"))
+        .collect();
+    let class = if run.iter().all(|point| point.state == State::Ok) {
+        "ok"
+    } else {
+        "itself"
+    };
     html! {
         polyline class=(class) points=(points.join(" ")) {}
         @if let [only] = run {
@@ -45,7 +62,11 @@ fn line(run: &[Point], axes: &Axes) -> Markup {
 
 /// The text alternative of the plot.
 fn summary(probe: &ProbeStatus, axes: &Axes) -> String {
-    let failed = probe.history.iter().filter(|point| point.state == State::Failed).count();
+    let failed = probe
+        .history
+        .iter()
+        .filter(|point| point.state == State::Failed)
+        .count();
     format!(
         "latency of {} over the last {} minutes: {} probes, {failed} failed, {} at most",
         probe.label,
@@ -55,14 +76,20 @@ fn summary(probe: &ProbeStatus, axes: &Axes) -> String {
     )
 }
 
-/// Slices of neighbouring points with the same state. Failed probes have no latency and are left out.
+/// Slices of neighbouring points with the same state. Failed probes have no latency and are left
+/// out.
 fn runs(history: &[Point]) -> impl Iterator<Item = &[Point]> {
-    history.chunk_by(|a, b| a.state == b.state).filter(|run| run.iter().all(|point| point.state.is_healthy()))
+    history
+        .chunk_by(|a, b| a.state == b.state)
+        .filter(|run| run.iter().all(|point| point.state.is_healthy()))
 }
 
 /// The largest latency, in milliseconds.
 fn worst(history: &[Point]) -> f64 {
-    history.iter().map(|point| point.latency_ms).fold(0.0, f64::max)
+    history
+        .iter()
+        .map(|point| point.latency_ms)
+        .fold(0.0, f64::max)
 }
 
 /// The common range of the axes of all plots.
@@ -78,12 +105,24 @@ pub(super) struct Axes {
 impl Axes {
     /// The axes that fit all probes; `now` in milliseconds since 1970.
     pub(super) fn of(probes: &[ProbeStatus], now: u64) -> Self {
-        let first = probes.iter().filter_map(|probe| probe.history.first()).map(|point| point.at).min();
+        let first = probes
+            .iter()
+            .filter_map(|probe| probe.history.first())
+            .map(|point| point.at)
+            .min();
         let first = first.unwrap_or(now);
-        // The axis spans at least two minutes, so that the first points do not spread over the whole width.
+        // The axis spans at least two minutes, so that the first points do not spread over the
+        // whole width.
         let span = now.saturating_sub(first).max(120_000);
-        let worst = probes.iter().map(|probe| worst(&probe.history)).fold(0.0, f64::max);
-        Self { now, span, top: round_up(worst) }
+        let worst = probes
+            .iter()
+            .map(|probe| worst(&probe.history))
+            .fold(0.0, f64::max);
+        Self {
+            now,
+            span,
+            top: round_up(worst),
+        }
     }
 
     #[allow(clippy::cast_precision_loss, reason = "minutes on a screen")]

@@ -16,7 +16,13 @@ use super::*;
 
 /// The words on the page, without its markup, style and script.
 fn words(page: &str) -> String {
-    let main = page.split("<main>").nth(1).unwrap().split("</main>").next().unwrap();
+    let main = page
+        .split("<main>")
+        .nth(1)
+        .unwrap()
+        .split("</main>")
+        .next()
+        .unwrap();
     let mut text = String::new();
     for piece in main.split('<') {
         let (_, words) = piece.split_once('>').unwrap_or(("", piece));
@@ -34,7 +40,10 @@ fn page(status: &Status) -> String {
 fn judged(status: &Status) -> Status {
     let verdicts = Verdicts::new("kubedns", true, &Metrics::new("x").unwrap()).unwrap();
     let since = Now::at(Duration::from_millis(status.time - 55_000));
-    Status { verdict: verdicts.judge(findings(status), since), ..status.clone() }
+    Status {
+        verdict: verdicts.judge(findings(status), since),
+        ..status.clone()
+    }
 }
 
 #[track_caller]
@@ -49,7 +58,10 @@ fn says(page: &str, texts: &[&str]) {
 fn with_dnsmasq_as_a_cache_alone_kubedns_has_the_servers() {
     let nanny = r#"{"configuration":{"version":"00ff","stubDomains":{"acme.local":["192.0.2.1"]}},
                     "routes":{"upstreams":["127.0.0.1:10053"],"upstreamsFrom":"kubedns","kubednsConfiguration":"00fe"}}"#;
-    let mut status = Status { nanny: told(Nanny::read(nanny).unwrap()), ..good() };
+    let mut status = Status {
+        nanny: told(Nanny::read(nanny).unwrap()),
+        ..good()
+    };
     status.dnsmasq.as_mut().unwrap().upstreams.clear();
     let page = words(&render(&status, "n"));
     for expected in [
@@ -108,7 +120,11 @@ fn a_bad_day() {
         known: None,
         error: Some("refused".to_owned()),
     };
-    status.nanny = Fetched { source: String::new(), known: None, error: None };
+    status.nanny = Fetched {
+        source: String::new(),
+        known: None,
+        error: None,
+    };
     status.dnsmasq.as_mut().unwrap().error = Some("hits.bind.: i/o timeout".to_owned());
     status.dnsmasq.as_mut().unwrap().hit_ratio = None;
     let page = page(&status);
@@ -165,7 +181,11 @@ fn one_watch_of_endpoints_is_enough() {
     for (endpoints, slices, said) in [
         (0, 1, "watching the API server"),
         (1, 0, "watching the API server"),
-        (0, 0, "\u{26a0} no watch of endpoints, endpointslices is open: changes are not seen"),
+        (
+            0,
+            0,
+            "\u{26a0} no watch of endpoints, endpointslices is open: changes are not seen",
+        ),
     ] {
         let mut status = good();
         status.kubedns = told(Kubedns::read(&format!(
@@ -182,15 +202,25 @@ fn a_part_without_a_probe_is_not_said_to_wait_for_one() {
     let mut status = good();
     status.probes.clear();
     let page = page(&status);
-    says(&page, &["kubedns \u{2013} not probed records complete", "No --probe is given."]);
+    says(
+        &page,
+        &[
+            "kubedns \u{2013} not probed records complete",
+            "No --probe is given.",
+        ],
+    );
     assert!(!words(&page).contains("not probed yet"));
 }
 
 #[test]
 fn dnsmasq_may_have_its_upstreams_from_its_arguments_alone() {
     let mut status = good();
-    status.nanny = told(Nanny::read(r#"{"routes":{"upstreams":[],"upstreamsFrom":"resolv.conf"}}"#).unwrap());
-    says(&page(&status), &["everything else - the arguments of dnsmasq"]);
+    status.nanny =
+        told(Nanny::read(r#"{"routes":{"upstreams":[],"upstreamsFrom":"resolv.conf"}}"#).unwrap());
+    says(
+        &page(&status),
+        &["everything else - the arguments of dnsmasq"],
+    );
 }
 
 #[test]
@@ -198,10 +228,17 @@ fn upstreams_that_do_not_do_their_work_are_named_twice() {
     let mut status = good();
     let refusing = UpstreamStatus {
         condition: Condition::Fails,
-        ..upstream("192.0.2.2:53", &["acme.local", "beta.local"], "REFUSED for acme.local. SOA")
+        ..upstream(
+            "192.0.2.2:53",
+            &["acme.local", "beta.local"],
+            "REFUSED for acme.local. SOA",
+        )
     };
-    status.dnsmasq.as_mut().unwrap().upstreams =
-        vec![upstream("192.0.2.1:53", &["."], "i/o timeout"), refusing, upstream("192.0.2.3:53", &[], "")];
+    status.dnsmasq.as_mut().unwrap().upstreams = vec![
+        upstream("192.0.2.1:53", &["."], "i/o timeout"),
+        refusing,
+        upstream("192.0.2.3:53", &[], ""),
+    ];
     let page = page(&status);
     says(
         &page,
@@ -213,7 +250,10 @@ fn upstreams_that_do_not_do_their_work_are_named_twice() {
         ],
     );
     status.dnsmasq.as_mut().unwrap().upstreams.clear();
-    says(&render(&status, "0"), &["Upstreams of dnsmasq none, or unknown"]);
+    says(
+        &render(&status, "0"),
+        &["Upstreams of dnsmasq none, or unknown"],
+    );
 }
 
 #[test]
@@ -221,26 +261,45 @@ fn an_upstream_that_is_not_trusted_shows() {
     let mut status = good();
     let of = |n: u8, trusted: u8| {
         let labels = format!("{{upstream=\"tls://192.0.2.{n}:853\"}}");
-        format!("kubedns_forward_requests_total{labels} 7\nkubedns_forward_tls_trusted{labels} {trusted}\n")
+        format!(
+            "kubedns_forward_requests_total{labels} 7\nkubedns_forward_tls_trusted{labels} {trusted}\n"
+        )
     };
     status.kubedns = told(Kubedns::read(&(of(1, 0) + &of(2, 1))));
     let not = "tls://192.0.2.1:853 \u{2717} not asked: its TLS certificate is not trusted 7 0 -";
-    says(&page(&status), &[not, "tls://192.0.2.2:853 \u{2013} not in use 7 0 -"]);
+    says(
+        &page(&status),
+        &[not, "tls://192.0.2.2:853 \u{2013} not in use 7 0 -"],
+    );
 }
 
 #[test]
 fn a_hundred_of_everything_fits() {
     let mut status = good();
-    let domains: Vec<String> = (0..100).map(|n| format!("\"d{n}.example\":[\"192.0.2.{n}\"]")).collect();
-    let nanny = format!("{{\"configuration\":{{\"stubDomains\":{{{}}}}}}}", domains.join(","));
+    let domains: Vec<String> = (0..100)
+        .map(|n| format!("\"d{n}.example\":[\"192.0.2.{n}\"]"))
+        .collect();
+    let nanny = format!(
+        "{{\"configuration\":{{\"stubDomains\":{{{}}}}}}}",
+        domains.join(",")
+    );
     status.nanny = told(Nanny::read(&nanny).unwrap());
     let metrics: Vec<String> = (0..100)
         .map(|n| format!("kubedns_forward_requests_total{{upstream=\"192.0.2.{n}:53\"}} {n}\n"))
         .collect();
     status.kubedns = told(Kubedns::read(&metrics.concat()));
     let page = page(&status);
-    says(&page, &["d99.example - 192.0.2.99", "192.0.2.99:53 \u{2013} not in use 99 0 -"]);
-    assert!(!words(&page).contains("192.0.2.89:53"), "the ten busiest are shown");
+    says(
+        &page,
+        &[
+            "d99.example - 192.0.2.99",
+            "192.0.2.99:53 \u{2013} not in use 99 0 -",
+        ],
+    );
+    assert!(
+        !words(&page).contains("192.0.2.89:53"),
+        "the ten busiest are shown"
+    );
     assert!(page.len() < 64 * 1024, "{}", page.len());
 }
 
@@ -254,8 +313,17 @@ fn nothing_comes_from_elsewhere_and_nothing_from_outside_is_markup() {
     bad.server = evil.to_owned();
     status.probes.push(bad);
     status.dnsmasq.as_mut().unwrap().error = Some(evil.to_owned());
-    status.dnsmasq.as_mut().unwrap().upstreams.push(upstream(evil, &[evil], evil));
-    status.kubedns = Fetched { source: evil.to_owned(), known: None, error: Some(evil.to_owned()) };
+    status
+        .dnsmasq
+        .as_mut()
+        .unwrap()
+        .upstreams
+        .push(upstream(evil, &[evil], evil));
+    status.kubedns = Fetched {
+        source: evil.to_owned(),
+        known: None,
+        error: Some(evil.to_owned()),
+    };
     let all = format!(
         "{{\"dnsmasq\":{{\"version\":{0},\"lastEnd\":{0},\"restarts\":{{\"x\":1}},\"missingFixes\":[{0}]}},\
         \"configuration\":{{\"version\":{0},\"loadedAt\":{0},\"error\":{{\"text\":{0},\"at\":{0}}},\"stubDomains\":{{{0}:[{0}]}}}},\
@@ -266,7 +334,10 @@ fn nothing_comes_from_elsewhere_and_nothing_from_outside_is_markup() {
     let page = page(&status);
     assert!(!page.contains("<img"), "{page}");
     assert_eq!(page.matches("<script").count(), 1);
-    assert!(page.contains("<script nonce=\"0123456789abcdef\">"), "{page}");
+    assert!(
+        page.contains("<script nonce=\"0123456789abcdef\">"),
+        "{page}"
+    );
     // The page links only to its icon, a `data:` URL, and to the runbook.
     let links: Vec<&str> = page.split("href=\"").skip(1).collect();
     let own = |link: &&str| link.starts_with("data:image/svg+xml,") || link.starts_with("runbook#");
@@ -284,32 +355,64 @@ fn what_is_typed_into_the_field_outlives_a_refresh() {
     let parts: Vec<&str> = whole.split("<div class=\"live\">").collect();
     assert_eq!(parts.len(), 3);
     assert!(
-        parts[1].ends_with("</form>") && parts[1].contains("</div><form id=\"explain\" action=\"explain\""),
+        parts[1].ends_with("</form>")
+            && parts[1].contains("</div><form id=\"explain\" action=\"explain\""),
         "{whole}"
     );
     status.explains = false;
-    assert!(!page(&status).contains("<form"), "there is no kubedns to explain names");
+    assert!(
+        !page(&status).contains("<form"),
+        "there is no kubedns to explain names"
+    );
 }
 
 #[test]
 fn each_level_has_a_title_and_an_icon_of_its_own() {
     let levels = [Level::Well, Level::Degraded, Level::Down];
     let heads = levels.map(|level| {
-        let status = Status { verdict: Verdict { level, findings: Vec::new() }, ..good() };
+        let status = Status {
+            verdict: Verdict {
+                level,
+                findings: Vec::new(),
+            },
+            ..good()
+        };
         let page = render(&status, "n");
-        let between = |start, end| page.split(start).nth(1).unwrap().split(end).next().unwrap().to_owned();
-        (between("<title>", "</title>"), between("rel=\"icon\" href=\"", "\">"))
+        let between = |start, end| {
+            page.split(start)
+                .nth(1)
+                .unwrap()
+                .split(end)
+                .next()
+                .unwrap()
+                .to_owned()
+        };
+        (
+            between("<title>", "</title>"),
+            between("rel=\"icon\" href=\"", "\">"),
+        )
     });
-    let words = heads.each_ref().map(|(title, _)| title.split(' ').nth(1).unwrap());
+    let words = heads
+        .each_ref()
+        .map(|(title, _)| title.split(' ').nth(1).unwrap());
     assert_eq!(words, ["well", "degraded", "down"]);
-    let icons: std::collections::BTreeSet<&str> = heads.iter().map(|(_, icon)| icon.as_str()).collect();
+    let icons: std::collections::BTreeSet<&str> =
+        heads.iter().map(|(_, icon)| icon.as_str()).collect();
     assert_eq!(icons.len(), 3);
 }
 
 #[test]
 fn who_asks_most_is_shown_from_within_the_pod() {
-    says(&page(&good()), &["Who asks most Shown to requests from within the pod"]);
-    let row = |key: &str, owner: Owner| Row { key: key.to_owned(), owner, queries: 30, share: 0.75 };
+    says(
+        &page(&good()),
+        &["Who asks most Shown to requests from within the pod"],
+    );
+    let row = |key: &str, owner: Owner| Row {
+        key: key.to_owned(),
+        owner,
+        queries: 30,
+        share: 0.75,
+    };
     let web = Owner {
         namespace: Some("apps".to_owned()),
         pod: Some("web-0".to_owned()),
@@ -323,7 +426,10 @@ fn who_asks_most_is_shown_from_within_the_pod() {
         nxdomain: vec![row("<b>.example.", Owner::default())],
         ..Ranking::default()
     };
-    let page = page(&Status { top: Some(Box::new(told(ranking))), ..good() });
+    let page = page(&Status {
+        top: Some(Box::new(told(ranking))),
+        ..good()
+    });
     says(
         &page,
         &[

@@ -19,7 +19,11 @@ pub(super) fn number(value: f64, unit: &str) -> String {
     } else {
         format!("{value:.2}")
     };
-    if unit.is_empty() { text } else { format!("{text} {unit}") }
+    if unit.is_empty() {
+        text
+    } else {
+        format!("{text} {unit}")
+    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,11 @@ use crate::upstreams::{Condition, UpstreamStatus};
 /// The upstreams of dnsmasq, with their probes.
 pub(super) fn of_dnsmasq(status: &Status, dnsmasq: &DnsmasqStatus) -> Markup {
     let upstreams = &dnsmasq.upstreams;
-    let by_kubedns = status.nanny.known.as_ref().is_some_and(|nanny| nanny.routes.by_way_of_kubedns());
+    let by_kubedns = status
+        .nanny
+        .known
+        .as_ref()
+        .is_some_and(|nanny| nanny.routes.by_way_of_kubedns());
     html! {
         section aria-label="upstreams of dnsmasq" {
             h2 { "Upstreams of dnsmasq" }
@@ -46,9 +50,19 @@ fn row(upstream: &UpstreamStatus, now: u64) -> Markup {
 }
 
 fn serves(upstream: &UpstreamStatus) -> String {
-    let names = upstream.serves.iter().map(|domain| if domain == "." { "everything else" } else { domain });
+    let names = upstream.serves.iter().map(|domain| {
+        if domain == "." {
+            "everything else"
+        } else {
+            domain
+        }
+    });
     let names: Vec<&str> = names.collect();
-    if names.is_empty() { "from the arguments of dnsmasq".to_owned() } else { names.join(", ") }
+    if names.is_empty() {
+        "from the arguments of dnsmasq".to_owned()
+    } else {
+        names.join(", ")
+    }
 }
 
 fn latency(milliseconds: Option<f64>) -> String {
@@ -68,7 +82,9 @@ fn look(condition: Condition) -> (&'static str, &'static str) {
 /// The busiest upstreams of kubedns, from its metrics.
 pub(super) fn of_kubedns(status: &Status) -> Markup {
     let known = status.kubedns.known.as_ref();
-    let upstreams = known.map(|kubedns| kubedns.upstreams.as_slice()).unwrap_or_default();
+    let upstreams = known
+        .map(|kubedns| kubedns.upstreams.as_slice())
+        .unwrap_or_default();
     html! {
         section aria-label="upstreams of kubedns" {
             h2 { "Upstreams of kubedns" }
@@ -91,9 +107,15 @@ pub(super) fn of_kubedns(status: &Status) -> Markup {
 }
 
 fn state(kubedns: &Kubedns, upstream: &Upstream) -> Markup {
-    let mut of_routes = kubedns.routes.iter().filter(|(_, address, _)| *address == upstream.address);
+    let mut of_routes = kubedns
+        .routes
+        .iter()
+        .filter(|(_, address, _)| *address == upstream.address);
     let (class, words) = match (upstream.trusted, of_routes.next()) {
-        (Some(false), _) => ("failed", "\u{2717} not asked: its TLS certificate is not trusted"),
+        (Some(false), _) => (
+            "failed",
+            "\u{2717} not asked: its TLS certificate is not trusted",
+        ),
         (_, Some((.., true))) if upstream.requests == 0.0 => ("waiting", "\u{2013} not asked yet"),
         (_, Some((.., true))) => ("ok", "\u{2713} answers"),
         (_, Some((.., false))) => ("failed", "\u{2717} does not answer"),

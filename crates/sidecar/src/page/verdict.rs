@@ -5,7 +5,8 @@ use maud::{Markup, html};
 use super::text::ago;
 use crate::document::{Lasting, Level, Status};
 
-/// The appearance of a level: a CSS class for the colour, a sign for readers who do not see colours, and a word.
+/// The appearance of a level: a CSS class for the colour, a sign for readers who do not see
+/// colours, and a word.
 fn look(level: Level) -> (&'static str, &'static str, &'static str) {
     match level {
         Level::Well => ("ok", "\u{2713}", "well"),
@@ -45,7 +46,8 @@ pub(super) fn section(status: &Status) -> Markup {
 /// A finding with its age and its remedy.
 fn item(finding: &Lasting, now: u64) -> Markup {
     let (class, mark, _) = look(finding.level);
-    let since = chrono::DateTime::from_timestamp_millis(i64::try_from(finding.since).unwrap_or(i64::MAX));
+    let since =
+        chrono::DateTime::from_timestamp_millis(i64::try_from(finding.since).unwrap_or(i64::MAX));
     html! {
         li class=(class) {
             b { (mark) " " (finding.text) }

@@ -26,7 +26,8 @@ impl Series<'_> {
     }
 }
 
-/// Splits text at the first unescaped quote. Returns the unescaped text before the quote, and the rest.
+/// Splits text at the first unescaped quote. Returns the unescaped text before the quote, and the
+/// rest.
 fn quoted(text: &str) -> (String, &str) {
     let mut value = String::new();
     let mut chars = text.char_indices();
@@ -46,15 +47,21 @@ fn quoted(text: &str) -> (String, &str) {
 
 /// The samples of an exposition; malformed lines are skipped.
 pub(crate) fn series(text: &str) -> impl Iterator<Item = Series<'_>> {
-    text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| {
-        let (head, value) = match line.rsplit_once('}') {
-            Some((head, value)) => (head, value),
-            None => line.split_once(' ')?,
-        };
-        let (name, labels) = head.split_once('{').unwrap_or((head, ""));
-        let value = value.split_whitespace().next()?.parse().ok()?;
-        Some(Series { name: name.trim(), labels, value })
-    })
+    text.lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| {
+            let (head, value) = match line.rsplit_once('}') {
+                Some((head, value)) => (head, value),
+                None => line.split_once(' ')?,
+            };
+            let (name, labels) = head.split_once('{').unwrap_or((head, ""));
+            let value = value.split_whitespace().next()?.parse().ok()?;
+            Some(Series {
+                name: name.trim(),
+                labels,
+                value,
+            })
+        })
 }
 
 #[cfg(test)]

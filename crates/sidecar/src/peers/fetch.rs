@@ -21,19 +21,26 @@ pub(crate) async fn fetch(source: &str, files: &FileReads) -> anyhow::Result<Str
     let reading = async {
         if !source.contains("://") {
             let path = source.to_owned();
-            return Ok(files.run(move || file(&path)).await.ok_or(GetError::Slow(TIME))??);
+            return Ok(files
+                .run(move || file(&path))
+                .await
+                .ok_or(GetError::Slow(TIME))??);
         }
         let page = fetch_page(source).await?;
         ensure!(page.status == 200, "answered {:?}", page.status_line);
         Ok(page.body)
     };
-    let bytes = tokio::time::timeout(TIME, reading).await.map_err(|_| GetError::Slow(TIME))??;
+    let bytes = tokio::time::timeout(TIME, reading)
+        .await
+        .map_err(|_| GetError::Slow(TIME))??;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Sends a GET to an `http://` URL. Returns the page, whatever its status.
 pub(crate) async fn fetch_page(url: &str) -> anyhow::Result<Page> {
-    let Some(rest) = url.strip_prefix("http://") else { bail!("not an http URL: {url}") };
+    let Some(rest) = url.strip_prefix("http://") else {
+        bail!("not an http URL: {url}")
+    };
     let (authority, path) = match rest.find('/') {
         Some(at) => rest.split_at(at),
         None => (rest, "/"),
@@ -41,14 +48,24 @@ pub(crate) async fn fetch_page(url: &str) -> anyhow::Result<Page> {
     if authority.contains('@') {
         bail!("not an http URL: {rest}");
     }
-    let address = if authority.contains(':') { authority.to_owned() } else { format!("{authority}:80") };
+    let address = if authority.contains(':') {
+        authority.to_owned()
+    } else {
+        format!("{authority}:80")
+    };
     Ok(get(&address, path, TIME, SIZE).await?)
 }
 
 fn file(path: &str) -> Result<Vec<u8>, GetError> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(SIZE as u64 + 1).read_to_end(&mut bytes)?;
-    if bytes.len() > SIZE { Err(GetError::Large(SIZE)) } else { Ok(bytes) }
+    File::open(path)?
+        .take(SIZE as u64 + 1)
+        .read_to_end(&mut bytes)?;
+    if bytes.len() > SIZE {
+        Err(GetError::Large(SIZE))
+    } else {
+        Ok(bytes)
+    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,8 @@ use super::exposition::{Series, series};
 /// Limit of upstreams on the page.
 const SHOWN: usize = 10;
 
-/// The state of kubedns according to its metrics. Values that this version of kubedns does not export are unknown.
+/// The state of kubedns according to its metrics. Values that this version of kubedns does not
+/// export are unknown.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Kubedns {
@@ -33,7 +34,8 @@ pub(crate) struct Kubedns {
     pub(crate) requests: Option<f64>,
     /// The upstreams with the most queries, the busiest first.
     pub(crate) upstreams: Vec<Upstream>,
-    /// Each entry: a stub domain (or `.` for all other names), a server, and whether that server answers.
+    /// Each entry: a stub domain (or `.` for all other names), a server, and whether that server
+    /// answers.
     pub(crate) routes: Vec<(String, String, bool)>,
     /// The number of ignored keys of the ConfigMap.
     pub(crate) unknown_keys: f64,
@@ -82,11 +84,15 @@ impl Kubedns {
         kubedns
     }
 
-    /// Returns whether watches of Services and of Endpoints or EndpointSlices are open. A kind without a metric counts
-    /// as watched.
+    /// Returns whether watches of Services and of Endpoints or EndpointSlices are open. A kind
+    /// without a metric counts as watched.
     pub(crate) fn is_watching(&self) -> bool {
         let is_open = |kinds: &[&str]| {
-            let watches = || self.watches.iter().filter(|(kind, _)| kinds.contains(&kind.as_str()));
+            let watches = || {
+                self.watches
+                    .iter()
+                    .filter(|(kind, _)| kinds.contains(&kind.as_str()))
+            };
             watches().count() == 0 || watches().any(|(_, open)| *open)
         };
         is_open(&["services"]) && is_open(&["endpoints", "endpointslices"])
@@ -104,7 +110,8 @@ impl Kubedns {
             "kubedns_stub_servers_unresolved" => self.unresolved = line.value,
             "kubedns_forward_upstream_up" => {
                 let labels = line.label("route").zip(line.label("upstream"));
-                self.routes.extend(labels.map(|(route, upstream)| (route, upstream, line.value > 0.0)));
+                self.routes
+                    .extend(labels.map(|(route, upstream)| (route, upstream, line.value > 0.0)));
             }
             "kubedns_synced" => self.synced = Some(line.value > 0.0),
             "kubedns_stale" => self.stale = Some(line.value > 0.0),

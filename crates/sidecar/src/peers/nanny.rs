@@ -1,7 +1,7 @@
 //! The nanny's status: dnsmasq, the configuration in force, and the last rejected configuration.
 //!
-//! The types differ from the nanny's own: during a rollout the versions may differ, so every field may be missing and
-//! unknown fields are ignored.
+//! The types differ from the nanny's own: during a rollout the versions may differ, so every field
+//! may be missing and unknown fields are ignored.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,8 +59,8 @@ pub(crate) struct Routes {
     /// Stub domains and the addresses of their servers.
     pub(crate) stub_domains: BTreeMap<String, Vec<String>>,
     pub(crate) upstreams: Vec<String>,
-    /// The source of `upstreams`: `configuration`, `resolv.conf` or `kubedns`. With `kubedns`, the only upstream is
-    /// kubedns or the SERVFAIL server.
+    /// The source of `upstreams`: `configuration`, `resolv.conf` or `kubedns`. With `kubedns`, the
+    /// only upstream is kubedns or the SERVFAIL server.
     pub(crate) upstreams_from: Option<String>,
     /// The version of the configuration that kubedns reports, if the nanny polls kubedns.
     pub(crate) kubedns_configuration: Option<String>,
@@ -68,7 +68,8 @@ pub(crate) struct Routes {
     pub(crate) unresolved: BTreeSet<String>,
     /// Servers left out because their queries come back to dnsmasq.
     pub(crate) loops: BTreeSet<String>,
-    /// The server for stub domains without a usable server: the nanny itself, which answers SERVFAIL.
+    /// The server for stub domains without a usable server: the nanny itself, which answers
+    /// SERVFAIL.
     #[serde(rename = "nowhere")]
     pub(crate) servfail_server: Option<String>,
     /// The reason why the newest routes are pending; `None` when dnsmasq has them.

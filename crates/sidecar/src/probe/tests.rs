@@ -12,20 +12,26 @@ fn metrics() -> Metrics {
 }
 
 fn probe(upstream: &Upstream, part: Part, mode: Mode, kind: &str, metrics: &Metrics) -> Probe {
-    let spec = format!("it,{},{NAME},5,{kind}", upstream.addr()).parse().unwrap();
+    let spec = format!("it,{},{NAME},5,{kind}", upstream.addr())
+        .parse()
+        .unwrap();
     Probe::new(spec, part, mode, "kubedns", metrics).unwrap()
 }
 
 /// A dnsmasq that answers `cachesize.bind` itself and receives REFUSED from kubedns.
 fn backend_away(asked: &Asked) -> Reaction {
     match asked.name().as_str() {
-        "cachesize.bind." => Reply::to(&asked.packet).answer("cachesize.bind. 0 CH TXT \"1000\"").into(),
+        "cachesize.bind." => Reply::to(&asked.packet)
+            .answer("cachesize.bind. 0 CH TXT \"1000\"")
+            .into(),
         _ => Reply::to(&asked.packet).rcode("REFUSED").into(),
     }
 }
 
 fn fine(asked: &Asked) -> Reaction {
-    Reply::to(&asked.packet).answer(&format!("{NAME} 30 IN A 10.96.0.1")).into()
+    Reply::to(&asked.packet)
+        .answer(&format!("{NAME} 30 IN A 10.96.0.1"))
+        .into()
 }
 
 fn refused(asked: &Asked) -> Reaction {
@@ -38,11 +44,41 @@ async fn verdicts() {
     let cases: [(&str, Server, Part, Mode, State); 9] = [
         ("all is well", fine, Part::Dnsmasq, Mode::Itself, State::Ok),
         ("all is well", fine, Part::Other, Mode::Through, State::Ok),
-        ("backend away", backend_away, Part::Dnsmasq, Mode::Itself, State::Itself),
-        ("backend away, as kube-dns judged", backend_away, Part::Dnsmasq, Mode::Through, State::Failed),
-        ("backend away, another server", backend_away, Part::Other, Mode::Itself, State::Failed),
-        ("dnsmasq without an answer of its own", refused, Part::Dnsmasq, Mode::Itself, State::Failed),
-        ("kubedns before the first lists", refused, Part::Kubedns, Mode::Itself, State::Itself),
+        (
+            "backend away",
+            backend_away,
+            Part::Dnsmasq,
+            Mode::Itself,
+            State::Itself,
+        ),
+        (
+            "backend away, as kube-dns judged",
+            backend_away,
+            Part::Dnsmasq,
+            Mode::Through,
+            State::Failed,
+        ),
+        (
+            "backend away, another server",
+            backend_away,
+            Part::Other,
+            Mode::Itself,
+            State::Failed,
+        ),
+        (
+            "dnsmasq without an answer of its own",
+            refused,
+            Part::Dnsmasq,
+            Mode::Itself,
+            State::Failed,
+        ),
+        (
+            "kubedns before the first lists",
+            refused,
+            Part::Kubedns,
+            Mode::Itself,
+            State::Itself,
+        ),
         (
             "kubedns before the first lists, as kube-dns judged",
             refused,
@@ -50,7 +86,13 @@ async fn verdicts() {
             Mode::Through,
             State::Failed,
         ),
-        ("any other server", refused, Part::Other, Mode::Itself, State::Failed),
+        (
+            "any other server",
+            refused,
+            Part::Other,
+            Mode::Itself,
+            State::Failed,
+        ),
     ];
     for (case, server, part, mode, state) in cases {
         for kind in ["A", "A/tcp"] {
@@ -60,8 +102,16 @@ async fn verdicts() {
             probe.once().await;
             let last = probe.health().last;
             assert_eq!(last.state, state, "{case} {kind}: {last:?}");
-            assert_eq!(last.latency.is_zero(), state == State::Failed, "{case} {kind}");
-            let error = if state == State::Ok { "" } else { &format!("no RRs for domain \"{NAME}\"") };
+            assert_eq!(
+                last.latency.is_zero(),
+                state == State::Failed,
+                "{case} {kind}"
+            );
+            let error = if state == State::Ok {
+                ""
+            } else {
+                &format!("no RRs for domain \"{NAME}\"")
+            };
             assert_eq!(last.failure.error, error, "{case} {kind}");
             let rcode = if state == State::Ok { "" } else { "REFUSED" };
             assert_eq!(last.failure.rcode, rcode, "{case} {kind}");
@@ -77,7 +127,11 @@ async fn silence_fails_every_part() {
         probe.once().await;
         let last = probe.health().last;
         assert_eq!(last.state, State::Failed, "{part:?}");
-        assert!(last.failure.error.ends_with(": i/o timeout"), "{}", last.failure.error);
+        assert!(
+            last.failure.error.ends_with(": i/o timeout"),
+            "{}",
+            last.failure.error
+        );
     }
 }
 
@@ -103,7 +157,11 @@ async fn a_server_that_recovers_is_healthy_again() {
     let away = Arc::new(std::sync::atomic::AtomicBool::new(true));
     let switch = Arc::clone(&away);
     let upstream = Upstream::start(move |asked: &Asked| {
-        if switch.load(std::sync::atomic::Ordering::Relaxed) { backend_away(asked) } else { fine(asked) }
+        if switch.load(std::sync::atomic::Ordering::Relaxed) {
+            backend_away(asked)
+        } else {
+            fine(asked)
+        }
     })
     .await;
     let metrics = metrics();
@@ -113,12 +171,18 @@ async fn a_server_that_recovers_is_healthy_again() {
     away.store(false, std::sync::atomic::Ordering::Relaxed);
     probe.once().await;
     assert_eq!(probe.health().last.state, State::Ok);
-    assert!(metrics.render().unwrap().contains("kubedns_probe_it_backend_away 0\n"));
+    assert!(
+        metrics
+            .render()
+            .unwrap()
+            .contains("kubedns_probe_it_backend_away 0\n")
+    );
 }
 
 #[test]
 fn the_label_or_the_address_says_what_is_probed() {
-    let [dnsmasq, kubedns] = ["127.0.0.1:53", "127.0.0.1:10053"].map(|at| ServerAddr::from_flag(at).unwrap());
+    let [dnsmasq, kubedns] =
+        ["127.0.0.1:53", "127.0.0.1:10053"].map(|at| ServerAddr::from_flag(at).unwrap());
     for (spec, part) in [
         ("kubedns,127.0.0.1:10053,x,5,A", Part::Kubedns),
         ("kubedns,127.0.0.1:1053,x,5,A", Part::Kubedns),
@@ -128,7 +192,11 @@ fn the_label_or_the_address_says_what_is_probed() {
         ("outside,127.0.0.1,x,5,A", Part::Dnsmasq),
         ("outside,192.0.2.1:53,x,5,A", Part::Other),
     ] {
-        assert_eq!(Part::of(&spec.parse().unwrap(), Some(&dnsmasq), &kubedns), part, "{spec}");
+        assert_eq!(
+            Part::of(&spec.parse().unwrap(), Some(&dnsmasq), &kubedns),
+            part,
+            "{spec}"
+        );
     }
 }
 
@@ -145,8 +213,11 @@ fn probes_do_not_start_together() {
 #[tokio::test]
 async fn probes_never_overlap() {
     // Each answer takes longer than the interval.
-    let upstream = Upstream::start(|asked: &Asked| fine(asked).after(Duration::from_millis(1500))).await;
-    let spec = format!("it,{},{NAME},1,A", upstream.addr()).parse().unwrap();
+    let upstream =
+        Upstream::start(|asked: &Asked| fine(asked).after(Duration::from_millis(1500))).await;
+    let spec = format!("it,{},{NAME},1,A", upstream.addr())
+        .parse()
+        .unwrap();
     let probe = Arc::new(Probe::new(spec, Part::Other, Mode::Itself, "", &metrics()).unwrap());
     let stop = CancellationToken::new();
     let mut tasks = tokio::task::JoinSet::new();
@@ -158,11 +229,18 @@ async fn probes_never_overlap() {
     let (asked, known) = (upstream.count(), probe.health().history.len());
     assert!(known + 1 >= asked, "{known} results of {asked} questions");
     stop.cancel();
-    tokio::time::timeout(patience, tasks.join_next()).await.unwrap().unwrap().unwrap();
+    tokio::time::timeout(patience, tasks.join_next())
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap();
 }
 
 #[test]
 fn names_of_metrics() {
-    assert_eq!(metric_name("kubedns", "dnsmasq_hits"), "kubedns_dnsmasq_hits");
+    assert_eq!(
+        metric_name("kubedns", "dnsmasq_hits"),
+        "kubedns_dnsmasq_hits"
+    );
     assert_eq!(metric_name("", "dnsmasq_hits"), "dnsmasq_hits");
 }

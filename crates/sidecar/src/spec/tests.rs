@@ -22,14 +22,29 @@ fn probes_of_the_manifests_and_more() {
         ("l,127.0.0.1,x,1,A", "l 127.0.0.1:53 x. A udp 1s"),
         ("l,127.0.0.1,x,5,A/tcp", "l 127.0.0.1:53 x. A tcp 5s"),
         ("l,127.0.0.1,x,5,SRV/udp", "l 127.0.0.1:53 x. SRV udp 5s"),
-        ("L_9,[::1]:5353,_http._tcp.x.,600,ANY/tcp", "L_9 [::1]:5353 _http._tcp.x. ANY tcp 600s"),
+        (
+            "L_9,[::1]:5353,_http._tcp.x.,600,ANY/tcp",
+            "L_9 [::1]:5353 _http._tcp.x. ANY tcp 600s",
+        ),
         ("l,dns.example,.", "l dns.example:53 . ANY udp 5s"),
     ];
     for (text, expected) in cases {
-        let spec: Spec = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
-        let Spec { label, server, question, transport, interval } = spec;
+        let spec: Spec = text
+            .parse()
+            .unwrap_or_else(|error| panic!("{text}: {error}"));
+        let Spec {
+            label,
+            server,
+            question,
+            transport,
+            interval,
+        } = spec;
         let (name, kind) = (question.name(), question.query_type());
-        assert_eq!(format!("{label} {server} {name} {kind} {transport} {interval:?}"), expected, "{text}");
+        assert_eq!(
+            format!("{label} {server} {name} {kind} {transport} {interval:?}"),
+            expected,
+            "{text}"
+        );
     }
 }
 
@@ -41,17 +56,38 @@ fn mistakes() {
         ("l,127.0.0.1,x,5,A,", "invalid format to --probe"),
         (",127.0.0.1,x", "label must be of format ^[a-zA-Z0-9_]+$"),
         ("a-b,127.0.0.1,x", "label must be of format ^[a-zA-Z0-9_]+$"),
-        ("\u{fc},127.0.0.1,x", "label must be of format ^[a-zA-Z0-9_]+$"),
-        ("l,127.0.0.1,x,", "strconv.Atoi: parsing \"\": invalid syntax"),
-        ("l,127.0.0.1,x,5s", "strconv.Atoi: parsing \"5s\": invalid syntax"),
-        ("l,127.0.0.1,x,0x5", "strconv.Atoi: parsing \"0x5\": invalid syntax"),
+        (
+            "\u{fc},127.0.0.1,x",
+            "label must be of format ^[a-zA-Z0-9_]+$",
+        ),
+        (
+            "l,127.0.0.1,x,",
+            "strconv.Atoi: parsing \"\": invalid syntax",
+        ),
+        (
+            "l,127.0.0.1,x,5s",
+            "strconv.Atoi: parsing \"5s\": invalid syntax",
+        ),
+        (
+            "l,127.0.0.1,x,0x5",
+            "strconv.Atoi: parsing \"0x5\": invalid syntax",
+        ),
         (
             "l,127.0.0.1,x,99999999999999999999",
             "strconv.Atoi: parsing \"99999999999999999999\": value out of range",
         ),
-        ("l,127.0.0.1,x,0,A", "interval_seconds must be at least 1, not 0"),
-        ("l,127.0.0.1,x,-1", "interval_seconds must be at least 1, not -1"),
-        ("l,127.0.0.1,x,A", "strconv.Atoi: parsing \"A\": invalid syntax"),
+        (
+            "l,127.0.0.1,x,0,A",
+            "interval_seconds must be at least 1, not 0",
+        ),
+        (
+            "l,127.0.0.1,x,-1",
+            "interval_seconds must be at least 1, not -1",
+        ),
+        (
+            "l,127.0.0.1,x,A",
+            "strconv.Atoi: parsing \"A\": invalid syntax",
+        ),
         ("l,127.0.0.1,x,5,", "invalid type for DNS: "),
         ("l,127.0.0.1,x,5,a", "invalid type for DNS: a"),
         ("l,127.0.0.1,x,5,MX/tcp", "invalid type for DNS: MX/tcp"),
@@ -67,9 +103,15 @@ fn mistakes() {
         assert_eq!(error, expected, "{text}");
     }
     let label = "l".repeat(129);
-    assert_eq!(format!("{label},127.0.0.1,x").parse::<Spec>(), Err(SpecError::LongLabel));
+    assert_eq!(
+        format!("{label},127.0.0.1,x").parse::<Spec>(),
+        Err(SpecError::LongLabel)
+    );
     let name = "x".repeat(64);
-    assert_eq!(format!("l,127.0.0.1,{name}").parse::<Spec>(), Err(SpecError::Name(name)));
+    assert_eq!(
+        format!("l,127.0.0.1,{name}").parse::<Spec>(),
+        Err(SpecError::Name(name))
+    );
 }
 
 #[test]

@@ -10,7 +10,8 @@ pub(crate) enum Condition {
     #[default]
     Waiting,
     Answers,
-    /// The upstream answers REFUSED for names that dnsmasq forwards to it, or SERVFAIL for its stub domain.
+    /// The upstream answers REFUSED for names that dnsmasq forwards to it, or SERVFAIL for its stub
+    /// domain.
     Fails,
     Silent,
 }

@@ -16,18 +16,24 @@ pub(super) struct Listed {
 /// Queries dnsmasq for its upstreams, over TCP if the list does not fit into a datagram.
 pub(super) async fn list(dnsmasq: &ServerAddr) -> Result<Vec<Listed>, String> {
     let question = chaos::question("servers.bind.");
-    let answer = ask_with_retry(dnsmasq, &question, TIMEOUT).await.map_err(|error| error.to_string())?;
+    let answer = ask_with_retry(dnsmasq, &question, TIMEOUT)
+        .await
+        .map_err(|error| error.to_string())?;
     listed(&answer).ok_or_else(|| format!("answered {}", answer.message.metadata.response_code))
 }
 
-/// The upstreams in an answer, without duplicates. `None` if the answer has no TXT records. Malformed texts are
-/// skipped.
+/// The upstreams in an answer, without duplicates. `None` if the answer has no TXT records.
+/// Malformed texts are skipped.
 fn listed(answer: &Answer) -> Option<Vec<Listed>> {
     let mut seen = HashSet::new();
     let mut texts = chaos::texts(answer).peekable();
     texts.peek()?;
     let servers = texts.filter_map(|text| parse(&text));
-    Some(servers.filter(|server| seen.insert(server.address)).collect())
+    Some(
+        servers
+            .filter(|server| seen.insert(server.address))
+            .collect(),
+    )
 }
 
 /// Parses `192.0.2.1#53 12 0` or `fe80::1%eth0#53 12 0`: address, port, queries, failures.
@@ -35,5 +41,8 @@ pub(super) fn parse(text: &str) -> Option<Listed> {
     let mut words = text.split(' ');
     let (ip, port) = words.next()?.split_once('#')?;
     let address = Nameserver::with_interface(ip, port.parse().ok()?)?.socket_addr();
-    Some(Listed { address, queries: words.next()?.parse().ok()? })
+    Some(Listed {
+        address,
+        queries: words.next()?.parse().ok()?,
+    })
 }

@@ -1,4 +1,5 @@
-//! Metrics of the upstreams of dnsmasq. Only present upstreams have series, so the number of series is bounded.
+//! Metrics of the upstreams of dnsmasq. Only present upstreams have series, so the number of series
+//! is bounded.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,9 +11,16 @@ use super::condition::{Cause, Trouble};
 use crate::metric_name::metric_name;
 
 /// Histogram buckets of the latency, in seconds.
-const BUCKETS: [f64; 13] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0];
+const BUCKETS: [f64; 13] = [
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0,
+];
 
-const CAUSES: [Cause; 4] = [Cause::Timeout, Cause::Unreachable, Cause::Servfail, Cause::Refused];
+const CAUSES: [Cause; 4] = [
+    Cause::Timeout,
+    Cause::Unreachable,
+    Cause::Servfail,
+    Cause::Refused,
+];
 
 /// The metrics of all upstreams.
 #[derive(Debug)]
@@ -64,8 +72,13 @@ impl UpstreamMetrics {
         let upstream = upstream.to_string();
         SeriesOf {
             probes: self.probes.with_label_values(&[&upstream]),
-            errors: CAUSES
-                .map(|cause| (cause, self.errors.with_label_values(&[upstream.as_str(), cause.label()]))),
+            errors: CAUSES.map(|cause| {
+                (
+                    cause,
+                    self.errors
+                        .with_label_values(&[upstream.as_str(), cause.label()]),
+                )
+            }),
             duration: self.duration.with_label_values(&[&upstream]),
             queries: self.queries.with_label_values(&[&upstream]),
         }
@@ -78,7 +91,9 @@ impl UpstreamMetrics {
         let _ = self.duration.remove_label_values(&[&upstream]);
         let _ = self.queries.remove_label_values(&[&upstream]);
         for cause in CAUSES {
-            let _ = self.errors.remove_label_values(&[upstream.as_str(), cause.label()]);
+            let _ = self
+                .errors
+                .remove_label_values(&[upstream.as_str(), cause.label()]);
         }
     }
 }
@@ -89,7 +104,10 @@ impl SeriesOf {
         match outcome {
             Ok(latency) => self.duration.observe(latency.as_secs_f64()),
             Err(trouble) => {
-                let errors = self.errors.iter().find(|(cause, _)| *cause == trouble.cause);
+                let errors = self
+                    .errors
+                    .iter()
+                    .find(|(cause, _)| *cause == trouble.cause);
                 errors.inspect(|(_, errors)| errors.inc());
             }
         }

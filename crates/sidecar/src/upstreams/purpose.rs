@@ -1,5 +1,5 @@
-//! The names that an upstream serves. The served names determine the query of the probe, and which responses are
-//! failures.
+//! The names that an upstream serves. The served names determine the query of the probe, and which
+//! responses are failures.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,23 +14,29 @@ use crate::peers::Nanny;
 /// The query of a probe, and the names that the upstream serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Purpose {
-    /// The stub domains that the upstream serves, sorted; `.` for all other names. Empty if unknown.
+    /// The stub domains that the upstream serves, sorted; `.` for all other names. Empty if
+    /// unknown.
     pub(super) domains: Vec<String>,
     pub(super) question: Query,
-    /// SERVFAIL for the query is a failure. False for queries for the root, because a server of private names may be
-    /// unable to answer them.
+    /// SERVFAIL for the query is a failure. False for queries for the root, because a server of
+    /// private names may be unable to answer them.
     must_know: bool,
 }
 
 impl Purpose {
-    /// The purpose of an upstream with unknown names. The query is for the name servers of the root.
+    /// The purpose of an upstream with unknown names. The query is for the name servers of the
+    /// root.
     pub(super) fn unknown() -> Self {
         let question = Query::query(Name::root(), RecordType::NS);
-        Self { domains: Vec::new(), question, must_know: false }
+        Self {
+            domains: Vec::new(),
+            question,
+            must_know: false,
+        }
     }
 
-    /// The purpose of this server in the nanny's routes. The purpose is unknown for servers from dnsmasq's command
-    /// line.
+    /// The purpose of this server in the nanny's routes. The purpose is unknown for servers from
+    /// dnsmasq's command line.
     pub(super) fn of(address: SocketAddr, nanny: &Nanny) -> Self {
         let (text, routes) = (address.to_string(), &nanny.routes);
         let mut this = Self::unknown();
@@ -38,7 +44,10 @@ impl Purpose {
             if !servers.contains(&text) {
                 continue;
             }
-            if let (true, Ok(name)) = (this.domains.is_empty(), Name::from_ascii(format!("{domain}."))) {
+            if let (true, Ok(name)) = (
+                this.domains.is_empty(),
+                Name::from_ascii(format!("{domain}.")),
+            ) {
                 this.question = Query::query(name, RecordType::SOA);
                 this.must_know = true;
             }
@@ -66,6 +75,9 @@ impl Purpose {
             _ => return Ok(answer.latency),
         };
         let (rcode, question) = (rcode_name(rcode), &self.question);
-        trouble(cause, format!("{rcode} for {} {}", question.name(), question.query_type()))
+        trouble(
+            cause,
+            format!("{rcode} for {} {}", question.name(), question.query_type()),
+        )
     }
 }

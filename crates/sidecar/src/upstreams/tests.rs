@@ -22,8 +22,14 @@ impl Lab {
         let told = Arc::clone(&texts);
         let dnsmasq = Server::start(move |asked: &Asked| {
             assert_eq!(asked.name(), "servers.bind.");
-            let quoted: Vec<String> = told.lock().iter().map(|text| format!("\"{text}\"")).collect();
-            Reply::to(&asked.packet).answer(&format!("servers.bind. 0 CH TXT {}", quoted.join(" "))).into()
+            let quoted: Vec<String> = told
+                .lock()
+                .iter()
+                .map(|text| format!("\"{text}\""))
+                .collect();
+            Reply::to(&asked.packet)
+                .answer(&format!("servers.bind. 0 CH TXT {}", quoted.join(" ")))
+                .into()
         })
         .await;
         let directory = tempfile::tempdir().unwrap();
@@ -32,8 +38,15 @@ impl Lab {
         let metrics = Metrics::new("x").unwrap();
         let (dnsmasq_at, every) = (ServerAddr::from(dnsmasq.addr()), Duration::from_secs(10));
         let peers = Arc::new(Peers::at("", status.to_str().unwrap()));
-        let upstreams = Upstreams::new(dnsmasq_at, others, peers, every, "kubedns", &metrics).unwrap();
-        Self { _dnsmasq: dnsmasq, upstreams: Arc::new(upstreams), metrics, texts, _directory: directory }
+        let upstreams =
+            Upstreams::new(dnsmasq_at, others, peers, every, "kubedns", &metrics).unwrap();
+        Self {
+            _dnsmasq: dnsmasq,
+            upstreams: Arc::new(upstreams),
+            metrics,
+            texts,
+            _directory: directory,
+        }
     }
 
     async fn rounds(&self, number: u32) {
@@ -42,15 +55,26 @@ impl Lab {
         }
     }
 
-    /// One text per upstream: condition, served names, failures, probes, queries, and the error without its varying
-    /// parts.
+    /// One text per upstream: condition, served names, failures, probes, queries, and the error
+    /// without its varying parts.
     fn said(&self) -> Vec<String> {
         let said = |status: UpstreamStatus| {
-            let UpstreamStatus { condition, serves, probes, failures, queries, error, .. } = status;
+            let UpstreamStatus {
+                condition,
+                serves,
+                probes,
+                failures,
+                queries,
+                error,
+                ..
+            } = status;
             let error = error.rsplit(": ").next().unwrap_or_default();
-            format!("{condition:?} [{}] {failures} of {probes}, asked {queries} {error}", serves.join(" "))
-                .trim_end()
-                .to_owned()
+            format!(
+                "{condition:?} [{}] {failures} of {probes}, asked {queries} {error}",
+                serves.join(" ")
+            )
+            .trim_end()
+            .to_owned()
         };
         self.upstreams.status().into_iter().map(said).collect()
     }
@@ -58,10 +82,13 @@ impl Lab {
     /// The exported samples of one upstream, without the buckets and the sum of the histogram.
     fn exported(&self, server: SocketAddr) -> Vec<String> {
         let text = self.metrics.render().unwrap();
-        let of_it = text.lines().filter(|line| line.contains(&format!("upstream=\"{server}\"")));
+        let of_it = text
+            .lines()
+            .filter(|line| line.contains(&format!("upstream=\"{server}\"")));
         let told = of_it.filter(|line| !line.contains("_bucket") && !line.contains("_sum"));
         let short = told.map(|line| {
-            line.replace(&format!("upstream=\"{server}\""), "").replace("kubedns_dnsmasq_upstream_", "")
+            line.replace(&format!("upstream=\"{server}\""), "")
+                .replace("kubedns_dnsmasq_upstream_", "")
         });
         short.filter(|line| !line.ends_with(" 0")).collect()
     }
@@ -76,22 +103,35 @@ async fn answering(rcode: &'static str) -> Server {
 }
 
 fn routes(stub_domains: &[(&str, SocketAddr)], upstreams: &[SocketAddr]) -> String {
-    let domains: BTreeMap<&str, Vec<String>> =
-        stub_domains.iter().map(|(domain, server)| (*domain, vec![server.to_string()])).collect();
+    let domains: BTreeMap<&str, Vec<String>> = stub_domains
+        .iter()
+        .map(|(domain, server)| (*domain, vec![server.to_string()]))
+        .collect();
     let upstreams: Vec<String> = upstreams.iter().map(ToString::to_string).collect();
     serde_json::json!({ "routes": { "stubDomains": domains, "upstreams": upstreams } }).to_string()
 }
 
 #[tokio::test]
 async fn each_server_is_asked_what_it_is_there_for() {
-    let (stub, outside, both, typed) =
-        tokio::join!(answering("NOERROR"), answering("NXDOMAIN"), answering("NOERROR"), answering("REFUSED"));
-    let nanny =
-        routes(&[("acme.local", stub.addr()), ("beta.local", both.addr())], &[outside.addr(), both.addr()]);
+    let (stub, outside, both, typed) = tokio::join!(
+        answering("NOERROR"),
+        answering("NXDOMAIN"),
+        answering("NOERROR"),
+        answering("REFUSED")
+    );
+    let nanny = routes(
+        &[("acme.local", stub.addr()), ("beta.local", both.addr())],
+        &[outside.addr(), both.addr()],
+    );
     let texts = [&stub, &outside, &both, &typed].map(|server| text(server.addr(), 7));
     let lab = Lab::start(&texts, &nanny, Vec::new()).await;
     lab.rounds(1).await;
-    for (server, expected) in [(&stub, "acme.local. 6"), (&outside, ". 2"), (&both, ". 2"), (&typed, ". 2")] {
+    for (server, expected) in [
+        (&stub, "acme.local. 6"),
+        (&outside, ". 2"),
+        (&both, ". 2"),
+        (&typed, ". 2"),
+    ] {
         let asked: Vec<String> = server
             .asked()
             .iter()
@@ -146,7 +186,10 @@ async fn what_is_wrong_with_a_server_shows_after_two_probes() {
         lab.rounds(1).await;
         assert_eq!(lab.said(), [twice]);
         let errors = format!("errors_total{{cause=\"{cause}\",}} 2");
-        assert_eq!(lab.exported(server), [errors, "probes_total{} 2".to_owned()]);
+        assert_eq!(
+            lab.exported(server),
+            [errors, "probes_total{} 2".to_owned()]
+        );
     }
 }
 
@@ -159,8 +202,16 @@ async fn only_a_stub_domain_makes_servfail_a_failure() {
             "Waiting [acme.local] 1 of 1, asked 0 SERVFAIL for acme.local. SOA",
             "Fails [acme.local] 2 of 2, asked 0 SERVFAIL for acme.local. SOA",
         ),
-        (routes(&[], &[servfail.addr()]), "Answers [.] 0 of 1, asked 0", "Answers [.] 0 of 2, asked 0"),
-        ("{}".to_owned(), "Answers [] 0 of 1, asked 0", "Answers [] 0 of 2, asked 0"),
+        (
+            routes(&[], &[servfail.addr()]),
+            "Answers [.] 0 of 1, asked 0",
+            "Answers [.] 0 of 2, asked 0",
+        ),
+        (
+            "{}".to_owned(),
+            "Answers [] 0 of 1, asked 0",
+            "Answers [] 0 of 2, asked 0",
+        ),
     ] {
         let lab = Lab::start(&[text(servfail.addr(), 0)], &nanny, Vec::new()).await;
         lab.rounds(1).await;
@@ -177,7 +228,12 @@ async fn a_late_servfail_is_an_answer() {
         Reaction::from(Reply::to(&asked.packet).rcode("SERVFAIL")).after(Duration::from_secs(3))
     })
     .await;
-    let lab = Lab::start(&[text(late.addr(), 0)], &routes(&[], &[late.addr()]), Vec::new()).await;
+    let lab = Lab::start(
+        &[text(late.addr(), 0)],
+        &routes(&[], &[late.addr()]),
+        Vec::new(),
+    )
+    .await;
     lab.rounds(1).await;
     assert_eq!(lab.said(), ["Answers [.] 0 of 1, asked 0"]);
 }
@@ -194,7 +250,12 @@ async fn one_lost_packet_is_counted_and_changes_nothing_and_an_answer_ends_a_sil
         }
     })
     .await;
-    let lab = Lab::start(&[text(server.addr(), 0)], &routes(&[], &[server.addr()]), Vec::new()).await;
+    let lab = Lab::start(
+        &[text(server.addr(), 0)],
+        &routes(&[], &[server.addr()]),
+        Vec::new(),
+    )
+    .await;
     for (is_silent, expected) in [
         (false, "Answers [.] 0 of 1, asked 0"),
         (true, "Answers [.] 1 of 2, asked 0 i/o timeout"),
@@ -207,7 +268,11 @@ async fn one_lost_packet_is_counted_and_changes_nothing_and_an_answer_ends_a_sil
     }
     assert_eq!(
         lab.exported(server.addr()),
-        ["errors_total{cause=\"timeout\",} 2", "probe_duration_seconds_count{} 2", "probes_total{} 4"],
+        [
+            "errors_total{cause=\"timeout\",} 2",
+            "probe_duration_seconds_count{} 2",
+            "probes_total{} 4"
+        ],
     );
 }
 
@@ -220,11 +285,18 @@ async fn the_list_is_followed_and_kept_when_dnsmasq_does_not_tell_it() {
     // dnsmasq restarted and counts from zero; the metric continues.
     *lab.texts.lock() = vec![text(old.addr(), 2)];
     lab.rounds(1).await;
-    assert!(lab.exported(old.addr()).contains(&"queries_total{} 7".to_owned()));
+    assert!(
+        lab.exported(old.addr())
+            .contains(&"queries_total{} 7".to_owned())
+    );
     *lab.texts.lock() = vec![text(new.addr(), 1)];
     lab.rounds(1).await;
     assert_eq!(lab.said(), ["Answers [] 0 of 1, asked 1"]);
-    assert_eq!(lab.exported(old.addr()), [""; 0], "a removed upstream is not exported");
+    assert_eq!(
+        lab.exported(old.addr()),
+        [""; 0],
+        "a removed upstream is not exported"
+    );
     // dnsmasq returns an empty list.
     lab.texts.lock().clear();
     lab.rounds(1).await;
@@ -233,8 +305,11 @@ async fn the_list_is_followed_and_kept_when_dnsmasq_does_not_tell_it() {
 
 #[tokio::test]
 async fn what_is_probed_anyway_or_is_no_server_is_passed_over() {
-    let (kubedns, nowhere, real) =
-        tokio::join!(answering("NOERROR"), answering("SERVFAIL"), answering("NOERROR"));
+    let (kubedns, nowhere, real) = tokio::join!(
+        answering("NOERROR"),
+        answering("SERVFAIL"),
+        answering("NOERROR")
+    );
     let texts = [
         text(kubedns.addr(), 1),
         text(nowhere.addr(), 1),
@@ -244,7 +319,8 @@ async fn what_is_probed_anyway_or_is_no_server_is_passed_over() {
         text(real.addr(), 1),
         text(real.addr(), 9),
     ];
-    let nanny = serde_json::json!({ "routes": { "nowhere": nowhere.addr().to_string() } }).to_string();
+    let nanny =
+        serde_json::json!({ "routes": { "nowhere": nowhere.addr().to_string() } }).to_string();
     let lab = Lab::start(&texts, &nanny, vec![ServerAddr::from(kubedns.addr())]).await;
     lab.rounds(1).await;
     assert_eq!(lab.said(), ["Answers [] 0 of 1, asked 1"]);
@@ -262,10 +338,15 @@ async fn so_many_servers_are_probed_and_no_more() {
     .await;
     // No server answers at the other loopback addresses, so these probes fail at once.
     let many = (0..200u8).map(|n| format!("127.9.9.{n}#{} 0 0", server.addr().port()));
-    let texts: Vec<String> = std::iter::once(text(server.addr(), 0)).chain(many).collect();
+    let texts: Vec<String> = std::iter::once(text(server.addr(), 0))
+        .chain(many)
+        .collect();
     let lab = Lab::start(&texts, "{}", Vec::new()).await;
     lab.rounds(1).await;
-    assert_eq!((lab.upstreams.status().len(), asked.load(Ordering::Relaxed)), (MAX, 1));
+    assert_eq!(
+        (lab.upstreams.status().len(), asked.load(Ordering::Relaxed)),
+        (MAX, 1)
+    );
 }
 
 #[tokio::test]
@@ -273,9 +354,15 @@ async fn an_interval_of_zero_asks_nobody() {
     let server = answering("NOERROR").await;
     let dnsmasq = ServerAddr::from(server.addr());
     let metrics = Metrics::new("x").unwrap();
-    let upstreams =
-        Upstreams::new(dnsmasq, Vec::new(), Arc::new(Peers::at("", "")), Duration::ZERO, "kubedns", &metrics)
-            .unwrap();
+    let upstreams = Upstreams::new(
+        dnsmasq,
+        Vec::new(),
+        Arc::new(Peers::at("", "")),
+        Duration::ZERO,
+        "kubedns",
+        &metrics,
+    )
+    .unwrap();
     let stop = CancellationToken::new();
     stop.cancel();
     Arc::new(upstreams).run(stop).await;

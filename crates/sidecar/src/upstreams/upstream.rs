@@ -50,14 +50,27 @@ impl Upstream {
     pub(super) fn new(address: SocketAddr, series: SeriesOf) -> Self {
         let address = address.to_string();
         let since = Instant::now();
-        let status = UpstreamStatus { address, ..UpstreamStatus::default() };
+        let status = UpstreamStatus {
+            address,
+            ..UpstreamStatus::default()
+        };
         let asked = Monotonic::default();
-        Self { purpose: Purpose::unknown(), status, since, failures_in_a_row: 0, asked, series }
+        Self {
+            purpose: Purpose::unknown(),
+            status,
+            since,
+            failures_in_a_row: 0,
+            asked,
+            series,
+        }
     }
 
     /// The status for a reader.
     pub(super) fn status_at(&self, now: Now) -> UpstreamStatus {
-        UpstreamStatus { since: now.millis_of(self.since), ..self.status.clone() }
+        UpstreamStatus {
+            since: now.millis_of(self.since),
+            ..self.status.clone()
+        }
     }
 
     /// Updates the purpose, and the number of queries since dnsmasq started.
@@ -97,14 +110,21 @@ impl Upstream {
 
     /// Logs a change of the condition. The first answer is not logged.
     fn tell(&self, before: Condition, now: Now) {
-        let UpstreamStatus { address: upstream, error, condition, .. } = &self.status;
+        let UpstreamStatus {
+            address: upstream,
+            error,
+            condition,
+            ..
+        } = &self.status;
         let serves = self.status.serves.join(" ");
         match condition {
             Condition::Answers if before != Condition::Waiting => {
                 let lasted = now.age(self.since);
                 tracing::info!(%upstream, serves, ?lasted, "upstream of dnsmasq answers again");
             }
-            Condition::Fails => tracing::warn!(%upstream, serves, error, "upstream of dnsmasq fails"),
+            Condition::Fails => {
+                tracing::warn!(%upstream, serves, error, "upstream of dnsmasq fails");
+            }
             Condition::Silent => {
                 tracing::warn!(%upstream, serves, error, "upstream of dnsmasq does not answer");
             }

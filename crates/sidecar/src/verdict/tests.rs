@@ -11,7 +11,11 @@ use crate::upstreams::{Condition, UpstreamStatus};
 /// The kinds and texts of the findings.
 fn found(status: &Status) -> Vec<String> {
     let show = |found: &Finding| {
-        let detail = if found.detail.is_empty() { String::new() } else { format!(" ({})", found.detail) };
+        let detail = if found.detail.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", found.detail)
+        };
         format!("{}: {}{detail}", found.kind.label(), found.text)
     };
     findings(status).iter().map(show).collect()
@@ -19,11 +23,17 @@ fn found(status: &Status) -> Vec<String> {
 
 fn kubedns(text: &str) -> Status {
     let base = "kubedns_synced 1\nkubedns_watch_connected{kind=\"services\"} 1\n";
-    Status { kubedns: told(Kubedns::read(&format!("{base}{text}"))), ..good() }
+    Status {
+        kubedns: told(Kubedns::read(&format!("{base}{text}"))),
+        ..good()
+    }
 }
 
 fn nanny(json: &str) -> Status {
-    Status { nanny: told(Nanny::read(json).unwrap()), ..good() }
+    Status {
+        nanny: told(Nanny::read(json).unwrap()),
+        ..good()
+    }
 }
 
 fn probed(probes: Vec<ProbeStatus>) -> Status {
@@ -54,18 +64,37 @@ fn routes(routes: &[(&str, &str, u8)]) -> Status {
 fn a_pod_that_is_well_has_no_findings() {
     assert_eq!(found(&good()), Vec::<String>::new());
     let unknown = |status: Status| Status {
-        kubedns: Fetched { source: String::new(), known: None, error: None },
-        nanny: Fetched { source: String::new(), known: None, error: Some("refused".to_owned()) },
+        kubedns: Fetched {
+            source: String::new(),
+            known: None,
+            error: None,
+        },
+        nanny: Fetched {
+            source: String::new(),
+            known: None,
+            error: Some("refused".to_owned()),
+        },
         ..status
     };
-    assert_eq!(found(&unknown(good())), Vec::<String>::new(), "unknown values are no findings");
+    assert_eq!(
+        found(&unknown(good())),
+        Vec::<String>::new(),
+        "unknown values are no findings"
+    );
 }
 
 #[test]
 fn probes_tell_who_does_not_answer() {
-    let lost = ProbeStatus { failures: 2, ..probe("kubedns", State::Failed, "i/o timeout") };
-    let refused =
-        || vec![probe("kubedns", State::Itself, "no RRs"), probe("dnsmasq", State::Itself, "no RRs")];
+    let lost = ProbeStatus {
+        failures: 2,
+        ..probe("kubedns", State::Failed, "i/o timeout")
+    };
+    let refused = || {
+        vec![
+            probe("kubedns", State::Itself, "no RRs"),
+            probe("dnsmasq", State::Itself, "no RRs"),
+        ]
+    };
     let cases = [
         ("lost packets", probed(vec![lost]), vec![]),
         (
@@ -78,7 +107,10 @@ fn probes_tell_who_does_not_answer() {
         ),
         (
             "dnsmasq is cut off from kubedns",
-            probed(vec![probe("kubedns", State::Ok, ""), probe("dnsmasq", State::Itself, "i/o timeout")]),
+            probed(vec![
+                probe("kubedns", State::Ok, ""),
+                probe("dnsmasq", State::Itself, "i/o timeout"),
+            ]),
             vec![
                 "names_unanswered: dnsmasq does not answer kubernetes.default.svc.cluster.local. (i/o timeout)",
             ],
@@ -95,17 +127,26 @@ fn probes_tell_who_does_not_answer() {
         ),
         (
             "the first seconds",
-            probed(vec![ProbeStatus { failures: 0, ..probe("kubedns", State::Waiting, "") }]),
+            probed(vec![ProbeStatus {
+                failures: 0,
+                ..probe("kubedns", State::Waiting, "")
+            }]),
             vec!["starting: no probe has ended yet"],
         ),
         (
             "not synced",
-            Status { probes: refused(), ..kubedns("kubedns_synced 0\nkubedns_initial_sync_overdue 1\n") },
+            Status {
+                probes: refused(),
+                ..kubedns("kubedns_synced 0\nkubedns_initial_sync_overdue 1\n")
+            },
             vec!["not_synced: kubedns refuses cluster names: its first lists are incomplete"],
         ),
         (
             "not synced yet",
-            Status { probes: refused(), ..kubedns("kubedns_synced 0\nkubedns_initial_sync_overdue 0\n") },
+            Status {
+                probes: refused(),
+                ..kubedns("kubedns_synced 0\nkubedns_initial_sync_overdue 0\n")
+            },
             vec!["starting: kubedns waits for its first lists"],
         ),
     ];
@@ -118,38 +159,83 @@ fn probes_tell_who_does_not_answer() {
 fn upstreams_are_judged_by_the_names_they_are_there_for() {
     let [live, other] = ["192.0.2.1:53", "192.0.2.2:53"];
     let silent = |address, serves: &[&str]| upstream(address, serves, "i/o timeout");
-    let fails =
-        |address, serves: &[&str]| UpstreamStatus { condition: Condition::Fails, ..silent(address, serves) };
-    let none = "upstreams_down: external names are not answered: no upstream answers (192.0.2.2:53)";
+    let fails = |address, serves: &[&str]| UpstreamStatus {
+        condition: Condition::Fails,
+        ..silent(address, serves)
+    };
+    let none =
+        "upstreams_down: external names are not answered: no upstream answers (192.0.2.2:53)";
     let one = "upstream_down: 1 of 2 upstreams for external names does not answer: 192.0.2.2:53";
     let stub = "stub_domain_down: names of acme.local are not answered: none of their servers answers (192.0.2.2:53)";
     let cases = [
-        ("the only one", forwarding(vec![silent(other, &["."])]), vec![none]),
-        ("of unknown purpose", forwarding(vec![silent(other, &[])]), vec![none]),
-        ("one of two", forwarding(vec![upstream(live, &["."], ""), silent(other, &["."])]), vec![one]),
+        (
+            "the only one",
+            forwarding(vec![silent(other, &["."])]),
+            vec![none],
+        ),
+        (
+            "of unknown purpose",
+            forwarding(vec![silent(other, &[])]),
+            vec![none],
+        ),
+        (
+            "one of two",
+            forwarding(vec![upstream(live, &["."], ""), silent(other, &["."])]),
+            vec![one],
+        ),
         (
             "a stub domain",
-            forwarding(vec![upstream(live, &["."], ""), silent(other, &["acme.local"])]),
+            forwarding(vec![
+                upstream(live, &["."], ""),
+                silent(other, &["acme.local"]),
+            ]),
             vec![stub],
         ),
-        ("a stub domain fails", forwarding(vec![fails(other, &["acme.local"])]), vec![stub]),
-        ("the root is refused", forwarding(vec![fails(other, &["."])]), vec![]),
-        ("the only one of kubedns", routes(&[(".", other, 0)]), vec![none]),
-        ("one of two of kubedns", routes(&[(".", live, 1), (".", other, 0)]), vec![one]),
-        ("a stub domain of kubedns", routes(&[(".", live, 1), ("acme.local", other, 0)]), vec![stub]),
+        (
+            "a stub domain fails",
+            forwarding(vec![fails(other, &["acme.local"])]),
+            vec![stub],
+        ),
+        (
+            "the root is refused",
+            forwarding(vec![fails(other, &["."])]),
+            vec![],
+        ),
+        (
+            "the only one of kubedns",
+            routes(&[(".", other, 0)]),
+            vec![none],
+        ),
+        (
+            "one of two of kubedns",
+            routes(&[(".", live, 1), (".", other, 0)]),
+            vec![one],
+        ),
+        (
+            "a stub domain of kubedns",
+            routes(&[(".", live, 1), ("acme.local", other, 0)]),
+            vec![stub],
+        ),
     ];
     for (case, status, expected) in cases {
         assert_eq!(found(&status), expected, "{case}");
     }
     let behind = kubedns("kubedns_forward_upstream_up{route=\".\",upstream=\"127.0.0.1:53\"} 0\n");
-    assert_eq!(found(&behind), Vec::<String>::new(), "dnsmasq asks them, and is probed");
+    assert_eq!(
+        found(&behind),
+        Vec::<String>::new(),
+        "dnsmasq asks them, and is probed"
+    );
 }
 
 #[test]
 fn what_kubedns_and_the_nanny_say_is_found() {
     let rejected = r#"{"configuration":{"version":"00ff","error":{"text":"bad IP"}}}"#;
     let cases = [
-        (nanny(rejected), "config_rejected: the newest ConfigMap is rejected (bad IP)"),
+        (
+            nanny(rejected),
+            "config_rejected: the newest ConfigMap is rejected (bad IP)",
+        ),
         (
             kubedns("kubedns_config_current 0\n"),
             "config_rejected: the newest ConfigMap is rejected (by kubedns, see its log)",
@@ -189,7 +275,10 @@ fn what_kubedns_and_the_nanny_say_is_found() {
             kubedns("kubedns_stub_servers_unresolved 1\n"),
             "stub_server_unresolved: names of stub domains' servers have no address for kubedns",
         ),
-        (kubedns("kubedns_stale 1\n"), "serving_stale: kubedns serves the records of its snapshot file"),
+        (
+            kubedns("kubedns_stale 1\n"),
+            "serving_stale: kubedns serves the records of its snapshot file",
+        ),
         (
             kubedns("kubedns_watch_connected{kind=\"services\"} 0\n"),
             "api_server_lost: kubedns does not see changes of the cluster: no watch is open",
@@ -202,7 +291,10 @@ fn what_kubedns_and_the_nanny_say_is_found() {
     for (status, expected) in cases {
         assert_eq!(found(&status), [expected]);
     }
-    let both = Status { nanny: nanny(rejected).nanny, ..kubedns("kubedns_config_current 0\n") };
+    let both = Status {
+        nanny: nanny(rejected).nanny,
+        ..kubedns("kubedns_config_current 0\n")
+    };
     assert_eq!(found(&both).len(), 1, "one ConfigMap, one finding");
 }
 
@@ -228,16 +320,37 @@ fn the_worst_finding_is_the_verdict_and_its_time_is_kept() {
     let silent = finding(Kind::KubednsSilent, "silent, from port 2");
     let verdict = verdicts.judge(vec![rejected(), silent], at(30));
     assert_eq!(verdict.level, Level::Down);
-    let kept: Vec<_> = verdict.findings.iter().map(|found| (found.kind, found.since)).collect();
-    assert_eq!(kept, [(Kind::KubednsSilent, 20_000), (Kind::ConfigRejected, 10_000)]);
+    let kept: Vec<_> = verdict
+        .findings
+        .iter()
+        .map(|found| (found.kind, found.since))
+        .collect();
+    assert_eq!(
+        kept,
+        [
+            (Kind::KubednsSilent, 20_000),
+            (Kind::ConfigRejected, 10_000)
+        ]
+    );
     assert_eq!(
         exported(),
-        [" 2", "_findings{kind=\"config_rejected\"} 1", "_findings{kind=\"kubedns_silent\"} 1"]
+        [
+            " 2",
+            "_findings{kind=\"config_rejected\"} 1",
+            "_findings{kind=\"kubedns_silent\"} 1"
+        ]
     );
 
-    assert_eq!(verdicts.judge(vec![rejected()], at(40)).level, Level::Degraded);
+    assert_eq!(
+        verdicts.judge(vec![rejected()], at(40)).level,
+        Level::Degraded
+    );
     verdicts.judge(Vec::new(), at(50));
-    assert_eq!(verdicts.judge(vec![rejected()], at(60)).findings[0].since, 60_000, "it is new again");
+    assert_eq!(
+        verdicts.judge(vec![rejected()], at(60)).findings[0].since,
+        60_000,
+        "it is new again"
+    );
 }
 
 #[test]
@@ -248,7 +361,10 @@ fn what_passes_by_itself_is_no_finding_at_once() {
     assert_eq!(verdicts.judge(lost(), at(0)).level, Level::Well);
     assert_eq!(verdicts.judge(lost(), at(29)).level, Level::Well);
     let verdict = verdicts.judge(lost(), at(30));
-    assert_eq!((verdict.level, verdict.findings[0].since), (Level::Degraded, 0));
+    assert_eq!(
+        (verdict.level, verdict.findings[0].since),
+        (Level::Degraded, 0)
+    );
 }
 
 #[test]
@@ -258,9 +374,20 @@ fn set_clock_hides_no_finding() {
     let at = |seconds| Now::at(Duration::from_secs(seconds));
     let day = std::time::UNIX_EPOCH + Duration::from_hours(24);
     assert_eq!(verdicts.judge(lost(), at(3600)).level, Level::Well);
-    assert_eq!(verdicts.judge(lost(), at(3601).set_to(day)).level, Level::Well, "set forward");
-    let verdict = verdicts.judge(lost(), at(3630).set_to(std::time::UNIX_EPOCH + Duration::from_mins(1)));
-    assert_eq!((verdict.level, verdict.findings[0].since), (Level::Degraded, 30_000), "set back");
+    assert_eq!(
+        verdicts.judge(lost(), at(3601).set_to(day)).level,
+        Level::Well,
+        "set forward"
+    );
+    let verdict = verdicts.judge(
+        lost(),
+        at(3630).set_to(std::time::UNIX_EPOCH + Duration::from_mins(1)),
+    );
+    assert_eq!(
+        (verdict.level, verdict.findings[0].since),
+        (Level::Degraded, 30_000),
+        "set back"
+    );
 }
 
 #[test]
@@ -270,10 +397,18 @@ fn each_kind_has_a_section_of_the_runbook() {
     let anchors: Vec<String> = page
         .lines()
         .filter(|line| line.starts_with("##"))
-        .map(|line| line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-"))
+        .map(|line| {
+            line.trim_start_matches('#')
+                .trim()
+                .to_lowercase()
+                .replace(' ', "-")
+        })
         .collect();
     for (at, (kind, _, _, anchor, _)) in ROWS.iter().enumerate() {
         assert_eq!(*kind as usize, at, "the rows are in the order of the kinds");
-        assert!(anchors.iter().any(|found| found == anchor), "{kind:?}: no section {anchor}");
+        assert!(
+            anchors.iter().any(|found| found == anchor),
+            "{kind:?}: no section {anchor}"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! The status page in a real browser: the Content-Security-Policy permits the script, and the script updates the page,
-//! also behind a proxy. Skipped if Chromium is not installed.
+//! The status page in a real browser: the Content-Security-Policy permits the script, and the
+//! script updates the page, also behind a proxy. Skipped if Chromium is not installed.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -29,19 +29,27 @@ async fn document(chromium: &Path, url: &str, seconds: u32) -> String {
     let profile = tempfile::tempdir().unwrap();
     let mut command = Command::new(chromium);
     command
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-dev-shm-usage"])
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--no-first-run",
+            "--disable-dev-shm-usage",
+        ])
         .arg(format!("--user-data-dir={}", profile.path().display()))
         .arg(format!("--virtual-time-budget={}", seconds * 1000))
         .args(["--dump-dom", url])
         .stdin(Stdio::null())
         .stderr(Stdio::null())
         .kill_on_drop(true);
-    let output = tokio::time::timeout(PATIENCE, command.output()).await.expect("the browser ends in time");
+    let output = tokio::time::timeout(PATIENCE, command.output())
+        .await
+        .expect("the browser ends in time");
     String::from_utf8(output.expect("the browser runs").stdout).unwrap()
 }
 
-/// A proxy in front of the status page. `/dns/` always returns the status page, `/once/` only for the first request.
-/// All other requests get the proxy's own sign-in page.
+/// A proxy in front of the status page. `/dns/` always returns the status page, `/once/` only for
+/// the first request. All other requests get the proxy's own sign-in page.
 struct Proxy {
     address: SocketAddr,
     _task: JoinSet<()>,
@@ -54,22 +62,32 @@ impl Proxy {
         let served = Arc::new(AtomicBool::new(false));
         let mut task = JoinSet::new();
         task.spawn(async move {
-            // A browser may open connections without sending a request, so connections are served concurrently.
+            // A browser may open connections without sending a request, so connections are served
+            // concurrently.
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 connections.spawn(pass_on(stream, sidecar, Arc::clone(&served)));
             }
         });
-        Self { address, _task: task }
+        Self {
+            address,
+            _task: task,
+        }
     }
 }
 
 /// Answers one request.
 async fn pass_on(mut stream: TcpStream, sidecar: SocketAddr, served: Arc<AtomicBool>) {
     let mut head = BufReader::new(&mut stream).lines();
-    let Ok(Some(line)) = head.next_line().await else { return };
+    let Ok(Some(line)) = head.next_line().await else {
+        return;
+    };
     // Reads the whole head: closing with unread data would reset the connection.
-    while head.next_line().await.is_ok_and(|line| line.is_some_and(|line| !line.is_empty())) {}
+    while head
+        .next_line()
+        .await
+        .is_ok_and(|line| line.is_some_and(|line| !line.is_empty()))
+    {}
     let has_page = match line.split(' ').nth(1) {
         Some("/dns/") => true,
         Some("/once/") => !served.swap(true, Ordering::Relaxed),
@@ -86,7 +104,10 @@ async fn pass_on(mut stream: TcpStream, sidecar: SocketAddr, served: Arc<AtomicB
 }
 
 /// The path of a browser, and a sidecar with answered probes. `None` if no browser is installed.
-#[allow(clippy::print_stderr, reason = "what could not be tested is said loudly")]
+#[allow(
+    clippy::print_stderr,
+    reason = "what could not be tested is said loudly"
+)]
 async fn browser_and_sidecar() -> Option<(PathBuf, Servers, Sidecar)> {
     let Some(chromium) = chromium() else {
         eprintln!("no Chromium here: the page was not tried in a browser");
@@ -107,22 +128,35 @@ fn shows_the_probe(document: &str) -> bool {
 
 #[tokio::test]
 async fn the_page_is_live() {
-    let Some((chromium, _servers, sidecar)) = browser_and_sidecar().await else { return };
+    let Some((chromium, _servers, sidecar)) = browser_and_sidecar().await else {
+        return;
+    };
     let live = document(&chromium, &format!("http://{}/", sidecar.address), 10).await;
     assert!(live.contains("data-refreshed=\""), "{live}");
-    assert!(shows_the_probe(&live) && live.contains("id=\"lost\" role=\"status\"></p>"), "{live}");
+    assert!(
+        shows_the_probe(&live) && live.contains("id=\"lost\" role=\"status\"></p>"),
+        "{live}"
+    );
 }
 
 #[tokio::test]
 async fn behind_a_proxy_the_page_is_live_and_what_is_no_page_does_not_replace_it() {
-    let Some((chromium, _servers, sidecar)) = browser_and_sidecar().await else { return };
+    let Some((chromium, _servers, sidecar)) = browser_and_sidecar().await else {
+        return;
+    };
     let proxy = Proxy::before(sidecar.address).await;
 
     let live = document(&chromium, &format!("http://{}/dns/", proxy.address), 10).await;
     assert!(live.contains("data-refreshed=\""), "{live}");
-    assert!(shows_the_probe(&live) && live.contains("id=\"lost\" role=\"status\"></p>"), "{live}");
+    assert!(
+        shows_the_probe(&live) && live.contains("id=\"lost\" role=\"status\"></p>"),
+        "{live}"
+    );
 
     let cut_off = document(&chromium, &format!("http://{}/once/", proxy.address), 10).await;
     assert!(!cut_off.contains("data-refreshed=\""), "{cut_off}");
-    assert!(shows_the_probe(&cut_off) && cut_off.contains("role=\"status\">Connection lost: "), "{cut_off}");
+    assert!(
+        shows_the_probe(&cut_off) && cut_off.contains("role=\"status\">Connection lost: "),
+        "{cut_off}"
+    );
 }

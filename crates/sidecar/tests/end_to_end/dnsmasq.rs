@@ -41,7 +41,10 @@ async fn dnsmasq_with(port: u16, backend: SocketAddr, further: &[String]) -> Pro
             "--listen-address=127.0.0.1",
             "--bind-interfaces",
         ])
-        .args([format!("--port={port}"), format!("--server=/cluster.local/{backend}")])
+        .args([
+            format!("--port={port}"),
+            format!("--server=/cluster.local/{backend}"),
+        ])
         .args(further)
         .start();
     let server = (Ipv4Addr::LOCALHOST, port).into();
@@ -58,7 +61,9 @@ async fn backend(there: Arc<AtomicBool>) -> Upstream {
     Upstream::start(move |asked: &Asked| {
         let reply = Reply::to(&asked.packet);
         if there.load(Ordering::Relaxed) {
-            reply.answer(&format!("{NAME} 1 IN SRV 10 100 443 {NAME}")).into()
+            reply
+                .answer(&format!("{NAME} 1 IN SRV 10 100 443 {NAME}"))
+                .into()
         } else {
             Reaction::silence()
         }
@@ -81,7 +86,10 @@ fn flags(port: u16) -> [String; 3] {
 
 /// Waits until the value of a series is at least `least`.
 async fn until(sidecar: &Sidecar, series: &str, least: f64) {
-    eventually(PATIENCE, || async { sidecar.metric(series).await >= Some(least) }).await;
+    eventually(PATIENCE, || async {
+        sidecar.metric(series).await >= Some(least)
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -92,18 +100,28 @@ async fn a_healthy_dnsmasq_is_not_punished_for_its_backend() {
     let mut process = dnsmasq(port, backend.addr()).await;
     let sidecar = Sidecar::start(&flags(port)).await;
 
-    // The backend is silent. dnsmasq is still healthy, and the failed probes are counted and reported.
+    // The backend is silent. dnsmasq is still healthy, and the failed probes are counted and
+    // reported.
     until(&sidecar, "kubedns_probe_dnsmasq_errors", 2.0).await;
     let (status, body) = health(&sidecar).await;
-    assert_eq!((status, &body["IsOk"], &body["Err"]), (200, &Value::from(true), &Value::from("")));
+    assert_eq!(
+        (status, &body["IsOk"], &body["Err"]),
+        (200, &Value::from(true), &Value::from(""))
+    );
     assert!(body["LatencySeconds"].as_f64().unwrap() > 0.0);
-    assert_eq!(sidecar.metric("kubedns_probe_dnsmasq_backend_away").await, Some(1.0));
+    assert_eq!(
+        sidecar.metric("kubedns_probe_dnsmasq_backend_away").await,
+        Some(1.0)
+    );
 
     // The backend answers again.
     there.store(true, Ordering::Relaxed);
     until(&sidecar, "kubedns_probe_dnsmasq_latency_ms_count", 1.0).await;
     assert_eq!(health(&sidecar).await.0, 200);
-    assert_eq!(sidecar.metric("kubedns_probe_dnsmasq_backend_away").await, Some(0.0));
+    assert_eq!(
+        sidecar.metric("kubedns_probe_dnsmasq_backend_away").await,
+        Some(0.0)
+    );
 
     // dnsmasq itself hangs: the health check must fail.
     process.signal(Signal::SIGSTOP);
@@ -131,7 +149,10 @@ async fn health_through_is_what_it_was() {
     let server = (Ipv4Addr::LOCALHOST, port).into();
     let other = Query::new("other.default.svc.cluster.local.", "A").wire();
     let patience = std::time::Duration::from_millis(500);
-    assert!(client::udp(server, &other, patience).await.is_err(), "the backend is silent");
+    assert!(
+        client::udp(server, &other, patience).await.is_err(),
+        "the backend is silent"
+    );
     eventually(PATIENCE, || async { health(&sidecar).await.0 == 503 }).await;
 }
 
@@ -176,31 +197,47 @@ async fn its_upstreams_are_told_by_dnsmasq_and_probed() {
     let _process = dnsmasq_with(port, probed_anyway.addr(), &further).await;
     let mut flags = flags(port).to_vec();
     flags.push("--upstream-probe-interval-ms=1000".to_owned());
-    flags.push(format!("--probe=backend,{},x.cluster.local,1,A", probed_anyway.addr()));
+    flags.push(format!(
+        "--probe=backend,{},x.cluster.local,1,A",
+        probed_anyway.addr()
+    ));
     let sidecar = Sidecar::start(&flags).await;
 
-    let errors =
-        format!("kubedns_dnsmasq_upstream_errors_total{{cause=\"unreachable\",upstream=\"{dead}\"}}");
+    let errors = format!(
+        "kubedns_dnsmasq_upstream_errors_total{{cause=\"unreachable\",upstream=\"{dead}\"}}"
+    );
     until(&sidecar, &errors, 2.0).await;
-    let answered =
-        format!("kubedns_dnsmasq_upstream_probe_duration_seconds_count{{upstream=\"{}\"}}", well.addr());
+    let answered = format!(
+        "kubedns_dnsmasq_upstream_probe_duration_seconds_count{{upstream=\"{}\"}}",
+        well.addr()
+    );
     until(&sidecar, &answered, 2.0).await;
     let conditions = || async {
         let status: Value = serde_json::from_str(&sidecar.get("/status").await.1).unwrap();
         let upstreams = status["dnsmasq"]["upstreams"].as_array().unwrap().clone();
         let said = upstreams.iter().map(|upstream| {
-            format!("{} {}", upstream["address"].as_str().unwrap(), upstream["condition"].as_str().unwrap())
+            format!(
+                "{} {}",
+                upstream["address"].as_str().unwrap(),
+                upstream["condition"].as_str().unwrap()
+            )
         });
         said.collect::<std::collections::BTreeSet<String>>()
     };
     let expected = [format!("{} answers", well.addr()), format!("{dead} silent")].into();
     eventually(PATIENCE, || async { conditions().await == expected }).await;
     let (status, _) = health(&sidecar).await;
-    assert_eq!(status, 200, "a dead upstream is no reason to restart dnsmasq");
+    assert_eq!(
+        status, 200,
+        "a dead upstream is no reason to restart dnsmasq"
+    );
 
     // The exported number of queries is the number that dnsmasq counts.
     let query = Query::new("www.outside.test.", "A");
     client::ask((Ipv4Addr::LOCALHOST, port).into(), &query).await;
-    let queries = format!("kubedns_dnsmasq_upstream_queries_total{{upstream=\"{}\"}}", well.addr());
+    let queries = format!(
+        "kubedns_dnsmasq_upstream_queries_total{{upstream=\"{}\"}}",
+        well.addr()
+    );
     until(&sidecar, &queries, 1.0).await;
 }

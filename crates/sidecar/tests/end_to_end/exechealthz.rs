@@ -1,5 +1,5 @@
-//! The container `healthz` of Kubernetes 1.4 and 1.5, with the sidecar in place of exechealthz. Arguments and liveness
-//! probes are the published ones, with other addresses and ports.
+//! The container `healthz` of Kubernetes 1.4 and 1.5, with the sidecar in place of exechealthz.
+//! Arguments and liveness probes are the published ones, with other addresses and ports.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -59,48 +59,78 @@ impl Pod {
         // With the default `--health=self`, a kubedns that returns REFUSED would be healthy.
         flags.push("--health=through".to_owned());
         let sidecar = Sidecar::start(&flags).await;
-        let sidecar = Sidecar { address: ([127, 0, 0, 1], port).into(), ..sidecar };
-        Self { dnsmasq, kubedns, sidecar }
+        let sidecar = Sidecar {
+            address: ([127, 0, 0, 1], port).into(),
+            ..sidecar
+        };
+        Self {
+            dnsmasq,
+            kubedns,
+            sidecar,
+        }
     }
 
     /// Waits for this response.
     async fn replies(&self, path: &str, status: u16, body: &str) {
         let expected = (status, body.to_owned());
-        eventually(PATIENCE, || async { (self.sidecar.get(path).await == expected).then_some(()) }).await;
+        eventually(PATIENCE, || async {
+            (self.sidecar.get(path).await == expected).then_some(())
+        })
+        .await;
     }
 }
 
 /// Kubernetes 1.4.0 has a single command. The liveness probe of kubedns is `/healthz` on port 8080.
 #[tokio::test]
 async fn one_command_for_both_parts() {
-    let command =
-        format!("-cmd=nslookup {NAME} 127.0.0.1 >/dev/null && nslookup {NAME} 127.0.0.1:10053 >/dev/null");
+    let command = format!(
+        "-cmd=nslookup {NAME} 127.0.0.1 >/dev/null && nslookup {NAME} 127.0.0.1:10053 >/dev/null"
+    );
     let pod = Pod::start(&[&command, "-port=8080", "-quiet"]).await;
-    assert_eq!(pod.sidecar.get("/healthz").await, (200, "ok".to_owned()), "before the first result, as ever");
+    assert_eq!(
+        pod.sidecar.get("/healthz").await,
+        (200, "ok".to_owned()),
+        "before the first result, as ever"
+    );
     pod.kubedns.well.store(false, Ordering::Relaxed);
-    pod.replies("/healthz", 503, &format!("Healthz probe on /healthz error: healthz_2: {REFUSED}\n")).await;
+    pod.replies(
+        "/healthz",
+        503,
+        &format!("Healthz probe on /healthz error: healthz_2: {REFUSED}\n"),
+    )
+    .await;
     pod.kubedns.well.store(true, Ordering::Relaxed);
     pod.replies("/healthz", 200, "ok").await;
     assert_eq!(pod.sidecar.get("/healthz-kubedns").await.0, 404);
     assert_eq!(pod.sidecar.get("/quit").await.0, 404);
 }
 
-/// Kubernetes 1.4.7 and 1.5 have two commands. The liveness probes on port 8080 are `/healthz-kubedns` for kubedns and
-/// `/healthz-dnsmasq` for dnsmasq.
+/// Kubernetes 1.4.7 and 1.5 have two commands. The liveness probes on port 8080 are
+/// `/healthz-kubedns` for kubedns and `/healthz-dnsmasq` for dnsmasq.
 #[tokio::test]
 async fn a_command_for_each_part() {
     let dnsmasq = format!("--cmd=nslookup {NAME} 127.0.0.1 >/dev/null");
     let kubedns = format!("--cmd=nslookup {NAME} 127.0.0.1:10053 >/dev/null");
-    let arguments =
-        [&*dnsmasq, "--url=/healthz-dnsmasq", &*kubedns, "--url=/healthz-kubedns", "--port=8080", "--quiet"];
+    let arguments = [
+        &*dnsmasq,
+        "--url=/healthz-dnsmasq",
+        &*kubedns,
+        "--url=/healthz-kubedns",
+        "--port=8080",
+        "--quiet",
+    ];
     let pod = Pod::start(&arguments).await;
     pod.dnsmasq.well.store(false, Ordering::Relaxed);
     let refused = format!("Healthz probe on /healthz-dnsmasq error: healthz_1: {REFUSED}\n");
     pod.replies("/healthz-dnsmasq", 503, &refused).await;
-    assert_eq!(pod.sidecar.get("/healthz-kubedns").await, (200, "ok".to_owned()));
+    assert_eq!(
+        pod.sidecar.get("/healthz-kubedns").await,
+        (200, "ok".to_owned())
+    );
 }
 
-/// The sidecar has its own arguments `--probe`, and the pod has the liveness probes of old manifests.
+/// The sidecar has its own arguments `--probe`, and the pod has the liveness probes of old
+/// manifests.
 #[tokio::test]
 async fn the_probes_of_the_sidecar() {
     let kubedns = format!("--probe=kubedns,127.0.0.1:10053,{NAME},1,A");
@@ -108,7 +138,15 @@ async fn the_probes_of_the_sidecar() {
     let pod = Pod::start(&[&kubedns, &dnsmasq, "--exechealthz-port=8080"]).await;
     pod.kubedns.well.store(false, Ordering::Relaxed);
     for path in ["/healthz-kubedns", "/healthz"] {
-        pod.replies(path, 503, &format!("Healthz probe on {path} error: kubedns: {REFUSED}\n")).await;
+        pod.replies(
+            path,
+            503,
+            &format!("Healthz probe on {path} error: kubedns: {REFUSED}\n"),
+        )
+        .await;
     }
-    assert_eq!(pod.sidecar.get("/healthz-dnsmasq").await, (200, "ok".to_owned()));
+    assert_eq!(
+        pod.sidecar.get("/healthz-dnsmasq").await,
+        (200, "ok".to_owned())
+    );
 }

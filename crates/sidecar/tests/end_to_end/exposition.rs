@@ -8,20 +8,34 @@ use crate::healthcheck::Servers;
 use crate::running::{PATIENCE, Sidecar};
 
 /// Metrics that kube-dns does not have.
-const NEW: [&str; 3] = ["kube_dns_build_info", "process_threads", "kubedns_dnsmasq_up"];
+const NEW: [&str; 3] = [
+    "kube_dns_build_info",
+    "process_threads",
+    "kubedns_dnsmasq_up",
+];
 
 /// Every line without its value.
 fn shape(text: &str) -> BTreeSet<String> {
     text.lines()
-        .map(|line| if line.starts_with('#') { line } else { line.rsplit_once(' ').unwrap().0 })
+        .map(|line| {
+            if line.starts_with('#') {
+                line
+            } else {
+                line.rsplit_once(' ').unwrap().0
+            }
+        })
         .map(str::to_owned)
         .collect()
 }
 
 fn is_new(line: &str) -> bool {
-    let name = line.trim_start_matches("# HELP ").trim_start_matches("# TYPE ");
+    let name = line
+        .trim_start_matches("# HELP ")
+        .trim_start_matches("# TYPE ");
     let name = name.split([' ', '{']).next().unwrap();
-    NEW.contains(&name) || name.starts_with("kubedns_verdict") || name.ends_with("_failures_in_a_row")
+    NEW.contains(&name)
+        || name.starts_with("kubedns_verdict")
+        || name.ends_with("_failures_in_a_row")
 }
 
 #[tokio::test]
@@ -31,63 +45,115 @@ async fn names_labels_types_help_and_buckets_are_the_captured_ones() {
     flags.retain(|flag| !flag.starts_with("--probe=tcp,"));
     flags.push("--probe=later,127.0.0.1:1,www.outside.test,600,SRV".to_owned());
     let sidecar = Sidecar::start(&flags).await;
-    eventually(PATIENCE, || async { sidecar.metric("kubedns_probe_silent_errors").await >= Some(1.0) }).await;
+    eventually(PATIENCE, || async {
+        sidecar.metric("kubedns_probe_silent_errors").await >= Some(1.0)
+    })
+    .await;
 
     let reply = sidecar.reply("GET", "/metrics").await;
     let (head, ours) = reply.split_once("\r\n\r\n").unwrap();
     let captured = include_str!("../data/sidecar-metrics-headers.txt");
-    let content_type = captured.lines().find(|line| line.starts_with("Content-Type")).unwrap();
+    let content_type = captured
+        .lines()
+        .find(|line| line.starts_with("Content-Type"))
+        .unwrap();
     assert!(head.contains(content_type), "{head}");
 
-    let ours: BTreeSet<String> = shape(ours).into_iter().filter(|line| !is_new(line)).collect();
+    let ours: BTreeSet<String> = shape(ours)
+        .into_iter()
+        .filter(|line| !is_new(line))
+        .collect();
     // Differs from kube-dns, where the size of the cache is a counter.
-    let captured = include_str!("../data/sidecar-metrics.txt")
-        .replace("# TYPE kubedns_dnsmasq_max_size counter", "# TYPE kubedns_dnsmasq_max_size gauge");
+    let captured = include_str!("../data/sidecar-metrics.txt").replace(
+        "# TYPE kubedns_dnsmasq_max_size counter",
+        "# TYPE kubedns_dnsmasq_max_size gauge",
+    );
     let captured = shape(&captured);
     let missing: Vec<_> = captured.difference(&ours).collect();
     let surplus: Vec<_> = ours.difference(&captured).collect();
-    assert!(missing.is_empty() && surplus.is_empty(), "missing: {missing:#?}\nsurplus: {surplus:#?}");
+    assert!(
+        missing.is_empty() && surplus.is_empty(),
+        "missing: {missing:#?}\nsurplus: {surplus:#?}"
+    );
 }
 
 #[tokio::test]
 async fn sums_agree() {
     let servers = Servers::start().await;
     let sidecar = Sidecar::start(&servers.probes()).await;
-    for label in ["nodata", "nx", "refused", "servfail", "truncated", "dead", "silent"] {
+    for label in [
+        "nodata",
+        "nx",
+        "refused",
+        "servfail",
+        "truncated",
+        "dead",
+        "silent",
+    ] {
         let errors = format!("kubedns_probe_{label}_errors");
-        eventually(PATIENCE, || async { sidecar.metric(&errors).await >= Some(1.0) }).await;
+        eventually(PATIENCE, || async {
+            sidecar.metric(&errors).await >= Some(1.0)
+        })
+        .await;
         assert_eq!(
-            sidecar.metric(&format!("kubedns_probe_{label}_latency_ms_count")).await,
+            sidecar
+                .metric(&format!("kubedns_probe_{label}_latency_ms_count"))
+                .await,
             Some(0.0),
             "{label}"
         );
     }
     for label in ["good", "any", "tcp"] {
         let count = format!("kubedns_probe_{label}_latency_ms_count");
-        eventually(PATIENCE, || async { sidecar.metric(&count).await >= Some(2.0) }).await;
-        assert_eq!(sidecar.metric(&format!("kubedns_probe_{label}_errors")).await, Some(0.0), "{label}");
+        eventually(PATIENCE, || async {
+            sidecar.metric(&count).await >= Some(2.0)
+        })
+        .await;
+        assert_eq!(
+            sidecar
+                .metric(&format!("kubedns_probe_{label}_errors"))
+                .await,
+            Some(0.0),
+            "{label}"
+        );
         let (_, text) = sidecar.get("/metrics").await;
         let of = |what: &str| -> f64 {
             let series = format!("kubedns_probe_{label}_latency_ms_{what} ");
-            text.lines().find_map(|line| line.strip_prefix(&series)).unwrap().parse().unwrap()
+            text.lines()
+                .find_map(|line| line.strip_prefix(&series))
+                .unwrap()
+                .parse()
+                .unwrap()
         };
         let all = of("bucket{le=\"+Inf\"}");
-        assert!((all - of("count")).abs() < f64::EPSILON && of("sum") > 0.0, "{label}");
+        assert!(
+            (all - of("count")).abs() < f64::EPSILON && of("sum") > 0.0,
+            "{label}"
+        );
     }
 }
 
 #[tokio::test]
 async fn namespace_and_path_are_chosen() {
     let port = format!("--dnsmasq-port={}", testkit::ports::free_port());
-    let sidecar =
-        Sidecar::start(&["--prometheus-namespace=custom", "--prometheus-path=/m", port.as_str()]).await;
+    let sidecar = Sidecar::start(&[
+        "--prometheus-namespace=custom",
+        "--prometheus-path=/m",
+        port.as_str(),
+    ])
+    .await;
     let (status, ours) = sidecar.get("/m").await;
     assert_eq!(status, 200);
-    let captured = include_str!("../data/sidecar-metrics-namespace.txt")
-        .replace("# TYPE custom_dnsmasq_max_size counter", "# TYPE custom_dnsmasq_max_size gauge");
+    let captured = include_str!("../data/sidecar-metrics-namespace.txt").replace(
+        "# TYPE custom_dnsmasq_max_size counter",
+        "# TYPE custom_dnsmasq_max_size gauge",
+    );
     for line in captured.lines().filter(|line| !line.starts_with("# --")) {
         let line =
-            line.rsplit_once(' ').map_or(line, |(name, _)| if line.starts_with('#') { line } else { name });
+            line.rsplit_once(' ').map_or(
+                line,
+                |(name, _)| if line.starts_with('#') { line } else { name },
+            );
         assert!(shape(&ours).contains(line), "{line}");
     }
     assert_eq!(sidecar.get("/metrics").await.0, 404);

@@ -9,8 +9,8 @@ use crate::running::{PATIENCE, Sidecar};
 
 /// The number of connections, more than the sidecar keeps open.
 const CLIENTS: usize = 1000;
-/// Limit of file descriptors: the sidecar's limit of connections, and a margin for its own files and for closing
-/// connections.
+/// Limit of file descriptors: the sidecar's limit of connections, and a margin for its own files
+/// and for closing connections.
 const DESCRIPTORS: u32 = 256 + 64;
 
 fn descriptors(sidecar: &Sidecar) -> u32 {
@@ -24,7 +24,8 @@ async fn idle_and_slow_clients_do_not_keep_the_kubelet_out() {
     for at in 0..CLIENTS {
         let mut client = TcpStream::connect(sidecar.address).await.unwrap();
         if at % 2 == 0 {
-            // The request head never ends. The sidecar may have closed the connection already, so errors are ignored.
+            // The request head never ends. The sidecar may have closed the connection already, so
+            // errors are ignored.
             let _ = client.write_all(b"GET /metrics HTTP/1.1\r\nHost: ").await;
         }
         clients.push(client);

@@ -48,7 +48,9 @@ impl Servers {
 fn upstream(asked: &Asked) -> Reaction {
     let reply = Reply::to(&asked.packet);
     match asked.name().as_str() {
-        "www.outside.test." => reply.answer("www.outside.test. 60 IN A 198.51.100.10").into(),
+        "www.outside.test." => reply
+            .answer("www.outside.test. 60 IN A 198.51.100.10")
+            .into(),
         "v4only.outside.test." => reply.into(),
         "nowhere.outside.test." => reply.rcode("NXDOMAIN").into(),
         "servfail.quirk.test." => reply.rcode("SERVFAIL").into(),
@@ -72,19 +74,28 @@ fn normal(reply: &str) -> (String, BTreeMap<String, String>, String) {
     let body = body.strip_suffix('\n').unwrap_or(body);
     // Recordings may end in a line feed that does not count in the length.
     assert!(
-        length == body.len() || length == body.len() + 1 || body.contains("DEAD") || body.contains("SILENT")
+        length == body.len()
+            || length == body.len() + 1
+            || body.contains("DEAD")
+            || body.contains("SILENT")
     );
     (status, headers, blank(body))
 }
 
 fn blank(body: &str) -> String {
     match serde_json::from_str::<Value>(body) {
-        Ok(value) if value["LatencySeconds"].as_f64().is_some_and(|latency| latency > 0.0) => {
+        Ok(value)
+            if value["LatencySeconds"]
+                .as_f64()
+                .is_some_and(|latency| latency > 0.0) =>
+        {
             body.replace(&value["LatencySeconds"].to_string(), "LATENCY")
         }
         _ => {
-            let words: Vec<&str> =
-                body.split(':').map(|word| word.trim_start_matches(|c: char| c.is_ascii_digit())).collect();
+            let words: Vec<&str> = body
+                .split(':')
+                .map(|word| word.trim_start_matches(|c: char| c.is_ascii_digit()))
+                .collect();
             words.join(":").replace("DEAD", "").replace("SILENT", "")
         }
     }
@@ -95,16 +106,46 @@ async fn replies_are_the_captured_ones() {
     let servers = Servers::start().await;
     let sidecar = Sidecar::start(&servers.probes()).await;
     let captured = [
-        ("good", include_str!("../data/sidecar-http-healthcheck-good.txt")),
-        ("nodata", include_str!("../data/sidecar-http-healthcheck-nodata.txt")),
-        ("nx", include_str!("../data/sidecar-http-healthcheck-nx.txt")),
-        ("refused", include_str!("../data/sidecar-http-healthcheck-refused.txt")),
-        ("servfail", include_str!("../data/sidecar-http-healthcheck-servfail.txt")),
-        ("truncated", include_str!("../data/sidecar-http-healthcheck-truncated.txt")),
-        ("dead", include_str!("../data/sidecar-http-healthcheck-dead.txt")),
-        ("silent", include_str!("../data/sidecar-http-healthcheck-silent.txt")),
-        ("any", include_str!("../data/sidecar-http-healthcheck-any.txt")),
-        ("tcp", include_str!("../data/sidecar-http-healthcheck-good.txt")),
+        (
+            "good",
+            include_str!("../data/sidecar-http-healthcheck-good.txt"),
+        ),
+        (
+            "nodata",
+            include_str!("../data/sidecar-http-healthcheck-nodata.txt"),
+        ),
+        (
+            "nx",
+            include_str!("../data/sidecar-http-healthcheck-nx.txt"),
+        ),
+        (
+            "refused",
+            include_str!("../data/sidecar-http-healthcheck-refused.txt"),
+        ),
+        (
+            "servfail",
+            include_str!("../data/sidecar-http-healthcheck-servfail.txt"),
+        ),
+        (
+            "truncated",
+            include_str!("../data/sidecar-http-healthcheck-truncated.txt"),
+        ),
+        (
+            "dead",
+            include_str!("../data/sidecar-http-healthcheck-dead.txt"),
+        ),
+        (
+            "silent",
+            include_str!("../data/sidecar-http-healthcheck-silent.txt"),
+        ),
+        (
+            "any",
+            include_str!("../data/sidecar-http-healthcheck-any.txt"),
+        ),
+        (
+            "tcp",
+            include_str!("../data/sidecar-http-healthcheck-good.txt"),
+        ),
     ];
     for (label, captured) in captured {
         let path = format!("/healthcheck/{label}");
@@ -116,19 +157,42 @@ async fn replies_are_the_captured_ones() {
         assert_eq!(normal(&reply), normal(captured), "{label}");
     }
     let unknown = sidecar.reply("GET", "/healthcheck/unknown").await;
-    assert_eq!(normal(&unknown), normal(include_str!("../data/sidecar-http-healthcheck-unknown-label.txt")));
-    for path in ["/healthcheck/", "/healthcheck", "/healthcheck/good/", "/none", "/healthcheck/%00"] {
-        assert_eq!(sidecar.get(path).await, (404, "404 page not found\n".to_owned()), "{path}");
+    assert_eq!(
+        normal(&unknown),
+        normal(include_str!(
+            "../data/sidecar-http-healthcheck-unknown-label.txt"
+        ))
+    );
+    for path in [
+        "/healthcheck/",
+        "/healthcheck",
+        "/healthcheck/good/",
+        "/none",
+        "/healthcheck/%00",
+    ] {
+        assert_eq!(
+            sidecar.get(path).await,
+            (404, "404 page not found\n".to_owned()),
+            "{path}"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_probe_that_has_not_asked_yet() {
     let silent = Upstream::start(|_: &Asked| Reaction::silence()).await;
-    let sidecar =
-        Sidecar::start(&[format!("--probe=later,{},www.outside.test,600,SRV", silent.addr())]).await;
+    let sidecar = Sidecar::start(&[format!(
+        "--probe=later,{},www.outside.test,600,SRV",
+        silent.addr()
+    )])
+    .await;
     let reply = sidecar.reply("GET", "/healthcheck/later").await;
-    assert_eq!(normal(&reply), normal(include_str!("../data/sidecar-http-healthcheck-not-yet-probed.txt")));
+    assert_eq!(
+        normal(&reply),
+        normal(include_str!(
+            "../data/sidecar-http-healthcheck-not-yet-probed.txt"
+        ))
+    );
 }
 
 #[tokio::test]
@@ -136,12 +200,22 @@ async fn healthz_tells_the_time() {
     let sidecar = Sidecar::start::<&str>(&[]).await;
     let shape = |reply: &str| {
         let (status, headers, body) = normal(reply);
-        let body: String = body.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+        let body: String = body
+            .chars()
+            .map(|c| if c.is_ascii_digit() { '0' } else { c })
+            .collect();
         // The number of digits of the seconds since the start varies.
-        (status, headers, body.split("m=+").next().unwrap().to_owned())
+        (
+            status,
+            headers,
+            body.split("m=+").next().unwrap().to_owned(),
+        )
     };
     let reply = sidecar.reply("GET", "/healthz").await;
-    assert_eq!(shape(&reply), shape(include_str!("../data/sidecar-http-healthz.txt")));
+    assert_eq!(
+        shape(&reply),
+        shape(include_str!("../data/sidecar-http-healthz.txt"))
+    );
     assert!(reply.ends_with(')'), "{reply}");
 }
 
@@ -150,7 +224,16 @@ async fn head_and_post_are_answered_like_get() {
     let sidecar = Sidecar::start::<&str>(&[]).await;
     for path in ["/metrics", "/healthz", "/status", "/"] {
         let head = sidecar.reply("HEAD", path).await;
-        assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("\r\n\r\n"), "{path}: {head}");
-        assert!(sidecar.reply("POST", path).await.starts_with("HTTP/1.1 200 OK\r\n"), "{path}");
+        assert!(
+            head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("\r\n\r\n"),
+            "{path}: {head}"
+        );
+        assert!(
+            sidecar
+                .reply("POST", path)
+                .await
+                .starts_with("HTTP/1.1 200 OK\r\n"),
+            "{path}"
+        );
     }
 }

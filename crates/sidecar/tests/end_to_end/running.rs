@@ -36,14 +36,20 @@ impl Sidecar {
         all.extend(flags.iter().map(AsRef::as_ref));
         let mut process = program(&all).start();
         let line = process.line_with("sidecar is ready", PATIENCE).await;
-        Self { process, address: address(&line) }
+        Self {
+            process,
+            address: address(&line),
+        }
     }
 
     /// The whole response to one request, without the header `Date`.
     pub(crate) async fn reply(&self, method: &str, path: &str) -> String {
         let reply = http::request(self.address, method, path).await;
         let reply = reply.unwrap_or_else(|error| panic!("{method} {path}: {error}"));
-        reply.split_inclusive('\n').filter(|line| !line.starts_with("Date: ")).collect()
+        reply
+            .split_inclusive('\n')
+            .filter(|line| !line.starts_with("Date: "))
+            .collect()
     }
 
     /// Status and body of a GET.
@@ -55,8 +61,11 @@ impl Sidecar {
     /// The value of one series of `/metrics`.
     pub(crate) async fn metric(&self, series: &str) -> Option<f64> {
         let (_, text) = self.get("/metrics").await;
-        let line =
-            text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ').map(str::to_owned));
+        let line = text.lines().find_map(|line| {
+            line.strip_prefix(series)?
+                .strip_prefix(' ')
+                .map(str::to_owned)
+        });
         line.and_then(|value| value.parse().ok())
     }
 }

@@ -31,19 +31,37 @@ async fn a_start_that_fails_is_one_line() {
     let taken = Sidecar::start::<&str>(&[]).await;
     let port = format!("--prometheus-port={}", taken.address.port());
     let cases: [(&[&str], &str); 4] = [
-        (&["--prometheus-addr=127.0.0.1", &port], "cannot listen on 127.0.0.1:"),
-        (&["--prometheus-addr=192.0.2.1", "--prometheus-port=1"], "cannot listen on 192.0.2.1:1: "),
         (
-            &["--prometheus-port=0", "--probe=a,127.0.0.1,x", "--probe=a,127.0.0.1,y"],
+            &["--prometheus-addr=127.0.0.1", &port],
+            "cannot listen on 127.0.0.1:",
+        ),
+        (
+            &["--prometheus-addr=192.0.2.1", "--prometheus-port=1"],
+            "cannot listen on 192.0.2.1:1: ",
+        ),
+        (
+            &[
+                "--prometheus-port=0",
+                "--probe=a,127.0.0.1,x",
+                "--probe=a,127.0.0.1,y",
+            ],
             "the label a is used twice",
         ),
-        (&["--prometheus-port=0", "--prometheus-path=metrics"], "\"metrics\" does not begin with a slash"),
+        (
+            &["--prometheus-port=0", "--prometheus-path=metrics"],
+            "\"metrics\" does not begin with a slash",
+        ),
     ];
     for (flags, expected) in cases {
         let (status, lines) = fails(flags).await;
         assert_eq!(status, 255, "{flags:?}");
-        let [line] = lines.as_slice() else { panic!("{flags:?}: {lines:?}") };
-        assert!(line.starts_with('E') && line.contains(expected), "{flags:?}: {line}");
+        let [line] = lines.as_slice() else {
+            panic!("{flags:?}: {lines:?}")
+        };
+        assert!(
+            line.starts_with('E') && line.contains(expected),
+            "{flags:?}: {line}"
+        );
     }
 }
 
@@ -55,26 +73,37 @@ async fn signals_end_it_at_once_and_well() {
         let status = sidecar.process.wait(PATIENCE).await;
         assert_eq!(status.code(), Some(0), "{signal}");
         let last = sidecar.process.stderr().pop().unwrap_or_default();
-        assert!(last.contains(&format!("stopping signal=\"{signal}\"")), "{last}");
+        assert!(
+            last.contains(&format!("stopping signal=\"{signal}\"")),
+            "{last}"
+        );
     }
 }
 
 /// kube-dns starts with each of these flags, so containers with them exist.
 #[tokio::test]
 async fn odd_values_do_not_prevent_start() {
-    let not_a_port = "counters of dnsmasq cannot be read: --dnsmasq-port is not a port number port=";
+    let not_a_port =
+        "counters of dnsmasq cannot be read: --dnsmasq-port is not a port number port=";
     let cases = [
         ("--dnsmasq-port=70000", not_a_port),
         ("--dnsmasq-port=-1", not_a_port),
         ("--dnsmasq-poll-interval-ms=-1", "sidecar is ready"),
         ("--prometheus-addr=localhost", "sidecar is ready"),
-        ("--prometheus-namespace=my-ns", "given=\"my-ns\" used=\"my_ns\""),
+        (
+            "--prometheus-namespace=my-ns",
+            "given=\"my-ns\" used=\"my_ns\"",
+        ),
         ("false", "neither flags nor values words=\"false\""),
     ];
     for (flag, expected) in cases {
         let mut sidecar = Sidecar::start(&[flag]).await;
         sidecar.process.line_with(expected, PATIENCE).await;
-        let prefix = if flag.contains("my-ns") { "my_ns" } else { "kubedns" };
+        let prefix = if flag.contains("my-ns") {
+            "my_ns"
+        } else {
+            "kubedns"
+        };
         let errors = format!("{prefix}_dnsmasq_errors");
         assert!(sidecar.metric(&errors).await.is_some(), "{flag}");
     }
@@ -83,7 +112,10 @@ async fn odd_values_do_not_prevent_start() {
 #[tokio::test]
 async fn misplaced_command_ends_the_start() {
     for words in [&["stray", "--v=2"][..], &["--v=2", "tap", "web"]] {
-        let word = words.iter().find(|word| !word.starts_with('-')).expect("a word");
+        let word = words
+            .iter()
+            .find(|word| !word.starts_with('-'))
+            .expect("a word");
         let line = format!("unexpected word {word:?}: sidecar accepts only flags");
         let lines = vec!["Usage of sidecar: see sidecar --help".to_owned(), line];
         assert_eq!(fails(words).await, (2, lines), "{words:?}");
@@ -96,6 +128,9 @@ async fn json_logs_on_request() {
     for line in process.stderr() {
         let value: serde_json::Value =
             serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
-        assert!(value["msg"].is_string() && value["level"].is_string(), "{line}");
+        assert!(
+            value["msg"].is_string() && value["level"].is_string(),
+            "{line}"
+        );
     }
 }

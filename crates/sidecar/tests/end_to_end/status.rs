@@ -23,12 +23,18 @@ async fn says(body: Option<&'static str>) -> (String, JoinSet<()>) {
     task.spawn(async move {
         let mut held = Vec::new();
         loop {
-            let Ok((mut stream, _)) = listener.accept().await else { continue };
+            let Ok((mut stream, _)) = listener.accept().await else {
+                continue;
+            };
             let mut request = [0; 1024];
             let _ = stream.read(&mut request).await;
             match body {
                 Some(body) => {
-                    drop(stream.write_all(format!("HTTP/1.1 200 OK\r\n\r\n{body}").as_bytes()).await);
+                    drop(
+                        stream
+                            .write_all(format!("HTTP/1.1 200 OK\r\n\r\n{body}").as_bytes())
+                            .await,
+                    );
                 }
                 None => held.push(stream),
             }
@@ -44,7 +50,10 @@ async fn probes_and_their_history() {
     let probes = eventually(PATIENCE, || async {
         let status = status(&sidecar).await;
         let probes = status["probes"].as_array().unwrap().clone();
-        probes.iter().all(|probe| probe["state"] != "waiting").then_some(probes)
+        probes
+            .iter()
+            .all(|probe| probe["state"] != "waiting")
+            .then_some(probes)
     })
     .await;
     let of = |label: &str| probes.iter().find(|probe| probe["label"] == label).unwrap();
@@ -53,40 +62,66 @@ async fn probes_and_their_history() {
     assert!(of("good")["latencyMs"].as_f64().unwrap() > 0.0);
     assert_eq!(of("tcp")["transport"], "tcp");
     assert_eq!(of("nx")["state"], "failed");
-    assert_eq!(of("nx")["error"], "no RRs for domain \"nowhere.outside.test.\"");
+    assert_eq!(
+        of("nx")["error"],
+        "no RRs for domain \"nowhere.outside.test.\""
+    );
     assert_eq!(of("nx")["history"][0]["state"], "failed");
     let (code, page) = sidecar.get("/").await;
     assert_eq!(code, 200);
-    assert!(page.contains("<polyline class=\"ok\"") || page.contains("<circle class=\"ok\""), "{page}");
-    assert!(page.contains("no RRs for domain &quot;nowhere.outside.test.&quot;"), "{page}");
+    assert!(
+        page.contains("<polyline class=\"ok\"") || page.contains("<circle class=\"ok\""),
+        "{page}"
+    );
+    assert!(
+        page.contains("no RRs for domain &quot;nowhere.outside.test.&quot;"),
+        "{page}"
+    );
 }
 
 #[tokio::test]
 async fn other_parts_are_asked_when_somebody_looks() {
-    let (kubedns, _kubedns) =
-        says(Some("kubedns_synced 1\nkube_dns_build_info{version=\"9.8.7\"} 1\n")).await;
-    let (nanny, _nanny) = says(Some("{\"configuration\":{\"version\":\"00ff\",\"rejected\":2}}")).await;
-    let flags = [format!("--kubedns-metrics={kubedns}"), format!("--nanny-status={nanny}")];
+    let (kubedns, _kubedns) = says(Some(
+        "kubedns_synced 1\nkube_dns_build_info{version=\"9.8.7\"} 1\n",
+    ))
+    .await;
+    let (nanny, _nanny) = says(Some(
+        "{\"configuration\":{\"version\":\"00ff\",\"rejected\":2}}",
+    ))
+    .await;
+    let flags = [
+        format!("--kubedns-metrics={kubedns}"),
+        format!("--nanny-status={nanny}"),
+    ];
     let sidecar = Sidecar::start(&flags).await;
     let status = status(&sidecar).await;
     assert_eq!(status["kubedns"]["known"]["version"], "9.8.7");
     assert_eq!(status["kubedns"]["known"]["synced"], true);
     assert_eq!(status["nanny"]["known"]["configuration"]["rejected"], 2);
     let (_, page) = sidecar.get("/").await;
-    assert!(page.contains("kubedns 9.8.7") && page.contains("2 earlier edits rejected"), "{page}");
+    assert!(
+        page.contains("kubedns 9.8.7") && page.contains("2 earlier edits rejected"),
+        "{page}"
+    );
 }
 
 #[tokio::test]
 async fn other_parts_that_hang_or_are_away_are_unknown() {
     let (hangs, _task) = says(None).await;
-    let flags = [format!("--kubedns-metrics={hangs}"), "--nanny-status=/nonexistent/status.json".to_owned()];
+    let flags = [
+        format!("--kubedns-metrics={hangs}"),
+        "--nanny-status=/nonexistent/status.json".to_owned(),
+    ];
     let sidecar = Sidecar::start(&flags).await;
     let status = status(&sidecar).await;
     assert_eq!(status["kubedns"]["known"], Value::Null);
     assert_eq!(status["kubedns"]["error"], "no answer within 1s");
     assert_eq!(status["nanny"]["known"], Value::Null);
     let (_, page) = sidecar.get("/").await;
-    assert!(page.contains("metrics unknown: http://127.0.0.1:"), "{page}");
+    assert!(
+        page.contains("metrics unknown: http://127.0.0.1:"),
+        "{page}"
+    );
 }
 
 #[tokio::test]
@@ -94,8 +129,14 @@ async fn the_page_lets_no_script_of_others_run() {
     let sidecar = Sidecar::start::<&str>(&[]).await;
     let reply = sidecar.reply("GET", "/").await;
     let head = reply.split("\r\n\r\n").next().unwrap();
-    assert!(head.contains("Content-Type: text/html; charset=utf-8"), "{head}");
-    assert!(head.contains("Content-Security-Policy: default-src 'none'; "), "{head}");
+    assert!(
+        head.contains("Content-Type: text/html; charset=utf-8"),
+        "{head}"
+    );
+    assert!(
+        head.contains("Content-Security-Policy: default-src 'none'; "),
+        "{head}"
+    );
     assert!(head.contains("Cache-Control: no-store"), "{head}");
 }
 
@@ -105,15 +146,28 @@ async fn in_a_pod_without_dnsmasq_nobody_misses_it() {
     let (kubedns, _kubedns) = says(Some("kubedns_synced 1\n")).await;
     let servers = Servers::start().await;
     let probe = servers.probes().remove(0).replace("=good,", "=kubedns,");
-    let flags = [probe, "--dnsmasq-addr=".to_owned(), format!("--kubedns-metrics={kubedns}")];
+    let flags = [
+        probe,
+        "--dnsmasq-addr=".to_owned(),
+        format!("--kubedns-metrics={kubedns}"),
+    ];
     let sidecar = Sidecar::start(&flags).await;
-    eventually(PATIENCE, || async { sidecar.get("/healthcheck/kubedns").await.0 == 200 }).await;
+    eventually(PATIENCE, || async {
+        sidecar.get("/healthcheck/kubedns").await.0 == 200
+    })
+    .await;
     assert_eq!(sidecar.get("/healthcheck/dnsmasq").await.0, 404);
     let status = status(&sidecar).await;
-    assert_eq!((&status["dnsmasq"], &status["nanny"]["source"]), (&Value::Null, &Value::from("")));
+    assert_eq!(
+        (&status["dnsmasq"], &status["nanny"]["source"]),
+        (&Value::Null, &Value::from(""))
+    );
     for path in ["/", "/metrics"] {
         let (code, text) = sidecar.get(path).await;
-        assert!(code == 200 && text.contains("kubedns") && !text.contains("dnsmasq"), "{path}: {text}");
+        assert!(
+            code == 200 && text.contains("kubedns") && !text.contains("dnsmasq"),
+            "{path}: {text}"
+        );
     }
 }
 
@@ -121,19 +175,32 @@ async fn in_a_pod_without_dnsmasq_nobody_misses_it() {
 #[tokio::test]
 async fn names_are_explained_by_kubedns() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let explain = format!("--kubedns-explain=http://{}/explain", listener.local_addr().unwrap());
+    let explain = format!(
+        "--kubedns-explain=http://{}/explain",
+        listener.local_addr().unwrap()
+    );
     let sidecar = Sidecar::start(&[explain.as_str()]).await;
     let (asked, answered) = tokio::join!(
         async {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut request = [0; 1024];
             let length = stream.read(&mut request).await.unwrap();
-            stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\nno such type\n").await.unwrap();
-            String::from_utf8_lossy(&request[..length]).lines().next().unwrap().to_owned()
+            stream
+                .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\nno such type\n")
+                .await
+                .unwrap();
+            String::from_utf8_lossy(&request[..length])
+                .lines()
+                .next()
+                .unwrap()
+                .to_owned()
         },
         sidecar.get("/explain?name=web.apps&type=X&format=text")
     );
-    assert_eq!(asked, "GET /explain?name=web.apps&type=X&format=text HTTP/1.0");
+    assert_eq!(
+        asked,
+        "GET /explain?name=web.apps&type=X&format=text HTTP/1.0"
+    );
     assert_eq!(answered, (400, "no such type\n".to_owned()));
     drop(listener);
     assert_eq!(sidecar.get("/explain?name=web.apps").await.0, 502);
@@ -141,14 +208,25 @@ async fn names_are_explained_by_kubedns() {
     assert_eq!(without.get("/explain?name=web.apps").await.0, 404);
 }
 
-/// A probe that fails repeatedly is a finding in the verdict. The metrics show the finding without a request for the
-/// page.
+/// A probe that fails repeatedly is a finding in the verdict. The metrics show the finding without
+/// a request for the page.
 #[tokio::test]
 async fn the_verdict_is_exported() {
-    let probe = format!("--probe=kubedns,127.0.0.1:{},x.test,1,A", testkit::ports::free_port());
+    let probe = format!(
+        "--probe=kubedns,127.0.0.1:{},x.test,1,A",
+        testkit::ports::free_port()
+    );
     let sidecar = Sidecar::start(&[probe, "--dnsmasq-addr=".to_owned()]).await;
-    eventually(PATIENCE, || async { sidecar.metric("kubedns_verdict").await == Some(2.0) }).await;
-    assert_eq!(sidecar.metric("kubedns_verdict_findings{kind=\"kubedns_silent\"}").await, Some(1.0));
+    eventually(PATIENCE, || async {
+        sidecar.metric("kubedns_verdict").await == Some(2.0)
+    })
+    .await;
+    assert_eq!(
+        sidecar
+            .metric("kubedns_verdict_findings{kind=\"kubedns_silent\"}")
+            .await,
+        Some(1.0)
+    );
     let verdict = status(&sidecar).await["verdict"].clone();
     assert_eq!(
         (&verdict["level"], &verdict["findings"][0]["kind"]),

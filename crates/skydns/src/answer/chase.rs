@@ -1,8 +1,8 @@
 //! Follows aliases (ExternalName, federated names, own-name aliases) to their addresses.
 //!
-//! A chain of CNAMEs is written whole, with the addresses at its end, or not at all: a client that follows the chain
-//! does not use the other addresses of its first name. A chain without addresses is written only if it is all that the
-//! name has.
+//! A chain of CNAMEs is written whole, with the addresses at its end, or not at all: a client that
+//! follows the chain does not use the other addresses of its first name. A chain without addresses
+//! is written only if it is all that the name has.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -19,7 +19,8 @@ use crate::external::{ExternalAnswer, ExternalQuery, ExternalRecord, STALE_TTL};
 use crate::own_names::{MAX_CHAIN, OwnTarget};
 use crate::wire::{Full, Mark, Name, NameOffsets, Owner, Section, class, rtype};
 
-/// Maximum number of external queries for one answer. Without a limit, one client query could cause hundreds.
+/// Maximum number of external queries for one answer. Without a limit, one client query could cause
+/// hundreds.
 const MAX_QUESTIONS: usize = 32;
 
 /// Result of following a name. For a name with several aliases the greatest result counts.
@@ -59,12 +60,12 @@ struct Walk<'o> {
     chain: Vec<Name>,
     /// Names whose records are written, in lower case.
     done: IndexSet<Name>,
-    /// Upstream records that were written. Two aliases may share records, which are written once. The set is hashed
-    /// because an upstream decides the number of records.
+    /// Upstream records that were written. Two aliases may share records, which are written once.
+    /// The set is hashed because an upstream decides the number of records.
     written: IndexSet<&'o ExternalRecord>,
     names: NameOffsets,
-    /// Names without addresses, in lower case, each with its result and the length of the chain at that time. Each
-    /// name is searched once, even if many aliases point to it.
+    /// Names without addresses, in lower case, each with its result and the length of the chain at
+    /// that time. Each name is searched once, even if many aliases point to it.
     dead_ends: HashMap<Name, (ChaseResult, usize)>,
 }
 
@@ -79,7 +80,15 @@ impl Walk<'_> {
     fn new(section: Section, families: Families, start: Option<Name>) -> Self {
         let chain = start.into_iter().collect();
         let (done, written, names) = (IndexSet::new(), IndexSet::new(), NameOffsets::default());
-        Self { section, families, chain, done, written, names, dead_ends: HashMap::new() }
+        Self {
+            section,
+            families,
+            chain,
+            done,
+            written,
+            names,
+            dead_ends: HashMap::new(),
+        }
     }
 
     /// Whether `name` may be visited: false for a loop, and for a chain at its limit.
@@ -87,8 +96,8 @@ impl Walk<'_> {
         !self.chain.contains(&name.to_lowercase()) && self.chain.len() <= MAX_CHAIN
     }
 
-    /// The known result of a name without addresses. The result also holds for longer chains, which reach the limit
-    /// earlier.
+    /// The known result of a name without addresses. The result also holds for longer chains, which
+    /// reach the limit earlier.
     fn dead_end(&self, name: &Name) -> Option<ChaseResult> {
         let (reached, length) = self.dead_ends.get(&name.to_lowercase())?;
         (self.chain.len() >= *length).then_some(*reached)
@@ -96,8 +105,8 @@ impl Walk<'_> {
 }
 
 impl<'q, V: View> Answer<'q, '_, V> {
-    /// Writes the aliases of the query name and their addresses. `beside_addresses` tells whether the name has other
-    /// addresses, of any family.
+    /// Writes the aliases of the query name and their addresses. `beside_addresses` tells whether
+    /// the name has other addresses, of any family.
     pub(super) fn aliases(
         &mut self,
         aliases: Sample<Alias, 1>,
@@ -112,13 +121,26 @@ impl<'q, V: View> Answer<'q, '_, V> {
         if self.asker.zone_data {
             return self.alias_alone(&targets);
         }
-        let mut walk = Walk::new(Section::Answer, families, Name::from_wire(self.query.lower()));
-        match self.follow_all(&mut walk, Aliases { owner: None, targets, beside_addresses }) {
+        let mut walk = Walk::new(
+            Section::Answer,
+            families,
+            Name::from_wire(self.query.lower()),
+        );
+        match self.follow_all(
+            &mut walk,
+            Aliases {
+                owner: None,
+                targets,
+                beside_addresses,
+            },
+        ) {
             Ok(ChaseResult::Addresses) => Answered::Written,
             Ok(ChaseResult::NoData) if self.message.count(Section::Answer) > 0 => Answered::Written,
             Ok(ChaseResult::NoData) => Answered::Empty,
             // SkyDNS answers NODATA for a loop and for a name that must not be forwarded.
-            Ok(ChaseResult::Failed) if self.authority.is_skydns() && !self.unanswered => Answered::Empty,
+            Ok(ChaseResult::Failed) if self.authority.is_skydns() && !self.unanswered => {
+                Answered::Empty
+            }
             Ok(ChaseResult::Failed) => Answered::Failed,
             Err(Full) => {
                 self.truncated = true;
@@ -129,14 +151,17 @@ impl<'q, V: View> Answer<'q, '_, V> {
 
     /// Writes one CNAME without following it. Of several aliases the choice is always the same.
     fn alias_alone(&mut self, aliases: &[Alias]) -> Answered {
-        let Some(alias) = aliases.iter().min_by_key(|alias| (&alias.target, alias.ttl)) else {
+        let Some(alias) = aliases
+            .iter()
+            .min_by_key(|alias| (&alias.target, alias.ttl))
+        else {
             return Answered::Empty;
         };
         self.wrote(|m| m.cname(Owner::Question, alias.target.wire(), alias.ttl))
     }
 
-    /// Writes the addresses of an alias's target to the additional section. Nothing is written if the target cannot
-    /// be resolved.
+    /// Writes the addresses of an alias's target to the additional section. Nothing is written if
+    /// the target cannot be resolved.
     pub(super) fn additional_of_name(&mut self, target: &Name) -> Result<(), Full> {
         let mut walk = Walk::new(Section::Additional, Families::BOTH, None);
         let step = self.step(&walk);
@@ -148,10 +173,18 @@ impl<'q, V: View> Answer<'q, '_, V> {
 
     /// Follows all aliases of one name.
     ///
-    /// A name has at most one CNAME: the CNAME of one alias is written, with the addresses of all aliases. If no alias
-    /// has an address, a CNAME is written only for a name without addresses.
-    fn follow_all(&mut self, walk: &mut Walk<'q>, aliases: Aliases<'_>) -> Result<ChaseResult, Full> {
-        let Aliases { owner, targets, beside_addresses } = aliases;
+    /// A name has at most one CNAME: the CNAME of one alias is written, with the addresses of all
+    /// aliases. If no alias has an address, a CNAME is written only for a name without addresses.
+    fn follow_all(
+        &mut self,
+        walk: &mut Walk<'q>,
+        aliases: Aliases<'_>,
+    ) -> Result<ChaseResult, Full> {
+        let Aliases {
+            owner,
+            targets,
+            beside_addresses,
+        } = aliases;
         let mut reached = ChaseResult::Failed;
         let mut bare = None;
         for alias in targets {
@@ -183,9 +216,9 @@ impl<'q, V: View> Answer<'q, '_, V> {
         Ok(reached)
     }
 
-    /// Writes an alias without addresses. In the answer section the CNAME is always written. The additional section
-    /// is for addresses (RFC 2782): as in kube-dns, the CNAME is written there only if upstream records of the target
-    /// follow.
+    /// Writes an alias without addresses. In the answer section the CNAME is always written. The
+    /// additional section is for addresses (RFC 2782): as in kube-dns, the CNAME is written there
+    /// only if upstream records of the target follow.
     fn write_bare_alias(
         &mut self,
         walk: &mut Walk<'q>,
@@ -217,7 +250,8 @@ impl<'q, V: View> Answer<'q, '_, V> {
         self.visit(walk, &alias.target)
     }
 
-    /// Writes the addresses of a name: an own name, a name in one of our zones, or an external name.
+    /// Writes the addresses of a name: an own name, a name in one of our zones, or an external
+    /// name.
     fn visit(&mut self, walk: &mut Walk<'q>, name: &Name) -> Result<ChaseResult, Full> {
         let lower = name.to_lowercase();
         if !walk.done.insert(lower.clone()) {
@@ -227,7 +261,9 @@ impl<'q, V: View> Answer<'q, '_, V> {
         let authority = Authority::of(self.view, lower.wire());
         let reached = match (self.view.zone().own(lower.wire()), authority) {
             (Some(target), _) => self.own(walk, name, &target),
-            (None, Some(authority)) => self.inside(walk, name, authority, authority.relative(lower.wire())),
+            (None, Some(authority)) => {
+                self.inside(walk, name, authority, authority.relative(lower.wire()))
+            }
             (None, None) => self.external(walk, name),
         };
         walk.chain.pop();
@@ -238,18 +274,37 @@ impl<'q, V: View> Answer<'q, '_, V> {
     }
 
     /// Writes the addresses of an own name: a host or an alias in the configuration.
-    fn own(&mut self, walk: &mut Walk<'q>, name: &Name, target: &OwnTarget<'_>) -> Result<ChaseResult, Full> {
+    fn own(
+        &mut self,
+        walk: &mut Walk<'q>,
+        name: &Name,
+        target: &OwnTarget<'_>,
+    ) -> Result<ChaseResult, Full> {
         let ttl = self.view.zone().ttl();
         match target {
             OwnTarget::Unresolvable => Ok(ChaseResult::Failed),
             OwnTarget::Name(target) => {
-                let alias = Alias { target: Name::clone(target), ttl, external: true };
+                let alias = Alias {
+                    target: Name::clone(target),
+                    ttl,
+                    external: true,
+                };
                 let targets = SmallVec::from_iter([alias]);
-                self.follow_all(walk, Aliases { owner: Some(name), targets, beside_addresses: false })
+                self.follow_all(
+                    walk,
+                    Aliases {
+                        owner: Some(name),
+                        targets,
+                        beside_addresses: false,
+                    },
+                )
             }
             OwnTarget::Addresses(addresses) => {
                 let (families, mut reached) = (walk.families, ChaseResult::NoData);
-                for address in addresses.iter().filter(|address| families.include(**address)) {
+                for address in addresses
+                    .iter()
+                    .filter(|address| families.include(**address))
+                {
                     self.address_of(walk, name, *address, ttl)?;
                     reached = ChaseResult::Addresses;
                 }
@@ -270,9 +325,16 @@ impl<'q, V: View> Answer<'q, '_, V> {
             self.unanswered = true;
             return Ok(ChaseResult::Failed);
         }
-        let Some(path) = path(relative) else { return Ok(ChaseResult::NoData) };
-        let Found { ttl, addresses, has_addresses, aliases, .. } =
-            self.look_up(authority, &path, walk.families);
+        let Some(path) = path(relative) else {
+            return Ok(ChaseResult::NoData);
+        };
+        let Found {
+            ttl,
+            addresses,
+            has_addresses,
+            aliases,
+            ..
+        } = self.look_up(authority, &path, walk.families);
         let (addresses, cut) = addresses.into_shuffled();
         let (targets, aliases_cut) = aliases.into_shuffled();
         if (cut || aliases_cut) && walk.section == Section::Additional {
@@ -288,21 +350,40 @@ impl<'q, V: View> Answer<'q, '_, V> {
             ChaseResult::NoData
         } else {
             let beside_addresses = has_addresses;
-            self.follow_all(walk, Aliases { owner: Some(name), targets, beside_addresses })?
+            self.follow_all(
+                walk,
+                Aliases {
+                    owner: Some(name),
+                    targets,
+                    beside_addresses,
+                },
+            )?
         };
-        Ok(if addresses.is_empty() { reached } else { ChaseResult::Addresses })
+        Ok(if addresses.is_empty() {
+            reached
+        } else {
+            ChaseResult::Addresses
+        })
     }
 
     /// Writes an upstream's records of an external name, or adds a query for them to `needs`.
     fn external(&mut self, walk: &mut Walk<'q>, name: &Name) -> Result<ChaseResult, Full> {
         let mut reached = ChaseResult::Failed;
-        for (wanted, qtype) in [(walk.families.v4, rtype::A), (walk.families.v6, rtype::AAAA)] {
+        for (wanted, qtype) in [
+            (walk.families.v4, rtype::A),
+            (walk.families.v6, rtype::AAAA),
+        ] {
             if !wanted {
                 continue;
             }
-            let question = ExternalQuery { name: name.clone(), qtype };
+            let question = ExternalQuery {
+                name: name.clone(),
+                qtype,
+            };
             let answer = match self.external.get(&question) {
-                None if !self.may_forward(name) || self.needs.len() == MAX_QUESTIONS => ChaseResult::Failed,
+                None if !self.may_forward(name) || self.needs.len() == MAX_QUESTIONS => {
+                    ChaseResult::Failed
+                }
                 None => {
                     self.needs.push(question);
                     ChaseResult::Addresses
@@ -314,7 +395,8 @@ impl<'q, V: View> Answer<'q, '_, V> {
                 Some(ExternalAnswer::Records(records)) => self.external_records(walk, records)?,
                 Some(ExternalAnswer::Truncated(records)) => {
                     if walk.section == Section::Additional {
-                        // The section is left out: a client would take a part of the addresses for all of them.
+                        // The section is left out: a client would take a part of the addresses for
+                        // all of them.
                         return Err(Full);
                     }
                     self.truncated = true;
@@ -331,15 +413,22 @@ impl<'q, V: View> Answer<'q, '_, V> {
         walk: &mut Walk<'q>,
         records: &'q [ExternalRecord],
     ) -> Result<ChaseResult, Full> {
-        self.steps.set(self.steps.get().saturating_sub(records.len()));
-        let ttl = if self.external.is_stale() { STALE_TTL } else { super::EXTERNAL_TTL };
+        self.steps
+            .set(self.steps.get().saturating_sub(records.len()));
+        let ttl = if self.external.is_stale() {
+            STALE_TTL
+        } else {
+            super::EXTERNAL_TTL
+        };
         let mut reached = ChaseResult::NoData;
         let mut ours = None;
         for record in records {
             if record.rtype != rtype::CNAME {
                 reached = ChaseResult::Addresses;
             }
-            let target = (record.rtype == rtype::CNAME).then(|| Name::from_wire(&record.rdata)).flatten();
+            let target = (record.rtype == rtype::CNAME)
+                .then(|| Name::from_wire(&record.rdata))
+                .flatten();
             ours = ours.or_else(|| target.filter(|name| self.is_ours(name)));
             if walk.written.contains(record) {
                 continue;
@@ -353,13 +442,23 @@ impl<'q, V: View> Answer<'q, '_, V> {
             Some(_) => ChaseResult::Failed,
             None => return Ok(reached),
         };
-        Ok(if reached == ChaseResult::Addresses { reached } else { ours })
+        Ok(if reached == ChaseResult::Addresses {
+            reached
+        } else {
+            ours
+        })
     }
 
-    /// Whether an external name may be forwarded. Single-label names are forwarded only to the upstreams of a stub
-    /// domain.
+    /// Whether an external name may be forwarded. Single-label names are forwarded only to the
+    /// upstreams of a stub domain.
     fn may_forward(&self, name: &Name) -> bool {
-        name.label_count() >= 2 || self.view.zone().servers_for(name.to_lowercase().wire()).1.is_some()
+        name.label_count() >= 2
+            || self
+                .view
+                .zone()
+                .servers_for(name.to_lowercase().wire())
+                .1
+                .is_some()
     }
 
     fn is_ours(&self, name: &Name) -> bool {
@@ -388,12 +487,24 @@ impl<'q, V: View> Answer<'q, '_, V> {
         ttl: u32,
         data: &[u8],
     ) -> Result<(), Full> {
-        walk.names.record(&mut self.message, walk.section, owner, (rtype, class::IN), ttl, data)
+        walk.names.record(
+            &mut self.message,
+            walk.section,
+            owner,
+            (rtype, class::IN),
+            ttl,
+            data,
+        )
     }
 
     fn step(&self, walk: &Walk<'q>) -> Step {
         let (done, written, names) = (walk.done.len(), walk.written.len(), walk.names.len());
-        Step { mark: self.message.mark(), done, written, names }
+        Step {
+            mark: self.message.mark(),
+            done,
+            written,
+            names,
+        }
     }
 
     fn roll_back(&mut self, walk: &mut Walk<'q>, step: &Step) {

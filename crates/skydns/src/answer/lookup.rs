@@ -17,8 +17,14 @@ pub(super) struct Families {
 }
 
 impl Families {
-    pub(super) const V4: Self = Self { v4: true, v6: false };
-    pub(super) const V6: Self = Self { v4: false, v6: true };
+    pub(super) const V4: Self = Self {
+        v4: true,
+        v6: false,
+    };
+    pub(super) const V6: Self = Self {
+        v4: false,
+        v6: true,
+    };
     pub(super) const BOTH: Self = Self { v4: true, v6: true };
 
     /// The family of an address type; `None` for other types.
@@ -43,8 +49,8 @@ impl Families {
 pub(super) struct Alias {
     pub(super) target: Name,
     pub(super) ttl: u32,
-    /// Whether the CNAME is shown even if the target has no addresses. True for an ExternalName; false for federated
-    /// names and for zones in SkyDNS style.
+    /// Whether the CNAME is shown even if the target has no addresses. True for an ExternalName;
+    /// false for federated names and for zones in SkyDNS style.
     pub(super) external: bool,
 }
 
@@ -72,8 +78,9 @@ impl Found {
 }
 
 impl<'q, V: View> Answer<'q, '_, V> {
-    /// One more than the number of items of one kind that fit into an answer. The smallest record takes 16 octets: an
-    /// A record with an owner pointer of 2, a fixed part of 10 and an address of 4 octets.
+    /// One more than the number of items of one kind that fit into an answer. The smallest record
+    /// takes 16 octets: an A record with an owner pointer of 2, a fixed part of 10 and an address
+    /// of 4 octets.
     pub(super) fn room(&self) -> usize {
         self.query.limit() / 16 + 1
     }
@@ -92,9 +99,15 @@ impl<'q, V: View> Answer<'q, '_, V> {
             Host::Name(target) => {
                 let target = Name::clone(target);
                 let external = !entry.synthesized && !of.is_skydns();
-                found.aliases.add(Alias { target, ttl: of.ttl_of(zone, entry.record.ttl), external });
+                found.aliases.add(Alias {
+                    target,
+                    ttl: of.ttl_of(zone, entry.record.ttl),
+                    external,
+                });
             }
-            Host::Base | Host::Member => self.add_addresses_of_target(&mut found, of, &entry, families),
+            Host::Base | Host::Member => {
+                self.add_addresses_of_target(&mut found, of, &entry, families);
+            }
             Host::Address(_) | Host::Several(_) => {
                 found.add_addresses(&entry, families, of.ttl_of(zone, entry.record.ttl));
             }
@@ -103,9 +116,11 @@ impl<'q, V: View> Answer<'q, '_, V> {
         found
     }
 
-    /// Adds the addresses of an SRV record's target. With `--strict-dns` an SRV name has no addresses.
-    // Differs from kube-dns, which answers with a CNAME to the target. A cache would take that CNAME for an alias of
-    // the SRV name. The cache would then answer SRV queries with the records of the target, which have port 0.
+    /// Adds the addresses of an SRV record's target. With `--strict-dns` an SRV name has no
+    /// addresses.
+    // Differs from kube-dns, which answers with a CNAME to the target. A cache would take that
+    // CNAME for an alias of the SRV name. The cache would then answer SRV queries with the records
+    // of the target, which have port 0.
     fn add_addresses_of_target(
         &self,
         found: &mut Found,
@@ -118,7 +133,9 @@ impl<'q, V: View> Answer<'q, '_, V> {
         if enough || self.view.zone().strict || self.exhausted() {
             return;
         }
-        let (Some(mut path), zone) = (path(entry.record.base), self.view.zone()) else { return };
+        let (Some(mut path), zone) = (path(entry.record.base), self.view.zone()) else {
+            return;
+        };
         path.extend((entry.record.host == Host::Member).then_some(entry.label));
         self.records_of(of, &path, false, &mut |target| {
             found.add_addresses(&target, families, of.ttl_of(zone, target.record.ttl));

@@ -1,4 +1,5 @@
-//! A random choice of items for an answer without room for all. All distinct items have the same chance.
+//! A random choice of items for an answer without room for all. All distinct items have the same
+//! chance.
 
 use std::hash::{BuildHasher, Hash};
 
@@ -7,8 +8,8 @@ use smallvec::SmallVec;
 
 /// At most `room` distinct items. The first `N` are stored without allocation.
 ///
-/// If there are more items, those with the lowest hashes are kept; the hash has a random seed. Equal items have equal
-/// hashes and count once, and dropped items need not be stored.
+/// If there are more items, those with the lowest hashes are kept; the hash has a random seed.
+/// Equal items have equal hashes and count once, and dropped items need not be stored.
 pub(super) struct Sample<T, const N: usize> {
     room: usize,
     /// At most twice `room` items, which may be repeated.
@@ -20,7 +21,12 @@ pub(super) struct Sample<T, const N: usize> {
 
 impl<T: Hash + Eq, const N: usize> Sample<T, N> {
     pub(super) fn new(room: usize) -> Self {
-        Self { room, items: SmallVec::new(), hasher: None, highest: None }
+        Self {
+            room,
+            items: SmallVec::new(),
+            hasher: None,
+            highest: None,
+        }
     }
 
     pub(super) fn add(&mut self, item: T) {
@@ -56,8 +62,8 @@ impl<T: Hash + Eq, const N: usize> Sample<T, N> {
         }
     }
 
-    /// Returns the distinct items in random order, and whether other items were dropped. Random order spreads the
-    /// load, because clients use the first item.
+    /// Returns the distinct items in random order, and whether other items were dropped. Random
+    /// order spreads the load, because clients use the first item.
     pub(super) fn into_shuffled(mut self) -> (SmallVec<[T; N]>, bool) {
         if self.items.len() > self.room {
             self.thin();
@@ -66,7 +72,8 @@ impl<T: Hash + Eq, const N: usize> Sample<T, N> {
         self.into_distinct()
     }
 
-    /// Returns the distinct items in any order, and whether other items were dropped. Of equal items the first remains.
+    /// Returns the distinct items in any order, and whether other items were dropped. Of equal
+    /// items the first remains.
     pub(super) fn into_distinct(mut self) -> (SmallVec<[T; N]>, bool) {
         if self.items.len() > self.room {
             self.thin();
@@ -79,8 +86,8 @@ impl<T: Hash + Eq, const N: usize> Sample<T, N> {
     }
 }
 
-/// Drops repeated items; the order stays random. A few items are compared with each other, many are sorted by a
-/// random hash.
+/// Drops repeated items; the order stays random. A few items are compared with each other, many are
+/// sorted by a random hash.
 fn drop_repeated<T: Eq + Hash, const N: usize>(items: &mut SmallVec<[T; N]>) {
     const FEW: usize = 16;
     if items.len() <= FEW {
@@ -143,6 +150,9 @@ mod tests {
             }
         }
         // Expected: 200 each, with a standard deviation of 13.
-        assert!(times.iter().all(|times| (100..300).contains(times)), "{times:?}");
+        assert!(
+            times.iter().all(|times| (100..300).contains(times)),
+            "{times:?}"
+        );
     }
 }

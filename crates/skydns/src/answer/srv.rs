@@ -1,5 +1,5 @@
-//! SRV answers (RFC 2782), and MX and NS answers. An answer holds one record for each entry, and the addresses of the
-//! targets in the additional section.
+//! SRV answers (RFC 2782), and MX and NS answers. An answer holds one record for each entry, and
+//! the addresses of the targets in the additional section.
 
 use smallvec::SmallVec;
 
@@ -14,7 +14,8 @@ use crate::wire::{Full, Name, Owner, Section, pointer_to, rtype};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Service,
-    /// Entries that are marked as mail exchanges. The priority of the entry is the preference of the MX record.
+    /// Entries that are marked as mail exchanges. The priority of the entry is the preference of
+    /// the MX record.
     MailExchange,
     /// Entries with addresses.
     NameServer,
@@ -33,7 +34,8 @@ impl Kind {
         match self {
             Self::Service => stands_in_tree(entry) && entry.record.host != Host::Nothing,
             Self::MailExchange => {
-                entry.record.host != Host::Nothing && entry.record.extras.is_some_and(|extras| extras.mail)
+                entry.record.host != Host::Nothing
+                    && entry.record.extras.is_some_and(|extras| extras.mail)
             }
             Self::NameServer => entry.record.addresses().next().is_some(),
         }
@@ -49,7 +51,8 @@ impl Kind {
     }
 }
 
-/// An entry to write as a record. Entries with the same target and the same numbers become one record.
+/// An entry to write as a record. Entries with the same target and the same numbers become one
+/// record.
 #[derive(Debug, Clone)]
 struct Service<'v>(Entry<'v>, Kind);
 
@@ -125,8 +128,11 @@ impl<'q, V: View> Answer<'q, '_, V> {
             Lookup::Exists => {}
         }
         // Equal services may have different weights. For a transfer the choice is always the same.
-        let (services, cut) =
-            if self.asker.zone_data { services.into_distinct() } else { services.into_shuffled() };
+        let (services, cut) = if self.asker.zone_data {
+            services.into_distinct()
+        } else {
+            services.into_shuffled()
+        };
         if services.is_empty() {
             return Answered::Empty;
         }
@@ -144,7 +150,8 @@ impl<'q, V: View> Answer<'q, '_, V> {
         }
         let mark = self.message.mark();
         if !self.asker.zone_data && self.additional(&services, &targets).is_err() {
-            // The additional section is left out: a client would take a part of the addresses for all of them.
+            // The additional section is left out: a client would take a part of the addresses for
+            // all of them.
             self.message.rewind(mark);
         }
         Answered::Written
@@ -153,38 +160,46 @@ impl<'q, V: View> Answer<'q, '_, V> {
     /// Writes one record and returns the offset of its target.
     fn service(&mut self, Service(entry, kind): &Service<'q>, weight: u16) -> Result<u16, Full> {
         let (record, authority) = (&entry.record, self.authority);
-        let (domain, ttl) = (authority.domain.wire(), authority.ttl_of(self.view.zone(), record.ttl));
+        let (domain, ttl) = (
+            authority.domain.wire(),
+            authority.ttl_of(self.view.zone(), record.ttl),
+        );
         let mut at = 0;
-        self.message.record(Section::Answer, Owner::Question, kind.rtype(), ttl, |m| {
-            let numbers: &[u16] = match kind {
-                Kind::Service => &[record.priority, weight, record.port],
-                Kind::MailExchange => &[record.priority],
-                Kind::NameServer => &[],
-            };
-            for number in numbers {
-                m.u16(*number);
-            }
-            at = m.position();
-            match Target::of(entry) {
-                Target::Name(name) => m.uncompressed(&[name.wire()]),
-                Target::Base(base) => m.uncompressed(&[base, domain]),
-                Target::Member(label, base) => {
-                    let len = u8::try_from(label.len()).unwrap_or_default();
-                    m.uncompressed(&[&[len], label.as_bytes(), base, domain]);
+        self.message
+            .record(Section::Answer, Owner::Question, kind.rtype(), ttl, |m| {
+                let numbers: &[u16] = match kind {
+                    Kind::Service => &[record.priority, weight, record.port],
+                    Kind::MailExchange => &[record.priority],
+                    Kind::NameServer => &[],
+                };
+                for number in numbers {
+                    m.u16(*number);
                 }
-            }
-        })?;
-        // Compression pointers cannot reach far offsets. The offset 0 means that the owner name is written in full.
+                at = m.position();
+                match Target::of(entry) {
+                    Target::Name(name) => m.uncompressed(&[name.wire()]),
+                    Target::Base(base) => m.uncompressed(&[base, domain]),
+                    Target::Member(label, base) => {
+                        let len = u8::try_from(label.len()).unwrap_or_default();
+                        m.uncompressed(&[&[len], label.as_bytes(), base, domain]);
+                    }
+                }
+            })?;
+        // Compression pointers cannot reach far offsets. The offset 0 means that the owner name is
+        // written in full.
         Ok(pointer_to(at).unwrap_or_default())
     }
 
     fn additional(&mut self, services: &[Service<'q>], targets: &[u16]) -> Result<(), Full> {
         let mut seen: SmallVec<[Target<'_>; 8]> = SmallVec::new();
-        let mut node = Node { base: &[], path: path(&[]) };
+        let mut node = Node {
+            base: &[],
+            path: path(&[]),
+        };
         for (Service(entry, _), &offset) in services.iter().zip(targets) {
             let target = Target::of(entry);
-            // The addresses of a target with several ports are written once. An answer holds few targets, so a linear
-            // search is fast enough.
+            // The addresses of a target with several ports are written once. An answer holds few
+            // targets, so a linear search is fast enough.
             if seen.contains(&target) {
                 continue;
             }
@@ -193,7 +208,9 @@ impl<'q, V: View> Answer<'q, '_, V> {
                 Target::Name(name) => self.additional_of_name(name)?,
                 Target::Base(base) => self.additional_of_node(&mut node, None, base, offset)?,
                 // In SkyDNS style several entries may hold addresses of the same target.
-                Target::Member(label, base) if entry.record.is_alias() || self.authority.is_skydns() => {
+                Target::Member(label, base)
+                    if entry.record.is_alias() || self.authority.is_skydns() =>
+                {
                     self.additional_of_node(&mut node, Some(label), base, offset)?;
                 }
                 Target::Member(label, base) => {
@@ -215,7 +232,9 @@ impl<'q, V: View> Answer<'q, '_, V> {
         base: &'n [u8],
         offset: u16,
     ) -> Result<(), Full> {
-        let Some(path) = node.path(base) else { return Ok(()) };
+        let Some(path) = node.path(base) else {
+            return Ok(());
+        };
         let depth = path.len();
         path.extend(label);
         let found = self.look_up(self.authority, path, Families::BOTH);
@@ -227,10 +246,15 @@ impl<'q, V: View> Answer<'q, '_, V> {
         Ok(())
     }
 
-    /// The TTL of a target's addresses, in seconds. All targets in the cluster's zone have the same TTL.
+    /// The TTL of a target's addresses, in seconds. All targets in the cluster's zone have the same
+    /// TTL.
     fn target_ttl(&self, stored: u32) -> u32 {
         let zone = self.view.zone();
-        if self.authority.further.is_some() { self.authority.ttl_of(zone, stored) } else { zone.ttl() }
+        if self.authority.further.is_some() {
+            self.authority.ttl_of(zone, stored)
+        } else {
+            zone.ttl()
+        }
     }
 
     fn target_address(
@@ -241,19 +265,25 @@ impl<'q, V: View> Answer<'q, '_, V> {
         (address, ttl): (std::net::IpAddr, u32),
     ) -> Result<(), Full> {
         if offset != 0 {
-            return self.message.address(Section::Additional, Owner::At(offset), address, ttl);
+            return self
+                .message
+                .address(Section::Additional, Owner::At(offset), address, ttl);
         }
-        let len = [label.and_then(|label| u8::try_from(label.len()).ok()).unwrap_or_default()];
+        let len = [label
+            .and_then(|label| u8::try_from(label.len()).ok())
+            .unwrap_or_default()];
         let domain = self.authority.domain.wire();
         let owner: &[&[u8]] = match label {
             Some(label) => &[&len, label.as_bytes(), base, domain],
             None => &[base, domain],
         };
-        self.message.address(Section::Additional, Owner::Parts(owner), address, ttl)
+        self.message
+            .address(Section::Additional, Owner::Parts(owner), address, ttl)
     }
 }
 
-/// The node of the last target. The members of one Service share a node, so its path is converted once.
+/// The node of the last target. The members of one Service share a node, so its path is converted
+/// once.
 struct Node<'n> {
     base: &'n [u8],
     path: Option<Path<'n>>,
@@ -262,7 +292,10 @@ struct Node<'n> {
 impl<'n> Node<'n> {
     fn path(&mut self, base: &'n [u8]) -> Option<&mut Path<'n>> {
         if self.base != base {
-            *self = Self { base, path: path(base) };
+            *self = Self {
+                base,
+                path: path(base),
+            };
         }
         self.path.as_mut()
     }
@@ -283,8 +316,11 @@ impl Shares {
 
     /// The weight of an entry, as a percentage of the sum for its priority.
     fn weight_of(&self, entry: &Entry<'_>) -> u16 {
-        let sum =
-            self.0.iter().find(|(priority, _)| *priority == entry.record.priority).map_or(1, |(_, sum)| *sum);
+        let sum = self
+            .0
+            .iter()
+            .find(|(priority, _)| *priority == entry.record.priority)
+            .map_or(1, |(_, sum)| *sum);
         u16::try_from(100 * raw_weight(entry) / sum.max(1)).unwrap_or(u16::MAX)
     }
 }
@@ -296,8 +332,8 @@ fn raw_weight(entry: &Entry<'_>) -> u64 {
     }
 }
 
-/// Whether the entry is stored in the tree, or is an alias. A synthesized pod name has no SRV record, because it
-/// offers no service.
+/// Whether the entry is stored in the tree, or is an alias. A synthesized pod name has no SRV
+/// record, because it offers no service.
 fn stands_in_tree(entry: &Entry<'_>) -> bool {
     !entry.synthesized || entry.record.is_alias()
 }

@@ -1,14 +1,15 @@
 //! The table of further zones, which have records of their own besides the cluster's zone.
 //!
-//! Cluster domains, stub domains and further zones may hold the same name. The longest domain is responsible; see
-//! [`Authority`].
+//! Cluster domains, stub domains and further zones may hold the same name. The longest domain is
+//! responsible; see [`Authority`].
 
 use std::sync::Arc;
 
 use super::{Records, View, Zone};
 use crate::wire::name::{Name, is_within};
 
-/// TTL of the SOA record in the answer section, in seconds. A zone with one TTL for all records uses that TTL.
+/// TTL of the SOA record in the answer section, in seconds. A zone with one TTL for all records
+/// uses that TTL.
 pub(crate) const SOA_TTL: u32 = 3600;
 
 /// The further zones, if any are configured. Clones share the zones.
@@ -23,20 +24,21 @@ pub struct Zones {
 pub struct FurtherZone {
     /// The domain of the zone, in lower case.
     pub domain: Name,
-    /// The records. Until they [have synced](Records::has_synced), the answer for names of the zone is SERVFAIL.
+    /// The records. Until they [have synced](Records::has_synced), the answer for names of the zone
+    /// is SERVFAIL.
     pub records: Arc<dyn Records>,
     /// TTL of the zone's answers in seconds, which overrides the TTL of each record.
     pub ttl: Option<u32>,
     /// TTL of negative answers, in seconds (RFC 2308).
     pub negative_ttl: u32,
-    /// Whether the zone answers in SkyDNS style. The apex then has the addresses at `apex.dns`, and the name servers
-    /// are at `ns.dns`. An alias that cannot be resolved counts as no record.
+    /// Whether the zone answers in SkyDNS style. The apex then has the addresses at `apex.dns`, and
+    /// the name servers are at `ns.dns`. An alias that cannot be resolved counts as no record.
     pub skydns: bool,
-    /// Whether the zone holds only PTR records and is not authoritative for its domain. Missing names are looked up
-    /// elsewhere.
+    /// Whether the zone holds only PTR records and is not authoritative for its domain. Missing
+    /// names are looked up elsewhere.
     pub pointers: bool,
-    /// Number of the zone in [metrics](crate::metrics::Reply::zone). [`Zones::with`] assigns the number, which stays
-    /// the same when zones are added or replaced.
+    /// Number of the zone in [metrics](crate::metrics::Reply::zone). [`Zones::with`] assigns the
+    /// number, which stays the same when zones are added or replaced.
     pub number: u8,
 }
 
@@ -62,7 +64,9 @@ impl FurtherZone {
 
 impl std::fmt::Debug for FurtherZone {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FurtherZone").field("domain", &self.domain).finish_non_exhaustive()
+        f.debug_struct("FurtherZone")
+            .field("domain", &self.domain)
+            .finish_non_exhaustive()
     }
 }
 
@@ -94,21 +98,29 @@ impl Zones {
         let replaced = self.iter().find(|other| other.domain == zone.domain);
         let next = || u8::try_from(self.iter().count()).unwrap_or(u8::MAX);
         let number = replaced.map_or_else(next, |zone| zone.number);
-        let others = self.iter().filter(|other| other.domain != zone.domain).cloned();
+        let others = self
+            .iter()
+            .filter(|other| other.domain != zone.domain)
+            .cloned();
         let mut all: Vec<FurtherZone> = others.collect();
         all.push(FurtherZone { number, ..zone });
         all.sort_by_key(|zone| std::cmp::Reverse(zone.domain.wire().len()));
-        Self { all: Some(all.into()) }
+        Self {
+            all: Some(all.into()),
+        }
     }
 
     /// The zone with the longest domain that holds a name (wire format, lower case).
     pub fn find(&self, name: &[u8]) -> Option<&FurtherZone> {
-        self.iter().find(|zone| !zone.pointers && is_within(name, zone.domain.wire()))
+        self.iter()
+            .find(|zone| !zone.pointers && is_within(name, zone.domain.wire()))
     }
 
-    /// The zones of [pointers](FurtherZone::pointers) whose domain holds a name (wire format, lower case).
+    /// The zones of [pointers](FurtherZone::pointers) whose domain holds a name (wire format, lower
+    /// case).
     pub(crate) fn pointers<'z>(&'z self, name: &'z [u8]) -> impl Iterator<Item = &'z FurtherZone> {
-        self.iter().filter(move |zone| zone.pointers && is_within(name, zone.domain.wire()))
+        self.iter()
+            .filter(move |zone| zone.pointers && is_within(name, zone.domain.wire()))
     }
 }
 
@@ -129,17 +141,21 @@ pub struct Authority<'v> {
 }
 
 impl<'v> Authority<'v> {
-    /// The authority for a name (wire format, lower case); `None` if no zone of ours is responsible.
+    /// The authority for a name (wire format, lower case); `None` if no zone of ours is
+    /// responsible.
     ///
-    /// The longest domain wins, as in dnsmasq. Of equal domains, the cluster's comes first, then a further zone's,
-    /// then a stub domain's.
+    /// The longest domain wins, as in dnsmasq. Of equal domains, the cluster's comes first, then a
+    /// further zone's, then a stub domain's.
     pub fn of(view: &'v impl View, name: &[u8]) -> Option<Self> {
         let zone = view.zone();
         if !view.zones().is_empty()
             && let Some(further) = view.zones().find(name)
             && further.is_longer_than(zone.domain_of(name))
         {
-            let delegated = zone.servers_for(name).1.is_some_and(|stub| !further.is_at_least(stub));
+            let delegated = zone
+                .servers_for(name)
+                .1
+                .is_some_and(|stub| !further.is_at_least(stub));
             return (!delegated).then_some(Self {
                 domain: &further.domain,
                 records: &*further.records,
@@ -147,11 +163,19 @@ impl<'v> Authority<'v> {
             });
         }
         let domain = zone.domain_of(name).filter(|_| zone.owns(name))?;
-        Some(Self { domain, records: view, further: None })
+        Some(Self {
+            domain,
+            records: view,
+            further: None,
+        })
     }
 
     pub(crate) fn cluster(view: &'v impl View) -> Self {
-        Self { domain: &view.zone().domain, records: view, further: None }
+        Self {
+            domain: &view.zone().domain,
+            records: view,
+            further: None,
+        }
     }
 
     /// Whether the zone answers in [SkyDNS style](FurtherZone::skydns).
@@ -185,18 +209,22 @@ impl<'v> Authority<'v> {
 
     /// TTL of the SOA record in the answer section, in seconds. `zone` is the cluster's zone.
     pub(crate) fn soa_ttl(&self, zone: &Zone) -> u32 {
-        self.further.map_or(zone.ttl, |further| further.ttl).unwrap_or(SOA_TTL)
+        self.further
+            .map_or(zone.ttl, |further| further.ttl)
+            .unwrap_or(SOA_TTL)
     }
 
     /// TTL of negative answers, in seconds. `zone` is the cluster's zone.
     pub(crate) fn negative_ttl(&self, zone: &Zone) -> u32 {
-        self.further.map_or(zone.negative_ttl, |further| further.negative_ttl)
+        self.further
+            .map_or(zone.negative_ttl, |further| further.negative_ttl)
     }
 
-    /// Whether a nonexistent name of this zone (wire format, lower case) is forwarded. `zone` is the cluster's zone.
+    /// Whether a nonexistent name of this zone (wire format, lower case) is forwarded. `zone` is
+    /// the cluster's zone.
     ///
-    /// Only the name of this zone, or a name below it, counts: a zone that is nested in another one does not fall
-    /// through with it.
+    /// Only the name of this zone, or a name below it, counts: a zone that is nested in another one
+    /// does not fall through with it.
     pub(crate) fn falls_through(&self, zone: &Zone, name: &[u8]) -> bool {
         zone.fallthrough
             .iter()
@@ -204,10 +232,11 @@ impl<'v> Authority<'v> {
     }
 }
 
-/// Upper limit of the negative TTL of an upstream's response for a name (wire format, lower case), in seconds.
+/// Upper limit of the negative TTL of an upstream's response for a name (wire format, lower case),
+/// in seconds.
 ///
-/// Only nonexistent names of our zones that fall through have a limit. Such a name may be created here at any time, and
-/// must not stay away for longer than after a negative answer of our own.
+/// Only nonexistent names of our zones that fall through have a limit. Such a name may be created
+/// here at any time, and must not stay away for longer than after a negative answer of our own.
 pub(crate) fn negative_ttl_limit(view: &impl View, name: &[u8]) -> Option<u32> {
     let zone = view.zone();
     if zone.fallthrough.is_empty() {

@@ -3,9 +3,41 @@ use crate::wire::{Query, Transport, Writer};
 
 /// A query for `a.`. With `edns` the query has an OPT record with these options.
 fn query(edns: Option<&[u8]>) -> Vec<u8> {
-    let mut message = vec![0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, u8::from(edns.is_some()), 1, b'a', 0, 0, 1, 0, 1];
+    let mut message = vec![
+        0,
+        1,
+        1,
+        0,
+        0,
+        1,
+        0,
+        0,
+        0,
+        0,
+        0,
+        u8::from(edns.is_some()),
+        1,
+        b'a',
+        0,
+        0,
+        1,
+        0,
+        1,
+    ];
     if let Some(options) = edns {
-        message.extend([0, 0, 41, 4, 208, 0, 0, 0, 0, 0, u8::try_from(options.len()).unwrap()]);
+        message.extend([
+            0,
+            0,
+            41,
+            4,
+            208,
+            0,
+            0,
+            0,
+            0,
+            0,
+            u8::try_from(options.len()).unwrap(),
+        ]);
         message.extend(options);
     }
     message
@@ -35,14 +67,25 @@ fn a_cause_ends_the_opt_record() {
     let before = response(Some(&[]));
     assert_eq!(appended(&Cause::Stopping, 512, &before), expected);
     let size = before.len() - 1;
-    assert_eq!(appended(&Cause::Stopping, size + expected.len(), &before), expected);
+    assert_eq!(
+        appended(&Cause::Stopping, size + expected.len(), &before),
+        expected
+    );
     assert_eq!(
         appended(&Cause::Stopping, size + expected.len() - 1, &before),
         [0, 15, 0, 2, 0, 14],
         "no text"
     );
-    assert_eq!(appended(&Cause::Stopping, size + 5, &before), [0; 0], "no room");
-    assert_eq!(appended(&Cause::Stopping, 512, &response(None)), [0; 0], "no EDNS");
+    assert_eq!(
+        appended(&Cause::Stopping, size + 5, &before),
+        [0; 0],
+        "no room"
+    );
+    assert_eq!(
+        appended(&Cause::Stopping, 512, &response(None)),
+        [0; 0],
+        "no EDNS"
+    );
 }
 
 #[test]
@@ -66,10 +109,22 @@ fn each_failure_of_an_upstream_has_a_code() {
         (Failure::Timeout, 22, "192.0.2.1:53: no reply in time"),
         (Failure::Refused, 23, "192.0.2.1:53: connection refused"),
         (Failure::Unreachable, 23, "192.0.2.1:53: unreachable"),
-        (Failure::Garbage, 23, "192.0.2.1:53: reply is not a DNS message"),
-        (Failure::Flooded, 23, "192.0.2.1:53: too many replies with a wrong ID or question"),
+        (
+            Failure::Garbage,
+            23,
+            "192.0.2.1:53: reply is not a DNS message",
+        ),
+        (
+            Failure::Flooded,
+            23,
+            "192.0.2.1:53: too many replies with a wrong ID or question",
+        ),
         (Failure::Closed, 23, "192.0.2.1:53: connection closed early"),
-        (Failure::Certificate, 23, "192.0.2.1:53: TLS certificate not trusted"),
+        (
+            Failure::Certificate,
+            23,
+            "192.0.2.1:53: TLS certificate not trusted",
+        ),
         (Failure::Handshake, 23, "192.0.2.1:53: TLS handshake failed"),
         (Failure::NoSocket, 0, "192.0.2.1:53: no socket left"),
     ] {
@@ -85,5 +140,8 @@ fn each_failure_of_an_upstream_has_a_code() {
     ] {
         assert_eq!(Cause::from(&error).parts().0, code, "{error}");
     }
-    assert_eq!(Cause::Reply(upstream, 1).parts(), (0, "192.0.2.1:53: no usable reply, RCODE 1".into()));
+    assert_eq!(
+        Cause::Reply(upstream, 1).parts(),
+        (0, "192.0.2.1:53: no usable reply, RCODE 1".into())
+    );
 }

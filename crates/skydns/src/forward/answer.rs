@@ -1,5 +1,5 @@
-//! Writes the answer for one client from a reply that several clients may share. An answer that is too large is cut
-//! after a record.
+//! Writes the answer for one client from a reply that several clients may share. An answer that is
+//! too large is cut after a record.
 
 use crate::wire::{
     self, Edns, HEADER, Header, Message, OPT_LEN, Record, Section, Transport, Writer, flag, rcode,
@@ -19,9 +19,9 @@ struct Kept {
     truncated: bool,
 }
 
-/// Appends the answer to a client's query to `out`. `message` is the reply to the same question without its OPT
-/// record, and `opt` is that record. The answer has the client's ID and question. It has an OPT record if the query
-/// has one (RFC 6891, section 6.1.1).
+/// Appends the answer to a client's query to `out`. `message` is the reply to the same question
+/// without its OPT record, and `opt` is that record. The answer has the client's ID and question.
+/// It has an OPT record if the query has one (RFC 6891, section 6.1.1).
 pub(super) fn append(
     message: &[u8],
     opt: Option<Edns<&[u8]>>,
@@ -29,18 +29,28 @@ pub(super) fn append(
     query: &wire::Query<'_>,
     out: &mut Vec<u8>,
 ) -> Written {
-    let Ok(header) = Header::parse(message) else { return header_only(query, out) };
+    let Ok(header) = Header::parse(message) else {
+        return header_only(query, out);
+    };
     let ours = query.edns.map(|edns| Edns::ours(edns.dnssec_ok));
     let mut opt = ours.map(|ours| opt.unwrap_or(ours));
     let limit = query.limit();
 
     let kept = if message.len() + length_of(opt) <= limit {
         let [_, counts @ ..] = header.counts;
-        Kept { end: message.len(), counts, truncated: false }
+        Kept {
+            end: message.len(),
+            counts,
+            truncated: false,
+        }
     } else {
-        let Ok(parsed) = Message::parse(message) else { return header_only(query, out) };
+        let Ok(parsed) = Message::parse(message) else {
+            return header_only(query, out);
+        };
         // Options that leave no room for the question are removed.
-        opt = opt.filter(|opt| parsed.question_end() + length_of(Some(*opt)) <= limit).or(ours);
+        opt = opt
+            .filter(|opt| parsed.question_end() + length_of(Some(*opt)) <= limit)
+            .or(ours);
         keep_first(&parsed, limit.saturating_sub(length_of(opt)))
     };
 
@@ -52,20 +62,35 @@ pub(super) fn append(
 
     let answer = out.get_mut(start..).unwrap_or_default();
     answer_header(header, &kept, opt.is_some(), rcode, query).write_over(answer);
-    // The names of records often point to the question, and so get the client's upper and lower case, too.
+    // The names of records often point to the question, and so get the client's upper and lower
+    // case, too.
     if let Some(name) = answer.get_mut(HEADER..HEADER + query.name.len()) {
         name.copy_from_slice(query.name);
     }
-    Written { truncated: kept.truncated || header.is_truncated(), length: kept.end }
+    Written {
+        truncated: kept.truncated || header.is_truncated(),
+        length: kept.end,
+    }
 }
 
 fn length_of(opt: Option<Edns<&[u8]>>) -> usize {
     opt.map_or(0, |opt| OPT_LEN + opt.options.len())
 }
 
-fn answer_header(reply: Header, kept: &Kept, has_opt: bool, rcode: u16, query: &wire::Query<'_>) -> Header {
+fn answer_header(
+    reply: Header,
+    kept: &Kept,
+    has_opt: bool,
+    rcode: u16,
+    query: &wire::Query<'_>,
+) -> Header {
     let [answers, authorities, additionals] = kept.counts;
-    let counts = [reply.counts[0], answers, authorities, additionals.saturating_add(u16::from(has_opt))];
+    let counts = [
+        reply.counts[0],
+        answers,
+        authorities,
+        additionals.saturating_add(u16::from(has_opt)),
+    ];
 
     let mut flags = reply.flags;
     if kept.truncated && query.transport == Transport::Udp {
@@ -75,16 +100,22 @@ fn answer_header(reply: Header, kept: &Kept, has_opt: bool, rcode: u16, query: &
     if !has_opt && rcode > Header::MAX_RCODE {
         flags = flags & !Header::MAX_RCODE | rcode::SERVFAIL;
     }
-    Header { id: query.header.id, flags, counts }
+    Header {
+        id: query.header.id,
+        flags,
+        counts,
+    }
 }
 
-/// Chooses the records to keep. Additional records are removed first, then authority records, then answers from the
-/// end. Compression pointers only point backwards, so the beginning of a message stays valid.
+/// Chooses the records to keep. Additional records are removed first, then authority records, then
+/// answers from the end. Compression pointers only point backwards, so the beginning of a message
+/// stays valid.
 fn keep_first(parsed: &Message<'_>, room: usize) -> Kept {
     let answers: Vec<Record<'_>> = parsed.section(Section::Answer).collect();
     let authority: Vec<Record<'_>> = parsed.section(Section::Authority).collect();
-    let end =
-        |records: &[Record<'_>], otherwise: usize| records.last().map_or(otherwise, |last| last.range().end);
+    let end = |records: &[Record<'_>], otherwise: usize| {
+        records.last().map_or(otherwise, |last| last.range().end)
+    };
     let answers_end = end(&answers, parsed.question_end());
     let authority_end = end(&authority, answers_end);
     let count = |records: &[Record<'_>]| u16::try_from(records.len()).unwrap_or(u16::MAX);
@@ -96,11 +127,18 @@ fn keep_first(parsed: &Message<'_>, room: usize) -> Kept {
         };
     }
 
-    let fitting = answers.iter().take_while(|record| record.range().end <= room).count();
+    let fitting = answers
+        .iter()
+        .take_while(|record| record.range().end <= room)
+        .count();
     let kept = answers.get(..fitting).unwrap_or_default();
     // A negative answer without its SOA is incomplete, too.
     let truncated = fitting < answers.len() || answers.is_empty();
-    Kept { end: end(kept, parsed.question_end()), counts: [count(kept), 0, 0], truncated }
+    Kept {
+        end: end(kept, parsed.question_end()),
+        counts: [count(kept), 0, 0],
+        truncated,
+    }
 }
 
 /// Writes an empty answer with TC, which makes the client retry over TCP.
@@ -108,7 +146,10 @@ fn header_only(query: &wire::Query<'_>, out: &mut Vec<u8>) -> Written {
     let start = out.len();
     let flags = query.header.flags & (flag::RD | flag::CD) | flag::RA | flag::TC;
     Writer::new(query, out).finish(flags, rcode::NOERROR);
-    Written { truncated: true, length: out.len() - start }
+    Written {
+        truncated: true,
+        length: out.len() - start,
+    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! One query to a list of upstreams, in order.
 //!
-//! The next upstream is tried when one fails (network error, no DNS message, SERVFAIL, REFUSED), or is silent for its
-//! part of the budget. Replies of earlier upstreams are still accepted: the first good reply is the answer. If all
-//! upstreams fail, the error response of the most preferred upstream is the answer. It is the answer at once if no
-//! upstream is left that may have a better one: each has answered or failed, or is known to be dead.
+//! The next upstream is tried when one fails (network error, no DNS message, SERVFAIL, REFUSED), or
+//! is silent for its part of the budget. Replies of earlier upstreams are still accepted: the first
+//! good reply is the answer. If all upstreams fail, the error response of the most preferred
+//! upstream is the answer. It is the answer at once if no upstream is left that may have a better
+//! one: each has answered or failed, or is known to be dead.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -56,18 +57,28 @@ pub(super) struct Attempts {
     asking: FuturesUnordered<Asking>,
     pending: Vec<Attempt>,
     asked: usize,
-    /// SERVFAIL or REFUSED of the most preferred upstream that sent such a reply, with the position of the upstream.
+    /// SERVFAIL or REFUSED of the most preferred upstream that sent such a reply, with the position
+    /// of the upstream.
     refusal: Option<(usize, Reply)>,
     failures: Vec<(Upstream, Failure)>,
 }
 
 impl Attempts {
-    pub(super) fn new(shared: Arc<Shared>, flight: Flight, client: Transport, deadline: Instant) -> Self {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        flight: Flight,
+        client: Transport,
+        deadline: Instant,
+    ) -> Self {
         let now = Instant::now();
         let key = &flight.key;
         let order = shared.health.order(&key.upstreams, now);
         for (upstream, question) in order.probes {
-            probe(&shared, &upstream, question.unwrap_or_else(|| Arc::clone(key)));
+            probe(
+                &shared,
+                &upstream,
+                question.unwrap_or_else(|| Arc::clone(key)),
+            );
         }
 
         Self {
@@ -112,7 +123,9 @@ impl Attempts {
         }
 
         self.record_timeouts();
-        self.refusal.map(|(_, reply)| reply).ok_or_else(|| ForwardError::AllFailed(self.failures.into()))
+        self.refusal
+            .map(|(_, reply)| reply)
+            .ok_or_else(|| ForwardError::AllFailed(self.failures.into()))
     }
 
     fn may_start(&self) -> bool {
@@ -121,7 +134,8 @@ impl Attempts {
             && self.next_attempt < self.deadline
     }
 
-    /// Whether an upstream is left that may have a better reply than SERVFAIL or REFUSED. A dead upstream has none.
+    /// Whether an upstream is left that may have a better reply than SERVFAIL or REFUSED. A dead
+    /// upstream has none.
     fn may_improve(&self) -> bool {
         self.plan.iter().any(|candidate| !candidate.dead)
             || self.pending.iter().any(|attempt| !attempt.candidate.dead)
@@ -130,11 +144,22 @@ impl Attempts {
     fn start_next(&mut self) {
         let now = Instant::now();
         let patience = self.patience(now);
-        let Some(candidate) = self.plan.pop_front() else { return };
+        let Some(candidate) = self.plan.pop_front() else {
+            return;
+        };
         self.next_attempt = now + patience;
-        let attempt = Attempt { index: self.asked, candidate, asked: now, silent_from: self.next_attempt };
+        let attempt = Attempt {
+            index: self.asked,
+            candidate,
+            asked: now,
+            silent_from: self.next_attempt,
+        };
         self.asked += 1;
-        let until = if self.crowded { self.give_up_at(now, patience) } else { self.deadline };
+        let until = if self.crowded {
+            self.give_up_at(now, patience)
+        } else {
+            self.deadline
+        };
         self.pending.push(attempt.clone());
         let shared = Arc::clone(&self.shared);
         let flight = self.flight.clone();
@@ -146,15 +171,15 @@ impl Attempts {
     }
 
     /// Time at which to stop waiting for an upstream that is queried now. At most
-    /// [`Limits::max_open`](crate::forward::Limits::max_open) upstreams are queried at the same time, so a later upstream
-    /// can only be queried after that.
+    /// [`Limits::max_open`](crate::forward::Limits::max_open) upstreams are queried at the same
+    /// time, so a later upstream can only be queried after that.
     fn give_up_at(&self, now: Instant, patience: Duration) -> Instant {
         let attempts = u32::try_from(self.shared.limits.max_open).unwrap_or(u32::MAX);
         self.deadline.min(now + patience.saturating_mul(attempts))
     }
 
-    /// Time for which the next upstream may be silent: an equal part of the remaining time, within limits. Upstreams
-    /// believed dead get no part while others are left.
+    /// Time for which the next upstream may be silent: an equal part of the remaining time, within
+    /// limits. Upstreams believed dead get no part while others are left.
     fn patience(&self, now: Instant) -> Duration {
         let alive = self.plan.iter().filter(|candidate| !candidate.dead).count();
         let sharers = if alive > 0 { alive } else { self.plan.len() };
@@ -163,27 +188,32 @@ impl Attempts {
     }
 
     /// Records the outcome of an attempt; returns the reply if it is the answer.
-    // Differs from kube-dns, which returns SERVFAIL and REFUSED to the client. dnsmasq and glibc also try the next
-    // server.
+    // Differs from kube-dns, which returns SERVFAIL and REFUSED to the client. dnsmasq and glibc
+    // also try the next server.
     fn settle(&mut self, attempt: &Attempt, result: Result<Reply, Failure>) -> Option<Reply> {
         let now = Instant::now();
-        self.pending.retain(|pending| pending.index != attempt.index);
+        self.pending
+            .retain(|pending| pending.index != attempt.index);
         // After a longer silence the next upstream was already tried.
         if attempt.silent_from > now {
             self.next_attempt = now;
         }
         match result {
-            Ok(reply) if !matches!(reply.rcode, rcode::SERVFAIL | rcode::REFUSED) => return Some(reply),
+            Ok(reply) if !matches!(reply.rcode, rcode::SERVFAIL | rcode::REFUSED) => {
+                return Some(reply);
+            }
             Ok(reply) => self.refused(attempt.index, reply, now),
             Err(failure) => {
-                self.failures.push((attempt.candidate.upstream.clone(), failure));
+                self.failures
+                    .push((attempt.candidate.upstream.clone(), failure));
                 self.plan_retry(failure);
             }
         }
         None
     }
 
-    /// Stores the error response of the most preferred upstream, and shortens the wait for the other upstreams.
+    /// Stores the error response of the most preferred upstream, and shortens the wait for the
+    /// other upstreams.
     fn refused(&mut self, index: usize, reply: Reply, now: Instant) {
         if self.refusal.is_none() {
             self.deadline = self.deadline.min(now + self.shared.limits.patience);
@@ -193,13 +223,18 @@ impl Attempts {
         }
     }
 
-    /// Plans a second round after a pause. Upstreams that all failed at the same time may be restarting.
+    /// Plans a second round after a pause. Upstreams that all failed at the same time may be
+    /// restarting.
     fn plan_retry(&mut self, last: Failure) {
         let all_failed = self.plan.is_empty() && self.pending.is_empty() && self.refusal.is_none();
         if all_failed && self.retry_all && last != Failure::Timeout {
             self.retry_all = false;
             let failed = self.failures.iter().map(|(upstream, _)| upstream.clone());
-            self.plan.extend(failed.map(|upstream| Candidate { upstream, dead: false, edns: true }));
+            self.plan.extend(failed.map(|upstream| Candidate {
+                upstream,
+                dead: false,
+                edns: true,
+            }));
             self.next_attempt = Instant::now() + self.shared.limits.retry_pause;
         }
     }
@@ -207,7 +242,11 @@ impl Attempts {
     /// Records a timeout of every upstream that is still silent after its part of the time.
     fn record_timeouts(&self) {
         let now = Instant::now();
-        for attempt in self.pending.iter().filter(|attempt| attempt.silent_from <= now) {
+        for attempt in self
+            .pending
+            .iter()
+            .filter(|attempt| attempt.silent_from <= now)
+        {
             failed(&self.shared, &self.flight.key, attempt, Failure::Timeout);
         }
     }
@@ -234,10 +273,14 @@ async fn ask(
         pool: &shared.pool,
         metrics: &metrics,
     };
-    let result = timeout_at(until, exchange.run(client)).await.unwrap_or(Err(Failure::Timeout));
+    let result = timeout_at(until, exchange.run(client))
+        .await
+        .unwrap_or(Err(Failure::Timeout));
 
     match &result {
-        Ok(reply) => shared.health.answered(upstream, &flight.key, reply.rcode, Instant::now()),
+        Ok(reply) => shared
+            .health
+            .answered(upstream, &flight.key, reply.rcode, Instant::now()),
         Err(failure) => failed(shared, &flight.key, attempt, *failure),
     }
     result
@@ -259,11 +302,13 @@ fn failed(shared: &Arc<Shared>, key: &Arc<Key>, attempt: &Attempt, failure: Fail
     }
 }
 
-/// Records a failure of an upstream. Without a local socket the upstream was not queried, so [`Failure::NoSocket`]
-/// does not count.
+/// Records a failure of an upstream. Without a local socket the upstream was not queried, so
+/// [`Failure::NoSocket`] does not count.
 fn note_failure(shared: &Shared, upstream: &Upstream, failure: Failure, now: Instant) {
     if failure != Failure::NoSocket {
-        shared.health.failed(upstream, failure == Failure::Timeout, now);
+        shared
+            .health
+            .failed(upstream, failure == Failure::Timeout, now);
     }
 }
 
@@ -285,22 +330,32 @@ fn probe(shared: &Arc<Shared>, upstream: &Upstream, question: Arc<Key>) {
             pool: &shared.pool,
             metrics: &metrics,
         };
-        let result = shared.stop.run_until_cancelled(ask_as_probe(exchange)).await;
+        let result = shared
+            .stop
+            .run_until_cancelled(ask_as_probe(exchange))
+            .await;
         match result {
-            Some(Ok(reply)) => shared.health.answered(&upstream, &question, reply.rcode, Instant::now()),
+            Some(Ok(reply)) => {
+                shared
+                    .health
+                    .answered(&upstream, &question, reply.rcode, Instant::now());
+            }
             Some(Err(failure)) => {
                 shared.metrics.upstream(&upstream).failure(failure);
                 let now = Instant::now();
                 note_failure(&shared, &upstream, failure, now);
-                shared.health.probe_failed(&upstream, asked, now, failure.means_dead());
+                shared
+                    .health
+                    .probe_failed(&upstream, asked, now, failure.means_dead());
             }
             None => {}
         }
     });
 }
 
-/// Asks an upstream that was silent. An upstream that has never answered a query with an OPT record, and is silent to
-/// this one, is asked without: a device on the way to it may drop such queries.
+/// Asks an upstream that was silent. An upstream that has never answered a query with an OPT
+/// record, and is silent to this one, is asked without: a device on the way to it may drop such
+/// queries.
 async fn ask_as_probe(exchange: Exchange<'_>) -> Result<Reply, Failure> {
     let result = timeout_at(exchange.deadline, exchange.run(Transport::Udp)).await;
     let result = result.unwrap_or(Err(Failure::Timeout));
@@ -310,10 +365,18 @@ async fn ask_as_probe(exchange: Exchange<'_>) -> Result<Reply, Failure> {
     }
 
     let deadline = Instant::now() + exchange.limits.budget;
-    let without = Exchange { edns: false, deadline, ..exchange };
-    let result = timeout_at(deadline, without.run(Transport::Udp)).await.unwrap_or(Err(Failure::Timeout));
+    let without = Exchange {
+        edns: false,
+        deadline,
+        ..exchange
+    };
+    let result = timeout_at(deadline, without.run(Transport::Udp))
+        .await
+        .unwrap_or(Err(Failure::Timeout));
     if result.is_ok() {
-        exchange.health.lacks_edns(exchange.upstream, Instant::now());
+        exchange
+            .health
+            .lacks_edns(exchange.upstream, Instant::now());
     }
     result
 }

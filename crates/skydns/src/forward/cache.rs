@@ -1,28 +1,31 @@
-//! Cache of upstream replies. Replies are fresh within their TTLs, and stale answers replace failures of the
-//! upstreams (RFC 8767).
+//! Cache of upstream replies. Replies are fresh within their TTLs, and stale answers replace
+//! failures of the upstreams (RFC 8767).
 //!
-//! The cache is off unless [`Forwarder::with`](super::Forwarder::with) gets a cache. Cluster names are not forwarded
-//! and therefore not cached here.
+//! The cache is off unless [`Forwarder::with`](super::Forwarder::with) gets a cache. Cluster names
+//! are not forwarded and therefore not cached here.
 //!
 //! # Cached replies
 //!
-//! Whole replies with NOERROR or NXDOMAIN and a TTL above zero are cached. The SOA record of a negative reply sets
-//! its lifetime (RFC 2308). Truncated replies are not cached, nor are replies to queries with forwarded EDNS options
-//! such as a client subnet. The key is that of the query in flight. It includes the list of upstreams: replies from
-//! before an edit of the list no longer match.
+//! Whole replies with NOERROR or NXDOMAIN and a TTL above zero are cached. The SOA record of a
+//! negative reply sets its lifetime (RFC 2308). Truncated replies are not cached, nor are replies
+//! to queries with forwarded EDNS options such as a client subnet. The key is that of the query in
+//! flight. It includes the list of upstreams: replies from before an edit of the list no longer
+//! match.
 //!
 //! # Stale replies
 //!
-//! A fresh reply is the answer, with its TTLs counted down. A stale reply is the answer only while the upstreams
-//! fail. Failures are SERVFAIL, REFUSED, and no usable reply within [`Limits::budget`](super::Limits::budget), which
-//! is the client response timer of RFC 8767, section 5. All TTLs of a stale answer are 30 seconds. After a failure of
-//! the upstreams, and while all of them are known to be dead, clients get the stale reply at once. The upstreams are
+//! A fresh reply is the answer, with its TTLs counted down. A stale reply is the answer only while
+//! the upstreams fail. Failures are SERVFAIL, REFUSED, and no usable reply within
+//! [`Limits::budget`](super::Limits::budget), which is the client response timer of RFC 8767,
+//! section 5. All TTLs of a stale answer are 30 seconds. After a failure of the upstreams, and
+//! while all of them are known to be dead, clients get the stale reply at once. The upstreams are
 //! then retried every [`CacheLimits::recheck`], and no client waits for the retry.
 //!
 //! # Bounds
 //!
-//! [`CacheLimits::entries`] limits both the number of entries and their total size in KiB. Names with a single query
-//! are evicted before names with repeated queries. The table is split into shards, each with a read-write lock.
+//! [`CacheLimits::entries`] limits both the number of entries and their total size in KiB. Names
+//! with a single query are evicted before names with repeated queries. The table is split into
+//! shards, each with a read-write lock.
 
 mod entry;
 mod metrics;
@@ -46,7 +49,8 @@ use crate::wire::{self, rcode};
 
 /// Minimum size with which an entry counts, in octets.
 const SHARE: u64 = 1024;
-/// Minimum number of entries in a shard. The largest reply takes the space of half of a shard's entries.
+/// Minimum number of entries in a shard. The largest reply takes the space of half of a shard's
+/// entries.
 const PART: usize = 128;
 /// Maximum number of shards.
 const MAX_PARTS: usize = 16;
@@ -63,9 +67,14 @@ pub struct CacheLimits {
 }
 
 impl Default for CacheLimits {
-    /// 10,000 entries, no stale answers, and the interval of retries that RFC 8767, section 5, recommends.
+    /// 10,000 entries, no stale answers, and the interval of retries that RFC 8767, section 5,
+    /// recommends.
     fn default() -> Self {
-        Self { entries: 10_000, stale: Duration::ZERO, recheck: Duration::from_secs(30) }
+        Self {
+            entries: 10_000,
+            stale: Duration::ZERO,
+            recheck: Duration::from_secs(30),
+        }
     }
 }
 
@@ -103,13 +112,24 @@ impl Found {
 impl Cache {
     /// Creates an empty cache that counts in `metrics`; `None` for a limit of zero entries.
     pub fn new(limits: CacheLimits, metrics: CacheMetrics) -> Option<Self> {
-        let octets = u64::try_from(limits.entries).ok()?.checked_mul(SHARE).filter(|octets| *octets > 0)?;
+        let octets = u64::try_from(limits.entries)
+            .ok()?
+            .checked_mul(SHARE)
+            .filter(|octets| *octets > 0)?;
         let mut options = OptionsBuilder::new();
-        options.weight_capacity(octets).estimated_items_capacity(limits.entries);
+        options
+            .weight_capacity(octets)
+            .estimated_items_capacity(limits.entries);
         options.shards((limits.entries / PART).clamp(1, MAX_PARTS));
         let (hasher, evictions) = (RandomState::default(), Evictions(metrics.clone()));
-        let table = quick_cache::sync::Cache::with_options(options.build().ok()?, Sizes, hasher, evictions);
-        Some(Self { table, limits, metrics, outages: Outages::default() })
+        let table =
+            quick_cache::sync::Cache::with_options(options.build().ok()?, Sizes, hasher, evictions);
+        Some(Self {
+            table,
+            limits,
+            metrics,
+            outages: Outages::default(),
+        })
     }
 
     /// The cached answer to a client's query; `None` if an upstream must be queried.
@@ -119,9 +139,9 @@ impl Cache {
         (state != State::Stale { due: true }).then(|| self.found(entry, state))
     }
 
-    /// The cached reply to a query that would otherwise be forwarded. The second value tells whether the caller
-    /// should still forward the query, to refresh the reply. A stale reply is also used before the upstreams have failed
-    /// for this query, if they `are_dead`.
+    /// The cached reply to a query that would otherwise be forwarded. The second value tells
+    /// whether the caller should still forward the query, to refresh the reply. A stale reply is
+    /// also used before the upstreams have failed for this query, if they `are_dead`.
     pub(super) fn reply(
         &self,
         key: &Arc<Key>,
@@ -143,7 +163,8 @@ impl Cache {
             self.metrics.misses.inc();
             return None;
         };
-        let refresh = state == State::Stale { due: true } && entry.claim_retry(self.limits.recheck, now);
+        let refresh =
+            state == State::Stale { due: true } && entry.claim_retry(self.limits.recheck, now);
         Some((self.found(entry, state).reply(key), refresh))
     }
 
@@ -177,10 +198,11 @@ impl Cache {
         self.table.clear();
     }
 
-    /// Replaces the entry, or removes the entry if the new reply must not be cached. In both cases the older reply is
-    /// obsolete.
+    /// Replaces the entry, or removes the entry if the new reply must not be cached. In both cases
+    /// the older reply is obsolete.
     fn keep(&self, key: &Arc<Key>, reply: &Arc<Reply>, now: Instant) {
-        self.outages.answered(&key.upstreams, 2 * self.limits.recheck, now);
+        self.outages
+            .answered(&key.upstreams, 2 * self.limits.recheck, now);
         if !key.is_cacheable() {
             return;
         }
@@ -191,7 +213,9 @@ impl Cache {
     }
 
     fn failed(&self, key: &Arc<Key>, now: Instant) {
-        let Some(entry) = self.table.peek(key) else { return };
+        let Some(entry) = self.table.peek(key) else {
+            return;
+        };
         if let Some(State::Stale { .. }) = entry.state_when_failing(&self.limits, now) {
             entry.failed(self.limits.recheck, now);
             self.outages.failed(&key.upstreams, now);
@@ -207,14 +231,14 @@ impl Cache {
     }
 }
 
-/// Whether a reply counts as a failure (RFC 8767, section 4). RCODEs that reject the query itself, such as FORMERR,
-/// do not count.
+/// Whether a reply counts as a failure (RFC 8767, section 4). RCODEs that reject the query itself,
+/// such as FORMERR, do not count.
 fn is_failure(reply: &Reply) -> bool {
     matches!(reply.rcode, rcode::SERVFAIL | rcode::REFUSED)
 }
 
-/// The weight of an entry is its size, but at least [`SHARE`] octets. The limit on octets therefore also limits the
-/// number of entries.
+/// The weight of an entry is its size, but at least [`SHARE`] octets. The limit on octets therefore
+/// also limits the number of entries.
 #[derive(Clone, Debug)]
 struct Sizes;
 

@@ -20,7 +20,8 @@ use crate::wire::{Transport, rcode};
 
 pub use judge::{Verdict, judge};
 
-/// Time before the deadline at which the reply at hand is returned, although a better reply may still come.
+/// Time before the deadline at which the reply at hand is returned, although a better reply may
+/// still come.
 const MARGIN: Duration = Duration::from_millis(10);
 
 /// A query to one upstream.
@@ -40,9 +41,9 @@ pub(super) struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    /// Queries the upstream until there is a usable reply or a failure. After SERVFAIL or a truncated reply, the
-    /// retry ends before the deadline. The caller must limit the time of the first attempt. `client` is the transport
-    /// of the client, for the metrics.
+    /// Queries the upstream until there is a usable reply or a failure. After SERVFAIL or a
+    /// truncated reply, the retry ends before the deadline. The caller must limit the time of the
+    /// first attempt. `client` is the transport of the client, for the metrics.
     pub(super) async fn run(self, client: Transport) -> Result<Reply, Failure> {
         let asked = Instant::now();
         self.metrics.request(client);
@@ -55,8 +56,8 @@ impl Exchange<'_> {
         Ok(reply)
     }
 
-    /// Retries after SERVFAIL, as kube-dns does. If the retry has no outcome in time, the SERVFAIL is returned. A
-    /// failure of the retry is returned as the failure of the query.
+    /// Retries after SERVFAIL, as kube-dns does. If the retry has no outcome in time, the SERVFAIL
+    /// is returned. A failure of the retry is returned as the failure of the query.
     async fn ask_again(self, servfail: Reply) -> Result<Reply, Failure> {
         // A server that does not know EDNS may reply SERVFAIL to it.
         let second = timeout_at(self.return_by(), self.ask_once(servfail.opt.is_some())).await;
@@ -71,7 +72,8 @@ impl Exchange<'_> {
         self.deadline.checked_sub(MARGIN).unwrap_or(self.deadline)
     }
 
-    /// Queries for our own probes. Returns the first usable reply with any RCODE, and does not count in the metrics.
+    /// Queries for our own probes. Returns the first usable reply with any RCODE, and does not
+    /// count in the metrics.
     pub(super) async fn run_once(self) -> Result<Reply, Failure> {
         match self.upstream.protocol {
             Protocol::Udp => udp::ask(self, false).await,
@@ -79,8 +81,9 @@ impl Exchange<'_> {
         }
     }
 
-    /// Queries with an OPT record, and without if the upstream does not know EDNS: it then replies FORMERR or NOTIMP,
-    /// without an OPT record (RFC 6891, section 7). This is remembered for a while.
+    /// Queries with an OPT record, and without if the upstream does not know EDNS: it then replies
+    /// FORMERR or NOTIMP, without an OPT record (RFC 6891, section 7). This is remembered for a
+    /// while.
     // Differs from kube-dns, which sends an OPT record if the client does.
     async fn ask_with_or_without_edns(self) -> Result<Reply, Failure> {
         let reply = self.ask_once(self.edns).await?;
@@ -89,7 +92,9 @@ impl Exchange<'_> {
         }
 
         let without = timeout_at(self.return_by(), self.ask_once(false)).await;
-        let Ok(Ok(without)) = without else { return Ok(reply) };
+        let Ok(Ok(without)) = without else {
+            return Ok(reply);
+        };
         if without.rcode != reply.rcode {
             self.health.lacks_edns(self.upstream, Instant::now());
         }
@@ -104,16 +109,26 @@ impl Exchange<'_> {
         }
     }
 
-    /// Sends the query over UDP. After a truncated reply, or after too many wrong IDs, sends the query over TCP. Over
-    /// TCP an attacker gains nothing by guessing IDs. If TCP fails, the result is that of UDP.
+    /// Sends the query over UDP. After a truncated reply, or after too many wrong IDs, sends the
+    /// query over TCP. Over TCP an attacker gains nothing by guessing IDs. If TCP fails, the result
+    /// is that of UDP.
     // Differs from kube-dns, which queries over the client's transport.
     async fn query_udp_then_tcp(self, edns: bool) -> Result<Reply, Failure> {
         let over_udp = udp::ask(self, edns).await;
         let retry = match &over_udp {
-            Ok(reply) => reply.truncated && !self.health.was_silent_over_tcp(self.upstream, Instant::now()),
+            Ok(reply) => {
+                reply.truncated
+                    && !self
+                        .health
+                        .was_silent_over_tcp(self.upstream, Instant::now())
+            }
             Err(failure) => *failure == Failure::Flooded,
         };
-        if retry { self.retry_over_tcp(edns).await.or(over_udp) } else { over_udp }
+        if retry {
+            self.retry_over_tcp(edns).await.or(over_udp)
+        } else {
+            over_udp
+        }
     }
 
     /// Sends the query over TCP, within the time that is left.
@@ -121,11 +136,14 @@ impl Exchange<'_> {
         let asked = Instant::now();
         self.metrics.tcp_retry();
         let until = (asked + self.limits.tcp_retry).min(self.return_by());
-        let result = timeout_at(until, tcp::ask(self, edns)).await.unwrap_or(Err(Failure::Timeout));
+        let result = timeout_at(until, tcp::ask(self, edns))
+            .await
+            .unwrap_or(Err(Failure::Timeout));
         if let Err(failure) = &result {
             self.metrics.failure(*failure);
         }
-        // A late UDP reply leaves little time for TCP, so a timeout then does not prove that TCP fails.
+        // A late UDP reply leaves little time for TCP, so a timeout then does not prove that TCP
+        // fails.
         let now = Instant::now();
         let silent = matches!(result, Err(Failure::Timeout));
         if !silent || (now - asked) * 2 >= self.limits.tcp_retry {

@@ -52,19 +52,26 @@ impl Failure {
         }
     }
 
-    /// Whether this failure of a probe means that the upstream is dead. An upstream that sends invalid messages is
-    /// alive.
+    /// Whether this failure of a probe means that the upstream is dead. An upstream that sends
+    /// invalid messages is alive.
     pub(super) fn means_dead(self) -> bool {
-        matches!(self, Self::Timeout | Self::Refused | Self::Unreachable | Self::Closed)
+        matches!(
+            self,
+            Self::Timeout | Self::Refused | Self::Unreachable | Self::Closed
+        )
     }
 
-    /// Converts an error of connecting over TCP. A lack of local sockets or ports must not count against the
-    /// upstream.
+    /// Converts an error of connecting over TCP. A lack of local sockets or ports must not count
+    /// against the upstream.
     pub(super) fn from_connecting(error: &io::Error) -> Self {
         match error.raw_os_error().map(Errno::from_raw) {
-            Some(Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM | Errno::EADDRNOTAVAIL) => {
-                Self::NoSocket
-            }
+            Some(
+                Errno::EMFILE
+                | Errno::ENFILE
+                | Errno::ENOBUFS
+                | Errno::ENOMEM
+                | Errno::EADDRNOTAVAIL,
+            ) => Self::NoSocket,
             _ => Self::from_talking(error),
         }
     }

@@ -1,10 +1,11 @@
 //! Detection of dead upstreams.
 //!
-//! One unanswered name is no proof of failure: some names are slow to resolve everywhere. An upstream is probed after
-//! two different names without an answer, if no other answer came in between. The probe is a query that the upstream
-//! answered before, if there is one. An upstream that does not answer the probe is dead. Dead upstreams are tried
-//! last, and probed every [`PROBE_EVERY`] while there are queries for them. Probes run in separate tasks, so no
-//! client's query waits for a probe. The first answer makes the upstream alive again.
+//! One unanswered name is no proof of failure: some names are slow to resolve everywhere. An
+//! upstream is probed after two different names without an answer, if no other answer came in
+//! between. The probe is a query that the upstream answered before, if there is one. An upstream
+//! that does not answer the probe is dead. Dead upstreams are tried last, and probed every
+//! [`PROBE_EVERY`] while there are queries for them. Probes run in separate tasks, so no client's
+//! query waits for a probe. The first answer makes the upstream alive again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,7 +24,8 @@ const MAX_REMEMBERED: usize = 256;
 /// Interval between probes of a dead upstream.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 
-/// Time after a timeout over TCP during which truncated replies of the upstream are not retried over TCP.
+/// Time after a timeout over TCP during which truncated replies of the upstream are not retried
+/// over TCP.
 const TCP_PAUSE: Duration = Duration::from_secs(10);
 
 /// Time for which queries to an upstream that does not know EDNS have no OPT record.
@@ -45,8 +47,8 @@ struct State {
     silent_to: Option<Arc<Key>>,
     probing: bool,
     dead: Option<Dead>,
-    /// Failures since the last answer. Timeouts of an upstream that answered before are left out: a name may be slow
-    /// to resolve.
+    /// Failures since the last answer. Timeouts of an upstream that answered before are left out: a
+    /// name may be slow to resolve.
     failures: u32,
     last_failure: Option<Instant>,
     tcp_silent: Option<Instant>,
@@ -74,7 +76,8 @@ pub(super) struct Candidate {
 #[derive(Debug)]
 pub(super) struct Order {
     pub(super) candidates: Vec<Candidate>,
-    /// Dead upstreams that are due for a probe, each with a query that it answered before, if there is one.
+    /// Dead upstreams that are due for a probe, each with a query that it answered before, if there
+    /// is one.
     pub(super) probes: Vec<(Upstream, Option<Arc<Key>>)>,
 }
 
@@ -82,15 +85,18 @@ pub(super) struct Order {
 pub(super) struct Health(Mutex<HashMap<Upstream, State>>);
 
 impl Health {
-    /// Orders upstreams: first those believed alive, then the dead, each in the configured order and without
-    /// repetition.
+    /// Orders upstreams: first those believed alive, then the dead, each in the configured order
+    /// and without repetition.
     pub(super) fn order(&self, upstreams: &[Upstream], now: Instant) -> Order {
         let mut states = self.0.lock();
         let mut candidates: Vec<Candidate> = Vec::with_capacity(upstreams.len());
         let mut probes = Vec::new();
 
         for upstream in upstreams {
-            if candidates.iter().any(|candidate| candidate.upstream == *upstream) {
+            if candidates
+                .iter()
+                .any(|candidate| candidate.upstream == *upstream)
+            {
                 continue;
             }
             let state = remembered(&mut states, upstream, now);
@@ -112,7 +118,13 @@ impl Health {
     }
 
     /// Records the RCODE of a reply of the upstream to `question`.
-    pub(super) fn answered(&self, upstream: &Upstream, question: &Arc<Key>, rcode: u16, now: Instant) {
+    pub(super) fn answered(
+        &self,
+        upstream: &Upstream,
+        question: &Arc<Key>,
+        rcode: u16,
+        now: Instant,
+    ) {
         let mut states = self.0.lock();
         let state = remembered(&mut states, upstream, now);
         if let Some(Dead { since, .. }) = state.dead.take() {
@@ -132,22 +144,23 @@ impl Health {
         let mut states = self.0.lock();
         let state = remembered(&mut states, upstream, now);
         state.last_failure = Some(now);
-        // A timeout counts only if the upstream has not answered before: the upstream may be slow for some names.
+        // A timeout counts only if the upstream has not answered before: the upstream may be slow
+        // for some names.
         if !silent || state.known.is_none() {
             state.failures = state.failures.saturating_add(1);
         }
     }
 
-    /// Whether the upstream is failing: dead, or failed several times in a row, with the last failure within a
-    /// minute.
+    /// Whether the upstream is failing: dead, or failed several times in a row, with the last
+    /// failure within a minute.
     pub(super) fn is_down(&self, upstream: &Upstream, now: Instant) -> bool {
         self.0.lock().get(upstream).is_some_and(|state| {
             state.failed_recently(now) && (state.dead.is_some() || state.failures >= IN_A_ROW)
         })
     }
 
-    /// Records that a query sent at `asked` timed out. If a probe is due, returns the query for the probe; the caller
-    /// must then call [`Health::answered`] or [`Health::probe_failed`].
+    /// Records that a query sent at `asked` timed out. If a probe is due, returns the query for the
+    /// probe; the caller must then call [`Health::answered`] or [`Health::probe_failed`].
     pub(super) fn silent(
         &self,
         upstream: &Upstream,
@@ -168,8 +181,15 @@ impl Health {
         Some(Arc::clone(state.known.as_ref().unwrap_or(question)))
     }
 
-    /// Records that a probe sent at `asked` failed. `dead` is true if the failure means that the upstream is dead.
-    pub(super) fn probe_failed(&self, upstream: &Upstream, asked: Instant, now: Instant, dead: bool) {
+    /// Records that a probe sent at `asked` failed. `dead` is true if the failure means that the
+    /// upstream is dead.
+    pub(super) fn probe_failed(
+        &self,
+        upstream: &Upstream,
+        asked: Instant,
+        now: Instant,
+        dead: bool,
+    ) {
         let mut states = self.0.lock();
         let state = remembered(&mut states, upstream, now);
         if !state.probing || state.answered_since(asked) {
@@ -183,7 +203,10 @@ impl Health {
         if state.dead.is_none() {
             tracing::warn!(%upstream, "upstream server does not answer, trying it last until it does");
         }
-        state.dead = Some(Dead { since, next_probe: now + PROBE_EVERY });
+        state.dead = Some(Dead {
+            since,
+            next_probe: now + PROBE_EVERY,
+        });
     }
 
     /// Whether the upstream was silent over TCP within the last [`TCP_PAUSE`].
@@ -200,13 +223,18 @@ impl Health {
 
     /// Whether the upstream is believed to know EDNS.
     pub(super) fn knows_edns(&self, upstream: &Upstream, now: Instant) -> bool {
-        self.0.lock().get(upstream).is_none_or(|state| state.knows_edns(now))
+        self.0
+            .lock()
+            .get(upstream)
+            .is_none_or(|state| state.knows_edns(now))
     }
 
     /// Whether the upstream has answered a query with an OPT record.
     pub(super) fn has_answered_edns(&self, upstream: &Upstream) -> bool {
         let states = self.0.lock();
-        states.get(upstream).is_some_and(|state| state.known.is_some() && state.lacked_edns.is_none())
+        states
+            .get(upstream)
+            .is_some_and(|state| state.known.is_some() && state.lacked_edns.is_none())
     }
 
     /// Records that the upstream does not know EDNS.
@@ -218,7 +246,9 @@ impl Health {
     pub(super) fn are_all_dead(&self, upstreams: &[Upstream], now: Instant) -> bool {
         let states = self.0.lock();
         let is_dead = |state: &State| state.dead.is_some() && state.failed_recently(now);
-        upstreams.iter().all(|upstream| states.get(upstream).is_some_and(is_dead))
+        upstreams
+            .iter()
+            .all(|upstream| states.get(upstream).is_some_and(is_dead))
     }
 }
 
@@ -228,17 +258,26 @@ impl State {
     }
 
     fn failed_recently(&self, now: Instant) -> bool {
-        self.last_failure.is_some_and(|failure| now.saturating_duration_since(failure) < FAILURE_COUNTS)
+        self.last_failure
+            .is_some_and(|failure| now.saturating_duration_since(failure) < FAILURE_COUNTS)
     }
 
     fn knows_edns(&self, now: Instant) -> bool {
-        self.lacked_edns.is_none_or(|at| now.saturating_duration_since(at) >= EDNS_PAUSE)
+        self.lacked_edns
+            .is_none_or(|at| now.saturating_duration_since(at) >= EDNS_PAUSE)
     }
 }
 
-fn remembered<'a>(states: &'a mut HashMap<Upstream, State>, key: &Upstream, now: Instant) -> &'a mut State {
+fn remembered<'a>(
+    states: &'a mut HashMap<Upstream, State>,
+    key: &Upstream,
+    now: Instant,
+) -> &'a mut State {
     if states.len() >= MAX_REMEMBERED && !states.contains_key(key) {
-        let stalest = states.iter().min_by_key(|(_, state)| state.last_used).map(|(key, _)| key.clone());
+        let stalest = states
+            .iter()
+            .min_by_key(|(_, state)| state.last_used)
+            .map(|(key, _)| key.clone());
         stalest.and_then(|stalest| states.remove(&stalest));
     }
     let state = states.entry(key.clone()).or_default();

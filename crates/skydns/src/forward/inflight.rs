@@ -1,8 +1,8 @@
-//! Queries in flight. Identical queries are sent once. The number of queries is limited, in total and for each
-//! client.
+//! Queries in flight. Identical queries are sent once. The number of queries is limited, in total
+//! and for each client.
 //!
-//! A separate task sends the query of the first caller. Callers who joined that query still get their reply if the
-//! first caller goes away.
+//! A separate task sends the query of the first caller. Callers who joined that query still get
+//! their reply if the first caller goes away.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -23,7 +23,8 @@ pub(super) type Outcome = Result<Arc<Reply>, ForwardError>;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Flight {
     pub(super) key: Arc<Key>,
-    /// Whether the query is sent over TCP alone. Only clients over TCP with a truncated reply need this.
+    /// Whether the query is sent over TCP alone. Only clients over TCP with a truncated reply need
+    /// this.
     pub(super) over_tcp: bool,
 }
 
@@ -45,7 +46,8 @@ struct Table {
 
 /// Role of a caller in a query.
 pub(super) enum Role {
-    /// The query is new: send the query, and pass the outcome to the owner. The waiter gets the outcome, too.
+    /// The query is new: send the query, and pass the outcome to the owner. The waiter gets the
+    /// outcome, too.
     QueryOwner(QueryOwner, Waiter),
     /// The query is already in flight.
     Waiter(Waiter),
@@ -59,7 +61,9 @@ impl InFlight {
         Self {
             table: Arc::default(),
             all: Shares::new(limits.max_in_flight, limits.max_in_flight),
-            joiners: Arc::new(Semaphore::new(limits.max_joined.min(Semaphore::MAX_PERMITS))),
+            joiners: Arc::new(Semaphore::new(
+                limits.max_joined.min(Semaphore::MAX_PERMITS),
+            )),
             max_per_route: limits.max_in_flight_per_route,
             metrics,
         }
@@ -69,9 +73,14 @@ impl InFlight {
     pub(super) fn join(&self, flight: &Flight, client: IpAddr) -> Role {
         let mut table = self.table.lock();
         if let Some(outcome) = table.flights.get(flight) {
-            let Ok(seat) = Arc::clone(&self.joiners).try_acquire_owned() else { return Role::Overloaded };
+            let Ok(seat) = Arc::clone(&self.joiners).try_acquire_owned() else {
+                return Role::Overloaded;
+            };
             self.metrics.joined.inc();
-            return Role::Waiter(Waiter { outcome: outcome.clone(), _seat: Some(seat) });
+            return Role::Waiter(Waiter {
+                outcome: outcome.clone(),
+                _seat: Some(seat),
+            });
         }
         let upstreams = &flight.key.upstreams;
         let route = table.routes.get(upstreams).cloned();
@@ -89,12 +98,18 @@ impl InFlight {
             places: Some([of_all, of_route]),
             in_flight: self.metrics.in_flight.clone(),
         };
-        Role::QueryOwner(QueryOwner { sender, entry }, Waiter { outcome, _seat: None })
+        Role::QueryOwner(
+            QueryOwner { sender, entry },
+            Waiter {
+                outcome,
+                _seat: None,
+            },
+        )
     }
 }
 
-/// Owner of a query in the table. The owner passes the outcome to all waiters. If the owner is dropped without an
-/// outcome, the query of the waiters fails.
+/// Owner of a query in the table. The owner passes the outcome to all waiters. If the owner is
+/// dropped without an outcome, the query of the waiters fails.
 pub(super) struct QueryOwner {
     sender: watch::Sender<Option<Outcome>>,
     entry: Entry,
@@ -121,7 +136,11 @@ impl Drop for Entry {
         table.flights.remove(&self.flight);
         self.places = None;
         let upstreams = &self.flight.key.upstreams;
-        if table.routes.get(upstreams).is_some_and(|route| route.taken() == 0) {
+        if table
+            .routes
+            .get(upstreams)
+            .is_some_and(|route| route.taken() == 0)
+        {
             table.routes.remove(upstreams);
         }
         self.in_flight.dec();
@@ -135,9 +154,13 @@ pub(super) struct Waiter {
 }
 
 impl Waiter {
-    /// Waits for the outcome. Without an outcome from the owner, the result is [`ForwardError::Stopped`].
+    /// Waits for the outcome. Without an outcome from the owner, the result is
+    /// [`ForwardError::Stopped`].
     pub(super) async fn outcome(mut self) -> Outcome {
         let outcome = self.outcome.wait_for(Option::is_some).await;
-        outcome.ok().and_then(|outcome| outcome.clone()).unwrap_or(Err(ForwardError::Stopped))
+        outcome
+            .ok()
+            .and_then(|outcome| outcome.clone())
+            .unwrap_or(Err(ForwardError::Stopped))
     }
 }

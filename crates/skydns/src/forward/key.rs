@@ -1,5 +1,5 @@
-//! The key of a query, one and the same for queries in flight and for the cache: a reply to a query in flight fills
-//! the entry of exactly that query.
+//! The key of a query, one and the same for queries in flight and for the cache: a reply to a query
+//! in flight fills the entry of exactly that query.
 
 use std::hash::{Hash, Hasher};
 use std::ops::RangeInclusive;
@@ -31,8 +31,17 @@ impl Key {
     }
 
     fn borrowed(&self) -> BorrowedKey<'_> {
-        let Query { name, kind, options } = &self.query;
-        BorrowedKey { name, kind: *kind, options, upstreams: &self.upstreams }
+        let Query {
+            name,
+            kind,
+            options,
+        } = &self.query;
+        BorrowedKey {
+            name,
+            kind: *kind,
+            options,
+            upstreams: &self.upstreams,
+        }
     }
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 /// Maximum budget. Clients must get an RCODE within two seconds.
 const MAX_BUDGET: Duration = Duration::from_millis(1850);
 
-/// Limits of a [`Forwarder`](super::Forwarder) in number and time. The defaults are for production; tests use shorter
-/// times.
+/// Limits of a [`Forwarder`](super::Forwarder) in number and time. The defaults are for production;
+/// tests use shorter times.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Maximum number of distinct queries in flight.
@@ -21,12 +21,13 @@ pub struct Limits {
     pub max_connections: usize,
     /// Time from the query to the reply or error, at most 1.85 s.
     pub budget: Duration,
-    /// Maximum time for which an upstream believed alive may be silent before the next upstream is tried. An equal
-    /// part of the budget for each upstream may be shorter.
+    /// Maximum time for which an upstream believed alive may be silent before the next upstream is
+    /// tried. An equal part of the budget for each upstream may be shorter.
     pub patience: Duration,
     /// Time after which a query over UDP is sent again to a silent upstream.
     pub resend_after: Duration,
-    /// Timeout of the retry over TCP after a truncated reply. After the timeout the truncated reply is the answer.
+    /// Timeout of the retry over TCP after a truncated reply. After the timeout the truncated reply
+    /// is the answer.
     pub tcp_retry: Duration,
     /// Pause before the second round, after all upstreams failed.
     pub retry_pause: Duration,
@@ -50,17 +51,28 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Lowers the limits, so that forwarding leaves almost half of `descriptors` for other uses. `descriptors` is,
-    /// for example, the soft limit of `RLIMIT_NOFILE`.
+    /// Lowers the limits, so that forwarding leaves almost half of `descriptors` for other uses.
+    /// `descriptors` is, for example, the soft limit of `RLIMIT_NOFILE`.
     #[must_use]
     pub fn within_descriptors(self, descriptors: usize) -> Self {
-        let max_in_flight = self.max_in_flight.min(descriptors / 2 / self.max_open.max(1));
-        let max_in_flight_per_route = self.max_in_flight_per_route.min(max_in_flight - max_in_flight / 4);
+        let max_in_flight = self
+            .max_in_flight
+            .min(descriptors / 2 / self.max_open.max(1));
+        let max_in_flight_per_route = self
+            .max_in_flight_per_route
+            .min(max_in_flight - max_in_flight / 4);
         let max_connections = self.max_connections.min(descriptors / 16);
-        Self { max_in_flight, max_in_flight_per_route, max_connections, ..self }.clamped()
+        Self {
+            max_in_flight,
+            max_in_flight_per_route,
+            max_connections,
+            ..self
+        }
+        .clamped()
     }
 
-    /// Lowers the budget to at most 1.85 s, and raises every number except `max_joined` to at least one.
+    /// Lowers the budget to at most 1.85 s, and raises every number except `max_joined` to at least
+    /// one.
     pub(super) fn clamped(self) -> Self {
         Self {
             budget: self.budget.min(MAX_BUDGET),
@@ -79,21 +91,38 @@ mod tests {
 
     #[test]
     fn sockets_leave_almost_half_the_descriptors() {
-        for (descriptors, in_flight, per_route) in
-            [(1 << 20, 1024, 768), (7000, 1024, 768), (1024, 170, 128), (256, 42, 32), (0, 1, 1)]
-        {
+        for (descriptors, in_flight, per_route) in [
+            (1 << 20, 1024, 768),
+            (7000, 1024, 768),
+            (1024, 170, 128),
+            (256, 42, 32),
+            (0, 1, 1),
+        ] {
             let limits = Limits::default().within_descriptors(descriptors);
-            assert_eq!((limits.max_in_flight, limits.max_in_flight_per_route), (in_flight, per_route));
+            assert_eq!(
+                (limits.max_in_flight, limits.max_in_flight_per_route),
+                (in_flight, per_route)
+            );
             let sockets = limits.max_in_flight * limits.max_open;
-            assert!(sockets <= (descriptors / 2).max(limits.max_open), "{sockets} of {descriptors}");
-            assert!(limits.max_connections <= (descriptors / 16).max(1), "{limits:?} of {descriptors}");
+            assert!(
+                sockets <= (descriptors / 2).max(limits.max_open),
+                "{sockets} of {descriptors}"
+            );
+            assert!(
+                limits.max_connections <= (descriptors / 16).max(1),
+                "{limits:?} of {descriptors}"
+            );
         }
     }
 
     #[test]
     fn the_budget_leaves_time_within_two_seconds() {
-        let limits =
-            Limits { budget: Duration::from_secs(5), max_in_flight: 0, ..Limits::default() }.clamped();
+        let limits = Limits {
+            budget: Duration::from_secs(5),
+            max_in_flight: 0,
+            ..Limits::default()
+        }
+        .clamped();
         assert_eq!((limits.budget, limits.max_in_flight), (MAX_BUDGET, 1));
     }
 }

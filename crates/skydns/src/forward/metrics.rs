@@ -17,16 +17,19 @@ use self::streams::{Connected, StreamMetrics};
 use super::failure::Failure;
 use crate::wire::Transport;
 
-/// Maximum number of upstreams with labels of their own. All other upstreams share the label `other`, so that
-/// frequent configuration changes do not make the metrics grow without bound.
+/// Maximum number of upstreams with labels of their own. All other upstreams share the label
+/// `other`, so that frequent configuration changes do not make the metrics grow without bound.
 const MAX_LABELLED: usize = 64;
 
 const OTHER: &str = "other";
 
 /// Upper bounds of the histogram buckets, in seconds.
-const BUCKETS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0];
+const BUCKETS: [f64; 12] = [
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0,
+];
 
-/// The metrics of a [`Forwarder`](super::Forwarder), all under `kubedns_forward_`. Clones share their values.
+/// The metrics of a [`Forwarder`](super::Forwarder), all under `kubedns_forward_`. Clones share
+/// their values.
 #[derive(Clone, Debug)]
 pub struct ForwardMetrics {
     requests: IntCounterVec,
@@ -67,14 +70,20 @@ impl ForwardMetrics {
                 &["upstream", "cause"],
                 registry
             )?,
-            tcp_retries: counter("tcp_retries_total", "Truncated responses that were retried over TCP.")?,
+            tcp_retries: counter(
+                "tcp_retries_total",
+                "Truncated responses that were retried over TCP.",
+            )?,
             streams: StreamMetrics::new(registry)?,
             in_flight: register_int_gauge_with_registry!(
                 "kubedns_forward_in_flight",
                 "Distinct queries to upstreams in flight.",
                 registry
             )?,
-            joined: counter("joined_total", "Queries that joined an identical one in flight.")?,
+            joined: counter(
+                "joined_total",
+                "Queries that joined an identical one in flight.",
+            )?,
             overloaded: counter(
                 "overloaded_total",
                 "Queries rejected because too many were in flight, of all clients or of one.",
@@ -101,7 +110,10 @@ impl ForwardMetrics {
     /// Removes the certificate metrics of upstreams that are not in `in_use`.
     pub(super) fn keep_only(&self, in_use: &BTreeSet<&Upstream>) {
         let upstreams = self.upstreams.lock();
-        for gone in upstreams.keys().filter(|upstream| !in_use.contains(upstream)) {
+        for gone in upstreams
+            .keys()
+            .filter(|upstream| !in_use.contains(upstream))
+        {
             self.streams.forget(&gone.to_string());
         }
     }
@@ -121,8 +133,11 @@ pub(super) struct UpstreamMetrics {
 
 impl UpstreamMetrics {
     fn new(metrics: &ForwardMetrics, label: String) -> Self {
-        let requests =
-            |transport: Transport| metrics.requests.with_label_values(&[&label, transport.as_str()]);
+        let requests = |transport: Transport| {
+            metrics
+                .requests
+                .with_label_values(&[&label, transport.as_str()])
+        };
         Self {
             udp: requests(Transport::Udp),
             tcp: requests(Transport::Tcp),

@@ -1,23 +1,28 @@
 //! Hop-by-hop EDNS options.
 //!
-//! An OPT record is valid for one hop only (RFC 6891, section 6.1.1). The RFCs of the options in [`HOP_BY_HOP`] say
-//! the same of these options. Options that are not known to be hop-by-hop are forwarded, as in kube-dns: client
-//! subnets (RFC 7871, which forwarders may pass on), extended errors (RFC 8914), understood algorithms (RFC 6975),
-//! and private options.
+//! An OPT record is valid for one hop only (RFC 6891, section 6.1.1). The RFCs of the options in
+//! [`HOP_BY_HOP`] say the same of these options. Options that are not known to be hop-by-hop are
+//! forwarded, as in kube-dns: client subnets (RFC 7871, which forwarders may pass on), extended
+//! errors (RFC 8914), understood algorithms (RFC 6975), and private options.
 
 use crate::wire::options;
 
 /// Maximum length of forwarded EDNS options, in octets. The limit keeps queries in flight small.
 const MAX_OPTIONS: usize = 4096;
 
-/// Option codes of the hop-by-hop options (IANA): LLQ, UL, NSID, EXPIRE, COOKIE, edns-tcp-keepalive, Padding.
+/// Option codes of the hop-by-hop options (IANA): LLQ, UL, NSID, EXPIRE, COOKIE,
+/// edns-tcp-keepalive, Padding.
 // Differs from kube-dns, which passes on all options in both directions.
 const HOP_BY_HOP: [u16; 7] = [1, 2, 3, 9, 10, 11, 12];
 
 /// The options to forward to an upstream. Options above [`MAX_OPTIONS`] are all left out.
 pub(super) fn forwarded(octets: &[u8]) -> Vec<u8> {
     let kept = without_hop_by_hop(octets);
-    if kept.len() > MAX_OPTIONS { Vec::new() } else { kept }
+    if kept.len() > MAX_OPTIONS {
+        Vec::new()
+    } else {
+        kept
+    }
 }
 
 /// Removes hop-by-hop options. The result ends before the first malformed option.
@@ -38,7 +43,11 @@ mod tests {
 
     #[test]
     fn options_of_one_hop_and_what_is_malformed_do_not_pass() {
-        let (subnet, cookie, empty) = (option(8, &[0, 1, 24, 0]), option(10, &[1; 8]), option(65_001, &[]));
+        let (subnet, cookie, empty) = (
+            option(8, &[0, 1, 24, 0]),
+            option(10, &[1; 8]),
+            option(65_001, &[]),
+        );
         let cases: [(&str, Vec<u8>, Vec<u8>); 7] = [
             ("none", vec![], vec![]),
             ("a client subnet", subnet.clone(), subnet.clone()),
@@ -48,9 +57,21 @@ mod tests {
                 [&subnet[..], &cookie, &empty].concat(),
                 [&subnet[..], &empty].concat(),
             ),
-            ("a header cut off", [&subnet[..], &[0, 10, 0]].concat(), subnet.clone()),
-            ("a value cut off", [&subnet[..], &cookie[..9]].concat(), subnet.clone()),
-            ("all that there are", HOP_BY_HOP.map(|code| option(code, b"x")).concat(), vec![]),
+            (
+                "a header cut off",
+                [&subnet[..], &[0, 10, 0]].concat(),
+                subnet.clone(),
+            ),
+            (
+                "a value cut off",
+                [&subnet[..], &cookie[..9]].concat(),
+                subnet.clone(),
+            ),
+            (
+                "all that there are",
+                HOP_BY_HOP.map(|code| option(code, b"x")).concat(),
+                vec![],
+            ),
         ];
         for (what, options, expected) in cases {
             assert_eq!(without_hop_by_hop(&options), expected, "{what}");

@@ -1,9 +1,10 @@
 //! Pool of persistent connections to upstreams over TCP and TLS.
 //!
-//! A query uses a connection with few queries in flight. If there is none, a new connection is opened; at the limit,
-//! the least busy connection is used. If an upstream closes its connections after one reply, each query gets a
-//! connection of its own. A separate task opens a connection while queries already wait for the connection: a caller
-//! that stops waiting does not affect the others.
+//! A query uses a connection with few queries in flight. If there is none, a new connection is
+//! opened; at the limit, the least busy connection is used. If an upstream closes its connections
+//! after one reply, each query gets a connection of its own. A separate task opens a connection
+//! while queries already wait for the connection: a caller that stops waiting does not affect the
+//! others.
 
 mod connection;
 
@@ -33,7 +34,8 @@ const FEW: usize = 8;
 const MAX_CONNECTIONS: usize = 4;
 /// Maximum number of connections to an upstream that closes a connection after one reply.
 const MAX_SINGLE_QUERY_CONNECTIONS: usize = 16;
-/// Maximum number of upstreams with a state. Beyond this, states without an open connection are removed.
+/// Maximum number of upstreams with a state. Beyond this, states without an open connection are
+/// removed.
 const MAX_REMEMBERED: usize = 256;
 /// Timeout for connecting, including the TLS handshake.
 const CONNECTING: Duration = Duration::from_secs(3);
@@ -52,14 +54,20 @@ struct Slot {
 }
 
 impl Slot {
-    /// Returns the connection for a query; `None` if a new connection should be opened. With `fresh`, a new
-    /// connection is preferred.
+    /// Returns the connection for a query; `None` if a new connection should be opened. With
+    /// `fresh`, a new connection is preferred.
     fn choose(&mut self, fresh: bool) -> Option<&Connection> {
         self.connections.retain(Connection::is_open);
-        let (few, most) =
-            if self.one_at_a_time { (1, MAX_SINGLE_QUERY_CONNECTIONS) } else { (FEW, MAX_CONNECTIONS) };
+        let (few, most) = if self.one_at_a_time {
+            (1, MAX_SINGLE_QUERY_CONNECTIONS)
+        } else {
+            (FEW, MAX_CONNECTIONS)
+        };
         let full = self.connections.len() >= most;
-        let least = self.connections.iter().min_by_key(|connection| connection.load())?;
+        let least = self
+            .connections
+            .iter()
+            .min_by_key(|connection| connection.load())?;
         (full || !fresh && least.load() < few).then_some(least)
     }
 }
@@ -76,8 +84,8 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// Creates a pool of at most `max_connections` connections. The tasks of the connections run in `tasks` and end
-    /// with `stop`.
+    /// Creates a pool of at most `max_connections` connections. The tasks of the connections run in
+    /// `tasks` and end with `stop`.
     pub(super) fn new(
         max_connections: usize,
         tls: Tls,
@@ -86,11 +94,17 @@ impl Pool {
     ) -> Self {
         let places = Arc::new(Semaphore::new(max_connections));
         let (tasks, stop) = (tasks.clone(), stop.clone());
-        Self { slots: Arc::default(), tls: Arc::new(tls), places, tasks, stop }
+        Self {
+            slots: Arc::default(),
+            tls: Arc::new(tls),
+            places,
+            tasks,
+            stop,
+        }
     }
 
-    /// Returns a connection for a query, perhaps one that is still opening. With `fresh`, a new connection is
-    /// preferred.
+    /// Returns a connection for a query, perhaps one that is still opening. With `fresh`, a new
+    /// connection is preferred.
     pub(super) fn connection(
         &self,
         upstream: &Upstream,
@@ -118,15 +132,19 @@ impl Pool {
         let (pool, upstream, metrics) = (self.clone(), upstream.clone(), Arc::clone(metrics));
         self.tasks.spawn(async move {
             let stop = pool.stop.clone();
-            stop.run_until_cancelled(pool.serve(&upstream, questions, metrics)).await;
+            stop.run_until_cancelled(pool.serve(&upstream, questions, metrics))
+                .await;
             drop(place);
         });
         Ok(connection)
     }
 
-    /// Closes the connections to upstreams that are not in `in_use`, after the replies to their queries in flight.
+    /// Closes the connections to upstreams that are not in `in_use`, after the replies to their
+    /// queries in flight.
     pub(super) fn keep_only(&self, in_use: &BTreeSet<&Upstream>) {
-        self.slots.lock().retain(|upstream, _| in_use.contains(upstream));
+        self.slots
+            .lock()
+            .retain(|upstream, _| in_use.contains(upstream));
     }
 
     /// Opens a connection and serves queries over the connection until its end.
@@ -160,10 +178,12 @@ impl Pool {
         metrics: &UpstreamMetrics,
     ) -> Result<Box<dyn Stream>, OpenError> {
         let opening = async {
-            let stream = TcpStream::connect(upstream.socket_addr()).await.and_then(|stream| {
-                stream.set_nodelay(true)?;
-                Ok(stream)
-            });
+            let stream = TcpStream::connect(upstream.socket_addr())
+                .await
+                .and_then(|stream| {
+                    stream.set_nodelay(true)?;
+                    Ok(stream)
+                });
             let stream = stream.map_err(|error| OpenError {
                 failure: Failure::from_connecting(&error),
                 reason: error.to_string(),
@@ -175,17 +195,25 @@ impl Pool {
             }
             Ok(Box::new(stream) as Box<dyn Stream>)
         };
-        let late = |_| OpenError { failure: Failure::Timeout, reason: "connecting timed out".to_owned() };
+        let late = |_| OpenError {
+            failure: Failure::Timeout,
+            reason: "connecting timed out".to_owned(),
+        };
         timeout(CONNECTING, opening).await.map_err(late)?
     }
 
-    /// Records the outcome of opening a connection. After a certificate or handshake failure the upstream is not
-    /// retried for [`PAUSE`]. A log line reports each change of the reason.
+    /// Records the outcome of opening a connection. After a certificate or handshake failure the
+    /// upstream is not retried for [`PAUSE`]. A log line reports each change of the reason.
     fn note(&self, upstream: &Upstream, error: Option<OpenError>) {
         let mut slots = self.slots.lock();
-        let Some(slot) = slots.get_mut(upstream) else { return };
-        let told = error.filter(|error| matches!(error.failure, Failure::Certificate | Failure::Handshake));
-        slot.refused = told.as_ref().map(|error| (Instant::now() + PAUSE, error.failure));
+        let Some(slot) = slots.get_mut(upstream) else {
+            return;
+        };
+        let told = error
+            .filter(|error| matches!(error.failure, Failure::Certificate | Failure::Handshake));
+        slot.refused = told
+            .as_ref()
+            .map(|error| (Instant::now() + PAUSE, error.failure));
         let complaint = told.map(|error| error.reason);
         if let Some(reason) = complaint.as_ref().filter(|_| complaint != slot.complaint) {
             tracing::warn!(%upstream, reason, "TLS with upstream server failed, not querying it");

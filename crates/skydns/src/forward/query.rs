@@ -1,7 +1,8 @@
 //! Queries to upstreams.
 //!
-//! The question is our own: the name in lower case, our UDP size, and an OPT record whether or not the client sent
-//! one. So clients cannot make several queries for one entry of the cache, each of which a forged reply could answer.
+//! The question is our own: the name in lower case, our UDP size, and an OPT record whether or not
+//! the client sent one. So clients cannot make several queries for one entry of the cache, each of
+//! which a forged reply could answer.
 
 use crate::wire::{self, Edns, HEADER, Header, OPT_LEN, Question, class, flag};
 
@@ -15,15 +16,15 @@ const PADDING: u16 = 12;
 /// Padded queries are a multiple of this length, in octets.
 const PADDED_TO: usize = 128;
 
-/// One query for upstreams. Clients share its reply if their queries differ only in ID, upper and lower case,
-/// transport, UDP size, hop-by-hop options, or in whether there is an OPT record.
+/// One query for upstreams. Clients share its reply if their queries differ only in ID, upper and
+/// lower case, transport, UDP size, hop-by-hop options, or in whether there is an OPT record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Query {
     /// QNAME in uncompressed wire format, in lower case.
     pub(super) name: Box<[u8]>,
     pub(super) kind: QueryKind,
-    /// EDNS options without hop-by-hop options. If the other options are longer than 4096 octets, all options are left
-    /// out.
+    /// EDNS options without hop-by-hop options. If the other options are longer than 4096 octets,
+    /// all options are left out.
     pub(super) options: Box<[u8]>,
 }
 
@@ -49,17 +50,33 @@ impl QueryKind {
 }
 
 impl Query {
-    /// Creates a query as a stub resolver sends it: class IN, with RD, without DO. `name` is in uncompressed wire
-    /// format.
+    /// Creates a query as a stub resolver sends it: class IN, with RD, without DO. `name` is in
+    /// uncompressed wire format.
     pub fn new(name: impl AsRef<[u8]>, qtype: u16) -> Self {
-        let kind = QueryKind { qtype, qclass: class::IN, flags: flag::RD, dnssec_ok: false };
-        Self { name: name.as_ref().to_ascii_lowercase().into(), kind, options: Box::default() }
+        let kind = QueryKind {
+            qtype,
+            qclass: class::IN,
+            flags: flag::RD,
+            dnssec_ok: false,
+        };
+        Self {
+            name: name.as_ref().to_ascii_lowercase().into(),
+            kind,
+            options: Box::default(),
+        }
     }
 
     /// Creates the query that is sent on behalf of a client.
     pub fn of_client(query: &wire::Query<'_>) -> Self {
-        let options = query.edns.map(|edns| options::forwarded(edns.options)).unwrap_or_default();
-        Self { name: query.lower().into(), kind: QueryKind::of_client(query), options: options.into() }
+        let options = query
+            .edns
+            .map(|edns| options::forwarded(edns.options))
+            .unwrap_or_default();
+        Self {
+            name: query.lower().into(),
+            kind: QueryKind::of_client(query),
+            options: options.into(),
+        }
     }
 
     /// QNAME in uncompressed wire format, in lower case.
@@ -69,7 +86,11 @@ impl Query {
 
     /// The question section.
     pub(super) fn question(&self) -> Question<'_> {
-        Question { name: &self.name, qtype: self.kind.qtype, qclass: self.kind.qclass }
+        Question {
+            name: &self.name,
+            qtype: self.kind.qtype,
+            qclass: self.kind.qclass,
+        }
     }
 
     /// The query message. Without `edns`, it has no OPT record.
@@ -77,8 +98,8 @@ impl Query {
         self.encode_with(id, edns.then_some(&*self.options))
     }
 
-    /// The query message with ID 0 and an OPT record, padded to a multiple of 128 octets (RFC 8467, section 4.1).
-    /// Padding hides the length of the name.
+    /// The query message with ID 0 and an OPT record, padded to a multiple of 128 octets (RFC 8467,
+    /// section 4.1). Padding hides the length of the name.
     pub(super) fn encode_padded(&self) -> Vec<u8> {
         let unpadded = self.length_with(self.options.len() + size_of::<[u16; 2]>());
         let padding = unpadded.next_multiple_of(PADDED_TO) - unpadded;
@@ -91,11 +112,22 @@ impl Query {
     fn encode_with(&self, id: u16, options: Option<&[u8]>) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.length_with(options.map_or(0, <[u8]>::len)));
         let counts = [1, 0, 0, u16::from(options.is_some())];
-        out.extend_from_slice(&Header { id, flags: self.kind.flags, counts }.octets());
+        out.extend_from_slice(
+            &Header {
+                id,
+                flags: self.kind.flags,
+                counts,
+            }
+            .octets(),
+        );
         self.question().append(&mut out);
 
         if let Some(options) = options {
-            Edns { options, ..Edns::ours(self.kind.dnssec_ok) }.append(0, &mut out);
+            Edns {
+                options,
+                ..Edns::ours(self.kind.dnssec_ok)
+            }
+            .append(0, &mut out);
         }
         out
     }
@@ -107,7 +139,12 @@ impl Query {
 
     /// A reply message without records: the header `reply` and the question.
     pub(super) fn bare_reply(&self, reply: Header) -> Vec<u8> {
-        let mut out = Header { counts: [1, 0, 0, 0], ..reply }.octets().to_vec();
+        let mut out = Header {
+            counts: [1, 0, 0, 0],
+            ..reply
+        }
+        .octets()
+        .to_vec();
         self.question().append(&mut out);
         out
     }

@@ -4,7 +4,8 @@ use dnsconfig::Upstream;
 
 use super::{answer, options};
 use crate::wire::{
-    self, Edns, Header, Message, Record, Section, Transport, append_record_body, extended_rcode, rtype,
+    self, Edns, Header, Message, Record, Section, Transport, append_record_body, extended_rcode,
+    rtype,
 };
 
 /// Maximum length of a message, in octets.
@@ -13,8 +14,8 @@ const MAX_MESSAGE: usize = 65_535;
 /// Reply of an upstream. [`Reply::append_answer`] writes the answers of clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// A well-formed response to the query: header, question and all records except the OPT record. The question may
-    /// differ in upper and lower case, and the ID is not the client's.
+    /// A well-formed response to the query: header, question and all records except the OPT record.
+    /// The question may differ in upper and lower case, and the ID is not the client's.
     pub message: Box<[u8]>,
     /// The OPT record without hop-by-hop options, if there is one.
     pub opt: Option<Edns<Box<[u8]>>>,
@@ -40,7 +41,8 @@ impl Reply {
         let upper = opt.as_ref().map_or(0, extended_rcode);
         Self {
             message: without_opt(message, octets, opt.as_ref()).into(),
-            opt: opt.map(|opt| Edns::of(&opt).map(|octets| options::without_hop_by_hop(octets).into())),
+            opt: opt
+                .map(|opt| Edns::of(&opt).map(|octets| options::without_hop_by_hop(octets).into())),
             rcode: upper | header.rcode(),
             answers: header.counts[1],
             ..Self::bare(Vec::new(), header, upstream)
@@ -66,8 +68,8 @@ impl Reply {
         self.truncated && self.transport == Transport::Udp
     }
 
-    /// Appends the answer to a client's query to `out`. Returns whether it is truncated. The reply must be that to
-    /// the client's question.
+    /// Appends the answer to a client's query to `out`. Returns whether it is truncated. The reply
+    /// must be that to the client's question.
     pub fn append_answer(&self, query: &wire::Query<'_>, out: &mut Vec<u8>) -> bool {
         let opt = self.opt.as_ref().map(Edns::borrowed);
         answer::append(&self.message, opt, self.rcode, query, out).truncated
@@ -81,12 +83,15 @@ pub(super) fn is_opt(record: &Record<'_>) -> bool {
 /// The message without `opt`, its first OPT record, and without further OPT records.
 fn without_opt(message: &Message<'_>, octets: &[u8], opt: Option<&Record<'_>>) -> Vec<u8> {
     let whole = octets.get(..message.end()).unwrap_or(octets);
-    let Some(opt) = opt else { return whole.to_vec() };
+    let Some(opt) = opt else {
+        return whole.to_vec();
+    };
     let mut out = whole.get(..opt.range().start).unwrap_or(whole).to_vec();
     let additional = || message.section(Section::Additional);
     let mut count = additional().take_while(|record| !is_opt(record)).count();
 
-    // The records behind the OPT record move, and so do the names that their pointers lead to. They are rare.
+    // The records behind the OPT record move, and so do the names that their pointers lead to. They
+    // are rare.
     for record in additional().skip(count).filter(|record| !is_opt(record)) {
         let start = out.len();
         if append_uncompressed(&record, &mut out).is_none() || out.len() > MAX_MESSAGE {
@@ -98,7 +103,12 @@ fn without_opt(message: &Message<'_>, octets: &[u8], opt: Option<&Record<'_>>) -
 
     let header = message.header();
     let [questions, answers, authorities, _] = header.counts;
-    let counts = [questions, answers, authorities, u16::try_from(count).unwrap_or(u16::MAX)];
+    let counts = [
+        questions,
+        answers,
+        authorities,
+        u16::try_from(count).unwrap_or(u16::MAX),
+    ];
     Header { counts, ..header }.write_over(&mut out);
     out
 }
@@ -119,38 +129,76 @@ mod tests {
     use testkit::reply::Reply as Answer;
 
     fn with(options: &[(u16, &[u8])]) -> Opt {
-        let options = options.iter().map(|(code, value)| (*code, value.to_vec())).collect();
-        Opt { udp: 1232, options, ..Opt::default() }
+        let options = options
+            .iter()
+            .map(|(code, value)| (*code, value.to_vec()))
+            .collect();
+        Opt {
+            udp: 1232,
+            options,
+            ..Opt::default()
+        }
     }
 
     #[test]
     fn opt_record_anywhere_is_split_off() {
         let reply = || {
-            let reply =
-                Answer::to(&Query::new("x.test.", "A").id(7).wire()).answer("x.test. 60 IN A 192.0.2.1");
+            let reply = Answer::to(&Query::new("x.test.", "A").id(7).wire())
+                .answer("x.test. 60 IN A 192.0.2.1");
             reply.additional("y.test. 60 IN A 192.0.2.2")
         };
         let plain = reply().wire();
         let opt = |options| reply().opt(with(options)).wire().split_off(plain.len());
-        let third = reply().additional("z.x.test. 60 IN A 192.0.2.3").wire().split_off(plain.len());
+        let third = reply()
+            .additional("z.x.test. 60 IN A 192.0.2.3")
+            .wire()
+            .split_off(plain.len());
         let error: (u16, &[u8]) = (15, &[0, 3]);
         let cookie: (u16, &[u8]) = (10, &[7; 16]);
-        // Name, octets, ARCOUNT, and the expected number of additional records without the OPT record.
+        // Name, octets, ARCOUNT, and the expected number of additional records without the OPT
+        // record.
         let cases: [(&str, Vec<u8>, u8, usize); 5] = [
             ("at the end", [&plain[..], &opt(&[error])].concat(), 2, 1),
-            ("with a cookie", [&plain[..], &opt(&[cookie, error])].concat(), 2, 1),
-            ("before a record", [&plain[..], &opt(&[cookie, error]), &third].concat(), 3, 2),
-            ("twice", [&plain[..], &opt(&[error]), &third, &opt(&[cookie])].concat(), 4, 2),
-            ("with octets behind it", [&plain[..], &opt(&[error]), b"xyz"].concat(), 2, 1),
+            (
+                "with a cookie",
+                [&plain[..], &opt(&[cookie, error])].concat(),
+                2,
+                1,
+            ),
+            (
+                "before a record",
+                [&plain[..], &opt(&[cookie, error]), &third].concat(),
+                3,
+                2,
+            ),
+            (
+                "twice",
+                [&plain[..], &opt(&[error]), &third, &opt(&[cookie])].concat(),
+                4,
+                2,
+            ),
+            (
+                "with octets behind it",
+                [&plain[..], &opt(&[error]), b"xyz"].concat(),
+                2,
+                1,
+            ),
         ];
         for (what, mut octets, count, additional) in cases {
             octets[11] = count;
             let upstream = "192.0.2.1".parse().unwrap();
             let reply = Reply::of_message(&Message::parse(&octets).unwrap(), &octets, &upstream);
             let read = message::Message::parse(&reply.message).unwrap();
-            assert_eq!((read.answer.len(), read.additional.len()), (1, additional), "{what}");
+            assert_eq!(
+                (read.answer.len(), read.additional.len()),
+                (1, additional),
+                "{what}"
+            );
             assert_eq!((&read.edns, read.trailing), (&None, 0), "{what}");
-            assert!(read.additional.iter().all(|record| record.ttl == 60), "{what}: {read:?}");
+            assert!(
+                read.additional.iter().all(|record| record.ttl == 60),
+                "{what}: {read:?}"
+            );
             assert_eq!(&*reply.opt.unwrap().options, [0, 15, 0, 2, 0, 3], "{what}");
         }
     }

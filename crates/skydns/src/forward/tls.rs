@@ -1,7 +1,8 @@
 //! TLS with upstreams (RFC 7858): trust, sessions and certificates.
 //!
-//! A certificate must be valid now and chain to a trusted CA. The certificate must be for the configured name of the
-//! upstream; without a name, for its address. Pins are checked in addition. Sessions are resumed.
+//! A certificate must be valid now and chain to a trusted CA. The certificate must be for the
+//! configured name of the upstream; without a name, for its address. Pins are checked in addition.
+//! Sessions are resumed.
 
 mod certificate;
 
@@ -37,8 +38,8 @@ const SESSIONS: usize = 64;
 pub struct TlsTrust {
     /// PEM file of CA certificates, used instead of the CAs of the system.
     pub ca_file: Option<PathBuf>,
-    /// Pinned keys. If any key is pinned for an upstream, the certificate must have one of the keys pinned for that
-    /// upstream.
+    /// Pinned keys. If any key is pinned for an upstream, the certificate must have one of the keys
+    /// pinned for that upstream.
     pub pins: Vec<Pin>,
 }
 
@@ -68,13 +69,19 @@ struct Settings {
 
 impl std::fmt::Debug for Settings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Settings").field("read", &self.read).finish_non_exhaustive()
+        f.debug_struct("Settings")
+            .field("read", &self.read)
+            .finish_non_exhaustive()
     }
 }
 
 impl Tls {
     pub(super) fn new(trust: TlsTrust) -> Self {
-        Self { trust, newest: Mutex::default(), reading: BlockingRead::default() }
+        Self {
+            trust,
+            newest: Mutex::default(),
+            reading: BlockingRead::default(),
+        }
     }
 
     /// Performs the TLS handshake with `upstream` over a stream, and checks the certificate.
@@ -86,31 +93,52 @@ impl Tls {
     ) -> Result<TlsStream<TcpStream>, OpenError> {
         let connector = self.connector().await?;
         let name = match &upstream.name {
-            Some(name) => ServerName::try_from(name.to_string()).map_err(|error| wrong(error.to_string()))?,
+            Some(name) => {
+                ServerName::try_from(name.to_string()).map_err(|error| wrong(error.to_string()))?
+            }
             None => ServerName::from(upstream.server.ip),
         };
-        let stream = connector.connect(name, stream).await.map_err(|error| failed(&error))?;
+        let stream = connector
+            .connect(name, stream)
+            .await
+            .map_err(|error| failed(&error))?;
         let connection = stream.get_ref().1;
         let first = connection.peer_certificates().and_then(<[_]>::first);
         let certificate = first.and_then(|der| Certificate::parse(der));
-        let certificate = certificate.ok_or_else(|| wrong("the certificate cannot be read".to_owned()))?;
-        metrics.handshake(connection.handshake_kind() == Some(HandshakeKind::Resumed), certificate.expires);
+        let certificate =
+            certificate.ok_or_else(|| wrong("the certificate cannot be read".to_owned()))?;
+        metrics.handshake(
+            connection.handshake_kind() == Some(HandshakeKind::Resumed),
+            certificate.expires,
+        );
         self.check(upstream, &certificate)?;
         Ok(stream)
     }
 
-    /// Checks the pins, and for a resumed session the expiry of the certificate. rustls checks neither.
+    /// Checks the pins, and for a resumed session the expiry of the certificate. rustls checks
+    /// neither.
     fn check(&self, upstream: &Upstream, certificate: &Certificate<'_>) -> Result<(), OpenError> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |now| now.as_secs());
         if certificate.expires < i64::try_from(now).unwrap_or(i64::MAX) {
-            return Err(wrong("the certificate of a resumed session has expired".to_owned()));
+            return Err(wrong(
+                "the certificate of a resumed session has expired".to_owned(),
+            ));
         }
         let ip = upstream.server.ip.to_string();
         let name = upstream.name.as_deref().unwrap_or(&ip);
-        let mut pins = self.trust.pins.iter().filter(|pin| pin.name == name).peekable();
+        let mut pins = self
+            .trust
+            .pins
+            .iter()
+            .filter(|pin| pin.name == name)
+            .peekable();
         let key = sha256(certificate.key);
         if pins.peek().is_some() && !pins.any(|pin| key.as_deref() == Some(&pin.sha256[..])) {
-            return Err(wrong("the key of the certificate is not the pinned one".to_owned()));
+            return Err(wrong(
+                "the key of the certificate is not the pinned one".to_owned(),
+            ));
         }
         Ok(())
     }
@@ -118,7 +146,10 @@ impl Tls {
     /// The current settings. If the CA certificates have not changed, the sessions are kept.
     async fn connector(&self) -> Result<TlsConnector, OpenError> {
         let mut newest = self.newest.lock().await;
-        if let Some(settings) = newest.as_ref().filter(|settings| settings.read.elapsed() < FRESH) {
+        if let Some(settings) = newest
+            .as_ref()
+            .filter(|settings| settings.read.elapsed() < FRESH)
+        {
             return Ok(settings.connector.clone());
         }
         let file = self.trust.ca_file.clone();
@@ -149,16 +180,24 @@ impl Settings {
             return Err(wrong(no_authorities(read)));
         }
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
-        let builder =
-            builder.with_safe_default_protocol_versions().map_err(|error| wrong(error.to_string()))?;
+        let builder = builder
+            .with_safe_default_protocol_versions()
+            .map_err(|error| wrong(error.to_string()))?;
         let mut config = builder.with_root_certificates(roots).with_no_client_auth();
         config.resumption = Resumption::in_memory_sessions(SESSIONS);
         let connector = TlsConnector::from(Arc::new(config));
-        Ok(Self { connector, authorities: hash(&read.certs), read: Instant::now() })
+        Ok(Self {
+            connector,
+            authorities: hash(&read.certs),
+            read: Instant::now(),
+        })
     }
 
     fn read_now(self) -> Self {
-        Self { read: Instant::now(), ..self }
+        Self {
+            read: Instant::now(),
+            ..self
+        }
     }
 }
 
@@ -169,7 +208,11 @@ fn hash(certificates: &[CertificateDer<'_>]) -> u64 {
 }
 
 fn no_authorities(read: &CertificateResult) -> String {
-    let reason = read.errors.first().map(|error| format!(": {error}")).unwrap_or_default();
+    let reason = read
+        .errors
+        .first()
+        .map(|error| format!(": {error}"))
+        .unwrap_or_default();
     format!("there are no CA certificates to check it with{reason}")
 }
 
@@ -180,13 +223,18 @@ fn sha256(octets: &[u8]) -> Option<Box<[u8]>> {
 }
 
 fn wrong(reason: String) -> OpenError {
-    OpenError { failure: Failure::Certificate, reason }
+    OpenError {
+        failure: Failure::Certificate,
+        reason,
+    }
 }
 
 /// Converts an error of the TLS handshake.
 fn failed(error: &std::io::Error) -> OpenError {
     let reason = error.to_string();
-    let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let tls = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let failure = match tls {
         Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented) => {
             Failure::Certificate
@@ -204,8 +252,17 @@ mod tests {
     /// rustls does not check the expiry of the certificate when a session is resumed.
     #[test]
     fn a_certificate_that_expires_while_its_session_lasts_is_refused() {
-        let (tls, upstream) = (Tls::new(TlsTrust::default()), "tls://192.0.2.1".parse().unwrap());
-        let now = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()).unwrap();
+        let (tls, upstream) = (
+            Tls::new(TlsTrust::default()),
+            "tls://192.0.2.1".parse().unwrap(),
+        );
+        let now = i64::try_from(
+            SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap()
+                .as_secs(),
+        )
+        .unwrap();
         for (expires, expected) in [(now - 1, Some(Failure::Certificate)), (now + 3600, None)] {
             let checked = tls.check(&upstream, &Certificate { expires, key: b"" });
             assert_eq!(checked.err().map(|error| error.failure), expected);

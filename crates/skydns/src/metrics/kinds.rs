@@ -1,5 +1,5 @@
-//! Queries by type, protocol and RCODE. Types and RCODEs without a label of their own count as `other`, which bounds
-//! the number of series.
+//! Queries by type, protocol and RCODE. Types and RCODEs without a label of their own count as
+//! `other`, which bounds the number of series.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -59,7 +59,10 @@ impl Kinds {
 
 /// The row of a value. The last row counts all values that are not listed.
 pub(super) fn row<const N: usize>(table: &[u16; N], value: u16) -> usize {
-    table.iter().position(|listed| *listed == value).unwrap_or(N - 1)
+    table
+        .iter()
+        .position(|listed| *listed == value)
+        .unwrap_or(N - 1)
 }
 
 /// The label of a row of [`RCODES`].
@@ -73,11 +76,17 @@ pub(super) fn metrics(shards: &[Arc<Shard>]) -> Vec<Metric> {
     for (at, protocol) in PROTOCOLS.into_iter().enumerate() {
         for (row, qtype) in TYPES.into_iter().enumerate() {
             for (column, rcode) in RCODES.into_iter().enumerate() {
-                let count = shards.iter().map(|shard| shard.kinds.0[at][row][column].load(Relaxed)).sum();
+                let count = shards
+                    .iter()
+                    .map(|shard| shard.kinds.0[at][row][column].load(Relaxed))
+                    .sum();
                 if count > 0 {
                     let qtype = type_mnemonic(qtype).unwrap_or(OTHER);
-                    let labels =
-                        [("type", qtype), ("protocol", protocol.as_str()), ("rcode", rcode_label(rcode))];
+                    let labels = [
+                        ("type", qtype),
+                        ("protocol", protocol.as_str()),
+                        ("rcode", rcode_label(rcode)),
+                    ];
                     metrics.push(counter(&labels, count));
                 }
             }

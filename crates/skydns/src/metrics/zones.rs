@@ -18,13 +18,16 @@ const MAX_ZONES: usize = 40;
 const NAME: &str = "kubedns_zone_queries_total";
 const HELP: &str = "Queries for names in further zones (not the cluster's), by zone and RCODE.";
 
-/// The counters of one thread, by the number of the zone. The last row counts all zones without a label of their own.
+/// The counters of one thread, by the number of the zone. The last row counts all zones without a
+/// label of their own.
 #[derive(Debug)]
 pub(super) struct ZoneCounters([[AtomicU64; RCODES.len()]; MAX_ZONES + 1]);
 
 impl Default for ZoneCounters {
     fn default() -> Self {
-        Self(std::array::from_fn(|_| std::array::from_fn(|_| AtomicU64::new(0))))
+        Self(std::array::from_fn(|_| {
+            std::array::from_fn(|_| AtomicU64::new(0))
+        }))
     }
 }
 
@@ -51,14 +54,26 @@ impl<B: Backend> ZoneMetrics<B> {
     pub fn new(metrics: Metrics, backend: Arc<B>) -> Result<Self, prometheus::Error> {
         let labels = vec!["zone".to_owned(), "rcode".to_owned()];
         let desc = Desc::new(NAME.to_owned(), HELP.to_owned(), labels, HashMap::new())?;
-        Ok(Self { metrics, backend, desc })
+        Ok(Self {
+            metrics,
+            backend,
+            desc,
+        })
     }
 
     /// The series of one row of the counters. RCODEs that have not occurred have no series.
     fn series(&self, row: usize, zone: &str) -> Vec<Metric> {
         let shards = self.metrics.shards();
-        let count = |column: usize| shards.iter().map(|shard| shard.zones.0[row][column].load(Relaxed)).sum();
-        let counts = RCODES.iter().enumerate().map(|(column, rcode)| (rcode_label(*rcode), count(column)));
+        let count = |column: usize| {
+            shards
+                .iter()
+                .map(|shard| shard.zones.0[row][column].load(Relaxed))
+                .sum()
+        };
+        let counts = RCODES
+            .iter()
+            .enumerate()
+            .map(|(column, rcode)| (rcode_label(*rcode), count(column)));
         counts
             .filter(|(_, count)| *count > 0)
             .map(|(rcode, count)| counter(&[("zone", zone), ("rcode", rcode)], count))
@@ -73,11 +88,17 @@ impl<B: Backend> Collector for ZoneMetrics<B> {
 
     fn collect(&self) -> Vec<MetricFamily> {
         let view = self.backend.view();
-        let named = view.zones().iter().filter(|zone| usize::from(zone.number) < MAX_ZONES);
-        let mut series: Vec<Metric> =
-            named.flat_map(|zone| self.series(zone.number.into(), &zone.domain.to_string())).collect();
+        let named = view
+            .zones()
+            .iter()
+            .filter(|zone| usize::from(zone.number) < MAX_ZONES);
+        let mut series: Vec<Metric> = named
+            .flat_map(|zone| self.series(zone.number.into(), &zone.domain.to_string()))
+            .collect();
         series.extend(self.series(MAX_ZONES, OTHER));
         let some = !series.is_empty();
-        some.then(|| family(NAME.to_owned(), HELP, MetricType::COUNTER, series)).into_iter().collect()
+        some.then(|| family(NAME.to_owned(), HELP, MetricType::COUNTER, series))
+            .into_iter()
+            .collect()
     }
 }

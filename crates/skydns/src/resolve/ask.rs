@@ -1,7 +1,7 @@
 //! A query on its way through the layers: who asks what, and the view that answers.
 //!
-//! The message is parsed once, and the view is taken once. Both stay the same until the answer, so that no two parts
-//! of an answer can come from different records or settings.
+//! The message is parsed once, and the view is taken once. Both stay the same until the answer, so
+//! that no two parts of an answer can come from different records or settings.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -87,7 +87,11 @@ impl<V> WaitingQuery<V> {
     {
         let query = self.query.query();
         let start = out.len();
-        let ask = Ask { query: &query, client: self.client, view: &*self.view };
+        let ask = Ask {
+            query: &query,
+            client: self.client,
+            view: &*self.view,
+        };
 
         let reply = servfail(ask, self.system(), cause, out);
         match self.signer.clone() {
@@ -98,6 +102,10 @@ impl<V> WaitingQuery<V> {
 
     /// The reason for SERVFAIL if the query is not admitted.
     pub(crate) fn cause_of_rejection(&self) -> Cause {
-        if self.is_expensive() { Cause::Expensive } else { Cause::Overloaded }
+        if self.is_expensive() {
+            Cause::Expensive
+        } else {
+            Cause::Overloaded
+        }
     }
 }

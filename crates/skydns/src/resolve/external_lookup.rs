@@ -30,25 +30,37 @@ impl<B: Backend> Resolver<B> {
         let view = &**late.view;
         let lower = question.name.to_lowercase();
         let query = forward::Query::new(lower.wire(), question.qtype);
-        let reply = self.exchange(late, query).await.map_err(|error| Cause::from(&error))?;
+        let reply = self
+            .exchange(late, query)
+            .await
+            .map_err(|error| Cause::from(&error))?;
 
         let is_ours = |name: &[u8]| is_ours(view, name);
         let answer = match external_answer(question, is_ours, &reply.message, reply.rcode) {
-            ExternalAnswer::Failed => return Err(Cause::Reply(reply.upstream.clone(), reply.rcode)),
-            // As for the name itself: a client over UDP retries over TCP, a client over TCP cannot use a part.
+            ExternalAnswer::Failed => {
+                return Err(Cause::Reply(reply.upstream.clone(), reply.rcode));
+            }
+            // As for the name itself: a client over UDP retries over TCP, a client over TCP cannot
+            // use a part.
             ExternalAnswer::Records(_) if reply.truncated && transport == Transport::Tcp => {
                 return Err(Cause::Upstream(reply.upstream.clone(), Failure::Garbage));
             }
-            ExternalAnswer::Records(records) if reply.truncated => ExternalAnswer::Truncated(records),
+            ExternalAnswer::Records(records) if reply.truncated => {
+                ExternalAnswer::Truncated(records)
+            }
             answer => answer,
         };
-        Ok(LookedUp { answer, stale: reply.stale })
+        Ok(LookedUp {
+            answer,
+            stale: reply.stale,
+        })
     }
 }
 
-/// Extracts the answer to `question` from the upstream's `message` with RCODE `code`. The answer is the chain of
-/// aliases from the name in `question`, and the addresses of the names in the chain. The chain ends before a name
-/// (wire format, lower case) that `is_ours`. Records of other names must not be passed on.
+/// Extracts the answer to `question` from the upstream's `message` with RCODE `code`. The answer is
+/// the chain of aliases from the name in `question`, and the addresses of the names in the chain.
+/// The chain ends before a name (wire format, lower case) that `is_ours`. Records of other names
+/// must not be passed on.
 // Differs from kube-dns, which passes on the whole answer section.
 pub fn external_answer(
     question: &ExternalQuery,
@@ -59,23 +71,42 @@ pub fn external_answer(
     if !matches!(code, rcode::NOERROR | rcode::NXDOMAIN) {
         return ExternalAnswer::Failed;
     }
-    let Ok(message) = Message::parse(message) else { return ExternalAnswer::Failed };
+    let Ok(message) = Message::parse(message) else {
+        return ExternalAnswer::Failed;
+    };
     let mut records = Vec::new();
     for record in message.section(Section::Answer) {
-        if !matches!(record.rtype, rtype::A | rtype::AAAA | rtype::CNAME) || record.class != class::IN {
+        if !matches!(record.rtype, rtype::A | rtype::AAAA | rtype::CNAME)
+            || record.class != class::IN
+        {
             continue;
         }
         let mut rdata = Vec::new();
-        let (Ok(owner), Ok(())) = (record.owner(), record.append_data(&mut rdata)) else { continue };
-        records.push(ExternalRecord { owner, rtype: record.rtype, rdata: rdata.into() });
+        let (Ok(owner), Ok(())) = (record.owner(), record.append_data(&mut rdata)) else {
+            continue;
+        };
+        records.push(ExternalRecord {
+            owner,
+            rtype: record.rtype,
+            rdata: rdata.into(),
+        });
     }
     let names = chain(question.name.wire(), is_ours, &records);
-    records.retain(|record| names.iter().any(|name| record.owner.wire().eq_ignore_ascii_case(name)));
+    records.retain(|record| {
+        names
+            .iter()
+            .any(|name| record.owner.wire().eq_ignore_ascii_case(name))
+    });
     ExternalAnswer::Records(records)
 }
 
-/// `start`, and the names that its aliases among `records` lead to. The chain ends before one of our own names.
-fn chain(start: &[u8], is_ours: impl Fn(&[u8]) -> bool, records: &[ExternalRecord]) -> Vec<Vec<u8>> {
+/// `start`, and the names that its aliases among `records` lead to. The chain ends before one of
+/// our own names.
+fn chain(
+    start: &[u8],
+    is_ours: impl Fn(&[u8]) -> bool,
+    records: &[ExternalRecord],
+) -> Vec<Vec<u8>> {
     let alias = |name: &[u8]| {
         let mut aliases = records.iter().filter(|record| record.rtype == rtype::CNAME);
         // A length octet is never a letter, so the comparison may ignore case.
@@ -85,7 +116,10 @@ fn chain(start: &[u8], is_ours: impl Fn(&[u8]) -> bool, records: &[ExternalRecor
     let mut names = vec![start.to_vec()];
     while let Some(target) = names.last().and_then(|name| alias(name)) {
         let ours = is_ours(&target.to_ascii_lowercase());
-        if ours || names.len() > MAX_CHAIN || names.iter().any(|name| name.eq_ignore_ascii_case(&target)) {
+        if ours
+            || names.len() > MAX_CHAIN
+            || names.iter().any(|name| name.eq_ignore_ascii_case(&target))
+        {
             break;
         }
         names.push(target);

@@ -1,4 +1,5 @@
-//! Answers to queries that wait: forwarded queries, queries that need external names, and expensive queries.
+//! Answers to queries that wait: forwarded queries, queries that need external names, and expensive
+//! queries.
 //!
 //! Every function here returns an answer. A query that fails, or waits for too long, gets SERVFAIL.
 
@@ -12,7 +13,8 @@ use tokio::time::Instant as Deadline;
 use super::ask::{Ask, Work};
 use super::external_lookup::LookedUp;
 use super::{
-    BUDGET, Resolver, WaitingQuery, append_cause, limit_negative_ttls, servfail, sign, steps_at_once,
+    BUDGET, Resolver, WaitingQuery, append_cause, limit_negative_ttls, servfail, sign,
+    steps_at_once,
 };
 use crate::backend::{Backend, View};
 use crate::cause::Cause;
@@ -35,13 +37,21 @@ pub(crate) struct Admitted {
 }
 
 impl<B: Backend> Resolver<B> {
-    /// Admits a query to those that wait for upstreams, or to the queue of expensive queries. `None` if the client has
-    /// used its share, or no place is free.
+    /// Admits a query to those that wait for upstreams, or to the queue of expensive queries.
+    /// `None` if the client has used its share, or no place is free.
     pub(crate) fn admit(&self, waiting: &WaitingQuery<B::View>) -> Option<Admitted> {
         let in_lane = waiting.is_expensive();
-        let place = if in_lane { self.lane.admit(waiting.client) } else { self.waiting.take(waiting.client) };
+        let place = if in_lane {
+            self.lane.admit(waiting.client)
+        } else {
+            self.waiting.take(waiting.client)
+        };
         match place {
-            Some(place) => Some(Admitted { _place: place, in_lane, deadline: Deadline::now() + BUDGET }),
+            Some(place) => Some(Admitted {
+                _place: place,
+                in_lane,
+                deadline: Deadline::now() + BUDGET,
+            }),
             None if in_lane => {
                 self.shard.expensive(false);
                 None
@@ -55,14 +65,17 @@ impl<B: Backend> Resolver<B> {
         }
     }
 
-    /// Resolves the query in a new task and passes the answer to `send`. A query that is not admitted is the error.
+    /// Resolves the query in a new task and passes the answer to `send`. A query that is not
+    /// admitted is the error.
     pub(crate) fn resolve_later(
         self: &Arc<Self>,
         waiting: Box<WaitingQuery<B::View>>,
         client: SocketAddr,
         send: impl FnOnce(&[u8]) + Send + 'static,
     ) -> Result<(), Box<WaitingQuery<B::View>>> {
-        let Some(admitted) = self.admit(&waiting) else { return Err(waiting) };
+        let Some(admitted) = self.admit(&waiting) else {
+            return Err(waiting);
+        };
         let this = Arc::clone(self);
         let task = async move { send(&this.resolve(waiting, client, admitted).await) };
         self.tasks.spawn_on(task, &self.runtime);
@@ -77,7 +90,14 @@ impl<B: Backend> Resolver<B> {
         let query = waiting.query.query();
         let transport = query.transport;
         let took = Took::AtOnce(Duration::ZERO);
-        self.record(&Answered { client, transport, query: query.message, response: &out, reply, took });
+        self.record(&Answered {
+            client,
+            transport,
+            query: query.message,
+            response: &out,
+            reply,
+            took,
+        });
         out
     }
 
@@ -89,9 +109,20 @@ impl<B: Backend> Resolver<B> {
         admitted: Admitted,
     ) -> Vec<u8> {
         let started = Instant::now();
-        let WaitingQuery { query, client: host, view, work, signer } = *waiting;
+        let WaitingQuery {
+            query,
+            client: host,
+            view,
+            work,
+            signer,
+        } = *waiting;
         let query = query.query();
-        let late = LateAsk { query: &query, client: host, view: &view, admitted: &admitted };
+        let late = LateAsk {
+            query: &query,
+            client: host,
+            view: &view,
+            admitted: &admitted,
+        };
 
         let mut out = Vec::new();
         let mut reply = match work {
@@ -104,7 +135,14 @@ impl<B: Backend> Resolver<B> {
 
         let took = Took::Waited(started.elapsed());
         let transport = query.transport;
-        self.record(&Answered { client, transport, query: query.message, response: &out, reply, took });
+        self.record(&Answered {
+            client,
+            transport,
+            query: query.message,
+            response: &out,
+            reply,
+            took,
+        });
         out
     }
 
@@ -136,8 +174,8 @@ impl<B: Backend> Resolver<B> {
                 Pending::Expensive => {
                     let done = self.answer_in_lane(late, external).await;
                     self.shard.expensive(done.is_some());
-                    // Differs from kube-dns, which does any amount of work for an answer and serves no other client
-                    // meanwhile.
+                    // Differs from kube-dns, which does any amount of work for an answer and serves
+                    // no other client meanwhile.
                     let Some((progress, answers, answer)) = done else {
                         return servfail(ask, System::Auth, &Cause::Expensive, out);
                     };
@@ -154,7 +192,12 @@ impl<B: Backend> Resolver<B> {
     }
 
     /// Forwards a query to the upstreams of its name.
-    async fn forward(&self, late: LateAsk<'_, B::View>, system: System, out: &mut Vec<u8>) -> Reply {
+    async fn forward(
+        &self,
+        late: LateAsk<'_, B::View>,
+        system: System,
+        out: &mut Vec<u8>,
+    ) -> Reply {
         let ask = late.ask();
         let query = ask.query;
         let upstream = match self.exchange(late, forward::Query::of_client(query)).await {
@@ -169,11 +212,17 @@ impl<B: Backend> Resolver<B> {
             let cause = Cause::Reply(upstream.upstream.clone(), upstream.rcode);
             append_cause(ask, &cause, start, out);
         }
-        Reply { system, qtype: query.qtype, rcode: upstream.rcode, truncated, zone: None }
+        Reply {
+            system,
+            qtype: query.qtype,
+            rcode: upstream.rcode,
+            truncated,
+            zone: None,
+        }
     }
 
-    /// Queries the upstreams of the question's name, until the deadline. After other waits less time may be left than
-    /// the forwarder's own budget.
+    /// Queries the upstreams of the question's name, until the deadline. After other waits less
+    /// time may be left than the forwarder's own budget.
     pub(super) async fn exchange(
         &self,
         late: LateAsk<'_, B::View>,
@@ -182,34 +231,52 @@ impl<B: Backend> Resolver<B> {
         let servers = Arc::clone(late.view.zone().servers_for(question.name()).0);
         let transport = late.query.transport;
 
-        let exchange =
-            self.forwarder.exchange(question.clone(), Arc::clone(&servers), late.client, transport);
+        let exchange = self.forwarder.exchange(
+            question.clone(),
+            Arc::clone(&servers),
+            late.client,
+            transport,
+        );
         let exchanged = tokio::time::timeout_at(late.admitted.deadline, exchange).await;
         exchanged.unwrap_or_else(|_| self.forwarder.kept(question, servers))
     }
 
-    /// Prepares an answer in the queue of expensive queries, with the full limit of [`MAX_STEPS`]. `None` if the queue
-    /// has no place or no time left, or if the answer takes more work than that.
+    /// Prepares an answer in the queue of expensive queries, with the full limit of [`MAX_STEPS`].
+    /// `None` if the queue has no place or no time left, or if the answer takes more work than
+    /// that.
     async fn answer_in_lane(
         self: &Arc<Self>,
         late: LateAsk<'_, B::View>,
         external: ExternalAnswers,
     ) -> Option<(Progress, ExternalAnswers, Vec<u8>)> {
         // A query that was admitted to wait for an upstream has no place in the queue yet.
-        let _place = if late.admitted.in_lane { None } else { Some(self.lane.admit(late.client)?) };
+        let _place = if late.admitted.in_lane {
+            None
+        } else {
+            Some(self.lane.admit(late.client)?)
+        };
         let this = Arc::clone(self);
         let view = Arc::clone(late.view);
         let query = late.query.to_owned();
         let work = move || {
             let mut out = Vec::new();
             let query = query.query();
-            let progress =
-                engine::answer_name(MAX_STEPS, &*view, &this.identity, &query, &external, &mut out);
+            let progress = engine::answer_name(
+                MAX_STEPS,
+                &*view,
+                &this.identity,
+                &query,
+                &external,
+                &mut out,
+            );
             (progress, external, out)
         };
 
-        let done = tokio::time::timeout_at(late.admitted.deadline, self.lane.run(late.client, work)).await;
-        done.ok().flatten().filter(|(progress, ..)| *progress != Progress::Pending(Pending::Expensive))
+        let done =
+            tokio::time::timeout_at(late.admitted.deadline, self.lane.run(late.client, work)).await;
+        done.ok()
+            .flatten()
+            .filter(|(progress, ..)| *progress != Progress::Pending(Pending::Expensive))
     }
 
     /// Resolves external names and adds the answers to `external`.
@@ -220,7 +287,9 @@ impl<B: Backend> Resolver<B> {
         external: &mut ExternalAnswers,
     ) {
         questions.dedup();
-        let lookups = questions.iter().map(|question| self.look_up(late, question));
+        let lookups = questions
+            .iter()
+            .map(|question| self.look_up(late, question));
         for (question, looked_up) in questions.iter().zip(join_all(lookups).await) {
             let answer = match looked_up {
                 Ok(LookedUp { answer, stale }) => {
@@ -259,6 +328,10 @@ impl<V> Copy for LateAsk<'_, V> {}
 
 impl<'a, V> LateAsk<'a, V> {
     pub(super) fn ask(self) -> Ask<'a, V> {
-        Ask { query: self.query, client: self.client, view: self.view }
+        Ask {
+            query: self.query,
+            client: self.client,
+            view: self.view,
+        }
     }
 }

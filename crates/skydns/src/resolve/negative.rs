@@ -1,26 +1,31 @@
 //! Limits the negative TTL of an upstream's message.
 //!
-//! A nonexistent name of our zones that falls through may be created here at any time. So the negative answer of the
-//! upstream must not be cached for longer than our own.
+//! A nonexistent name of our zones that falls through may be created here at any time. So the
+//! negative answer of the upstream must not be cached for longer than our own.
 
 use std::ops::Range;
 
 use crate::wire::{Message, Record, Section, rtype};
 
-/// Lowers the TTLs that tell for how long `message` may be cached as a negative answer (RFC 2308, section 5) to at most
-/// `limit` seconds: those of the authority section, and MINIMUM of its SOA record. Other messages, and those that are
-/// malformed, stay unchanged.
+/// Lowers the TTLs that tell for how long `message` may be cached as a negative answer (RFC 2308,
+/// section 5) to at most `limit` seconds: those of the authority section, and MINIMUM of its SOA
+/// record. Other messages, and those that are malformed, stay unchanged.
 pub(super) fn limit_ttls(message: &mut [u8], limit: u32) {
     for field in negative_ttls(message) {
         lower(message, field, limit);
     }
 }
 
-/// The places of the fields with a negative TTL; empty unless the authority section has an SOA record.
+/// The places of the fields with a negative TTL; empty unless the authority section has an SOA
+/// record.
 fn negative_ttls(message: &[u8]) -> Vec<Range<usize>> {
-    let Ok(message) = Message::parse(message) else { return Vec::new() };
+    let Ok(message) = Message::parse(message) else {
+        return Vec::new();
+    };
     let authority: Vec<Record<'_>> = message.section(Section::Authority).collect();
-    let Some(soa) = authority.iter().find(|record| record.rtype == rtype::SOA) else { return Vec::new() };
+    let Some(soa) = authority.iter().find(|record| record.rtype == rtype::SOA) else {
+        return Vec::new();
+    };
 
     let mut fields: Vec<Range<usize>> = authority.iter().map(Record::ttl_range).collect();
 
@@ -40,7 +45,9 @@ fn minimum(soa: &Record<'_>) -> Range<usize> {
 
 /// Lowers the number of seconds in `field` to `limit`.
 fn lower(message: &mut [u8], field: Range<usize>, limit: u32) {
-    let Some(octets) = message.get_mut(field).and_then(<[u8]>::first_chunk_mut) else { return };
+    let Some(octets) = message.get_mut(field).and_then(<[u8]>::first_chunk_mut) else {
+        return;
+    };
     let seconds = u32::from_be_bytes(*octets);
     *octets = seconds.min(limit).to_be_bytes();
 }

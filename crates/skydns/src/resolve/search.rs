@@ -29,7 +29,13 @@ impl<B: Backend> Resolver<B> {
                 walk.fail();
                 continue;
             };
-            match self.try_candidate(Ask { query: &candidate, ..ask }, &mut response) {
+            match self.try_candidate(
+                Ask {
+                    query: &candidate,
+                    ..ask
+                },
+                &mut response,
+            ) {
                 Progress::Reply(reply) => walk.take(&response, reply.system),
                 Progress::Pending(_) => return Err(walk.into_list()),
             }
@@ -37,8 +43,8 @@ impl<B: Backend> Resolver<B> {
         Ok(self.end_walk(walk, ask, out))
     }
 
-    /// Walks the search list, one name after the other, and waits for each answer. Usually an early name exists, or no
-    /// name except the last.
+    /// Walks the search list, one name after the other, and waits for each answer. Usually an early
+    /// name exists, or no name except the last.
     pub(super) async fn search(
         self: &Arc<Self>,
         late: LateAsk<'_, B::View>,
@@ -53,7 +59,10 @@ impl<B: Backend> Resolver<B> {
                 walk.fail();
                 continue;
             };
-            let late = LateAsk { query: &candidate, ..late };
+            let late = LateAsk {
+                query: &candidate,
+                ..late
+            };
 
             let reply = match self.try_candidate(late.ask(), &mut response) {
                 Progress::Reply(reply) => reply,
@@ -77,7 +86,8 @@ impl<B: Backend> Resolver<B> {
     }
 }
 
-/// Parses the query message of one name of the list; `None` if the message is malformed, which the walk prevents.
+/// Parses the query message of one name of the list; `None` if the message is malformed, which the
+/// walk prevents.
 fn parse_candidate<'q, V: View>(question: &'q [u8], ask: Ask<'_, V>) -> Option<Query<'q>> {
     let mut query = Query::parse(question, ask.query.transport).ok()?;
     query.max_udp = ask.query.max_udp;

@@ -41,11 +41,13 @@ impl<B: Backend> Resolver<B> {
                 truncated: false,
                 zone: None,
             });
-        Attempt::Answered(answered.unwrap_or_else(|| servfail(ask, System::Auth, &Cause::ZoneNotLoaded, out)))
+        Attempt::Answered(
+            answered.unwrap_or_else(|| servfail(ask, System::Auth, &Cause::ZoneNotLoaded, out)),
+        )
     }
 
-    /// Answers a query. The answer to a signed query is signed: a secondary signs all its queries, for example for
-    /// the SOA.
+    /// Answers a query. The answer to a signed query is signed: a secondary signs all its queries,
+    /// for example for the SOA.
     pub(super) fn answer_signed(
         &self,
         transfers: &Transfers<B::View>,
@@ -71,16 +73,23 @@ impl<B: Backend> Resolver<B> {
         let start = out.len();
         let attempt = self.answer_unsigned(query, client, view, signer.as_ref(), out);
         match (attempt, signer) {
-            (Attempt::Answered(reply), Some(signer)) => Attempt::Answered(sign(signer, start, reply, out)),
+            (Attempt::Answered(reply), Some(signer)) => {
+                Attempt::Answered(sign(signer, start, reply, out))
+            }
             (attempt, _) => attempt,
         }
     }
 }
 
-/// Signs the response that begins at `start` of `out`. The reply tells whether the response was truncated for it.
+/// Signs the response that begins at `start` of `out`. The reply tells whether the response was
+/// truncated for it.
 pub(super) fn sign(signer: ResponseSigner, start: usize, reply: Reply, out: &mut Vec<u8>) -> Reply {
     if signer.sign(start, serial::now(), out) {
-        return Reply { truncated: true, rcode: rcode::NOERROR, ..reply };
+        return Reply {
+            truncated: true,
+            rcode: rcode::NOERROR,
+            ..reply
+        };
     }
     reply
 }

@@ -1,12 +1,14 @@
-//! A walk through a search list: chooses the next name to look up, and makes the answer from the responses.
+//! A walk through a search list: chooses the next name to look up, and makes the answer from the
+//! responses.
 //!
-//! Only answers to A, AAAA and CNAME queries begin with a CNAME to the name at which the walk ended. A walk for another
-//! type may end at another name, and caches would apply its CNAME to addresses too.
+//! Only answers to A, AAAA and CNAME queries begin with a CNAME to the name at which the walk
+//! ended. A walk for another type may end at another name, and caches would apply its CNAME to
+//! addresses too.
 //!
-//! A walk for A, AAAA or CNAME ends at the first name with A or AAAA records, as in glibc's resolver. The A and AAAA
-//! queries of a client then end at the same name. A walk for another type ends at the first name with records of that
-//! type. If the lookup of a name fails, the walk fails, as in musl but not in glibc: a later name could give the wrong
-//! answer.
+//! A walk for A, AAAA or CNAME ends at the first name with A or AAAA records, as in glibc's
+//! resolver. The A and AAAA queries of a client then end at the same name. A walk for another type
+//! ends at the first name with records of that type. If the lookup of a name fails, the walk fails,
+//! as in musl but not in glibc: a later name could give the wrong answer.
 
 use crate::answer::soa_numbers;
 use crate::backend::Zone;
@@ -14,8 +16,8 @@ use crate::engine::{AUTHORITATIVE, Reply, truncation};
 use crate::metrics::{Completion, System};
 use crate::search::SearchList;
 use crate::wire::{
-    Full, HEADER, Header, Message, Name, NameOffsets, Query, Question, Record, Section, Writer, class, flag,
-    rcode, rtype,
+    Full, HEADER, Header, Message, Name, NameOffsets, Query, Question, Record, Section, Writer,
+    class, flag, rcode, rtype,
 };
 
 /// A walk in progress.
@@ -32,14 +34,15 @@ pub struct Walk {
     other_type: bool,
     /// Owner of the SOA record in a negative answer of the walk.
     owner: Name,
-    /// The NXDOMAIN response for the query name, if that is the first name. This response is the answer if no name
-    /// exists.
+    /// The NXDOMAIN response for the query name, if that is the first name. This response is the
+    /// answer if no name exists.
     first_response: Option<Response>,
     /// Lowest TTL of the negative responses so far, in seconds.
     ttl: u32,
     /// TTL of the zone's records, in seconds.
     alias_ttl: u32,
-    /// SERIAL, REFRESH, RETRY and EXPIRE of the SOA record in a negative answer of the walk: those of the zone.
+    /// SERIAL, REFRESH, RETRY and EXPIRE of the SOA record in a negative answer of the walk: those
+    /// of the zone.
     soa_numbers: [u32; 4],
     end: End,
     steps: u64,
@@ -76,7 +79,10 @@ impl Walk {
         };
         let (end, ttl, alias_ttl) = (End::Missing, zone.negative_ttl, zone.ttl());
         let suffix = zone.search.as_ref().and_then(|search| search.suffix());
-        let owner = suffix.filter(|suffix| !suffix.is_within(&zone.domain)).unwrap_or(&zone.domain).clone();
+        let owner = suffix
+            .filter(|suffix| !suffix.is_within(&zone.domain))
+            .unwrap_or(&zone.domain)
+            .clone();
         let soa_numbers = soa_numbers(zone.serials.as_deref(), &owner);
         let first_response = None;
         Self {
@@ -108,9 +114,18 @@ impl Walk {
         self.steps += 1;
         let qtype = self.pair.filter(|_| self.other_type).unwrap_or(self.qtype);
         let counts = [1, 0, 0, u16::from(query.edns.is_some())];
-        let header = Header { flags: query.header.flags & !flag::TC, counts, ..query.header };
+        let header = Header {
+            flags: query.header.flags & !flag::TC,
+            counts,
+            ..query.header
+        };
         let mut message = header.octets().to_vec();
-        Question { name: name.wire(), qtype, qclass: query.qclass }.append(&mut message);
+        Question {
+            name: name.wire(),
+            qtype,
+            qclass: query.qclass,
+        }
+        .append(&mut message);
         if let Some(edns) = &query.edns {
             edns.append(0, &mut message);
         }
@@ -119,9 +134,14 @@ impl Walk {
 
     /// Takes the response to the last lookup. `system` is the part of the server that answered.
     pub fn take(&mut self, message: &[u8], system: System) {
-        let Ok(header) = Header::parse(message) else { return self.fail() };
+        let Ok(header) = Header::parse(message) else {
+            return self.fail();
+        };
         let found = header.counts[1] > 0 || header.is_truncated();
-        let response = || Response { message: message.to_vec(), system };
+        let response = || Response {
+            message: message.to_vec(),
+            system,
+        };
         if !found {
             self.ttl = authority_ttl(message).map_or(self.ttl, |ttl| ttl.min(self.ttl));
         }
@@ -171,15 +191,20 @@ impl Walk {
         self.steps
     }
 
-    /// Appends the answer to `out`. For addresses the answer begins with a CNAME to the name at which the walk ended.
-    /// Clients then see the same canonical name as after a walk of their own.
+    /// Appends the answer to `out`. For addresses the answer begins with a CNAME to the name at
+    /// which the walk ended. Clients then see the same canonical name as after a walk of their own.
     pub fn finish(self, query: &Query<'_>, out: &mut Vec<u8>) -> (Reply, Completion) {
         if let (End::Missing, Some(first_response)) = (&self.end, &self.first_response) {
-            return (first_response.copy_nxdomain(query, out), Completion::Missing);
+            return (
+                first_response.copy_nxdomain(query, out),
+                Completion::Missing,
+            );
         }
         let mut writer = Writer::new(query, out);
         let ended_at = match &self.end {
-            End::Empty(at, response) | End::Found(at, response) => Some((self.list.names.get(*at), response)),
+            End::Empty(at, response) | End::Found(at, response) => {
+                Some((self.list.names.get(*at), response))
+            }
             End::Missing | End::Failed => None,
         };
         let (mut system, mut truncated) = (System::Auth, false);
@@ -189,26 +214,49 @@ impl Walk {
         } else if matches!(self.end, End::Missing) {
             // The SOA is left out if it does not fit: the answer is complete without it.
             let ttls = (self.ttl, self.ttl);
-            let _ = writer.soa(Section::Authority, self.owner.wire(), self.soa_numbers, ttls);
+            let _ = writer.soa(
+                Section::Authority,
+                self.owner.wire(),
+                self.soa_numbers,
+                ttls,
+            );
         }
         let (rcode, own, completion) = match self.end {
             End::Failed => (rcode::SERVFAIL, flag::RA, Completion::Failed),
-            // The list is empty for the suffix and for a namespace below it. These names exist (RFC 8020).
-            End::Missing if self.list.names.is_empty() => (rcode::NOERROR, AUTHORITATIVE, Completion::NoData),
+            // The list is empty for the suffix and for a namespace below it. These names exist (RFC
+            // 8020).
+            End::Missing if self.list.names.is_empty() => {
+                (rcode::NOERROR, AUTHORITATIVE, Completion::NoData)
+            }
             End::Missing => (rcode::NXDOMAIN, AUTHORITATIVE, Completion::Missing),
             End::Empty(..) => (rcode::NOERROR, AUTHORITATIVE, Completion::NoData),
-            End::Found(..) if system == System::Auth => (rcode::NOERROR, AUTHORITATIVE, Completion::Cluster),
+            End::Found(..) if system == System::Auth => {
+                (rcode::NOERROR, AUTHORITATIVE, Completion::Cluster)
+            }
             End::Found(..) => (rcode::NOERROR, AUTHORITATIVE, Completion::External),
         };
         let flags = query.header.flags & (flag::RD | flag::CD) | own | truncation(truncated, query);
         writer.finish(flags, rcode);
-        (Reply { system, qtype: query.qtype, rcode, truncated, zone: None }, completion)
+        (
+            Reply {
+                system,
+                qtype: query.qtype,
+                rcode,
+                truncated,
+                zone: None,
+            },
+            completion,
+        )
     }
 }
 
 /// The lowest TTL in the authority section.
 fn authority_ttl(message: &[u8]) -> Option<u32> {
-    Message::parse(message).ok()?.section(Section::Authority).map(|record| record.ttl).min()
+    Message::parse(message)
+        .ok()?
+        .section(Section::Authority)
+        .map(|record| record.ttl)
+        .min()
 }
 
 impl Response {
@@ -221,19 +269,30 @@ impl Response {
         out.extend_from_slice(query.message.get(HEADER..end).unwrap_or_default());
         out.extend_from_slice(records.get(end - HEADER..).unwrap_or_default());
         let truncated = Header::parse(header).is_ok_and(|header| header.is_truncated());
-        Reply { system: self.system, qtype: query.qtype, rcode: rcode::NXDOMAIN, truncated, zone: None }
+        Reply {
+            system: self.system,
+            qtype: query.qtype,
+            rcode: rcode::NXDOMAIN,
+            truncated,
+            zone: None,
+        }
     }
 
-    /// Writes the records of the response for `name`. The TTL of records that the walk adds is at most `ttl`. Returns
-    /// whether records were left out.
+    /// Writes the records of the response for `name`. The TTL of records that the walk adds is at
+    /// most `ttl`. Returns whether records were left out.
     fn copy(&self, query: &Query<'_>, name: &Name, ttl: u32, writer: &mut Writer<'_, '_>) -> bool {
-        let Ok(message) = Message::parse(&self.message) else { return true };
+        let Ok(message) = Message::parse(&self.message) else {
+            return true;
+        };
         let records = |section| message.section(section);
         let ttl = records(Section::Answer)
             .chain(records(Section::Authority))
             .map(|record| record.ttl)
             .fold(ttl, u32::min);
-        let mut copy = Copy { writer, names: NameOffsets::default() };
+        let mut copy = Copy {
+            writer,
+            names: NameOffsets::default(),
+        };
         let as_asked = query.lower().eq_ignore_ascii_case(name.wire());
         let mut answer = records(Section::Answer);
         let complete = match query.qtype {
@@ -247,16 +306,18 @@ impl Response {
                 copy.alias(name, ttl).is_ok()
                     && answer.all(|record| copy.record(&record, Section::Answer).is_ok())
             }
-            qtype => {
-                answer.filter(|record| record.rtype == qtype).all(|record| copy.own(&record, ttl).is_ok())
-            }
+            qtype => answer
+                .filter(|record| record.rtype == qtype)
+                .all(|record| copy.own(&record, ttl).is_ok()),
         };
         if message.header().counts[1] == 0 && query.qtype != rtype::CNAME {
             let soa = records(Section::Authority).find(|record| record.rtype == rtype::SOA);
             let _ = soa.map(|soa| copy.record(&soa, Section::Authority));
         }
         if complete {
-            copy.additional(records(Section::Additional).filter(|record| record.rtype != rtype::OPT));
+            copy.additional(
+                records(Section::Additional).filter(|record| record.rtype != rtype::OPT),
+            );
         }
         !complete || message.header().is_truncated()
     }
@@ -271,7 +332,8 @@ struct Copy<'w, 'q, 'b> {
 impl Copy<'_, '_, '_> {
     fn alias(&mut self, name: &Name, ttl: u32) -> Result<(), Full> {
         let kind = (rtype::CNAME, class::IN);
-        self.names.record(self.writer, Section::Answer, None, kind, ttl, name.wire())
+        self.names
+            .record(self.writer, Section::Answer, None, kind, ttl, name.wire())
     }
 
     /// Writes a record with the query name as its owner.
@@ -280,14 +342,24 @@ impl Copy<'_, '_, '_> {
         if record.append_data(&mut data).is_err() {
             return Ok(());
         }
-        self.names.record(self.writer, Section::Answer, None, (record.rtype, record.class), ttl, &data)
+        self.names.record(
+            self.writer,
+            Section::Answer,
+            None,
+            (record.rtype, record.class),
+            ttl,
+            &data,
+        )
     }
 
     fn record(&mut self, record: &Record<'_>, section: Section) -> Result<(), Full> {
         let mut data = Vec::new();
-        let (Ok(owner), Ok(())) = (record.owner(), record.append_data(&mut data)) else { return Ok(()) };
+        let (Ok(owner), Ok(())) = (record.owner(), record.append_data(&mut data)) else {
+            return Ok(());
+        };
         let kind = (record.rtype, record.class);
-        self.names.record(self.writer, section, Some(&owner), kind, record.ttl, &data)
+        self.names
+            .record(self.writer, section, Some(&owner), kind, record.ttl, &data)
     }
 
     /// Writes all records or none: a client would take a part of the addresses for all of them.

@@ -4,7 +4,12 @@ use super::*;
 
 /// A query for a name in wire format.
 fn query(name: &[u8]) -> Vec<u8> {
-    [&[0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0][..], name, &[0, 1, 0, 1]].concat()
+    [
+        &[0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0][..],
+        name,
+        &[0, 1, 0, 1],
+    ]
+    .concat()
 }
 
 fn answered<'a>(client: &str, query: &'a [u8], code: u16) -> Answered<'a> {
@@ -13,18 +18,36 @@ fn answered<'a>(client: &str, query: &'a [u8], code: u16) -> Answered<'a> {
         transport: Transport::Udp,
         query,
         response: query,
-        reply: Reply { system: System::Auth, qtype: 1, rcode: code, truncated: false, zone: None },
+        reply: Reply {
+            system: System::Auth,
+            qtype: 1,
+            rcode: code,
+            truncated: false,
+            zone: None,
+        },
         took: Took::AtOnce(Duration::from_micros(7)),
     }
 }
 
 fn choice(name: &str, client: &str, code: &str) -> Choice {
-    let filter = Filter::new(&FilterText { name, client, rcode: code, qtype: "" }).unwrap();
-    Choice { filter, rate: 1_000_000, messages: false }
+    let filter = Filter::new(&FilterText {
+        name,
+        client,
+        rcode: code,
+        qtype: "",
+    })
+    .unwrap();
+    Choice {
+        filter,
+        rate: 1_000_000,
+        messages: false,
+    }
 }
 
 fn names(watch: &mut Watch) -> Vec<String> {
-    std::iter::from_fn(|| watch.take()).map(|record| crate::name::to_text(&record.name)).collect()
+    std::iter::from_fn(|| watch.take())
+        .map(|record| crate::name::to_text(&record.name))
+        .collect()
 }
 
 #[test]
@@ -49,13 +72,26 @@ fn a_watch_gets_what_its_filter_matches_and_ends_when_it_is_dropped() {
     assert!(tap.is_on());
     drop(failed);
     assert!(!tap.is_on());
-    assert_eq!(tap.counts(), Counts { taken: 4, over_rate: 0, dropped: 0, watches: 0 });
+    assert_eq!(
+        tap.counts(),
+        Counts {
+            taken: 4,
+            over_rate: 0,
+            dropped: 0,
+            watches: 0
+        }
+    );
 }
 
 #[test]
 fn a_record_tells_what_was_done() {
     let tap = Arc::new(Tap::default());
-    let mut watch = tap.watch(Choice { messages: true, ..choice("", "", "") }).unwrap();
+    let mut watch = tap
+        .watch(Choice {
+            messages: true,
+            ..choice("", "", "")
+        })
+        .unwrap();
     let (query, waited) = (query(b"\x01a\x00"), Took::Waited(Duration::from_millis(3)));
     let at_once = answered("10.1.2.3:5", &query, rcode::NOERROR);
     for (system, took, code, by) in [
@@ -64,10 +100,23 @@ fn a_record_tells_what_was_done() {
         (System::Stub, waited, rcode::NOERROR, "stub"),
         (System::Recursive, waited, rcode::NXDOMAIN, "recursive"),
         (System::Recursive, at_once.took, rcode::NXDOMAIN, "cache"),
-        (System::Recursive, at_once.took, rcode::SERVFAIL, "recursive"),
+        (
+            System::Recursive,
+            at_once.took,
+            rcode::SERVFAIL,
+            "recursive",
+        ),
     ] {
-        let reply = Reply { system, rcode: code, ..at_once.reply };
-        tap.copy(&Answered { reply, took, ..at_once });
+        let reply = Reply {
+            system,
+            rcode: code,
+            ..at_once.reply
+        };
+        tap.copy(&Answered {
+            reply,
+            took,
+            ..at_once
+        });
         let record = watch.take().unwrap();
         assert_eq!((record.by, record.rcode), (by, code));
         let messages = record.messages.unwrap();
@@ -76,8 +125,15 @@ fn a_record_tells_what_was_done() {
             (&query[..], &query[..], query.len())
         );
     }
-    tap.copy(&Answered { query: b"\x00\x01", ..at_once });
-    assert_eq!(&*watch.take().unwrap().name, b"", "a malformed query has no name");
+    tap.copy(&Answered {
+        query: b"\x00\x01",
+        ..at_once
+    });
+    assert_eq!(
+        &*watch.take().unwrap().name,
+        b"",
+        "a malformed query has no name"
+    );
 }
 
 #[test]
@@ -93,34 +149,63 @@ fn what_is_too_much_is_left_out_and_counted() {
     assert_eq!(slow.sink.octets.load(Relaxed), 0);
 
     // With large messages the limit on octets is reached before the limit on records.
-    let mut large = tap.watch(Choice { messages: true, ..choice("", "", "") }).unwrap();
+    let mut large = tap
+        .watch(Choice {
+            messages: true,
+            ..choice("", "", "")
+        })
+        .unwrap();
     let response = vec![0; 65_535];
     for _ in 0..100 {
-        tap.copy(&Answered { response: &response, ..answered("10.1.2.3:5", &query, 0) });
+        tap.copy(&Answered {
+            response: &response,
+            ..answered("10.1.2.3:5", &query, 0)
+        });
     }
     let kept = names(&mut large).len();
-    assert_eq!((kept, large.left_out()), (QUEUE_OCTETS / 65_570, 100 - kept as u64));
+    assert_eq!(
+        (kept, large.left_out()),
+        (QUEUE_OCTETS / 65_570, 100 - kept as u64)
+    );
     assert!(tap.counts().dropped >= 105 - kept as u64);
 }
 
 #[test]
 fn records_a_second_are_bounded() {
-    let rate = Rate { limit: 3, taken: AtomicU64::new(0) };
+    let rate = Rate {
+        limit: 3,
+        taken: AtomicU64::new(0),
+    };
     let admitted = |second| (0..10).filter(|_| rate.admits(second)).count();
-    assert_eq!([admitted(7), admitted(7), admitted(8), admitted(9)], [3, 0, 3, 3]);
+    assert_eq!(
+        [admitted(7), admitted(7), admitted(8), admitted(9)],
+        [3, 0, 3, 3]
+    );
     let tap = Arc::new(Tap::default());
-    let watch = tap.watch(Choice { rate: 1, ..choice("", "", "") }).unwrap();
+    let watch = tap
+        .watch(Choice {
+            rate: 1,
+            ..choice("", "", "")
+        })
+        .unwrap();
     let query = query(b"\x01a\x00");
     (0..1000).for_each(|_| tap.copy(&answered("10.1.2.3:5", &query, 0)));
-    let Counts { taken, over_rate, .. } = tap.counts();
-    assert!(taken >= 1 && over_rate > 900 && taken + over_rate == 1000, "{taken} {over_rate}");
+    let Counts {
+        taken, over_rate, ..
+    } = tap.counts();
+    assert!(
+        taken >= 1 && over_rate > 900 && taken + over_rate == 1000,
+        "{taken} {over_rate}"
+    );
     assert_eq!(watch.left_out(), over_rate);
 }
 
 #[test]
 fn few_may_watch_at_a_time() {
     let tap = Arc::new(Tap::default());
-    let mut all: Vec<Watch> = (0..MAX_WATCHES).map(|_| tap.watch(choice("", "", "")).unwrap()).collect();
+    let mut all: Vec<Watch> = (0..MAX_WATCHES)
+        .map(|_| tap.watch(choice("", "", "")).unwrap())
+        .collect();
     assert_eq!(tap.watch(choice("", "", "")).err(), Some(TooMany));
     all.pop();
     assert!(tap.watch(choice("", "", "")).is_ok());

@@ -1,4 +1,5 @@
-//! A space-saving sketch (Metwally, Agrawal, El Abbadi 2005), which finds the most frequent keys in bounded memory.
+//! A space-saving sketch (Metwally, Agrawal, El Abbadi 2005), which finds the most frequent keys in
+//! bounded memory.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher as _;
@@ -19,8 +20,8 @@ struct Slot {
 #[derive(Debug, Default)]
 pub(super) struct Sketch {
     slots: Vec<Slot>,
-    /// Index of each slot by the hash of its key. The hash has 64 bits and a random seed. Collisions are so unlikely
-    /// that keys are not compared.
+    /// Index of each slot by the hash of its key. The hash has 64 bits and a random seed.
+    /// Collisions are so unlikely that keys are not compared.
     index: HashMap<u64, usize, RandomState>,
     hasher: RandomState,
 }
@@ -34,10 +35,19 @@ impl Sketch {
             return;
         }
         let at = if self.slots.len() < SLOTS {
-            self.slots.push(Slot { key: key.to_vec(), hash, count: weight, error: 0 });
+            self.slots.push(Slot {
+                key: key.to_vec(),
+                hash,
+                count: weight,
+                error: 0,
+            });
             self.slots.len() - 1
         } else {
-            let Some((at, slot)) = self.slots.iter_mut().enumerate().min_by_key(|(_, slot)| slot.count)
+            let Some((at, slot)) = self
+                .slots
+                .iter_mut()
+                .enumerate()
+                .min_by_key(|(_, slot)| slot.count)
             else {
                 return;
             };
@@ -53,7 +63,9 @@ impl Sketch {
 
     /// The keys, each with a lower bound of its count.
     pub(super) fn counts(&self) -> impl Iterator<Item = (&[u8], u64)> {
-        self.slots.iter().map(|slot| (slot.key.as_slice(), slot.count - slot.error))
+        self.slots
+            .iter()
+            .map(|slot| (slot.key.as_slice(), slot.count - slot.error))
     }
 
     pub(super) fn clear(&mut self) {
@@ -77,7 +89,11 @@ mod tests {
         }
         assert_eq!(sketch.slots.len(), SLOTS);
         assert_eq!(sketch.index.len(), SLOTS);
-        let often = sketch.counts().find(|(key, _)| *key == b"often").map(|(_, count)| count).unwrap();
+        let often = sketch
+            .counts()
+            .find(|(key, _)| *key == b"often")
+            .map(|(_, count)| count)
+            .unwrap();
         assert!((29_000..=30_000).contains(&often), "{often}");
         // All other keys have a lower bound of one at most.
         assert!(sketch.counts().filter(|(_, count)| *count > 1).count() == 1);

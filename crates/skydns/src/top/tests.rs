@@ -4,8 +4,18 @@ use crate::metrics::{System, Took};
 use crate::wire::Transport;
 
 fn query(label: &str) -> Vec<u8> {
-    let name = [&[u8::try_from(label.len()).unwrap()][..], label.as_bytes(), b"\x00"].concat();
-    [&[0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0][..], &name, &[0, 1, 0, 1]].concat()
+    let name = [
+        &[u8::try_from(label.len()).unwrap()][..],
+        label.as_bytes(),
+        b"\x00",
+    ]
+    .concat();
+    [
+        &[0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0][..],
+        &name,
+        &[0, 1, 0, 1],
+    ]
+    .concat()
 }
 
 fn take(sampler: &mut Sampler, client: [u8; 4], label: &str, code: u16, now: Instant) {
@@ -18,13 +28,20 @@ fn take(sampler: &mut Sampler, client: [u8; 4], label: &str, code: u16, now: Ins
         transport: Transport::Udp,
         query: &query,
         response: &[],
-        reply: Reply { system: System::Auth, qtype: 1, rcode: code, truncated: false, zone: None },
+        reply: Reply {
+            system: System::Auth,
+            qtype: 1,
+            rcode: code,
+            truncated: false,
+            zone: None,
+        },
         took: Took::AtOnce(Duration::ZERO),
     };
     sampler.take(&answered, now);
 }
 
-/// The shares of eight names and of eight clients, in thousandths. All other names and clients occur once.
+/// The shares of eight names and of eight clients, in thousandths. All other names and clients
+/// occur once.
 const MIX: [u32; 8] = [200, 120, 80, 60, 40, 30, 25, 21];
 
 fn client(at: usize) -> [u8; 4] {
@@ -39,7 +56,8 @@ fn ranking_of_mix(per_second: u32) -> Ranking {
     let mut rng = fastrand::Rng::with_seed(1);
     for mut sampler in samplers {
         for n in 0..per_second * 30 {
-            let now = start + Duration::from_micros(u64::from(n) * 1_000_000 / u64::from(per_second));
+            let now =
+                start + Duration::from_micros(u64::from(n) * 1_000_000 / u64::from(per_second));
             let mut left = rng.u32(..1000);
             let found = MIX.iter().position(|share| {
                 let hit = left < *share;
@@ -47,11 +65,21 @@ fn ranking_of_mix(per_second: u32) -> Ranking {
                 hit
             });
             if let Some(at) = found {
-                let code = if at % 2 == 0 { rcode::NOERROR } else { rcode::NXDOMAIN };
+                let code = if at % 2 == 0 {
+                    rcode::NOERROR
+                } else {
+                    rcode::NXDOMAIN
+                };
                 take(&mut sampler, client(at), &format!("Name{at}"), code, now);
             } else {
                 let stranger = rng.u32(..).to_be_bytes();
-                take(&mut sampler, stranger, &format!("x{}", rng.u32(..)), rcode::SERVFAIL, now);
+                take(
+                    &mut sampler,
+                    stranger,
+                    &format!("x{}", rng.u32(..)),
+                    rcode::SERVFAIL,
+                    now,
+                );
             }
         }
     }
@@ -68,24 +96,60 @@ fn shares_above_two_percent_are_told_within_a_tenth() {
             let ratio = count as f64 / (sent * f64::from(share) / 1000.0);
             (0.9..1.1).contains(&ratio)
         };
-        assert!(close(ranking.queries, 1000), "{} of {sent}", ranking.queries);
+        assert!(
+            close(ranking.queries, 1000),
+            "{} of {sent}",
+            ranking.queries
+        );
         for (at, share) in MIX.into_iter().enumerate() {
-            let found = ranking.clients.iter().find(|row| row.key == IpAddr::from(client(at))).unwrap();
-            assert!(close(found.queries, share), "{per_second}: client {at}: {}", found.queries);
-            let name = ranking.names.iter().find(|row| row.key == format!("name{at}.")).unwrap();
-            assert!(close(name.queries, share), "{per_second}: name {at}: {}", name.queries);
-            let missing = ranking.nxdomain.iter().find(|row| row.key == format!("name{at}."));
+            let found = ranking
+                .clients
+                .iter()
+                .find(|row| row.key == IpAddr::from(client(at)))
+                .unwrap();
+            assert!(
+                close(found.queries, share),
+                "{per_second}: client {at}: {}",
+                found.queries
+            );
+            let name = ranking
+                .names
+                .iter()
+                .find(|row| row.key == format!("name{at}."))
+                .unwrap();
+            assert!(
+                close(name.queries, share),
+                "{per_second}: name {at}: {}",
+                name.queries
+            );
+            let missing = ranking
+                .nxdomain
+                .iter()
+                .find(|row| row.key == format!("name{at}."));
             assert_eq!(missing.is_some(), at % 2 == 1, "{at}");
-            assert!(missing.is_none_or(|row| close(row.queries, share)), "{missing:?}");
+            assert!(
+                missing.is_none_or(|row| close(row.queries, share)),
+                "{missing:?}"
+            );
         }
-        assert!(close(ranking.missing, 231) && close(ranking.failed, 424), "{ranking:?}");
-        assert_eq!((ranking.clients[0].key, ranking.clients.len()), ([10, 0, 0, 0].into(), 20));
+        assert!(
+            close(ranking.missing, 231) && close(ranking.failed, 424),
+            "{ranking:?}"
+        );
+        assert_eq!(
+            (ranking.clients[0].key, ranking.clients.len()),
+            ([10, 0, 0, 0].into(), 20)
+        );
     }
 }
 
 #[test]
 fn a_busy_thread_takes_few_samples_and_a_quiet_one_all() {
-    for (per_second, samples) in [(10, 300..=300), (900, 26_990..=27_000), (100_000, 20_000..=45_000)] {
+    for (per_second, samples) in [
+        (10, 300..=300),
+        (900, 26_990..=27_000),
+        (100_000, 20_000..=45_000),
+    ] {
         let top = Top::default();
         let mut sampler = top.sampler();
         let start = Instant::now();
@@ -94,7 +158,11 @@ fn a_busy_thread_takes_few_samples_and_a_quiet_one_all() {
             take(&mut sampler, [10, 0, 0, 1], "a", rcode::NOERROR, now);
         }
         let ranking = top.ranking(1);
-        assert!(samples.contains(&ranking.samples), "{per_second} a second: {}", ranking.samples);
+        assert!(
+            samples.contains(&ranking.samples),
+            "{per_second} a second: {}",
+            ranking.samples
+        );
     }
 }
 
@@ -111,8 +179,20 @@ fn windows_rotate() {
     take(&mut sampler, [10, 0, 0, 1], "a", rcode::NOERROR, start);
     assert_eq!(counts(&sampler, start + WINDOW / 2), (0, 1));
     assert_eq!(counts(&sampler, start + WINDOW), (1, 0));
-    take(&mut sampler, [10, 0, 0, 1], "a", rcode::NOERROR, start + WINDOW);
-    take(&mut sampler, [10, 0, 0, 1], "a", rcode::NOERROR, start + WINDOW);
+    take(
+        &mut sampler,
+        [10, 0, 0, 1],
+        "a",
+        rcode::NOERROR,
+        start + WINDOW,
+    );
+    take(
+        &mut sampler,
+        [10, 0, 0, 1],
+        "a",
+        rcode::NOERROR,
+        start + WINDOW,
+    );
     assert_eq!(counts(&sampler, start + WINDOW), (1, 2));
     assert_eq!(counts(&sampler, start + 2 * WINDOW), (2, 0));
     assert_eq!(counts(&sampler, start + 9 * WINDOW), (0, 0));
@@ -124,8 +204,20 @@ fn a_sample_is_passed_over_while_somebody_reads() {
     let mut sampler = top.sampler();
     let windows = Arc::clone(&sampler.windows);
     let held = windows.lock();
-    take(&mut sampler, [10, 0, 0, 1], "a", rcode::NOERROR, Instant::now());
+    take(
+        &mut sampler,
+        [10, 0, 0, 1],
+        "a",
+        rcode::NOERROR,
+        Instant::now(),
+    );
     drop(held);
-    take(&mut sampler, [10, 0, 0, 1], "a", rcode::NOERROR, Instant::now());
+    take(
+        &mut sampler,
+        [10, 0, 0, 1],
+        "a",
+        rcode::NOERROR,
+        Instant::now(),
+    );
     assert_eq!(top.ranking(1).queries, 1);
 }

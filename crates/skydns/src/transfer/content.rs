@@ -1,9 +1,10 @@
-//! The records of a zone for transfers: for each owner name, the engine's own answers without the records of other
-//! names.
+//! The records of a zone for transfers: for each owner name, the engine's own answers without the
+//! records of other names.
 //!
-//! Data from upstreams are not zone data: a CNAME or SRV record is transferred with its target, and the addresses of
-//! an external target are not. A name inside another zone, or inside a stub domain, is not part of the zone. The
-//! highest such name has an NS record instead (a zone cut), so that a secondary does not deny the names below.
+//! Data from upstreams are not zone data: a CNAME or SRV record is transferred with its target, and
+//! the addresses of an external target are not. A name inside another zone, or inside a stub
+//! domain, is not part of the zone. The highest such name has an NS record instead (a zone cut), so
+//! that a secondary does not deny the names below.
 
 use super::authority;
 use crate::answer::{DNS_SERVICE, HOSTMASTER, NAME_SERVER};
@@ -21,13 +22,19 @@ use crate::wire::{
 const TYPES: [u16; 5] = [rtype::A, rtype::AAAA, rtype::SRV, rtype::TXT, rtype::MX];
 /// Those without the addresses.
 const OTHER_TYPES: [u16; 3] = [rtype::SRV, rtype::TXT, rtype::MX];
-/// Maximum size of an answer, in octets. A record takes at least 16 octets, so the 16-bit counts of the header
-/// suffice.
+/// Maximum size of an answer, in octets. A record takes at least 16 octets, so the 16-bit counts of
+/// the header suffice.
 const MAX_ANSWER: usize = 16 * 65_535;
-/// Asks for the data of a name, with the full work for an answer. No search list applies, because there is no client.
-const ASKER: Asker = Asker { steps: MAX_STEPS, client: None, zone_data: true };
+/// Asks for the data of a name, with the full work for an answer. No search list applies, because
+/// there is no client.
+const ASKER: Asker = Asker {
+    steps: MAX_STEPS,
+    client: None,
+    zone_data: true,
+};
 
-/// One record. The order of records is the order of their octets, which is enough for comparing sets.
+/// One record. The order of records is the order of their octets, which is enough for comparing
+/// sets.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Record {
     /// Labels below the zone, in wire format without the root.
@@ -40,7 +47,10 @@ impl Record {
     fn new(owner: &[u8], rtype: u16, ttl: u32, data: &[u8]) -> Self {
         let mut body = Vec::with_capacity(10 + data.len());
         append_record_body((rtype, class::IN), ttl, data, &mut body);
-        Self { owner: owner.into(), body: body.into() }
+        Self {
+            owner: owner.into(),
+            body: body.into(),
+        }
     }
 
     /// Memory of the record, in octets.
@@ -49,7 +59,10 @@ impl Record {
     }
 
     fn rtype(&self) -> u16 {
-        self.body.first_chunk().copied().map_or(0, u16::from_be_bytes)
+        self.body
+            .first_chunk()
+            .copied()
+            .map_or(0, u16::from_be_bytes)
     }
 
     fn is_alias(&self) -> bool {
@@ -72,8 +85,15 @@ pub(super) struct Content<'v, V> {
 impl<'v, V: View> Content<'v, V> {
     pub(super) fn new(view: &'v V, domain: &'v Name) -> Self {
         // The identity is only used for CHAOS queries.
-        let identity = Identity { version: String::new() };
-        Self { view, domain, identity, response: Vec::new() }
+        let identity = Identity {
+            version: String::new(),
+        };
+        Self {
+            view,
+            domain,
+            identity,
+            response: Vec::new(),
+        }
     }
 
     /// The SOA record with these numbers, see [`Serials::numbers`](crate::Serials::numbers).
@@ -92,9 +112,9 @@ impl<'v, V: View> Content<'v, V> {
         Record::new(&[], rtype::SOA, ttl, &data)
     }
 
-    /// Adds the records of the zone's apex and of its name server, sorted, without the SOA. A secondary cannot load a
-    /// zone without these records. In the cluster's zone without `--strict-dns` the engine does not answer all of
-    /// them; the missing records are added here.
+    /// Adds the records of the zone's apex and of its name server, sorted, without the SOA. A
+    /// secondary cannot load a zone without these records. In the cluster's zone without
+    /// `--strict-dns` the engine does not answer all of them; the missing records are added here.
     pub(super) fn append_apex(&mut self, records: &mut Vec<Record>) {
         let mut own = Vec::new();
         self.append_answers(self.domain.wire(), rtype::NS, &[], &mut own);
@@ -106,16 +126,16 @@ impl<'v, V: View> Content<'v, V> {
         }
         self.append_name_server(&mut own);
 
-        // Neither the apex nor the target of an NS record may be an alias (RFC 1034, section 3.6.2; RFC 2181,
-        // section 10.3).
+        // Neither the apex nor the target of an NS record may be an alias (RFC 1034, section 3.6.2;
+        // RFC 2181, section 10.3).
         own.retain(|record| !record.is_alias());
         own.sort_unstable();
         own.dedup();
         records.append(&mut own);
     }
 
-    /// Adds the records of the zone's name server. If the zone has no address of it, the addresses are those of the DNS
-    /// Service.
+    /// Adds the records of the zone's name server. If the zone has no address of it, the addresses
+    /// are those of the DNS Service.
     fn append_name_server(&mut self, records: &mut Vec<Record>) {
         let name = [NAME_SERVER, self.domain.wire()].concat();
         if self.holds(&name) {
@@ -123,7 +143,10 @@ impl<'v, V: View> Content<'v, V> {
                 self.append_answers(&name, rtype, NAME_SERVER, records);
             }
         }
-        if records.iter().any(|record| *record.owner == *NAME_SERVER && record.is_address()) {
+        if records
+            .iter()
+            .any(|record| *record.owner == *NAME_SERVER && record.is_address())
+        {
             return;
         }
 
@@ -163,7 +186,8 @@ impl<'v, V: View> Content<'v, V> {
         records.append(&mut own);
     }
 
-    /// Whether a name (wire format, lower case) is in the zone, and not in a zone or stub domain below.
+    /// Whether a name (wire format, lower case) is in the zone, and not in a zone or stub domain
+    /// below.
     fn holds(&self, name: &[u8]) -> bool {
         Authority::of(self.view, name).is_some_and(|holder| holder.domain == self.domain)
     }
@@ -176,27 +200,47 @@ impl<'v, V: View> Content<'v, V> {
         Record::new(owner, rtype::NS, ttl, &server)
     }
 
-    /// Adds the RRset of type `rtype` of `name` (wire format), and the CNAME that the engine answers with it. The
-    /// records get the owner `owner`.
+    /// Adds the RRset of type `rtype` of `name` (wire format), and the CNAME that the engine
+    /// answers with it. The records get the owner `owner`.
     fn append_answers(&mut self, name: &[u8], rtype: u16, owner: &[u8], records: &mut Vec<Record>) {
         static NOTHING: ExternalAnswers = ExternalAnswers::none();
 
-        let mut message = Header { id: 0, flags: 0, counts: [1, 0, 0, 0] }.octets().to_vec();
-        Question { name, qtype: rtype, qclass: class::IN }.append(&mut message);
-        let Ok(mut query) = Query::parse(&message, Transport::Tcp) else { return };
+        let mut message = Header {
+            id: 0,
+            flags: 0,
+            counts: [1, 0, 0, 0],
+        }
+        .octets()
+        .to_vec();
+        Question {
+            name,
+            qtype: rtype,
+            qclass: class::IN,
+        }
+        .append(&mut message);
+        let Ok(mut query) = Query::parse(&message, Transport::Tcp) else {
+            return;
+        };
         query.max_tcp = MAX_ANSWER;
         self.response.clear();
         let response = &mut self.response;
-        let outcome = engine::answer_query(ASKER, self.view, &self.identity, &query, &NOTHING, response);
+        let outcome =
+            engine::answer_query(ASKER, self.view, &self.identity, &query, &NOTHING, response);
 
         // A part of an RRset would differ each time: the engine chooses it at random.
-        let Outcome::Reply(reply) = outcome else { return };
+        let Outcome::Reply(reply) = outcome else {
+            return;
+        };
         if reply.truncated {
             return;
         }
-        let Ok(message) = Message::parse(response) else { return };
+        let Ok(message) = Message::parse(response) else {
+            return;
+        };
         for record in message.section(Section::Answer) {
-            let is_own = record.owner().is_ok_and(|owner| owner.wire().eq_ignore_ascii_case(name));
+            let is_own = record
+                .owner()
+                .is_ok_and(|owner| owner.wire().eq_ignore_ascii_case(name));
             let is_of_type = record.rtype == rtype || record.rtype == rtype::CNAME;
             let mut data = Vec::new();
             if is_own && is_of_type && record.append_data(&mut data).is_ok() {
@@ -206,9 +250,9 @@ impl<'v, V: View> Content<'v, V> {
     }
 }
 
-/// Keeps the alias of a name, or the other records: a CNAME excludes other records and further CNAMEs (RFC 1034,
-/// section 3.6.2). The engine answers both, because a client of kube-dns expects both. Addresses, and the SRV records
-/// of a port, are what clients look for.
+/// Keeps the alias of a name, or the other records: a CNAME excludes other records and further
+/// CNAMEs (RFC 1034, section 3.6.2). The engine answers both, because a client of kube-dns expects
+/// both. Addresses, and the SRV records of a port, are what clients look for.
 fn keep_alias_or_others(owner: &[u8], records: &mut Vec<Record>) {
     let is_service = |record: &Record| record.rtype() == rtype::SRV;
 
@@ -248,9 +292,16 @@ fn is_foreign<V: View>(view: &V, domain: &Name, name: &[u8]) -> bool {
 /// The domains at which another zone or a stub domain begins.
 fn domains<V: View>(view: &V) -> impl Iterator<Item = &Name> {
     let zone = view.zone();
-    let further = view.zones().iter().filter(|zone| !zone.pointers).map(|zone| &zone.domain);
+    let further = view
+        .zones()
+        .iter()
+        .filter(|zone| !zone.pointers)
+        .map(|zone| &zone.domain);
     let stubs = zone.stub_domains().iter().map(|(domain, _)| domain);
-    std::iter::once(&zone.domain).chain(zone.other_domains.iter()).chain(further).chain(stubs)
+    std::iter::once(&zone.domain)
+        .chain(zone.other_domains.iter())
+        .chain(further)
+        .chain(stubs)
 }
 
 /// Appends the labels of `path` in wire format, without the root.

@@ -1,5 +1,5 @@
-//! The difference between two versions of a zone: the content of an incremental transfer (RFC 1995), and the reason for
-//! a new version.
+//! The difference between two versions of a zone: the content of an incremental transfer (RFC
+//! 1995), and the reason for a new version.
 
 use super::content::{Content, Record};
 use super::names::Names;
@@ -20,8 +20,8 @@ pub(super) enum Change {
     Whole,
 }
 
-/// Records to delete from the older version, and then records to add. Both lists are sorted, and no record is in
-/// both.
+/// Records to delete from the older version, and then records to add. Both lists are sorted, and no
+/// record is in both.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Difference {
     pub(super) deleted: Vec<Record>,
@@ -53,16 +53,24 @@ impl Change {
                 return Self::Whole;
             }
         }
-        if difference.octets == 0 { Self::Nothing } else { Self::Records(difference) }
+        if difference.octets == 0 {
+            Self::Nothing
+        } else {
+            Self::Records(difference)
+        }
     }
 }
 
 impl Difference {
-    /// Adds the difference of one name. `before` and `after` are the sorted records of the name in both views; both
-    /// are emptied.
+    /// Adds the difference of one name. `before` and `after` are the sorted records of the name in
+    /// both views; both are emptied.
     fn add(&mut self, before: &mut Vec<Record>, after: &mut Vec<Record>) {
-        let deleted = before.iter().filter(|record| after.binary_search(record).is_err());
-        let added = after.iter().filter(|record| before.binary_search(record).is_err());
+        let deleted = before
+            .iter()
+            .filter(|record| after.binary_search(record).is_err());
+        let added = after
+            .iter()
+            .filter(|record| before.binary_search(record).is_err());
         for record in deleted {
             self.octets += record.octets();
             self.deleted.push(record.clone());

@@ -34,7 +34,11 @@ pub(super) struct Step {
 
 impl<V> Version<V> {
     pub(super) fn new(serial: u32, view: Arc<V>) -> Arc<Self> {
-        Arc::new(Self { serial, view, names: Mutex::default() })
+        Arc::new(Self {
+            serial,
+            view,
+            names: Mutex::default(),
+        })
     }
 }
 
@@ -65,7 +69,9 @@ struct ZoneHistory<V> {
 
 impl<V> Default for History<V> {
     fn default() -> Self {
-        Self { zones: HashMap::new() }
+        Self {
+            zones: HashMap::new(),
+        }
     }
 }
 
@@ -79,11 +85,16 @@ impl<V> History<V> {
         let steps = &self.zones.get(zone)?.steps;
         let first = steps.iter().position(|(step, _)| step.from == from)?;
         let last = steps.iter().position(|(step, _)| step.to == to)?;
-        Some(steps.range(first..=last.max(first)).map(|(step, _)| Arc::clone(step)).collect())
+        Some(
+            steps
+                .range(first..=last.max(first))
+                .map(|(step, _)| Arc::clone(step))
+                .collect(),
+        )
     }
 
-    /// Makes `version` the current version of a zone. `difference` leads to it from the last version; without it, the
-    /// zone must be transferred whole. `now` is the time of the version.
+    /// Makes `version` the current version of a zone. `difference` leads to it from the last
+    /// version; without it, the zone must be transferred whole. `now` is the time of the version.
     pub(super) fn push(
         &mut self,
         zone: &Name,
@@ -92,14 +103,22 @@ impl<V> History<V> {
         now: Instant,
     ) {
         let Some(known) = self.zones.get_mut(zone) else {
-            let new = ZoneHistory { current: version, steps: VecDeque::new(), octets: 0 };
+            let new = ZoneHistory {
+                current: version,
+                steps: VecDeque::new(),
+                octets: 0,
+            };
             self.zones.insert(zone.clone(), new);
             return;
         };
         match difference {
             Some(difference) => {
                 known.octets += difference.octets;
-                let step = Step { from: known.current.serial, to: version.serial, difference };
+                let step = Step {
+                    from: known.current.serial,
+                    to: version.serial,
+                    difference,
+                };
                 known.steps.push_back((Arc::new(step), now));
             }
             None => known.clear(),
@@ -108,8 +127,8 @@ impl<V> History<V> {
         known.forget(now);
     }
 
-    /// Replaces the view of a zone whose records are the same in `view`. The last view would keep the replaced records
-    /// of other zones in memory.
+    /// Replaces the view of a zone whose records are the same in `view`. The last view would keep
+    /// the replaced records of other zones in memory.
     pub(super) fn renew(&mut self, zone: &Name, view: &Arc<V>) {
         if let Some(known) = self.zones.get_mut(zone) {
             known.current = Version::new(known.current.serial, Arc::clone(view));
@@ -140,7 +159,9 @@ impl<V> ZoneHistory<V> {
             || self.octets > MAX_OCTETS
             || self.steps.front().is_some_and(|(_, made)| is_old(made))
         {
-            let Some((step, _)) = self.steps.pop_front() else { break };
+            let Some((step, _)) = self.steps.pop_front() else {
+                break;
+            };
             self.octets -= step.difference.octets;
         }
     }
@@ -155,14 +176,26 @@ mod tests {
     }
 
     fn push(history: &mut History<()>, serial: u32, octets: usize, now: Instant) {
-        let difference = Difference { octets, ..Difference::default() };
-        history.push(&zone(), Version::new(serial, Arc::new(())), Some(difference), now);
+        let difference = Difference {
+            octets,
+            ..Difference::default()
+        };
+        history.push(
+            &zone(),
+            Version::new(serial, Arc::new(())),
+            Some(difference),
+            now,
+        );
     }
 
     /// The serials of the versions from which steps lead to the current version.
     fn kept(history: &History<()>) -> Vec<u32> {
-        let Some(current) = history.current(&zone()).map(|version| version.serial) else { return Vec::new() };
-        (0..1000).filter(|from| history.steps_between(&zone(), *from, current).is_some()).collect()
+        let Some(current) = history.current(&zone()).map(|version| version.serial) else {
+            return Vec::new();
+        };
+        (0..1000)
+            .filter(|from| history.steps_between(&zone(), *from, current).is_some())
+            .collect()
     }
 
     #[test]
@@ -171,12 +204,21 @@ mod tests {
         let start = Instant::now();
         assert!(history.current(&zone()).is_none());
         for serial in 0..100 {
-            push(&mut history, serial, 10, start + Duration::from_secs(serial.into()));
+            push(
+                &mut history,
+                serial,
+                10,
+                start + Duration::from_secs(serial.into()),
+            );
         }
         assert_eq!(kept(&history), (35..99).collect::<Vec<_>>());
         let steps = history.steps_between(&zone(), 96, 98).unwrap();
         let steps: Vec<_> = steps.iter().map(|step| (step.from, step.to)).collect();
-        assert_eq!(steps, [(96, 97), (97, 98)], "a transfer of an earlier version goes on");
+        assert_eq!(
+            steps,
+            [(96, 97), (97, 98)],
+            "a transfer of an earlier version goes on"
+        );
 
         history.forget(start + Duration::from_secs(98) + MAX_AGE);
         assert_eq!(kept(&history), vec![97, 98]);
@@ -192,7 +234,11 @@ mod tests {
         assert_eq!(kept(&history), vec![5, 6, 7, 8]);
 
         history.push(&zone(), Version::new(10, Arc::new(())), None, now);
-        assert_eq!(kept(&history), Vec::<u32>::new(), "no step leads past a version without difference");
+        assert_eq!(
+            kept(&history),
+            Vec::<u32>::new(),
+            "no step leads past a version without difference"
+        );
         push(&mut history, 11, 10, now);
         assert_eq!(kept(&history), vec![10]);
     }

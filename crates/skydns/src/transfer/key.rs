@@ -19,7 +19,9 @@ pub struct Key {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// The text does not have the form of a key.
-    #[error("expected key \"NAME\" {{ algorithm ALGORITHM; secret \"BASE64\"; }}; as tsig-keygen writes it")]
+    #[error(
+        "expected key \"NAME\" {{ algorithm ALGORITHM; secret \"BASE64\"; }}; as tsig-keygen writes it"
+    )]
     Form,
     /// The name is not a domain name.
     #[error("{0:?} is not a name for a key: expected a domain name")]
@@ -68,8 +70,8 @@ impl Algorithm {
 }
 
 impl Key {
-    /// Parses a file with one key in the format of `tsig-keygen`. `named`, `dig -k` and `nsupdate -k` read the same
-    /// format.
+    /// Parses a file with one key in the format of `tsig-keygen`. `named`, `dig -k` and `nsupdate
+    /// -k` read the same format.
     ///
     /// # Errors
     ///
@@ -102,7 +104,11 @@ impl Key {
             return Err(KeyError::Short(secret.len()));
         }
         let secret = hmac::Key::new(algorithm.hmac(), &secret);
-        Ok(Self { name: parsed.to_lowercase(), algorithm, secret })
+        Ok(Self {
+            name: parsed.to_lowercase(),
+            algorithm,
+            secret,
+        })
     }
 
     /// The name of the key, in lower case.
@@ -138,8 +144,13 @@ fn tokens(text: &str) -> Vec<String> {
                 '#' => break,
                 '/' if rest.starts_with("//") => break,
                 '{' | '}' | ';' => 1,
-                '"' => rest.get(1..).and_then(|quoted| quoted.find('"')).map_or(rest.len(), |at| at + 2),
-                _ => rest.find(|c: char| c.is_whitespace() || "{};\"#".contains(c)).unwrap_or(rest.len()),
+                '"' => rest
+                    .get(1..)
+                    .and_then(|quoted| quoted.find('"'))
+                    .map_or(rest.len(), |at| at + 2),
+                _ => rest
+                    .find(|c: char| c.is_whitespace() || "{};\"#".contains(c))
+                    .unwrap_or(rest.len()),
             };
             let (token, next) = rest.split_at(end);
             tokens.push(token.trim_matches('"').to_owned());
@@ -187,11 +198,23 @@ mod tests {
         for (text, error) in [
             (String::new(), KeyError::Form),
             (format!("hmac-sha256:xfer:{SECRET}"), KeyError::Form),
-            ("key \"xfer\" { algorithm hmac-sha256; };".to_owned(), KeyError::Form),
+            (
+                "key \"xfer\" { algorithm hmac-sha256; };".to_owned(),
+                KeyError::Form,
+            ),
             (key("xfer", "hmac-sha256", SECRET).repeat(2), KeyError::Form),
-            (key("a..b", "hmac-sha256", SECRET), KeyError::Name("a..b".to_owned())),
-            (key("", "hmac-sha256", SECRET), KeyError::Name(String::new())),
-            (key("xfer", "hmac-md5", SECRET), KeyError::Algorithm("hmac-md5".to_owned())),
+            (
+                key("a..b", "hmac-sha256", SECRET),
+                KeyError::Name("a..b".to_owned()),
+            ),
+            (
+                key("", "hmac-sha256", SECRET),
+                KeyError::Name(String::new()),
+            ),
+            (
+                key("xfer", "hmac-md5", SECRET),
+                KeyError::Algorithm("hmac-md5".to_owned()),
+            ),
             (key("xfer", "hmac-sha256", "!"), KeyError::Secret),
             (key("xfer", "hmac-sha256", "c2hvcnQ="), KeyError::Short(5)),
         ] {

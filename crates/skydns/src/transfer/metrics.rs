@@ -43,15 +43,26 @@ impl TransferMetrics {
             &["form", "result"],
         )?;
         let notifies = IntCounterVec::new(
-            Opts::new("kubedns_notifies_total", "Changes of zones notified to secondaries, by result."),
+            Opts::new(
+                "kubedns_notifies_total",
+                "Changes of zones notified to secondaries, by result.",
+            ),
             &["result"],
         )?;
         let running = IntGauge::new("kubedns_transfers_running", "Zone transfers in progress.")?;
         let serials = IntGaugeVec::new(
-            Opts::new("kubedns_zone_serial", "Current serial of each transferred zone."),
+            Opts::new(
+                "kubedns_zone_serial",
+                "Current serial of each transferred zone.",
+            ),
             &["zone"],
         )?;
-        let metrics = Self { transfers, notifies, running, serials };
+        let metrics = Self {
+            transfers,
+            notifies,
+            running,
+            serials,
+        };
         // The series start at zero, so that the first event is visible as an increase.
         for form in [Form::Whole, Form::Incremental, Form::Soa] {
             metrics.transfer(form, "completed");
@@ -63,7 +74,12 @@ impl TransferMetrics {
     }
 
     fn all(&self) -> [&dyn Collector; 4] {
-        [&self.transfers, &self.notifies, &self.running, &self.serials]
+        [
+            &self.transfers,
+            &self.notifies,
+            &self.running,
+            &self.serials,
+        ]
     }
 
     pub(super) fn transfer(&self, form: Form, result: &str) -> IntCounter {
@@ -77,7 +93,9 @@ impl TransferMetrics {
     }
 
     pub(super) fn set_serial(&self, zone: &Name, serial: u32) {
-        self.serials.with_label_values(&[zone.to_string().as_str()]).set(serial.into());
+        self.serials
+            .with_label_values(&[zone.to_string().as_str()])
+            .set(serial.into());
     }
 
     pub(super) fn notify(&self, result: &str) -> IntCounter {
@@ -91,6 +109,9 @@ impl Collector for TransferMetrics {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        self.all().into_iter().flat_map(Collector::collect).collect()
+        self.all()
+            .into_iter()
+            .flat_map(Collector::collect)
+            .collect()
     }
 }

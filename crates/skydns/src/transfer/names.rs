@@ -1,4 +1,5 @@
-//! The owner names of a zone: those of its stored records, the own names of the configuration, and the zone cuts.
+//! The owner names of a zone: those of its stored records, the own names of the configuration, and
+//! the zone cuts.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,8 +16,9 @@ use crate::search::Search;
 use crate::wire::Name;
 use crate::wire::name::{MAX_LABEL, labels};
 
-/// Owner names, each as the labels below the zone in wire format, sorted and unique. The apex and its name server are
-/// left out: [`Content::append_apex`](super::content::Content::append_apex) adds their records.
+/// Owner names, each as the labels below the zone in wire format, sorted and unique. The apex and
+/// its name server are left out: [`Content::append_apex`](super::content::Content::append_apex)
+/// adds their records.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     octets: Vec<u8>,
@@ -35,7 +37,8 @@ impl Names {
 
     /// The names of zone `domain` whose records may differ between two views.
     pub(super) fn differing<V: View>(older: &V, newer: &V, domain: &Name) -> Self {
-        let (Some(before), Some(after)) = (authority(older, domain), authority(newer, domain)) else {
+        let (Some(before), Some(after)) = (authority(older, domain), authority(newer, domain))
+        else {
             return Self::default();
         };
         // Equal stored records give equal answers only under the same settings.
@@ -48,17 +51,21 @@ impl Names {
     }
 
     pub(super) fn get(&self, position: usize) -> Option<&[u8]> {
-        self.spans.get(position).map(|span| name_at(&self.octets, *span))
+        self.spans
+            .get(position)
+            .map(|span| name_at(&self.octets, *span))
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
         self.spans.iter().map(|span| name_at(&self.octets, *span))
     }
 
-    /// Adds the names of zone `domain`. With `unlike`, stored names whose records are the same there may be left out.
-    /// Own names and cuts are few, and are always added.
+    /// Adds the names of zone `domain`. With `unlike`, stored names whose records are the same
+    /// there may be left out. Own names and cuts are few, and are always added.
     fn add_zone<V: View>(&mut self, view: &V, domain: &Name, unlike: Option<&dyn Records>) {
-        let Some(authority) = authority(view, domain) else { return };
+        let Some(authority) = authority(view, domain) else {
+            return;
+        };
         for cut in cuts(view, domain) {
             self.push(authority.relative(cut.wire()));
         }
@@ -68,13 +75,18 @@ impl Names {
         if unlike.is_some_and(is_same) {
             return;
         }
-        // Own names override stored names. A port below an alias with an external target is in no list, even if a stored
-        // record has its name: the two versions of a comparison would not agree on it.
+        // Own names override stored names. A port below an alias with an external target is in no
+        // list, even if a stored record has its name: the two versions of a comparison would not
+        // agree on it.
         let own_names = view.zone().own_names.as_deref();
-        let is_own = |owner: &[u8]| own_names.is_some_and(|own| own.holds(&[owner, domain.wire()].concat()));
+        let is_own =
+            |owner: &[u8]| own_names.is_some_and(|own| own.holds(&[owner, domain.wire()].concat()));
         let mut owner = Vec::new();
         authority.records.owner_names(unlike, &mut |path| {
-            if path.iter().all(|label| (1..=MAX_LABEL).contains(&label.len())) {
+            if path
+                .iter()
+                .all(|label| (1..=MAX_LABEL).contains(&label.len()))
+            {
                 owner.clear();
                 append_labels(path, &mut owner);
                 if !is_own(&owner) {
@@ -84,19 +96,25 @@ impl Names {
         });
     }
 
-    /// Adds the hosts and aliases of the configuration that are in zone `domain`, and the names of ports below the
-    /// aliases.
+    /// Adds the hosts and aliases of the configuration that are in zone `domain`, and the names of
+    /// ports below the aliases.
     fn add_own_names<V: View>(&mut self, view: &V, domain: &Name) {
-        let Some(own_names) = view.zone().own_names.as_deref() else { return };
+        let Some(own_names) = view.zone().own_names.as_deref() else {
+            return;
+        };
         let mut aliases: HashMap<Vec<u8>, Vec<&[u8]>, RandomState> = HashMap::default();
         for (name, _) in own_names.iter() {
-            let Some(holder) = Authority::of(view, name).filter(|holder| holder.domain == domain) else {
+            let Some(holder) = Authority::of(view, name).filter(|holder| holder.domain == domain)
+            else {
                 continue;
             };
             let owner = holder.relative(name);
             self.push(owner);
             if let Some(OwnTarget::Name(target)) = own_names.find(name) {
-                aliases.entry(target.wire().to_vec()).or_default().push(owner);
+                aliases
+                    .entry(target.wire().to_vec())
+                    .or_default()
+                    .push(owner);
             }
         }
         for target in zones_of(view, aliases.keys()) {
@@ -104,11 +122,17 @@ impl Names {
         }
     }
 
-    /// Adds the names of ports below `aliases` whose targets are in the zone `target`. `aliases` holds the owner names
-    /// by target.
-    fn add_ports(&mut self, target: Authority<'_>, aliases: &HashMap<Vec<u8>, Vec<&[u8]>, RandomState>) {
+    /// Adds the names of ports below `aliases` whose targets are in the zone `target`. `aliases`
+    /// holds the owner names by target.
+    fn add_ports(
+        &mut self,
+        target: Authority<'_>,
+        aliases: &HashMap<Vec<u8>, Vec<&[u8]>, RandomState>,
+    ) {
         target.records.owner_names(None, &mut |path| {
-            let [above @ .., protocol, port] = path else { return };
+            let [above @ .., protocol, port] = path else {
+                return;
+            };
             if !protocol.starts_with('_') || !port.starts_with('_') {
                 return;
             }
@@ -140,18 +164,24 @@ impl Names {
 
     fn sort(&mut self) {
         let octets = &self.octets;
-        self.spans.sort_unstable_by_key(|span| name_at(octets, *span));
+        self.spans
+            .sort_unstable_by_key(|span| name_at(octets, *span));
         self.spans.dedup_by_key(|span| name_at(octets, *span));
     }
 }
 
 fn name_at(octets: &[u8], (start, length): (u32, u8)) -> &[u8] {
     let start = usize::try_from(start).unwrap_or(usize::MAX);
-    octets.get(start..start.saturating_add(length.into())).unwrap_or_default()
+    octets
+        .get(start..start.saturating_add(length.into()))
+        .unwrap_or_default()
 }
 
 /// The zones that hold `names` (wire format, lower case), each once.
-fn zones_of<'v, V: View>(view: &'v V, names: impl Iterator<Item = impl AsRef<[u8]>>) -> Vec<Authority<'v>> {
+fn zones_of<'v, V: View>(
+    view: &'v V,
+    names: impl Iterator<Item = impl AsRef<[u8]>>,
+) -> Vec<Authority<'v>> {
     let mut zones: Vec<Authority<'v>> = Vec::new();
     for holder in names.filter_map(|name| Authority::of(view, name.as_ref())) {
         if !zones.iter().any(|known| known.domain == holder.domain) {
@@ -161,8 +191,8 @@ fn zones_of<'v, V: View>(view: &'v V, names: impl Iterator<Item = impl AsRef<[u8
     zones
 }
 
-/// Everything besides stored records on which the answers for a stored name depend. Own names override stored names, and
-/// an alias also overrides the ports below it.
+/// Everything besides stored records on which the answers for a stored name depend. Own names
+/// override stored names, and an alias also overrides the ports below it.
 #[derive(PartialEq)]
 struct Settings<'v> {
     strict: bool,
@@ -187,8 +217,14 @@ impl<'v> Settings<'v> {
             skydns: authority.is_skydns(),
             search: zone.search.as_deref(),
             own_names: zone.own_names.as_ref().map(Arc::as_ptr),
-            cluster_domains: std::iter::once(&zone.domain).chain(zone.other_domains.iter()).collect(),
-            stub_domains: zone.stub_domains().iter().map(|(domain, _)| domain).collect(),
+            cluster_domains: std::iter::once(&zone.domain)
+                .chain(zone.other_domains.iter())
+                .collect(),
+            stub_domains: zone
+                .stub_domains()
+                .iter()
+                .map(|(domain, _)| domain)
+                .collect(),
             further_zones: view.zones().iter().map(|zone| &zone.domain).collect(),
         }
     }

@@ -1,5 +1,5 @@
-//! Notifications of changed zones to secondaries (RFC 1996) over UDP. A notification is repeated until the secondary
-//! responds.
+//! Notifications of changed zones to secondaries (RFC 1996) over UDP. A notification is repeated
+//! until the secondary responds.
 
 mod notices;
 
@@ -84,7 +84,9 @@ impl<V: View> Notifier<V> {
 
     /// Sends the notification of a zone. A failure is like a lost datagram.
     async fn send(&mut self, id: u16, zone: &Name) {
-        let Some(message) = self.message(id, zone) else { return };
+        let Some(message) = self.message(id, zone) else {
+            return;
+        };
         let sent = match self.open_socket().await {
             Ok(socket) => socket.send(&message).await,
             Err(error) => Err(error),
@@ -116,11 +118,15 @@ impl<V: View> Notifier<V> {
     }
 
     fn take_response(&mut self, message: &[u8]) {
-        let Ok(header) = Header::parse(message) else { return };
+        let Ok(header) = Header::parse(message) else {
+            return;
+        };
         if !header.is_response() || header.flags & flag::OPCODE != NOTIFY {
             return;
         }
-        let Some(response) = self.notices.take_response(header.id, header.rcode()) else { return };
+        let Some(response) = self.notices.take_response(header.id, header.rcode()) else {
+            return;
+        };
 
         if std::mem::take(&mut self.is_silent) {
             tracing::info!(secondary = %self.target, "secondary responds to NOTIFY again");
@@ -138,13 +144,25 @@ impl<V: View> Notifier<V> {
         }
     }
 
-    /// The message for a zone, with the current SOA of the zone (RFC 1996, section 3.7); `None` if the zone is gone.
+    /// The message for a zone, with the current SOA of the zone (RFC 1996, section 3.7); `None` if
+    /// the zone is gone.
     fn message(&self, id: u16, zone: &Name) -> Option<Vec<u8>> {
         let version = self.transfers.version(zone)?;
         let numbers = self.transfers.serials.numbers(version.serial);
         let soa = Content::new(&*version.view, zone).soa(numbers);
-        let mut message = Header { id, flags: NOTIFY | flag::AA, counts: [1, 1, 0, 0] }.octets().to_vec();
-        Question { name: zone.wire(), qtype: rtype::SOA, qclass: class::IN }.append(&mut message);
+        let mut message = Header {
+            id,
+            flags: NOTIFY | flag::AA,
+            counts: [1, 1, 0, 0],
+        }
+        .octets()
+        .to_vec();
+        Question {
+            name: zone.wire(),
+            qtype: rtype::SOA,
+            qclass: class::IN,
+        }
+        .append(&mut message);
         message.extend_from_slice(&POINTER_TO_QUESTION);
         message.extend_from_slice(&soa.body);
         if let Some(key) = &self.transfers.key {
@@ -155,7 +173,11 @@ impl<V: View> Notifier<V> {
 }
 
 async fn connect(target: SocketAddr) -> io::Result<UdpSocket> {
-    let any = if target.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let any = if target.is_ipv4() {
+        Ipv4Addr::UNSPECIFIED.into()
+    } else {
+        Ipv6Addr::UNSPECIFIED.into()
+    };
     let socket = UdpSocket::bind(SocketAddr::new(any, 0)).await?;
     socket.connect(target).await?;
     Ok(socket)

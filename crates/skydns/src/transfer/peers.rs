@@ -16,7 +16,9 @@ pub struct Peers {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PeersError {
     /// The peer is neither an address nor a network.
-    #[error("{0:?} is not a peer: expected IP, IP:port, [IPv6]:port or a network such as 10.0.0.0/8")]
+    #[error(
+        "{0:?} is not a peer: expected IP, IP:port, [IPv6]:port or a network such as 10.0.0.0/8"
+    )]
     Form(String),
     /// The network has host bits set.
     #[error("{0:?} is not a network: {1} is the network of this address")]
@@ -35,7 +37,9 @@ impl Peers {
     /// Whether `client` may transfer zones.
     pub fn allow(&self, client: IpAddr) -> bool {
         let client = client.to_canonical();
-        self.networks.iter().any(|network| network.contains(&client))
+        self.networks
+            .iter()
+            .any(|network| network.contains(&client))
     }
 
     /// The servers to notify: all peers that are single addresses.
@@ -56,7 +60,10 @@ impl Peers {
             self.networks.push(network);
             return Ok(());
         }
-        let address = text.parse().map(|ip| SocketAddr::new(ip, PORT)).or_else(|_| text.parse());
+        let address = text
+            .parse()
+            .map(|ip| SocketAddr::new(ip, PORT))
+            .or_else(|_| text.parse());
         let address: SocketAddr = address.map_err(|_| PeersError::Form(text.to_owned()))?;
         if address.port() == 0 {
             return Err(PeersError::Form(text.to_owned()));
@@ -75,7 +82,11 @@ impl FromStr for Peers {
 
     fn from_str(text: &str) -> Result<Self, PeersError> {
         let mut peers = Self::default();
-        for peer in text.split(',').map(str::trim).filter(|peer| !peer.is_empty()) {
+        for peer in text
+            .split(',')
+            .map(str::trim)
+            .filter(|peer| !peer.is_empty())
+        {
             peers.add(peer)?;
         }
         match peers.networks.len() {
@@ -117,9 +128,21 @@ mod tests {
             assert_eq!(peers.allow(client.parse().unwrap()), allowed, "{client}");
         }
         let targets: Vec<String> = peers.targets().iter().map(ToString::to_string).collect();
-        assert_eq!(targets, ["192.0.2.1:53", "192.0.2.2:5353", "[2001:db8::1]:5300", "[fd00::1]:53"]);
+        assert_eq!(
+            targets,
+            [
+                "192.0.2.1:53",
+                "192.0.2.2:5353",
+                "[2001:db8::1]:5300",
+                "[fd00::1]:53"
+            ]
+        );
         let everybody: Peers = "0.0.0.0/0,::/0".parse().unwrap();
-        assert!(["192.0.2.1", "::1"].iter().all(|client| everybody.allow(client.parse().unwrap())));
+        assert!(
+            ["192.0.2.1", "::1"]
+                .iter()
+                .all(|client| everybody.allow(client.parse().unwrap()))
+        );
         assert!(Peers::default().is_empty() && !Peers::default().allow([127, 0, 0, 1].into()));
     }
 
@@ -139,11 +162,19 @@ mod tests {
             ("10.0.0.1:0", form("10.0.0.1:0")),
             (
                 "10.0.0.1/8",
-                "\"10.0.0.1/8\" is not a network: 10.0.0.0/8 is the network of this address".to_owned(),
+                "\"10.0.0.1/8\" is not a network: 10.0.0.0/8 is the network of this address"
+                    .to_owned(),
             ),
-            (&*"10.0.0.1,".repeat(101), "101 peers: expected at most 100".to_owned()),
+            (
+                &*"10.0.0.1,".repeat(101),
+                "101 peers: expected at most 100".to_owned(),
+            ),
         ] {
-            assert_eq!(text.parse::<Peers>().map_err(|error| error.to_string()), Err(error), "{text}");
+            assert_eq!(
+                text.parse::<Peers>().map_err(|error| error.to_string()),
+                Err(error),
+                "{text}"
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Transfer queries: authorization, the requested zone and version, and the signature of the response.
+//! Transfer queries: authorization, the requested zone and version, and the signature of the
+//! response.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -58,12 +59,20 @@ impl<V: View> Transfers<V> {
         if !self.peers.allow(client) {
             return Some(reject(rcode::REFUSED, None));
         }
-        let session = match tsig::check(message, query.question_end(), self.key.as_ref(), serial::now()) {
+        let session = match tsig::check(
+            message,
+            query.question_end(),
+            self.key.as_ref(),
+            serial::now(),
+        ) {
             Ok(session) => session,
             Err(refusal) => {
                 let mut response = Vec::new();
                 refusal.append(message, query.question_end(), &mut response);
-                return Some(Err(Rejection { rcode: refusal.rcode(), response }));
+                return Some(Err(Rejection {
+                    rcode: refusal.rcode(),
+                    response,
+                }));
             }
         };
         if self.key.is_some() && session.is_none() {
@@ -77,7 +86,11 @@ impl<V: View> Transfers<V> {
             return Some(reject(rcode::FORMERR, session));
         }
         let Some(version) = self.version(&zone) else {
-            let rcode = if self.is_loading(&zone) { rcode::SERVFAIL } else { rcode::NOTAUTH };
+            let rcode = if self.is_loading(&zone) {
+                rcode::SERVFAIL
+            } else {
+                rcode::NOTAUTH
+            };
             return Some(reject(rcode, session));
         };
         let request = Request::new(&query, zone, since, session);
@@ -93,8 +106,8 @@ impl Since {
         }
         let [_, counts @ ..] = query.header.counts;
         let mut records = Records::new(query.message, query.question_end(), counts);
-        let soa =
-            records.find(|record| record.section == Section::Authority && record.rtype == rtype::SOA)?;
+        let soa = records
+            .find(|record| record.section == Section::Authority && record.rtype == rtype::SOA)?;
         if !soa.owner().ok()?.wire().eq_ignore_ascii_case(query.name) {
             return None;
         }
@@ -105,7 +118,10 @@ impl Since {
             let octets = numbers.get(4 * at..).and_then(<[u8]>::first_chunk);
             octets.copied().map(u32::from_be_bytes)
         };
-        Some(Self { serial: number(0)?, expire: number(3)? })
+        Some(Self {
+            serial: number(0)?,
+            expire: number(3)?,
+        })
     }
 }
 
@@ -113,7 +129,13 @@ impl Rejection {
     fn new(query: &Query<'_>, rcode: u16, session: Option<Session>) -> Self {
         let mut response = Vec::new();
         let dnssec_ok = query.edns.as_ref().map(|edns| edns.dnssec_ok);
-        crate::wire::refuse(query.message, query.question_end(), rcode, dnssec_ok, &mut response);
+        crate::wire::refuse(
+            query.message,
+            query.question_end(),
+            rcode,
+            dnssec_ok,
+            &mut response,
+        );
         if let Some(mut session) = session {
             session.sign(0, serial::now(), &mut response);
         }
@@ -123,25 +145,44 @@ impl Rejection {
 
 impl Request {
     fn new(query: &Query<'_>, zone: Name, since: Option<Since>, session: Option<Session>) -> Self {
-        let mut head = query.message.get(..query.question_end()).unwrap_or_default().to_vec();
+        let mut head = query
+            .message
+            .get(..query.question_end())
+            .unwrap_or_default()
+            .to_vec();
         let flags = flag::QR | flag::AA | query.header.flags & flag::RD;
-        Header { id: query.header.id, flags, counts: [1, 0, 0, 0] }.write_over(&mut head);
+        Header {
+            id: query.header.id,
+            flags,
+            counts: [1, 0, 0, 0],
+        }
+        .write_over(&mut head);
         let dnssec_ok = query.edns.as_ref().map(|edns| edns.dnssec_ok);
-        Self { zone, since, head, dnssec_ok, session }
+        Self {
+            zone,
+            since,
+            head,
+            dnssec_ok,
+            session,
+        }
     }
 
     /// Rejects an accepted query after all.
     pub(super) fn reject(mut self, rcode: u16) -> Rejection {
         let mut response = Vec::new();
         if let Ok(header) = Header::parse(&self.head) {
-            Header { flags: header.flags & !flag::AA | rcode, ..header }.write_over(&mut self.head);
+            Header {
+                flags: header.flags & !flag::AA | rcode,
+                ..header
+            }
+            .write_over(&mut self.head);
         }
         self.write(0, || None, &mut response);
         Rejection { rcode, response }
     }
 
-    /// Writes the next message of the response. Records are added until the message has at least `size` octets.
-    /// Returns false if the message is too large for TCP.
+    /// Writes the next message of the response. Records are added until the message has at least
+    /// `size` octets. Returns false if the message is too large for TCP.
     pub(super) fn write(
         &mut self,
         size: usize,
@@ -163,7 +204,11 @@ impl Request {
             additional = 1;
         }
         if let Ok(header) = Header::parse(out) {
-            Header { counts: [1, answers, 0, additional], ..header }.write_over(out);
+            Header {
+                counts: [1, answers, 0, additional],
+                ..header
+            }
+            .write_over(out);
         }
         if let Some(session) = &mut self.session {
             session.sign(0, serial::now(), out);

@@ -1,7 +1,8 @@
-//! The response to a transfer query over TCP, message by message, at the speed at which the client reads.
+//! The response to a transfer query over TCP, message by message, at the speed at which the client
+//! reads.
 //!
-//! One message is made at a time, and transfers take turns. A transfer that waits for its client holds only a version
-//! and a place.
+//! One message is made at a time, and transfers take turns. A transfer that waits for its client
+//! holds only a version and a place.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -20,8 +21,8 @@ use crate::serial::follows;
 use crate::shares::Share;
 use crate::wire::{Name, Query, Transport, rcode};
 
-/// Size in octets at which a message takes no further record. A larger message would save little and occupy a thread
-/// for longer.
+/// Size in octets at which a message takes no further record. A larger message would save little
+/// and occupy a thread for longer.
 const FILLED: usize = 24 * 1024;
 
 /// A response in progress.
@@ -79,9 +80,18 @@ impl<V: View + 'static> Transfers<V> {
         let qtype = Query::parse(message, Transport::Tcp).ok()?.qtype;
         let stream = |state, form, rcode, place| {
             let transfers = Arc::clone(self);
-            Stream { transfers, state, form, qtype, rcode, open: true, place }
+            Stream {
+                transfers,
+                state,
+                form,
+                qtype,
+                rcode,
+                open: true,
+                place,
+            }
         };
-        let reject = |Rejection { rcode, response }| stream(State::Last(response), Form::Error, rcode, None);
+        let reject =
+            |Rejection { rcode, response }| stream(State::Last(response), Form::Error, rcode, None);
         let Accepted { request, version } = match self.accept(message, client, Transport::Tcp)? {
             Ok(accepted) => accepted,
             Err(rejection) => return Some(reject(rejection)),
@@ -90,8 +100,17 @@ impl<V: View + 'static> Transfers<V> {
             return Some(reject(request.reject(rcode::REFUSED)));
         };
         self.metrics.running.inc();
-        let form = if request.since.is_some() { Form::Incremental } else { Form::Whole };
-        let state = State::Work(Box::new(Work { request, version, plan: None, form }));
+        let form = if request.since.is_some() {
+            Form::Incremental
+        } else {
+            Form::Whole
+        };
+        let state = State::Work(Box::new(Work {
+            request,
+            version,
+            plan: None,
+            form,
+        }));
         Some(stream(state, form, rcode::NOERROR, Some(place)))
     }
 }
@@ -99,20 +118,34 @@ impl<V: View + 'static> Transfers<V> {
 impl<V: View + 'static> Stream<V> {
     /// The properties of the response that metrics count.
     pub(crate) fn reply(&self) -> Reply {
-        Reply { system: System::Auth, qtype: self.qtype, rcode: self.rcode, truncated: false, zone: None }
+        Reply {
+            system: System::Auth,
+            qtype: self.qtype,
+            rcode: self.rcode,
+            truncated: false,
+            zone: None,
+        }
     }
 
-    /// Returns the next message; `None` after the last message. A stream that is dropped earlier counts as failed.
+    /// Returns the next message; `None` after the last message. A stream that is dropped earlier
+    /// counts as failed.
     pub async fn next(&mut self) -> Option<Vec<u8>> {
         let mut work = match std::mem::replace(&mut self.state, State::End) {
             State::Work(work) => work,
             State::Last(message) => return Some(message),
             State::End => {
-                self.count(if self.form == Form::Error { "refused" } else { "completed" });
+                self.count(if self.form == Form::Error {
+                    "refused"
+                } else {
+                    "completed"
+                });
                 return None;
             }
         };
-        let turn = Arc::clone(&self.transfers.turn).acquire_owned().await.ok()?;
+        let turn = Arc::clone(&self.transfers.turn)
+            .acquire_owned()
+            .await
+            .ok()?;
         let transfers = Arc::clone(&self.transfers);
         let step = move || {
             let message = work.message(&transfers);
@@ -153,7 +186,12 @@ impl<V: View> Work<V> {
 
     /// Makes the next message; `None` if a message cannot be made.
     fn message(&mut self, transfers: &Transfers<V>) -> Option<Vec<u8>> {
-        let Self { request, version, plan, form } = self;
+        let Self {
+            request,
+            version,
+            plan,
+            form,
+        } = self;
         let plan = plan.get_or_insert_with(|| {
             let (planned, what) = Plan::new(transfers, request, version);
             *form = what;
@@ -162,20 +200,32 @@ impl<V: View> Work<V> {
         let zone = request.zone.clone();
         let mut content = Content::new(&*version.view, &zone);
         let mut out = Vec::with_capacity(FILLED + 4096);
-        request.write(FILLED, || plan.next(&mut content), &mut out).then_some(out)
+        request
+            .write(FILLED, || plan.next(&mut content), &mut out)
+            .then_some(out)
     }
 }
 
 impl Plan {
     /// Makes the plan of the response, and decides its form.
-    fn new<V: View>(transfers: &Transfers<V>, request: &Request, version: &Version<V>) -> (Self, Form) {
+    fn new<V: View>(
+        transfers: &Transfers<V>,
+        request: &Request,
+        version: &Version<V>,
+    ) -> (Self, Form) {
         let content = Content::new(&*version.view, &request.zone);
         let soa = |serial| Part::Soa(content.soa(transfers.serials.numbers(serial)));
         let mut parts = VecDeque::from([soa(version.serial)]);
 
         if let Some(since) = request.since {
             if !follows(version.serial, since.serial) {
-                return (Self { parts, ..Self::default() }, Form::Soa);
+                return (
+                    Self {
+                        parts,
+                        ..Self::default()
+                    },
+                    Form::Soa,
+                );
             }
             if let Some(steps) = transfers.steps(&request.zone, since, version.serial) {
                 for step in steps {
@@ -185,13 +235,25 @@ impl Plan {
                     parts.push_back(Part::Added(step, 0));
                 }
                 parts.push_back(soa(version.serial));
-                return (Self { parts, ..Self::default() }, Form::Incremental);
+                return (
+                    Self {
+                        parts,
+                        ..Self::default()
+                    },
+                    Form::Incremental,
+                );
             }
         }
 
         let names = Part::Names(version.names(&request.zone), 0);
         parts.extend([Part::Apex, names, soa(version.serial)]);
-        (Self { parts, ..Self::default() }, Form::Whole)
+        (
+            Self {
+                parts,
+                ..Self::default()
+            },
+            Form::Whole,
+        )
     }
 
     fn is_done(&self) -> bool {
@@ -232,9 +294,9 @@ impl Plan {
 }
 
 impl<V: View> Transfers<V> {
-    /// The steps from the client's version of a zone to the version `to`; `None` if this process did not make the
-    /// client's version, or does not keep the steps. Some secondaries send no EXPIRE, and their version may
-    /// be another replica's.
+    /// The steps from the client's version of a zone to the version `to`; `None` if this process
+    /// did not make the client's version, or does not keep the steps. Some secondaries send no
+    /// EXPIRE, and their version may be another replica's.
     fn steps(&self, zone: &Name, since: Since, to: u32) -> Option<Vec<Arc<Step>>> {
         if since.expire != self.serials.expire() {
             return None;

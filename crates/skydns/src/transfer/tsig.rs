@@ -1,4 +1,5 @@
-//! Transaction signatures (TSIG, RFC 8945): checks the signatures of queries, and signs each message of a response.
+//! Transaction signatures (TSIG, RFC 8945): checks the signatures of queries, and signs each
+//! message of a response.
 
 use std::sync::Arc;
 
@@ -61,14 +62,16 @@ impl Refusal {
 #[derive(Debug, Clone)]
 pub(crate) struct Session {
     key: Arc<Key>,
-    /// The MAC of the previous message: the query, or the last message of the response. `None` before our own query.
+    /// The MAC of the previous message: the query, or the last message of the response. `None`
+    /// before our own query.
     previous: Option<Vec<u8>>,
     /// Whether the next message is the first that we sign.
     first: bool,
     original_id: u16,
 }
 
-/// Signs the one response to a query. It owns all that it needs: the response may be finished later, in another task.
+/// Signs the one response to a query. It owns all that it needs: the response may be finished
+/// later, in another task.
 #[derive(Debug, Clone)]
 pub(crate) struct ResponseSigner {
     session: Session,
@@ -86,7 +89,10 @@ pub(crate) fn is_signed(message: &[u8], question_end: usize) -> bool {
 }
 
 /// TYPE of the last additional record, the start of the record and the range of its data.
-fn last_record(message: &[u8], question_end: usize) -> Option<(u16, usize, std::ops::Range<usize>)> {
+fn last_record(
+    message: &[u8],
+    question_end: usize,
+) -> Option<(u16, usize, std::ops::Range<usize>)> {
     let [_, counts @ ..] = Header::parse(message).ok()?.counts;
     if counts[2] == 0 {
         return None;
@@ -95,8 +101,8 @@ fn last_record(message: &[u8], question_end: usize) -> Option<(u16, usize, std::
     Some((last.rtype, last.range().start, last.data_range()))
 }
 
-/// Checks the signature of a query. `now` is the time in seconds since 1970. The result is `None` if the query is not
-/// signed.
+/// Checks the signature of a query. `now` is the time in seconds since 1970. The result is `None`
+/// if the query is not signed.
 pub(crate) fn check(
     message: &[u8],
     question_end: usize,
@@ -107,8 +113,12 @@ pub(crate) fn check(
         return Ok(None);
     }
     let (tsig, start) = Tsig::read(message, question_end).ok_or(Refusal::Malformed)?;
-    let known = |key: &&Arc<Key>| *key.name() == tsig.key && key.algorithm().wire() == tsig.algorithm.wire();
-    let Some(key) = key.filter(known) else { return Err(tsig.refused(BADKEY)) };
+    let known = |key: &&Arc<Key>| {
+        *key.name() == tsig.key && key.algorithm().wire() == tsig.algorithm.wire()
+    };
+    let Some(key) = key.filter(known) else {
+        return Err(tsig.refused(BADKEY));
+    };
     let mut signed = unsigned(message, start, tsig.original_id).ok_or(Refusal::Malformed)?;
     tsig.append_variables(&mut signed);
     if hmac::verify(key.secret(), &signed, tsig.mac).is_err() {
@@ -122,7 +132,12 @@ pub(crate) fn check(
     };
     if now.abs_diff(tsig.time) > u64::from(tsig.fudge) {
         let header = Header::parse(message).map_err(|_| Refusal::Malformed)?;
-        return Err(session.out_of_time(&tsig, header, message.get(..question_end).unwrap_or_default(), now));
+        return Err(session.out_of_time(
+            &tsig,
+            header,
+            message.get(..question_end).unwrap_or_default(),
+            now,
+        ));
     }
     Ok(Some(session))
 }
@@ -160,7 +175,16 @@ impl<'m> Tsig<'m> {
         let time = u64::from(high) << 32 | u64::from(low) << 16 | u64::from(data.u16()?);
         let (fudge, mac) = (data.u16()?, data.counted()?);
         let (original_id, error, other) = (data.u16()?, data.u16()?, data.counted()?);
-        let tsig = Self { key, algorithm, time, fudge, mac, original_id, error, other };
+        let tsig = Self {
+            key,
+            algorithm,
+            time,
+            fudge,
+            mac,
+            original_id,
+            error,
+            other,
+        };
         data.0.is_empty().then_some((tsig, start))
     }
 
@@ -196,14 +220,27 @@ impl<'m> Tsig<'m> {
 
     /// Rejects the query with `error`, in a response without signature (RFC 8945, section 5.2).
     fn refused(self, error: u16) -> Refusal {
-        Refusal::Tsig(Self { mac: &[], error, other: &[], ..self }.record())
+        Refusal::Tsig(
+            Self {
+                mac: &[],
+                error,
+                other: &[],
+                ..self
+            }
+            .record(),
+        )
     }
 }
 
 impl Session {
     /// Begins an exchange with our own query, which has the ID `id`.
     pub(super) fn of_request(key: &Arc<Key>, id: u16) -> Self {
-        Self { key: Arc::clone(key), previous: None, first: true, original_id: id }
+        Self {
+            key: Arc::clone(key),
+            previous: None,
+            first: true,
+            original_id: id,
+        }
     }
 
     /// Number of octets that [`sign`](Self::sign) adds to a message.
@@ -211,7 +248,12 @@ impl Session {
         /// Octets of TYPE, CLASS, TTL, the lengths, time and fudge, the original ID and the error.
         const FIXED: usize = 2 + 2 + 4 + 2 + 8 + 2 + 2 + 2 + 2;
         let algorithm = self.key.algorithm();
-        let mac = self.key.secret().algorithm().digest_algorithm().output_len();
+        let mac = self
+            .key
+            .secret()
+            .algorithm()
+            .digest_algorithm()
+            .output_len();
         self.key.name().wire().len() + algorithm.wire().len() + FIXED + mac
     }
 
@@ -249,12 +291,24 @@ impl Session {
         record
     }
 
-    /// Rejects a query whose time differs too much. The response is signed and holds the time of our clock (RFC 8945,
-    /// section 5.2.3).
-    fn out_of_time(&mut self, tsig: &Tsig<'_>, request: Header, question: &[u8], now: u64) -> Refusal {
-        let flags = flag::QR | request.flags & (flag::OPCODE | flag::RD | flag::CD) | rcode::NOTAUTH;
+    /// Rejects a query whose time differs too much. The response is signed and holds the time of
+    /// our clock (RFC 8945, section 5.2.3).
+    fn out_of_time(
+        &mut self,
+        tsig: &Tsig<'_>,
+        request: Header,
+        question: &[u8],
+        now: u64,
+    ) -> Refusal {
+        let flags =
+            flag::QR | request.flags & (flag::OPCODE | flag::RD | flag::CD) | rcode::NOTAUTH;
         let mut response = question.to_vec();
-        Header { id: request.id, flags, counts: [1, 0, 0, 0] }.write_over(&mut response);
+        Header {
+            id: request.id,
+            flags,
+            counts: [1, 0, 0, 0],
+        }
+        .write_over(&mut response);
         let [_, _, now @ ..] = now.to_be_bytes();
         Refusal::Tsig(self.signed(&response, (tsig.time, BADTIME, &now)))
     }
@@ -263,14 +317,24 @@ impl Session {
 impl ResponseSigner {
     /// A signer for the response to `query`, whose signature was checked in `session`.
     pub(crate) fn new(session: Session, query: &Query<'_>) -> Self {
-        let head = query.message.get(..query.question_end()).unwrap_or_default().into();
+        let head = query
+            .message
+            .get(..query.question_end())
+            .unwrap_or_default()
+            .into();
         let dnssec_ok = query.edns.as_ref().map(|edns| edns.dnssec_ok);
-        Self { session, head, dnssec_ok, limit: query.limit() }
+        Self {
+            session,
+            head,
+            dnssec_ok,
+            limit: query.limit(),
+        }
     }
 
-    /// Signs a finished response, which begins at `start` of `out`. `now` is the time in seconds since 1970. Returns true
-    /// if the response has no room for the signature: it was then replaced by a truncated response without records and
-    /// with RCODE 0 (RFC 8945, section 5.3), and the client retries over TCP.
+    /// Signs a finished response, which begins at `start` of `out`. `now` is the time in seconds
+    /// since 1970. Returns true if the response has no room for the signature: it was then replaced
+    /// by a truncated response without records and with RCODE 0 (RFC 8945, section 5.3), and the
+    /// client retries over TCP.
     pub(crate) fn sign(mut self, start: usize, now: u64, out: &mut Vec<u8>) -> bool {
         let size = out.len().saturating_sub(start) + self.session.room();
         let is_too_large = size > self.limit;
@@ -282,9 +346,10 @@ impl ResponseSigner {
     }
 
     fn replace_by_truncated(&self, start: usize, out: &mut Vec<u8>) {
-        let (Ok(query), Ok(response)) =
-            (Header::parse(&self.head), Header::parse(out.get(start..).unwrap_or_default()))
-        else {
+        let (Ok(query), Ok(response)) = (
+            Header::parse(&self.head),
+            Header::parse(out.get(start..).unwrap_or_default()),
+        ) else {
             return;
         };
         out.truncate(start);
@@ -295,7 +360,11 @@ impl ResponseSigner {
             additional = 1;
         }
         let copied = response.flags & !response.rcode() | query.flags & flag::RD;
-        let header = Header { id: query.id, flags: copied | flag::TC, counts: [1, 0, 0, additional] };
+        let header = Header {
+            id: query.id,
+            flags: copied | flag::TC,
+            counts: [1, 0, 0, additional],
+        };
         header.write_over(out.get_mut(start..).unwrap_or_default());
     }
 }
@@ -311,7 +380,11 @@ fn append(record: &[u8], start: usize, out: &mut Vec<u8>) {
 }
 
 fn append_counted(octets: &[u8], out: &mut Vec<u8>) {
-    out.extend_from_slice(&u16::try_from(octets.len()).unwrap_or_default().to_be_bytes());
+    out.extend_from_slice(
+        &u16::try_from(octets.len())
+            .unwrap_or_default()
+            .to_be_bytes(),
+    );
     out.extend_from_slice(octets);
 }
 

@@ -1,4 +1,5 @@
-//! A UDP socket that receives and sends batches. A reply is sent from the address to which the client sent its query.
+//! A UDP socket that receives and sends batches. A reply is sent from the address to which the
+//! client sent its query.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -10,17 +11,17 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::libc::{in_addr, in_pktinfo, in6_pktinfo};
 use nix::sys::socket::{
-    ControlMessage, ControlMessageOwned, MsgFlags, MultiHeaders, MultiResults, RecvMsg, SockaddrStorage,
-    recvmmsg, sendmmsg, sendmsg, setsockopt, sockopt,
+    ControlMessage, ControlMessageOwned, MsgFlags, MultiHeaders, MultiResults, RecvMsg,
+    SockaddrStorage, recvmmsg, sendmmsg, sendmsg, setsockopt, sockopt,
 };
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// Requested receive buffer in octets, enough for two seconds of queries to a busy server.
 const RECEIVE_BUFFER: usize = 8 * 1024 * 1024;
-/// Requested send buffer, in octets. Answers to an unused address on the local network wait in this buffer for three
-/// seconds, until ARP gives up. The kernel keeps up to 208 KiB for each such address
-/// (`net.ipv4.neigh.default.unres_qlen_bytes`). The kernel grants twice the requested size: room for 78 such
-/// addresses, and for all other answers.
+/// Requested send buffer, in octets. Answers to an unused address on the local network wait in this
+/// buffer for three seconds, until ARP gives up. The kernel keeps up to 208 KiB for each such
+/// address (`net.ipv4.neigh.default.unres_qlen_bytes`). The kernel grants twice the requested size:
+/// room for 78 such addresses, and for all other answers.
 const SEND_BUFFER: usize = 8 * 1024 * 1024;
 /// Interval at which a waiting thread checks whether to stop.
 pub(super) const QUIET: Duration = Duration::from_millis(250);
@@ -39,7 +40,8 @@ pub(crate) enum Wait {
 pub struct UdpSocket {
     socket: Socket,
     local: SocketAddr,
-    /// Whether the socket is bound to a wildcard address. The kernel then reports the local address of each datagram.
+    /// Whether the socket is bound to a wildcard address. The kernel then reports the local address
+    /// of each datagram.
     wildcard: bool,
     /// Counts answers that could not be sent.
     unsent: Arc<AtomicU64>,
@@ -66,18 +68,29 @@ pub(crate) struct Peer {
 impl Peer {
     /// The address and the port of the client.
     pub(crate) fn socket_addr(&self) -> SocketAddr {
-        let v4 = self.remote.as_sockaddr_in().map(|remote| SocketAddr::V4((*remote).into()));
-        let v6 = || self.remote.as_sockaddr_in6().map(|remote| SocketAddr::V6((*remote).into()));
+        let v4 = self
+            .remote
+            .as_sockaddr_in()
+            .map(|remote| SocketAddr::V4((*remote).into()));
+        let v6 = || {
+            self.remote
+                .as_sockaddr_in6()
+                .map(|remote| SocketAddr::V6((*remote).into()))
+        };
         // Clients of a UDP socket always have an IPv4 or IPv6 address.
         v4.or_else(v6).unwrap_or((Ipv4Addr::UNSPECIFIED, 0).into())
     }
 }
 
 impl UdpSocket {
-    /// Binds a socket that shares its port with other sockets of this process. `unsent` counts the answers that
-    /// cannot be sent.
+    /// Binds a socket that shares its port with other sockets of this process. `unsent` counts the
+    /// answers that cannot be sent.
     pub fn bind(address: SocketAddr, unsent: Arc<AtomicU64>) -> io::Result<Self> {
-        let socket = Socket::new(Domain::for_address(address), Type::DGRAM.cloexec(), Some(Protocol::UDP))?;
+        let socket = Socket::new(
+            Domain::for_address(address),
+            Type::DGRAM.cloexec(),
+            Some(Protocol::UDP),
+        )?;
         socket.set_reuse_port(true)?;
         if address.is_ipv6() {
             socket.set_only_v6(false)?;
@@ -92,7 +105,12 @@ impl UdpSocket {
         socket.set_read_timeout(Some(QUIET))?;
         socket.bind(&address.into())?;
         let local = socket.local_addr()?.as_socket().unwrap_or(address);
-        Ok(Self { socket, local, wildcard, unsent })
+        Ok(Self {
+            socket,
+            local,
+            wildcard,
+            unsent,
+        })
     }
 
     /// The bound address.
@@ -115,8 +133,8 @@ impl UdpSocket {
         MultiHeaders::preallocate(count, control)
     }
 
-    /// Receives queued datagrams. `None` if no datagram is queued, and after a harmless error such as an ICMP error
-    /// for an earlier answer.
+    /// Receives queued datagrams. `None` if no datagram is queued, and after a harmless error such
+    /// as an ICMP error for an earlier answer.
     pub(crate) fn receive<'a, const N: usize>(
         &self,
         headers: &'a mut MultiHeaders<SockaddrStorage>,
@@ -134,20 +152,28 @@ impl UdpSocket {
     pub(crate) fn peer_of(&self, message: &RecvMsg<'_, '_, SockaddrStorage>) -> Option<Peer> {
         let remote = message.address?;
         if !self.wildcard {
-            return Some(Peer { remote, local: LocalAddress::Bound });
+            return Some(Peer {
+                remote,
+                local: LocalAddress::Bound,
+            });
         }
         let local = message.cmsgs().ok()?.find_map(|control| match control {
-            ControlMessageOwned::Ipv4PacketInfo(info) => Some(LocalAddress::V4(info.ipi_addr.s_addr)),
+            ControlMessageOwned::Ipv4PacketInfo(info) => {
+                Some(LocalAddress::V4(info.ipi_addr.s_addr))
+            }
             ControlMessageOwned::Ipv6PacketInfo(info) => {
                 Some(LocalAddress::V6(info.ipi6_addr.s6_addr, info.ipi6_ifindex))
             }
             _ => None,
         });
-        Some(Peer { remote, local: local.unwrap_or(LocalAddress::Bound) })
+        Some(Peer {
+            remote,
+            local: local.unwrap_or(LocalAddress::Bound),
+        })
     }
 
-    /// Sends a batch from one local address, without waiting. Datagrams that the kernel rejects are dropped: neither
-    /// a wrong destination nor a full buffer may delay other answers.
+    /// Sends a batch from one local address, without waiting. Datagrams that the kernel rejects are
+    /// dropped: neither a wrong destination nor a full buffer may delay other answers.
     pub(crate) fn send_batch(
         &self,
         headers: &mut MultiHeaders<SockaddrStorage>,
@@ -161,8 +187,15 @@ impl UdpSocket {
                 return;
             }
             let result = with_control(local.unwrap_or(LocalAddress::Bound), |control| {
-                sendmmsg(self.socket.as_raw_fd(), headers, slices, peers, control, MsgFlags::MSG_DONTWAIT)
-                    .map(Iterator::count)
+                sendmmsg(
+                    self.socket.as_raw_fd(),
+                    headers,
+                    slices,
+                    peers,
+                    control,
+                    MsgFlags::MSG_DONTWAIT,
+                )
+                .map(Iterator::count)
             });
             match result {
                 Ok(count) => sent += count.max(1),
@@ -179,7 +212,13 @@ impl UdpSocket {
     pub(crate) fn send(&self, message: &[u8], peer: &Peer) {
         let slices = [IoSlice::new(message)];
         let sent = with_control(peer.local, |control| {
-            sendmsg(self.socket.as_raw_fd(), &slices, control, MsgFlags::MSG_DONTWAIT, Some(&peer.remote))
+            sendmsg(
+                self.socket.as_raw_fd(),
+                &slices,
+                control,
+                MsgFlags::MSG_DONTWAIT,
+                Some(&peer.remote),
+            )
         });
         // The datagram is lost, as it might be on the network. The client retries.
         if sent.is_err() {
@@ -201,8 +240,8 @@ fn with_control<R>(local: LocalAddress, send: impl FnOnce(&[ControlMessage<'_>])
             send(&[ControlMessage::Ipv4PacketInfo(&info)])
         }
         LocalAddress::V6(address, interface) => {
-            // Only link-local addresses need the interface. For other addresses the interface would override the
-            // routes.
+            // Only link-local addresses need the interface. For other addresses the interface would
+            // override the routes.
             let link_local = address[0] == 0xfe && address[1] & 0xc0 == 0x80;
             let info = in6_pktinfo {
                 ipi6_addr: nix::libc::in6_addr { s6_addr: address },
@@ -213,8 +252,8 @@ fn with_control<R>(local: LocalAddress, send: impl FnOnce(&[ControlMessage<'_>])
     }
 }
 
-/// Requests large buffers. Without the permission to exceed the system's limits, the buffers stay within these
-/// limits.
+/// Requests large buffers. Without the permission to exceed the system's limits, the buffers stay
+/// within these limits.
 fn raise_buffers(socket: &Socket) {
     // If both requests fail, the defaults stay in force.
     if setsockopt(socket, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
@@ -237,14 +276,22 @@ mod tests {
         let unsent = Arc::default();
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0).into(), Arc::clone(&unsent)).unwrap();
         let client = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        client
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .unwrap();
         let reached = client.local_addr().unwrap();
 
         let slices = [b"first", b"worse", b"third"].map(|text| [IoSlice::new(text)]);
         let peers = [reached, FORBIDDEN, reached].map(|peer| Some(SockaddrStorage::from(peer)));
         socket.send_batch(&mut socket.headers(3), &slices, &peers, None);
         assert_eq!(unsent.load(Relaxed), 1);
-        socket.send(b"worse", &Peer { remote: FORBIDDEN.into(), local: LocalAddress::Bound });
+        socket.send(
+            b"worse",
+            &Peer {
+                remote: FORBIDDEN.into(),
+                local: LocalAddress::Bound,
+            },
+        );
         assert_eq!(unsent.load(Relaxed), 2);
 
         let mut buffer = [0; 16];

@@ -26,8 +26,8 @@ impl NameOffsets {
         self.0.truncate(len);
     }
 
-    /// Writes a record; without `owner`, a record of the query name. If the owner name was written before, the record
-    /// has a pointer instead.
+    /// Writes a record; without `owner`, a record of the query name. If the owner name was written
+    /// before, the record has a pointer instead.
     pub(crate) fn record(
         &mut self,
         message: &mut Writer<'_, '_>,
@@ -44,7 +44,9 @@ impl NameOffsets {
             (Some(parts), None) => Owner::Parts(parts),
             (None, None) => Owner::Question,
         };
-        let target = (rtype == rtype::CNAME).then(|| Name::from_wire(data)).flatten();
+        let target = (rtype == rtype::CNAME)
+            .then(|| Name::from_wire(data))
+            .flatten();
         let mut data_start = 0;
         message.record_of_class(section, at, (rtype, class), ttl, |m| {
             data_start = m.position();

@@ -2,8 +2,8 @@
 
 use super::{Record, rtype};
 
-/// The UDP payload size that we advertise, in octets. Datagrams of this size pass any network without fragmentation
-/// (DNS flag day 2020).
+/// The UDP payload size that we advertise, in octets. Datagrams of this size pass any network
+/// without fragmentation (DNS flag day 2020).
 pub(crate) const OUR_UDP_SIZE: u16 = 1232;
 /// Length of an OPT record without options, in octets.
 pub(crate) const OPT_LEN: usize = 11;
@@ -41,28 +41,58 @@ impl<'a> Edns<&'a [u8]> {
     /// Parses an OPT record.
     pub(crate) fn of(opt: &Record<'a>) -> Self {
         let [_, version, flags, _] = opt.ttl.to_be_bytes();
-        Self { udp_size: opt.class, version, dnssec_ok: flags & DO != 0, options: opt.data() }
+        Self {
+            udp_size: opt.class,
+            version,
+            dnssec_ok: flags & DO != 0,
+            options: opt.data(),
+        }
     }
 
     /// Our own EDNS, without options (RFC 6891, section 6.1.2).
     pub(crate) fn ours(dnssec_ok: bool) -> Self {
-        Self { udp_size: OUR_UDP_SIZE, version: 0, dnssec_ok, options: &[] }
+        Self {
+            udp_size: OUR_UDP_SIZE,
+            version: 0,
+            dnssec_ok,
+            options: &[],
+        }
     }
 }
 
 impl<O> Edns<O> {
     /// Converts the options with `keep`; the other fields stay the same.
     pub(crate) fn map<P>(self, keep: impl FnOnce(O) -> P) -> Edns<P> {
-        let Self { udp_size, version, dnssec_ok, options } = self;
-        Edns { udp_size, version, dnssec_ok, options: keep(options) }
+        let Self {
+            udp_size,
+            version,
+            dnssec_ok,
+            options,
+        } = self;
+        Edns {
+            udp_size,
+            version,
+            dnssec_ok,
+            options: keep(options),
+        }
     }
 }
 
 impl<O: AsRef<[u8]>> Edns<O> {
     /// Borrows the options.
     pub(crate) fn borrowed(&self) -> Edns<&[u8]> {
-        let &Self { udp_size, version, dnssec_ok, ref options } = self;
-        Edns { udp_size, version, dnssec_ok, options: options.as_ref() }
+        let &Self {
+            udp_size,
+            version,
+            dnssec_ok,
+            ref options,
+        } = self;
+        Edns {
+            udp_size,
+            version,
+            dnssec_ok,
+            options: options.as_ref(),
+        }
     }
 
     /// Appends the OPT record to `out`, with the upper bits of `rcode` (RFC 6891, section 6.1.3).
@@ -72,7 +102,9 @@ impl<O: AsRef<[u8]>> Edns<O> {
         let [s0, s1] = self.udp_size.to_be_bytes();
         let [_, extended] = (rcode >> 4).to_be_bytes();
         let flags = if self.dnssec_ok { DO } else { 0 };
-        let [l0, l1] = u16::try_from(options.len()).unwrap_or_default().to_be_bytes();
+        let [l0, l1] = u16::try_from(options.len())
+            .unwrap_or_default()
+            .to_be_bytes();
         let fixed: [u8; OPT_LEN] = [0, t0, t1, s0, s1, extended, self.version, flags, 0, l0, l1];
         out.extend_from_slice(&fixed);
         out.extend_from_slice(options);
@@ -85,15 +117,16 @@ pub(crate) fn extended_rcode(opt: &Record<'_>) -> u16 {
     u16::from(upper) << 4
 }
 
-/// The option Extended DNS Error in wire format. `text` is the EXTRA-TEXT, a few hundred octets at most.
+/// The option Extended DNS Error in wire format. `text` is the EXTRA-TEXT, a few hundred octets at
+/// most.
 pub(crate) fn extended_error(info_code: u16, text: &str) -> Vec<u8> {
     let length = u16::try_from(2 + text.len()).unwrap_or(2);
     let head = [EXTENDED_ERROR, length, info_code].map(u16::to_be_bytes);
     [head.as_flattened(), text.as_bytes()].concat()
 }
 
-/// Splits EDNS options. An item is the option code and the octets of the option, with code and length. The last item
-/// is `None` if the last option is cut off.
+/// Splits EDNS options. An item is the option code and the octets of the option, with code and
+/// length. The last item is `None` if the last option is cut off.
 pub(crate) fn options(octets: &[u8]) -> impl Iterator<Item = Option<(u16, &[u8])>> {
     let mut rest = octets;
     std::iter::from_fn(move || {

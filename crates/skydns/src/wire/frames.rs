@@ -3,8 +3,9 @@
 /// Length of the length field, in octets.
 const LENGTH: usize = 2;
 
-/// Received octets, split into messages. The buffer holds the octets that were pushed but not taken. If all messages
-/// are taken after each push, the buffer holds at most one message and the rest of one push.
+/// Received octets, split into messages. The buffer holds the octets that were pushed but not
+/// taken. If all messages are taken after each push, the buffer holds at most one message and the
+/// rest of one push.
 #[derive(Debug, Default)]
 pub struct Frames {
     buffer: Vec<u8>,
@@ -21,9 +22,12 @@ impl Frames {
         self.buffer.is_empty()
     }
 
-    /// The length of the first message in octets, from its length field; `None` before the length field is complete.
+    /// The length of the first message in octets, from its length field; `None` before the length
+    /// field is complete.
     pub fn announced(&self) -> Option<usize> {
-        self.buffer.first_chunk().map(|length| u16::from_be_bytes(*length).into())
+        self.buffer
+            .first_chunk()
+            .map(|length| u16::from_be_bytes(*length).into())
     }
 
     /// Takes the next complete message, without its length.
@@ -47,8 +51,8 @@ pub fn framed(message: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Sets the length field at `start` of `buffer` to the length of the octets after the field. The buffer is cut as in
-/// [`framed`].
+/// Sets the length field at `start` of `buffer` to the length of the octets after the field. The
+/// buffer is cut as in [`framed`].
 pub(crate) fn set_length(buffer: &mut Vec<u8>, start: usize) {
     let begin = start + LENGTH;
     let length = u16::try_from(buffer.len().saturating_sub(begin)).unwrap_or(u16::MAX);
@@ -68,7 +72,11 @@ mod tests {
             let mut frames = Frames::default();
             frames.push(&framed(&vec![1; length]));
             frames.push(&framed(&[2, 2]));
-            assert_eq!(frames.next_message(), Some(vec![1; length.min(65_535)]), "{length}");
+            assert_eq!(
+                frames.next_message(),
+                Some(vec![1; length.min(65_535)]),
+                "{length}"
+            );
             assert_eq!(frames.next_message(), Some(vec![2, 2]), "{length}");
             assert!(frames.is_empty(), "{length}");
         }

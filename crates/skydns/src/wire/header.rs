@@ -48,7 +48,9 @@ impl Header {
 
     /// Parses the header of a message.
     pub fn parse(bytes: &[u8]) -> Result<Self, MessageError> {
-        let octets: &[u8; HEADER] = bytes.first_chunk().ok_or(MessageError::Short(bytes.len() & !1))?;
+        let octets: &[u8; HEADER] = bytes
+            .first_chunk()
+            .ok_or(MessageError::Short(bytes.len() & !1))?;
         let word = |n: usize| u16::from_be_bytes([octets[2 * n], octets[2 * n + 1]]);
         let [id, flags, counts @ ..]: [u16; HEADER / 2] = std::array::from_fn(word);
         Ok(Self { id, flags, counts })

@@ -24,7 +24,11 @@ impl<'a> Heading<'a> {
             1 => Question::read(bytes).map(|(question, end)| (Some(question), end))?,
             n => return Err(MessageError::ManyQuestions(n)),
         };
-        Ok(Self { header, question, end })
+        Ok(Self {
+            header,
+            question,
+            end,
+        })
     }
 }
 
@@ -37,9 +41,9 @@ pub struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Parses a whole message with at most one question. Every owner name and every name in record data must be
-    /// valid, and the data of well-known types must be well-formed. Octets after the last record are allowed; see
-    /// [`Message::end`].
+    /// Parses a whole message with at most one question. Every owner name and every name in record
+    /// data must be valid, and the data of well-known types must be well-formed. Octets after the
+    /// last record are allowed; see [`Message::end`].
     pub fn parse(bytes: &'a [u8]) -> Result<Self, MessageError> {
         let heading = Heading::parse(bytes)?;
         let [_, counts @ ..] = heading.header.counts;
@@ -48,7 +52,11 @@ impl<'a> Message<'a> {
         while let Some(record) = walk.follow() {
             record?.check_data()?;
         }
-        Ok(Self { heading, records, end: walk.position() })
+        Ok(Self {
+            heading,
+            records,
+            end: walk.position(),
+        })
     }
 
     /// The header.
@@ -78,7 +86,8 @@ impl<'a> Message<'a> {
 
     /// The records of one section, in order.
     pub fn section(&self, section: Section) -> impl Iterator<Item = Record<'a>> + use<'a> {
-        self.records().filter(move |record| record.section == section)
+        self.records()
+            .filter(move |record| record.section == section)
     }
 }
 

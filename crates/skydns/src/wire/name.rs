@@ -1,5 +1,5 @@
-//! Domain names in wire format (RFC 1035, section 3.1). Each label follows its length, and the empty root label ends
-//! the name.
+//! Domain names in wire format (RFC 1035, section 3.1). Each label follows its length, and the
+//! empty root label ends the name.
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,7 +32,8 @@ pub enum NameError {
 }
 
 impl Name {
-    /// Parses dotted text without escapes. A trailing dot is optional. Upper and lower case are kept.
+    /// Parses dotted text without escapes. A trailing dot is optional. Upper and lower case are
+    /// kept.
     pub fn parse(text: &str) -> Result<Self, NameError> {
         let mut wire = relative(text)?;
         wire.push(0);
@@ -60,7 +61,9 @@ impl Name {
 
     /// The labels as text, from left to right, without the root.
     pub fn labels(&self) -> Vec<String> {
-        labels(&self.0).map(|label| String::from_utf8_lossy(label).into_owned()).collect()
+        labels(&self.0)
+            .map(|label| String::from_utf8_lossy(label).into_owned())
+            .collect()
     }
 
     /// Whether this name is `domain` or a name below `domain`. Both names must be in lower case.
@@ -74,8 +77,8 @@ impl Name {
         Self::from_wire(&[relative, &domain.0].concat())
     }
 
-    /// The name whose labels below `domain` are `path`, from the domain downwards; `None` if a label or the name is not
-    /// valid.
+    /// The name whose labels below `domain` are `path`, from the domain downwards; `None` if a
+    /// label or the name is not valid.
     pub fn of_path(path: &[&str], domain: &Self) -> Option<Self> {
         let mut wire = Vec::new();
         for label in path.iter().rev() {
@@ -132,14 +135,19 @@ pub fn relative(text: &str) -> Result<Vec<u8>, NameError> {
     Ok(wire)
 }
 
-/// Reads the name at `start` of a message and follows compression pointers (RFC 1035, section 4.1.4). `visit` is
-/// called with each label, including its length octet; the root comes last. Returns the offset after the name.
+/// Reads the name at `start` of a message and follows compression pointers (RFC 1035, section
+/// 4.1.4). `visit` is called with each label, including its length octet; the root comes last.
+/// Returns the offset after the name.
 ///
-/// The part of a name at a pointer's target must end before the part with the pointer begins. Therefore every chain
-/// of pointers ends. Also, no name depends on the octets after it, which may be removed before the message reaches the
-/// client. The target must be after the header: ID and counts are replaced later, and a name read from them would
-/// change.
-pub(super) fn walk(bytes: &[u8], start: usize, mut visit: impl FnMut(&[u8])) -> Result<usize, MessageError> {
+/// The part of a name at a pointer's target must end before the part with the pointer begins.
+/// Therefore every chain of pointers ends. Also, no name depends on the octets after it, which may
+/// be removed before the message reaches the client. The target must be after the header: ID and
+/// counts are replaced later, and a name read from them would change.
+pub(super) fn walk(
+    bytes: &[u8],
+    start: usize,
+    mut visit: impl FnMut(&[u8]),
+) -> Result<usize, MessageError> {
     let bad = MessageError::BadName(start);
     let (mut at, mut part, mut limit) = (start, start, usize::MAX);
     let (mut end, mut length) = (None, 0);
@@ -200,7 +208,8 @@ pub(super) fn skip(bytes: &[u8], start: usize) -> Result<usize, MessageError> {
     }
 }
 
-/// The labels of a name in wire format, from left to right. The labels end at the root label or at the end of `wire`.
+/// The labels of a name in wire format, from left to right. The labels end at the root label or at
+/// the end of `wire`.
 pub fn labels(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = wire;
     std::iter::from_fn(move || {
@@ -214,18 +223,20 @@ pub fn labels(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The labels of `label` and `base` in wire format, without the root. `None` if `label` is not a single label, for
-/// example with a dot.
+/// The labels of `label` and `base` in wire format, without the root. `None` if `label` is not a
+/// single label, for example with a dot.
 pub fn child(label: &str, base: &[u8]) -> Option<Vec<u8>> {
     let mut wire = relative(label).ok().filter(|_| !label.contains('.'))?;
     wire.extend_from_slice(base);
     Some(wire)
 }
 
-/// Whether `name` is `domain` or a name below `domain`. Both are in wire format. Upper and lower case count as
-/// different.
+/// Whether `name` is `domain` or a name below `domain`. Both are in wire format. Upper and lower
+/// case count as different.
 pub(crate) fn is_within(name: &[u8], domain: &[u8]) -> bool {
-    let Some(start) = name.len().checked_sub(domain.len()) else { return false };
+    let Some(start) = name.len().checked_sub(domain.len()) else {
+        return false;
+    };
     if !name.ends_with(domain) {
         return false;
     }
@@ -237,14 +248,17 @@ pub(crate) fn is_within(name: &[u8], domain: &[u8]) -> bool {
     at == start
 }
 
-/// Writes a name in presentation format (RFC 1035). Special octets are escaped, and the name ends with a dot.
+/// Writes a name in presentation format (RFC 1035). Special octets are escaped, and the name ends
+/// with a dot.
 pub fn display(wire: &[u8], f: &mut impl fmt::Write) -> fmt::Result {
     let mut any = false;
     for label in labels(wire) {
         any = true;
         for &octet in label {
             match octet {
-                b'.' | b'\\' | b'"' | b';' | b'(' | b')' | b'@' | b'$' => write!(f, "\\{}", octet as char)?,
+                b'.' | b'\\' | b'"' | b';' | b'(' | b')' | b'@' | b'$' => {
+                    write!(f, "\\{}", octet as char)?;
+                }
                 b'!'..=b'~' => f.write_char(octet as char)?,
                 _ => write!(f, "\\{octet:03}")?,
             }
@@ -262,8 +276,8 @@ pub fn to_text(wire: &[u8]) -> String {
     text
 }
 
-/// The presentation format of the name that consists of `labels` (wire format, without the root) below `domain` (wire
-/// format). The name may be longer than a valid name.
+/// The presentation format of the name that consists of `labels` (wire format, without the root)
+/// below `domain` (wire format). The name may be longer than a valid name.
 pub fn text_below(labels: &[u8], domain: &[u8]) -> String {
     to_text(&[labels, domain].concat())
 }
@@ -280,7 +294,10 @@ mod tests {
         assert_eq!(Name::parse("Web.apps.").unwrap(), name);
         assert_eq!(name.to_lowercase().to_string(), "web.apps.");
         assert_eq!(Name::parse("").unwrap().to_string(), ".");
-        assert_eq!(to_text(b"\x05a.b\\c\x03 \x00\xff"), "a\\.b\\\\c.\\032\\000\\255.");
+        assert_eq!(
+            to_text(b"\x05a.b\\c\x03 \x00\xff"),
+            "a\\.b\\\\c.\\032\\000\\255."
+        );
     }
 
     #[test]
@@ -289,7 +306,10 @@ mod tests {
         let (long, longer) = ("a".repeat(63), "a".repeat(64));
         for (path, expected) in [
             (&[][..], Some("cluster.local.".to_owned())),
-            (&["svc", "apps", "a.b"], Some("a\\.b.apps.svc.cluster.local.".to_owned())),
+            (
+                &["svc", "apps", "a.b"],
+                Some("a\\.b.apps.svc.cluster.local.".to_owned()),
+            ),
             (&[&*long], Some(format!("{long}.cluster.local."))),
             (&[&*longer], None),
             (&["svc", ""], None),
@@ -298,14 +318,26 @@ mod tests {
             let name = Name::of_path(path, &domain).map(|name| name.to_string());
             assert_eq!(name, expected, "{path:?}");
         }
-        assert_eq!(text_below(b"\x04apps\x03svc", domain.wire()), "apps.svc.cluster.local.");
+        assert_eq!(
+            text_below(b"\x04apps\x03svc", domain.wire()),
+            "apps.svc.cluster.local."
+        );
     }
 
     #[test]
     fn what_is_no_name() {
-        assert_eq!(Name::parse("a..b"), Err(NameError::EmptyLabel("a..b".into())));
-        assert!(matches!(Name::parse(&"a".repeat(64)), Err(NameError::LongLabel(_))));
-        assert!(matches!(Name::parse(&["a"; 128].join(".")), Err(NameError::LongName(_))));
+        assert_eq!(
+            Name::parse("a..b"),
+            Err(NameError::EmptyLabel("a..b".into()))
+        );
+        assert!(matches!(
+            Name::parse(&"a".repeat(64)),
+            Err(NameError::LongLabel(_))
+        ));
+        assert!(matches!(
+            Name::parse(&["a"; 128].join(".")),
+            Err(NameError::LongName(_))
+        ));
         for wire in [&b""[..], b"\x03ab", b"\x01a", b"\x01a\x00x", b"\xc0\x00"] {
             assert_eq!(Name::from_wire(wire), None);
         }
@@ -313,8 +345,12 @@ mod tests {
 
     #[test]
     fn the_longest_name_is_255_octets() {
-        assert_eq!(Name::parse(&["a"; 127].join(".")).unwrap().wire().len(), 255);
-        let labels = [63, 63, 63, 61].map(|length: u8| [vec![length], vec![b'x'; length.into()]].concat());
+        assert_eq!(
+            Name::parse(&["a"; 127].join(".")).unwrap().wire().len(),
+            255
+        );
+        let labels =
+            [63, 63, 63, 61].map(|length: u8| [vec![length], vec![b'x'; length.into()]].concat());
         let wire = [&labels.concat()[..], &[0]].concat();
         assert_eq!(Name::from_wire(&wire).unwrap().label_count(), 4);
         assert_eq!(Name::from_wire(&[&[1, b'x'], &wire[..]].concat()), None);

@@ -33,44 +33,51 @@ pub struct Query<'q> {
     options_at: usize,
     /// The transport.
     pub transport: Transport,
-    /// Whether a section has fewer records than its count, or an OPT record has an owner other than the root.
-    /// kube-dns answers such queries; with `--strict-dns` they are malformed.
+    /// Whether a section has fewer records than its count, or an OPT record has an owner other than
+    /// the root. kube-dns answers such queries; with `--strict-dns` they are malformed.
     pub lax: bool,
     /// Maximum size of a UDP answer in octets, even if the query advertises more.
     pub max_udp: usize,
-    /// Maximum size of a TCP answer, in octets. Zone transfers raise it, because they send an answer in several messages.
+    /// Maximum size of a TCP answer, in octets. Zone transfers raise it, because they send an
+    /// answer in several messages.
     pub max_tcp: usize,
 }
 
 /// Reaction to a message that is not a well-formed query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Malformed {
-    /// Send no response: the message has no header, or is a response. To respond to responses could start an endless
-    /// exchange of two servers.
+    /// Send no response: the message has no header, or is a response. To respond to responses could
+    /// start an endless exchange of two servers.
     Ignore,
-    /// Respond with an RCODE and the header. If the question is well-formed, the response has the question, too.
+    /// Respond with an RCODE and the header. If the question is well-formed, the response has the
+    /// question, too.
     Refuse {
         /// The RCODE.
         rcode: u16,
         /// End of the question, if the question is part of the response.
         question_end: usize,
-        /// The DO bit of the message's OPT record, if that record was readable. The response then has an OPT record,
-        /// too.
+        /// The DO bit of the message's OPT record, if that record was readable. The response then
+        /// has an OPT record, too.
         dnssec_ok: Option<bool>,
     },
 }
 
 impl Malformed {
     fn refuse(rcode: u16) -> Self {
-        Self::Refuse { rcode, question_end: HEADER, dnssec_ok: None }
+        Self::Refuse {
+            rcode,
+            question_end: HEADER,
+            dnssec_ok: None,
+        }
     }
 }
 
 impl<'q> Query<'q> {
     /// Parses a message.
     ///
-    /// As in kube-dns, there must be one question and at most one record in answer, one in authority and two in
-    /// additional. Sections may have fewer records than their counts, but the message must not end within a record.
+    /// As in kube-dns, there must be one question and at most one record in answer, one in
+    /// authority and two in additional. Sections may have fewer records than their counts, but the
+    /// message must not end within a record.
     pub fn parse(message: &'q [u8], transport: Transport) -> Result<Self, Malformed> {
         let header = Header::parse(message).map_err(|_| Malformed::Ignore)?;
         if header.is_response() {
@@ -85,7 +92,14 @@ impl<'q> Query<'q> {
             return Err(Malformed::refuse(rcode::FORMERR));
         }
         let question = Question::read(message).map_err(|_| Malformed::refuse(rcode::FORMERR))?;
-        let (Question { name, qtype, qclass }, question_end) = question;
+        let (
+            Question {
+                name,
+                qtype,
+                qclass,
+            },
+            question_end,
+        ) = question;
         let records = Records::new(message, question_end, counts);
         let (opt, lax) = edns_among(records).map_err(|edns| Malformed::Refuse {
             rcode: rcode::FORMERR,
@@ -147,7 +161,9 @@ impl<'q> Query<'q> {
         match (self.transport, &self.edns) {
             (Transport::Tcp, _) => self.max_tcp,
             (Transport::Udp, None) => PLAIN_UDP,
-            (Transport::Udp, Some(edns)) => usize::from(edns.udp_size).clamp(PLAIN_UDP, self.max_udp),
+            (Transport::Udp, Some(edns)) => {
+                usize::from(edns.udp_size).clamp(PLAIN_UDP, self.max_udp)
+            }
         }
     }
 }
@@ -186,10 +202,16 @@ fn lower(name: &[u8]) -> [u8; MAX_NAME] {
 
 type EdnsOf<'q> = Option<Edns<&'q [u8]>>;
 
-/// Returns the EDNS in the records after the question with the offset of its options, and whether the records are
-/// [lax](Query::lax). The error holds the first OPT record, if that record was readable.
-#[expect(clippy::type_complexity, reason = "two options and a flag, read in one place")]
-fn edns_among(mut records: Records<'_>) -> Result<(Option<(Edns<&[u8]>, usize)>, bool), EdnsOf<'_>> {
+/// Returns the EDNS in the records after the question with the offset of its options, and whether
+/// the records are [lax](Query::lax). The error holds the first OPT record, if that record was
+/// readable.
+#[expect(
+    clippy::type_complexity,
+    reason = "two options and a flag, read in one place"
+)]
+fn edns_among(
+    mut records: Records<'_>,
+) -> Result<(Option<(Edns<&[u8]>, usize)>, bool), EdnsOf<'_>> {
     let mut edns = None;
     let mut options_at = 0;
     let mut lax = false;
@@ -212,13 +234,18 @@ fn edns_among(mut records: Records<'_>) -> Result<(Option<(Edns<&[u8]>, usize)>,
         edns = Some(opt);
         options_at = record.data_range().start;
     }
-    Ok((edns.map(|edns| (edns, options_at)), lax || records.ran_out()))
+    Ok((
+        edns.map(|edns| (edns, options_at)),
+        lax || records.ran_out(),
+    ))
 }
 
 /// Whether EDNS options fill the RDATA exactly, and the data of each known option are well-formed.
 fn options_are_well_formed(octets: &[u8]) -> bool {
     options(octets).all(|option| {
-        let Some((code, option)) = option else { return false };
+        let Some((code, option)) = option else {
+            return false;
+        };
         let data = option.get(OPTION_HEADER..).unwrap_or_default();
         option_is_well_formed(code, data)
     })
@@ -227,8 +254,8 @@ fn options_are_well_formed(octets: &[u8]) -> bool {
 /// Length of an option's code and length, in octets.
 const OPTION_HEADER: usize = 4;
 
-/// Whether the data of an option are well-formed. As in kube-dns, unknown options may have any data, and so may NSID,
-/// cookies and padding.
+/// Whether the data of an option are well-formed. As in kube-dns, unknown options may have any
+/// data, and so may NSID, cookies and padding.
 fn option_is_well_formed(code: u16, data: &[u8]) -> bool {
     const LLQ: u16 = 1;
     const UPDATE_LEASE: u16 = 2;
@@ -247,9 +274,12 @@ fn option_is_well_formed(code: u16, data: &[u8]) -> bool {
     }
 }
 
-/// Whether a client subnet has all its fixed fields, a known family and possible prefix lengths (RFC 7871, section 6).
+/// Whether a client subnet has all its fixed fields, a known family and possible prefix lengths
+/// (RFC 7871, section 6).
 fn client_subnet_is_well_formed(data: &[u8]) -> bool {
-    let Some(&[high, low, source, scope]) = data.first_chunk() else { return false };
+    let Some(&[high, low, source, scope]) = data.first_chunk() else {
+        return false;
+    };
     match u16::from_be_bytes([high, low]) {
         // The client wants no subnet to be sent.
         0 => source == 0,

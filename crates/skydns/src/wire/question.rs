@@ -14,19 +14,27 @@ pub struct Question<'a> {
 }
 
 impl<'a> Question<'a> {
-    /// Reads the question after the header of `message`. Returns the question and its end. The name cannot be
-    /// compressed, because no name precedes it.
+    /// Reads the question after the header of `message`. Returns the question and its end. The name
+    /// cannot be compressed, because no name precedes it.
     pub(crate) fn read(message: &'a [u8]) -> Result<(Self, usize), MessageError> {
         let end = name::walk(message, HEADER, |_| ())?;
         let name = message.get(HEADER..end).unwrap_or_default();
         let (qtype, qclass) = (u16_at(message, end)?, u16_at(message, end + 2)?);
-        Ok((Self { name, qtype, qclass }, end + 4))
+        Ok((
+            Self {
+                name,
+                qtype,
+                qclass,
+            },
+            end + 4,
+        ))
     }
 
     /// Whether both questions are the same, except for upper and lower case.
     pub fn matches(&self, other: Self) -> bool {
         // A length octet is at most 63, so it is never an ASCII letter.
-        (self.qtype, self.qclass) == (other.qtype, other.qclass) && self.name.eq_ignore_ascii_case(other.name)
+        (self.qtype, self.qclass) == (other.qtype, other.qclass)
+            && self.name.eq_ignore_ascii_case(other.name)
     }
 
     /// Appends the wire format to `out`.

@@ -1,7 +1,7 @@
 //! Positions of names in record data.
 //!
-//! A receiver decompresses the names of the types in the table (RFC 3597 section 4, DNAME and KX). Data of other types
-//! are copied unchanged.
+//! A receiver decompresses the names of the types in the table (RFC 3597 section 4, DNAME and KX).
+//! Data of other types are copied unchanged.
 
 use std::ops::Range;
 
@@ -39,15 +39,18 @@ fn layout(rtype: u16, of: u16) -> &'static [Part] {
     }
 }
 
-/// Calls `visit` with each part of the data at `place` of `bytes`. A name is visited label by label, without
-/// compression. Fails if the parts do not fill the data exactly.
+/// Calls `visit` with each part of the data at `place` of `bytes`. A name is visited label by
+/// label, without compression. Fails if the parts do not fill the data exactly.
 pub(super) fn walk(
     bytes: &[u8],
     place: Range<usize>,
     (rtype, class): (u16, u16),
     mut visit: impl FnMut(&[u8]),
 ) -> Result<(), MessageError> {
-    let bad = MessageError::BadData { rtype, at: place.start };
+    let bad = MessageError::BadData {
+        rtype,
+        at: place.start,
+    };
     let mut at = place.start;
     for part in layout(rtype, class) {
         let next = match part {

@@ -34,7 +34,12 @@ pub struct Record<'a> {
 
 impl<'a> Record<'a> {
     /// Reads the record at `start`, whose owner name ends at `at`.
-    fn read(bytes: &'a [u8], start: usize, at: usize, section: Section) -> Result<Self, MessageError> {
+    fn read(
+        bytes: &'a [u8],
+        start: usize,
+        at: usize,
+        section: Section,
+    ) -> Result<Self, MessageError> {
         let [rtype, class] = [u16_at(bytes, at)?, u16_at(bytes, at + 2)?];
         let ttl = u32::from(u16_at(bytes, at + 4)?) << 16 | u32::from(u16_at(bytes, at + 6)?);
         let length = usize::from(u16_at(bytes, at + 8)?);
@@ -42,7 +47,15 @@ impl<'a> Record<'a> {
         if data.end > bytes.len() {
             return Err(MessageError::Short(data.start));
         }
-        Ok(Self { bytes, start, data, section, rtype, class, ttl })
+        Ok(Self {
+            bytes,
+            start,
+            data,
+            section,
+            rtype,
+            class,
+            ttl,
+        })
     }
 
     /// The owner name without compression, with upper and lower case as in the message.
@@ -70,13 +83,14 @@ impl<'a> Record<'a> {
         self.data.clone()
     }
 
-    /// The record's data as in the message, perhaps with compressed names. See [`Record::append_data`].
+    /// The record's data as in the message, perhaps with compressed names. See
+    /// [`Record::append_data`].
     pub fn data(&self) -> &'a [u8] {
         self.bytes.get(self.data.clone()).unwrap_or_default()
     }
 
-    /// Appends the record's data to `out` without compression, so that the data are valid in any message. After an
-    /// error `out` may hold a part of the data.
+    /// Appends the record's data to `out` without compression, so that the data are valid in any
+    /// message. After an error `out` may hold a part of the data.
     pub fn append_data(&self, out: &mut Vec<u8>) -> Result<(), MessageError> {
         self.walk_data(|part| out.extend_from_slice(part))
     }
@@ -87,13 +101,23 @@ impl<'a> Record<'a> {
     }
 
     fn walk_data(&self, visit: impl FnMut(&[u8])) -> Result<(), MessageError> {
-        rdata::walk(self.bytes, self.data_range(), (self.rtype, self.class), visit)
+        rdata::walk(
+            self.bytes,
+            self.data_range(),
+            (self.rtype, self.class),
+            visit,
+        )
     }
 }
 
-/// Appends the fields of a record after its owner name to `out`: TYPE, CLASS, TTL in seconds, RDLENGTH and RDATA. `data`
-/// has at most 65,535 octets.
-pub(crate) fn append_record_body((rtype, class): (u16, u16), ttl: u32, data: &[u8], out: &mut Vec<u8>) {
+/// Appends the fields of a record after its owner name to `out`: TYPE, CLASS, TTL in seconds,
+/// RDLENGTH and RDATA. `data` has at most 65,535 octets.
+pub(crate) fn append_record_body(
+    (rtype, class): (u16, u16),
+    ttl: u32,
+    data: &[u8],
+    out: &mut Vec<u8>,
+) {
     out.extend_from_slice(&rtype.to_be_bytes());
     out.extend_from_slice(&class.to_be_bytes());
     out.extend_from_slice(&ttl.to_be_bytes());
@@ -112,7 +136,11 @@ pub struct Records<'a> {
 impl<'a> Records<'a> {
     /// The records from the offset `at` on. `counts` is the number of records in each section.
     pub(crate) fn new(bytes: &'a [u8], at: usize, counts: [u16; 3]) -> Self {
-        Self { bytes, at, left: counts }
+        Self {
+            bytes,
+            at,
+            left: counts,
+        }
     }
 
     /// Offset of the next record, or of the end.
@@ -140,7 +168,11 @@ impl<'a> Records<'a> {
         end_of_name: impl FnOnce(&[u8], usize) -> Result<usize, MessageError>,
     ) -> Option<Result<Record<'a>, MessageError>> {
         let sections = [Section::Answer, Section::Authority, Section::Additional];
-        let (left, section) = self.left.iter_mut().zip(sections).find(|(left, _)| **left > 0)?;
+        let (left, section) = self
+            .left
+            .iter_mut()
+            .zip(sections)
+            .find(|(left, _)| **left > 0)?;
         *left -= 1;
         let end = end_of_name(self.bytes, self.at);
         let record = end.and_then(|end| Record::read(self.bytes, self.at, end, section));

@@ -1,4 +1,5 @@
-//! Names in the reverse zones `in-addr.arpa` (RFC 1035, section 3.5) and `ip6.arpa` (RFC 3596, section 2.5).
+//! Names in the reverse zones `in-addr.arpa` (RFC 1035, section 3.5) and `ip6.arpa` (RFC 3596,
+//! section 2.5).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -6,12 +7,16 @@ use super::name::{Name, labels};
 
 /// The domains of all reverse names, IPv4 and IPv6.
 pub fn trees() -> impl Iterator<Item = Name> {
-    ["in-addr.arpa.", "ip6.arpa."].into_iter().filter_map(|tree| Name::parse(tree).ok())
+    ["in-addr.arpa.", "ip6.arpa."]
+        .into_iter()
+        .filter_map(|tree| Name::parse(tree).ok())
 }
 
 /// The address of a complete reverse name (wire format, lower case); `None` for any other name.
 pub fn address(name: &[u8]) -> Option<IpAddr> {
-    v4(name).map(IpAddr::V4).or_else(|| v6(name).map(IpAddr::V6))
+    v4(name)
+        .map(IpAddr::V4)
+        .or_else(|| v6(name).map(IpAddr::V6))
 }
 
 /// The reverse name of an address as text.
@@ -22,8 +27,15 @@ pub fn name(address: IpAddr) -> String {
             format!("{d}.{c}.{b}.{a}.in-addr.arpa.")
         }
         IpAddr::V6(ip) => {
-            let digits = ip.octets().into_iter().rev().flat_map(|octet| [octet & 0xf, octet >> 4]);
-            digits.map(|digit| format!("{digit:x}.")).chain(["ip6.arpa.".to_owned()]).collect()
+            let digits = ip
+                .octets()
+                .into_iter()
+                .rev()
+                .flat_map(|octet| [octet & 0xf, octet >> 4]);
+            digits
+                .map(|digit| format!("{digit:x}."))
+                .chain(["ip6.arpa.".to_owned()])
+                .collect()
         }
     }
 }
@@ -71,10 +83,16 @@ mod tests {
     #[test]
     fn reverse_names() {
         let read = |text: &str| address(Name::parse(text).unwrap().wire()).map(|ip| ip.to_string());
-        assert_eq!(read("1.13.96.10.in-addr.arpa").as_deref(), Some("10.96.13.1"));
+        assert_eq!(
+            read("1.13.96.10.in-addr.arpa").as_deref(),
+            Some("10.96.13.1")
+        );
         assert_eq!(read("0.0.0.0.in-addr.arpa").as_deref(), Some("0.0.0.0"));
         for text in ["10.96.0.1", "0.0.0.0", "fd00::1a", "2001:db8:1:2:3:4:5:6"] {
-            assert_eq!(read(&super::name(text.parse().unwrap())).as_deref(), Some(text));
+            assert_eq!(
+                read(&super::name(text.parse().unwrap())).as_deref(),
+                Some(text)
+            );
         }
         let v6 = "1.3.1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.6.9.0.0.0.1.0.0.0.0.d.f.ip6.arpa";
         assert_eq!(read(v6).as_deref(), Some("fd00:10:96::131"));

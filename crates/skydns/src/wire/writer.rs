@@ -42,18 +42,36 @@ pub(crate) enum Owner<'n> {
 }
 
 impl<'q, 'b> Writer<'q, 'b> {
-    /// Starts a response after the octets in `out`, with header and question. [`Writer::finish`] completes the
-    /// header.
+    /// Starts a response after the octets in `out`, with header and question. [`Writer::finish`]
+    /// completes the header.
     pub(crate) fn new(query: &'q Query<'q>, out: &'b mut Vec<u8>) -> Self {
         let start = out.len();
         let reserved = if query.edns.is_some() { OPT_LEN } else { 0 };
-        out.extend_from_slice(query.message.get(..query.question_end()).unwrap_or_default());
+        out.extend_from_slice(
+            query
+                .message
+                .get(..query.question_end())
+                .unwrap_or_default(),
+        );
         let limit = query.limit() - reserved;
-        Self { query, out, start, limit, counts: [0; 3], min_ttl: u32::MAX, max_ttl: 0 }
+        Self {
+            query,
+            out,
+            start,
+            limit,
+            counts: [0; 3],
+            min_ttl: u32::MAX,
+            max_ttl: 0,
+        }
     }
 
     pub(crate) fn mark(&self) -> Mark {
-        Mark { len: self.out.len(), counts: self.counts, min_ttl: self.min_ttl, max_ttl: self.max_ttl }
+        Mark {
+            len: self.out.len(),
+            counts: self.counts,
+            min_ttl: self.min_ttl,
+            max_ttl: self.max_ttl,
+        }
     }
 
     pub(crate) fn rewind(&mut self, mark: Mark) {
@@ -145,9 +163,11 @@ impl<'q, 'b> Writer<'q, 'b> {
         }
     }
 
-    /// Writes a name. A suffix that the query name also ends with becomes a pointer (RFC 1035, section 4.1.4).
+    /// Writes a name. A suffix that the query name also ends with becomes a pointer (RFC 1035,
+    /// section 4.1.4).
     ///
-    /// The suffix must have the same upper and lower case: our names keep their case, and the client may use another.
+    /// The suffix must have the same upper and lower case: our names keep their case, and the
+    /// client may use another.
     pub(crate) fn name(&mut self, owner: Owner<'_>) {
         match owner {
             Owner::Question => self.pointer(HEADER),
@@ -161,7 +181,8 @@ impl<'q, 'b> Writer<'q, 'b> {
     }
 
     fn compressed(&mut self, parts: &[&[u8]]) {
-        let whole: SmallVec<[u8; 256]> = parts.iter().flat_map(|part| part.iter().copied()).collect();
+        let whole: SmallVec<[u8; 256]> =
+            parts.iter().flat_map(|part| part.iter().copied()).collect();
         let question = self.query.name;
         let mut at = 0;
         while let Some(&len) = whole.get(at).filter(|len| **len != 0) {
@@ -176,12 +197,15 @@ impl<'q, 'b> Writer<'q, 'b> {
         self.bytes(&whole);
     }
 
-    /// Sets the TTL of all answer records. An RRset has one TTL, and SkyDNS uses the lowest TTL of the whole section.
+    /// Sets the TTL of all answer records. An RRset has one TTL, and SkyDNS uses the lowest TTL of
+    /// the whole section.
     pub(crate) fn set_answer_ttls(&mut self, ttl: u32) {
         let mut at = self.query.question_end();
         for _ in 0..self.count(Section::Answer) {
             let message = self.out.get_mut(self.start..).unwrap_or_default();
-            let Some(Ok(record)) = Records::new(message, at, [1, 0, 0]).skim() else { return };
+            let Some(Ok(record)) = Records::new(message, at, [1, 0, 0]).skim() else {
+                return;
+            };
             let place = record.ttl_range();
             at = record.range().end;
             if let Some(place) = message.get_mut(place) {
@@ -190,7 +214,8 @@ impl<'q, 'b> Writer<'q, 'b> {
         }
     }
 
-    /// Completes the header, and adds our OPT record if the query has one (RFC 6891, section 6.1.1).
+    /// Completes the header, and adds our OPT record if the query has one (RFC 6891, section
+    /// 6.1.1).
     pub(crate) fn finish(mut self, flags: u16, rcode: u16) {
         if let Some(edns) = &self.query.edns {
             Edns::ours(edns.dnssec_ok).append(rcode, self.out);
@@ -198,7 +223,11 @@ impl<'q, 'b> Writer<'q, 'b> {
         }
         let [an, ns, ar] = self.counts;
         let flags = flag::QR | flags | (rcode & 0x0f);
-        let header = Header { id: self.query.header.id, flags, counts: [1, an, ns, ar] };
+        let header = Header {
+            id: self.query.header.id,
+            flags,
+            counts: [1, an, ns, ar],
+        };
         header.write_over(self.out.get_mut(self.start..).unwrap_or_default());
     }
 }
@@ -208,8 +237,8 @@ fn suffix_offset(name: &[u8], suffix: &[u8]) -> Option<usize> {
     is_within(name, suffix).then(|| name.len() - suffix.len())
 }
 
-/// Appends the error response to the query `message`: the header with the RCODE, and the question up to `question_end`. With
-/// `dnssec_ok` the response has an OPT record (RFC 6891, section 6.1.1).
+/// Appends the error response to the query `message`: the header with the RCODE, and the question
+/// up to `question_end`. With `dnssec_ok` the response has an OPT record (RFC 6891, section 6.1.1).
 pub(crate) fn refuse(
     message: &[u8],
     question_end: usize,
@@ -217,10 +246,17 @@ pub(crate) fn refuse(
     dnssec_ok: Option<bool>,
     out: &mut Vec<u8>,
 ) {
-    let Ok(Header { id, flags, .. }) = Header::parse(message) else { return };
+    let Ok(Header { id, flags, .. }) = Header::parse(message) else {
+        return;
+    };
     let question = message.get(HEADER..question_end).unwrap_or_default();
     let flags = flag::QR | flags & (flag::OPCODE | flag::RD | flag::CD) | rcode;
-    let counts = [u16::from(!question.is_empty()), 0, 0, u16::from(dnssec_ok.is_some())];
+    let counts = [
+        u16::from(!question.is_empty()),
+        0,
+        0,
+        u16::from(dnssec_ok.is_some()),
+    ];
     out.extend_from_slice(&Header { id, flags, counts }.octets());
     out.extend_from_slice(question);
     if let Some(dnssec_ok) = dnssec_ok {

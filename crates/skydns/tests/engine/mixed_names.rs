@@ -6,11 +6,12 @@ use super::fixed::Fixed;
 use super::zones::ask;
 use super::{address_of, name};
 
-/// A name with addresses, as a headless Service and an ExternalName have them together for a wildcard.
+/// A name with addresses, as a headless Service and an ExternalName have them together for a
+/// wildcard.
 const MIXED: [&str; 3] = ["svc", "apps", "mixed"];
 
-/// External answers: `www.outside.test` has an address, `empty.outside.test` has none, and the upstreams fail for
-/// `failing.outside.test`.
+/// External answers: `www.outside.test` has an address, `empty.outside.test` has none, and the
+/// upstreams fail for `failing.outside.test`.
 fn outside() -> ExternalAnswers {
     let address = ExternalRecord {
         owner: name("www.outside.test"),
@@ -18,28 +19,43 @@ fn outside() -> ExternalAnswers {
         rdata: [198, 51, 100, 1].as_slice().into(),
     };
     let mut outside = ExternalAnswers::none();
-    outside.insert(address_of("www.outside.test"), ExternalAnswer::Records(vec![address]));
-    outside.insert(address_of("empty.outside.test"), ExternalAnswer::Records(Vec::new()));
+    outside.insert(
+        address_of("www.outside.test"),
+        ExternalAnswer::Records(vec![address]),
+    );
+    outside.insert(
+        address_of("empty.outside.test"),
+        ExternalAnswer::Records(Vec::new()),
+    );
     outside.insert(address_of("failing.outside.test"), ExternalAnswer::Failed);
     outside
 }
 
 /// The records of `mixed.apps.svc`, sorted, or the RCODE.
 fn records_of(view: &Fixed, rtype: &str) -> String {
-    records_at(view, "mixed.apps.svc.cluster.local", rtype).replace("mixed.apps.svc.cluster.local.", "MIXED")
+    records_at(view, "mixed.apps.svc.cluster.local", rtype)
+        .replace("mixed.apps.svc.cluster.local.", "MIXED")
 }
 
 /// The records of a name, sorted, or the RCODE.
 fn records_at(view: &Fixed, name: &str, rtype: &str) -> String {
     let answer = ask(view, &format!("{name} {rtype}"), &outside());
     let (header, records) = answer.split_once(": ").unwrap();
-    let mut records: Vec<&str> = records.split("; ").filter(|record| !record.contains(" SOA ")).collect();
+    let mut records: Vec<&str> = records
+        .split("; ")
+        .filter(|record| !record.contains(" SOA "))
+        .collect();
     records.sort_unstable();
     let rcode = header.split(',').next().unwrap_or_default();
-    if records.is_empty() { rcode.to_owned() } else { records.join("; ") }
+    if records.is_empty() {
+        rcode.to_owned()
+    } else {
+        records.join("; ")
+    }
 }
 
-/// kube-dns answers the addresses alone, too. A client that follows a CNAME ignores the addresses beside it.
+/// kube-dns answers the addresses alone, too. A client that follows a CNAME ignores the addresses
+/// beside it.
 #[test]
 fn alias_without_addresses_beside_addresses_is_omitted() {
     for (target, expected) in [
@@ -58,7 +74,9 @@ fn alias_without_addresses_beside_addresses_is_omitted() {
              web.apps.svc.cluster.local. 30 IN A 10.96.0.9",
         ),
     ] {
-        let view = Fixed::new(&[]).address_at(&MIXED, "192.0.2.1").alias_beside(&MIXED, target);
+        let view = Fixed::new(&[])
+            .address_at(&MIXED, "192.0.2.1")
+            .alias_beside(&MIXED, target);
         assert_eq!(records_of(&view, "A"), expected, "{target}");
     }
 }
@@ -111,8 +129,15 @@ fn zone_name_with_both_has_both() {
         ),
         ("AAAA", "NOERROR"),
         // `ask` shows priority and weight of SRV records.
-        ("SRV", &*[srv, srv, srv, "www.etcd.test. 30 IN A 192.0.2.2"].join("; ")),
+        (
+            "SRV",
+            &*[srv, srv, srv, "www.etcd.test. 30 IN A 192.0.2.2"].join("; "),
+        ),
     ] {
-        assert_eq!(records_at(&view, "mixed.etcd.test", rtype), expected, "{rtype}");
+        assert_eq!(
+            records_at(&view, "mixed.etcd.test", rtype),
+            expected,
+            "{rtype}"
+        );
     }
 }

@@ -9,13 +9,22 @@ use super::{address_of, name};
 
 fn own_names() -> OwnNames {
     let mut own = OwnNames::new();
-    let addresses =
-        |all: &[&str]| all.iter().map(|ip| ip.parse().unwrap()).collect::<Vec<std::net::IpAddr>>();
-    own.add_host(&name("db.acme.example"), &addresses(&["192.0.2.1", "2001:db8::1"]));
+    let addresses = |all: &[&str]| {
+        all.iter()
+            .map(|ip| ip.parse().unwrap())
+            .collect::<Vec<std::net::IpAddr>>()
+    };
+    own.add_host(
+        &name("db.acme.example"),
+        &addresses(&["192.0.2.1", "2001:db8::1"]),
+    );
     own.add_host(&name("v4.acme.example"), &addresses(&["192.0.2.1"]));
     own.add_host(&name("printer"), &addresses(&["192.0.2.2"]));
     own.add_host(&name("www.corp.example"), &addresses(&["192.0.2.3"]));
-    own.add_address("192.0.2.1".parse().unwrap(), [name("db.acme.example"), name("v4.acme.example")]);
+    own.add_address(
+        "192.0.2.1".parse().unwrap(),
+        [name("db.acme.example"), name("v4.acme.example")],
+    );
     for (alias, target) in [
         ("registry.acme.example", "web.apps.svc.cluster.local"),
         ("again.acme.example", "registry.acme.example"),
@@ -35,10 +44,19 @@ fn own_names() -> OwnNames {
 fn view() -> Fixed {
     Fixed::new(&[])
         .port_at(&["svc", "apps", "web", "_tcp", "_http"], "web.apps.svc", 80)
-        .with_aliases(&["svc", "apps", "back"], std::iter::once("registry.acme.example".to_owned()))
-        .with_aliases(&["svc", "apps", "host"], std::iter::once("db.acme.example".to_owned()))
+        .with_aliases(
+            &["svc", "apps", "back"],
+            std::iter::once("registry.acme.example".to_owned()),
+        )
+        .with_aliases(
+            &["svc", "apps", "host"],
+            std::iter::once("db.acme.example".to_owned()),
+        )
         .stub("corp.example", &[])
-        .further("further.test", Fixed::empty().address_at(&["www"], "192.0.2.9"))
+        .further(
+            "further.test",
+            Fixed::empty().address_at(&["www"], "192.0.2.9"),
+        )
         .further("late.test", Fixed::empty().unsynced())
         .own_names(own_names())
 }
@@ -48,17 +66,32 @@ fn hosts_are_answered_and_the_names_around_them_are_not_ours() {
     let view = view();
     let none = ExternalAnswers::none();
     for (question, expected) in [
-        ("DB.acme.example A", "NOERROR, qr aa rd ra: DB.acme.example. 30 IN A 192.0.2.1"),
-        ("db.acme.example AAAA", "NOERROR, qr aa rd ra: db.acme.example. 30 IN AAAA 2001:db8::1"),
+        (
+            "DB.acme.example A",
+            "NOERROR, qr aa rd ra: DB.acme.example. 30 IN A 192.0.2.1",
+        ),
+        (
+            "db.acme.example AAAA",
+            "NOERROR, qr aa rd ra: db.acme.example. 30 IN AAAA 2001:db8::1",
+        ),
         ("db.acme.example MX", "NOERROR, qr aa rd ra: "),
         ("v4.acme.example AAAA", "NOERROR, qr aa rd ra: "),
         ("db.acme.example ANY", "REFUSED, qr: "),
-        ("printer A", "NOERROR, qr aa rd ra: printer. 30 IN A 192.0.2.2"),
+        (
+            "printer A",
+            "NOERROR, qr aa rd ra: printer. 30 IN A 192.0.2.2",
+        ),
         // A name in `hosts` overrides the stub domain that contains the name.
-        ("www.corp.example A", "NOERROR, qr aa rd ra: www.corp.example. 30 IN A 192.0.2.3"),
+        (
+            "www.corp.example A",
+            "NOERROR, qr aa rd ra: www.corp.example. 30 IN A 192.0.2.3",
+        ),
         ("x.www.corp.example A", "Pending(Forward(Stub))"),
         ("x.db.acme.example A", "Pending(Forward(Recursive))"),
-        ("_http._tcp.db.acme.example SRV", "Pending(Forward(Recursive))"),
+        (
+            "_http._tcp.db.acme.example SRV",
+            "Pending(Forward(Recursive))",
+        ),
         ("acme.example A", "Pending(Forward(Recursive))"),
         (
             "1.2.0.192.in-addr.arpa PTR",
@@ -76,8 +109,9 @@ fn hosts_are_answered_and_the_names_around_them_are_not_ours() {
 fn aliases_are_answered_as_their_targets() {
     let view = view();
     let none = ExternalAnswers::none();
-    let outside =
-        |target: &str| format!("Pending(External([ExternalQuery {{ name: \"{target}.\", qtype: 1 }}]))");
+    let outside = |target: &str| {
+        format!("Pending(External([ExternalQuery {{ name: \"{target}.\", qtype: 1 }}]))")
+    };
     for (question, expected) in [
         (
             "registry.acme.example A",
@@ -127,11 +161,16 @@ fn aliases_are_answered_as_their_targets() {
 #[test]
 fn an_alias_outside_is_followed_there_and_back() {
     let mut known = ExternalAnswers::none();
-    let record =
-        |rtype, rdata: &[u8]| ExternalRecord { owner: name("www.outside.test"), rtype, rdata: rdata.into() };
+    let record = |rtype, rdata: &[u8]| ExternalRecord {
+        owner: name("www.outside.test"),
+        rtype,
+        rdata: rdata.into(),
+    };
     let target = |text: &str| Name::parse(text).unwrap();
-    known
-        .insert(address_of("www.outside.test"), ExternalAnswer::Records(vec![record(1, &[198, 51, 100, 1])]));
+    known.insert(
+        address_of("www.outside.test"),
+        ExternalAnswer::Records(vec![record(1, &[198, 51, 100, 1])]),
+    );
     let view = view();
     assert_eq!(
         ask(&view, "outside.acme.example A", &known),
@@ -140,7 +179,10 @@ fn an_alias_outside_is_followed_there_and_back() {
     );
     let mut back = ExternalAnswers::none();
     let alias = record(5, target("db.acme.example").wire());
-    back.insert(address_of("www.outside.test"), ExternalAnswer::Records(vec![alias]));
+    back.insert(
+        address_of("www.outside.test"),
+        ExternalAnswer::Records(vec![alias]),
+    );
     assert_eq!(
         ask(&view, "out.apps.svc.cluster.local A", &back),
         "NOERROR, qr aa rd ra: out.apps.svc.cluster.local. 30 IN CNAME www.outside.test.; \
@@ -152,13 +194,20 @@ fn an_alias_outside_is_followed_there_and_back() {
 fn hosts_need_no_cluster_and_aliases_into_it_fail_without() {
     let view = Fixed::new(&[]).unsynced().own_names(own_names());
     for (question, expected) in [
-        ("v4.acme.example A", "NOERROR, qr aa rd ra: v4.acme.example. 30 IN A 192.0.2.1"),
+        (
+            "v4.acme.example A",
+            "NOERROR, qr aa rd ra: v4.acme.example. 30 IN A 192.0.2.1",
+        ),
         (
             "1.2.0.192.in-addr.arpa PTR",
             "NOERROR, qr aa rd ra: 1.2.0.192.in-addr.arpa. 30 IN PTR db.acme.example.; 1.2.0.192.in-addr.arpa. 30 IN PTR v4.acme.example.",
         ),
         ("registry.acme.example A", "SERVFAIL, qr rd ra: "),
     ] {
-        assert_eq!(ask(&view, question, &ExternalAnswers::none()), expected, "{question}");
+        assert_eq!(
+            ask(&view, question, &ExternalAnswers::none()),
+            expected,
+            "{question}"
+        );
     }
 }

@@ -6,19 +6,31 @@ use super::fixed::Fixed;
 use super::name;
 use super::zones::ask;
 
-/// The reverse name of `::ffff:10.96.0.9`, without the part for the four octets of the IPv4 address.
+/// The reverse name of `::ffff:10.96.0.9`, without the part for the four octets of the IPv4
+/// address.
 const MAPPED: &str = "f.f.f.f.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.ip6.arpa";
 
 #[test]
 fn ipv4_mapped_reverse_name_is_ipv4_address() {
     let mut own = skydns::OwnNames::new();
     own.add_address([10, 0, 0, 1].into(), [name("db.acme.test")]);
-    let view = Fixed::new(&[]).own_names(own).pointer([10, 96, 0, 9].into(), "web.apps.svc");
+    let view = Fixed::new(&[])
+        .own_names(own)
+        .pointer([10, 96, 0, 9].into(), "web.apps.svc");
     for (question, expected) in [
-        (format!("9.0.0.0.0.6.a.0.{MAPPED} PTR"), "web.apps.svc.cluster.local."),
+        (
+            format!("9.0.0.0.0.6.a.0.{MAPPED} PTR"),
+            "web.apps.svc.cluster.local.",
+        ),
         (format!("1.0.0.0.0.0.a.0.{MAPPED} PTR"), "db.acme.test."),
-        ("9.0.96.10.in-addr.arpa PTR".to_owned(), "web.apps.svc.cluster.local."),
-        (format!("8.0.0.0.0.6.a.0.{MAPPED} PTR"), "Pending(Forward(Recursive))"),
+        (
+            "9.0.96.10.in-addr.arpa PTR".to_owned(),
+            "web.apps.svc.cluster.local.",
+        ),
+        (
+            format!("8.0.0.0.0.6.a.0.{MAPPED} PTR"),
+            "Pending(Forward(Recursive))",
+        ),
     ] {
         let answer = ask(&view, &question, &ExternalAnswers::none());
         assert!(answer.ends_with(expected), "{question}: {answer}");
@@ -28,12 +40,20 @@ fn ipv4_mapped_reverse_name_is_ipv4_address() {
 /// kube-dns forwards every PTR query that is no address.
 #[test]
 fn cluster_domain_in_reverse_tree_is_ours() {
-    let view = Fixed::new(&[]).domain("cluster.in-addr.arpa").pointer([10, 96, 0, 9].into(), "web.apps.svc");
+    let view = Fixed::new(&[])
+        .domain("cluster.in-addr.arpa")
+        .pointer([10, 96, 0, 9].into(), "web.apps.svc");
     for (question, expected) in [
         ("web.apps.svc.cluster.in-addr.arpa A", "NOERROR"),
-        ("web.apps.svc.cluster.in-addr.arpa PTR", "NOERROR, qr aa rd ra: cluster.in-addr.arpa. 60 IN SOA"),
+        (
+            "web.apps.svc.cluster.in-addr.arpa PTR",
+            "NOERROR, qr aa rd ra: cluster.in-addr.arpa. 60 IN SOA",
+        ),
         ("no.apps.svc.cluster.in-addr.arpa PTR", "NXDOMAIN"),
-        ("9.0.96.10.in-addr.arpa PTR", "NOERROR, qr rd ra: 9.0.96.10.in-addr.arpa. 30 IN PTR web"),
+        (
+            "9.0.96.10.in-addr.arpa PTR",
+            "NOERROR, qr rd ra: 9.0.96.10.in-addr.arpa. 30 IN PTR web",
+        ),
         ("8.0.96.10.in-addr.arpa PTR", "Pending(Forward(Recursive))"),
     ] {
         let answer = ask(&view, question, &ExternalAnswers::none());

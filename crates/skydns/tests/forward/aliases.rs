@@ -20,7 +20,12 @@ const ALIAS: &str = "out.apps.svc.cluster.local.";
 /// RCODE, `tc` if set, and addresses.
 fn told(answer: &Message) -> String {
     let tc = answer.has("tc").then(|| "tc".to_owned());
-    [answer.rcode_name()].into_iter().chain(tc).chain(answer.answer_data("A")).collect::<Vec<_>>().join(" ")
+    [answer.rcode_name()]
+        .into_iter()
+        .chain(tc)
+        .chain(answer.answer_data("A"))
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn truncated(asked: &Asked) -> Reaction {
@@ -34,7 +39,9 @@ fn truncated_and_empty(asked: &Asked) -> Reaction {
 fn whole_over_tcp(asked: &Asked) -> Reaction {
     match asked.transport {
         Transport::Udp => truncated(asked),
-        Transport::Tcp => address(asked, 1).answer(&format!("{} 60 IN A 192.0.2.2", asked.name())).into(),
+        Transport::Tcp => address(asked, 1)
+            .answer(&format!("{} 60 IN A 192.0.2.2", asked.name()))
+            .into(),
     }
 }
 
@@ -42,19 +49,38 @@ fn whole_over_tcp(asked: &Asked) -> Reaction {
 async fn truncated_target_is_answered_as_itself() {
     let whole = "NOERROR 192.0.2.1 192.0.2.2";
     for (what, handler, over_udp, over_tcp) in [
-        ("TCP refused", truncated as fn(&Asked) -> Reaction, "NOERROR tc 192.0.2.1", "SERVFAIL"),
-        ("TCP refused, no records", truncated_and_empty, "NOERROR tc", "SERVFAIL"),
+        (
+            "TCP refused",
+            truncated as fn(&Asked) -> Reaction,
+            "NOERROR tc 192.0.2.1",
+            "SERVFAIL",
+        ),
+        (
+            "TCP refused, no records",
+            truncated_and_empty,
+            "NOERROR tc",
+            "SERVFAIL",
+        ),
         ("whole over TCP", whole_over_tcp, whole, whole),
     ] {
         let upstream = match what {
             "whole over TCP" => Upstream::start(handler).await,
             _ => Upstream::start_udp_only(handler).await,
         };
-        for caching in [CacheLimits { entries: 0, ..CacheLimits::default() }, CacheLimits::default()] {
+        for caching in [
+            CacheLimits {
+                entries: 0,
+                ..CacheLimits::default()
+            },
+            CacheLimits::default(),
+        ] {
             let server = start(Fixed::new(&[upstream.addr()]).caching(caching));
             for name in [TARGET, ALIAS] {
                 let query = Ask::new(name, "A").edns(1232);
-                let answers = [ask(server.address, &query).await, ask_tcp(server.address, &query).await];
+                let answers = [
+                    ask(server.address, &query).await,
+                    ask_tcp(server.address, &query).await,
+                ];
                 let told = answers.each_ref().map(|answer| sorted(&told(answer)));
                 assert_eq!(told, [over_udp, over_tcp], "{what}: {name}");
             }
@@ -85,7 +111,10 @@ async fn stale_target_is_told_through_alias() {
     let server = start(Fixed::new(&[upstream.addr()]).caching(an_hour()));
     let query = Ask::new(ALIAS, "A").edns(1232);
     let fresh = ask(server.address, &query).await;
-    assert_eq!((told(&fresh).as_str(), fresh.edns.unwrap().options), ("NOERROR 192.0.2.1", vec![]));
+    assert_eq!(
+        (told(&fresh).as_str(), fresh.edns.unwrap().options),
+        ("NOERROR 192.0.2.1", vec![])
+    );
 
     DOWN.store(true, Ordering::SeqCst);
     let stale = eventually(PATIENCE, || async {
@@ -93,10 +122,20 @@ async fn stale_target_is_told_through_alias() {
         (upstream.count() > 1).then_some(answer)
     })
     .await;
-    let ttl = stale.answer.iter().find(|record| record.rtype == 1).map(|record| record.ttl);
-    assert_eq!((told(&stale).as_str(), ttl), ("NOERROR 192.0.2.1", Some(30)));
+    let ttl = stale
+        .answer
+        .iter()
+        .find(|record| record.rtype == 1)
+        .map(|record| record.ttl);
+    assert_eq!(
+        (told(&stale).as_str(), ttl),
+        ("NOERROR 192.0.2.1", Some(30))
+    );
     assert_eq!(stale.edns.unwrap().options, [(15, vec![0, 3])]);
     let without_edns = ask_tcp(server.address, &Ask::new(ALIAS, "A")).await;
-    assert_eq!((told(&without_edns).as_str(), without_edns.edns), ("NOERROR 192.0.2.1", None));
+    assert_eq!(
+        (told(&without_edns).as_str(), without_edns.edns),
+        ("NOERROR 192.0.2.1", None)
+    );
     server.stop().await;
 }

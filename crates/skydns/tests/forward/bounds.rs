@@ -29,9 +29,13 @@ async fn held_back() -> (Upstream, Arc<Semaphore>) {
     (upstream, gate)
 }
 
-/// Limits with quick resends, so that the upstream receives unanswered queries again after the gate has opened.
+/// Limits with quick resends, so that the upstream receives unanswered queries again after the gate
+/// has opened.
 fn insistent() -> Limits {
-    Limits { resend_after: Duration::from_millis(700), ..Limits::default() }
+    Limits {
+        resend_after: Duration::from_millis(700),
+        ..Limits::default()
+    }
 }
 
 #[tokio::test]
@@ -48,7 +52,11 @@ async fn identical_questions_are_asked_once() {
         gate.add_permits(1);
     };
     let (replies, ()) = tokio::join!(asking, opening);
-    assert!(replies.iter().all(|reply| told(reply) == "NOERROR 192.0.2.1"));
+    assert!(
+        replies
+            .iter()
+            .all(|reply| told(reply) == "NOERROR 192.0.2.1")
+    );
     let senders: HashSet<_> = upstream.asked().iter().map(|asked| asked.from).collect();
     assert_eq!(senders.len(), 1);
     assert!(is(subject.metric("in_flight", &[]), 0));
@@ -63,8 +71,16 @@ async fn different_questions_are_asked_apart() {
     let second = Upstream::start(silent).await;
     let subject = Subject::new(Limits::default());
     let x = || Ask::new("x.test.", "A");
-    let dnssec_ok = Edns { udp: 1232, dnssec_ok: true, ..Edns::default() };
-    let subnet = Edns { udp: 1232, options: vec![(8, vec![0, 1, 24, 0, 10, 0, 0])], ..Edns::default() };
+    let dnssec_ok = Edns {
+        udp: 1232,
+        dnssec_ok: true,
+        ..Edns::default()
+    };
+    let subnet = Edns {
+        udp: 1232,
+        options: vec![(8, vec![0, 1, 24, 0, 10, 0, 0])],
+        ..Edns::default()
+    };
     let queries = [
         x(),
         Ask::new("x.test.", "AAAA"),
@@ -80,7 +96,8 @@ async fn different_questions_are_asked_apart() {
     let asking = join_all(queries.map(|query| subject.ask(query.into(), &here)));
     let elsewhere = subject.ask(a("x.test."), &there);
     let seen = eventually(PATIENCE, || async {
-        is(subject.metric("in_flight", &[]), count + 1) && is(subject.metric("joined_total", &[]), 0)
+        is(subject.metric("in_flight", &[]), count + 1)
+            && is(subject.metric("joined_total", &[]), 0)
     });
     tokio::select! {
         _ = asking => panic!("the upstream is silent"),
@@ -92,26 +109,42 @@ async fn different_questions_are_asked_apart() {
 #[tokio::test]
 async fn joining_is_bounded() {
     let upstream = Upstream::start(silent).await;
-    let subject =
-        Subject::new(Limits { max_joined: 10, budget: Duration::from_millis(300), ..Limits::default() });
+    let subject = Subject::new(Limits {
+        max_joined: 10,
+        budget: Duration::from_millis(300),
+        ..Limits::default()
+    });
     let upstreams = [upstream.addr()];
     let outcomes = join_all((0..30).map(|_| subject.ask_a("x.test.", &upstreams))).await;
-    let rejected = outcomes.iter().filter(|outcome| *outcome == OVERLOADED).count();
+    let rejected = outcomes
+        .iter()
+        .filter(|outcome| *outcome == OVERLOADED)
+        .count();
     assert_eq!(rejected, 30 - 10 - 1);
     assert!(is(subject.metric("overloaded_total", &[]), rejected));
     // After the timeout, new queries may wait again.
     let outcomes = join_all((0..11).map(|_| subject.ask_a("y.test.", &upstreams))).await;
-    assert!(outcomes.iter().all(|outcome| outcome == "failed: Timeout"), "{outcomes:?}");
+    assert!(
+        outcomes.iter().all(|outcome| outcome == "failed: Timeout"),
+        "{outcomes:?}"
+    );
 }
 
-/// 10,000 queries to a dead upstream: the queries beyond the limit are rejected at once. The other queries use a limited
-/// number of sockets, and do not block queries to other upstreams.
+/// 10,000 queries to a dead upstream: the queries beyond the limit are rejected at once. The other
+/// queries use a limited number of sockets, and do not block queries to other upstreams.
 #[tokio::test]
 async fn a_dead_upstream_holds_no_more_than_its_share() {
     const QUESTIONS: usize = 10_000;
     const SHARE: usize = 200;
-    let (dead, good) = (Upstream::start(silent).await, Upstream::start(says(1)).await);
-    let limits = Limits { max_in_flight: 300, max_in_flight_per_route: SHARE, ..Limits::default() };
+    let (dead, good) = (
+        Upstream::start(silent).await,
+        Upstream::start(says(1)).await,
+    );
+    let limits = Limits {
+        max_in_flight: 300,
+        max_in_flight_per_route: SHARE,
+        ..Limits::default()
+    };
     let subject = Subject::new(limits);
     let upstreams = [dead.addr()];
 
@@ -134,7 +167,10 @@ async fn a_dead_upstream_holds_no_more_than_its_share() {
     }
     for n in 0..50 {
         let asked = Instant::now();
-        assert_eq!(subject.ask_a(&format!("n{n}.test."), &[good.addr()]).await, "NOERROR 192.0.2.1");
+        assert_eq!(
+            subject.ask_a(&format!("n{n}.test."), &[good.addr()]).await,
+            "NOERROR 192.0.2.1"
+        );
         assert!(asked.elapsed() < Duration::from_secs(1));
     }
     for outcome in join_all(hanging).await {
@@ -143,9 +179,17 @@ async fn a_dead_upstream_holds_no_more_than_its_share() {
     assert!(started.elapsed() < Duration::from_secs(10));
     let sockets: HashSet<_> = dead.asked().iter().map(|asked| asked.from).collect();
     // The probe of the upstream may use one more socket.
-    assert!(sockets.len() <= QUESTIONS - rejected + 1, "{} sockets", sockets.len());
+    assert!(
+        sockets.len() <= QUESTIONS - rejected + 1,
+        "{} sockets",
+        sockets.len()
+    );
     assert!(is(subject.metric("in_flight", &[]), 0));
-    assert_ne!(subject.ask_a("after.test.", &upstreams).await, OVERLOADED, "there is room again");
+    assert_ne!(
+        subject.ask_a("after.test.", &upstreams).await,
+        OVERLOADED,
+        "there is room again"
+    );
 }
 
 /// A burst of 200 queries is below the limit.
@@ -156,16 +200,28 @@ async fn a_burst_is_answered() {
     let upstreams = [upstream.addr()];
     let names: Vec<_> = (0..200).map(|n| format!("n{n}.test.")).collect();
     let outcomes = join_all(names.iter().map(|name| subject.ask_a(name, &upstreams))).await;
-    assert!(outcomes.iter().all(|outcome| outcome == "NOERROR 192.0.2.1"), "{outcomes:?}");
+    assert!(
+        outcomes
+            .iter()
+            .all(|outcome| outcome == "NOERROR 192.0.2.1"),
+        "{outcomes:?}"
+    );
 }
 
-/// With `n` heavy clients, each of them may use `1/(n + 1)` of the places of a route. The same number stays free.
+/// With `n` heavy clients, each of them may use `1/(n + 1)` of the places of a route. The same
+/// number stays free.
 #[tokio::test]
 async fn heavy_clients_leave_places_to_others() {
     for (heavy, each) in [(1, 60), (2, 40), (5, 20)] {
-        let (dead, good) = (Upstream::start(silent).await, Upstream::start(says(1)).await);
-        let subject =
-            Subject::new(Limits { max_in_flight: 160, max_in_flight_per_route: 120, ..Limits::default() });
+        let (dead, good) = (
+            Upstream::start(silent).await,
+            Upstream::start(says(1)).await,
+        );
+        let subject = Subject::new(Limits {
+            max_in_flight: 160,
+            max_in_flight_per_route: 120,
+            ..Limits::default()
+        });
         let upstreams = [dead.addr()];
         let mut hanging = Vec::new();
         let mut ask = |client: u8, n: usize| {
@@ -183,24 +239,41 @@ async fn heavy_clients_leave_places_to_others() {
             admitted += (0..heavy).filter(|client| ask(*client, n)).count();
         }
         assert_eq!(admitted, usize::from(heavy) * each, "{heavy} heavy clients");
-        assert!((0..10).all(|n| ask(100, n)), "a light client with {heavy} heavy clients");
-        assert_eq!(subject.ask_a("x.test.", &[good.addr()]).await, "NOERROR 192.0.2.1", "another route");
+        assert!(
+            (0..10).all(|n| ask(100, n)),
+            "a light client with {heavy} heavy clients"
+        );
+        assert_eq!(
+            subject.ask_a("x.test.", &[good.addr()]).await,
+            "NOERROR 192.0.2.1",
+            "another route"
+        );
     }
 }
 
 #[tokio::test]
 async fn the_whole_number_is_bounded_too() {
     let upstreams = [Upstream::start(silent).await, Upstream::start(silent).await];
-    let subject = Subject::new(Limits { max_in_flight: 3, max_in_flight_per_route: 2, ..Limits::default() });
+    let subject = Subject::new(Limits {
+        max_in_flight: 3,
+        max_in_flight_per_route: 2,
+        ..Limits::default()
+    });
     let mut hanging = Vec::new();
-    for (n, (route, overloaded)) in
-        [(0, false), (0, false), (0, true), (1, false), (1, true)].into_iter().enumerate()
+    for (n, (route, overloaded)) in [(0, false), (0, false), (0, true), (1, false), (1, true)]
+        .into_iter()
+        .enumerate()
     {
         let upstream = [upstreams[route].addr()];
         let subject = subject.clone();
-        let mut asking = Box::pin(async move { subject.ask_a(&format!("n{n}.test."), &upstream).await });
+        let mut asking =
+            Box::pin(async move { subject.ask_a(&format!("n{n}.test."), &upstream).await });
         let outcome = asking.as_mut().now_or_never();
-        assert_eq!(outcome.as_deref(), overloaded.then_some(OVERLOADED), "question {n}");
+        assert_eq!(
+            outcome.as_deref(),
+            overloaded.then_some(OVERLOADED),
+            "question {n}"
+        );
         if outcome.is_none() {
             hanging.push(asking);
         }
@@ -226,13 +299,24 @@ async fn who_joined_gets_the_reply_when_the_first_asker_goes_away() {
 #[tokio::test]
 async fn nothing_is_left_when_all_askers_go_away() {
     let upstream = Upstream::start(silent).await;
-    let subject = Subject::new(Limits { budget: Duration::from_millis(200), ..Limits::default() });
+    let subject = Subject::new(Limits {
+        budget: Duration::from_millis(200),
+        ..Limits::default()
+    });
     let upstreams = [upstream.addr()];
     for n in 0..20 {
-        assert!(subject.ask(a(&format!("n{n}.test.")), &upstreams).now_or_never().is_none());
+        assert!(
+            subject
+                .ask(a(&format!("n{n}.test.")), &upstreams)
+                .now_or_never()
+                .is_none()
+        );
     }
     eventually(PATIENCE, || async { upstream.count() == 20 }).await;
-    eventually(PATIENCE, || async { is(subject.metric("in_flight", &[]), 0) }).await;
+    eventually(PATIENCE, || async {
+        is(subject.metric("in_flight", &[]), 0)
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -240,7 +324,8 @@ async fn shutting_down_ends_all_questions() {
     let upstream = Upstream::start(silent).await;
     let subject = Subject::new(Limits::default());
     let upstreams = [upstream.addr()];
-    let asking = join_all((0..10).map(|n| subject.ask_a(["x.test.", "y.test."][n % 2], &upstreams)));
+    let asking =
+        join_all((0..10).map(|n| subject.ask_a(["x.test.", "y.test."][n % 2], &upstreams)));
     let started = Instant::now();
     let stopping = async {
         eventually(PATIENCE, || async { upstream.count() > 0 }).await;
@@ -248,7 +333,14 @@ async fn shutting_down_ends_all_questions() {
     };
     let (outcomes, ()) = tokio::join!(asking, stopping);
     assert_eq!(outcomes, ["shutting down"; 10]);
-    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+    assert!(
+        started.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        started.elapsed()
+    );
     assert!(is(subject.metric("in_flight", &[]), 0));
-    assert_eq!(subject.ask_a("late.test.", &upstreams).await, "shutting down");
+    assert_eq!(
+        subject.ask_a("late.test.", &upstreams).await,
+        "shutting down"
+    );
 }

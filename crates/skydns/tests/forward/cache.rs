@@ -19,7 +19,10 @@ use crate::support::{PATIENCE, Question, Subject, a, address, is, says, short, t
 const SECOND: Duration = Duration::from_secs(1);
 
 pub(crate) fn an_hour() -> CacheLimits {
-    CacheLimits { stale: 3600 * SECOND, ..CacheLimits::default() }
+    CacheLimits {
+        stale: 3600 * SECOND,
+        ..CacheLimits::default()
+    }
 }
 
 /// A reaction to a query.
@@ -32,11 +35,13 @@ struct Fickle {
 }
 
 impl Fickle {
-    /// Starts the upstream with the first of the reactions `does`. [`Fickle::goes_on`] switches to the next reaction.
+    /// Starts the upstream with the first of the reactions `does`. [`Fickle::goes_on`] switches to
+    /// the next reaction.
     async fn start(does: &'static [Does]) -> Self {
         let next = Arc::new(AtomicUsize::new(0));
         let now = Arc::clone(&next);
-        let upstream = Upstream::start(move |asked: &Asked| does[now.load(Ordering::SeqCst)](asked)).await;
+        let upstream =
+            Upstream::start(move |asked: &Asked| does[now.load(Ordering::SeqCst)](asked)).await;
         Self { upstream, next }
     }
 
@@ -79,11 +84,16 @@ fn formerr(asked: &Asked) -> Reaction {
 
 fn missing(asked: &Asked) -> Reaction {
     let soa = "test. 60 IN SOA ns.test. admin.test. 1 3600 600 86400 60";
-    Reply::to(&asked.packet).rcode("NXDOMAIN").authority(soa).into()
+    Reply::to(&asked.packet)
+        .rcode("NXDOMAIN")
+        .authority(soa)
+        .into()
 }
 
 fn passing(asked: &Asked) -> Reaction {
-    Reply::to(&asked.packet).answer(&format!("{} 0 IN A 192.0.2.3", asked.name())).into()
+    Reply::to(&asked.packet)
+        .answer(&format!("{} 0 IN A 192.0.2.3", asked.name()))
+        .into()
 }
 
 /// Advances the clock without waiting in real time.
@@ -94,10 +104,14 @@ async fn pass(time: Duration) {
 }
 
 fn with_edns(name: &str) -> Question {
-    a(name).edns(Opt { udp: 1232, ..Opt::default() })
+    a(name).edns(Opt {
+        udp: 1232,
+        ..Opt::default()
+    })
 }
 
-/// Sends a query; returns the RCODE, the TTLs of all records, and the extended errors among the EDNS options.
+/// Sends a query; returns the RCODE, the TTLs of all records, and the extended errors among the
+/// EDNS options.
 async fn asked(
     subject: &Subject,
     question: Question,
@@ -108,30 +122,52 @@ async fn asked(
         return ("none".to_owned(), vec![], vec![]);
     };
     let records = message.answer.iter().chain(&message.authority);
-    let errors = message.edns.iter().flat_map(|opt| &opt.options).filter(|(code, _)| *code == 15);
+    let errors = message
+        .edns
+        .iter()
+        .flat_map(|opt| &opt.options)
+        .filter(|(code, _)| *code == 15);
     let errors = errors.map(|(_, data)| data.clone()).collect();
-    (message.rcode_name(), records.map(|record| record.ttl).collect(), errors)
+    (
+        message.rcode_name(),
+        records.map(|record| record.ttl).collect(),
+        errors,
+    )
 }
 
 #[tokio::test]
 async fn a_fresh_reply_is_answered_without_asking_anybody() {
     let upstream = Upstream::start(says(1)).await;
     let subject = Subject::with_cache(short(), CacheLimits::default());
-    assert_eq!(subject.ask_a("x.test.", &[upstream.addr()]).await, "NOERROR 192.0.2.1");
+    assert_eq!(
+        subject.ask_a("x.test.", &[upstream.addr()]).await,
+        "NOERROR 192.0.2.1"
+    );
     pass(10 * SECOND).await;
     let question = a("X.TEST.");
     let reply = subject.ask(question.clone(), &[upstream.addr()]).await;
     assert_eq!(told(&reply), "NOERROR 192.0.2.1");
     let message = question.answer(&reply.unwrap());
     assert_eq!(message.questions[0].name, "X.TEST.");
-    assert!((49..=50).contains(&message.answer[0].ttl), "{}", message.answer[0]);
+    assert!(
+        (49..=50).contains(&message.answer[0].ttl),
+        "{}",
+        message.answer[0]
+    );
     assert_eq!(upstream.count(), 1);
-    for (name, count) in [("cache_hits_total", 1), ("cache_misses_total", 1), ("cache_entries", 1)] {
+    for (name, count) in [
+        ("cache_hits_total", 1),
+        ("cache_misses_total", 1),
+        ("cache_entries", 1),
+    ] {
         assert!(is(subject.metric(name, &[]), count), "{name}");
     }
     assert!(subject.metric("cache_bytes", &[]) > 100.0);
     pass(50 * SECOND).await;
-    assert_eq!(subject.ask_a("x.test.", &[upstream.addr()]).await, "NOERROR 192.0.2.1");
+    assert_eq!(
+        subject.ask_a("x.test.", &[upstream.addr()]).await,
+        "NOERROR 192.0.2.1"
+    );
     assert_eq!(upstream.count(), 2);
 }
 
@@ -162,10 +198,16 @@ async fn a_stale_reply_is_better_than_none() {
         assert!(is(subject.metric("stale_answers_total", &[]), 2), "{what}");
         // Another name has no stale reply.
         let (rcode, ..) = asked(&subject, a("y.test."), &fickle.list()).await;
-        assert!(["none", "SERVFAIL", "REFUSED"].contains(&rcode.as_str()), "{what}: {rcode}");
+        assert!(
+            ["none", "SERVFAIL", "REFUSED"].contains(&rcode.as_str()),
+            "{what}: {rcode}"
+        );
         pass(3600 * SECOND).await;
         let (rcode, ..) = asked(&subject, a("x.test."), &fickle.list()).await;
-        assert!(["none", "SERVFAIL", "REFUSED"].contains(&rcode.as_str()), "{what}: {rcode}, too old");
+        assert!(
+            ["none", "SERVFAIL", "REFUSED"].contains(&rcode.as_str()),
+            "{what}: {rcode}, too old"
+        );
     }
 }
 
@@ -177,35 +219,57 @@ async fn a_name_that_did_not_exist_stays_so_while_the_upstreams_fail() {
     fickle.goes_on();
     pass(61 * SECOND).await;
     let (rcode, ttls, errors) = asked(&subject, with_edns("x.test."), &fickle.list()).await;
-    assert_eq!((rcode.as_str(), ttls, errors), ("NXDOMAIN", vec![30], vec![vec![0, 19]]));
+    assert_eq!(
+        (rcode.as_str(), ttls, errors),
+        ("NXDOMAIN", vec![30], vec![vec![0, 19]])
+    );
 }
 
 #[tokio::test]
 async fn once_the_upstreams_answer_again_so_do_we() {
     let fickle = Fickle::start(&[first, servfail, second]).await;
     let subject = Subject::with_cache(short(), an_hour());
-    assert_eq!(subject.ask_a("x.test.", &fickle.list()).await, "NOERROR 192.0.2.1");
+    assert_eq!(
+        subject.ask_a("x.test.", &fickle.list()).await,
+        "NOERROR 192.0.2.1"
+    );
     fickle.goes_on();
     pass(61 * SECOND).await;
-    assert_eq!(subject.ask_a("x.test.", &fickle.list()).await, "NOERROR 192.0.2.1");
+    assert_eq!(
+        subject.ask_a("x.test.", &fickle.list()).await,
+        "NOERROR 192.0.2.1"
+    );
     fickle.goes_on();
     pass(31 * SECOND).await;
     // The first query starts a refresh, and does not wait for the result.
-    assert_eq!(subject.ask_a("x.test.", &fickle.list()).await, "NOERROR 192.0.2.1");
-    eventually(PATIENCE, || async { subject.ask_a("x.test.", &fickle.list()).await == "NOERROR 192.0.2.2" })
-        .await;
+    assert_eq!(
+        subject.ask_a("x.test.", &fickle.list()).await,
+        "NOERROR 192.0.2.1"
+    );
+    eventually(PATIENCE, || async {
+        subject.ask_a("x.test.", &fickle.list()).await == "NOERROR 192.0.2.2"
+    })
+    .await;
     let (_, ttls, errors) = asked(&subject, with_edns("x.test."), &fickle.list()).await;
     assert!(ttls[0] > 30 && errors.is_empty(), "{ttls:?} {errors:?}");
 }
 
-/// A newer reply removes the cached reply, even if the newer reply cannot be cached. FORMERR does not remove the cached
-/// reply.
+/// A newer reply removes the cached reply, even if the newer reply cannot be cached. FORMERR does
+/// not remove the cached reply.
 #[tokio::test]
 async fn what_was_known_before_is_not_served_after_an_answer() {
     for (what, does, after) in [
-        ("NXDOMAIN", &[first, missing, servfail] as &'static [Does], "NXDOMAIN"),
+        (
+            "NXDOMAIN",
+            &[first, missing, servfail] as &'static [Does],
+            "NXDOMAIN",
+        ),
         ("a TTL of zero", &[first, passing, servfail], "SERVFAIL"),
-        ("a question that is at fault", &[first, formerr, servfail], "NOERROR 192.0.2.1"),
+        (
+            "a question that is at fault",
+            &[first, formerr, servfail],
+            "NOERROR 192.0.2.1",
+        ),
     ] {
         let fickle = Fickle::start(does).await;
         let subject = Subject::with_cache(short(), an_hour());
@@ -215,7 +279,11 @@ async fn what_was_known_before_is_not_served_after_an_answer() {
             pass(61 * SECOND).await;
             subject.ask(a("x.test."), &fickle.list()).await.unwrap();
         }
-        assert_eq!(subject.ask_a("x.test.", &fickle.list()).await, after, "{what}");
+        assert_eq!(
+            subject.ask_a("x.test.", &fickle.list()).await,
+            after,
+            "{what}"
+        );
     }
 }
 
@@ -225,8 +293,14 @@ async fn other_upstreams_are_asked_themselves() {
     let subject = Subject::with_cache(short(), an_hour());
     subject.ask(a("x.test."), &fickle.list()).await.unwrap();
     let other = Upstream::start(says(9)).await;
-    for upstreams in [vec![other.addr()], vec![other.addr(), fickle.upstream.addr()]] {
-        assert_eq!(subject.ask_a("x.test.", &upstreams).await, "NOERROR 192.0.2.9");
+    for upstreams in [
+        vec![other.addr()],
+        vec![other.addr(), fickle.upstream.addr()],
+    ] {
+        assert_eq!(
+            subject.ask_a("x.test.", &upstreams).await,
+            "NOERROR 192.0.2.9"
+        );
     }
     assert_eq!(other.count(), 2);
 }
@@ -235,14 +309,26 @@ async fn other_upstreams_are_asked_themselves() {
 #[tokio::test]
 async fn a_stale_reply_is_better_than_none_where_too_many_wait() {
     let fickle = Fickle::start(&[first, silent]).await;
-    let subject = Subject::with_cache(Limits { max_in_flight: 2, ..short() }, an_hour());
+    let subject = Subject::with_cache(
+        Limits {
+            max_in_flight: 2,
+            ..short()
+        },
+        an_hour(),
+    );
     subject.ask(a("x.test."), &fickle.list()).await.unwrap();
     fickle.goes_on();
     pass(61 * SECOND).await;
     let list = fickle.list();
-    let (one, two) = (subject.ask(a("one.test."), &list), subject.ask(a("two.test."), &list));
+    let (one, two) = (
+        subject.ask(a("one.test."), &list),
+        subject.ask(a("two.test."), &list),
+    );
     let asking = async {
-        eventually(PATIENCE, || async { is(subject.metric("in_flight", &[]), 2) }).await;
+        eventually(PATIENCE, || async {
+            is(subject.metric("in_flight", &[]), 2)
+        })
+        .await;
         let before = tokio::time::Instant::now();
         let answer = subject.ask_a("x.test.", &fickle.list()).await;
         (answer, before.elapsed())
@@ -258,7 +344,10 @@ async fn without_the_flag_nothing_is_kept() {
     let fickle = Fickle::start(&[first, servfail]).await;
     let subject = Subject::new(short());
     for asked in 1..3 {
-        assert_eq!(subject.ask_a("x.test.", &fickle.list()).await, "NOERROR 192.0.2.1");
+        assert_eq!(
+            subject.ask_a("x.test.", &fickle.list()).await,
+            "NOERROR 192.0.2.1"
+        );
         assert_eq!(fickle.upstream.count(), asked);
     }
     fickle.goes_on();
@@ -276,7 +365,11 @@ async fn without_the_flag_nothing_is_kept() {
 fn large(asked: &Asked) -> Reaction {
     let name = asked.name();
     let many = (0..180).map(|n| format!("{name} 60 IN A 198.51.100.{n}"));
-    many.fold(Reply::to(&asked.packet), |reply, record| reply.answer(&record)).edns(1232).into()
+    many.fold(Reply::to(&asked.packet), |reply, record| {
+        reply.answer(&record)
+    })
+    .edns(1232)
+    .into()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -292,13 +385,24 @@ async fn each_client_gets_as_much_of_a_kept_reply_as_it_has_room_for() {
         ] {
             let answer = ask(server.address, &query).await;
             let whole = answers == 180;
-            assert_eq!((answer.answer.len(), answer.has("tc")), (answers, !whole), "{what}");
+            assert_eq!(
+                (answer.answer.len(), answer.has("tc")),
+                (answers, !whole),
+                "{what}"
+            );
             assert_eq!(answer.edns.is_some(), !what.starts_with("no"), "{what}");
             let asked = Message::parse(&query.wire()).unwrap();
-            assert_eq!((answer.id, &answer.questions), (asked.id, &asked.questions), "{what}");
+            assert_eq!(
+                (answer.id, &answer.questions),
+                (asked.id, &asked.questions),
+                "{what}"
+            );
         }
         let answer = ask_tcp(server.address, &query("www.outside.test.")).await;
-        assert_eq!((answer.answer.len(), answer.has("tc"), answer.edns), (180, false, None));
+        assert_eq!(
+            (answer.answer.len(), answer.has("tc"), answer.edns),
+            (180, false, None)
+        );
     }
     assert_eq!(upstream.count(), 1);
     server.stop().await;
@@ -309,13 +413,21 @@ async fn unknown_types_are_kept_and_dnssec_is_kept_apart() {
     let upstream = Upstream::start(|asked: &Asked| {
         let reply = Reply::to(&asked.packet);
         match asked.rtype().as_str() {
-            "A" => reply.answer(&format!("{} 60 IN A 192.0.2.1", asked.name())).into(),
-            other => reply.answer(&format!("{} 60 IN {other} \\# 3 abcdef", asked.name())).into(),
+            "A" => reply
+                .answer(&format!("{} 60 IN A 192.0.2.1", asked.name()))
+                .into(),
+            other => reply
+                .answer(&format!("{} 60 IN {other} \\# 3 abcdef", asked.name()))
+                .into(),
         }
     })
     .await;
     let server = start(Fixed::new(&[upstream.addr()]).caching(CacheLimits::default()));
-    let dnssec_ok = Opt { udp: 1232, dnssec_ok: true, ..Opt::default() };
+    let dnssec_ok = Opt {
+        udp: 1232,
+        dnssec_ok: true,
+        ..Opt::default()
+    };
     let queries = [
         Ask::new("www.outside.test.", "TYPE65280"),
         Ask::new("www.outside.test.", "A"),
@@ -326,19 +438,24 @@ async fn unknown_types_are_kept_and_dnssec_is_kept_apart() {
         assert_eq!(upstream.count(), kept);
         let first = ask(server.address, query).await;
         let again = ask(server.address, query).await;
-        assert_eq!((&first.answer[0].data, first.flags()), (&again.answer[0].data, again.flags()));
+        assert_eq!(
+            (&first.answer[0].data, first.flags()),
+            (&again.answer[0].data, again.flags())
+        );
         assert_eq!(upstream.count(), kept + 1, "{query:?}");
     }
     server.stop().await;
 }
 
-/// A stale reply for an external name answers queries for the external name. The stale reply also answers queries for a
-/// cluster name that is an alias of the external name.
+/// A stale reply for an external name answers queries for the external name. The stale reply also
+/// answers queries for a cluster name that is an alias of the external name.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_whole_server_serves_stale_names_outside() {
     static DOWN: AtomicUsize = AtomicUsize::new(0);
     let upstream = Upstream::start(|asked: &Asked| match DOWN.load(Ordering::SeqCst) {
-        0 => Reply::to(&asked.packet).answer(&format!("{} 1 IN A 192.0.2.1", asked.name())).into(),
+        0 => Reply::to(&asked.packet)
+            .answer(&format!("{} 1 IN A 192.0.2.1", asked.name()))
+            .into(),
         _ => servfail(asked),
     })
     .await;
@@ -356,32 +473,47 @@ async fn a_whole_server_serves_stale_names_outside() {
     assert_eq!(stale.edns.unwrap().options, [(15, vec![0, 3])]);
     let tcp = ask_tcp(server.address, &outside).await;
     assert_eq!(tcp.answer_data("A"), ["192.0.2.1"]);
-    assert_eq!(ask(server.address, &alias).await.answer_data("A"), ["192.0.2.1"]);
+    assert_eq!(
+        ask(server.address, &alias).await.answer_data("A"),
+        ["192.0.2.1"]
+    );
     server.stop().await;
 }
 
-/// A cluster name is an alias of an external name, which is an alias of a second cluster name. The second cluster name
-/// is an alias of a second external name. After the wait for the first external name, no time is left for the second.
+/// A cluster name is an alias of an external name, which is an alias of a second cluster name. The
+/// second cluster name is an alias of a second external name. After the wait for the first external
+/// name, no time is left for the second.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_name_that_is_asked_for_too_late_is_stale_too() {
     static DOWN: AtomicUsize = AtomicUsize::new(0);
-    let upstream =
-        Upstream::start(|asked: &Asked| match (DOWN.load(Ordering::SeqCst), asked.name().as_str()) {
+    let upstream = Upstream::start(|asked: &Asked| {
+        match (DOWN.load(Ordering::SeqCst), asked.name().as_str()) {
             (0, name @ "www.outside.test.") => {
                 let soa = "outside.test. 1 IN SOA ns.test. admin.test. 1 3600 600 86400 1";
                 let alias = format!("{name} 1 IN CNAME back.apps.svc.cluster.local.");
-                Reply::to(&asked.packet).answer(&alias).authority(soa).into()
+                Reply::to(&asked.packet)
+                    .answer(&alias)
+                    .authority(soa)
+                    .into()
             }
-            (0, name) => Reply::to(&asked.packet).answer(&format!("{name} 1 IN A 192.0.2.1")).into(),
+            (0, name) => Reply::to(&asked.packet)
+                .answer(&format!("{name} 1 IN A 192.0.2.1"))
+                .into(),
             _ => Reaction::silence(),
-        })
-        .await;
-    let fixed = Fixed::new(&[upstream.addr()])
-        .with_aliases(&["svc", "apps", "back"], ["far.outside.test".to_owned()].into_iter());
+        }
+    })
+    .await;
+    let fixed = Fixed::new(&[upstream.addr()]).with_aliases(
+        &["svc", "apps", "back"],
+        ["far.outside.test".to_owned()].into_iter(),
+    );
     let server = start(fixed.caching(an_hour()));
     let alias = Ask::new("out.apps.svc.cluster.local.", "A");
     let answers = async || ask(server.address, &alias).await.answer_data("A").join(" ");
-    assert_eq!((answers().await.as_str(), upstream.count()), ("192.0.2.1", 2));
+    assert_eq!(
+        (answers().await.as_str(), upstream.count()),
+        ("192.0.2.1", 2)
+    );
     DOWN.store(1, Ordering::SeqCst);
     // Wait until the TTL has expired. Before, the cached answer is fresh.
     tokio::time::sleep(SECOND).await;
@@ -394,13 +526,28 @@ async fn a_second_name_that_is_asked_for_too_late_is_stale_too() {
 async fn what_is_forgotten_is_asked_for_again() {
     let fickle = Fickle::start(&[first, second, servfail]).await;
     let subject = Subject::with_cache(short(), an_hour());
-    assert_eq!(subject.ask_a("x.test.", &fickle.list()).await, "NOERROR 192.0.2.1");
+    assert_eq!(
+        subject.ask_a("x.test.", &fickle.list()).await,
+        "NOERROR 192.0.2.1"
+    );
     fickle.goes_on();
-    assert_eq!(subject.ask_a("x.test.", &fickle.list()).await, "NOERROR 192.0.2.1");
+    assert_eq!(
+        subject.ask_a("x.test.", &fickle.list()).await,
+        "NOERROR 192.0.2.1"
+    );
     subject.forwarder.forget();
-    assert!(is(subject.metric("cache_entries", &[]), 0) && is(subject.metric("cache_bytes", &[]), 0));
-    assert_eq!(subject.ask_a("x.test.", &fickle.list()).await, "NOERROR 192.0.2.2");
+    assert!(
+        is(subject.metric("cache_entries", &[]), 0) && is(subject.metric("cache_bytes", &[]), 0)
+    );
+    assert_eq!(
+        subject.ask_a("x.test.", &fickle.list()).await,
+        "NOERROR 192.0.2.2"
+    );
     fickle.goes_on();
     subject.forwarder.forget();
-    assert_eq!(subject.ask_a("x.test.", &fickle.list()).await, "SERVFAIL", "nor is it served stale");
+    assert_eq!(
+        subject.ask_a("x.test.", &fickle.list()).await,
+        "SERVFAIL",
+        "nor is it served stale"
+    );
 }

@@ -10,8 +10,8 @@ use crate::support::PATIENCE;
 
 /// The time of tokio, which passes only in [`StoppedClock::advance`].
 ///
-/// A paused clock jumps to the next timer whenever the runtime is idle, even if a packet is on its way. While a
-/// blocking task runs, it does not.
+/// A paused clock jumps to the next timer whenever the runtime is idle, even if a packet is on its
+/// way. While a blocking task runs, it does not.
 pub(crate) struct StoppedClock {
     _blocking: mpsc::Sender<()>,
 }
@@ -34,14 +34,19 @@ impl StoppedClock {
     pub(crate) async fn until(&self, what: &str, condition: impl Fn() -> bool) {
         let started = Instant::now();
         while !condition() {
-            assert!(started.elapsed() < PATIENCE, "{what}: not while the clock stands still");
+            assert!(
+                started.elapsed() < PATIENCE,
+                "{what}: not while the clock stands still"
+            );
             self.turn().await;
         }
     }
 
     /// Lets tasks run and packets arrive for two milliseconds of real time. The clock stands still.
     pub(crate) async fn turn(&self) {
-        spawn_blocking(|| std::thread::sleep(Duration::from_millis(2))).await.unwrap();
+        spawn_blocking(|| std::thread::sleep(Duration::from_millis(2)))
+            .await
+            .unwrap();
     }
 }
 

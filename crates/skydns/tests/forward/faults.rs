@@ -10,7 +10,9 @@ use skydns::forward::Limits;
 use testkit::reply::Reply;
 use testkit::upstream::{Act, Asked, Reaction, Transport, Upstream};
 
-use crate::support::{Question, Subject, a, a_over_tcp, address, is, nobody, refuses, says, short, told};
+use crate::support::{
+    Question, Subject, a, a_over_tcp, address, is, nobody, refuses, says, short, told,
+};
 
 /// Fault of an upstream, and the results of queries to it.
 struct Fault {
@@ -31,11 +33,21 @@ const fn fault(
     handler: fn(&Asked) -> Reaction,
     [udp, tcp, with_second]: [&'static str; 3],
 ) -> Fault {
-    Fault { what, handler, udp, tcp, with_second }
+    Fault {
+        what,
+        handler,
+        udp,
+        tcp,
+        with_second,
+    }
 }
 
 fn over_udp(asked: &Asked, udp: impl Into<Reaction>, tcp: impl Into<Reaction>) -> Reaction {
-    if asked.transport == Transport::Udp { udp.into() } else { tcp.into() }
+    if asked.transport == Transport::Udp {
+        udp.into()
+    } else {
+        tcp.into()
+    }
 }
 
 fn truncated(asked: &Asked) -> Reply {
@@ -55,13 +67,21 @@ fn truncated_within_a_record(asked: &Asked) -> Vec<u8> {
 }
 
 fn slowly(octets: Vec<u8>) -> Reaction {
-    octets.into_iter().fold(Reaction::silence(), |reaction, octet| {
-        reaction.then(Act::Wait(Duration::from_millis(100))).then(Act::Raw(vec![octet]))
-    })
+    octets
+        .into_iter()
+        .fold(Reaction::silence(), |reaction, octet| {
+            reaction
+                .then(Act::Wait(Duration::from_millis(100)))
+                .then(Act::Raw(vec![octet]))
+        })
 }
 
 fn framed(packet: Vec<u8>) -> Vec<u8> {
-    [u16::try_from(packet.len()).unwrap().to_be_bytes().to_vec(), packet].concat()
+    [
+        u16::try_from(packet.len()).unwrap().to_be_bytes().to_vec(),
+        packet,
+    ]
+    .concat()
 }
 
 const TIMEOUT: &str = "failed: Timeout";
@@ -69,12 +89,26 @@ const TWICE_GARBAGE: &str = "failed: Garbage Garbage";
 const TWICE_CLOSED: &str = "failed: Closed Closed";
 
 const FAULTS: &[Fault] = &[
-    fault("silence", |_| Reaction::silence(), [TIMEOUT, TIMEOUT, SECOND]),
-    fault("wrong ID", |asked| address(asked, 1).wrong_id().into(), [TIMEOUT, TIMEOUT, SECOND]),
+    fault(
+        "silence",
+        |_| Reaction::silence(),
+        [TIMEOUT, TIMEOUT, SECOND],
+    ),
+    fault(
+        "wrong ID",
+        |asked| address(asked, 1).wrong_id().into(),
+        [TIMEOUT, TIMEOUT, SECOND],
+    ),
     fault(
         "wrong ID, then right",
-        |asked| Reaction::from(address(asked, 1).wrong_id()).then(Act::Send(address(asked, 2).wire())),
-        ["NOERROR 192.0.2.2", "NOERROR 192.0.2.2", "NOERROR 192.0.2.2"],
+        |asked| {
+            Reaction::from(address(asked, 1).wrong_id()).then(Act::Send(address(asked, 2).wire()))
+        },
+        [
+            "NOERROR 192.0.2.2",
+            "NOERROR 192.0.2.2",
+            "NOERROR 192.0.2.2",
+        ],
     ),
     fault(
         "wrong name",
@@ -83,10 +117,18 @@ const FAULTS: &[Fault] = &[
     ),
     fault(
         "wrong type",
-        |asked| address(asked, 1).wrong_question(&asked.name(), "AAAA").into(),
+        |asked| {
+            address(asked, 1)
+                .wrong_question(&asked.name(), "AAAA")
+                .into()
+        },
         [TIMEOUT, TIMEOUT, SECOND],
     ),
-    fault("the query sent back", |asked| Reaction::send(asked.packet.clone()), [TIMEOUT, TIMEOUT, SECOND]),
+    fault(
+        "the query sent back",
+        |asked| Reaction::send(asked.packet.clone()),
+        [TIMEOUT, TIMEOUT, SECOND],
+    ),
     fault(
         "another opcode",
         |asked| {
@@ -103,36 +145,78 @@ const FAULTS: &[Fault] = &[
     ),
     fault(
         "the name in another case",
-        |asked| address(asked, 1).wrong_question(&asked.name().to_ascii_uppercase(), "A").into(),
-        ["NOERROR 192.0.2.1", "NOERROR 192.0.2.1", "NOERROR 192.0.2.1"],
+        |asked| {
+            address(asked, 1)
+                .wrong_question(&asked.name().to_ascii_uppercase(), "A")
+                .into()
+        },
+        [
+            "NOERROR 192.0.2.1",
+            "NOERROR 192.0.2.1",
+            "NOERROR 192.0.2.1",
+        ],
     ),
     fault(
         "octets after the message",
         |asked| Reaction::send([address(asked, 1).wire(), vec![0xff; 5]].concat()),
-        ["NOERROR 192.0.2.1", "NOERROR 192.0.2.1", "NOERROR 192.0.2.1"],
+        [
+            "NOERROR 192.0.2.1",
+            "NOERROR 192.0.2.1",
+            "NOERROR 192.0.2.1",
+        ],
     ),
     fault(
         "success without the question",
         |asked| Reaction::send([&asked.packet[..2], &[0x81, 0x80], &[0; 8]].concat()),
         [TIMEOUT, TIMEOUT, SECOND],
     ),
-    fault("records missing", |asked| Reaction::send(garbage(asked)), [TWICE_GARBAGE, TWICE_GARBAGE, SECOND]),
-    fault("three octets", |asked| Reaction::send(&asked.packet[..3]), [TWICE_GARBAGE, TWICE_GARBAGE, SECOND]),
-    fault("nothing but a packet", |_| Reaction::send(vec![]), [TIMEOUT, TIMEOUT, SECOND]),
+    fault(
+        "records missing",
+        |asked| Reaction::send(garbage(asked)),
+        [TWICE_GARBAGE, TWICE_GARBAGE, SECOND],
+    ),
+    fault(
+        "three octets",
+        |asked| Reaction::send(&asked.packet[..3]),
+        [TWICE_GARBAGE, TWICE_GARBAGE, SECOND],
+    ),
+    fault(
+        "nothing but a packet",
+        |_| Reaction::send(vec![]),
+        [TIMEOUT, TIMEOUT, SECOND],
+    ),
     fault(
         "truncated, whole over TCP",
         |asked| over_udp(asked, truncated(asked), address(asked, 2)),
-        ["NOERROR 192.0.2.2", "NOERROR 192.0.2.2", "NOERROR 192.0.2.2"],
+        [
+            "NOERROR 192.0.2.2",
+            "NOERROR 192.0.2.2",
+            "NOERROR 192.0.2.2",
+        ],
     ),
     fault(
         "truncated, without records",
-        |asked| over_udp(asked, Reply::to(&asked.packet).truncated(), address(asked, 2)),
-        ["NOERROR 192.0.2.2", "NOERROR 192.0.2.2", "NOERROR 192.0.2.2"],
+        |asked| {
+            over_udp(
+                asked,
+                Reply::to(&asked.packet).truncated(),
+                address(asked, 2),
+            )
+        },
+        [
+            "NOERROR 192.0.2.2",
+            "NOERROR 192.0.2.2",
+            "NOERROR 192.0.2.2",
+        ],
     ),
     fault(
         "truncated for ever",
         |asked| truncated(asked).into(),
-        ["NOERROR tc 192.0.2.5", "NOERROR tc 192.0.2.5", "NOERROR tc 192.0.2.5"],
+        [
+            "NOERROR tc 192.0.2.5",
+            "NOERROR tc 192.0.2.5",
+            "NOERROR tc 192.0.2.5",
+        ],
     ),
     fault(
         "truncated for ever, without records",
@@ -146,42 +230,86 @@ const FAULTS: &[Fault] = &[
     ),
     fault(
         "truncated within a record, whole over TCP",
-        |asked| over_udp(asked, Reaction::send(truncated_within_a_record(asked)), address(asked, 2)),
-        ["NOERROR 192.0.2.2", "NOERROR 192.0.2.2", "NOERROR 192.0.2.2"],
+        |asked| {
+            over_udp(
+                asked,
+                Reaction::send(truncated_within_a_record(asked)),
+                address(asked, 2),
+            )
+        },
+        [
+            "NOERROR 192.0.2.2",
+            "NOERROR 192.0.2.2",
+            "NOERROR 192.0.2.2",
+        ],
     ),
     fault(
         "truncated within a record, TCP closed early",
-        |asked| over_udp(asked, Reaction::send(truncated_within_a_record(asked)), Reaction::close()),
+        |asked| {
+            over_udp(
+                asked,
+                Reaction::send(truncated_within_a_record(asked)),
+                Reaction::close(),
+            )
+        },
         ["NOERROR tc", TWICE_CLOSED, "NOERROR tc"],
     ),
     fault(
         "truncated, TCP closed in the middle",
         |asked| {
             let packet = framed(address(asked, 1).wire());
-            let cut = Reaction::silence().then(Act::Raw(packet[..20].to_vec())).then(Act::Close);
+            let cut = Reaction::silence()
+                .then(Act::Raw(packet[..20].to_vec()))
+                .then(Act::Close);
             over_udp(asked, truncated(asked), cut)
         },
         ["NOERROR tc 192.0.2.5", TWICE_CLOSED, "NOERROR tc 192.0.2.5"],
     ),
     fault(
         "truncated, TCP stalls after the length of a large message",
-        |asked| over_udp(asked, truncated(asked), Reaction::silence().then(Act::Raw(vec![0xff, 0xff]))),
+        |asked| {
+            over_udp(
+                asked,
+                truncated(asked),
+                Reaction::silence().then(Act::Raw(vec![0xff, 0xff])),
+            )
+        },
         ["NOERROR tc 192.0.2.5", TIMEOUT, "NOERROR tc 192.0.2.5"],
     ),
     fault(
         "truncated, TCP message of no octets",
-        |asked| over_udp(asked, truncated(asked), Reaction::silence().then(Act::Raw(vec![0, 0]))),
-        ["NOERROR tc 192.0.2.5", TWICE_GARBAGE, "NOERROR tc 192.0.2.5"],
+        |asked| {
+            over_udp(
+                asked,
+                truncated(asked),
+                Reaction::silence().then(Act::Raw(vec![0, 0])),
+            )
+        },
+        [
+            "NOERROR tc 192.0.2.5",
+            TWICE_GARBAGE,
+            "NOERROR tc 192.0.2.5",
+        ],
     ),
     fault(
         "truncated, TCP octet by octet",
-        |asked| over_udp(asked, truncated(asked), slowly(framed(address(asked, 1).wire()))),
+        |asked| {
+            over_udp(
+                asked,
+                truncated(asked),
+                slowly(framed(address(asked, 1).wire())),
+            )
+        },
         ["NOERROR tc 192.0.2.5", TIMEOUT, "NOERROR tc 192.0.2.5"],
     ),
     fault(
         "truncated, garbage over TCP",
         |asked| over_udp(asked, truncated(asked), address(asked, 1).wrong_id()),
-        ["NOERROR tc 192.0.2.5", TWICE_GARBAGE, "NOERROR tc 192.0.2.5"],
+        [
+            "NOERROR tc 192.0.2.5",
+            TWICE_GARBAGE,
+            "NOERROR tc 192.0.2.5",
+        ],
     ),
 ];
 
@@ -192,7 +320,11 @@ async fn check(what: &str, question: Question, upstreams: &[SocketAddr], expecte
     let outcome = told(&subject.ask(question, upstreams).await);
     assert_eq!(outcome, expected, "{what}");
     // The additional second allows for a busy machine.
-    assert!(asked.elapsed() < limits.budget + Duration::from_secs(1), "{what} took {:?}", asked.elapsed());
+    assert!(
+        asked.elapsed() < limits.budget + Duration::from_secs(1),
+        "{what} took {:?}",
+        asked.elapsed()
+    );
 }
 
 #[tokio::test]
@@ -211,13 +343,25 @@ async fn alone_and_with_a_good_one_behind_it() {
 #[tokio::test]
 async fn nobody_there() {
     check("UDP", a("x.test."), &[nobody()], "failed: Refused Refused").await;
-    check("TCP", a_over_tcp("x.test."), &[nobody()], "failed: Refused Refused").await;
+    check(
+        "TCP",
+        a_over_tcp("x.test."),
+        &[nobody()],
+        "failed: Refused Refused",
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn truncated_and_no_tcp_at_all() {
     let upstream = Upstream::start_udp_only(|asked: &Asked| truncated(asked).into()).await;
-    check("TCP refused", a("x.test."), &[upstream.addr()], "NOERROR tc 192.0.2.5").await;
+    check(
+        "TCP refused",
+        a("x.test."),
+        &[upstream.addr()],
+        "NOERROR tc 192.0.2.5",
+    )
+    .await;
 }
 
 /// If TCP does not work, only some of the queries with a truncated reply are retried over TCP.
@@ -225,32 +369,69 @@ async fn truncated_and_no_tcp_at_all() {
 async fn tcp_that_never_works_is_not_waited_for_every_time() {
     let silent_over_tcp = |asked: &Asked| over_udp(asked, truncated(asked), Reaction::silence());
     let upstream = Upstream::start(silent_over_tcp).await;
-    let subject = Subject::new(Limits { tcp_retry: Duration::from_millis(100), ..Limits::default() });
+    let subject = Subject::new(Limits {
+        tcp_retry: Duration::from_millis(100),
+        ..Limits::default()
+    });
     for n in 0..10 {
-        let outcome = subject.ask_a(&format!("n{n}.test."), &[upstream.addr()]).await;
+        let outcome = subject
+            .ask_a(&format!("n{n}.test."), &[upstream.addr()])
+            .await;
         assert_eq!(outcome, "NOERROR tc 192.0.2.5");
     }
     let retries = subject.metric("tcp_retries_total", &[]);
     assert!((1.0..=3.0).contains(&retries), "{retries} retries");
     // A query of a client over TCP is always retried over TCP.
-    assert_eq!(told(&subject.ask(a_over_tcp("x.test."), &[upstream.addr()]).await), TIMEOUT);
+    assert_eq!(
+        told(&subject.ask(a_over_tcp("x.test."), &[upstream.addr()]).await),
+        TIMEOUT
+    );
     assert!(subject.metric("tcp_retries_total", &[]) > retries);
 }
 
-/// Asserts that `reply`, which is truncated or SERVFAIL, is returned if no better reply arrives. The upstream must not
-/// count as dead.
-async fn is_handed_on_in_the_end(reply: &str, handler: impl Fn(&Asked) -> Reaction + Send + Sync + 'static) {
-    let handler =
-        move |asked: &Asked| if asked.name() == "quick.test." { says(1)(asked) } else { handler(asked) };
-    let (upstream, other) = (Upstream::start(handler).await, Upstream::start(says(99)).await);
+/// Asserts that `reply`, which is truncated or SERVFAIL, is returned if no better reply arrives.
+/// The upstream must not count as dead.
+async fn is_handed_on_in_the_end(
+    reply: &str,
+    handler: impl Fn(&Asked) -> Reaction + Send + Sync + 'static,
+) {
+    let handler = move |asked: &Asked| {
+        if asked.name() == "quick.test." {
+            says(1)(asked)
+        } else {
+            handler(asked)
+        }
+    };
+    let (upstream, other) = (
+        Upstream::start(handler).await,
+        Upstream::start(says(99)).await,
+    );
     let never = Duration::from_mins(1);
-    let subject = Subject::new(Limits { tcp_retry: never, patience: never, ..Limits::default() });
+    let subject = Subject::new(Limits {
+        tcp_retry: never,
+        patience: never,
+        ..Limits::default()
+    });
     for n in 0..3 {
-        assert_eq!(subject.ask_a(&format!("n{n}.test."), &[upstream.addr()]).await, reply, "question {n}");
+        assert_eq!(
+            subject
+                .ask_a(&format!("n{n}.test."), &[upstream.addr()])
+                .await,
+            reply,
+            "question {n}"
+        );
     }
     // A dead upstream would be queried last.
-    assert_eq!(subject.ask_a("quick.test.", &[upstream.addr(), other.addr()]).await, "NOERROR 192.0.2.1");
-    assert!(is(subject.errors("timeout"), 3), "each time the wait was in vain");
+    assert_eq!(
+        subject
+            .ask_a("quick.test.", &[upstream.addr(), other.addr()])
+            .await,
+        "NOERROR 192.0.2.1"
+    );
+    assert!(
+        is(subject.errors("timeout"), 3),
+        "each time the wait was in vain"
+    );
 }
 
 #[tokio::test]
@@ -264,25 +445,43 @@ async fn servfail_is_not_lost_to_silence_afterwards() {
     let known = Mutex::new(HashSet::new());
     let first_word = move |asked: &Asked| known.lock().unwrap().insert(asked.name());
     let handler = move |asked: &Asked| {
-        if first_word(asked) { refuses("SERVFAIL")(asked) } else { Reaction::silence() }
+        if first_word(asked) {
+            refuses("SERVFAIL")(asked)
+        } else {
+            Reaction::silence()
+        }
     };
     is_handed_on_in_the_end("SERVFAIL", handler).await;
 }
 
-/// With the default limits and three silent upstreams, an error is returned within the two seconds that clients wait.
+/// With the default limits and three silent upstreams, an error is returned within the two seconds
+/// that clients wait.
 #[tokio::test]
 async fn an_error_comes_within_two_seconds() {
     let silent = |_: &Asked| Reaction::silence();
-    let upstreams =
-        [Upstream::start(silent).await, Upstream::start(silent).await, Upstream::start(silent).await];
+    let upstreams = [
+        Upstream::start(silent).await,
+        Upstream::start(silent).await,
+        Upstream::start(silent).await,
+    ];
     let addresses: Vec<_> = upstreams.iter().map(Upstream::addr).collect();
     let subject = Subject::new(Limits::default());
     let asked = Instant::now();
-    for outcome in [subject.ask(a("x.test."), &addresses), subject.ask(a_over_tcp("x.test."), &addresses)] {
+    for outcome in [
+        subject.ask(a("x.test."), &addresses),
+        subject.ask(a_over_tcp("x.test."), &addresses),
+    ] {
         let asked = Instant::now();
         assert_eq!(told(&outcome.await), "failed: Timeout Timeout Timeout");
-        assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
+        assert!(
+            asked.elapsed() < Duration::from_secs(2),
+            "{:?}",
+            asked.elapsed()
+        );
     }
-    assert!(asked.elapsed() > Duration::from_secs(3), "the budget was used");
+    assert!(
+        asked.elapsed() > Duration::from_secs(3),
+        "the budget was used"
+    );
     assert!(is(subject.metric("failed_total", &[]), 2));
 }

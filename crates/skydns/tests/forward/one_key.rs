@@ -14,37 +14,57 @@ use tokio::sync::watch;
 use crate::fixed::{Fixed, start};
 use crate::support::{PATIENCE, Question, Subject, a, a_over_tcp, address, is, says, short, told};
 
-const NAMES: [&str; 4] = ["www.outside.test.", "WWW.outside.test.", "wWw.OuTsIdE.tEsT.", "www.outside.TEST."];
+const NAMES: [&str; 4] = [
+    "www.outside.test.",
+    "WWW.outside.test.",
+    "wWw.OuTsIdE.tEsT.",
+    "www.outside.TEST.",
+];
 
 /// The queries of clients that may share a reply.
 fn variants() -> Vec<Ask> {
-    let cookie = Edns { udp: 1232, options: vec![(10, vec![1; 8])], ..Edns::default() };
+    let cookie = Edns {
+        udp: 1232,
+        options: vec![(10, vec![1; 8])],
+        ..Edns::default()
+    };
     let asks = NAMES.iter().flat_map(|name| {
         let plain = Ask::new(name, "A");
         let sized = [0, 512, 600, 1232, 4096, 65_535].map(|size| Ask::new(name, "A").edns(size));
         std::iter::once(plain).chain(sized)
     });
-    asks.chain([Ask::new("www.outside.test.", "A").opt(cookie)]).collect()
+    asks.chain([Ask::new("www.outside.test.", "A").opt(cookie)])
+        .collect()
 }
 
 /// The number of queries is that of a birthday attack with one port for each.
 #[tokio::test]
 async fn variants_at_once_make_one_query() {
     let (open, gate) = watch::channel(false);
-    let upstream = Upstream::start(
-        move |asked: &Asked| {
-            if *gate.borrow() { says(1)(asked) } else { Reaction::silence() }
-        },
-    )
+    let upstream = Upstream::start(move |asked: &Asked| {
+        if *gate.borrow() {
+            says(1)(asked)
+        } else {
+            Reaction::silence()
+        }
+    })
     .await;
-    let subject = Subject::new(Limits { resend_after: PATIENCE / 10, ..Limits::default() });
+    let subject = Subject::new(Limits {
+        resend_after: PATIENCE / 10,
+        ..Limits::default()
+    });
     let upstreams = [upstream.addr()];
     let questions = variants().into_iter().flat_map(|ask| {
-        [Transport::Udp, Transport::Tcp].map(|transport| Question::from(ask.clone()).over(transport))
+        [Transport::Udp, Transport::Tcp]
+            .map(|transport| Question::from(ask.clone()).over(transport))
     });
     let questions: Vec<Question> = questions.collect();
 
-    let asking = join_all(questions.iter().map(|question| subject.ask(question.clone(), &upstreams)));
+    let asking = join_all(
+        questions
+            .iter()
+            .map(|question| subject.ask(question.clone(), &upstreams)),
+    );
     let opening = async {
         let joined = questions.len() - 1;
         eventually(PATIENCE, || async {
@@ -55,17 +75,35 @@ async fn variants_at_once_make_one_query() {
     };
     let (replies, ()) = tokio::join!(asking, opening);
 
-    assert!(replies.iter().all(|reply| told(reply) == "NOERROR 192.0.2.1"));
+    assert!(
+        replies
+            .iter()
+            .all(|reply| told(reply) == "NOERROR 192.0.2.1")
+    );
     assert!(is(subject.metric("requests_total", &[]), 1));
     let first = &upstream.asked()[0];
-    assert!(upstream.asked().iter().all(|asked| asked.packet == first.packet && asked.from == first.from));
+    assert!(
+        upstream
+            .asked()
+            .iter()
+            .all(|asked| asked.packet == first.packet && asked.from == first.from)
+    );
 }
 
 /// A reply with 30 addresses and an extended error.
 fn thirty(asked: &Asked) -> Reaction {
-    let opt = Edns { udp: 4096, options: vec![(15, vec![0, 0])], ..Edns::default() };
+    let opt = Edns {
+        udp: 4096,
+        options: vec![(15, vec![0, 0])],
+        ..Edns::default()
+    };
     let records = (0..30).map(|n| format!("{} 60 IN A 198.51.100.{n}", asked.name()));
-    records.fold(Reply::to(&asked.packet), |reply, record| reply.answer(&record)).opt(opt).into()
+    records
+        .fold(Reply::to(&asked.packet), |reply, record| {
+            reply.answer(&record)
+        })
+        .opt(opt)
+        .into()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -81,8 +119,16 @@ async fn clients_of_one_query_get_own_answers() {
         let asked = Message::parse(&query.wire()).unwrap();
         let size = asked.edns.as_ref().map_or(512, |edns| edns.udp.max(512));
         for (answer, whole) in [(answers.0, size >= 1232), (answers.1, true)] {
-            assert_eq!((answer.id, &answer.questions), (asked.id, &asked.questions), "{asked:?}");
-            assert_eq!((answer.answer.len() == 30, answer.has("tc")), (whole, !whole), "{asked:?}");
+            assert_eq!(
+                (answer.id, &answer.questions),
+                (asked.id, &asked.questions),
+                "{asked:?}"
+            );
+            assert_eq!(
+                (answer.answer.len() == 30, answer.has("tc")),
+                (whole, !whole),
+                "{asked:?}"
+            );
             let expected = asked.edns.as_ref().map(|_| vec![(15, vec![0, 0])]);
             assert_eq!(answer.edns.map(|opt| opt.options), expected, "{asked:?}");
         }
@@ -102,32 +148,57 @@ fn without_edns(rcode: &'static str) -> impl Fn(&Asked) -> Reaction + Send + Syn
 /// An upstream that does not know EDNS is queried without (RFC 6891, section 7).
 #[tokio::test]
 async fn upstream_without_edns_answers_all_clients() {
-    // The RCODE for queries with EDNS, and the number of queries for the first and for the second name.
-    for (rcode, counts) in [("FORMERR", [2, 1]), ("NOTIMP", [2, 1]), ("SERVFAIL", [2, 2])] {
+    // The RCODE for queries with EDNS, and the number of queries for the first and for the second
+    // name.
+    for (rcode, counts) in [
+        ("FORMERR", [2, 1]),
+        ("NOTIMP", [2, 1]),
+        ("SERVFAIL", [2, 2]),
+    ] {
         let upstream = Upstream::start(without_edns(rcode)).await;
         let subject = Subject::new(Limits::default());
         for (name, count) in ["x.test.", "y.test."].into_iter().zip(counts) {
             upstream.forget();
-            let question = a(name).edns(Edns { udp: 1400, ..Edns::default() });
+            let question = a(name).edns(Edns {
+                udp: 1400,
+                ..Edns::default()
+            });
             let reply = subject.ask(question.clone(), &[upstream.addr()]).await;
-            assert_eq!((told(&reply).as_str(), upstream.count()), ("NOERROR 192.0.2.1", count), "{rcode}");
-            let ours = Edns { udp: 1232, ..Edns::default() };
+            assert_eq!(
+                (told(&reply).as_str(), upstream.count()),
+                ("NOERROR 192.0.2.1", count),
+                "{rcode}"
+            );
+            let ours = Edns {
+                udp: 1232,
+                ..Edns::default()
+            };
             assert_eq!(question.answer(&reply.unwrap()).edns, Some(ours), "{rcode}");
         }
     }
 }
 
-/// Some devices drop queries with an OPT record. Clients without EDNS must not lose such an upstream.
+/// Some devices drop queries with an OPT record. Clients without EDNS must not lose such an
+/// upstream.
 #[tokio::test]
 async fn silence_to_edns_leads_to_plain_queries() {
-    let has_opt = |asked: &Asked| Message::parse(&asked.packet).is_ok_and(|message| message.edns.is_some());
-    let upstream = Upstream::start(
-        move |asked: &Asked| if has_opt(asked) { Reaction::silence() } else { says(1)(asked) },
-    )
+    let has_opt =
+        |asked: &Asked| Message::parse(&asked.packet).is_ok_and(|message| message.edns.is_some());
+    let upstream = Upstream::start(move |asked: &Asked| {
+        if has_opt(asked) {
+            Reaction::silence()
+        } else {
+            says(1)(asked)
+        }
+    })
     .await;
     let subject = Subject::new(short());
     for name in ["x.test.", "y.test."] {
-        assert_ne!(subject.ask_a(name, &[upstream.addr()]).await, "NOERROR 192.0.2.1", "{name}");
+        assert_ne!(
+            subject.ask_a(name, &[upstream.addr()]).await,
+            "NOERROR 192.0.2.1",
+            "{name}"
+        );
     }
 
     eventually(PATIENCE, || async {
@@ -135,12 +206,15 @@ async fn silence_to_edns_leads_to_plain_queries() {
     })
     .await;
     upstream.forget();
-    assert_eq!(subject.ask_a("w.test.", &[upstream.addr()]).await, "NOERROR 192.0.2.1");
+    assert_eq!(
+        subject.ask_a("w.test.", &[upstream.addr()]).await,
+        "NOERROR 192.0.2.1"
+    );
     assert_eq!(upstream.count(), 1, "no query with an OPT record");
 }
 
-/// For a client over TCP, a reply that is truncated over UDP is no answer. The upstreams are queried over TCP, one
-/// after the other.
+/// For a client over TCP, a reply that is truncated over UDP is no answer. The upstreams are
+/// queried over TCP, one after the other.
 #[tokio::test]
 async fn truncated_reply_leads_tcp_clients_further() {
     let truncated = |asked: &Asked| address(asked, 5).truncated().into();
@@ -148,8 +222,10 @@ async fn truncated_reply_leads_tcp_clients_further() {
     let second = Upstream::start(says(2)).await;
     let upstreams = [first.addr(), second.addr()];
     let subject = Subject::new(Limits::default());
-    let (over_udp, over_tcp) =
-        tokio::join!(subject.ask(a("x.test."), &upstreams), subject.ask(a_over_tcp("x.test."), &upstreams));
+    let (over_udp, over_tcp) = tokio::join!(
+        subject.ask(a("x.test."), &upstreams),
+        subject.ask(a_over_tcp("x.test."), &upstreams)
+    );
     assert_eq!(told(&over_udp), "NOERROR tc 192.0.2.5");
     assert_eq!(told(&over_tcp), "NOERROR 192.0.2.2");
     assert!(is(subject.metric("joined_total", &[]), 1));

@@ -21,7 +21,8 @@ fn after(
     move |asked| handler(asked).after(delay)
 }
 
-/// If the first upstream is slow, queries wait for its replies. The second upstream receives no query.
+/// If the first upstream is slow, queries wait for its replies. The second upstream receives no
+/// query.
 #[tokio::test]
 async fn a_slow_preferred_upstream_is_the_only_one_asked() {
     for outsider in ["NXDOMAIN", "NOERROR", "REFUSED"] {
@@ -29,8 +30,13 @@ async fn a_slow_preferred_upstream_is_the_only_one_asked() {
         let quick = Upstream::start(refuses(outsider)).await;
         let subject = Subject::new(Limits::default());
         for n in 0..10 {
-            let reply = subject.ask_a(&format!("n{n}.test."), &[slow.addr(), quick.addr()]).await;
-            assert_eq!(reply, "NOERROR 192.0.2.1", "question {n}, the second says {outsider}");
+            let reply = subject
+                .ask_a(&format!("n{n}.test."), &[slow.addr(), quick.addr()])
+                .await;
+            assert_eq!(
+                reply, "NOERROR 192.0.2.1",
+                "question {n}, the second says {outsider}"
+            );
         }
         assert_eq!(quick.count(), 0, "the second says {outsider}");
     }
@@ -40,22 +46,34 @@ async fn a_slow_preferred_upstream_is_the_only_one_asked() {
 #[tokio::test]
 async fn one_lost_name_does_not_make_a_dead_upstream() {
     let forgetful = |asked: &Asked| {
-        if asked.name().eq_ignore_ascii_case("lost.test.") { Reaction::silence() } else { says(1)(asked) }
+        if asked.name().eq_ignore_ascii_case("lost.test.") {
+            Reaction::silence()
+        } else {
+            says(1)(asked)
+        }
     };
-    let (first, second) = (Upstream::start(forgetful).await, Upstream::start(refuses("NXDOMAIN")).await);
+    let (first, second) = (
+        Upstream::start(forgetful).await,
+        Upstream::start(refuses("NXDOMAIN")).await,
+    );
     let upstreams = [first.addr(), second.addr()];
     let subject = Subject::new(Limits::default());
     let asked = Instant::now();
     while asked.elapsed() < 4000 * MS {
         for case in ["lost.test.", "Lost.test.", "LOST.test."] {
-            assert_eq!(subject.ask_a(case, &upstreams).await, "NXDOMAIN", "the second counts in the end");
+            assert_eq!(
+                subject.ask_a(case, &upstreams).await,
+                "NXDOMAIN",
+                "the second counts in the end"
+            );
         }
     }
     let answered = subject.ask_a("other.test.", &upstreams).await;
     assert_eq!(answered, "NOERROR 192.0.2.1", "the first stays the first");
 }
 
-/// With one to four silent upstreams before a live upstream, the first query is answered within its budget.
+/// With one to four silent upstreams before a live upstream, the first query is answered within its
+/// budget.
 #[tokio::test]
 async fn three_silent_upstreams_do_not_hide_the_fourth() {
     let silent = [(); 4].map(|()| Upstream::start(silent));
@@ -64,7 +82,9 @@ async fn three_silent_upstreams_do_not_hide_the_fourth() {
     let asked = (1..=4).map(async |dead| {
         let mut upstreams: Vec<_> = silent.iter().take(dead).map(Upstream::addr).collect();
         upstreams.push(good.addr());
-        let reply = Subject::new(Limits::default()).ask_a("x.test.", &upstreams).await;
+        let reply = Subject::new(Limits::default())
+            .ask_a("x.test.", &upstreams)
+            .await;
         assert_eq!(reply, "NOERROR 192.0.2.5", "after {dead} silent upstreams");
     });
     futures::future::join_all(asked).await;
@@ -74,12 +94,18 @@ async fn three_silent_upstreams_do_not_hide_the_fourth() {
 #[tokio::test]
 async fn a_dead_upstream_costs_little() {
     let dead = Upstream::start(silent).await;
-    let (second, third) = (Upstream::start(says(2)).await, Upstream::start(says(3)).await);
+    let (second, third) = (
+        Upstream::start(says(2)).await,
+        Upstream::start(says(3)).await,
+    );
     let mut round_trip = Duration::ZERO;
     let subject = Subject::new(Limits::default());
     for n in 0..100 {
         let asked = Instant::now();
-        subject.ask(a(&format!("direct{n}.test.")), &[second.addr()]).await.unwrap();
+        subject
+            .ask(a(&format!("direct{n}.test.")), &[second.addr()])
+            .await
+            .unwrap();
         round_trip = round_trip.max(asked.elapsed());
     }
 
@@ -89,14 +115,20 @@ async fn a_dead_upstream_costs_little() {
     let mut times = Vec::new();
     for n in 0..200 {
         let asked = Instant::now();
-        assert_eq!(subject.ask_a(&format!("n{n}.test."), &upstreams).await, "NOERROR 192.0.2.2");
+        assert_eq!(
+            subject.ask_a(&format!("n{n}.test."), &upstreams).await,
+            "NOERROR 192.0.2.2"
+        );
         times.push(asked.elapsed());
         // The pauses leave time for some probes of the dead upstream.
         tokio::time::sleep(5 * MS).await;
     }
     times.sort();
     let p99 = times[times.len() * 99 / 100];
-    assert!(p99 <= round_trip + 100 * MS, "p99 {p99:?}, round trip {round_trip:?}");
+    assert!(
+        p99 <= round_trip + 100 * MS,
+        "p99 {p99:?}, round trip {round_trip:?}"
+    );
 }
 
 /// Sends queries until a query does not wait for the dead upstream.
@@ -106,29 +138,46 @@ async fn become_last(subject: &Subject, dead: &Upstream, upstreams: &[SocketAddr
     loop {
         let before = dead.count();
         let asked = Instant::now();
-        subject.ask(a(&format!("dying{n}.test.")), upstreams).await.unwrap();
+        subject
+            .ask(a(&format!("dying{n}.test.")), upstreams)
+            .await
+            .unwrap();
         if dead.count() == before && asked.elapsed() < 200 * MS {
             return;
         }
         n += 1;
-        assert!(Instant::now() < deadline, "queries still wait for the dead upstream");
+        assert!(
+            Instant::now() < deadline,
+            "queries still wait for the dead upstream"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_dead_upstream_is_found_again_by_its_first_answer() {
-    let (dead, good) = (Arc::new(AtomicBool::new(false)), Upstream::start(says(2)).await);
+    let (dead, good) = (
+        Arc::new(AtomicBool::new(false)),
+        Upstream::start(says(2)).await,
+    );
     let is_dead = Arc::clone(&dead);
-    let first =
-        Upstream::start(
-            move |asked: &Asked| {
-                if is_dead.load(Ordering::Relaxed) { Reaction::silence() } else { says(1)(asked) }
-            },
-        )
-        .await;
-    let subject = Subject::new(Limits { patience: 300 * MS, budget: 900 * MS, ..Limits::default() });
+    let first = Upstream::start(move |asked: &Asked| {
+        if is_dead.load(Ordering::Relaxed) {
+            Reaction::silence()
+        } else {
+            says(1)(asked)
+        }
+    })
+    .await;
+    let subject = Subject::new(Limits {
+        patience: 300 * MS,
+        budget: 900 * MS,
+        ..Limits::default()
+    });
     let upstreams = [first.addr(), good.addr()];
-    assert_eq!(subject.ask_a("known.test.", &upstreams).await, "NOERROR 192.0.2.1");
+    assert_eq!(
+        subject.ask_a("known.test.", &upstreams).await,
+        "NOERROR 192.0.2.1"
+    );
     dead.store(true, Ordering::Relaxed);
     become_last(&subject, &first, &upstreams).await;
 
@@ -142,11 +191,14 @@ async fn a_dead_upstream_is_found_again_by_its_first_answer() {
     assert_eq!(first.count_of("x.test.", "A"), 0);
 
     dead.store(false, Ordering::Relaxed);
-    eventually(PATIENCE, || async { subject.ask_a("x.test.", &upstreams).await == "NOERROR 192.0.2.1" })
-        .await;
+    eventually(PATIENCE, || async {
+        subject.ask_a("x.test.", &upstreams).await == "NOERROR 192.0.2.1"
+    })
+    .await;
 }
 
-/// An upstream whose port is closed does not delay queries. Once the port is open, the upstream is used again.
+/// An upstream whose port is closed does not delay queries. Once the port is open, the upstream is
+/// used again.
 #[tokio::test]
 async fn one_that_refuses_packets_is_passed_over() {
     let good = Upstream::start(says(2)).await;
@@ -154,11 +206,17 @@ async fn one_that_refuses_packets_is_passed_over() {
     let upstreams = [nobody(), good.addr()];
     for n in 0..10 {
         let asked = Instant::now();
-        assert_eq!(subject.ask_a(&format!("n{n}.test."), &upstreams).await, "NOERROR 192.0.2.2");
+        assert_eq!(
+            subject.ask_a(&format!("n{n}.test."), &upstreams).await,
+            "NOERROR 192.0.2.2"
+        );
         assert!(asked.elapsed() < 500 * MS, "{:?}", asked.elapsed());
     }
     let _back = Upstream::start_on(upstreams[0], says(1)).await;
-    assert_eq!(subject.ask_a("back.test.", &upstreams).await, "NOERROR 192.0.2.1");
+    assert_eq!(
+        subject.ask_a("back.test.", &upstreams).await,
+        "NOERROR 192.0.2.1"
+    );
 }
 
 /// An upstream may answer after `patience`. The first reply of any upstream is returned.
@@ -166,10 +224,16 @@ async fn one_that_refuses_packets_is_passed_over() {
 async fn a_late_answer_counts_where_there_is_no_other() {
     let late = Upstream::start(after(600 * MS, says(1))).await;
     let quiet = Upstream::start(silent).await;
-    let limits = Limits { patience: 200 * MS, resend_after: PATIENCE, ..Limits::default() };
+    let limits = Limits {
+        patience: 200 * MS,
+        resend_after: PATIENCE,
+        ..Limits::default()
+    };
     let subject = Subject::new(limits);
     for n in 0..4 {
-        let reply = subject.ask_a(&format!("n{n}.test."), &[late.addr(), quiet.addr()]).await;
+        let reply = subject
+            .ask_a(&format!("n{n}.test."), &[late.addr(), quiet.addr()])
+            .await;
         assert_eq!(reply, "NOERROR 192.0.2.1");
     }
     assert_eq!(late.count(), 4, "it is not dead");
@@ -181,23 +245,40 @@ async fn a_late_answer_counts_where_there_is_no_other() {
 async fn a_silent_upstream_is_asked_again() {
     let upstream = Upstream::start(|asked: &Asked| {
         static LOST: AtomicBool = AtomicBool::new(false);
-        if LOST.swap(true, Ordering::Relaxed) { says(1)(asked) } else { Reaction::silence() }
+        if LOST.swap(true, Ordering::Relaxed) {
+            says(1)(asked)
+        } else {
+            Reaction::silence()
+        }
     })
     .await;
-    let subject = Subject::new(Limits { resend_after: 100 * MS, ..Limits::default() });
-    assert_eq!(subject.ask_a("x.test.", &[upstream.addr()]).await, "NOERROR 192.0.2.1");
+    let subject = Subject::new(Limits {
+        resend_after: 100 * MS,
+        ..Limits::default()
+    });
+    assert_eq!(
+        subject.ask_a("x.test.", &[upstream.addr()]).await,
+        "NOERROR 192.0.2.1"
+    );
     let asked = upstream.asked();
     assert_eq!(asked.len(), 2);
     assert_eq!(asked[0].packet, asked[1].packet, "with the same ID");
-    assert_eq!(asked[0].from, asked[1].from, "from the same port: no more to guess for others");
+    assert_eq!(
+        asked[0].from, asked[1].from,
+        "from the same port: no more to guess for others"
+    );
 }
 
-/// If the port of the only upstream is closed, the upstream may be restarting. The query is sent again after a pause.
+/// If the port of the only upstream is closed, the upstream may be restarting. The query is sent
+/// again after a pause.
 #[tokio::test]
 async fn a_restarting_upstream_is_asked_again() {
     for transport in [Transport::Udp, Transport::Tcp] {
         let address = nobody();
-        let limits = Limits { retry_pause: 1000 * MS, ..Limits::default() };
+        let limits = Limits {
+            retry_pause: 1000 * MS,
+            ..Limits::default()
+        };
         let subject = Subject::new(limits);
         let upstreams: [SocketAddr; 1] = [address];
         let asking = subject.ask(question("x.test.", "A", transport), &upstreams);
@@ -210,7 +291,8 @@ async fn a_restarting_upstream_is_asked_again() {
     }
 }
 
-/// If the maximum number of upstreams is open, the upstream that has been silent for longest is replaced by the next.
+/// If the maximum number of upstreams is open, the upstream that has been silent for longest is
+/// replaced by the next.
 #[tokio::test]
 async fn no_more_than_so_many_upstreams_are_listened_to() {
     let silent = futures::future::join_all([(); 4].map(|()| Upstream::start(silent))).await;
@@ -218,11 +300,24 @@ async fn no_more_than_so_many_upstreams_are_listened_to() {
     let mut upstreams: Vec<_> = silent.iter().map(Upstream::addr).collect();
     upstreams.push(good.addr());
     for max_open in [1, 2] {
-        let subject = Subject::new(Limits { max_open, ..Limits::default() });
-        assert_eq!(subject.ask_a("x.test.", &upstreams).await, "NOERROR 192.0.2.5", "{max_open} at a time");
+        let subject = Subject::new(Limits {
+            max_open,
+            ..Limits::default()
+        });
+        assert_eq!(
+            subject.ask_a("x.test.", &upstreams).await,
+            "NOERROR 192.0.2.5",
+            "{max_open} at a time"
+        );
     }
     // A failed upstream no longer counts as open.
     let addresses = [nobody(), nobody(), nobody(), nobody(), good.addr()];
-    let subject = Subject::new(Limits { max_open: 1, ..Limits::default() });
-    assert_eq!(subject.ask_a("x.test.", &addresses).await, "NOERROR 192.0.2.5");
+    let subject = Subject::new(Limits {
+        max_open: 1,
+        ..Limits::default()
+    });
+    assert_eq!(
+        subject.ask_a("x.test.", &addresses).await,
+        "NOERROR 192.0.2.5"
+    );
 }

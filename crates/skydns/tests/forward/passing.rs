@@ -12,51 +12,108 @@ use testkit::upstream::{Asked, Upstream};
 use crate::support::{Subject, is, question, refuses, says, told};
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|octet| format!("{octet:02x}")).collect::<Vec<_>>().concat()
+    bytes
+        .iter()
+        .map(|octet| format!("{octet:02x}"))
+        .collect::<Vec<_>>()
+        .concat()
 }
 
-/// The flags, DO and the end-to-end EDNS options are those of the client, as in kube-dns. The name in lower case and
-/// the OPT record are our own. The expected packets have the ID 0.
+/// The flags, DO and the end-to-end EDNS options are those of the client, as in kube-dns. The name
+/// in lower case and the OPT record are our own. The expected packets have the ID 0.
 #[tokio::test]
 async fn queries_have_a_question_of_ours() {
     const QUESTION: &str = "03777777076f75747369646504746573740000010001";
     const OPT: &str = "00002904d0000000000000";
     let www = || Ask::new("www.outside.test.", "A");
     let edns = |udp, dnssec_ok, options: &[(u16, Vec<u8>)]| {
-        www().opt(Edns { udp, dnssec_ok, options: options.to_vec(), ..Edns::default() })
+        www().opt(Edns {
+            udp,
+            dnssec_ok,
+            options: options.to_vec(),
+            ..Edns::default()
+        })
     };
     let subnet = (8, vec![0, 1, 0x18, 0, 0x0a, 0, 0]);
     let cookie = (10, vec![1, 2, 3, 4, 5, 6, 7, 8]);
     let many = (8, vec![0; 4096]);
     let cases: &[(&str, Ask, String)] = &[
-        ("plain", www(), format!("000001000001000000000001{QUESTION}{OPT}")),
-        ("no RD", www().flags(""), format!("000000000001000000000001{QUESTION}{OPT}")),
-        ("CD", www().flags("rd cd"), format!("000001100001000000000001{QUESTION}{OPT}")),
-        ("AD", www().flags("rd ad"), format!("000001200001000000000001{QUESTION}{OPT}")),
+        (
+            "plain",
+            www(),
+            format!("000001000001000000000001{QUESTION}{OPT}"),
+        ),
+        (
+            "no RD",
+            www().flags(""),
+            format!("000000000001000000000001{QUESTION}{OPT}"),
+        ),
+        (
+            "CD",
+            www().flags("rd cd"),
+            format!("000001100001000000000001{QUESTION}{OPT}"),
+        ),
+        (
+            "AD",
+            www().flags("rd ad"),
+            format!("000001200001000000000001{QUESTION}{OPT}"),
+        ),
         (
             "class HS",
             www().class("HS"),
-            format!("000001000001000000000001{}4{OPT}", &QUESTION[..QUESTION.len() - 1]),
+            format!(
+                "000001000001000000000001{}4{OPT}",
+                &QUESTION[..QUESTION.len() - 1]
+            ),
         ),
-        ("EDNS of 100 octets", edns(100, false, &[]), format!("000001000001000000000001{QUESTION}{OPT}")),
-        ("EDNS of 65535 octets", edns(65535, false, &[]), format!("000001000001000000000001{QUESTION}{OPT}")),
-        ("DO", edns(4096, true, &[]), format!("000001000001000000000001{QUESTION}00002904d0000080000000")),
+        (
+            "EDNS of 100 octets",
+            edns(100, false, &[]),
+            format!("000001000001000000000001{QUESTION}{OPT}"),
+        ),
+        (
+            "EDNS of 65535 octets",
+            edns(65535, false, &[]),
+            format!("000001000001000000000001{QUESTION}{OPT}"),
+        ),
+        (
+            "DO",
+            edns(4096, true, &[]),
+            format!("000001000001000000000001{QUESTION}00002904d0000080000000"),
+        ),
         (
             "options",
             edns(4096, false, &[subnet, cookie]),
-            format!("000001000001000000000001{QUESTION}00002904d000000000000b00080007000118000a0000"),
+            format!(
+                "000001000001000000000001{QUESTION}00002904d000000000000b00080007000118000a0000"
+            ),
         ),
-        ("too many options", edns(4096, false, &[many]), format!("000001000001000000000001{QUESTION}{OPT}")),
-        ("case", Ask::new("wWw.oUtSiDe.tEsT.", "A"), format!("000001000001000000000001{QUESTION}{OPT}")),
+        (
+            "too many options",
+            edns(4096, false, &[many]),
+            format!("000001000001000000000001{QUESTION}{OPT}"),
+        ),
+        (
+            "case",
+            Ask::new("wWw.oUtSiDe.tEsT.", "A"),
+            format!("000001000001000000000001{QUESTION}{OPT}"),
+        ),
     ];
     let upstream = Upstream::start(says(1)).await;
     let subject = Subject::new(Limits::default());
     for (what, query, expected) in cases {
         upstream.forget();
-        subject.ask(query.clone().into(), &[upstream.addr()]).await.unwrap();
+        subject
+            .ask(query.clone().into(), &[upstream.addr()])
+            .await
+            .unwrap();
         let asked = upstream.asked();
         assert_eq!(asked.len(), 1, "{what}");
-        assert_eq!(format!("0000{}", &hex(&asked[0].packet)[4..]), *expected, "{what}");
+        assert_eq!(
+            format!("0000{}", &hex(&asked[0].packet)[4..]),
+            *expected,
+            "{what}"
+        );
     }
 }
 
@@ -73,10 +130,21 @@ async fn the_whole_reply_is_handed_on() {
     };
     let upstream = Upstream::start(move |asked: &Asked| whole(asked).into()).await;
     let subject = Subject::new(Limits::default());
-    let question = question("x.test.", "TXT", Transport::Udp).edns(Edns { udp: 1232, ..Edns::default() });
-    let reply = subject.ask(question.clone(), &[upstream.addr()]).await.unwrap();
+    let question = question("x.test.", "TXT", Transport::Udp).edns(Edns {
+        udp: 1232,
+        ..Edns::default()
+    });
+    let reply = subject
+        .ask(question.clone(), &[upstream.addr()])
+        .await
+        .unwrap();
     assert_eq!(
-        (reply.upstream.socket_addr(), reply.rcode, reply.answers, reply.truncated),
+        (
+            reply.upstream.socket_addr(),
+            reply.rcode,
+            reply.answers,
+            reply.truncated
+        ),
         (upstream.addr(), 0, 2, false)
     );
     let mut answer = question.answer(&reply);
@@ -85,7 +153,8 @@ async fn the_whole_reply_is_handed_on() {
     assert_eq!(answer, whole);
 }
 
-/// After SERVFAIL and REFUSED, the next upstream is queried. All other replies are returned to the client.
+/// After SERVFAIL and REFUSED, the next upstream is queried. All other replies are returned to the
+/// client.
 #[tokio::test]
 async fn only_servfail_and_refused_lead_to_the_next_upstream() {
     for transport in [Transport::Udp, Transport::Tcp] {
@@ -98,12 +167,19 @@ async fn only_servfail_and_refused_lead_to_the_next_upstream() {
             // As in kube-dns, a query is sent to the same upstream again after SERVFAIL.
             ("SERVFAIL", "NOERROR 192.0.2.2", (2, 1)),
         ] {
-            let (first, second) = (Upstream::start(refuses(rcode)).await, Upstream::start(says(2)).await);
+            let (first, second) = (
+                Upstream::start(refuses(rcode)).await,
+                Upstream::start(says(2)).await,
+            );
             let subject = Subject::new(Limits::default());
             let query = question("x.test.", "A", transport);
             let reply = subject.ask(query, &[first.addr(), second.addr()]).await;
             assert_eq!(told(&reply), told_by_two, "{rcode} over {transport:?}");
-            assert_eq!((first.count(), second.count()), counts, "{rcode} over {transport:?}");
+            assert_eq!(
+                (first.count(), second.count()),
+                counts,
+                "{rcode} over {transport:?}"
+            );
         }
     }
 }
@@ -114,11 +190,20 @@ async fn after_servfail_the_same_upstream_is_asked_once_more() {
         let (flaky, second) = (AtomicUsize::new(0), Upstream::start(says(2)).await);
         let flaky = Upstream::start(move |asked: &Asked| {
             let first = flaky.fetch_add(1, Ordering::Relaxed) == 0;
-            if first { refuses("SERVFAIL")(asked) } else { says(1)(asked) }
+            if first {
+                refuses("SERVFAIL")(asked)
+            } else {
+                says(1)(asked)
+            }
         })
         .await;
         let subject = Subject::new(Limits::default());
-        let reply = subject.ask(question("x.test.", "A", transport), &[flaky.addr(), second.addr()]).await;
+        let reply = subject
+            .ask(
+                question("x.test.", "A", transport),
+                &[flaky.addr(), second.addr()],
+            )
+            .await;
         assert_eq!(told(&reply), "NOERROR 192.0.2.1");
         assert_eq!((flaky.count(), second.count()), (2, 0));
         assert!(is(subject.errors("servfail"), 1));
@@ -134,15 +219,26 @@ async fn no_upstreams_is_an_error_at_once() {
 /// Replies are not limited to 512 octets.
 #[tokio::test]
 async fn large_replies_are_whole() {
-    for (transport, records) in [(Transport::Udp, 60), (Transport::Udp, 1400), (Transport::Tcp, 1400)] {
+    for (transport, records) in [
+        (Transport::Udp, 60),
+        (Transport::Udp, 1400),
+        (Transport::Tcp, 1400),
+    ] {
         let upstream = Upstream::start(move |asked: &Asked| {
-            let records =
-                (0..records).map(|n| format!("{} 60 IN A 198.51.{}.{}", asked.name(), n / 250, n % 250));
-            records.fold(Reply::to(&asked.packet), |reply, record| reply.answer(&record)).into()
+            let records = (0..records)
+                .map(|n| format!("{} 60 IN A 198.51.{}.{}", asked.name(), n / 250, n % 250));
+            records
+                .fold(Reply::to(&asked.packet), |reply, record| {
+                    reply.answer(&record)
+                })
+                .into()
         })
         .await;
         let subject = Subject::new(Limits::default());
-        let reply = subject.ask(question("big.test.", "A", transport), &[upstream.addr()]).await.unwrap();
+        let reply = subject
+            .ask(question("big.test.", "A", transport), &[upstream.addr()])
+            .await
+            .unwrap();
         assert_eq!(usize::from(reply.answers), records);
     }
 }

@@ -38,7 +38,11 @@ impl Server {
             Answers => says(1)(asked),
             Silent | Closed | Dead => Reaction::silence(),
         };
-        if self == Closed { None } else { Some(Upstream::start(handler).await) }
+        if self == Closed {
+            None
+        } else {
+            Some(Upstream::start(handler).await)
+        }
     }
 }
 
@@ -46,16 +50,29 @@ impl Server {
 struct Case {
     servers: &'static [Server],
     outcome: &'static str,
-    /// The times to wait, in milliseconds. The number is that of the packets that the servers have received before.
+    /// The times to wait, in milliseconds. The number is that of the packets that the servers have
+    /// received before.
     waits: &'static [(usize, u32)],
 }
 
 const fn at_once(servers: &'static [Server], outcome: &'static str) -> Case {
-    Case { servers, outcome, waits: &[] }
+    Case {
+        servers,
+        outcome,
+        waits: &[],
+    }
 }
 
-const fn after(servers: &'static [Server], outcome: &'static str, waits: &'static [(usize, u32)]) -> Case {
-    Case { servers, outcome, waits }
+const fn after(
+    servers: &'static [Server],
+    outcome: &'static str,
+    waits: &'static [(usize, u32)],
+) -> Case {
+    Case {
+        servers,
+        outcome,
+        waits,
+    }
 }
 
 const CASES: &[Case] = &[
@@ -81,15 +98,24 @@ const CASES: &[Case] = &[
     at_once(&[Dead, Refused, Dead], "REFUSED"),
     at_once(&[Refused, Servfail, Answers], "NOERROR 192.0.2.1"),
     after(&[Refused, Silent, Closed], "REFUSED", &[(2, 400), (2, 400)]),
-    after(&[Servfail, Silent, Refused], "SERVFAIL", &[(3, 400), (4, 400)]),
+    after(
+        &[Servfail, Silent, Refused],
+        "SERVFAIL",
+        &[(3, 400), (4, 400)],
+    ),
     after(&[Dead, Servfail, Silent], "SERVFAIL", &[(3, 800)]),
 ];
 
 async fn check(case: &Case) {
-    let Case { servers, outcome, waits } = case;
+    let Case {
+        servers,
+        outcome,
+        waits,
+    } = case;
     let subject = Subject::new(Limits::default());
     let upstreams = join_all(servers.iter().map(|server| server.start())).await;
-    let address = |upstream: &Option<Upstream>| upstream.as_ref().map_or_else(nobody, Upstream::addr);
+    let address =
+        |upstream: &Option<Upstream>| upstream.as_ref().map_or_else(nobody, Upstream::addr);
     let addresses: Vec<SocketAddr> = upstreams.iter().map(address).collect();
     for (server, address) in servers.iter().zip(&addresses) {
         if *server == Dead {
@@ -103,12 +129,24 @@ async fn check(case: &Case) {
     let mut tasks = JoinSet::new();
     let asking = tasks.spawn({
         let subject = subject.clone();
-        async move { (told(&subject.ask(crate::support::a("x.test."), &addresses).await), asked.elapsed()) }
+        async move {
+            (
+                told(&subject.ask(crate::support::a("x.test."), &addresses).await),
+                asked.elapsed(),
+            )
+        }
     });
     let what = format!("{servers:?}");
     for (packets, wait) in *waits {
         clock
-            .until(&what, || upstreams.iter().flatten().map(Upstream::count).sum::<usize>() >= *packets)
+            .until(&what, || {
+                upstreams
+                    .iter()
+                    .flatten()
+                    .map(Upstream::count)
+                    .sum::<usize>()
+                    >= *packets
+            })
             .await;
         clock.turn().await;
         clock.advance((*wait - 1) * MS).await;
@@ -123,7 +161,10 @@ async fn check(case: &Case) {
     let expected: Duration = waits.iter().map(|(_, wait)| *wait * MS).sum();
     let late = u32::try_from(waits.len()).unwrap() * MS;
     assert_eq!(told, *outcome, "{what}");
-    assert!((expected..=expected + late).contains(&took), "{what} took {took:?}");
+    assert!(
+        (expected..=expected + late).contains(&took),
+        "{what} took {took:?}"
+    );
 }
 
 /// Sends queries to a silent upstream until it counts as dead.

@@ -25,16 +25,28 @@ const EXTENDED_ERROR: u16 = 15;
 const PRIVATE: u16 = 65_001;
 
 fn opt(options: &[(u16, &[u8])]) -> Edns {
-    let options = options.iter().map(|(code, value)| (*code, value.to_vec())).collect();
-    Edns { udp: 1232, options, ..Edns::default() }
+    let options = options
+        .iter()
+        .map(|(code, value)| (*code, value.to_vec()))
+        .collect();
+    Edns {
+        udp: 1232,
+        options,
+        ..Edns::default()
+    }
 }
 
 fn codes(edns: Option<Edns>) -> Vec<u16> {
-    edns.expect("an OPT record").options.into_iter().map(|(code, _)| code).collect()
+    edns.expect("an OPT record")
+        .options
+        .into_iter()
+        .map(|(code, _)| code)
+        .collect()
 }
 
-/// A resolver with cookies (c-ares 1.33 and later) that has received one server cookie drops all answers without a server
-/// cookie. Therefore the cookie of an upstream must not be forwarded to clients.
+/// A resolver with cookies (c-ares 1.33 and later) that has received one server cookie drops all
+/// answers without a server cookie. Therefore the cookie of an upstream must not be forwarded to
+/// clients.
 #[tokio::test(flavor = "multi_thread")]
 async fn options_of_one_hop_end_here() {
     let upstream = Upstream::start(|asked: &Asked| {
@@ -47,7 +59,10 @@ async fn options_of_one_hop_end_here() {
             (EXTENDED_ERROR, &[0, 3]),
             (PRIVATE, b"x"),
         ];
-        address(asked, 1).additional("extra.test. 60 IN A 192.0.2.9").opt(opt(options)).into()
+        address(asked, 1)
+            .additional("extra.test. 60 IN A 192.0.2.9")
+            .opt(opt(options))
+            .into()
     })
     .await;
     let server = start(Fixed::new(&[upstream.addr()]));
@@ -60,40 +75,74 @@ async fn options_of_one_hop_end_here() {
         (PRIVATE, b"y"),
     ];
     let query = Query::new("www.outside.test.", "A").opt(opt(asked));
-    for answer in [ask(server.address, &query).await, ask_tcp(server.address, &query).await] {
+    for answer in [
+        ask(server.address, &query).await,
+        ask_tcp(server.address, &query).await,
+    ] {
         assert_eq!(codes(answer.edns), [CLIENT_SUBNET, EXTENDED_ERROR, PRIVATE]);
-        assert_eq!((answer.answer.len(), answer.additional.len(), answer.trailing), (1, 1, 0));
+        assert_eq!(
+            (
+                answer.answer.len(),
+                answer.additional.len(),
+                answer.trailing
+            ),
+            (1, 1, 0)
+        );
     }
     for asked in upstream.asked() {
         let query = Message::parse(&asked.packet).expect("a query");
-        assert_eq!(codes(query.edns), [CLIENT_SUBNET, PRIVATE], "over {:?}", asked.transport);
+        assert_eq!(
+            codes(query.edns),
+            [CLIENT_SUBNET, PRIVATE],
+            "over {:?}",
+            asked.transport
+        );
     }
     server.stop().await;
 }
 
-/// A query from a client over TCP is forwarded over UDP first. A dnsmasq as upstream handles only twenty TCP connections
-/// at a time, but more queries over UDP.
+/// A query from a client over TCP is forwarded over UDP first. A dnsmasq as upstream handles only
+/// twenty TCP connections at a time, but more queries over UDP.
 #[tokio::test(flavor = "multi_thread")]
 async fn questions_over_tcp_go_on_over_udp_until_that_is_too_small() {
     let large = |asked: &Asked| {
         let many = (0..200).map(|n| format!("{} 60 IN A 198.51.100.{n}", asked.name()));
-        many.fold(Reply::to(&asked.packet), |reply, record| reply.answer(&record))
+        many.fold(Reply::to(&asked.packet), |reply, record| {
+            reply.answer(&record)
+        })
     };
-    let upstream = Upstream::start(move |asked: &Asked| match (asked.name().as_str(), asked.transport) {
-        ("large.outside.test.", Transport::Udp) => Reply::to(&asked.packet).truncated().into(),
-        ("large.outside.test.", Transport::Tcp) => large(asked).into(),
-        _ => says(1)(asked),
-    })
-    .await;
+    let upstream =
+        Upstream::start(
+            move |asked: &Asked| match (asked.name().as_str(), asked.transport) {
+                ("large.outside.test.", Transport::Udp) => {
+                    Reply::to(&asked.packet).truncated().into()
+                }
+                ("large.outside.test.", Transport::Tcp) => large(asked).into(),
+                _ => says(1)(asked),
+            },
+        )
+        .await;
     let server = start(Fixed::new(&[upstream.addr()]));
     for (name, answers, transports) in [
         ("www.outside.test.", 1, &[Transport::Udp][..]),
-        ("large.outside.test.", 200, &[Transport::Udp, Transport::Tcp]),
+        (
+            "large.outside.test.",
+            200,
+            &[Transport::Udp, Transport::Tcp],
+        ),
     ] {
         upstream.forget();
         let answer = ask_tcp(server.address, &Query::new(name, "A")).await;
-        assert_eq!((answer.answer.len(), answer.has("tc")), (answers, false), "{name}");
-        let seen: Vec<_> = upstream.asked().iter().map(|asked| asked.transport).collect();
+        assert_eq!(
+            (answer.answer.len(), answer.has("tc")),
+            (answers, false),
+            "{name}"
+        );
+        let seen: Vec<_> = upstream
+            .asked()
+            .iter()
+            .map(|asked| asked.transport)
+            .collect();
         assert_eq!(seen, transports, "{name}");
     }
     server.stop().await;
@@ -101,22 +150,31 @@ async fn questions_over_tcp_go_on_over_udp_until_that_is_too_small() {
 
 /// A client with the address 127.0.0.`host`.
 async fn client(host: u8, server: SocketAddr) -> UdpSocket {
-    let socket = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, host), 0)).await.expect("a loopback address");
+    let socket = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, host), 0))
+        .await
+        .expect("a loopback address");
     socket.connect(server).await.expect("a route on loopback");
     socket
 }
 
 async fn send(socket: &UdpSocket, name: &str) {
-    socket.send(&Query::new(name, "A").wire()).await.expect("room to send");
+    socket
+        .send(&Query::new(name, "A").wire())
+        .await
+        .expect("room to send");
 }
 
-/// Heavy clients send a query every millisecond for names without an answer. A light client waits for each answer, and
-/// receives all its answers.
+/// Heavy clients send a query every millisecond for names without an answer. A light client waits
+/// for each answer, and receives all its answers.
 #[tokio::test(flavor = "multi_thread")]
 async fn heavy_clients_leave_room_for_light_ones() {
     for heavy in [1, 3, 20] {
         let upstream = Upstream::start(|asked: &Asked| {
-            if asked.name().starts_with("silent") { Reaction::silence() } else { says(1)(asked) }
+            if asked.name().starts_with("silent") {
+                Reaction::silence()
+            } else {
+                says(1)(asked)
+            }
         })
         .await;
         let server = start(Fixed::new(&[upstream.addr()]));
@@ -135,9 +193,15 @@ async fn heavy_clients_leave_room_for_light_ones() {
             for n in 0..40 {
                 send(&socket, &format!("light-{n}.outside.test.")).await;
                 let mut answer = [0; 512];
-                let length =
-                    timeout(PATIENCE, socket.recv(&mut answer)).await.expect("an answer").expect("one");
-                answers.push(Message::parse(&answer[..length]).expect("an answer").rcode_name());
+                let length = timeout(PATIENCE, socket.recv(&mut answer))
+                    .await
+                    .expect("an answer")
+                    .expect("one");
+                answers.push(
+                    Message::parse(&answer[..length])
+                        .expect("an answer")
+                        .rcode_name(),
+                );
             }
             answers
         };

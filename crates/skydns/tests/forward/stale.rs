@@ -20,13 +20,14 @@ const NAMES: [&str; 3] = ["x.test.", "y.test.", "z.test."];
 async fn mortal() -> (Upstream, Arc<AtomicBool>) {
     let dead = Arc::new(AtomicBool::new(false));
     let is_dead = Arc::clone(&dead);
-    let upstream =
-        Upstream::start(
-            move |asked: &Asked| {
-                if is_dead.load(Ordering::SeqCst) { Reaction::silence() } else { says(1)(asked) }
-            },
-        )
-        .await;
+    let upstream = Upstream::start(move |asked: &Asked| {
+        if is_dead.load(Ordering::SeqCst) {
+            Reaction::silence()
+        } else {
+            says(1)(asked)
+        }
+    })
+    .await;
     (upstream, dead)
 }
 
@@ -68,18 +69,27 @@ async fn stale_name_waits_for_living_upstream() {
     let (second, second_dead) = mortal().await;
     let upstreams = [first.addr(), second.addr()];
     let subject = Subject::with_cache(Limits::default(), an_hour());
-    assert_eq!(subject.ask_a("x.test.", &upstreams).await, "NOERROR 192.0.2.1");
+    assert_eq!(
+        subject.ask_a("x.test.", &upstreams).await,
+        "NOERROR 192.0.2.1"
+    );
     first_dead.store(true, Ordering::SeqCst);
     expire_and_kill(&subject, [first.addr(); 2]).await;
     second.forget();
 
     let clock = StoppedClock::stop();
-    assert_eq!(answer_at_once(&clock, &subject, "x.test.", upstreams).await, "NOERROR 192.0.2.1");
+    assert_eq!(
+        answer_at_once(&clock, &subject, "x.test.", upstreams).await,
+        "NOERROR 192.0.2.1"
+    );
     assert_eq!(second.count_of("x.test.", "A"), 1);
     second_dead.store(true, Ordering::SeqCst);
     let mut asking = Box::pin(subject.ask(a("new.test."), &upstreams));
     clock.turn().await;
-    assert!(futures::poll!(asking.as_mut()).is_pending(), "a name that is not cached");
+    assert!(
+        futures::poll!(asking.as_mut()).is_pending(),
+        "a name that is not cached"
+    );
 }
 
 /// Lets the cached replies expire, and sends queries until the silent upstreams count as dead.

@@ -1,4 +1,5 @@
-//! Upstreams with persistent connections. Each test runs over TCP and over TLS, and expects the same behaviour.
+//! Upstreams with persistent connections. Each test runs over TCP and over TLS, and expects the
+//! same behaviour.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -13,7 +14,9 @@ use testkit::reply::Reply;
 use testkit::tls::{Gate, file};
 use testkit::upstream::{Act, Asked, Reaction, Transport, Upstream};
 
-use crate::support::{PATIENCE, Subject, a, address, is, question, refuses, says, short, silent, told};
+use crate::support::{
+    PATIENCE, Subject, a, address, is, question, refuses, says, short, silent, told,
+};
 
 /// A test upstream with persistent connections, and a forwarder to it.
 struct Kept {
@@ -29,7 +32,10 @@ impl Kept {
         H: Fn(&Asked) -> R + Send + Sync + 'static,
         R: Into<Reaction>,
     {
-        let trust = TlsTrust { ca_file: Some(file("ca.pem")), pins: Vec::new() };
+        let trust = TlsTrust {
+            ca_file: Some(file("ca.pem")),
+            pins: Vec::new(),
+        };
         let start = async || {
             let handler = handler();
             Upstream::start(move |asked: &Asked| handler(asked).into()).await
@@ -38,8 +44,16 @@ impl Kept {
         let gate = Gate::open("server", tls.addr()).await;
         let subject = || Subject::trusting(limits.clone(), trust.clone());
         [
-            Self { upstream: tcp, gate: None, subject: subject() },
-            Self { upstream: tls, gate: Some(gate), subject: subject() },
+            Self {
+                upstream: tcp,
+                gate: None,
+                subject: subject(),
+            },
+            Self {
+                upstream: tls,
+                gate: Some(gate),
+                subject: subject(),
+            },
         ]
     }
 
@@ -56,7 +70,11 @@ impl Kept {
 
     /// The client addresses of the connections on which queries arrived.
     fn connections(&self) -> HashSet<SocketAddr> {
-        self.upstream.asked().iter().map(|asked| asked.from).collect()
+        self.upstream
+            .asked()
+            .iter()
+            .map(|asked| asked.from)
+            .collect()
     }
 
     fn open(&self) -> f64 {
@@ -67,20 +85,41 @@ impl Kept {
 /// A reply with the address 192.0.2.`n`, for a name that begins with `n` and a dash.
 fn numbered(asked: &Asked) -> Reply {
     let name = asked.name();
-    address(asked, name.split('-').next().and_then(|n| n.parse().ok()).unwrap_or_default())
+    address(
+        asked,
+        name.split('-')
+            .next()
+            .and_then(|n| n.parse().ok())
+            .unwrap_or_default(),
+    )
 }
 
 #[tokio::test]
 async fn one_connection_is_kept_and_nothing_goes_over_udp() {
     for kept in Kept::both(Limits::default(), || says(1)).await {
         for n in 0..20 {
-            assert_eq!(kept.ask_a(&format!("n{n}.test.")).await, "NOERROR 192.0.2.1");
+            assert_eq!(
+                kept.ask_a(&format!("n{n}.test.")).await,
+                "NOERROR 192.0.2.1"
+            );
         }
-        assert!(kept.upstream.asked().iter().all(|asked| asked.transport == Transport::Tcp));
+        assert!(
+            kept.upstream
+                .asked()
+                .iter()
+                .all(|asked| asked.transport == Transport::Tcp)
+        );
         assert_eq!((kept.connections().len(), kept.upstream.count()), (1, 20));
         assert!(is(kept.open(), 1));
         let label = kept.way().to_string();
-        assert!(is(kept.subject.metric("requests_total", &[("upstream", &label)]), 20), "{label}");
+        assert!(
+            is(
+                kept.subject
+                    .metric("requests_total", &[("upstream", &label)]),
+                20
+            ),
+            "{label}"
+        );
     }
 }
 
@@ -94,12 +133,15 @@ async fn replies_come_in_any_order() {
             if held.len() < 5 {
                 return Reaction::silence();
             }
-            held.drain(..).rev().fold(Reaction::silence(), |all, reply| all.then(Act::Send(reply)))
+            held.drain(..)
+                .rev()
+                .fold(Reaction::silence(), |all, reply| all.then(Act::Send(reply)))
         }
     })
     .await
     {
-        let answers = join_all((1..=5).map(async |n| kept.ask_a(&format!("{n}-x.test.")).await)).await;
+        let answers =
+            join_all((1..=5).map(async |n| kept.ask_a(&format!("{n}-x.test.")).await)).await;
         let expected: Vec<String> = (1..=5).map(|n| format!("NOERROR 192.0.2.{n}")).collect();
         assert_eq!(answers, expected);
         assert_eq!(kept.connections().len(), 1);
@@ -110,11 +152,14 @@ async fn replies_come_in_any_order() {
 async fn replies_that_come_octet_by_octet_are_whole() {
     for kept in Kept::both(Limits::default(), || {
         |asked: &Asked| {
-            let packet = Reply::to(&asked.packet).answer("x.test. 60 IN A 192.0.2.1").wire();
+            let packet = Reply::to(&asked.packet)
+                .answer("x.test. 60 IN A 192.0.2.1")
+                .wire();
             let length = u16::try_from(packet.len()).unwrap().to_be_bytes();
             let octets = [&length[..], &packet].concat();
             octets.iter().fold(Reaction::silence(), |all, octet| {
-                all.then(Act::Raw(vec![*octet])).then(Act::Wait(Duration::from_millis(1)))
+                all.then(Act::Raw(vec![*octet]))
+                    .then(Act::Wait(Duration::from_millis(1)))
             })
         }
     })
@@ -124,7 +169,8 @@ async fn replies_that_come_octet_by_octet_are_whole() {
     }
 }
 
-/// The first octets contain two whole replies and the start of a third reply. The rest of the third reply arrives later.
+/// The first octets contain two whole replies and the start of a third reply. The rest of the third
+/// reply arrives later.
 #[tokio::test]
 async fn replies_in_one_segment_with_a_part_of_the_next_are_told_apart() {
     for kept in Kept::both(Limits::default(), || {
@@ -139,13 +185,23 @@ async fn replies_in_one_segment_with_a_part_of_the_next_are_told_apart() {
             }
             let (first, rest) = held.split_at(held.len() - 30);
             let first = Reaction::silence().then(Act::Raw(first.to_vec()));
-            first.then(Act::Wait(Duration::from_millis(20))).then(Act::Raw(rest.to_vec()))
+            first
+                .then(Act::Wait(Duration::from_millis(20)))
+                .then(Act::Raw(rest.to_vec()))
         }
     })
     .await
     {
-        let answers = join_all((1..=3).map(async |n| kept.ask_a(&format!("{n}-x.test.")).await)).await;
-        assert_eq!(answers, ["NOERROR 192.0.2.1", "NOERROR 192.0.2.2", "NOERROR 192.0.2.3"]);
+        let answers =
+            join_all((1..=3).map(async |n| kept.ask_a(&format!("{n}-x.test.")).await)).await;
+        assert_eq!(
+            answers,
+            [
+                "NOERROR 192.0.2.1",
+                "NOERROR 192.0.2.2",
+                "NOERROR 192.0.2.3"
+            ]
+        );
     }
 }
 
@@ -158,22 +214,31 @@ async fn unknown_types_pass_unchanged() {
     {
         let query = question("x.test.", "TYPE65280", skydns::wire::Transport::Udp);
         let reply = kept.subject.ask_by(query, &[kept.way()]).await.unwrap();
-        assert!(reply.message.ends_with(&[0xc0, 0x0c, 0xff]), "{:?}", reply.message);
+        assert!(
+            reply.message.ends_with(&[0xc0, 0x0c, 0xff]),
+            "{:?}",
+            reply.message
+        );
         assert_eq!(reply.upstream, kept.way());
     }
 }
 
 #[tokio::test]
 async fn a_server_may_close_after_each_answer() {
-    for kept in
-        Kept::both(Limits::default(), || |asked: &Asked| Reaction::from(numbered(asked)).then(Act::Close))
-            .await
+    for kept in Kept::both(Limits::default(), || {
+        |asked: &Asked| Reaction::from(numbered(asked)).then(Act::Close)
+    })
+    .await
     {
-        let answers = join_all((1..=40).map(async |n| kept.ask_a(&format!("{n}-x.test.")).await)).await;
+        let answers =
+            join_all((1..=40).map(async |n| kept.ask_a(&format!("{n}-x.test.")).await)).await;
         let expected: Vec<String> = (1..=40).map(|n| format!("NOERROR 192.0.2.{n}")).collect();
         assert_eq!(answers, expected);
         for n in 41..45 {
-            assert_eq!(kept.ask_a(&format!("{n}-x.test.")).await, format!("NOERROR 192.0.2.{n}"));
+            assert_eq!(
+                kept.ask_a(&format!("{n}-x.test.")).await,
+                format!("NOERROR 192.0.2.{n}")
+            );
         }
         eventually(PATIENCE, || async { is(kept.open(), 0) }).await;
     }
@@ -195,7 +260,8 @@ async fn a_question_on_a_connection_that_breaks_is_asked_once_more() {
         assert_eq!(kept.ask_a("once.test.").await, "NOERROR 192.0.2.1");
         assert_eq!(kept.connections().len(), 2);
         kept.upstream.forget();
-        // The query is sent twice in each of two rounds. A second round follows if all upstreams fail quickly.
+        // The query is sent twice in each of two rounds. A second round follows if all upstreams
+        // fail quickly.
         assert_eq!(kept.ask_a("never.test.").await, "failed: Closed Closed");
         assert_eq!(kept.upstream.count(), 4);
     }
@@ -213,7 +279,11 @@ async fn what_answers_something_else_does_not_count() {
         assert!(is(kept.subject.errors("mismatch"), 1));
     }
     for (what, reaction, expected) in [
-        ("another question", Reply::to(&[]).wire(), "failed: Garbage Garbage"),
+        (
+            "another question",
+            Reply::to(&[]).wire(),
+            "failed: Garbage Garbage",
+        ),
         ("no message", vec![1, 2, 3], "failed: Garbage Garbage"),
         ("nothing", vec![], "failed: Garbage Garbage"),
     ] {
@@ -239,7 +309,9 @@ async fn what_answers_something_else_does_not_count() {
                 packet[..2].copy_from_slice(&id.to_be_bytes());
                 packet
             };
-            (1..=100).fold(Reaction::silence(), |all, n| all.then(Act::Send(foreign(n))))
+            (1..=100).fold(Reaction::silence(), |all, n| {
+                all.then(Act::Send(foreign(n)))
+            })
         }
     })
     .await
@@ -258,12 +330,17 @@ async fn servfail_is_asked_for_again_and_nothing_hidden_counts() {
         assert_eq!(kept.ask_a("x.test.").await, "SERVFAIL");
         assert_eq!(kept.upstream.count(), 2);
     }
-    for kept in Kept::both(short(), || |asked: &Asked| Reply::to(&asked.packet).truncated()).await {
+    for kept in Kept::both(short(), || {
+        |asked: &Asked| Reply::to(&asked.packet).truncated()
+    })
+    .await
+    {
         assert_eq!(kept.ask_a("x.test.").await, "failed: Garbage Garbage");
     }
 }
 
-/// No new queries are sent on a connection that receives no replies, for example after a firewall has dropped its state.
+/// No new queries are sent on a connection that receives no replies, for example after a firewall
+/// has dropped its state.
 #[tokio::test]
 async fn a_connection_that_died_silently_is_replaced() {
     for kept in Kept::both(short(), || {
@@ -281,7 +358,10 @@ async fn a_connection_that_died_silently_is_replaced() {
     {
         assert_eq!(kept.ask_a("x.test.").await, "NOERROR 192.0.2.1");
         assert_eq!(kept.ask_a("y.test.").await, "failed: Timeout");
-        eventually(PATIENCE, || async { kept.ask_a("z.test.").await == "NOERROR 192.0.2.1" }).await;
+        eventually(PATIENCE, || async {
+            kept.ask_a("z.test.").await == "NOERROR 192.0.2.1"
+        })
+        .await;
         eventually(PATIENCE, || async { is(kept.open(), 1) }).await;
     }
 }
@@ -289,19 +369,33 @@ async fn a_connection_that_died_silently_is_replaced() {
 #[tokio::test]
 async fn there_are_few_connections_however_many_questions() {
     for kept in Kept::both(short(), || silent).await {
-        let answers = join_all((0..300).map(async |n| kept.ask_a(&format!("{n}-x.test.")).await)).await;
-        assert!(answers.iter().all(|answer| answer == "failed: Timeout"), "{answers:?}");
+        let answers =
+            join_all((0..300).map(async |n| kept.ask_a(&format!("{n}-x.test.")).await)).await;
+        assert!(
+            answers.iter().all(|answer| answer == "failed: Timeout"),
+            "{answers:?}"
+        );
         // The probe of the upstream may add one query.
         assert!((300..=301).contains(&kept.upstream.count()));
         assert_eq!(kept.connections().len(), 4);
     }
-    let limits = Limits { max_connections: 1, ..Limits::default() };
+    let limits = Limits {
+        max_connections: 1,
+        ..Limits::default()
+    };
     for kept in Kept::both(limits, || says(1)).await {
-        let answers = join_all((0..50).map(async |n| kept.ask_a(&format!("{n}-x.test.")).await)).await;
-        assert!(answers.iter().all(|answer| answer == "NOERROR 192.0.2.1"), "{answers:?}");
+        let answers =
+            join_all((0..50).map(async |n| kept.ask_a(&format!("{n}-x.test.")).await)).await;
+        assert!(
+            answers.iter().all(|answer| answer == "NOERROR 192.0.2.1"),
+            "{answers:?}"
+        );
         assert_eq!(kept.connections().len(), 1);
         let elsewhere = "tcp://127.0.0.1:9".parse().unwrap();
-        assert_eq!(told(&kept.subject.ask_by(a("x.test."), &[elsewhere]).await), "failed: NoSocket NoSocket");
+        assert_eq!(
+            told(&kept.subject.ask_by(a("x.test."), &[elsewhere]).await),
+            "failed: NoSocket NoSocket"
+        );
     }
 }
 
@@ -312,7 +406,9 @@ async fn connections_to_upstreams_that_are_not_in_use_are_closed() {
         for left in [1, 0] {
             assert_eq!(kept.ask_a("x.test.").await, "NOERROR 192.0.2.1");
             let in_use = if left == 1 { vec![&way] } else { Vec::new() };
-            kept.subject.forwarder.keep_only(&in_use.into_iter().collect());
+            kept.subject
+                .forwarder
+                .keep_only(&in_use.into_iter().collect());
             eventually(PATIENCE, || async { is(kept.open(), left) }).await;
         }
         // A later query to the upstream is answered over a new connection.
@@ -325,8 +421,12 @@ async fn where_nobody_listens_the_next_is_asked() {
     let good = Upstream::start(says(2)).await;
     let subject = Subject::new(Limits::default());
     for protocol in ["tcp", "tls"] {
-        let nobody = format!("{protocol}://{}", crate::support::nobody()).parse().unwrap();
-        let outcome = subject.ask_by(a("x.test."), &[nobody, good.addr().into()]).await;
+        let nobody = format!("{protocol}://{}", crate::support::nobody())
+            .parse()
+            .unwrap();
+        let outcome = subject
+            .ask_by(a("x.test."), &[nobody, good.addr().into()])
+            .await;
         assert_eq!(told(&outcome), "NOERROR 192.0.2.2", "{protocol}");
     }
     assert!(is(subject.errors("refused"), 2));

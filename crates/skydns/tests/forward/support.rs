@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use prometheus::Registry;
 use skydns::forward::{
-    Cache, CacheLimits, CacheMetrics, ForwardError, ForwardMetrics, Forwarder, Limits, Query, Reply, TlsTrust,
+    Cache, CacheLimits, CacheMetrics, ForwardError, ForwardMetrics, Forwarder, Limits, Query,
+    Reply, TlsTrust,
 };
 use skydns::wire::{self, Transport};
 use testkit::message::{Edns, Message};
@@ -47,7 +48,11 @@ impl Subject {
         let metrics = ForwardMetrics::new(&registry).unwrap();
         let cache = Cache::new(bounds, CacheMetrics::new(&registry).unwrap());
         let forwarder = Arc::new(Forwarder::with(limits, metrics, TlsTrust::default(), cache));
-        Self { forwarder, registry, clients: Arc::default() }
+        Self {
+            forwarder,
+            registry,
+            clients: Arc::default(),
+        }
     }
 
     /// Sends a query as a new client.
@@ -70,7 +75,14 @@ impl Subject {
         upstreams: &[dnsconfig::Upstream],
     ) -> Result<Arc<Reply>, ForwardError> {
         let transport = question.transport;
-        self.forwarder.exchange(question.forwarded(), upstreams.into(), self.client(), transport).await
+        self.forwarder
+            .exchange(
+                question.forwarded(),
+                upstreams.into(),
+                self.client(),
+                transport,
+            )
+            .await
     }
 
     pub(crate) async fn ask_as(
@@ -79,8 +91,13 @@ impl Subject {
         question: Question,
         upstreams: &[SocketAddr],
     ) -> Result<Arc<Reply>, ForwardError> {
-        let upstreams = upstreams.iter().map(|upstream| (*upstream).into()).collect();
-        self.forwarder.exchange(question.forwarded(), upstreams, client, question.transport).await
+        let upstreams = upstreams
+            .iter()
+            .map(|upstream| (*upstream).into())
+            .collect();
+        self.forwarder
+            .exchange(question.forwarded(), upstreams, client, question.transport)
+            .await
     }
 
     /// Queries for an address over UDP and returns the reply as [`told`] formats it.
@@ -88,20 +105,31 @@ impl Subject {
         told(&self.ask(a(name), upstreams).await)
     }
 
-    /// The value of a metric (for a histogram, its number of observations), summed over all label sets that contain
-    /// `labels`.
+    /// The value of a metric (for a histogram, its number of observations), summed over all label
+    /// sets that contain `labels`.
     pub(crate) fn metric(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         let families = self.registry.gather();
-        let family = families.iter().find(|family| family.name() == format!("kubedns_forward_{name}"));
-        let metrics = family.map(prometheus::proto::MetricFamily::get_metric).unwrap_or_default();
+        let family = families
+            .iter()
+            .find(|family| family.name() == format!("kubedns_forward_{name}"));
+        let metrics = family
+            .map(prometheus::proto::MetricFamily::get_metric)
+            .unwrap_or_default();
         let has = |metric: &prometheus::proto::Metric, (name, value): (&str, &str)| {
-            metric.get_label().iter().any(|label| label.name() == name && label.value() == value)
+            metric
+                .get_label()
+                .iter()
+                .any(|label| label.name() == name && label.value() == value)
         };
-        let wanted = metrics.iter().filter(|metric| labels.iter().all(|label| has(metric, *label)));
+        let wanted = metrics
+            .iter()
+            .filter(|metric| labels.iter().all(|label| has(metric, *label)));
         wanted
             .map(|metric| {
                 let histogram = u32::try_from(metric.get_histogram().get_sample_count()).unwrap();
-                metric.get_counter().get_value() + metric.get_gauge().get_value() + f64::from(histogram)
+                metric.get_counter().get_value()
+                    + metric.get_gauge().get_value()
+                    + f64::from(histogram)
             })
             .sum()
     }
@@ -140,13 +168,19 @@ pub(crate) struct Question {
 impl From<query::Query> for Question {
     /// A query over UDP.
     fn from(query: query::Query) -> Self {
-        Self { query, transport: Transport::Udp }
+        Self {
+            query,
+            transport: Transport::Udp,
+        }
     }
 }
 
 impl Question {
     pub(crate) fn edns(self, edns: Edns) -> Self {
-        Self { query: self.query.opt(edns), ..self }
+        Self {
+            query: self.query.opt(edns),
+            ..self
+        }
     }
 
     pub(crate) fn over(self, transport: Transport) -> Self {
@@ -161,14 +195,20 @@ impl Question {
     pub(crate) fn answer(&self, reply: &Reply) -> Message {
         let query = self.query.wire();
         let mut answer = Vec::new();
-        reply.append_answer(&wire::Query::parse(&query, self.transport).unwrap(), &mut answer);
+        reply.append_answer(
+            &wire::Query::parse(&query, self.transport).unwrap(),
+            &mut answer,
+        );
         Message::parse(&answer).unwrap()
     }
 }
 
 /// A query with the flags of an ordinary stub resolver, without EDNS.
 pub(crate) fn question(name: &str, rtype: &str, transport: Transport) -> Question {
-    Question { query: query::Query::new(name, rtype), transport }
+    Question {
+        query: query::Query::new(name, rtype),
+        transport,
+    }
 }
 
 pub(crate) fn a(name: &str) -> Question {
@@ -185,7 +225,10 @@ pub(crate) fn told(outcome: &Result<Arc<Reply>, ForwardError>) -> String {
         Ok(reply) => {
             let message = Message::parse(&reply.message).unwrap();
             assert_eq!(message.has("tc"), reply.truncated);
-            assert_eq!((message.answer.len(), message.trailing), (reply.answers.into(), 0));
+            assert_eq!(
+                (message.answer.len(), message.trailing),
+                (reply.answers.into(), 0)
+            );
             let tc = message.has("tc").then(|| "tc".to_owned());
             [message.rcode_name()]
                 .into_iter()
@@ -226,16 +269,22 @@ pub(crate) fn nobody() -> SocketAddr {
     ([127, 0, 0, 1], testkit::ports::free_port()).into()
 }
 
-/// The names of the metrics are a public interface. In other tests, a metric with a misspelt name has the value zero.
+/// The names of the metrics are a public interface. In other tests, a metric with a misspelt name
+/// has the value zero.
 #[tokio::test]
 async fn metrics_have_their_names() {
     let subject = Subject::new(short());
     // Metrics with labels are exported once they have a value.
     let good = testkit::upstream::Upstream::start(says(1)).await;
-    assert_eq!(subject.ask_a("x.test.", &[nobody(), good.addr()]).await, "NOERROR 192.0.2.1");
+    assert_eq!(
+        subject.ask_a("x.test.", &[nobody(), good.addr()]).await,
+        "NOERROR 192.0.2.1"
+    );
     let families = subject.registry.gather();
-    let names: Vec<_> =
-        families.iter().filter_map(|family| family.name().strip_prefix("kubedns_forward_")).collect();
+    let names: Vec<_> = families
+        .iter()
+        .filter_map(|family| family.name().strip_prefix("kubedns_forward_"))
+        .collect();
     let expected = [
         "errors_total",
         "failed_total",
@@ -247,13 +296,26 @@ async fn metrics_have_their_names() {
         "tcp_retries_total",
     ];
     assert_eq!(names, expected);
-    for (name, count) in [("requests_total", 2), ("request_duration_seconds", 1), ("errors_total", 1)] {
+    for (name, count) in [
+        ("requests_total", 2),
+        ("request_duration_seconds", 1),
+        ("errors_total", 1),
+    ] {
         assert!(is(subject.metric(name, &[]), count), "{name}");
     }
     // The label is the client's transport, although the query is forwarded over UDP.
-    assert_eq!(told(&subject.ask(a_over_tcp("x.test."), &[good.addr()]).await), "NOERROR 192.0.2.1");
+    assert_eq!(
+        told(&subject.ask(a_over_tcp("x.test."), &[good.addr()]).await),
+        "NOERROR 192.0.2.1"
+    );
     for (transport, count) in [("udp", 2), ("tcp", 1)] {
-        assert!(is(subject.metric("requests_total", &[("transport", transport)]), count), "{transport}");
+        assert!(
+            is(
+                subject.metric("requests_total", &[("transport", transport)]),
+                count
+            ),
+            "{transport}"
+        );
     }
     assert!(is(subject.metric("tcp_retries_total", &[]), 0));
 }

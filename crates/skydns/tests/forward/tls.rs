@@ -14,16 +14,22 @@ use crate::support::{PATIENCE, Subject, a, is, says, short, told};
 
 /// SHA-256 of the public key in server.pem, as reported by openssl.
 const KEY: [u8; 32] = [
-    0x30, 0xf5, 0x6b, 0xff, 0xd4, 0xdc, 0xff, 0x6f, 0x4a, 0xa4, 0xa4, 0xb9, 0x67, 0x4d, 0x74, 0xfd, 0x04,
-    0x07, 0x66, 0x88, 0x1d, 0x57, 0x4d, 0x43, 0xc0, 0xb6, 0x2b, 0xf7, 0x11, 0x3a, 0xd2, 0xd1,
+    0x30, 0xf5, 0x6b, 0xff, 0xd4, 0xdc, 0xff, 0x6f, 0x4a, 0xa4, 0xa4, 0xb9, 0x67, 0x4d, 0x74, 0xfd,
+    0x04, 0x07, 0x66, 0x88, 0x1d, 0x57, 0x4d, 0x43, 0xc0, 0xb6, 0x2b, 0xf7, 0x11, 0x3a, 0xd2, 0xd1,
 ];
 const OTHER_KEY: [u8; 32] = [0; 32];
 /// Expiry of server.pem.
 const EXPIRES: f64 = 4_733_510_400.0;
 
 fn trust(pins: &[(&str, [u8; 32])]) -> TlsTrust {
-    let pins = pins.iter().map(|(name, sha256)| Pin { name: (*name).to_owned(), sha256: *sha256 });
-    TlsTrust { ca_file: Some(file("ca.pem")), pins: pins.collect() }
+    let pins = pins.iter().map(|(name, sha256)| Pin {
+        name: (*name).to_owned(),
+        sha256: *sha256,
+    });
+    TlsTrust {
+        ca_file: Some(file("ca.pem")),
+        pins: pins.collect(),
+    }
 }
 
 #[tokio::test]
@@ -34,7 +40,12 @@ async fn certificates() {
         ("server", name, &[][..], good),
         ("server", None, &[], good),
         ("server", name, &[("dns.test", KEY)], good),
-        ("server", name, &[("dns.test", OTHER_KEY), ("dns.test", KEY)], good),
+        (
+            "server",
+            name,
+            &[("dns.test", OTHER_KEY), ("dns.test", KEY)],
+            good,
+        ),
         ("server", name, &[("other.test", OTHER_KEY)], good),
         ("server", None, &[("127.0.0.1", KEY)], good),
         ("server", name, &[("dns.test", OTHER_KEY)], wrong),
@@ -51,14 +62,43 @@ async fn certificates() {
         let gate = Gate::open(certificate, upstream.addr()).await;
         let subject = Subject::trusting(short(), trust(pins));
         let outcome = told(&subject.ask_by(a("x.test."), &[gate.upstream(name)]).await);
-        assert_eq!(outcome, expected, "{certificate} as {name:?} with pins {}", pins.len());
-        assert_eq!(upstream.count(), usize::from(expected == good), "{certificate}");
-        assert!(is(subject.errors("certificate"), if expected == good { 0 } else { 2 }), "{certificate}");
-        assert!(is(subject.metric("tls_trusted", &[]), usize::from(expected == good)), "{certificate}");
+        assert_eq!(
+            outcome,
+            expected,
+            "{certificate} as {name:?} with pins {}",
+            pins.len()
+        );
+        assert_eq!(
+            upstream.count(),
+            usize::from(expected == good),
+            "{certificate}"
+        );
+        assert!(
+            is(
+                subject.errors("certificate"),
+                if expected == good { 0 } else { 2 }
+            ),
+            "{certificate}"
+        );
+        assert!(
+            is(
+                subject.metric("tls_trusted", &[]),
+                usize::from(expected == good)
+            ),
+            "{certificate}"
+        );
         let next = Upstream::start(says(2)).await;
         let upstreams = [gate.upstream(name), next.addr().into()];
         let outcome = told(&subject.ask_by(a("y.test."), &upstreams).await);
-        assert_eq!(outcome, if expected == good { good } else { "NOERROR 192.0.2.2" }, "{certificate}");
+        assert_eq!(
+            outcome,
+            if expected == good {
+                good
+            } else {
+                "NOERROR 192.0.2.2"
+            },
+            "{certificate}"
+        );
     }
 }
 
@@ -69,7 +109,12 @@ async fn servers_that_do_not_speak_tls_get_no_question() {
     let upstream = format!("tls://{}", plain.addr()).parse().unwrap();
     let outcome = told(&subject.ask_by(a("secret.test."), &[upstream]).await);
     assert!(outcome.starts_with("failed: "), "{outcome}");
-    assert!(plain.asked().iter().all(|asked| !asked.packet.windows(6).any(|octets| octets == b"secret")));
+    assert!(
+        plain
+            .asked()
+            .iter()
+            .all(|asked| !asked.packet.windows(6).any(|octets| octets == b"secret"))
+    );
 }
 
 #[tokio::test]
@@ -82,12 +127,22 @@ async fn one_that_does_not_answer_the_handshake_is_silent() {
         }
     };
     let subject = Subject::trusting(short(), trust(&[]));
-    let upstream: dnsconfig::Upstream = format!("tls://{}", listener.local_addr().unwrap()).parse().unwrap();
+    let upstream: dnsconfig::Upstream = format!("tls://{}", listener.local_addr().unwrap())
+        .parse()
+        .unwrap();
     let next = Upstream::start(says(2)).await;
     let asking = async {
-        let alone = told(&subject.ask_by(a("x.test."), std::slice::from_ref(&upstream)).await);
+        let alone = told(
+            &subject
+                .ask_by(a("x.test."), std::slice::from_ref(&upstream))
+                .await,
+        );
         assert_eq!(alone, "failed: Timeout");
-        let outcome = told(&subject.ask_by(a("y.test."), &[upstream.clone(), next.addr().into()]).await);
+        let outcome = told(
+            &subject
+                .ask_by(a("y.test."), &[upstream.clone(), next.addr().into()])
+                .await,
+        );
         assert_eq!(outcome, "NOERROR 192.0.2.2");
     };
     tokio::select! {
@@ -108,32 +163,55 @@ async fn sessions_are_resumed_and_the_expiry_is_shown() {
         let subject = Subject::trusting(Limits::default(), trust(&[("dns.test", KEY)]));
         let way = gate.upstream(Some("dns.test"));
         for n in 0..5 {
-            let outcome = subject.ask_by(a(&format!("n{n}.test.")), std::slice::from_ref(&way)).await;
+            let outcome = subject
+                .ask_by(a(&format!("n{n}.test.")), std::slice::from_ref(&way))
+                .await;
             assert_eq!(told(&outcome), "NOERROR 192.0.2.1");
-            eventually(PATIENCE, || async { is(subject.metric("connections", &[]), 0) }).await;
+            eventually(PATIENCE, || async {
+                is(subject.metric("connections", &[]), 0)
+            })
+            .await;
         }
         let handshakes = |kind| subject.metric("tls_handshakes_total", &[("kind", kind)]);
-        assert!(is(handshakes("full"), 1) && is(handshakes("resumed"), 4), "{version:?}");
+        assert!(
+            is(handshakes("full"), 1) && is(handshakes("resumed"), 4),
+            "{version:?}"
+        );
         let expiry = || subject.metric("tls_certificate_expiry_timestamp_seconds", &[]);
         assert!((expiry() - EXPIRES).abs() < 1.0);
         subject.forwarder.keep_only(&[&way].into());
         assert!((expiry() - EXPIRES).abs() < 1.0);
         subject.forwarder.keep_only(&[].into());
         assert!(is(subject.metric("tls_trusted", &[]), 0));
-        assert!(is(expiry(), 0), "no expiry of an upstream that is not in use");
+        assert!(
+            is(expiry(), 0),
+            "no expiry of an upstream that is not in use"
+        );
     }
 }
 
-/// A changed CA file is used without a restart. If the file is missing or unusable, the previous certificates stay in
-/// use.
+/// A changed CA file is used without a restart. If the file is missing or unusable, the previous
+/// certificates stay in use.
 #[tokio::test]
 async fn another_ca_file_counts_without_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let ca_file = directory.path().join("ca.pem");
     let upstream = Upstream::start(says(1)).await;
     let gate = Gate::open("server", upstream.addr()).await;
-    let subject = Subject::trusting(short(), TlsTrust { ca_file: Some(ca_file.clone()), pins: Vec::new() });
-    let ask = async || told(&subject.ask_by(a("x.test."), &[gate.upstream(Some("dns.test"))]).await);
+    let subject = Subject::trusting(
+        short(),
+        TlsTrust {
+            ca_file: Some(ca_file.clone()),
+            pins: Vec::new(),
+        },
+    );
+    let ask = async || {
+        told(
+            &subject
+                .ask_by(a("x.test."), &[gate.upstream(Some("dns.test"))])
+                .await,
+        )
+    };
     let wrong = "failed: Certificate Certificate";
     assert_eq!(ask().await, wrong, "there is no file");
     let [stranger, ours] =
@@ -165,8 +243,20 @@ async fn a_ca_file_whose_read_hangs_leaves_the_previous_certificates_in_use() {
     std::fs::copy(file("ca.pem"), &ca_file).unwrap();
     let upstream = Upstream::start(says(1)).await;
     let gate = Gate::open("server", upstream.addr()).await;
-    let subject = Subject::trusting(short(), TlsTrust { ca_file: Some(ca_file.clone()), pins: Vec::new() });
-    let ask = async || told(&subject.ask_by(a("x.test."), &[gate.upstream(Some("dns.test"))]).await);
+    let subject = Subject::trusting(
+        short(),
+        TlsTrust {
+            ca_file: Some(ca_file.clone()),
+            pins: Vec::new(),
+        },
+    );
+    let ask = async || {
+        told(
+            &subject
+                .ask_by(a("x.test."), &[gate.upstream(Some("dns.test"))])
+                .await,
+        )
+    };
     assert_eq!(ask().await, "NOERROR 192.0.2.1");
     std::fs::remove_file(&ca_file).unwrap();
     nix::unistd::mkfifo(&ca_file, nix::sys::stat::Mode::S_IRWXU).unwrap();
@@ -175,47 +265,80 @@ async fn a_ca_file_whose_read_hangs_leaves_the_previous_certificates_in_use() {
     tokio::time::resume();
     eventually(PATIENCE, async || ask().await == "NOERROR 192.0.2.1").await;
     // The blocked thread can finish.
-    drop(std::fs::OpenOptions::new().write(true).open(&ca_file).unwrap());
+    drop(
+        std::fs::OpenOptions::new()
+            .write(true)
+            .open(&ca_file)
+            .unwrap(),
+    );
 }
 
-/// Queries over TLS are padded, so that their length does not reveal the name (RFC 8467). Queries over plain TCP are not
-/// padded.
+/// Queries over TLS are padded, so that their length does not reveal the name (RFC 8467). Queries
+/// over plain TCP are not padded.
 #[tokio::test]
 async fn queries_over_tls_are_padded_and_the_padding_of_replies_stays_here() {
     let padded = |asked: &Asked| {
         let reply = crate::support::address(asked, 1);
         let options = vec![(12, vec![0; 300]), (15, vec![0, 0])];
-        reply.opt(Opt { udp: 1232, options, ..Opt::default() }).into()
+        reply
+            .opt(Opt {
+                udp: 1232,
+                options,
+                ..Opt::default()
+            })
+            .into()
     };
     let upstream = Upstream::start(padded).await;
     let gate = Gate::open("server", upstream.addr()).await;
     let subject = Subject::trusting(short(), trust(&[]));
     let long = format!("{}.test.", "a".repeat(60));
-    let edns = |name, options| a(name).edns(Opt { udp: 4096, dnssec_ok: true, options, ..Opt::default() });
+    let edns = |name, options| {
+        a(name).edns(Opt {
+            udp: 4096,
+            dnssec_ok: true,
+            options,
+            ..Opt::default()
+        })
+    };
     for (what, client, has_edns) in [
         ("plain", a("x.test."), false),
         ("long", a(&long), false),
         ("EDNS", edns("x.test.", vec![]), true),
-        ("client subnet", edns("y.test.", vec![(8, vec![0, 1, 0, 0])]), true),
+        (
+            "client subnet",
+            edns("y.test.", vec![(8, vec![0, 1, 0, 0])]),
+            true,
+        ),
         ("padding", edns(&long, vec![(12, vec![0; 3])]), true),
     ] {
-        for (upstream_by, is_padded) in
-            [(gate.upstream(None), true), (format!("tcp://{}", upstream.addr()).parse().unwrap(), false)]
-        {
+        for (upstream_by, is_padded) in [
+            (gate.upstream(None), true),
+            (format!("tcp://{}", upstream.addr()).parse().unwrap(), false),
+        ] {
             upstream.forget();
             let reply = subject.ask_by(client.clone(), &[upstream_by]).await;
             assert_eq!(told(&reply), "NOERROR 192.0.2.1");
             let packet = &upstream.asked()[0].packet;
-            assert_eq!(packet.len() % 128 == 0, is_padded, "{what}: {} octets", packet.len());
+            assert_eq!(
+                packet.len() % 128 == 0,
+                is_padded,
+                "{what}: {} octets",
+                packet.len()
+            );
             let options = Message::parse(packet).unwrap().edns.unwrap().options;
-            assert_eq!(options.last().is_some_and(|(code, _)| *code == 12), is_padded, "{what}");
+            assert_eq!(
+                options.last().is_some_and(|(code, _)| *code == 12),
+                is_padded,
+                "{what}"
+            );
             let answered = client.answer(&reply.unwrap()).edns.map(|opt| opt.options);
             assert_eq!(answered, has_edns.then(|| vec![(15, vec![0, 0])]), "{what}");
         }
     }
 }
 
-/// If an upstream replies FORMERR to EDNS, the query is sent again without EDNS (RFC 6891, section 7).
+/// If an upstream replies FORMERR to EDNS, the query is sent again without EDNS (RFC 6891, section
+/// 7).
 #[tokio::test]
 async fn a_server_older_than_padding_is_asked_without() {
     let old = |asked: &Asked| match Message::parse(&asked.packet).unwrap().edns {
@@ -225,12 +348,29 @@ async fn a_server_older_than_padding_is_asked_without() {
     let upstream = Upstream::start(old).await;
     let gate = Gate::open("server", upstream.addr()).await;
     let subject = Subject::trusting(short(), trust(&[]));
-    assert_eq!(told(&subject.ask_by(a("x.test."), &[gate.upstream(None)]).await), "NOERROR 192.0.2.1");
+    assert_eq!(
+        told(&subject.ask_by(a("x.test."), &[gate.upstream(None)]).await),
+        "NOERROR 192.0.2.1"
+    );
     // Further queries have no EDNS from the beginning.
-    let question = a("y.test.").edns(Opt { udp: 1232, dnssec_ok: true, ..Opt::default() });
-    let reply = subject.ask_by(question.clone(), &[gate.upstream(None)]).await;
+    let question = a("y.test.").edns(Opt {
+        udp: 1232,
+        dnssec_ok: true,
+        ..Opt::default()
+    });
+    let reply = subject
+        .ask_by(question.clone(), &[gate.upstream(None)])
+        .await;
     assert_eq!(told(&reply), "NOERROR 192.0.2.1");
     let edns = question.answer(&reply.unwrap()).edns;
-    assert_eq!(edns, Some(Opt { udp: 1232, dnssec_ok: true, ..Opt::default() }), "our own");
+    assert_eq!(
+        edns,
+        Some(Opt {
+            udp: 1232,
+            dnssec_ok: true,
+            ..Opt::default()
+        }),
+        "our own"
+    );
     assert_eq!(upstream.count(), 3);
 }

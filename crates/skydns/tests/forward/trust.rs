@@ -15,23 +15,41 @@ async fn ids_and_ports_cannot_be_foretold() {
     let upstream = Upstream::start(says(1)).await;
     let subject = Subject::new(Limits::default());
     for n in 0..QUERIES {
-        subject.ask(a(&format!("n{n}.test.")), &[upstream.addr()]).await.unwrap();
+        subject
+            .ask(a(&format!("n{n}.test.")), &[upstream.addr()])
+            .await
+            .unwrap();
     }
     let asked = upstream.asked();
-    let ids: Vec<u16> =
-        asked.iter().map(|asked| u16::from_be_bytes([asked.packet[0], asked.packet[1]])).collect();
+    let ids: Vec<u16> = asked
+        .iter()
+        .map(|asked| u16::from_be_bytes([asked.packet[0], asked.packet[1]]))
+        .collect();
     let ports: Vec<u16> = asked.iter().map(|asked| asked.from.port()).collect();
     for (what, values, distinct) in [("IDs", &ids, QUERIES - 20), ("ports", &ports, QUERIES - 40)] {
         let seen: HashSet<_> = values.iter().collect();
         assert!(seen.len() >= distinct, "{} distinct {what}", seen.len());
         let rising = values.windows(2).filter(|pair| pair[0] < pair[1]).count();
-        assert!((QUERIES / 4..QUERIES * 3 / 4).contains(&rising), "{what} rise {rising} times");
-        let steps: HashSet<_> = values.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])).collect();
-        assert!(steps.len() > QUERIES / 2, "{what} differ by {} amounts", steps.len());
+        assert!(
+            (QUERIES / 4..QUERIES * 3 / 4).contains(&rising),
+            "{what} rise {rising} times"
+        );
+        let steps: HashSet<_> = values
+            .windows(2)
+            .map(|pair| pair[1].wrapping_sub(pair[0]))
+            .collect();
+        assert!(
+            steps.len() > QUERIES / 2,
+            "{what} differ by {} amounts",
+            steps.len()
+        );
     }
     for bit in 0..16 {
         let set = ids.iter().filter(|id| *id >> bit & 1 == 1).count();
-        assert!((QUERIES / 4..QUERIES * 3 / 4).contains(&set), "bit {bit} of the ID is set {set} times");
+        assert!(
+            (QUERIES / 4..QUERIES * 3 / 4).contains(&set),
+            "bit {bit} of the ID is set {set} times"
+        );
     }
 }
 
@@ -43,17 +61,26 @@ async fn replies_from_elsewhere_do_not_count() {
     let server = std::thread::spawn(move || {
         let mut buffer = [0; 512];
         let (length, from) = asked_one.recv_from(&mut buffer).unwrap();
-        let asked =
-            Asked { transport: Transport::Udp, from, packet: buffer[..length].to_vec(), question: None };
+        let asked = Asked {
+            transport: Transport::Udp,
+            from,
+            packet: buffer[..length].to_vec(),
+            question: None,
+        };
         let reply = |n| {
-            testkit::reply::Reply::to(&asked.packet).answer(&format!("x.test. 1 IN A 192.0.2.{n}")).wire()
+            testkit::reply::Reply::to(&asked.packet)
+                .answer(&format!("x.test. 1 IN A 192.0.2.{n}"))
+                .wire()
         };
         other.send_to(&reply(66), from).unwrap();
         // The correct reply is sent after the reply from the other port.
         asked_one.send_to(&reply(1), from).unwrap();
     });
     let subject = Subject::new(Limits::default());
-    assert_eq!(subject.ask_a("x.test.", &[upstream]).await, "NOERROR 192.0.2.1");
+    assert_eq!(
+        subject.ask_a("x.test.", &[upstream]).await,
+        "NOERROR 192.0.2.1"
+    );
     server.join().unwrap();
 }
 
@@ -72,11 +99,15 @@ async fn mismatches_are_counted() {
     })
     .await;
     let subject = Subject::new(Limits::default());
-    assert_eq!(subject.ask_a("x.test.", &[upstream.addr()]).await, "NOERROR 192.0.2.1");
+    assert_eq!(
+        subject.ask_a("x.test.", &[upstream.addr()]).await,
+        "NOERROR 192.0.2.1"
+    );
     assert!(is(subject.errors("mismatch"), 2));
 }
 
-/// After too many replies with a wrong ID, the query is sent over TCP, which is safe from guessed IDs.
+/// After too many replies with a wrong ID, the query is sent over TCP, which is safe from guessed
+/// IDs.
 #[tokio::test]
 async fn guessing_ends_udp() {
     let flood = |asked: &Asked| match asked.transport {
@@ -87,13 +118,21 @@ async fn guessing_ends_udp() {
                 packet[..2].copy_from_slice(&id.to_be_bytes());
                 packet
             };
-            (1..=100).fold(Reaction::silence(), |reaction, n| reaction.then(Act::Send(guess(n))))
+            (1..=100).fold(Reaction::silence(), |reaction, n| {
+                reaction.then(Act::Send(guess(n)))
+            })
         }
         Transport::Tcp => says(1)(asked),
     };
     let upstream = Upstream::start(flood).await;
-    let subject = Subject::new(Limits { resend_after: Duration::from_secs(5), ..Limits::default() });
-    assert_eq!(subject.ask_a("x.test.", &[upstream.addr()]).await, "NOERROR 192.0.2.1");
+    let subject = Subject::new(Limits {
+        resend_after: Duration::from_secs(5),
+        ..Limits::default()
+    });
+    assert_eq!(
+        subject.ask_a("x.test.", &[upstream.addr()]).await,
+        "NOERROR 192.0.2.1"
+    );
     assert!(is(subject.errors("mismatch"), 65));
 
     let upstream = Upstream::start_udp_only(flood).await;
@@ -103,23 +142,60 @@ async fn guessing_ends_udp() {
 
 #[test]
 fn upstreams_that_are_ourselves_are_not_used() {
-    let addresses =
-        |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<SocketAddr>>();
-    let servers = |texts: &[&str]| addresses(texts).into_iter().map(Into::into).collect::<Vec<_>>();
+    let addresses = |texts: &[&str]| {
+        texts
+            .iter()
+            .map(|text| text.parse().unwrap())
+            .collect::<Vec<SocketAddr>>()
+    };
+    let servers = |texts: &[&str]| {
+        addresses(texts)
+            .into_iter()
+            .map(Into::into)
+            .collect::<Vec<_>>()
+    };
     let cases: &[(&[&str], &[&str], &[&str])] = &[
         // listening addresses, upstreams, usable upstreams
-        (&["127.0.0.1:10053"], &["127.0.0.1:10053", "8.8.8.8:53"], &["8.8.8.8:53"]),
-        (&["127.0.0.1:10053"], &["127.0.0.1:53", "127.0.0.2:10053"], &["127.0.0.1:53", "127.0.0.2:10053"]),
-        (&["127.0.0.1:10053"], &["[::ffff:127.0.0.1]:10053", "0.0.0.0:10053"], &[]),
-        (&["0.0.0.0:53"], &["127.0.0.53:53", "0.0.0.0:53", "192.0.2.1:53"], &["192.0.2.1:53"]),
+        (
+            &["127.0.0.1:10053"],
+            &["127.0.0.1:10053", "8.8.8.8:53"],
+            &["8.8.8.8:53"],
+        ),
+        (
+            &["127.0.0.1:10053"],
+            &["127.0.0.1:53", "127.0.0.2:10053"],
+            &["127.0.0.1:53", "127.0.0.2:10053"],
+        ),
+        (
+            &["127.0.0.1:10053"],
+            &["[::ffff:127.0.0.1]:10053", "0.0.0.0:10053"],
+            &[],
+        ),
+        (
+            &["0.0.0.0:53"],
+            &["127.0.0.53:53", "0.0.0.0:53", "192.0.2.1:53"],
+            &["192.0.2.1:53"],
+        ),
         (&["0.0.0.0:53"], &["[::1]:53"], &["[::1]:53"]),
-        (&["[::]:53"], &["127.0.0.1:53", "[::1]:53", "[2001:db8::1]:53"], &["[2001:db8::1]:53"]),
-        (&["10.0.0.1:53", "127.0.0.1:53"], &["127.0.0.1:53", "10.0.0.1:53", "10.0.0.2:53"], &["10.0.0.2:53"]),
+        (
+            &["[::]:53"],
+            &["127.0.0.1:53", "[::1]:53", "[2001:db8::1]:53"],
+            &["[2001:db8::1]:53"],
+        ),
+        (
+            &["10.0.0.1:53", "127.0.0.1:53"],
+            &["127.0.0.1:53", "10.0.0.1:53", "10.0.0.2:53"],
+            &["10.0.0.2:53"],
+        ),
         (&[], &["127.0.0.1:53"], &["127.0.0.1:53"]),
     ];
     for (listening, upstreams, usable) in cases {
         let left = usable_upstreams(&servers(upstreams), &addresses(listening));
-        assert_eq!(left, servers(usable), "{upstreams:?} while listening on {listening:?}");
+        assert_eq!(
+            left,
+            servers(usable),
+            "{upstreams:?} while listening on {listening:?}"
+        );
     }
 }
 
@@ -133,22 +209,32 @@ async fn relay(subject: Subject) -> (SocketAddr, tokio::task::JoinSet<()>) {
         loop {
             let (length, from) = socket.recv_from(&mut buffer).await.unwrap();
             let packet = &buffer[..length];
-            let question = testkit::message::Message::parse(packet).unwrap().questions.remove(0);
+            let question = testkit::message::Message::parse(packet)
+                .unwrap()
+                .questions
+                .remove(0);
             // Some resolvers randomize the case of names.
             let rtype = testkit::codes::type_name(question.rtype);
-            let query = testkit::query::Query::new(&question.name.to_ascii_uppercase(), &rtype).into();
+            let query =
+                testkit::query::Query::new(&question.name.to_ascii_uppercase(), &rtype).into();
             let rcode = match subject.ask(query, &[address]).await {
                 Err(ForwardError::Loop) => "REFUSED",
                 _ => "NOTIMP",
             };
-            socket.send_to(&testkit::reply::Reply::to(packet).rcode(rcode).wire(), from).await.unwrap();
+            socket
+                .send_to(&testkit::reply::Reply::to(packet).rcode(rcode).wire(), from)
+                .await
+                .unwrap();
         }
     });
     (address, tasks)
 }
 
 async fn leads_back(subject: &Subject, upstream: SocketAddr, domain: &str) -> Option<bool> {
-    subject.forwarder.find_loops(&[(upstream.into(), skydns::Name::parse(domain).unwrap())]).await[0]
+    subject
+        .forwarder
+        .find_loops(&[(upstream.into(), skydns::Name::parse(domain).unwrap())])
+        .await[0]
 }
 
 #[tokio::test]
@@ -157,13 +243,24 @@ async fn an_upstream_that_leads_back_is_found() {
     let (looping, _tasks) = relay(subject.clone()).await;
     let good = Upstream::start(refuses("NXDOMAIN")).await;
     for domain in ["test", "corp.example", ""] {
-        assert_eq!(leads_back(&subject, looping, domain).await, Some(true), "{domain}");
-        assert_eq!(leads_back(&subject, good.addr(), domain).await, Some(false), "{domain}");
+        assert_eq!(
+            leads_back(&subject, looping, domain).await,
+            Some(true),
+            "{domain}"
+        );
+        assert_eq!(
+            leads_back(&subject, good.addr(), domain).await,
+            Some(false),
+            "{domain}"
+        );
     }
     // The name of a probe below this domain would be too long.
     let long = vec!["d".repeat(56); 4].join(".");
     assert_eq!(leads_back(&subject, looping, &long).await, None);
-    assert!(is(subject.metric("requests_total", &[]), 0), "questions of its own do not count");
+    assert!(
+        is(subject.metric("requests_total", &[]), 0),
+        "questions of its own do not count"
+    );
 }
 
 #[tokio::test]
@@ -178,15 +275,30 @@ async fn names_like_those_that_find_loops_mean_nothing() {
         while names.len() < 3 {
             let (length, from) = socket.recv_from(&mut buffer).await.unwrap();
             let packet = &buffer[..length];
-            let question = testkit::message::Message::parse(packet).unwrap().questions.remove(0);
-            socket.send_to(&testkit::reply::Reply::to(packet).rcode("NXDOMAIN").wire(), from).await.unwrap();
+            let question = testkit::message::Message::parse(packet)
+                .unwrap()
+                .questions
+                .remove(0);
+            socket
+                .send_to(
+                    &testkit::reply::Reply::to(packet).rcode("NXDOMAIN").wire(),
+                    from,
+                )
+                .await
+                .unwrap();
             names.push(question.name);
         }
         names
     };
     let asks = async {
-        assert_eq!(leads_back(&subject, address, "corp.example").await, Some(false));
-        assert_eq!(leads_back(&subject, address, "corp.example").await, Some(false));
+        assert_eq!(
+            leads_back(&subject, address, "corp.example").await,
+            Some(false)
+        );
+        assert_eq!(
+            leads_back(&subject, address, "corp.example").await,
+            Some(false)
+        );
         let old = "0123456789abcdef.forward-loop.corp.example.";
         assert_eq!(
             subject.ask_a(old, &[address]).await,
@@ -196,15 +308,23 @@ async fn names_like_those_that_find_loops_mean_nothing() {
     };
     let (names, ()) = tokio::join!(says_no, asks);
     for name in &names {
-        assert!(name.ends_with(".forward-loop.corp.example.") && name.find('.') == Some(16), "{name}");
+        assert!(
+            name.ends_with(".forward-loop.corp.example.") && name.find('.') == Some(16),
+            "{name}"
+        );
     }
     assert_ne!(names[0], names[1]);
 }
 
 #[tokio::test]
 async fn of_an_upstream_that_is_silent_nothing_is_known() {
-    let (socket, subject) =
-        (tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap(), Subject::new(short()));
-    assert_eq!(leads_back(&subject, socket.local_addr().unwrap(), "test").await, None);
+    let (socket, subject) = (
+        tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap(),
+        Subject::new(short()),
+    );
+    assert_eq!(
+        leads_back(&subject, socket.local_addr().unwrap(), "test").await,
+        None
+    );
     assert_eq!(leads_back(&subject, nobody(), "test").await, None);
 }

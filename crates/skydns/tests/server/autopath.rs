@@ -8,9 +8,9 @@ const POD: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// A client that is not a pod.
 const NODE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
-/// The expected answer for a pod, derived from the expected answer with search completion. The owner is the name in the
-/// first search domain. If the owner exists, the answer has no CNAME record. If no name of the search list exists, the
-/// answer has only the SOA record of the cluster.
+/// The expected answer for a pod, derived from the expected answer with search completion. The
+/// owner is the name in the first search domain. If the owner exists, the answer has no CNAME
+/// record. If no name of the search list exists, the answer has only the SOA record of the cluster.
 fn expected(name: &str, status: &str, completed: &[&str]) -> Vec<String> {
     let first = format!("{name}.apps.svc.cluster.local.");
     let records: Vec<String> = match completed {
@@ -18,7 +18,10 @@ fn expected(name: &str, status: &str, completed: &[&str]) -> Vec<String> {
         [alias, rest @ ..] if alias.ends_with(&format!("CNAME {first}")) => {
             rest.iter().map(|record| (*record).to_owned()).collect()
         }
-        records => records.iter().map(|record| record.replacen(&format!("{name}|"), &first, 1)).collect(),
+        records => records
+            .iter()
+            .map(|record| record.replacen(&format!("{name}|"), &first, 1))
+            .collect(),
     };
     [status.to_owned()].into_iter().chain(records).collect()
 }
@@ -44,14 +47,36 @@ async fn udp_from(client: IpAddr, server: SocketAddr, query: &Query) -> Vec<u8> 
 async fn all_else_is_answered_as_without_it() {
     let upstream = upstream().await;
     let without = start(Fixed::new(&[upstream.addr()]));
-    let view = |strict: bool| if strict { Fixed::new(&[]).strict() } else { Fixed::new(&[upstream.addr()]) };
+    let view = |strict: bool| {
+        if strict {
+            Fixed::new(&[]).strict()
+        } else {
+            Fixed::new(&[upstream.addr()])
+        }
+    };
     let server = start(view(false).autopath(&["corp.test"], &[(POD, "apps")]));
     for (what, client, name) in [
-        ("a client that is no pod", NODE, "www.example.test.apps.svc.cluster.local."),
-        ("the domain of another namespace", POD, "www.example.test.shop.svc.cluster.local."),
-        ("the second domain", POD, "www.example.test.svc.cluster.local."),
+        (
+            "a client that is no pod",
+            NODE,
+            "www.example.test.apps.svc.cluster.local.",
+        ),
+        (
+            "the domain of another namespace",
+            POD,
+            "www.example.test.shop.svc.cluster.local.",
+        ),
+        (
+            "the second domain",
+            POD,
+            "www.example.test.svc.cluster.local.",
+        ),
         ("the third", POD, "www.example.test.cluster.local."),
-        ("a label that ends with the namespace", POD, "www.xapps.svc.cluster.local."),
+        (
+            "a label that ends with the namespace",
+            POD,
+            "www.xapps.svc.cluster.local.",
+        ),
         ("the first domain itself", POD, "apps.svc.cluster.local."),
         ("a missing name", POD, "missing.apps.svc.cluster.local."),
         ("an existing name", POD, "web.apps.svc.cluster.local."),
@@ -61,12 +86,20 @@ async fn all_else_is_answered_as_without_it() {
             let query = Query::new(name, rtype);
             let [found, expected] =
                 [&server, &without].map(|server| udp_from(client, server.address, &query));
-            assert_eq!(show(&found.await), show(&expected.await), "{what}: {name} {rtype}");
+            assert_eq!(
+                show(&found.await),
+                show(&expected.await),
+                "{what}: {name} {rtype}"
+            );
         }
     }
-    let [strict, strict_without] = [start(view(true).autopath(&[], &[(POD, "apps")])), start(view(true))];
+    let [strict, strict_without] = [
+        start(view(true).autopath(&[], &[(POD, "apps")])),
+        start(view(true)),
+    ];
     let missing = Query::new("missing.apps.svc.cluster.local.", "A").edns(1232);
-    let [found, expected] = [&strict, &strict_without].map(|server| udp_from(POD, server.address, &missing));
+    let [found, expected] =
+        [&strict, &strict_without].map(|server| udp_from(POD, server.address, &missing));
     assert_eq!(show(&found.await), show(&expected.await), "strictly");
     for server in [server, without, strict, strict_without] {
         server.stop().await;
@@ -80,15 +113,37 @@ async fn the_list_is_that_of_the_domain_asked_in() {
     let renamed = start(view().other_domains(&["new.example"]));
     let falling = start(view().fallthrough(&["svc.cluster.local"]));
     for (server, name, first) in [
-        (&renamed, "web.apps.apps.svc.new.example.", "30 IN CNAME web.apps.svc.new.example."),
-        (&renamed, "www.example.test.apps.svc.new.example.", "30 IN CNAME www.example.test."),
-        (&falling, "www.example.test.apps.svc.cluster.local.", "20 IN CNAME www.example.test."),
+        (
+            &renamed,
+            "web.apps.apps.svc.new.example.",
+            "30 IN CNAME web.apps.svc.new.example.",
+        ),
+        (
+            &renamed,
+            "www.example.test.apps.svc.new.example.",
+            "30 IN CNAME www.example.test.",
+        ),
+        (
+            &falling,
+            "www.example.test.apps.svc.cluster.local.",
+            "20 IN CNAME www.example.test.",
+        ),
     ] {
         let text = show(&udp_from(POD, server.address, &Query::new(name, "A")).await);
         assert!(text.contains(&format!("{name} {first}\n")), "{text}");
     }
-    let asked = |name: &str| upstream.asked().iter().filter(|asked| asked.name() == name).count();
-    assert_eq!(asked("www.example.test.apps.svc.cluster.local."), 1, "before the list goes on");
+    let asked = |name: &str| {
+        upstream
+            .asked()
+            .iter()
+            .filter(|asked| asked.name() == name)
+            .count()
+    };
+    assert_eq!(
+        asked("www.example.test.apps.svc.cluster.local."),
+        1,
+        "before the list goes on"
+    );
     renamed.stop().await;
     falling.stop().await;
 }

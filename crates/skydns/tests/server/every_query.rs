@@ -1,4 +1,5 @@
-//! Every query gets an answer, with any combination of options, while the objects behind the names come and go.
+//! Every query gets an answer, with any combination of options, while the objects behind the names
+//! come and go.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -13,9 +14,11 @@ use super::*;
 
 /// Number of random combinations of options.
 const COMBINATIONS: u64 = 24;
-/// One combination in this number also has an upstream that is silent, for which each query waits almost two seconds.
+/// One combination in this number also has an upstream that is silent, for which each query waits
+/// almost two seconds.
 const SILENT_ONE_IN: u64 = 8;
-/// Number of queries that wait for an answer at a time. The kernel drops what does not fit into a socket's queue.
+/// Number of queries that wait for an answer at a time. The kernel drops what does not fit into a
+/// socket's queue.
 const WINDOW: usize = 64;
 const POD: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// A wildcard that takes much work and matches nothing.
@@ -43,7 +46,10 @@ impl Backend for Flipping {
 
 /// The options of one run.
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is an option of the server")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an option of the server"
+)]
 struct Options {
     fallthrough: &'static [&'static str],
     search_suffix: bool,
@@ -63,8 +69,13 @@ struct Options {
 impl Options {
     fn random(seed: u64) -> Self {
         let mut random = fastrand::Rng::with_seed(seed);
-        let fallthrough =
-            [&[][..], &["."], &["cluster.local."], &["further.test."], &["apps.svc.cluster.local."]];
+        let fallthrough = [
+            &[][..],
+            &["."],
+            &["cluster.local."],
+            &["further.test."],
+            &["apps.svc.cluster.local."],
+        ];
         Self {
             fallthrough: fallthrough[random.usize(..fallthrough.len())],
             search_suffix: random.bool(),
@@ -83,10 +94,18 @@ impl Options {
 
     /// The records at one moment. `present` are the objects that come and go.
     fn view(&self, upstream: SocketAddr, present: bool) -> Fixed {
-        let upstreams = if self.upstreams { vec![upstream] } else { Vec::new() };
-        let mut view = Fixed::new(&upstreams).small().expensive_and_missing(EXPENSIVE);
+        let upstreams = if self.upstreams {
+            vec![upstream]
+        } else {
+            Vec::new()
+        };
+        let mut view = Fixed::new(&upstreams)
+            .small()
+            .expensive_and_missing(EXPENSIVE);
         if !present {
-            view = view.without(&["svc", "apps", "web"]).without(&["svc", "apps", "out"]);
+            view = view
+                .without(&["svc", "apps", "web"])
+                .without(&["svc", "apps", "out"]);
         }
         view = view.fallthrough(self.fallthrough);
         match (self.search_suffix, self.autopath) {
@@ -104,17 +123,26 @@ impl Options {
             view = view.forwards_all();
         }
         if self.stub_domain {
-            view = view.stub("stub.test.", &[upstream]).stub("empty.test.", &[]);
+            view = view
+                .stub("stub.test.", &[upstream])
+                .stub("empty.test.", &[]);
         }
         if self.own_names {
             view = view.own_names(own_names());
         }
         if self.further_zone {
-            let zone = Fixed::empty().with_aliases(&["out"], std::iter::once("www.outside.test".to_owned()));
+            let zone = Fixed::empty()
+                .with_aliases(&["out"], std::iter::once("www.outside.test".to_owned()));
             let zone = if present { zone } else { Fixed::empty() };
-            view = view.further("further.test.", zone).further("waits.test.", Fixed::empty().unsynced());
+            view = view
+                .further("further.test.", zone)
+                .further("waits.test.", Fixed::empty().unsynced());
         }
-        if self.caches { view.caching(CacheLimits::default()) } else { view }
+        if self.caches {
+            view.caching(CacheLimits::default())
+        } else {
+            view
+        }
     }
 
     /// The names to query.
@@ -161,7 +189,10 @@ impl Options {
 fn own_names() -> OwnNames {
     let name = |text: &str| Name::parse(text).expect("a name");
     let mut own = OwnNames::new();
-    own.add_host(&name("host.own.test."), &[Ipv4Addr::new(192, 0, 2, 1).into()]);
+    own.add_host(
+        &name("host.own.test."),
+        &[Ipv4Addr::new(192, 0, 2, 1).into()],
+    );
     for (alias, target) in [
         ("alias.own.test.", "web.apps.svc.cluster.local."),
         ("outside.own.test.", "www.outside.test."),
@@ -181,9 +212,9 @@ async fn upstream() -> Upstream {
             Some("silent") => Reaction::silence(),
             Some("servfail") => reply.rcode("SERVFAIL").into(),
             Some("refused") => reply.rcode("REFUSED").into(),
-            Some("www") if name.len() < 20 && asked.rtype() == "A" => {
-                reply.answer(&format!("{} 60 IN A 198.51.100.1", asked.name())).into()
-            }
+            Some("www") if name.len() < 20 && asked.rtype() == "A" => reply
+                .answer(&format!("{} 60 IN A 198.51.100.1", asked.name()))
+                .into(),
             Some("www") if name.len() < 20 => reply.into(),
             _ => reply.rcode("NXDOMAIN").into(),
         }
@@ -209,7 +240,10 @@ fn queries(options: &Options) -> BTreeMap<u16, (String, Vec<u8>)> {
 
 /// Removes the query of a response from those that wait for one.
 fn answered(waiting: &mut BTreeMap<u16, (String, Vec<u8>)>, response: &[u8]) {
-    assert!(response.len() >= 12 && response[2] & 0x80 != 0, "a response with a header");
+    assert!(
+        response.len() >= 12 && response[2] & 0x80 != 0,
+        "a response with a header"
+    );
     let id = u16::from_be_bytes([response[0], response[1]]);
     assert!(waiting.remove(&id).is_some(), "one answer for each query");
 }
@@ -245,7 +279,9 @@ async fn unanswered_over_udp(server: SocketAddr, options: &Options) -> Vec<Strin
 /// Sends all queries over one TCP connection, and returns those without an answer.
 async fn unanswered_over_tcp(server: SocketAddr, options: &Options) -> Vec<String> {
     let mut waiting = queries(options);
-    let mut connection = TcpConnection::open_from(Ipv4Addr::LOCALHOST, server).await.expect("connected");
+    let mut connection = TcpConnection::open_from(Ipv4Addr::LOCALHOST, server)
+        .await
+        .expect("connected");
 
     for (_, query) in waiting.values() {
         connection.send(query).await.expect("sent");
@@ -259,9 +295,13 @@ async fn unanswered_over_tcp(server: SocketAddr, options: &Options) -> Vec<Strin
 }
 
 fn start_flipping(options: &Options, upstream: SocketAddr) -> Running {
-    let views = [true, false, true, true, false].map(|present| Arc::new(options.view(upstream, present)));
+    let views =
+        [true, false, true, true, false].map(|present| Arc::new(options.view(upstream, present)));
     let cache = options.caches.then(CacheLimits::default);
-    let backend = Flipping { views: views.into(), taken: AtomicUsize::new(0) };
+    let backend = Flipping {
+        views: views.into(),
+        taken: AtomicUsize::new(0),
+    };
     start_backend(backend, cache)
 }
 
@@ -275,7 +315,10 @@ async fn every_query_gets_an_rcode() {
             ("UDP", unanswered_over_udp(server.address, &options).await),
             ("TCP", unanswered_over_tcp(server.address, &options).await),
         ] {
-            assert!(unanswered.is_empty(), "over {transport}, {options:?}: {unanswered:#?}");
+            assert!(
+                unanswered.is_empty(),
+                "over {transport}, {options:?}: {unanswered:#?}"
+            );
         }
         server.stop().await;
     }

@@ -18,13 +18,17 @@ use super::{PATIENCE, counted, udp};
 const FLOODER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 /// Number of expensive queries in a flood. Each query takes 20 ms.
 const FLOOD: u16 = 200;
-/// Maximum number of expensive queries that may be answered before all other clients have their answers.
+/// Maximum number of expensive queries that may be answered before all other clients have their
+/// answers.
 const FEW: usize = 40;
 
 /// A server with an expensive name, and the number of lookups of this name.
 fn server() -> (Running, Arc<AtomicUsize>) {
     let done = Arc::default();
-    (start(Fixed::new(&[]).laborious(&["svc", "apps", "all"], &done)), done)
+    (
+        start(Fixed::new(&[]).laborious(&["svc", "apps", "all"], &done)),
+        done,
+    )
 }
 
 fn expensive(id: u16) -> Vec<u8> {
@@ -37,7 +41,10 @@ async fn others_are_answered(server: SocketAddr, done: &AtomicUsize) {
     for _ in 0..5 {
         let text = udp(server, &cheap).await;
         assert!(text.contains("10.96.0.9"), "{text}");
-        assert_eq!(client::ask_tcp(server, &cheap).await.answer_data("A"), ["10.96.0.9"]);
+        assert_eq!(
+            client::ask_tcp(server, &cheap).await.answer_data("A"),
+            ["10.96.0.9"]
+        );
     }
     let done = done.load(Ordering::SeqCst);
     assert!(done < FEW, "{done} of the flood were worked out first");
@@ -47,7 +54,9 @@ async fn others_are_answered(server: SocketAddr, done: &AtomicUsize) {
 async fn flood_over_tcp(server: SocketAddr, connections: u16) -> Vec<TcpConnection> {
     let mut flood = Vec::new();
     for _ in 0..connections {
-        let mut connection = TcpConnection::open_from(FLOODER, server).await.expect("connected");
+        let mut connection = TcpConnection::open_from(FLOODER, server)
+            .await
+            .expect("connected");
         for number in 0..FLOOD / connections {
             connection.send(&expensive(number)).await.expect("sent");
         }
@@ -62,8 +71,17 @@ async fn a_flood_over_tcp_keeps_nobody_waiting() {
         let (server, done) = server();
         let mut flood = flood_over_tcp(server.address, connections).await;
         others_are_answered(server.address, &done).await;
-        let first = flood.first_mut().expect("one").receive(PATIENCE).await.expect("an answer");
-        assert!(show_sorted(&first).contains("10.0.0.1"), "it has its turn: {}", show_sorted(&first));
+        let first = flood
+            .first_mut()
+            .expect("one")
+            .receive(PATIENCE)
+            .await
+            .expect("an answer");
+        assert!(
+            show_sorted(&first).contains("10.0.0.1"),
+            "it has its turn: {}",
+            show_sorted(&first)
+        );
         drop(flood);
         server.stop().await;
     }
@@ -74,11 +92,16 @@ async fn a_flood_over_udp_keeps_nobody_waiting() {
     let (server, done) = server();
     let flood = UdpSocket::bind((FLOODER, 0)).await.expect("bound");
     for number in 0..FLOOD {
-        flood.send_to(&expensive(number), server.address).await.expect("sent");
+        flood
+            .send_to(&expensive(number), server.address)
+            .await
+            .expect("sent");
     }
     others_are_answered(server.address, &done).await;
     let mut buffer = [0; 512];
-    let length = tokio::time::timeout(PATIENCE, flood.recv(&mut buffer)).await.expect("in time");
+    let length = tokio::time::timeout(PATIENCE, flood.recv(&mut buffer))
+        .await
+        .expect("in time");
     let text = show_sorted(&buffer[..length.expect("received")]);
     assert!(text.contains("10.0.0.1"), "it has its turn: {text}");
     server.stop().await;
@@ -89,14 +112,20 @@ async fn a_flood_over_udp_keeps_nobody_waiting() {
 async fn a_flood_is_answered_to_the_last() {
     let (server, _) = server();
     let flood = UdpSocket::bind((FLOODER, 0)).await.expect("bound");
-    // More queries than may wait for one host. The answers still fit into the client's receive buffer.
+    // More queries than may wait for one host. The answers still fit into the client's receive
+    // buffer.
     let sent = 280;
     for number in 0..sent {
-        flood.send_to(&expensive(number), server.address).await.expect("sent");
+        flood
+            .send_to(&expensive(number), server.address)
+            .await
+            .expect("sent");
     }
     let (mut good, mut refused, mut buffer) = (0_u16, 0_u16, [0; 512]);
     while good + refused < sent {
-        let length = tokio::time::timeout(PATIENCE, flood.recv(&mut buffer)).await.expect("in time");
+        let length = tokio::time::timeout(PATIENCE, flood.recv(&mut buffer))
+            .await
+            .expect("in time");
         let text = show_sorted(&buffer[..length.expect("received")]);
         if text.starts_with(";; NOERROR") {
             good += 1;
@@ -109,7 +138,11 @@ async fn a_flood_is_answered_to_the_last() {
     eventually(PATIENCE, || async {
         let counted = ["answered", "refused"]
             .map(|result| counted(&server.metrics, "kubedns_expensive_queries_total", result));
-        if counted == [good, refused].map(|count| Some(count.into())) { Ok(()) } else { Err(counted) }
+        if counted == [good, refused].map(|count| Some(count.into())) {
+            Ok(())
+        } else {
+            Err(counted)
+        }
     })
     .await;
     server.stop().await;
@@ -120,14 +153,24 @@ async fn a_flood_is_answered_to_the_last() {
 async fn an_expensive_query_of_another_host_has_its_turn() {
     let (server, done) = server();
     let flood = flood_over_tcp(server.address, 50).await;
-    let before =
-        eventually(PATIENCE, || async { Some(done.load(Ordering::SeqCst)).filter(|done| *done > 0) }).await;
-    let answer = client::tcp(server.address, &expensive(7), PATIENCE).await.expect("an answer");
-    assert!(show_sorted(&answer).contains("10.0.0.1"), "{}", show_sorted(&answer));
+    let before = eventually(PATIENCE, || async {
+        Some(done.load(Ordering::SeqCst)).filter(|done| *done > 0)
+    })
+    .await;
+    let answer = client::tcp(server.address, &expensive(7), PATIENCE)
+        .await
+        .expect("an answer");
+    assert!(
+        show_sorted(&answer).contains("10.0.0.1"),
+        "{}",
+        show_sorted(&answer)
+    );
     let meanwhile = done.load(Ordering::SeqCst) - before;
     assert!(meanwhile < 10, "{meanwhile} of the flood came first");
     drop(flood);
-    tokio::time::timeout(Duration::from_secs(20), server.stop()).await.expect("it ends");
+    tokio::time::timeout(Duration::from_secs(20), server.stop())
+        .await
+        .expect("it ends");
 }
 
 /// A name of a search list waits in the same bounded queue as a query of its own.
@@ -137,21 +180,34 @@ async fn searched_name_needs_place_in_queue() {
     const PLACES: u16 = 256;
     let done = Arc::default();
     let pod = IpAddr::V4(FLOODER);
-    let view = Fixed::new(&[]).autopath(&[], &[(pod, "apps")]).laborious(&["svc", "slow"], &done);
+    let view = Fixed::new(&[])
+        .autopath(&[], &[(pod, "apps")])
+        .laborious(&["svc", "slow"], &done);
     let server = start(view);
     let flood = UdpSocket::bind((FLOODER, 0)).await.expect("bound");
     let slow = |id| Query::new("slow.svc.cluster.local.", "A").id(id).wire();
     for id in 0..PLACES + 50 {
-        flood.send_to(&slow(id), server.address).await.expect("sent");
+        flood
+            .send_to(&slow(id), server.address)
+            .await
+            .expect("sent");
     }
 
     // The second name of the list takes as much work as a query of the flood.
-    let searched = Query::new("slow.apps.svc.cluster.local.", "A").id(u16::MAX).edns(1232).wire();
-    flood.send_to(&searched, server.address).await.expect("sent");
+    let searched = Query::new("slow.apps.svc.cluster.local.", "A")
+        .id(u16::MAX)
+        .edns(1232)
+        .wire();
+    flood
+        .send_to(&searched, server.address)
+        .await
+        .expect("sent");
     let mut answers_before = 0;
     let mut buffer = [0; 512];
     let answer = loop {
-        let length = tokio::time::timeout(PATIENCE, flood.recv(&mut buffer)).await.expect("in time");
+        let length = tokio::time::timeout(PATIENCE, flood.recv(&mut buffer))
+            .await
+            .expect("in time");
         let answer = &buffer[..length.expect("received")];
         if answer[..2] == u16::MAX.to_be_bytes() {
             break answer;
@@ -159,7 +215,14 @@ async fn searched_name_needs_place_in_queue() {
         answers_before += 1;
     };
 
-    assert!(show_sorted(answer).starts_with(";; SERVFAIL"), "{}", show_sorted(answer));
-    assert!(answers_before < PLACES, "{answers_before} were answered first");
+    assert!(
+        show_sorted(answer).starts_with(";; SERVFAIL"),
+        "{}",
+        show_sorted(answer)
+    );
+    assert!(
+        answers_before < PLACES,
+        "{answers_before} were answered first"
+    );
     server.stop().await;
 }

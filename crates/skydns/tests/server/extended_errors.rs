@@ -1,5 +1,5 @@
-//! Extended DNS Errors (RFC 8914): a query for each error. Apart from the error, the answer is the same as without
-//! `--extended-errors`.
+//! Extended DNS Errors (RFC 8914): a query for each error. Apart from the error, the answer is the
+//! same as without `--extended-errors`.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -46,12 +46,22 @@ fn case(
     code: u16,
     text: &'static str,
 ) -> Case {
-    Case { what, view, upstream: None, query, code, text }
+    Case {
+        what,
+        view,
+        upstream: None,
+        query,
+        code,
+        text,
+    }
 }
 
 impl Case {
     fn with(self, upstream: fn(&Asked) -> Reaction) -> Self {
-        Self { upstream: Some(upstream), ..self }
+        Self {
+            upstream: Some(upstream),
+            ..self
+        }
     }
 }
 
@@ -93,8 +103,20 @@ fn of_the_engine() -> Vec<Case> {
             21,
             "type ANY are not answered",
         ),
-        case("one label", |_| Fixed::new(&[]), ("short.", "A"), 15, "one label are not forwarded"),
-        case("no upstreams", |_| Fixed::new(&[]), EXTERNAL, 22, "no upstream servers for this name"),
+        case(
+            "one label",
+            |_| Fixed::new(&[]),
+            ("short.", "A"),
+            15,
+            "one label are not forwarded",
+        ),
+        case(
+            "no upstreams",
+            |_| Fixed::new(&[]),
+            EXTERNAL,
+            22,
+            "no upstream servers for this name",
+        ),
         case(
             "a stub domain without servers",
             |_| Fixed::new(&[]).stub("stub.test", &[]),
@@ -107,7 +129,13 @@ fn of_the_engine() -> Vec<Case> {
 
 fn of_upstreams() -> Vec<Case> {
     vec![
-        case("a closed port", refusing, EXTERNAL, 23, ": connection refused"),
+        case(
+            "a closed port",
+            refusing,
+            EXTERNAL,
+            23,
+            ": connection refused",
+        ),
         case(
             "no way there",
             |_| Fixed::new(&[([255, 255, 255, 255], 53).into()]),
@@ -122,7 +150,11 @@ fn of_upstreams() -> Vec<Case> {
             .with(|asked| replying(asked, "REFUSED")),
         case("the upstream's own cause", plain, EXTERNAL, 6, "bogus").with(|asked| {
             let options = vec![(OPTION, vec![0, 6, b'b', b'o', b'g', b'u', b's'])];
-            let edns = Edns { udp: 1232, options, ..Edns::default() };
+            let edns = Edns {
+                udp: 1232,
+                options,
+                ..Edns::default()
+            };
             Reply::to(&asked.packet).rcode("SERVFAIL").opt(edns).into()
         }),
     ]
@@ -131,8 +163,15 @@ fn of_upstreams() -> Vec<Case> {
 /// Errors in lookups of further names: targets of aliases, and names of the search list.
 fn of_other_names() -> Vec<Case> {
     vec![
-        case("an alias to SERVFAIL", plain, ALIAS, 0, ": SERVFAIL").with(|asked| replying(asked, "SERVFAIL")),
-        case("an alias to a closed port", refusing, ALIAS, 23, ": connection refused"),
+        case("an alias to SERVFAIL", plain, ALIAS, 0, ": SERVFAIL")
+            .with(|asked| replying(asked, "SERVFAIL")),
+        case(
+            "an alias to a closed port",
+            refusing,
+            ALIAS,
+            23,
+            ": connection refused",
+        ),
         case(
             "an alias in a circle",
             |_| {
@@ -155,7 +194,9 @@ fn of_other_names() -> Vec<Case> {
 }
 
 async fn ask(server: SocketAddr, query: &Query) -> Vec<u8> {
-    client::udp(server, &query.wire(), PATIENCE).await.expect("an answer")
+    client::udp(server, &query.wire(), PATIENCE)
+        .await
+        .expect("an answer")
 }
 
 fn parsed(wire: &[u8]) -> Message {
@@ -167,7 +208,10 @@ fn cause(message: &Message) -> Option<(u16, String)> {
     let options = &message.edns.as_ref()?.options;
     let (_, data) = options.iter().find(|(code, _)| *code == OPTION)?;
     let (code, text) = data.split_first_chunk()?;
-    Some((u16::from_be_bytes(*code), String::from_utf8_lossy(text).into_owned()))
+    Some((
+        u16::from_be_bytes(*code),
+        String::from_utf8_lossy(text).into_owned(),
+    ))
 }
 
 /// The message without its Extended DNS Error.
@@ -182,7 +226,9 @@ fn rest(mut message: Message) -> Message {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_cause_is_told_to_clients_with_edns_where_that_is_asked_for() {
-    let cases = [of_the_engine(), of_upstreams(), of_other_names()].into_iter().flatten();
+    let cases = [of_the_engine(), of_upstreams(), of_other_names()]
+        .into_iter()
+        .flatten();
     let mut checks: tokio::task::JoinSet<()> = cases.map(check).collect();
     while let Some(checked) = checks.join_next().await {
         checked.expect("it is as it should be");
@@ -190,7 +236,14 @@ async fn each_cause_is_told_to_clients_with_edns_where_that_is_asked_for() {
 }
 
 async fn check(case: Case) {
-    let Case { what, view, upstream, query: (name, rtype), code, text } = case;
+    let Case {
+        what,
+        view,
+        upstream,
+        query: (name, rtype),
+        code,
+        text,
+    } = case;
     let upstream = match upstream {
         Some(reaction) => Some(Upstream::start(reaction).await),
         None => None,
@@ -200,7 +253,9 @@ async fn check(case: Case) {
     let with_edns = Query::new(name, rtype).id(7).edns(1232);
     let told = parsed(&ask(on.address, &with_edns).await);
     let found = cause(&told);
-    let is_told = found.as_ref().is_some_and(|(found, said)| *found == code && said.ends_with(text));
+    let is_told = found
+        .as_ref()
+        .is_some_and(|(found, said)| *found == code && said.ends_with(text));
     assert!(is_told, "{what}: {found:?}");
 
     let silent = parsed(&ask(off.address, &with_edns).await);
@@ -209,8 +264,14 @@ async fn check(case: Case) {
     }
     assert_eq!(rest(told), rest(silent), "{what}: nothing else differs");
     let without_edns = Query::new(name, rtype).id(7);
-    let plain = [ask(on.address, &without_edns).await, ask(off.address, &without_edns).await];
-    assert_eq!(plain[0], plain[1], "{what}: without EDNS the answer is the same");
+    let plain = [
+        ask(on.address, &without_edns).await,
+        ask(off.address, &without_edns).await,
+    ];
+    assert_eq!(
+        plain[0], plain[1],
+        "{what}: without EDNS the answer is the same"
+    );
     on.stop().await;
     off.stop().await;
 }
@@ -218,7 +279,9 @@ async fn check(case: Case) {
 #[tokio::test(flavor = "multi_thread")]
 async fn another_class_is_not_supported() {
     let server = start(Fixed::new(&[]).extended_errors());
-    let query = Query::new("web.apps.svc.cluster.local.", "TXT").class("CH").edns(1232);
+    let query = Query::new("web.apps.svc.cluster.local.", "TXT")
+        .class("CH")
+        .edns(1232);
     let found = cause(&parsed(&ask(server.address, &query).await));
     assert_eq!(found, Some((21, "only class IN is served".to_owned())));
     server.stop().await;
@@ -227,11 +290,18 @@ async fn another_class_is_not_supported() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_malformed_query_is_told_so_where_that_is_not_tolerated() {
     let server = start(Fixed::new(&[]).strict().extended_errors());
-    let mut query = Query::new("web.apps.svc.cluster.local.", "A").edns(1232).wire();
+    let mut query = Query::new("web.apps.svc.cluster.local.", "A")
+        .edns(1232)
+        .wire();
     // The header announces two additional records, but the message has only the OPT record.
     query[11] = 2;
-    let wire = client::udp(server.address, &query, PATIENCE).await.expect("an answer");
-    assert_eq!(cause(&parsed(&wire)), Some((0, "the query is malformed".to_owned())));
+    let wire = client::udp(server.address, &query, PATIENCE)
+        .await
+        .expect("an answer");
+    assert_eq!(
+        cause(&parsed(&wire)),
+        Some((0, "the query is malformed".to_owned()))
+    );
     server.stop().await;
 }
 
@@ -240,17 +310,28 @@ async fn who_asks_for_too_much_is_told_so() {
     const FLOOD: usize = 1000;
     let dead = Upstream::start(|_: &Asked| Reaction::silence()).await;
     let done = Arc::new(AtomicUsize::new(0));
-    let view = Fixed::new(&[dead.addr()]).laborious(&["svc", "apps", "all"], &done).extended_errors();
+    let view = Fixed::new(&[dead.addr()])
+        .laborious(&["svc", "apps", "all"], &done)
+        .extended_errors();
     let server = start(view);
     // The sockets of the clients stay open until the server has stopped.
     let mut floods = Vec::new();
     for (name, text) in [
-        (".outside.test.", "too many queries of this client are waiting"),
+        (
+            ".outside.test.",
+            "too many queries of this client are waiting",
+        ),
         (".svc.cluster.local.", "the answer takes too much work"),
     ] {
-        let flood = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("bound");
+        let flood = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
+            .await
+            .expect("bound");
         for number in 0..FLOOD {
-            let label = if name.ends_with("local.") { "all.apps".to_owned() } else { format!("n{number}") };
+            let label = if name.ends_with("local.") {
+                "all.apps".to_owned()
+            } else {
+                format!("n{number}")
+            };
             let query = Query::new(&format!("{label}{name}"), "A").edns(1232).wire();
             flood.send_to(&query, server.address).await.expect("sent");
         }
@@ -263,7 +344,10 @@ async fn who_asks_for_too_much_is_told_so() {
                 }
             }
         };
-        assert_eq!(tokio::time::timeout(PATIENCE, told).await.expect("in time"), text);
+        assert_eq!(
+            tokio::time::timeout(PATIENCE, told).await.expect("in time"),
+            text
+        );
         floods.push(flood);
     }
     server.stop().await;

@@ -7,18 +7,23 @@ use super::*;
 /// The SOA record of the upstream. The upstream allows negative answers to be cached for a day.
 const SOA: &str = ". 86400 IN SOA a.root-servers.test. nstld.test. 1 2 3 4 86400";
 
-/// An upstream with one name, `vm.cluster.local`. It signs the negative answer for `signed.cluster.local`.
+/// An upstream with one name, `vm.cluster.local`. It signs the negative answer for
+/// `signed.cluster.local`.
 async fn upstream() -> Upstream {
     Upstream::start(|asked: &Asked| {
         let name = asked.name();
         let reply = Reply::to(&asked.packet);
-        let negative = |reply: Reply| reply.authority(SOA).authority(". 86400 IN NS a.root-servers.test.");
+        let negative = |reply: Reply| {
+            reply
+                .authority(SOA)
+                .authority(". 86400 IN NS a.root-servers.test.")
+        };
         match (name.as_str(), asked.rtype().as_str()) {
             ("vm.cluster.local.", "A") => reply.answer("vm.cluster.local. 86400 IN A 198.51.100.1"),
             ("vm.cluster.local.", _) => negative(reply),
-            ("signed.cluster.local.", _) => {
-                negative(reply).authority(". 86400 IN RRSIG \\# 1 00").rcode("NXDOMAIN")
-            }
+            ("signed.cluster.local.", _) => negative(reply)
+                .authority(". 86400 IN RRSIG \\# 1 00")
+                .rcode("NXDOMAIN"),
             _ => negative(reply).rcode("NXDOMAIN"),
         }
         .into()
@@ -28,17 +33,29 @@ async fn upstream() -> Upstream {
 
 /// RCODE, and owner, TTL and type of each record. An SOA record also shows its MINIMUM.
 fn summary(answer: &str) -> String {
-    let rcode = answer.trim_start_matches(";; ").split(',').next().unwrap_or_default();
+    let rcode = answer
+        .trim_start_matches(";; ")
+        .split(',')
+        .next()
+        .unwrap_or_default();
     let record = |line: &str| {
         let words: Vec<&str> = line.split(' ').collect();
-        let minimum = if words[3] == "SOA" { format!("/{}", words[10]) } else { String::new() };
+        let minimum = if words[3] == "SOA" {
+            format!("/{}", words[10])
+        } else {
+            String::new()
+        };
         format!(" {} {} {}{minimum}", words[0], words[1], words[3])
     };
-    let records = answer.lines().filter(|line| !line.starts_with(';')).map(record);
+    let records = answer
+        .lines()
+        .filter(|line| !line.starts_with(';'))
+        .map(record);
     [rcode.to_owned()].into_iter().chain(records).collect()
 }
 
-/// Title, name and type of each query; the answers with a negative TTL of the cluster of 60 and of 5 seconds.
+/// Title, name and type of each query; the answers with a negative TTL of the cluster of 60 and of
+/// 5 seconds.
 const CASES: [(&str, &str, &str, &str, &str); 6] = [
     (
         "a missing name",
@@ -99,9 +116,21 @@ async fn fallthrough_negative_answer_keeps_our_ttl() {
 
     for (what, name, rtype, in_minute, in_seconds) in CASES {
         let query = Query::new(name, rtype);
-        assert_eq!(summary(&udp(minute.address, &query).await), in_minute, "{what}");
-        assert_eq!(summary(&udp(seconds.address, &query).await), in_seconds, "{what}, --negative-ttl=5s");
-        assert_eq!(summary(&tcp(seconds.address, &query).await), in_seconds, "{what}, over TCP");
+        assert_eq!(
+            summary(&udp(minute.address, &query).await),
+            in_minute,
+            "{what}"
+        );
+        assert_eq!(
+            summary(&udp(seconds.address, &query).await),
+            in_seconds,
+            "{what}, --negative-ttl=5s"
+        );
+        assert_eq!(
+            summary(&tcp(seconds.address, &query).await),
+            in_seconds,
+            "{what}, over TCP"
+        );
     }
     for server in [minute, seconds] {
         server.stop().await;
@@ -111,7 +140,9 @@ async fn fallthrough_negative_answer_keeps_our_ttl() {
 #[tokio::test(flavor = "multi_thread")]
 async fn fallthrough_cached_answer_keeps_our_ttl() {
     let upstream = upstream().await;
-    let view = Fixed::new(&[upstream.addr()]).ttls(30, 5).fallthrough(&["cluster.local"]);
+    let view = Fixed::new(&[upstream.addr()])
+        .ttls(30, 5)
+        .fallthrough(&["cluster.local"]);
     let server = start(view.caching(CacheLimits::default()));
     let name = "no.apps.svc.cluster.local.";
 
@@ -119,6 +150,10 @@ async fn fallthrough_cached_answer_keeps_our_ttl() {
         let answer = udp(server.address, &Query::new(name, "A")).await;
         assert_eq!(summary(&answer), "NXDOMAIN . 5 NS . 5 SOA/5");
     }
-    assert_eq!(upstream.count_of(name, "A"), 1, "the other answers are from the cache");
+    assert_eq!(
+        upstream.count_of(name, "A"),
+        1,
+        "the other answers are from the cache"
+    );
     server.stop().await;
 }

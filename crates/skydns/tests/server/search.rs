@@ -6,7 +6,8 @@ use super::*;
 
 const SOA: &str = "test. 20 IN SOA ns.test. hostmaster.test. 1 2 3 4 20";
 
-/// An upstream for a few names: addresses, aliases, names without records of the queried type, and failures.
+/// An upstream for a few names: addresses, aliases, names without records of the queried type, and
+/// failures.
 pub(super) async fn upstream() -> Upstream {
     Upstream::start(|asked: &Asked| {
         let reply = Reply::to(&asked.packet);
@@ -17,9 +18,9 @@ pub(super) async fn upstream() -> Upstream {
             ("alias.example.test.", "A") => reply
                 .answer(&format!("{name} 10 IN CNAME www.example.test."))
                 .answer("www.example.test. 300 IN A 198.51.100.1"),
-            ("alias.example.test.", _) => {
-                reply.answer(&format!("{name} 10 IN CNAME www.example.test.")).authority(SOA)
-            }
+            ("alias.example.test.", _) => reply
+                .answer(&format!("{name} 10 IN CNAME www.example.test."))
+                .authority(SOA),
             ("both.example.test.corp.test.", "A") => address(reply, "A 198.51.100.2"),
             ("both.example.test.", "A") => address(reply, "A 198.51.100.3"),
             ("both.example.test.", "AAAA") => address(reply, "AAAA 2001:db8::3"),
@@ -27,9 +28,9 @@ pub(super) async fn upstream() -> Upstream {
             ("broken.example.test.", "A") => address(reply, "A 198.51.100.5"),
             ("broken.example.test.corp.test.", _) => reply.rcode("SERVFAIL"),
             ("mail.example.test.", "MX") => address(reply, "MX 10 mx.example.test."),
-            ("large.example.test.", "A") => {
-                (0..60).fold(reply, |reply, n| address(reply, &format!("A 198.51.100.{n}")))
-            }
+            ("large.example.test.", "A") => (0..60).fold(reply, |reply, n| {
+                address(reply, &format!("A 198.51.100.{n}"))
+            }),
             // Names that exist without records of the type.
             (
                 "www.example.test."
@@ -47,8 +48,9 @@ pub(super) async fn upstream() -> Upstream {
     .await
 }
 
-/// Title, query, status and records of each case. `|` stands for `.apps.search.cluster.local.`. `OURS n` stands for the
-/// SOA record of the cluster with TTL `n`, `THEIRS n` for the SOA record of the upstream.
+/// Title, query, status and records of each case. `|` stands for `.apps.search.cluster.local.`.
+/// `OURS n` stands for the SOA record of the cluster with TTL `n`, `THEIRS n` for the SOA record of
+/// the upstream.
 const CASES: &str = "
 # a Service of the namespace
 web A NOERROR
@@ -160,29 +162,44 @@ web ANY REFUSED
 /// The status of an answer, and its records in order, in the notation of [`CASES`].
 pub(super) fn said(wire: &[u8]) -> Vec<String> {
     let text = show(wire);
-    let status = text.trim_start_matches(";; ").split(',').next().unwrap_or_default().to_owned();
+    let status = text
+        .trim_start_matches(";; ")
+        .split(',')
+        .next()
+        .unwrap_or_default()
+        .to_owned();
     let short = |line: &str| {
-        let line = line.replace(".apps.search.cluster.local.", "|").replace(" IN ", " ");
+        let line = line
+            .replace(".apps.search.cluster.local.", "|")
+            .replace(" IN ", " ");
         match line.split(' ').collect::<Vec<_>>()[..] {
             ["cluster.local.", ttl, "SOA", ..] => format!("OURS {ttl}"),
             ["test.", ttl, "SOA", ..] => format!("THEIRS {ttl}"),
             _ => line,
         }
     };
-    let records = text.lines().filter(|line| !line.starts_with(';')).map(short);
+    let records = text
+        .lines()
+        .filter(|line| !line.starts_with(';'))
+        .map(short);
     std::iter::once(status).chain(records).collect()
 }
 
 /// Removes the TTLs, since cached TTLs count down.
 fn without_ttls(mut records: Vec<String>) -> Vec<String> {
     for record in records.iter_mut().skip(1) {
-        *record = record.split(' ').enumerate().filter(|(at, _)| *at != 1).map(|(_, word)| word).collect();
+        *record = record
+            .split(' ')
+            .enumerate()
+            .filter(|(at, _)| *at != 1)
+            .map(|(_, word)| word)
+            .collect();
     }
     records
 }
 
-/// Asks all questions of [`CASES`] below `suffix`. `expected` derives the answer from the name, the status and the
-/// records of a case.
+/// Asks all questions of [`CASES`] below `suffix`. `expected` derives the answer from the name, the
+/// status and the records of a case.
 pub(super) async fn check_cases(
     view: impl Fn() -> Fixed,
     suffix: &str,
@@ -196,14 +213,24 @@ pub(super) async fn check_cases(
         let expected = expected(words[0], words[2], &records.lines().collect::<Vec<_>>());
         let query = Query::new(&format!("{}.{suffix}", words[0]), words[1]);
         for query in [query.clone(), query.edns(1232)] {
-            let wire = client::udp(server.address, &query.wire(), PATIENCE).await.expect("an answer");
+            let wire = client::udp(server.address, &query.wire(), PATIENCE)
+                .await
+                .expect("an answer");
             assert_eq!(said(&wire), expected, "{what}: {question}");
-            let wire = client::tcp(server.address, &query.wire(), PATIENCE).await.expect("an answer");
+            let wire = client::tcp(server.address, &query.wire(), PATIENCE)
+                .await
+                .expect("an answer");
             assert_eq!(said(&wire), expected, "{what}: {question}, over TCP");
             for _ in 0..2 {
-                let wire = client::udp(caching.address, &query.wire(), PATIENCE).await.expect("an answer");
+                let wire = client::udp(caching.address, &query.wire(), PATIENCE)
+                    .await
+                    .expect("an answer");
                 let known = without_ttls(said(&wire));
-                assert_eq!(known, without_ttls(expected.clone()), "{what}: {question}, from the cache");
+                assert_eq!(
+                    known,
+                    without_ttls(expected.clone()),
+                    "{what}: {question}, from the cache"
+                );
             }
         }
     }
@@ -216,7 +243,11 @@ async fn one_answer_is_what_the_whole_search_list_leads_to() {
     let upstream = upstream().await;
     let view = || Fixed::new(&[upstream.addr()]).search("search.cluster.local", &["corp.test"]);
     check_cases(view, "apps.search.cluster.local.", |_, status, records| {
-        [status].iter().chain(records).map(ToString::to_string).collect()
+        [status]
+            .iter()
+            .chain(records)
+            .map(ToString::to_string)
+            .collect()
     })
     .await;
 }
@@ -225,18 +256,41 @@ async fn one_answer_is_what_the_whole_search_list_leads_to() {
 async fn a_completed_answer_is_cut_to_what_the_client_takes() {
     let upstream = upstream().await;
     let server = start(Fixed::new(&[upstream.addr()]).search("search.cluster.local", &[]));
-    for (name, limit, over_tcp) in [("big", 512, 4000), ("large.example.test", 512, 61), ("big", 1232, 4000)]
-    {
+    for (name, limit, over_tcp) in [
+        ("big", 512, 4000),
+        ("large.example.test", 512, 61),
+        ("big", 1232, 4000),
+    ] {
         let query = Query::new(&format!("{name}.apps.search.cluster.local."), "A");
-        let query = if limit == 512 { query } else { query.edns(1232) };
-        let wire = client::udp(server.address, &query.wire(), PATIENCE).await.expect("an answer");
+        let query = if limit == 512 {
+            query
+        } else {
+            query.edns(1232)
+        };
+        let wire = client::udp(server.address, &query.wire(), PATIENCE)
+            .await
+            .expect("an answer");
         let message = testkit::message::Message::parse(&wire).expect("well-formed");
-        assert!(message.has("tc") && wire.len() <= limit, "{name}: {}", wire.len());
-        assert!(message.answer.len() > 10, "{name}: {}", message.answer.len());
-        let wire = client::tcp(server.address, &query.wire(), PATIENCE).await.expect("an answer");
+        assert!(
+            message.has("tc") && wire.len() <= limit,
+            "{name}: {}",
+            wire.len()
+        );
+        assert!(
+            message.answer.len() > 10,
+            "{name}: {}",
+            message.answer.len()
+        );
+        let wire = client::tcp(server.address, &query.wire(), PATIENCE)
+            .await
+            .expect("an answer");
         let message = testkit::message::Message::parse(&wire).expect("well-formed");
         assert!(!message.has("tc"), "{name}");
-        assert!(message.answer.len() >= over_tcp, "{name}: {}", message.answer.len());
+        assert!(
+            message.answer.len() >= over_tcp,
+            "{name}: {}",
+            message.answer.len()
+        );
     }
     server.stop().await;
 }
@@ -244,7 +298,10 @@ async fn a_completed_answer_is_cut_to_what_the_client_takes() {
 /// The header and the SOA record of an answer.
 async fn negative(server: SocketAddr, name: &str) -> (String, Option<String>) {
     let text = udp(server, &Query::new(name, "A")).await;
-    let soa = text.lines().find_map(|line| line.split_once(" IN SOA ")).map(|(owner, _)| owner.to_owned());
+    let soa = text
+        .lines()
+        .find_map(|line| line.split_once(" IN SOA "))
+        .map(|(owner, _)| owner.to_owned());
     (text.lines().next().unwrap_or_default().to_owned(), soa)
 }
 
@@ -253,25 +310,59 @@ async fn names_below_the_suffix_are_never_sent_out_as_they_are() {
     let upstream = upstream().await;
     let below = start(Fixed::new(&[upstream.addr()]).search("search.cluster.local", &[]));
     let beside = start(Fixed::new(&[upstream.addr()]).search("Search.Test", &[]));
-    let unsynced = start(Fixed::new(&[upstream.addr()]).search("search.cluster.local", &[]).unsynced());
+    let unsynced = start(
+        Fixed::new(&[upstream.addr()])
+            .search("search.cluster.local", &[])
+            .unsynced(),
+    );
     let ok = ";; NOERROR, flags: qr aa rd ra";
     let missing = ";; NXDOMAIN, flags: qr aa rd ra";
     for (server, name, head, soa) in [
-        (&below, "search.cluster.local.", ok, Some("cluster.local. 60")),
-        (&below, "apps.search.cluster.local.", ok, Some("cluster.local. 60")),
-        // Without its search domain, this name is again below the suffix. Such a name is not looked up, since the
-        // lookup would complete the name again.
+        (
+            &below,
+            "search.cluster.local.",
+            ok,
+            Some("cluster.local. 60"),
+        ),
+        (
+            &below,
+            "apps.search.cluster.local.",
+            ok,
+            Some("cluster.local. 60"),
+        ),
+        // Without its search domain, this name is again below the suffix. Such a name is not looked
+        // up, since the lookup would complete the name again.
         (
             &below,
             "x.apps.search.cluster.local.apps.search.cluster.local.",
             missing,
             Some("cluster.local. 60"),
         ),
-        (&below, "xsearch.cluster.local.", ";; NXDOMAIN, flags: qr rd", Some("cluster.local. 60")),
+        (
+            &below,
+            "xsearch.cluster.local.",
+            ";; NXDOMAIN, flags: qr rd",
+            Some("cluster.local. 60"),
+        ),
         (&beside, "apps.search.test.", ok, Some("search.test. 60")),
-        (&beside, "missing.apps.SEARCH.test.", missing, Some("search.test. 60")),
-        (&beside, "x.apps.search.cluster.local.", ";; NXDOMAIN, flags: qr rd", Some("cluster.local. 60")),
-        (&unsynced, "web.apps.search.cluster.local.", ";; REFUSED, flags: qr", None),
+        (
+            &beside,
+            "missing.apps.SEARCH.test.",
+            missing,
+            Some("search.test. 60"),
+        ),
+        (
+            &beside,
+            "x.apps.search.cluster.local.",
+            ";; NXDOMAIN, flags: qr rd",
+            Some("cluster.local. 60"),
+        ),
+        (
+            &unsynced,
+            "web.apps.search.cluster.local.",
+            ";; REFUSED, flags: qr",
+            None,
+        ),
     ] {
         let expected = (head.to_owned(), soa.map(str::to_owned));
         assert_eq!(negative(server.address, name).await, expected, "{name}");
@@ -285,19 +376,42 @@ async fn names_below_the_suffix_are_never_sent_out_as_they_are() {
 #[tokio::test(flavor = "multi_thread")]
 async fn completed_names_are_counted_by_where_they_led() {
     let upstream = upstream().await;
-    let server = start(Fixed::new(&[upstream.addr()]).search("search.cluster.local", &["corp.test"]));
-    for name in
-        ["web", "web", "www.example.test", "gone.example.test", "missing.example.test", "broken.example.test"]
-    {
-        udp(server.address, &Query::new(&format!("{name}.apps.search.cluster.local."), "A")).await;
+    let server =
+        start(Fixed::new(&[upstream.addr()]).search("search.cluster.local", &["corp.test"]));
+    for name in [
+        "web",
+        "web",
+        "www.example.test",
+        "gone.example.test",
+        "missing.example.test",
+        "broken.example.test",
+    ] {
+        udp(
+            server.address,
+            &Query::new(&format!("{name}.apps.search.cluster.local."), "A"),
+        )
+        .await;
     }
     let families = server.metrics.collect();
     let values = |name: &str| -> Vec<f64> {
-        let family = families.iter().find(|family| family.name() == name).expect("the metric");
-        family.get_metric().iter().map(|metric| metric.get_counter().get_value()).collect()
+        let family = families
+            .iter()
+            .find(|family| family.name() == name)
+            .expect("the metric");
+        family
+            .get_metric()
+            .iter()
+            .map(|metric| metric.get_counter().get_value())
+            .collect()
     };
-    assert_eq!(values("kubedns_search_queries_total"), [2.0, 1.0, 1.0, 1.0, 1.0]);
+    assert_eq!(
+        values("kubedns_search_queries_total"),
+        [2.0, 1.0, 1.0, 1.0, 1.0]
+    );
     // `gone` takes one more lookup, for the other address type.
-    assert_eq!(values("kubedns_search_steps_total"), [f64::from(1 + 1 + 5 + 6 + 5 + 4)]);
+    assert_eq!(
+        values("kubedns_search_steps_total"),
+        [f64::from(1 + 1 + 5 + 6 + 5 + 4)]
+    );
     server.stop().await;
 }

@@ -9,25 +9,41 @@ use skydns::tap::{Choice, Record, Watch};
 use super::*;
 
 async fn next(watch: &mut Watch) -> Record {
-    tokio::time::timeout(PATIENCE, watch.next()).await.expect("a record")
+    tokio::time::timeout(PATIENCE, watch.next())
+        .await
+        .expect("a record")
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_answer_is_shown_whatever_its_way() {
     let upstream = Upstream::start(|asked: &Asked| {
-        Reply::to(&asked.packet).answer(&format!("{} 60 IN A 192.0.2.1", asked.name())).into()
+        Reply::to(&asked.packet)
+            .answer(&format!("{} 60 IN A 192.0.2.1", asked.name()))
+            .into()
     })
     .await;
     let server = start(Fixed::new(&[upstream.addr()]).caching(CacheLimits::default()));
-    let choice = Choice { filter: Filter::default(), rate: 1000, messages: true };
+    let choice = Choice {
+        filter: Filter::default(),
+        rate: 1000,
+        messages: true,
+    };
     let mut watch = server.tap.watch(choice).unwrap();
     let web = Query::new("Web.apps.svc.cluster.local.", "A");
-    let (outside, malformed) =
-        (Query::new("www.outside.test.", "A"), [&[0, 7, 1, 0, 0, 2][..], &[0; 6]].concat());
+    let (outside, malformed) = (
+        Query::new("www.outside.test.", "A"),
+        [&[0, 7, 1, 0, 0, 2][..], &[0; 6]].concat(),
+    );
     for (query, over_tcp, qtype, code, by) in [
         (web.wire(), false, 1, 0, "auth"),
         (web.wire(), true, 1, 0, "auth"),
-        (Query::new("no.apps.svc.cluster.local.", "AAAA").wire(), false, 28, 3, "auth"),
+        (
+            Query::new("no.apps.svc.cluster.local.", "AAAA").wire(),
+            false,
+            28,
+            3,
+            "auth",
+        ),
         (outside.wire(), false, 1, 0, "recursive"),
         (outside.wire(), true, 1, 0, "cache"),
         (malformed, false, 0, 1, "auth"),
@@ -40,15 +56,24 @@ async fn every_answer_is_shown_whatever_its_way() {
         let (answer, record) = (answer.expect("an answer"), next(&mut watch).await);
         let transport = if over_tcp { "tcp" } else { "udp" };
         assert_eq!((record.qtype, record.rcode, record.by), (qtype, code, by));
-        assert_eq!((record.transport.as_str(), record.client.ip()), (transport, Ipv4Addr::LOCALHOST.into()));
+        assert_eq!(
+            (record.transport.as_str(), record.client.ip()),
+            (transport, Ipv4Addr::LOCALHOST.into())
+        );
         assert_ne!(record.client.port(), 0);
         let messages = record.messages.unwrap();
-        assert_eq!((&*messages.query, &*messages.response), (&query[..], &answer[..]));
+        assert_eq!(
+            (&*messages.query, &*messages.response),
+            (&query[..], &answer[..])
+        );
         assert_eq!(record.size, answer.len());
     }
     let ranking = server.top.ranking(10);
     assert_eq!(ranking.queries, 6);
-    assert_eq!((ranking.clients[0].key, ranking.clients[0].queries), (Ipv4Addr::LOCALHOST.into(), 6));
+    assert_eq!(
+        (ranking.clients[0].key, ranking.clients[0].queries),
+        (Ipv4Addr::LOCALHOST.into(), 6)
+    );
     assert_eq!(ranking.nxdomain[0].key, "no.apps.svc.cluster.local.");
     server.stop().await;
 }
@@ -57,7 +82,11 @@ async fn every_answer_is_shown_whatever_its_way() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tap_that_nobody_reads_costs_no_answer() {
     let server = start(Fixed::new(&[]));
-    let choice = Choice { filter: Filter::default(), rate: 100_000, messages: true };
+    let choice = Choice {
+        filter: Filter::default(),
+        rate: 100_000,
+        messages: true,
+    };
     let tap = Arc::clone(&server.tap);
     let watches: Vec<Watch> = std::iter::from_fn(|| tap.watch(choice.clone()).ok()).collect();
     assert_eq!(watches.len(), 8);
@@ -67,7 +96,10 @@ async fn a_tap_that_nobody_reads_costs_no_answer() {
     let mut buffer = [0; 512];
     for _ in 0..10_000 {
         socket.send(&query).await.unwrap();
-        tokio::time::timeout(PATIENCE, socket.recv(&mut buffer)).await.expect("an answer").unwrap();
+        tokio::time::timeout(PATIENCE, socket.recv(&mut buffer))
+            .await
+            .expect("an answer")
+            .unwrap();
     }
     let counts = tap.counts();
     assert_eq!(counts.taken + counts.dropped + counts.over_rate, 80_000);

@@ -1,4 +1,5 @@
-//! TCP connections: pipelining, queries in several segments, and clients that are slow, greedy or silent.
+//! TCP connections: pipelining, queries in several segments, and clients that are slow, greedy or
+//! silent.
 
 use std::time::{Duration, Instant};
 
@@ -17,25 +18,36 @@ use super::{PATIENCE, head, requests, upstream_after};
 async fn pipelined_queries_are_answered_as_they_get_ready() {
     let upstream = upstream_after(Duration::from_millis(300)).await;
     let server = start(Fixed::new(&[upstream.addr()]));
-    let mut connection = TcpConnection::open(server.address).await.expect("connected");
+    let mut connection = TcpConnection::open(server.address)
+        .await
+        .expect("connected");
     let slow = Query::new("www.outside.test.", "A").id(1).wire();
     let fast = Query::new("web.apps.svc.cluster.local.", "A").id(2).wire();
     connection.send(&slow).await.expect("sent");
     connection.send(&fast).await.expect("sent");
     let first = connection.receive(PATIENCE).await.expect("an answer");
-    assert_eq!(first.get(..2), Some(&[0, 2][..]), "the fast one does not wait for the slow one");
+    assert_eq!(
+        first.get(..2),
+        Some(&[0, 2][..]),
+        "the fast one does not wait for the slow one"
+    );
     // The client closes its sending side, and still receives pending answers.
     connection.finish_sending().await.expect("closed");
     let second = connection.receive(PATIENCE).await.expect("an answer");
     assert_eq!(second.get(..2), Some(&[0, 1][..]));
-    assert_eq!(head(&show(&second)), ";; NOERROR, flags: qr rd ra\n;www.outside.test. IN A");
+    assert_eq!(
+        head(&show(&second)),
+        ";; NOERROR, flags: qr rd ra\n;www.outside.test. IN A"
+    );
     server.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_query_may_arrive_in_pieces() {
     let server = start(Fixed::new(&[]));
-    let mut connection = TcpConnection::open(server.address).await.expect("connected");
+    let mut connection = TcpConnection::open(server.address)
+        .await
+        .expect("connected");
     let query = Query::new("web.apps.svc.cluster.local.", "A").id(7).wire();
     let length = u16::try_from(query.len()).expect("short").to_be_bytes();
     for piece in [&length[..1], &length[1..], &query[..5], &query[5..]] {
@@ -47,23 +59,37 @@ async fn a_query_may_arrive_in_pieces() {
     server.stop().await;
 }
 
-/// Queries of more than 4096 octets are rejected. Buffers of 64 KiB for thousands of connections would exceed the memory
-/// of a pod.
+/// Queries of more than 4096 octets are rejected. Buffers of 64 KiB for thousands of connections
+/// would exceed the memory of a pod.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_longer_than_any_query_ends_the_connection() {
     let server = start(Fixed::new(&[]));
-    let mut connection = TcpConnection::open(server.address).await.expect("connected");
+    let mut connection = TcpConnection::open(server.address)
+        .await
+        .expect("connected");
     let query = Query::new("web.apps.svc.cluster.local.", "A").id(7).wire();
     connection.send(&query).await.expect("sent");
     let longest = [query.as_slice(), &[0; 4096]].concat();
-    connection.send(longest.get(..4096).expect("more than that")).await.expect("sent");
+    connection
+        .send(longest.get(..4096).expect("more than that"))
+        .await
+        .expect("sent");
     for which in ["the first", "the longest"] {
-        let answer = connection.receive(PATIENCE).await.unwrap_or_else(|error| panic!("{which}: {error}"));
+        let answer = connection
+            .receive(PATIENCE)
+            .await
+            .unwrap_or_else(|error| panic!("{which}: {error}"));
         assert_eq!(answer.get(..2), Some(&[0, 7][..]), "{which}");
     }
-    connection.send_raw(&4097_u16.to_be_bytes()).await.expect("sent");
+    connection
+        .send_raw(&4097_u16.to_be_bytes())
+        .await
+        .expect("sent");
     let closed = connection.receive(PATIENCE).await;
-    assert!(matches!(closed, Err(client::AskError::Closed)), "{closed:?}");
+    assert!(
+        matches!(closed, Err(client::AskError::Closed)),
+        "{closed:?}"
+    );
     server.stop().await;
 }
 
@@ -72,17 +98,26 @@ async fn many_connections_do_not_keep_others_out() {
     let server = start(Fixed::new(&[]));
     let mut idle = Vec::new();
     for _ in 0..300 {
-        let mut connection = TcpConnection::open(server.address).await.expect("connected");
+        let mut connection = TcpConnection::open(server.address)
+            .await
+            .expect("connected");
         // The client sends only the first octet of the length field.
         connection.send_raw(&[0]).await.expect("sent");
         idle.push(connection);
     }
-    let answer = client::ask_tcp(server.address, &Query::new("web.apps.svc.cluster.local.", "A")).await;
+    let answer = client::ask_tcp(
+        server.address,
+        &Query::new("web.apps.svc.cluster.local.", "A"),
+    )
+    .await;
     assert_eq!(answer.answer_data("A"), ["10.96.0.9"]);
     // The server closes all stalled connections.
     for mut connection in idle {
         let closed = connection.receive(PATIENCE).await;
-        assert!(matches!(closed, Err(client::AskError::Closed)), "{closed:?}");
+        assert!(
+            matches!(closed, Err(client::AskError::Closed)),
+            "{closed:?}"
+        );
     }
     server.stop().await;
 }
@@ -93,7 +128,9 @@ async fn a_query_that_trickles_in_ends_the_connection() {
     let server = start(Fixed::new(&[]));
     let query = Query::new("web.apps.svc.cluster.local.", "A").wire();
     let length = u16::try_from(query.len()).expect("short").to_be_bytes();
-    let mut connection = TcpConnection::open(server.address).await.expect("connected");
+    let mut connection = TcpConnection::open(server.address)
+        .await
+        .expect("connected");
     let mut sent = 0;
     for octet in [&length[..], &query[..10]].concat() {
         if connection.send_raw(&[octet]).await.is_err() {
@@ -103,7 +140,10 @@ async fn a_query_that_trickles_in_ends_the_connection() {
         match connection.receive(Duration::from_millis(3500)).await {
             Err(client::AskError::Timeout(_)) => {}
             closed => {
-                assert!(matches!(closed, Err(client::AskError::Closed)), "{closed:?}");
+                assert!(
+                    matches!(closed, Err(client::AskError::Closed)),
+                    "{closed:?}"
+                );
                 break;
             }
         }
@@ -124,7 +164,11 @@ async fn a_client_that_takes_its_answers_slowly_does_not_hold_the_stop() {
     setsockopt(&socket, sockopt::TcpMaxSeg, &SEGMENT).expect("set");
     let mut client = socket.connect(server.address).await.expect("connected");
     let query = Query::new("b.cluster.local.", "A").wire();
-    let framed = [&u16::try_from(query.len()).expect("short").to_be_bytes()[..], &query].concat();
+    let framed = [
+        &u16::try_from(query.len()).expect("short").to_be_bytes()[..],
+        &query,
+    ]
+    .concat();
     client.write_all(&framed.repeat(60)).await.expect("sent");
     let slow = async {
         // 655 octets every 10 ms: one answer of 64 KiB each second.
@@ -136,7 +180,10 @@ async fn a_client_that_takes_its_answers_slowly_does_not_hold_the_stop() {
         std::future::pending::<()>().await;
     };
     let stopped = async {
-        eventually(PATIENCE, || async { requests(&server.metrics, "auth") > Some(1.0) }).await;
+        eventually(PATIENCE, || async {
+            requests(&server.metrics, "auth") > Some(1.0)
+        })
+        .await;
         let told = Instant::now();
         server.stop().await;
         told.elapsed()

@@ -1,5 +1,5 @@
-//! Zone transfers over real sockets: authorization, transfers of several messages, and clients that are numerous, slow or
-//! disconnected.
+//! Zone transfers over real sockets: authorization, transfers of several messages, and clients that
+//! are numerous, slow or disconnected.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -21,10 +21,14 @@ use super::PATIENCE;
 use super::fixed::{Fixed, Running, start_with_transfers};
 
 const PEERS: &str = "127.0.0.0/8";
-/// The time of the first version of the zone. The time is an hour ahead, so that the serial is later than the serial at
-/// the start of the process.
+/// The time of the first version of the zone. The time is an hour ahead, so that the serial is
+/// later than the serial at the start of the process.
 static NOW: LazyLock<u64> = LazyLock::new(|| {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs() + 3600
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .expect("after 1970")
+        .as_secs()
+        + 3600
 });
 
 /// A server, its zone transfers, and their metrics.
@@ -42,37 +46,63 @@ impl Primary {
         let view = Arc::new(view.transferred(&transfers));
         let server = start_with_transfers(&view, &transfers);
         assert!(transfers.take(&view, *NOW));
-        Self { server, transfers, metrics }
+        Self {
+            server,
+            transfers,
+            metrics,
+        }
     }
 
     /// The value of a metric, with its labels separated by spaces.
     fn metric(&self, name: &str, labels: &str) -> f64 {
         let families = self.metrics.collect();
-        let family = families.iter().find(|family| family.name() == name).expect("the metric");
+        let family = families
+            .iter()
+            .find(|family| family.name() == name)
+            .expect("the metric");
         let found = family.get_metric().iter().find(|metric| {
-            let values: Vec<&str> =
-                metric.get_label().iter().map(prometheus::proto::LabelPair::value).collect();
+            let values: Vec<&str> = metric
+                .get_label()
+                .iter()
+                .map(prometheus::proto::LabelPair::value)
+                .collect();
             values.join(" ") == labels
         });
-        found.map_or(0.0, |metric| metric.get_counter().get_value() + metric.get_gauge().get_value())
+        found.map_or(0.0, |metric| {
+            metric.get_counter().get_value() + metric.get_gauge().get_value()
+        })
     }
 
     #[track_caller]
-    fn until(&self, name: &'static str, labels: &'static str, expected: f64) -> impl Future<Output = ()> {
+    fn until(
+        &self,
+        name: &'static str,
+        labels: &'static str,
+        expected: f64,
+    ) -> impl Future<Output = ()> {
         eventually(PATIENCE, move || async move {
             let value = self.metric(name, labels);
-            if (value - expected).abs() < f64::EPSILON { Ok(()) } else { Err(value) }
+            if (value - expected).abs() < f64::EPSILON {
+                Ok(())
+            } else {
+                Err(value)
+            }
         })
     }
 }
 
-/// A query. If `since` (serial and EXPIRE) is given, the authority section has an SOA record with these values.
+/// A query. If `since` (serial and EXPIRE) is given, the authority section has an SOA record with
+/// these values.
 fn query(name: &str, qtype: u16, since: Option<(u32, u32)>) -> Vec<u8> {
     let mut message = Query::new(name, &format!("TYPE{qtype}")).id(7).wire();
     if let Some((serial, expire)) = since {
         message[9] = 1;
         message.extend([0xc0, 12, 0, 6, 0, 1, 0, 0, 0, 0, 0, 22, 0, 0]);
-        message.extend([serial, 0, 0, expire, 0].into_iter().flat_map(u32::to_be_bytes));
+        message.extend(
+            [serial, 0, 0, expire, 0]
+                .into_iter()
+                .flat_map(u32::to_be_bytes),
+        );
     }
     message
 }
@@ -80,34 +110,62 @@ fn query(name: &str, qtype: u16, since: Option<(u32, u32)>) -> Vec<u8> {
 /// RCODE, and the type of each answer record.
 fn outcome(message: &[u8]) -> (u16, Vec<u16>) {
     let message = Message::parse(message).expect("a message");
-    (message.header().rcode(), message.section(Section::Answer).map(|record| record.rtype).collect())
+    (
+        message.header().rcode(),
+        message
+            .section(Section::Answer)
+            .map(|record| record.rtype)
+            .collect(),
+    )
 }
 
 /// Serial and EXPIRE of the first record of the answer, which is an SOA record.
 fn soa(message: &[u8]) -> (u32, u32) {
     let message = Message::parse(message).expect("a message");
     let record = message.section(Section::Answer).next().expect("a record");
-    let numbers = record.data().last_chunk::<20>().expect("the numbers of an SOA").as_chunks::<4>().0;
-    (u32::from_be_bytes(numbers[0]), u32::from_be_bytes(numbers[3]))
+    let numbers = record
+        .data()
+        .last_chunk::<20>()
+        .expect("the numbers of an SOA")
+        .as_chunks::<4>()
+        .0;
+    (
+        u32::from_be_bytes(numbers[0]),
+        u32::from_be_bytes(numbers[3]),
+    )
 }
 
-/// The numbers of the first SOA record in the answer to an A or SOA query: those of the zone or of a negative answer.
+/// The numbers of the first SOA record in the answer to an A or SOA query: those of the zone or of
+/// a negative answer.
 async fn soa_numbers(server: SocketAddr, name: &str, rtype: &str) -> Vec<u8> {
-    let answer = client::udp(server, &Query::new(name, rtype).wire(), PATIENCE).await.expect("an answer");
+    let answer = client::udp(server, &Query::new(name, rtype).wire(), PATIENCE)
+        .await
+        .expect("an answer");
     let message = Message::parse(&answer).expect("a message");
-    let soa = message.records().find(|record| record.rtype == rtype::SOA).expect("an SOA record");
-    soa.data().last_chunk::<20>().expect("the numbers of an SOA").to_vec()
+    let soa = message
+        .records()
+        .find(|record| record.rtype == rtype::SOA)
+        .expect("an SOA record");
+    soa.data()
+        .last_chunk::<20>()
+        .expect("the numbers of an SOA")
+        .to_vec()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn completed_missing_name_has_zone_serial() {
-    let primary = Primary::start(Fixed::new(&[]).small().search("search.cluster.local", &[]), PEERS);
+    let primary = Primary::start(
+        Fixed::new(&[]).small().search("search.cluster.local", &[]),
+        PEERS,
+    );
     let server = primary.server.address;
 
     let zone = soa_numbers(server, "cluster.local.", "SOA").await;
-    for missing in
-        ["no.apps.svc.cluster.local.", "no.apps.search.cluster.local.", "apps.search.cluster.local."]
-    {
+    for missing in [
+        "no.apps.svc.cluster.local.",
+        "no.apps.search.cluster.local.",
+        "apps.search.cluster.local.",
+    ] {
         assert_eq!(soa_numbers(server, missing, "A").await, zone, "{missing}");
     }
     primary.server.stop().await;
@@ -118,45 +176,156 @@ async fn each_request_gets_its_answer() {
     let primary = Primary::start(Fixed::new(&[]).small(), PEERS);
     let others = Primary::start(Fixed::new(&[]).small(), "192.0.2.1");
     let (ours, zone) = (primary.server.address, "cluster.local.");
-    let first = client::tcp(ours, &query(zone, rtype::AXFR, None), PATIENCE).await.expect("an answer");
+    let first = client::tcp(ours, &query(zone, rtype::AXFR, None), PATIENCE)
+        .await
+        .expect("an answer");
     let (serial, expire) = soa(&first);
-    let with_one_more = Fixed::new(&[]).small().with_address(&["svc", "apps", "new"], "n", "new.apps.svc");
-    assert!(primary.transfers.take(&Arc::new(with_one_more.transferred(&primary.transfers)), *NOW + 5));
+    let with_one_more =
+        Fixed::new(&[])
+            .small()
+            .with_address(&["svc", "apps", "new"], "n", "new.apps.svc");
+    assert!(primary.transfers.take(
+        &Arc::new(with_one_more.transferred(&primary.transfers)),
+        *NOW + 5
+    ));
     let incremental = vec![6, 6, 6, 1, 33, 6];
     let (whole, alone) = (None::<Vec<u16>>, Some(vec![6]));
     let (nothing, changes) = (Some(vec![]), Some(incremental));
     let newest = serial + 5;
     for (what, server, name, qtype, since, rcode, expected) in [
-        ("the whole zone", ours, "Cluster.LOCAL.", rtype::AXFR, None, 0, &whole),
-        ("what changed", ours, zone, rtype::IXFR, Some((serial, expire)), 0, &changes),
-        ("a query without EXPIRE, as of PowerDNS", ours, zone, rtype::IXFR, Some((serial, 0)), 0, &whole),
-        ("another replica's version", ours, zone, rtype::IXFR, Some((serial, expire + 1)), 0, &whole),
-        ("a version that is not kept", ours, zone, rtype::IXFR, Some((serial - 1, expire)), 0, &whole),
-        ("the version in force", ours, zone, rtype::IXFR, Some((newest, expire)), 0, &alone),
-        ("a newer one", ours, zone, rtype::IXFR, Some((newest + 9, expire)), 0, &alone),
+        (
+            "the whole zone",
+            ours,
+            "Cluster.LOCAL.",
+            rtype::AXFR,
+            None,
+            0,
+            &whole,
+        ),
+        (
+            "what changed",
+            ours,
+            zone,
+            rtype::IXFR,
+            Some((serial, expire)),
+            0,
+            &changes,
+        ),
+        (
+            "a query without EXPIRE, as of PowerDNS",
+            ours,
+            zone,
+            rtype::IXFR,
+            Some((serial, 0)),
+            0,
+            &whole,
+        ),
+        (
+            "another replica's version",
+            ours,
+            zone,
+            rtype::IXFR,
+            Some((serial, expire + 1)),
+            0,
+            &whole,
+        ),
+        (
+            "a version that is not kept",
+            ours,
+            zone,
+            rtype::IXFR,
+            Some((serial - 1, expire)),
+            0,
+            &whole,
+        ),
+        (
+            "the version in force",
+            ours,
+            zone,
+            rtype::IXFR,
+            Some((newest, expire)),
+            0,
+            &alone,
+        ),
+        (
+            "a newer one",
+            ours,
+            zone,
+            rtype::IXFR,
+            Some((newest + 9, expire)),
+            0,
+            &alone,
+        ),
         ("no version", ours, zone, rtype::IXFR, None, 1, &nothing),
-        ("a name of the zone", ours, "svc.cluster.local.", rtype::AXFR, None, 9, &nothing),
-        ("another zone", ours, "example.org.", rtype::AXFR, None, 9, &nothing),
+        (
+            "a name of the zone",
+            ours,
+            "svc.cluster.local.",
+            rtype::AXFR,
+            None,
+            9,
+            &nothing,
+        ),
+        (
+            "another zone",
+            ours,
+            "example.org.",
+            rtype::AXFR,
+            None,
+            9,
+            &nothing,
+        ),
         ("the root", ours, ".", rtype::AXFR, None, 9, &nothing),
-        ("none of the peers", others.server.address, zone, rtype::AXFR, None, 5, &nothing),
+        (
+            "none of the peers",
+            others.server.address,
+            zone,
+            rtype::AXFR,
+            None,
+            5,
+            &nothing,
+        ),
     ] {
-        let answer = client::tcp(server, &query(name, qtype, since), PATIENCE).await.expect("an answer");
+        let answer = client::tcp(server, &query(name, qtype, since), PATIENCE)
+            .await
+            .expect("an answer");
         let (got, types) = outcome(&answer);
         assert_eq!(got, rcode, "{what}");
         match expected {
             Some(expected) => assert_eq!(types, *expected, "{what}"),
-            None => assert!(types.starts_with(&[6, 2]) && types.ends_with(&[6]), "{what}: {types:?}"),
+            None => assert!(
+                types.starts_with(&[6, 2]) && types.ends_with(&[6]),
+                "{what}: {types:?}"
+            ),
         }
     }
     for (what, server, qtype, since, rcode, types) in [
-        ("IXFR", ours, rtype::IXFR, Some((serial, expire)), 0, vec![6]),
+        (
+            "IXFR",
+            ours,
+            rtype::IXFR,
+            Some((serial, expire)),
+            0,
+            vec![6],
+        ),
         ("AXFR", ours, rtype::AXFR, None, 1, vec![]),
-        ("none of the peers", others.server.address, rtype::IXFR, Some((serial, expire)), 5, vec![]),
+        (
+            "none of the peers",
+            others.server.address,
+            rtype::IXFR,
+            Some((serial, expire)),
+            5,
+            vec![],
+        ),
     ] {
-        let answer = client::udp(server, &query(zone, qtype, since), PATIENCE).await.expect("an answer");
+        let answer = client::udp(server, &query(zone, qtype, since), PATIENCE)
+            .await
+            .expect("an answer");
         assert_eq!(outcome(&answer), (rcode, types), "{what} over UDP");
     }
-    let asked = client::udp(ours, &Query::new(zone, "SOA").wire(), PATIENCE).await.expect("an answer");
+    let asked = client::udp(ours, &Query::new(zone, "SOA").wire(), PATIENCE)
+        .await
+        .expect("an answer");
     assert_eq!(soa(&asked), (newest, expire), "the SOA that is asked for");
     primary.server.stop().await;
     others.server.stop().await;
@@ -178,9 +347,14 @@ async fn ask_from(local: u8, server: SocketAddr) -> TcpStream {
 async fn ask_with_buffer(local: u8, server: SocketAddr, size: u32) -> TcpStream {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.set_recv_buffer_size(size).expect("a buffer");
-    socket.bind((Ipv4Addr::new(127, 0, 0, local), 0).into()).expect("bound");
+    socket
+        .bind((Ipv4Addr::new(127, 0, 0, local), 0).into())
+        .expect("bound");
     let mut stream = socket.connect(server).await.expect("connected");
-    stream.write_all(&framed(&query("cluster.local.", rtype::AXFR, None))).await.expect("sent");
+    stream
+        .write_all(&framed(&query("cluster.local.", rtype::AXFR, None)))
+        .await
+        .expect("sent");
     stream
 }
 
@@ -192,8 +366,8 @@ async fn next(stream: &mut TcpStream) -> Vec<u8> {
     message
 }
 
-/// Receives a whole zone and returns the number of records without the SOA. Asserts that the transfer has several
-/// messages, and no record twice.
+/// Receives a whole zone and returns the number of records without the SOA. Asserts that the
+/// transfer has several messages, and no record twice.
 async fn take_whole(mut stream: TcpStream) -> usize {
     let (mut records, mut soas, mut messages) = (BTreeSet::new(), 0, 0);
     while soas < 2 {
@@ -201,7 +375,11 @@ async fn take_whole(mut stream: TcpStream) -> usize {
         let message = Message::parse(&message).expect("a message");
         for record in message.section(Section::Answer) {
             soas += usize::from(record.rtype == rtype::SOA);
-            let record = (record.owner().expect("a name").to_string(), record.rtype, record.data().to_vec());
+            let record = (
+                record.owner().expect("a name").to_string(),
+                record.rtype,
+                record.data().to_vec(),
+            );
             let again = record.1 != rtype::SOA && !records.insert(record);
             assert!(!again, "each record once");
         }
@@ -215,7 +393,8 @@ async fn take_whole(mut stream: TcpStream) -> usize {
 async fn a_name_may_have_more_records_than_a_message_holds() {
     let primary = Primary::start(Fixed::new(&[]), PEERS);
     let whole = take_whole(ask_from(1, primary.server.address).await).await;
-    // The NS record, the CNAME record, A and SRV of the small name, and A and SRV of the large name.
+    // The NS record, the CNAME record, A and SRV of the small name, and A and SRV of the large
+    // name.
     assert_eq!(whole, 1 + 1 + 2 + 2 * 5000);
     primary.server.stop().await;
 }
@@ -235,10 +414,17 @@ async fn a_slow_secondary_keeps_nobody_waiting_and_is_cut_off() {
     let whole = take_whole(ask_from(3, primary.server.address).await).await;
     assert_eq!(whole, 1 + 1 + 2 + LARGE);
     let asked = Query::new("web.apps.svc.cluster.local.", "A");
-    let mut connection = TcpConnection::open(primary.server.address).await.expect("connected");
+    let mut connection = TcpConnection::open(primary.server.address)
+        .await
+        .expect("connected");
     connection.send(&asked.wire()).await.expect("sent");
-    connection.receive(PATIENCE).await.expect("an answer over TCP");
-    primary.until("kubedns_transfers_total", "axfr failed", 2.0).await;
+    connection
+        .receive(PATIENCE)
+        .await
+        .expect("an answer over TCP");
+    primary
+        .until("kubedns_transfers_total", "axfr failed", 2.0)
+        .await;
     primary.until("kubedns_transfers_running", "", 0.0).await;
     primary.server.stop().await;
 }
@@ -247,18 +433,35 @@ async fn a_slow_secondary_keeps_nobody_waiting_and_is_cut_off() {
 async fn a_hundred_secondaries_at_once_get_the_zone_and_a_greedy_one_leaves_them_their_places() {
     let primary = Primary::start(Fixed::new(&[]).small().with_names(150), PEERS);
     let server = primary.server.address;
-    let all = join_all((1..=100).map(|local| async move { take_whole(ask_from(local, server).await).await }));
-    assert!(all.await.into_iter().all(|records| records == 1 + 1 + 2 + 150));
-    primary.until("kubedns_transfers_total", "axfr completed", 100.0).await;
+    let all = join_all(
+        (1..=100).map(|local| async move { take_whole(ask_from(local, server).await).await }),
+    );
+    assert!(
+        all.await
+            .into_iter()
+            .all(|records| records == 1 + 1 + 2 + 150)
+    );
+    primary
+        .until("kubedns_transfers_total", "axfr completed", 100.0)
+        .await;
     primary.server.stop().await;
 
     let primary = Primary::start(large(), PEERS);
     let server = primary.server.address;
     let mut greedy = join_all((0..9).map(|_| ask_from(1, server))).await;
-    let rcodes = join_all(greedy.iter_mut().map(|stream| async { outcome(&next(stream).await).0 })).await;
+    let rcodes = join_all(
+        greedy
+            .iter_mut()
+            .map(|stream| async { outcome(&next(stream).await).0 }),
+    )
+    .await;
     let refused = rcodes.iter().filter(|rcode| **rcode == 5).count();
     assert_eq!((refused, rcodes.len()), (1, 9), "{rcodes:?}");
-    assert_eq!(outcome(&next(&mut ask_from(2, server).await).await).0, 0, "another transfer has its place");
+    assert_eq!(
+        outcome(&next(&mut ask_from(2, server).await).await).0,
+        0,
+        "another transfer has its place"
+    );
     drop(greedy);
     primary.until("kubedns_transfers_running", "", 0.0).await;
     primary.server.stop().await;

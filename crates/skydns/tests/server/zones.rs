@@ -20,8 +20,8 @@ fn view() -> Fixed {
 #[tokio::test(flavor = "multi_thread")]
 async fn queries_are_counted_by_zone_and_rcode() {
     let server = start(view());
-    let zones =
-        ZoneMetrics::new(server.metrics.clone(), Arc::new(Always(Arc::new(view())))).expect("a metric");
+    let zones = ZoneMetrics::new(server.metrics.clone(), Arc::new(Always(Arc::new(view()))))
+        .expect("a metric");
     let series = || -> Vec<String> {
         let families = zones.collect();
         let metrics = families.iter().flat_map(MetricFamily::get_metric);
@@ -34,13 +34,25 @@ async fn queries_are_counted_by_zone_and_rcode() {
         series.sort();
         series
     };
-    for name in ["web.apps.svc.cluster.local.", "missing.cluster.local.", "www.outside.test."] {
+    for name in [
+        "web.apps.svc.cluster.local.",
+        "missing.cluster.local.",
+        "www.outside.test.",
+    ] {
         udp(server.address, &Query::new(name, "A")).await;
     }
-    assert_eq!(series(), [""; 0], "names of the cluster and external names are not counted");
-    for name in
-        ["www.acme.test.", "WWW.acme.test.", "no.acme.test.", "www.longer.acme.test.", "www.late.test."]
-    {
+    assert_eq!(
+        series(),
+        [""; 0],
+        "names of the cluster and external names are not counted"
+    );
+    for name in [
+        "www.acme.test.",
+        "WWW.acme.test.",
+        "no.acme.test.",
+        "www.longer.acme.test.",
+        "www.late.test.",
+    ] {
         udp(server.address, &Query::new(name, "A")).await;
     }
     tcp(server.address, &Query::new("www.acme.test.", "TXT")).await;

@@ -9,15 +9,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use skydns::engine::Identity;
-use skydns::forward::{Cache, CacheLimits, CacheMetrics, ForwardMetrics, Forwarder, Limits, TlsTrust};
+use skydns::forward::{
+    Cache, CacheLimits, CacheMetrics, ForwardMetrics, Forwarder, Limits, TlsTrust,
+};
 use skydns::metrics::Metrics;
 use skydns::server::{Config, Server};
 use skydns::tap::Tap;
 use skydns::top::Top;
 use skydns::transfer::Transfers;
 use skydns::{
-    Backend, Entry, FurtherZone, Host, Lookup, Name, OwnNames, Pointer, Records, Search, ServiceRecord, View,
-    Zone, Zones,
+    Backend, Entry, FurtherZone, Host, Lookup, Name, OwnNames, Pointer, Records, Search,
+    ServiceRecord, View, Zone, Zones,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -42,7 +44,8 @@ pub(crate) struct Fixed {
     pointers: BTreeMap<IpAddr, Pointer>,
 }
 
-/// The labels of a name below the zone, in wire format. The memory is leaked for the lifetime `'static`.
+/// The labels of a name below the zone, in wire format. The memory is leaked for the lifetime
+/// `'static`.
 fn base(text: &str) -> &'static [u8] {
     skydns::name::relative(text).unwrap_or_default().leak()
 }
@@ -51,19 +54,35 @@ fn base(text: &str) -> &'static [u8] {
 const LABOUR: (usize, Duration) = (100_000, Duration::from_millis(20));
 
 impl Fixed {
-    /// Records of the cluster: `web.apps.svc` has one address, `big.apps.svc` has 5,000 addresses, and `out.apps.svc` is
-    /// an alias of `www.outside.test`.
+    /// Records of the cluster: `web.apps.svc` has one address, `big.apps.svc` has 5,000 addresses,
+    /// and `out.apps.svc` is an alias of `www.outside.test`.
     pub(crate) fn new(upstreams: &[SocketAddr]) -> Self {
-        let mut zone = Zone::new(&Name::parse("cluster.local").unwrap_or_else(|e| unreachable!("{e}")));
-        zone.upstreams = upstreams.iter().map(|upstream| (*upstream).into()).collect();
-        let address = |ip: Ipv4Addr, at: &str| ServiceRecord::new(Host::Address(ip.into()), base(at));
-        let many = |n: u32| (format!("m{n}"), address(Ipv4Addr::from(0x0a01_0000 + n), "big.apps.svc"));
+        let mut zone =
+            Zone::new(&Name::parse("cluster.local").unwrap_or_else(|e| unreachable!("{e}")));
+        zone.upstreams = upstreams
+            .iter()
+            .map(|upstream| (*upstream).into())
+            .collect();
+        let address =
+            |ip: Ipv4Addr, at: &str| ServiceRecord::new(Host::Address(ip.into()), base(at));
+        let many = |n: u32| {
+            (
+                format!("m{n}"),
+                address(Ipv4Addr::from(0x0a01_0000 + n), "big.apps.svc"),
+            )
+        };
         let alias = Name::parse("www.outside.test").unwrap_or_else(|e| unreachable!("{e}"));
         let alias = Host::Name(Cow::Owned(alias));
         let records = BTreeMap::from([
-            ("svc/apps/web".to_owned(), vec![("w".into(), address([10, 96, 0, 9].into(), "web.apps.svc"))]),
+            (
+                "svc/apps/web".to_owned(),
+                vec![("w".into(), address([10, 96, 0, 9].into(), "web.apps.svc"))],
+            ),
             ("svc/apps/big".to_owned(), (0..5000).map(many).collect()),
-            ("svc/apps/out".to_owned(), vec![("out".into(), ServiceRecord::new(alias, base("apps.svc")))]),
+            (
+                "svc/apps/out".to_owned(),
+                vec![("out".into(), ServiceRecord::new(alias, base("apps.svc")))],
+            ),
         ]);
         let zones = Zones::none();
         Self {
@@ -88,17 +107,22 @@ impl Fixed {
         targets: impl Iterator<Item = String>,
     ) -> Self {
         let name = |text: &str| Name::parse(text).unwrap_or_else(|error| unreachable!("{error}"));
-        let alias =
-            |target: String| ServiceRecord::new(Host::Name(Cow::Owned(name(&target))), base("apps.svc"));
-        let records = targets.enumerate().map(|(at, target)| (format!("a{at}"), alias(target)));
+        let alias = |target: String| {
+            ServiceRecord::new(Host::Name(Cow::Owned(name(&target))), base("apps.svc"))
+        };
+        let records = targets
+            .enumerate()
+            .map(|(at, target)| (format!("a{at}"), alias(target)));
         self.records.insert(path.join("/"), records.collect());
         self
     }
 
-    /// Replaces the records of the name `path` with one address, in an entry with this label and base.
+    /// Replaces the records of the name `path` with one address, in an entry with this label and
+    /// base.
     pub(crate) fn with_address(mut self, path: &[&'static str], label: &str, base: &str) -> Self {
         let record = ServiceRecord::new(Host::Address([10, 0, 0, 1].into()), self::base(base));
-        self.records.insert(path.join("/"), vec![(label.to_owned(), record)]);
+        self.records
+            .insert(path.join("/"), vec![(label.to_owned(), record)]);
         self
     }
 
@@ -106,7 +130,8 @@ impl Fixed {
     pub(crate) fn address_at(mut self, path: &[&'static str], address: &str) -> Self {
         let address = address.parse().unwrap_or_else(|e| unreachable!("{e}"));
         let record = ServiceRecord::new(Host::Address(address), &[]);
-        self.records.insert(path.join("/"), vec![("a".to_owned(), record)]);
+        self.records
+            .insert(path.join("/"), vec![("a".to_owned(), record)]);
         self
     }
 
@@ -122,7 +147,8 @@ impl Fixed {
     /// Replaces the records at `path` with a port of the name `base`.
     pub(crate) fn port_at(mut self, path: &[&'static str], base: &str, port: u16) -> Self {
         let record = ServiceRecord::new(Host::Base, self::base(base)).with_port(port);
-        self.records.insert(path.join("/"), vec![("p".to_owned(), record)]);
+        self.records
+            .insert(path.join("/"), vec![("p".to_owned(), record)]);
         self
     }
 
@@ -135,14 +161,18 @@ impl Fixed {
     /// Copies the records of `big.apps.svc` to `path`.
     pub(crate) fn with_big_answer_at(mut self, path: &[&'static str]) -> Self {
         let big = self.records.get("svc/apps/big").cloned();
-        self.records.extend(big.map(|records| (path.join("/"), records)));
+        self.records
+            .extend(big.map(|records| (path.join("/"), records)));
         self
     }
 
     /// Adds a name with an expensive lookup. `done` counts these lookups.
     pub(crate) fn laborious(self, path: &'static [&'static str], done: &Arc<AtomicUsize>) -> Self {
         let view = self.with_address(path, "l", "apps.svc");
-        Self { laborious: Some((path, Arc::clone(done))), ..view }
+        Self {
+            laborious: Some((path, Arc::clone(done))),
+            ..view
+        }
     }
 
     /// Makes the lookups of a name expensive, although the name does not exist.
@@ -159,7 +189,10 @@ impl Fixed {
 
     /// Adds a cache of upstream replies.
     pub(crate) fn caching(self, limits: CacheLimits) -> Self {
-        Self { cache: Some(limits), ..self }
+        Self {
+            cache: Some(limits),
+            ..self
+        }
     }
 
     /// Number of record lookups.
@@ -169,20 +202,31 @@ impl Fixed {
 
     /// Adds a name whose lookups return [`Lookup::TargetUnknown`].
     pub(crate) fn with_unknown(self, path: &'static [&'static str]) -> Self {
-        Self { unknown: Some(path), ..self }
+        Self {
+            unknown: Some(path),
+            ..self
+        }
     }
 
     /// Marks the first lists from the API server as incomplete.
     pub(crate) fn unsynced(self) -> Self {
-        Self { synced: false, ..self }
+        Self {
+            synced: false,
+            ..self
+        }
     }
 
     /// Adds a stub domain and its servers.
     pub(crate) fn stub(mut self, domain: &str, servers: &[SocketAddr]) -> Self {
         let domain = Name::parse(domain).unwrap_or_else(|e| unreachable!("{e}"));
-        let stub_domains =
-            [self.zone.stub_domains(), &[(domain, servers.iter().map(|server| (*server).into()).collect())]]
-                .concat();
+        let stub_domains = [
+            self.zone.stub_domains(),
+            &[(
+                domain,
+                servers.iter().map(|server| (*server).into()).collect(),
+            )],
+        ]
+        .concat();
         self.zone = self.zone.with_stub_domains(stub_domains);
         self
     }
@@ -196,17 +240,24 @@ impl Fixed {
     /// Completes names below `suffix` with the search domains of the cluster and `domains`.
     pub(crate) fn search(mut self, suffix: &str, domains: &[&str]) -> Self {
         let name = |text: &str| Name::parse(text).unwrap_or_else(|e| unreachable!("{e}"));
-        let search = Search::new(Some(&name(suffix)), false, domains.iter().map(|domain| name(domain)));
+        let search = Search::new(
+            Some(&name(suffix)),
+            false,
+            domains.iter().map(|domain| name(domain)),
+        );
         self.zone.search = Some(Arc::new(search));
         self
     }
 
-    /// Turns on autopath for `pods` (addresses and namespaces). Their search list has the search domains of the cluster,
-    /// then `domains`.
+    /// Turns on autopath for `pods` (addresses and namespaces). Their search list has the search
+    /// domains of the cluster, then `domains`.
     pub(crate) fn autopath(mut self, domains: &[&str], pods: &[(IpAddr, &'static str)]) -> Self {
         let name = |text: &&str| Name::parse(text).unwrap_or_else(|e| unreachable!("{e}"));
         self.zone.search = Some(Arc::new(Search::new(None, true, domains.iter().map(name))));
-        Self { pods: pods.iter().copied().collect(), ..self }
+        Self {
+            pods: pods.iter().copied().collect(),
+            ..self
+        }
     }
 
     /// Forwards queries for nonexistent names in these zones.
@@ -232,7 +283,9 @@ impl Fixed {
     /// Adds a zone with the records of `content`, in addition to the cluster domain.
     pub(crate) fn further(mut self, domain: &str, content: Self) -> Self {
         let domain = Name::parse(domain).unwrap_or_else(|e| unreachable!("{e}"));
-        self.zones = self.zones.with(FurtherZone::new(&domain, Arc::new(content)));
+        self.zones = self
+            .zones
+            .with(FurtherZone::new(&domain, Arc::new(content)));
         self
     }
 
@@ -240,13 +293,20 @@ impl Fixed {
     pub(crate) fn skydns_zone(mut self, domain: &str, content: Self) -> Self {
         let domain = Name::parse(domain).unwrap_or_else(|e| unreachable!("{e}"));
         let zone = FurtherZone::new(&domain, Arc::new(content));
-        self.zones = self.zones.with(FurtherZone { skydns: true, ..zone });
+        self.zones = self.zones.with(FurtherZone {
+            skydns: true,
+            ..zone
+        });
         self
     }
 
     /// Adds a PTR record of an address: `name` in the cluster's zone.
     pub(crate) fn pointer(mut self, address: IpAddr, name: &str) -> Self {
-        let pointer = Pointer { created: 0, name: base(name).into(), named: true };
+        let pointer = Pointer {
+            created: 0,
+            name: base(name).into(),
+            named: true,
+        };
         self.pointers.insert(address, pointer);
         self
     }
@@ -259,7 +319,10 @@ impl Fixed {
 
     /// A zone without records.
     pub(crate) fn empty() -> Self {
-        Self { records: BTreeMap::new(), ..Self::new(&[]) }
+        Self {
+            records: BTreeMap::new(),
+            ..Self::new(&[])
+        }
     }
 
     /// Sets the TXT records of CHAOS `routes.kubedns.`.
@@ -284,8 +347,9 @@ impl Fixed {
     pub(crate) fn with_names(self, count: usize) -> Self {
         let label = |n: usize| -> &'static str { format!("n{n}").leak() };
         let target = format!("{0}.{0}.{0}.outside.test", "x".repeat(63));
-        let add =
-            |view: Self, n| view.with_aliases(&["svc", "apps", label(n)], std::iter::once(target.clone()));
+        let add = |view: Self, n| {
+            view.with_aliases(&["svc", "apps", label(n)], std::iter::once(target.clone()))
+        };
         (0..count).fold(self, add)
     }
 
@@ -319,7 +383,10 @@ impl Records for Fixed {
             return Lookup::TargetUnknown;
         }
         let Some(records) = self.records.get(&path.join("/")) else {
-            if self.expensive_and_missing.is_some_and(|expensive| expensive == path) {
+            if self
+                .expensive_and_missing
+                .is_some_and(|expensive| expensive == path)
+            {
                 *steps = steps.saturating_sub(LABOUR.0);
             }
             return Lookup::Missing;
@@ -334,7 +401,11 @@ impl Records for Fixed {
         }
         for (label, record) in records {
             *steps = steps.saturating_sub(1);
-            visit(Entry { label, record: record.clone(), synthesized: false });
+            visit(Entry {
+                label,
+                record: record.clone(),
+                synthesized: false,
+            });
         }
         Lookup::Exists
     }
@@ -350,7 +421,12 @@ impl Records for Fixed {
     }
 
     fn has_descendants(&self, path: &[&str]) -> bool {
-        let has_prefix = |key: &String| key.split('/').zip(path).filter(|(own, label)| own == *label).count();
+        let has_prefix = |key: &String| {
+            key.split('/')
+                .zip(path)
+                .filter(|(own, label)| own == *label)
+                .count()
+        };
         self.records.keys().any(|key| has_prefix(key) == path.len())
     }
 }
@@ -400,7 +476,11 @@ pub(crate) struct Running {
 }
 
 /// Binds a server to `address`.
-pub(crate) fn bind(address: SocketAddr, view: Fixed, metrics: Metrics) -> std::io::Result<Server<Always>> {
+pub(crate) fn bind(
+    address: SocketAddr,
+    view: Fixed,
+    metrics: Metrics,
+) -> std::io::Result<Server<Always>> {
     bind_with_transfers(address, Arc::new(view), metrics, None)
 }
 
@@ -430,7 +510,9 @@ fn bind_backend<B: Backend<View = Fixed>>(
     let config = Config {
         address,
         udp_sockets: NonZeroUsize::MIN,
-        identity: Identity { version: "kube-dns-rs test".into() },
+        identity: Identity {
+            version: "kube-dns-rs test".into(),
+        },
         forwarder: Arc::new(forwarder.unwrap_or_else(|error| unreachable!("{error}"))),
         metrics,
     };
@@ -438,11 +520,17 @@ fn bind_backend<B: Backend<View = Fixed>>(
 }
 
 /// Starts a server of any backend on a free loopback port.
-pub(crate) fn start_backend<B: Backend<View = Fixed>>(backend: B, cache: Option<CacheLimits>) -> Running {
+pub(crate) fn start_backend<B: Backend<View = Fixed>>(
+    backend: B,
+    cache: Option<CacheLimits>,
+) -> Running {
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
     let metrics = Metrics::new("skydns", "skydns");
     let server = bind_backend(address, backend, cache, metrics.clone(), None);
-    run(server.unwrap_or_else(|error| panic!("bind: {error}")), metrics)
+    run(
+        server.unwrap_or_else(|error| panic!("bind: {error}")),
+        metrics,
+    )
 }
 
 /// Starts a server on a free loopback port.
@@ -453,16 +541,26 @@ pub(crate) fn start(view: Fixed) -> Running {
 /// Starts a server on `address`.
 pub(crate) fn start_on(address: SocketAddr, view: Fixed) -> Running {
     let metrics = Metrics::new("skydns", "skydns");
-    let server = bind(address, view, metrics.clone()).unwrap_or_else(|error| panic!("bind: {error}"));
+    let server =
+        bind(address, view, metrics.clone()).unwrap_or_else(|error| panic!("bind: {error}"));
     run(server, metrics)
 }
 
 /// Starts a server with zone transfers on a free loopback port.
-pub(crate) fn start_with_transfers(view: &Arc<Fixed>, transfers: &Arc<Transfers<Fixed>>) -> Running {
-    let (address, metrics) = (SocketAddr::from(([127, 0, 0, 1], 0)), Metrics::new("skydns", "skydns"));
+pub(crate) fn start_with_transfers(
+    view: &Arc<Fixed>,
+    transfers: &Arc<Transfers<Fixed>>,
+) -> Running {
+    let (address, metrics) = (
+        SocketAddr::from(([127, 0, 0, 1], 0)),
+        Metrics::new("skydns", "skydns"),
+    );
     let (view, transfers) = (Arc::clone(view), Arc::clone(transfers));
     let server = bind_with_transfers(address, view, metrics.clone(), Some(transfers));
-    run(server.unwrap_or_else(|error| panic!("bind: {error}")), metrics)
+    run(
+        server.unwrap_or_else(|error| panic!("bind: {error}")),
+        metrics,
+    )
 }
 
 fn run<B: Backend>(server: Server<B>, metrics: Metrics) -> Running {
@@ -470,7 +568,14 @@ fn run<B: Backend>(server: Server<B>, metrics: Metrics) -> Running {
     let stop = CancellationToken::new();
     let mut task = tokio::task::JoinSet::new();
     task.spawn(server.run(stop.clone()));
-    Running { address, metrics, tap, top, stop, task }
+    Running {
+        address,
+        metrics,
+        tap,
+        top,
+        stop,
+        task,
+    }
 }
 
 impl Running {

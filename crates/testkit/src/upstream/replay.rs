@@ -9,7 +9,8 @@ use crate::message::Message;
 
 /// A recorded exchange: the question, and all packets that the server sent.
 ///
-/// The recorded IDs are zero. An ID of `ffff` stands for a response whose ID differs from the ID of the query.
+/// The recorded IDs are zero. An ID of `ffff` stands for a response whose ID differs from the ID of
+/// the query.
 #[derive(Clone, Debug)]
 pub struct Exchange {
     /// Transport of the question.
@@ -26,11 +27,11 @@ struct Entry {
     played: bool,
 }
 
-/// Replays recorded exchanges. A repeated question gets the recorded exchanges in order, then the last exchange
-/// repeatedly.
+/// Replays recorded exchanges. A repeated question gets the recorded exchanges in order, then the
+/// last exchange repeatedly.
 ///
-/// A query that was recorded only over the other transport gets that exchange, unless a response in it is truncated.
-/// Questions without an exchange go to the fallback.
+/// A query that was recorded only over the other transport gets that exchange, unless a response in
+/// it is truncated. Questions without an exchange go to the fallback.
 #[derive(Clone)]
 pub struct Replay {
     script: Arc<Mutex<Vec<Entry>>>,
@@ -40,29 +41,47 @@ pub struct Replay {
 impl Replay {
     /// A replay without exchanges.
     pub fn new(fallback: impl Fn(&Asked) -> Reaction + Send + Sync + 'static) -> Self {
-        Self { script: Arc::default(), fallback: Arc::new(fallback) }
+        Self {
+            script: Arc::default(),
+            fallback: Arc::new(fallback),
+        }
     }
 
     /// Replaces the exchanges.
     pub fn load(&self, exchanges: impl IntoIterator<Item = Exchange>) {
-        let entries = exchanges.into_iter().map(|exchange| Entry { exchange, played: false }).collect();
+        let entries = exchanges
+            .into_iter()
+            .map(|exchange| Entry {
+                exchange,
+                played: false,
+            })
+            .collect();
         *self.script.lock() = entries;
     }
 
     /// A handler for [`super::Upstream`].
     pub fn handler(&self) -> impl Fn(&Asked) -> Reaction + Send + Sync + 'static {
         let replay = self.clone();
-        move |asked| replay.play(asked).unwrap_or_else(|| (replay.fallback)(asked))
+        move |asked| {
+            replay
+                .play(asked)
+                .unwrap_or_else(|| (replay.fallback)(asked))
+        }
     }
 
     fn play(&self, asked: &Asked) -> Option<Reaction> {
         let question = asked.question.as_ref()?.to_string();
         let mut script = self.script.lock();
-        let same_case = script.iter().any(|entry| entry.exchange.question == question);
+        let same_case = script
+            .iter()
+            .any(|entry| entry.exchange.question == question);
         let fits = |entry: &Entry, transport: bool| {
             let recorded = &entry.exchange.question;
-            let same =
-                if same_case { *recorded == question } else { recorded.eq_ignore_ascii_case(&question) };
+            let same = if same_case {
+                *recorded == question
+            } else {
+                recorded.eq_ignore_ascii_case(&question)
+            };
             same && if transport {
                 entry.exchange.transport == asked.transport
             } else {
@@ -73,7 +92,9 @@ impl Replay {
             .map(|transport| positions(&script, |entry| fits(entry, transport)))
             .into_iter()
             .find(|positions| !positions.is_empty())?;
-        let next = candidates.iter().find(|at| script.get(**at).is_some_and(|entry| !entry.played));
+        let next = candidates
+            .iter()
+            .find(|at| script.get(**at).is_some_and(|entry| !entry.played));
         let entry = script.get_mut(*next.or(candidates.last())?)?;
         entry.played = true;
         Some(repeat(&entry.exchange, &asked.packet))
@@ -81,20 +102,32 @@ impl Replay {
 }
 
 fn positions(script: &[Entry], wanted: impl Fn(&Entry) -> bool) -> Vec<usize> {
-    script.iter().enumerate().filter(|(_, entry)| wanted(entry)).map(|(at, _)| at).collect()
+    script
+        .iter()
+        .enumerate()
+        .filter(|(_, entry)| wanted(entry))
+        .map(|(at, _)| at)
+        .collect()
 }
 
 impl Exchange {
     /// Returns whether a response has the flag TC.
     pub fn is_truncated(&self) -> bool {
-        self.responses.iter().any(|packet| Message::read(packet).0.has("tc"))
+        self.responses
+            .iter()
+            .any(|packet| Message::read(packet).0.has("tc"))
     }
 }
 
 /// The recorded responses of one exchange as a reaction to `query`.
 pub fn repeat(exchange: &Exchange, query: &[u8]) -> Reaction {
-    let packets = exchange.responses.iter().map(|packet| with_id_of(query, packet));
-    packets.fold(Reaction::silence(), |reaction, packet| reaction.then(Act::Send(packet)))
+    let packets = exchange
+        .responses
+        .iter()
+        .map(|packet| with_id_of(query, packet));
+    packets.fold(Reaction::silence(), |reaction, packet| {
+        reaction.then(Act::Send(packet))
+    })
 }
 
 fn with_id_of(query: &[u8], recorded: &[u8]) -> Vec<u8> {

@@ -10,8 +10,8 @@ use tokio::task::JoinSet;
 use super::{Act, Asked, Reaction, Shared, Transport};
 use crate::message::Message;
 
-/// Maximum number of concurrent reactions over UDP, and of open TCP connections. At the limit, the server waits until
-/// one ends.
+/// Maximum number of concurrent reactions over UDP, and of open TCP connections. At the limit, the
+/// server waits until one ends.
 const UNDER_WAY: usize = 20_000;
 
 pub(super) async fn udp(socket: UdpSocket, shared: Arc<Shared>) {
@@ -20,7 +20,9 @@ pub(super) async fn udp(socket: UdpSocket, shared: Arc<Shared>) {
     let mut buffer = vec![0; 65_535];
     loop {
         // The error reports "port unreachable" for an earlier response to a client that is gone.
-        let Ok((length, from)) = socket.recv_from(&mut buffer).await else { continue };
+        let Ok((length, from)) = socket.recv_from(&mut buffer).await else {
+            continue;
+        };
         let packet = buffer.get(..length).unwrap_or_default();
         let reaction = shared.react(asked(Transport::Udp, from, packet));
         make_room(&mut reactions).await;
@@ -44,7 +46,9 @@ async fn send_datagrams(socket: Arc<UdpSocket>, to: SocketAddr, reaction: Reacti
 pub(super) async fn tcp(listener: TcpListener, shared: Arc<Shared>) {
     let mut connections = JoinSet::new();
     loop {
-        let Ok((stream, from)) = listener.accept().await else { continue };
+        let Ok((stream, from)) = listener.accept().await else {
+            continue;
+        };
         make_room(&mut connections).await;
         let shared = Arc::clone(&shared);
         connections.spawn(async move {
@@ -54,7 +58,11 @@ pub(super) async fn tcp(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-async fn serve_connection(mut stream: TcpStream, from: SocketAddr, shared: &Shared) -> std::io::Result<()> {
+async fn serve_connection(
+    mut stream: TcpStream,
+    from: SocketAddr,
+    shared: &Shared,
+) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     loop {
         let mut packet = vec![0; usize::from(stream.read_u16().await?)];
@@ -64,7 +72,9 @@ async fn serve_connection(mut stream: TcpStream, from: SocketAddr, shared: &Shar
                 Act::Wait(delay) => tokio::time::sleep(delay).await,
                 Act::Send(packet) => {
                     let length = u16::try_from(packet.len()).expect("a message below 64 KiB");
-                    stream.write_all(&[&length.to_be_bytes()[..], &packet].concat()).await?;
+                    stream
+                        .write_all(&[&length.to_be_bytes()[..], &packet].concat())
+                        .await?;
                 }
                 Act::Raw(octets) => stream.write_all(&octets).await?,
                 Act::Close => return Ok(()),
@@ -75,7 +85,12 @@ async fn serve_connection(mut stream: TcpStream, from: SocketAddr, shared: &Shar
 
 fn asked(transport: Transport, from: SocketAddr, packet: &[u8]) -> Asked {
     let question = Message::read(packet).0.questions.into_iter().next();
-    Asked { transport, from, packet: packet.to_vec(), question }
+    Asked {
+        transport,
+        from,
+        packet: packet.to_vec(),
+        question,
+    }
 }
 
 async fn make_room(tasks: &mut JoinSet<()>) {

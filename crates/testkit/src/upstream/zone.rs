@@ -3,8 +3,8 @@
 use super::{Asked, Reaction};
 use crate::reply::Reply;
 
-/// Records in presentation format. Queries for other names get NXDOMAIN, queries for other types NODATA. CNAMEs are
-/// followed.
+/// Records in presentation format. Queries for other names get NXDOMAIN, queries for other types
+/// NODATA. CNAMEs are followed.
 #[derive(Clone, Debug, Default)]
 pub struct Zone {
     records: Vec<String>,
@@ -13,7 +13,9 @@ pub struct Zone {
 impl Zone {
     /// A zone with these records, such as `www.outside.test. 120 IN A 198.51.100.10`.
     pub fn new<'a>(records: impl IntoIterator<Item = &'a str>) -> Self {
-        Self { records: records.into_iter().map(str::to_owned).collect() }
+        Self {
+            records: records.into_iter().map(str::to_owned).collect(),
+        }
     }
 
     /// The answer to one question.
@@ -29,7 +31,9 @@ impl Zone {
             for record in owned.iter().filter(|record| record.rtype == rtype) {
                 reply = reply.answer(&record.under(&name));
             }
-            let alias = owned.iter().find(|record| record.rtype == "CNAME" && rtype != "CNAME");
+            let alias = owned
+                .iter()
+                .find(|record| record.rtype == "CNAME" && rtype != "CNAME");
             let Some(alias) = alias else { return reply };
             reply = reply.answer(&alias.under(&name));
             alias.data.clone_into(&mut name);
@@ -62,8 +66,15 @@ impl<'a> Fields<'a> {
     #[track_caller]
     fn of(text: &'a str) -> Self {
         let fields: Vec<&str> = text.splitn(5, ' ').collect();
-        let [name, ttl, "IN", rtype, data] = fields[..] else { panic!("not a record of class IN: {text:?}") };
-        Self { name, ttl, rtype, data }
+        let [name, ttl, "IN", rtype, data] = fields[..] else {
+            panic!("not a record of class IN: {text:?}")
+        };
+        Self {
+            name,
+            ttl,
+            rtype,
+            data,
+        }
     }
 
     /// The record with its owner name spelt as in the query.

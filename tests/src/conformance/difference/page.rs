@@ -42,19 +42,30 @@ pub fn render(differences: &Differences) -> String {
         let entries: String = listed.iter().copied().map(entry).collect();
         format!("\n## {group}\n{entries}")
     });
-    [HEAD.to_owned()].into_iter().chain(tables).chain(sections).chain([TAIL.to_owned()]).collect()
+    [HEAD.to_owned()]
+        .into_iter()
+        .chain(tables)
+        .chain(sections)
+        .chain([TAIL.to_owned()])
+        .collect()
 }
 
-/// The differences by subject and condition. The differences under `--strict-dns` are a group of their own.
+/// The differences by subject and condition. The differences under `--strict-dns` are a group of
+/// their own.
 fn groups(differences: &Differences) -> Vec<(String, Vec<&Difference>)> {
     let mut groups: BTreeMap<(Subject, When), Vec<&Difference>> = BTreeMap::new();
     for difference in differences.all() {
-        groups.entry((difference.subject, difference.when)).or_default().push(difference);
+        groups
+            .entry((difference.subject, difference.when))
+            .or_default()
+            .push(difference);
     }
-    let groups = groups.into_iter().map(|((subject, when), listed)| match when {
-        When::Always => (format!("{subject:?}"), listed),
-        When::Strict => (format!("{subject:?} with `--strict-dns`"), listed),
-    });
+    let groups = groups
+        .into_iter()
+        .map(|((subject, when), listed)| match when {
+            When::Always => (format!("{subject:?}"), listed),
+            When::Strict => (format!("{subject:?} with `--strict-dns`"), listed),
+        });
     groups.collect()
 }
 
@@ -67,7 +78,14 @@ fn table(group: &str, listed: &[&Difference]) -> String {
 }
 
 fn entry(difference: &Difference) -> String {
-    let Difference { id, title, theirs, ours, why, .. } = difference;
+    let Difference {
+        id,
+        title,
+        theirs,
+        ours,
+        why,
+        ..
+    } = difference;
     let pins = pins(difference);
     let listed = pins.join(", ");
     let pinned = if pins.len() <= PINS_IN_VIEW {
@@ -93,8 +111,15 @@ fn pins(difference: &Difference) -> Vec<String> {
     for answer in &difference.answers {
         *scenarios.entry(&answer.scenario).or_default() += 1;
     }
-    let rule = difference.edit.map(|_| "a rule for every answer".to_owned());
-    let scenarios = scenarios.into_iter().map(|(scenario, questions)| format!("{scenario} ({questions})"));
-    let tests = difference.tests.iter().map(|test| format!("`{}`", test.display()));
+    let rule = difference
+        .edit
+        .map(|_| "a rule for every answer".to_owned());
+    let scenarios = scenarios
+        .into_iter()
+        .map(|(scenario, questions)| format!("{scenario} ({questions})"));
+    let tests = difference
+        .tests
+        .iter()
+        .map(|test| format!("`{}`", test.display()));
     rule.into_iter().chain(scenarios).chain(tests).collect()
 }

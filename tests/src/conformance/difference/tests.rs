@@ -1,4 +1,5 @@
-//! Tests of the difference files: they match the recorded scenarios, and mistakes in them are detected.
+//! Tests of the difference files: they match the recorded scenarios, and mistakes in them are
+//! detected.
 
 use serde_json::{Value, json};
 
@@ -7,11 +8,11 @@ use crate::conformance::vector;
 use crate::docs::markdown::Page;
 
 fn scenario() -> Scenario {
-    let response =
-        json!({"rcode": "NXDOMAIN", "flags": "qr rd", "question": ["x. IN A"], "authority": ["soa"]});
+    let response = json!({"rcode": "NXDOMAIN", "flags": "qr rd", "question": ["x. IN A"], "authority": ["soa"]});
     let query = json!({"name": "x.", "type": "A", "class": "IN", "transport": "udp",
         "edns": {"udp": 512, "do": true}});
-    let step = json!({"name": "ask", "events": [], "queries": [{"query": query, "response": response}]});
+    let step =
+        json!({"name": "ask", "events": [], "queries": [{"query": query, "response": response}]});
     let scenario = json!({"format": 1, "scenario": "s", "category": "c", "about": "", "domain": "d.", "flags": [],
         "initial": [], "steps": [step]});
     serde_json::from_value(scenario).expect("a scenario")
@@ -20,14 +21,18 @@ fn scenario() -> Scenario {
 #[allow(clippy::needless_pass_by_value, reason = "called with json!(..)")]
 fn difference(id: &str, when: &str, extra: Value) -> Difference {
     let mut fields = json!({"title": "t", "subject": "answers", "short": "s.", "when": when, "kube-dns": "k", "ours": "o", "why": "w"});
-    fields.as_object_mut().expect("an object").extend(extra.as_object().expect("an object").clone());
+    fields
+        .as_object_mut()
+        .expect("an object")
+        .extend(extra.as_object().expect("an object").clone());
     let mut difference: Difference = serde_json::from_value(fields).expect("a difference");
     id.clone_into(&mut difference.id);
     difference
 }
 
 fn answers(step: usize, asks: &str, rcode: &str) -> Value {
-    let response = json!({"rcode": rcode, "flags": "qr rd", "question": ["x. IN A"], "authority": ["soa"]});
+    let response =
+        json!({"rcode": rcode, "flags": "qr rd", "question": ["x. IN A"], "authority": ["soa"]});
     json!({"answers": [{"scenario": "s", "step": step, "query": 0, "asks": asks, "response": response}]})
 }
 
@@ -49,14 +54,25 @@ fn the_page_tells_what_the_list_says() {
         std::fs::write(page::path(), &page).expect("the page can be written");
     }
     let written = std::fs::read_to_string(page::path()).expect("docs/differences.md");
-    let differing = written.lines().zip(page.lines()).find(|(written, rendered)| written != rendered);
-    assert_eq!(differing, None, "docs/differences.md does not match its sources");
-    assert_eq!(written.len(), page.len(), "docs/differences.md does not match its sources");
+    let differing = written
+        .lines()
+        .zip(page.lines())
+        .find(|(written, rendered)| written != rendered);
+    assert_eq!(
+        differing, None,
+        "docs/differences.md does not match its sources"
+    );
+    assert_eq!(
+        written.len(),
+        page.len(),
+        "docs/differences.md does not match its sources"
+    );
 }
 
 #[test]
 fn each_difference_has_an_anchor_of_its_own_and_one_short_sentence() {
-    let all = Differences::load(&vector::load_all().expect("the vectors")).expect("the differences");
+    let all =
+        Differences::load(&vector::load_all().expect("the vectors")).expect("the differences");
     let mut anchors = Page::parse(&page::render(&all)).anchors;
     let count = anchors.len();
     anchors.sort();
@@ -64,7 +80,10 @@ fn each_difference_has_an_anchor_of_its_own_and_one_short_sentence() {
     assert_eq!(anchors.len(), count, "two headings have the same anchor");
     for Difference { id, short, .. } in all.all() {
         let one_sentence = short.ends_with('.') && !short.contains(". ");
-        assert!(one_sentence && short.split(' ').count() < 20, "{id}: {short}");
+        assert!(
+            one_sentence && short.split(' ').count() < 20,
+            "{id}: {short}"
+        );
     }
 }
 
@@ -79,35 +98,80 @@ fn answers_and_edits_add_up() {
     let summary = |mode| {
         let expected = all.expected(mode, "s", 0, 0, case);
         let response = &expected.responses[0];
-        (response.rcode.clone(), response.flags.clone(), response.edns.is_some(), expected.because.join(" "))
+        (
+            response.rcode.clone(),
+            response.flags.clone(),
+            response.edns.is_some(),
+            expected.because.join(" "),
+        )
     };
-    let line =
-        |rcode: &str, flags: &str, opt, because: &str| (rcode.into(), flags.into(), opt, because.into());
-    assert_eq!(summary(Mode::Recorded), line("NXDOMAIN", "qr rd", false, ""));
-    assert_eq!(summary(Mode::Default), line("NXDOMAIN", "qr rd", true, "opt"));
-    assert_eq!(summary(Mode::Strict), line("NOERROR", "qr rd", true, "nodata opt"));
-    let flags_only =
-        load(vec![difference("flags", "strict", json!({"edit": "negative-flags"}))]).expect("it fits");
+    let line = |rcode: &str, flags: &str, opt, because: &str| {
+        (rcode.into(), flags.into(), opt, because.into())
+    };
+    assert_eq!(
+        summary(Mode::Recorded),
+        line("NXDOMAIN", "qr rd", false, "")
+    );
+    assert_eq!(
+        summary(Mode::Default),
+        line("NXDOMAIN", "qr rd", true, "opt")
+    );
+    assert_eq!(
+        summary(Mode::Strict),
+        line("NOERROR", "qr rd", true, "nodata opt")
+    );
+    let flags_only = load(vec![difference(
+        "flags",
+        "strict",
+        json!({"edit": "negative-flags"}),
+    )])
+    .expect("it fits");
     let expected = flags_only.expected(Mode::Strict, "s", 0, 0, case);
-    assert_eq!((expected.responses[0].flags.as_str(), expected.because.len()), ("qr aa rd ra", 1));
+    assert_eq!(
+        (expected.responses[0].flags.as_str(), expected.because.len()),
+        ("qr aa rd ra", 1)
+    );
 }
 
 #[test]
 fn a_list_that_slipped_is_refused() {
     let cases = [
-        ("another question", answers(0, "y. A", "NOERROR"), "a: s 0.0 y. A asks x. A"),
-        ("no such step", answers(1, "x. A", "NOERROR"), "s 1.0 x. A of a: no such step"),
+        (
+            "another question",
+            answers(0, "y. A", "NOERROR"),
+            "a: s 0.0 y. A asks x. A",
+        ),
+        (
+            "no such step",
+            answers(1, "x. A", "NOERROR"),
+            "s 1.0 x. A of a: no such step",
+        ),
         (
             "not a difference",
             answers(0, "x. A", "NXDOMAIN"),
             "a: s 0.0 x. A lists the answer that would be expected anyway",
         ),
-        ("nothing pins it", json!({}), "a: no answer, edit or test pins it"),
-        ("no such test", json!({"tests": ["tests/none.rs"]}), "a: there is no tests/none.rs"),
+        (
+            "nothing pins it",
+            json!({}),
+            "a: no answer, edit or test pins it",
+        ),
+        (
+            "no such test",
+            json!({"tests": ["tests/none.rs"]}),
+            "a: there is no tests/none.rs",
+        ),
     ];
     for (name, extra, expected) in cases {
-        assert_eq!(load(vec![difference("a", "always", extra)]).expect_err(name), expected, "{name}");
+        assert_eq!(
+            load(vec![difference("a", "always", extra)]).expect_err(name),
+            expected,
+            "{name}"
+        );
     }
     let twice = ["a", "b"].map(|id| difference(id, "always", answers(0, "x. A", "NOERROR")));
-    assert_eq!(load(twice.into()).expect_err("twice"), "b and a both list s 0.0 x. A");
+    assert_eq!(
+        load(twice.into()).expect_err("twice"),
+        "b and a both list s 0.0 x. A"
+    );
 }

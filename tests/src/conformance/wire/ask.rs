@@ -25,8 +25,9 @@ static NEXT_ID: AtomicU16 = AtomicU16::new(1);
 
 /// Sends all questions of a step and returns the answers in the same order.
 ///
-/// Questions with recorded exchanges of the resolver are sent one at a time, because the resolver replays the exchanges
-/// of one question. Questions that made kube-dns exit are also sent one at a time. The others are sent concurrently.
+/// Questions with recorded exchanges of the resolver are sent one at a time, because the resolver
+/// replays the exchanges of one question. Questions that made kube-dns exit are also sent one at a
+/// time. The others are sent concurrently.
 pub(super) async fn ask_all(
     step: &Step,
     place: &Place,
@@ -37,7 +38,12 @@ pub(super) async fn ask_all(
     let alone = |case: &Case| !case.upstream.is_empty() || case.crash;
     place.replay.load([]);
     let mut together = JoinSet::new();
-    for (at, case) in step.queries.iter().enumerate().filter(|(_, case)| !alone(case)) {
+    for (at, case) in step
+        .queries
+        .iter()
+        .enumerate()
+        .filter(|(_, case)| !alone(case))
+    {
         if together.len() == AT_A_TIME {
             collect(&mut together, &mut answers).await?;
         }
@@ -48,12 +54,26 @@ pub(super) async fn ask_all(
     while !together.is_empty() {
         collect(&mut together, &mut answers).await?;
     }
-    for (case, answer) in step.queries.iter().zip(&mut answers).filter(|(case, _)| alone(case)) {
-        let exchanges = case.upstream.iter().map(crate::conformance::vector::Exchange::to_replay);
-        place.replay.load(exchanges.collect::<anyhow::Result<Vec<Exchange>>>()?);
+    for (case, answer) in step
+        .queries
+        .iter()
+        .zip(&mut answers)
+        .filter(|(case, _)| alone(case))
+    {
+        let exchanges = case
+            .upstream
+            .iter()
+            .map(crate::conformance::vector::Exchange::to_replay);
+        place
+            .replay
+            .load(exchanges.collect::<anyhow::Result<Vec<Exchange>>>()?);
         *answer = Some(Packet::of(case, target)?.ask(server.dns).await?);
         if case.crash && server.revive(target) {
-            anyhow::ensure!(!target.is_ours(), "the server ended after {}", case.query.in_words());
+            anyhow::ensure!(
+                !target.is_ours(),
+                "the server ended after {}",
+                case.query.in_words()
+            );
             server.ready().await?;
         }
     }
@@ -62,7 +82,10 @@ pub(super) async fn ask_all(
 
 type Asked = (usize, anyhow::Result<Observed>);
 
-async fn collect(together: &mut JoinSet<Asked>, answers: &mut [Option<Observed>]) -> anyhow::Result<()> {
+async fn collect(
+    together: &mut JoinSet<Asked>,
+    answers: &mut [Option<Observed>],
+) -> anyhow::Result<()> {
     if let Some(ended) = together.join_next().await {
         let (at, answer) = ended?;
         answers[at] = Some(answer?);
@@ -84,8 +107,17 @@ impl Packet {
         let octets = case.query.packet(id)?;
         // Our server ignores short packets and responses, so a short timeout is enough.
         let hopeless = target.is_ours() && (octets.len() < 12 || octets[2] & 0x80 != 0);
-        let patience = if hopeless { PATIENCE_WITH_SILENCE } else { PATIENCE };
-        Ok(Self { octets, id, transport: case.query.transport, patience })
+        let patience = if hopeless {
+            PATIENCE_WITH_SILENCE
+        } else {
+            PATIENCE
+        };
+        Ok(Self {
+            octets,
+            id,
+            transport: case.query.transport,
+            patience,
+        })
     }
 
     async fn ask(self, dns: std::net::SocketAddr) -> anyhow::Result<Observed> {
@@ -104,7 +136,9 @@ impl Packet {
             }
             Err(AskError::Timeout(_)) => Ok(Observed::Nothing("timeout".to_owned())),
             Err(AskError::Closed) => Ok(Observed::Nothing("connection closed".to_owned())),
-            Err(AskError::Io(error)) => Ok(Observed::Nothing(format!("port closed ({})", error.kind()))),
+            Err(AskError::Io(error)) => {
+                Ok(Observed::Nothing(format!("port closed ({})", error.kind())))
+            }
         }
     }
 }

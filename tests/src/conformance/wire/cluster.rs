@@ -12,20 +12,30 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts an API server without objects. Like the cluster role of kube-dns, it forbids reading `EndpointSlices`.
+    /// Starts an API server without objects. Like the cluster role of kube-dns, it forbids reading
+    /// `EndpointSlices`.
     pub(crate) fn start() -> anyhow::Result<Self> {
-        let cluster = Self::with(Options { bootstrap: false, ..Options::default() })?;
+        let cluster = Self::with(Options {
+            bootstrap: false,
+            ..Options::default()
+        })?;
         cluster.faults().forbid(Resource::EndpointSlices);
         Ok(cluster)
     }
 
     /// Starts an API server that mirrors all Endpoints into `EndpointSlices`.
     pub(crate) fn start_with_slices() -> anyhow::Result<Self> {
-        Self::with(Options { bootstrap: false, mirror_endpoints: true, ..Options::default() })
+        Self::with(Options {
+            bootstrap: false,
+            mirror_endpoints: true,
+            ..Options::default()
+        })
     }
 
     fn with(options: Options) -> anyhow::Result<Self> {
-        Ok(Self { server: ApiServer::bind((Ipv4Addr::LOCALHOST, 0).into(), options)?.spawn() })
+        Ok(Self {
+            server: ApiServer::bind((Ipv4Addr::LOCALHOST, 0).into(), options)?.spawn(),
+        })
     }
 
     pub(crate) fn url(&self) -> String {
@@ -39,20 +49,31 @@ impl Cluster {
 
     /// Stores objects without changes.
     pub(crate) fn load(&self, objects: &[Value]) -> anyhow::Result<()> {
-        objects.iter().try_for_each(|object| self.make_namespace_of(object))?;
-        self.server.store.load(objects.iter().cloned()).context("an initial object")?;
+        objects
+            .iter()
+            .try_for_each(|object| self.make_namespace_of(object))?;
+        self.server
+            .store
+            .load(objects.iter().cloned())
+            .context("an initial object")?;
         Ok(())
     }
 
-    /// Creates the namespace of an object if it is missing. The API server mirrors Endpoints only in existing
-    /// namespaces.
+    /// Creates the namespace of an object if it is missing. The API server mirrors Endpoints only
+    /// in existing namespaces.
     fn make_namespace_of(&self, object: &Value) -> anyhow::Result<()> {
-        if let Some(namespace) = object.pointer("/metadata/namespace").and_then(Value::as_str)
-            && self.server.store.get(Resource::Namespaces, "", namespace).is_none()
-        {
-            self.server
+        if let Some(namespace) = object
+            .pointer("/metadata/namespace")
+            .and_then(Value::as_str)
+            && self
+                .server
                 .store
-                .set(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}))?;
+                .get(Resource::Namespaces, "", namespace)
+                .is_none()
+        {
+            self.server.store.set(
+                json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
+            )?;
         }
         Ok(())
     }
@@ -71,15 +92,21 @@ impl Cluster {
     /// Applies a watch event.
     pub(crate) fn apply(&self, event: &Value) -> anyhow::Result<()> {
         self.make_namespace_of(event.get("object").unwrap_or(&Value::Null))?;
-        self.server.store.apply_event(event).with_context(|| format!("{event}"))?;
+        self.server
+            .store
+            .apply_event(event)
+            .with_context(|| format!("{event}"))?;
         Ok(())
     }
 
-    /// Applies the events while no watch is open, and compacts the history, so that no watch can receive these events.
+    /// Applies the events while no watch is open, and compacts the history, so that no watch can
+    /// receive these events.
     pub(crate) fn apply_unseen(&self, events: &[Value]) -> anyhow::Result<()> {
-        self.server
-            .faults
-            .gap(|store| events.iter().try_for_each(|event| store.apply_event(event).map(drop)))?;
+        self.server.faults.gap(|store| {
+            events
+                .iter()
+                .try_for_each(|event| store.apply_event(event).map(drop))
+        })?;
         Ok(())
     }
 }

@@ -1,5 +1,5 @@
-//! The environment of the server in a scenario: the resolver, silent and closed ports, and files. Placeholders in the
-//! scenario stand for their addresses and paths.
+//! The environment of the server in a scenario: the resolver, silent and closed ports, and files.
+//! Placeholders in the scenario stand for their addresses and paths.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,8 @@ use testkit::upstream::{self, Asked, Reaction, Replay, Upstream};
 use crate::conformance::memory::{Memory, Recalled, has_opt};
 use crate::conformance::vector::Files;
 
-/// The environment of one scenario. Dropping the environment stops its servers and removes its files.
+/// The environment of one scenario. Dropping the environment stops its servers and removes its
+/// files.
 pub(crate) struct Place {
     /// The handler of the resolver, which replays recorded exchanges.
     pub(crate) replay: Replay,
@@ -42,20 +43,35 @@ impl Place {
             ("$UPSTREAM", upstream.addr().to_string()),
             ("$DEAD", format!("127.0.0.1:{}", free_port())),
             ("$BLACKHOLE", blackhole.addr().to_string()),
-            ("$CONFIG_DIR", directory.path().join("config").display().to_string()),
+            (
+                "$CONFIG_DIR",
+                directory.path().join("config").display().to_string(),
+            ),
         ];
         let upstreams = vec![upstream, blackhole];
-        Ok(Self { replay, directory, values, config: None, upstreams })
+        Ok(Self {
+            replay,
+            directory,
+            values,
+            config: None,
+            upstreams,
+        })
     }
 
-    /// Makes the resolver also listen on port 53 of another address. A port below 1024 needs a privilege.
+    /// Makes the resolver also listen on port 53 of another address. A port below 1024 needs a
+    /// privilege.
     pub(crate) async fn listen_on_port_53(&mut self) -> anyhow::Result<()> {
         static NEXT: AtomicU8 = AtomicU8::new(1);
-        let ip =
-            Ipv4Addr::new(127, 53, std::process::id().to_be_bytes()[3], NEXT.fetch_add(1, Ordering::Relaxed));
+        let ip = Ipv4Addr::new(
+            127,
+            53,
+            std::process::id().to_be_bytes()[3],
+            NEXT.fetch_add(1, Ordering::Relaxed),
+        );
         let address = SocketAddr::from((ip, 53));
         drop(UdpSocket::bind(address).with_context(|| format!("cannot listen on {address}"))?);
-        self.upstreams.push(Upstream::start_on(address, self.replay.handler()).await);
+        self.upstreams
+            .push(Upstream::start_on(address, self.replay.handler()).await);
         self.values.push(("$RESOLV_IP", ip.to_string()));
         Ok(())
     }
@@ -64,7 +80,9 @@ impl Place {
     pub(crate) fn fill(&self, text: &str) -> String {
         self.values
             .iter()
-            .fold(text.to_owned(), |text, (placeholder, value)| text.replace(placeholder, value))
+            .fold(text.to_owned(), |text, (placeholder, value)| {
+                text.replace(placeholder, value)
+            })
     }
 
     /// Writes `resolv.conf` and returns its path.
@@ -74,9 +92,13 @@ impl Place {
         Ok(path)
     }
 
-    /// Replaces the files of the configuration directory atomically, as the kubelet does for a mounted ConfigMap.
+    /// Replaces the files of the configuration directory atomically, as the kubelet does for a
+    /// mounted ConfigMap.
     pub(crate) fn write_config_dir(&mut self, files: &Files) -> anyhow::Result<()> {
-        let payload = files.iter().map(|(file, text)| (file.clone(), self.fill(text).into_bytes())).collect();
+        let payload = files
+            .iter()
+            .map(|(file, text)| (file.clone(), self.fill(text).into_bytes()))
+            .collect();
         let volume = match self.config.take() {
             Some(volume) => volume,
             None => ConfigVolume::create(self.directory.path().join("config"))?,
@@ -88,7 +110,11 @@ impl Place {
 
 /// The resolver's reaction to a question that the recording of this scenario does not contain.
 fn react(memory: &Memory, asked: &Asked) -> Reaction {
-    let question = asked.question.as_ref().map(ToString::to_string).unwrap_or_default();
+    let question = asked
+        .question
+        .as_ref()
+        .map(ToString::to_string)
+        .unwrap_or_default();
     match memory.recall(&question, asked.transport, has_opt(&asked.packet)) {
         Recalled::Exchange(exchange) => upstream::repeat(exchange, &asked.packet),
         // No recording has the whole answer, so the resolver closes the connection.

@@ -1,4 +1,5 @@
-//! Runs one scenario: starts the server, then applies the events and sends the questions of each step.
+//! Runs one scenario: starts the server, then applies the events and sends the questions of each
+//! step.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,12 +18,13 @@ use crate::conformance::memory::Memory;
 use crate::conformance::vector::{ApiServer, Scenario, Step};
 use crate::conformance::verdict::{Bench, Outcome, Verdict};
 
-/// The time in which the server has read a new configuration: three periods of the scenarios' `--config-period`. No
-/// answer shows that a server has rejected a configuration, so the test waits for this time.
+/// The time in which the server has read a new configuration: three periods of the scenarios'
+/// `--config-period`. No answer shows that a server has rejected a configuration, so the test waits
+/// for this time.
 const NO_EFFECT: Duration = Duration::from_millis(900);
 
-/// Timeout of the effect of a change of the configuration or of Nodes. No marker ([`Markers`]) shows that the server
-/// has applied such a change.
+/// Timeout of the effect of a change of the configuration or of Nodes. No marker ([`Markers`])
+/// shows that the server has applied such a change.
 const UNMARKED: Duration = Duration::from_secs(10);
 
 struct Stage<'a> {
@@ -42,7 +44,11 @@ pub(super) async fn play(
     memory: &Arc<Memory>,
     scenario: &Scenario,
 ) -> anyhow::Result<Played> {
-    let cluster = if target.reads_slices() { Cluster::start_with_slices() } else { Cluster::start() }?;
+    let cluster = if target.reads_slices() {
+        Cluster::start_with_slices()
+    } else {
+        Cluster::start()
+    }?;
     let mut place = Place::new(memory, &cluster.url()).await?;
     if let Some(why) = obstacle(target, scenario, &mut place).await {
         return Ok(Played::Skipped(why));
@@ -57,26 +63,55 @@ pub(super) async fn play(
         flags.push(format!("--resolv-conf={}", path.display()));
     }
     let server = Server::start(target, flags, Vec::new());
-    let bench = Bench { differences, mode, scenario };
+    let bench = Bench {
+        differences,
+        mode,
+        scenario,
+    };
     let markers = Markers::new(&scenario.domain);
-    let mut stage = Stage { target, bench, place, cluster, server, markers };
-    stage.play().await.map(Played::Asked).map_err(|error| error.context(scenario.name.clone()))
+    let mut stage = Stage {
+        target,
+        bench,
+        place,
+        cluster,
+        server,
+        markers,
+    };
+    stage
+        .play()
+        .await
+        .map(Played::Asked)
+        .map_err(|error| error.context(scenario.name.clone()))
 }
 
 /// The reason why the scenario cannot run with this binary or on this machine, if there is one.
 async fn obstacle(target: &Target, scenario: &Scenario, place: &mut Place) -> Option<String> {
-    let of_its_own = scenario.flags.iter().any(|flag| flag.starts_with("--nameservers="));
+    let of_its_own = scenario
+        .flags
+        .iter()
+        .any(|flag| flag.starts_with("--nameservers="));
     if !target.is_ours() && !of_its_own {
         return Some("needs its own resolv.conf, which this binary cannot use".to_owned());
     }
-    if scenario.resolv_conf.as_deref().is_some_and(|content| content.contains("$RESOLV_IP")) {
-        return place.listen_on_port_53().await.err().map(|error| format!("{error:#}"));
+    if scenario
+        .resolv_conf
+        .as_deref()
+        .is_some_and(|content| content.contains("$RESOLV_IP"))
+    {
+        return place
+            .listen_on_port_53()
+            .await
+            .err()
+            .map(|error| format!("{error:#}"));
     }
     None
 }
 
 fn filled(objects: &[Value], place: &Place) -> anyhow::Result<Vec<Value>> {
-    objects.iter().map(|object| Ok(serde_json::from_str(&place.fill(&object.to_string()))?)).collect()
+    objects
+        .iter()
+        .map(|object| Ok(serde_json::from_str(&place.fill(&object.to_string()))?))
+        .collect()
 }
 
 impl Stage<'_> {
@@ -93,12 +128,15 @@ impl Stage<'_> {
         Ok(verdicts)
     }
 
-    /// Waits until the server has applied the initial objects. A server that reads EndpointSlices may be ready before
-    /// the API server has mirrored all Endpoints, so the test also waits for a marker.
+    /// Waits until the server has applied the initial objects. A server that reads EndpointSlices
+    /// may be ready before the API server has mirrored all Endpoints, so the test also waits for a
+    /// marker.
     async fn begin(&mut self) -> anyhow::Result<()> {
         self.server.ready().await?;
         if self.target.reads_slices() {
-            self.markers.endpoints(&self.cluster, &mut self.server).await?;
+            self.markers
+                .endpoints(&self.cluster, &mut self.server)
+                .await?;
         }
         Ok(())
     }
@@ -112,7 +150,9 @@ impl Stage<'_> {
             for event in &events {
                 self.cluster.apply(event)?;
                 let object = event.get("object").unwrap_or(&Value::Null);
-                self.markers.follow(object, &self.cluster, &mut self.server).await?;
+                self.markers
+                    .follow(object, &self.cluster, &mut self.server)
+                    .await?;
             }
         }
         self.markers.remove(&self.cluster, &mut self.server).await?;
@@ -128,12 +168,16 @@ impl Stage<'_> {
     /// Applies events while no watch is open. The server has to list again.
     async fn unseen(&mut self, events: &[Value]) -> anyhow::Result<()> {
         self.cluster.apply_unseen(events)?;
-        self.markers.services(&self.cluster, &mut self.server).await?;
-        self.markers.endpoints(&self.cluster, &mut self.server).await
+        self.markers
+            .services(&self.cluster, &mut self.server)
+            .await?;
+        self.markers
+            .endpoints(&self.cluster, &mut self.server)
+            .await
     }
 
-    /// Sends the questions of a step. After a change without a marker, repeats all questions until the answers are
-    /// right, or until the timeout.
+    /// Sends the questions of a step. After a change without a marker, repeats all questions until
+    /// the answers are right, or until the timeout.
     async fn ask(&mut self, at: usize, step: &Step) -> anyhow::Result<Vec<Verdict>> {
         let deadline = Instant::now() + UNMARKED;
         loop {
@@ -143,7 +187,9 @@ impl Stage<'_> {
                 .enumerate()
                 .map(|(query, answer)| self.bench.verdict(at, query, answer))
                 .collect();
-            let right = verdicts.iter().all(|verdict| !matches!(verdict.outcome, Outcome::Unlisted(_)));
+            let right = verdicts
+                .iter()
+                .all(|verdict| !matches!(verdict.outcome, Outcome::Unlisted(_)));
             if right || !step.is_unmarked() || Instant::now() >= deadline {
                 self.server.process.check().map_err(anyhow::Error::msg)?;
                 return Ok(verdicts);
@@ -153,11 +199,21 @@ impl Stage<'_> {
 }
 
 impl Step {
-    /// Returns whether the step changes the configuration, or objects other than Services and Endpoints. Such changes
-    /// have no marker.
+    /// Returns whether the step changes the configuration, or objects other than Services and
+    /// Endpoints. Such changes have no marker.
     fn is_unmarked(&self) -> bool {
-        let kind = |event: &Value| event.pointer("/object/kind").and_then(Value::as_str).map(str::to_owned);
+        let kind = |event: &Value| {
+            event
+                .pointer("/object/kind")
+                .and_then(Value::as_str)
+                .map(str::to_owned)
+        };
         let marked = |kind: &str| matches!(kind, "Service" | "Endpoints");
-        self.config_dir.is_some() || self.events.iter().filter_map(kind).any(|kind| !marked(&kind))
+        self.config_dir.is_some()
+            || self
+                .events
+                .iter()
+                .filter_map(kind)
+                .any(|kind| !marked(&kind))
     }
 }

@@ -25,7 +25,8 @@ pub enum Target {
 }
 
 impl Target {
-    /// Returns whether the server is our `kubedns`, with flags and guarantees that kube-dns does not have.
+    /// Returns whether the server is our `kubedns`, with flags and guarantees that kube-dns does
+    /// not have.
     pub fn is_ours(&self) -> bool {
         matches!(self, Self::Ours(_))
     }
@@ -57,7 +58,11 @@ pub(crate) struct Server {
 
 impl Server {
     /// Starts a server on free ports with these flags and environment variables.
-    pub(crate) fn start(target: &Target, mut flags: Vec<String>, env: Vec<(&'static str, String)>) -> Self {
+    pub(crate) fn start(
+        target: &Target,
+        mut flags: Vec<String>,
+        env: Vec<(&'static str, String)>,
+    ) -> Self {
         let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let (dns, http) = (at(free_port()), at(free_port()));
         flags.extend([
@@ -66,12 +71,20 @@ impl Server {
             format!("--healthz-port={}", http.port()),
         ]);
         let process = Self::spawn(target, &flags, &env);
-        Self { process, flags, env, dns, http }
+        Self {
+            process,
+            flags,
+            env,
+            dns,
+            http,
+        }
     }
 
     fn spawn(target: &Target, flags: &[String], env: &[(&'static str, String)]) -> Process {
         let program = target.program().args(flags);
-        env.iter().fold(program, |program, (name, value)| program.env(name, value)).start()
+        env.iter()
+            .fold(program, |program, (name, value)| program.env(name, value))
+            .start()
     }
 
     /// Starts the server again if its process has ended. Returns whether the process had ended.
@@ -87,7 +100,9 @@ impl Server {
     pub(crate) async fn ready(&mut self) -> anyhow::Result<()> {
         let http = self.http;
         self.until("was ready", START, async || {
-            get(http, "/readiness").await.is_ok_and(|page| page.status == 200)
+            get(http, "/readiness")
+                .await
+                .is_ok_and(|page| page.status == 200)
         })
         .await
     }
@@ -99,15 +114,18 @@ impl Server {
         self.until("answered", START, answer).await
     }
 
-    /// Waits until `probe` succeeds. Returns an error with the log of the server if the process ends, or after
-    /// `patience`.
+    /// Waits until `probe` succeeds. Returns an error with the log of the server if the process
+    /// ends, or after `patience`.
     pub(crate) async fn until<F: Future<Output: Settled>>(
         &mut self,
         what: &str,
         patience: Duration,
         probe: impl FnMut() -> F,
     ) -> anyhow::Result<()> {
-        self.process.try_until(what, patience, probe).await.map_err(anyhow::Error::msg)?;
+        self.process
+            .try_until(what, patience, probe)
+            .await
+            .map_err(anyhow::Error::msg)?;
         Ok(())
     }
 }

@@ -1,9 +1,10 @@
-//! Detects that the server has applied an event. The test makes another event on the same watch, the marker, and
-//! queries the marker's record until the server answers with it.
+//! Detects that the server has applied an event. The test makes another event on the same watch,
+//! the marker, and queries the marker's record until the server answers with it.
 //!
-//! Services and Endpoints arrive on different watches, so each watch has its own markers. A marker is a new Service, or
-//! a new address of a headless Service. All markers are removed before the questions of a step. No name or address is
-//! used twice: records of a removed marker may remain for a while, and would look like the new marker.
+//! Services and Endpoints arrive on different watches, so each watch has its own markers. A marker
+//! is a new Service, or a new address of a headless Service. All markers are removed before the
+//! questions of a step. No name or address is used twice: records of a removed marker may remain
+//! for a while, and would look like the new marker.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -17,8 +18,8 @@ use testkit::query::Query;
 use super::cluster::Cluster;
 use super::server::Server;
 
-/// The namespace of the markers. It sorts after all others, so that the API server mirrors the Endpoints of a step
-/// before those of the marker.
+/// The namespace of the markers. It sorts after all others, so that the API server mirrors the
+/// Endpoints of a step before those of the marker.
 const NAMESPACE: &str = "zz-conformance-markers";
 const HEADLESS: &str = "headless";
 /// The address before the first address of a marker.
@@ -36,11 +37,16 @@ pub(crate) struct Markers {
 
 impl Markers {
     pub(crate) fn new(domain: &str) -> Self {
-        Self { domain: domain.to_owned(), set: 0, services: Vec::new(), headless: false }
+        Self {
+            domain: domain.to_owned(),
+            set: 0,
+            services: Vec::new(),
+            headless: false,
+        }
     }
 
-    /// Waits until the server has applied all earlier events on the watch of `object`. Returns at once for kinds other
-    /// than Services and Endpoints, which have no markers.
+    /// Waits until the server has applied all earlier events on the watch of `object`. Returns at
+    /// once for kinds other than Services and Endpoints, which have no markers.
     pub(crate) async fn follow(
         &mut self,
         object: &Value,
@@ -55,7 +61,11 @@ impl Markers {
     }
 
     /// Waits until the server has applied all earlier events of Services.
-    pub(crate) async fn services(&mut self, cluster: &Cluster, server: &mut Server) -> anyhow::Result<()> {
+    pub(crate) async fn services(
+        &mut self,
+        cluster: &Cluster,
+        server: &mut Server,
+    ) -> anyhow::Result<()> {
         let ip = self.next_address();
         let name = format!("m{}", self.set);
         cluster.set(mk_cluster_ip(NAMESPACE, &name, &[&ip], &["x:1"]))?;
@@ -64,7 +74,11 @@ impl Markers {
     }
 
     /// Waits until the server has applied all earlier events of Endpoints.
-    pub(crate) async fn endpoints(&mut self, cluster: &Cluster, server: &mut Server) -> anyhow::Result<()> {
+    pub(crate) async fn endpoints(
+        &mut self,
+        cluster: &Cluster,
+        server: &mut Server,
+    ) -> anyhow::Result<()> {
         if !self.headless {
             cluster.set(mk_headless(NAMESPACE, HEADLESS, &["x:1"]))?;
             self.headless = true;
@@ -76,7 +90,11 @@ impl Markers {
     }
 
     /// Removes all markers, and waits until the server no longer answers with their records.
-    pub(crate) async fn remove(&mut self, cluster: &Cluster, server: &mut Server) -> anyhow::Result<()> {
+    pub(crate) async fn remove(
+        &mut self,
+        cluster: &Cluster,
+        server: &mut Server,
+    ) -> anyhow::Result<()> {
         let mut last = self.services.last().cloned();
         for name in self.services.drain(..) {
             cluster.delete(Resource::Services, NAMESPACE, &name);
@@ -100,13 +118,26 @@ impl Markers {
         Ipv4Addr::from(FIRST.to_bits() + u32::from(self.set)).to_string()
     }
 
-    async fn await_address(&self, name: &str, ip: Option<&str>, server: &mut Server) -> anyhow::Result<()> {
+    async fn await_address(
+        &self,
+        name: &str,
+        ip: Option<&str>,
+        server: &mut Server,
+    ) -> anyhow::Result<()> {
         let name = format!("{name}.{NAMESPACE}.svc.{}", self.domain);
         let (dns, query) = (server.dns, Query::new(&name, "A"));
         let shown = async || {
-            let found = client::try_ask(dns, &query, Duration::from_secs(1)).await?.answer_data("A");
-            if found.iter().map(String::as_str).eq(ip) { Ok(()) } else { Err(found.join(" ")) }
+            let found = client::try_ask(dns, &query, Duration::from_secs(1))
+                .await?
+                .answer_data("A");
+            if found.iter().map(String::as_str).eq(ip) {
+                Ok(())
+            } else {
+                Err(found.join(" "))
+            }
         };
-        server.until(&format!("answered {name} with {ip:?}"), PATIENCE, shown).await
+        server
+            .until(&format!("answered {name} with {ip:?}"), PATIENCE, shown)
+            .await
     }
 }

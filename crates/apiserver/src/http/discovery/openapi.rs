@@ -1,5 +1,5 @@
-//! `OpenAPI` v3: the parts that `kubectl` reads. If a kind's PATCH accepts `fieldValidation`, `kubectl` leaves
-//! validation to the server.
+//! `OpenAPI` v3: the parts that `kubectl` reads. If a kind's PATCH accepts `fieldValidation`,
+//! `kubectl` leaves validation to the server.
 
 use serde_json::{Map, Value, json};
 
@@ -21,8 +21,13 @@ pub(super) fn group(group: &str) -> Option<Value> {
     if kinds.is_empty() {
         return None;
     }
-    let paths: Map<String, Value> = kinds.iter().map(|kind| (object_path(kind), patch(kind))).collect();
-    Some(json!({ "openapi": "3.0.0", "info": { "title": "Kubernetes", "version": "v1" }, "paths": paths }))
+    let paths: Map<String, Value> = kinds
+        .iter()
+        .map(|kind| (object_path(kind), patch(kind)))
+        .collect();
+    Some(
+        json!({ "openapi": "3.0.0", "info": { "title": "Kubernetes", "version": "v1" }, "paths": paths }),
+    )
 }
 
 fn path(kind: &Kind) -> String {
@@ -31,12 +36,17 @@ fn path(kind: &Kind) -> String {
 }
 
 fn object_path(kind: &Kind) -> String {
-    let namespace = if kind.namespaced { "/namespaces/{namespace}" } else { "" };
+    let namespace = if kind.namespaced {
+        "/namespaces/{namespace}"
+    } else {
+        ""
+    };
     format!("/{}{namespace}/{}/{{name}}", path(kind), kind.plural)
 }
 
 fn patch(kind: &Kind) -> Value {
-    let parameter = json!({ "name": "fieldValidation", "in": "query", "schema": { "type": "string" } });
+    let parameter =
+        json!({ "name": "fieldValidation", "in": "query", "schema": { "type": "string" } });
     json!({ "patch": {
         "parameters": [parameter],
         "x-kubernetes-action": "patch",

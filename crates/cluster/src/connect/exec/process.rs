@@ -9,7 +9,8 @@ use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, Command};
 
-/// Bound of the output and of the error output, in octets. A certificate with its key takes a few thousand.
+/// Bound of the output and of the error output, in octets. A certificate with its key takes a few
+/// thousand.
 pub(super) const MAX_OUTPUT: u64 = 1 << 20;
 
 /// A failure of a run.
@@ -31,9 +32,13 @@ pub(super) struct Output {
     pub(super) stderr: Vec<u8>,
 }
 
-/// Runs `command` until its end. Dropping the future kills the command and the processes that it has started.
+/// Runs `command` until its end. Dropping the future kills the command and the processes that it
+/// has started.
 pub(super) async fn run(command: &mut Command) -> Result<Output, RunError> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = command.process_group(0).kill_on_drop(true).spawn()?;
     let group = ProcessGroup::of(&child);
     let stdout = child.stdout.take();
@@ -45,8 +50,13 @@ pub(super) async fn run(command: &mut Command) -> Result<Output, RunError> {
         drop(group);
         Ok::<_, RunError>(status)
     };
-    let (status, stdout, stderr) = tokio::try_join!(ended, read_bounded(stdout), read_bounded(stderr))?;
-    Ok(Output { status, stdout, stderr })
+    let (status, stdout, stderr) =
+        tokio::try_join!(ended, read_bounded(stdout), read_bounded(stderr))?;
+    Ok(Output {
+        status,
+        stdout,
+        stderr,
+    })
 }
 
 async fn read_bounded(pipe: Option<impl AsyncRead + Unpin>) -> Result<Vec<u8>, RunError> {
@@ -67,7 +77,12 @@ struct ProcessGroup(Option<Pid>);
 impl ProcessGroup {
     /// The group of a child that has just been started as its leader.
     fn of(child: &Child) -> Self {
-        Self(child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw))
+        Self(
+            child
+                .id()
+                .and_then(|id| i32::try_from(id).ok())
+                .map(Pid::from_raw),
+        )
     }
 }
 

@@ -28,7 +28,8 @@ fn returns(path: &Path, content: &[u8]) {
     drop(writer);
 }
 
-/// The outcome of `work`. The paused clock is advanced until then, so that timeouts take no real time.
+/// The outcome of `work`. The paused clock is advanced until then, so that timeouts take no real
+/// time.
 async fn late<T>(work: impl Future<Output = T>) -> T {
     let time = async {
         loop {
@@ -45,8 +46,14 @@ async fn late<T>(work: impl Future<Output = T>) -> T {
 }
 
 async fn token(credentials: &Credentials) -> String {
-    let request = credentials.authorize(Request::new(Body::empty())).await.unwrap();
-    request.headers()["authorization"].to_str().unwrap().to_owned()
+    let request = credentials
+        .authorize(Request::new(Body::empty()))
+        .await
+        .unwrap();
+    request.headers()["authorization"]
+        .to_str()
+        .unwrap()
+        .to_owned()
 }
 
 #[tokio::test]
@@ -69,8 +76,19 @@ async fn requests_have_the_credentials_read_before_and_then_those_of_the_mount()
     advance(Duration::from_mins(1)).await;
     resume();
     for request in 1..=3 {
-        assert_eq!(late(token(&credentials)).await, "Bearer first", "request {request}");
-        assert!(credentials.certificate().unwrap().resolve(&[], &[]).is_some(), "request {request}");
+        assert_eq!(
+            late(token(&credentials)).await,
+            "Bearer first",
+            "request {request}"
+        );
+        assert!(
+            credentials
+                .certificate()
+                .unwrap()
+                .resolve(&[], &[])
+                .is_some(),
+            "request {request}"
+        );
     }
     returns(&token_file, b"second");
     returns(&client, &fs::read(certificate("client.pem")).unwrap());
@@ -83,13 +101,19 @@ async fn a_connection_begins_without_it_not_at_all_and_goes_on_without_it() {
     let mount = tempfile::tempdir().unwrap();
     let file = mount.path().join("kubeconfig");
     fs::write(&file, TWO_CONTEXTS).unwrap();
-    let access = Access { kubeconfig: Some(file.clone()), ..Access::default() };
+    let access = Access {
+        kubeconfig: Some(file.clone()),
+        ..Access::default()
+    };
     let connection = Connection::new(access.clone()).await.unwrap();
     dies(&file);
     late(connection.renew()).await;
     returns(&file, TWO_CONTEXTS.as_bytes());
     dies(&file);
     let error = late(Connection::new(access)).await.unwrap_err().to_string();
-    assert_eq!(error, "reading the credentials for the API server times out after 5s");
+    assert_eq!(
+        error,
+        "reading the credentials for the API server times out after 5s"
+    );
     returns(&file, b"");
 }

@@ -36,13 +36,21 @@ fn config(server: &str, cluster: &str, user: &str) -> tempfile::NamedTempFile {
 }
 
 async fn connection(config: &Path) -> Connection {
-    let access = Access { kubeconfig: Some(config.to_owned()), ..Access::default() };
+    let access = Access {
+        kubeconfig: Some(config.to_owned()),
+        ..Access::default()
+    };
     Connection::new(access).await.unwrap()
 }
 
 async fn ask(connection: &Connection) -> Result<(), String> {
     let request = Request::get("/version").body(Body::empty()).unwrap();
-    connection.client().send(request).await.map(drop).map_err(|error| daemon::error_chain::brief(&error))
+    connection
+        .client()
+        .send(request)
+        .await
+        .map(drop)
+        .map_err(|error| daemon::error_chain::brief(&error))
 }
 
 async fn listener() -> (TcpListener, SocketAddr) {
@@ -69,11 +77,23 @@ async fn said_with(user: &str) -> String {
 async fn the_audit_log_knows_who_asks() {
     let head = said_with("").await;
     let version = daemon::version::VERSION;
-    let agent = head.lines().find_map(|line| line.strip_prefix("user-agent: ")).unwrap();
+    let agent = head
+        .lines()
+        .find_map(|line| line.strip_prefix("user-agent: "))
+        .unwrap();
     let (ours, rest) = agent.split_once(" (").unwrap();
     let (system, project) = rest.split_once(") ").unwrap();
-    assert_eq!((ours, project), (&*format!("kube-dns/{version}"), &*format!("kube-dns-rs/{version}")));
-    assert!(system.starts_with("linux/") && !system.contains("x86_64"), "{system}");
+    assert_eq!(
+        (ours, project),
+        (
+            &*format!("kube-dns/{version}"),
+            &*format!("kube-dns-rs/{version}")
+        )
+    );
+    assert!(
+        system.starts_with("linux/") && !system.contains("x86_64"),
+        "{system}"
+    );
 }
 
 #[tokio::test]
@@ -83,19 +103,41 @@ async fn credentials_come_from_where_client_go_takes_them() {
     let file = file.path().display();
     let plugin = |line: &str| format!("exec: {{command: sh, args: ['-c', 'echo ''{line}''']}}");
     for (what, user, expected) in [
-        ("in the kubeconfig", "token: inline".to_owned(), "Bearer inline"),
-        ("a file with a line feed", format!("tokenFile: '{file}'"), "Bearer from-file"),
-        ("a file before the kubeconfig", format!("token: inline, tokenFile: '{file}'"), "Bearer from-file"),
+        (
+            "in the kubeconfig",
+            "token: inline".to_owned(),
+            "Bearer inline",
+        ),
+        (
+            "a file with a line feed",
+            format!("tokenFile: '{file}'"),
+            "Bearer from-file",
+        ),
+        (
+            "a file before the kubeconfig",
+            format!("token: inline, tokenFile: '{file}'"),
+            "Bearer from-file",
+        ),
         (
             "a file that is not there",
             "token: inline, tokenFile: /nonexistent/token".to_owned(),
             "Bearer inline",
         ),
-        ("a password", "username: u, password: p".to_owned(), "Basic dTpw"),
-        ("a plugin", plugin(r#"{"status": {"token": "from-plugin"}}"#), "Bearer from-plugin"),
+        (
+            "a password",
+            "username: u, password: p".to_owned(),
+            "Basic dTpw",
+        ),
+        (
+            "a plugin",
+            plugin(r#"{"status": {"token": "from-plugin"}}"#),
+            "Bearer from-plugin",
+        ),
     ] {
         let head = said_with(&user).await;
-        let authorization = head.lines().find_map(|line| line.strip_prefix("authorization: "));
+        let authorization = head
+            .lines()
+            .find_map(|line| line.strip_prefix("authorization: "));
         assert_eq!(authorization, Some(expected), "{what}");
     }
 }
@@ -103,14 +145,32 @@ async fn credentials_come_from_where_client_go_takes_them() {
 #[tokio::test]
 async fn a_plugin_that_fails_or_hangs_fails_a_request_and_says_so() {
     for (script, expected) in [
-        ("exec sleep 1000", "the exec plugin \"sh\" timed out after 20s"),
-        ("echo no such profile >&2; exit 3", "failed with exit status: 3: no such profile"),
-        ("echo {}", "printed no ExecCredential with a token or a certificate and its key"),
-        ("yes", "the exec plugin \"sh\" printed more than 1048576 bytes"),
-        ("yes >&2", "the exec plugin \"sh\" printed more than 1048576 bytes"),
+        (
+            "exec sleep 1000",
+            "the exec plugin \"sh\" timed out after 20s",
+        ),
+        (
+            "echo no such profile >&2; exit 3",
+            "failed with exit status: 3: no such profile",
+        ),
+        (
+            "echo {}",
+            "printed no ExecCredential with a token or a certificate and its key",
+        ),
+        (
+            "yes",
+            "the exec plugin \"sh\" printed more than 1048576 bytes",
+        ),
+        (
+            "yes >&2",
+            "the exec plugin \"sh\" printed more than 1048576 bytes",
+        ),
     ] {
-        let config =
-            config("http://127.0.0.1:1", "", &format!("exec: {{command: sh, args: ['-c', '{script}']}}"));
+        let config = config(
+            "http://127.0.0.1:1",
+            "",
+            &format!("exec: {{command: sh, args: ['-c', '{script}']}}"),
+        );
         let connection = connection(config.path()).await;
         // With paused time, the hanging plugin times out at once.
         if script.contains("sleep") {
@@ -135,13 +195,18 @@ async fn plugin_children_end_with_it() {
     let directory = tempfile::tempdir().unwrap();
     let child = directory.path().join("child");
     let token = r#"{"status": {"token": "from-plugin"}}"#;
-    for (end, expected) in
-        [(format!("echo '{token}'"), "sent"), ("sleep 1000".to_owned(), "timed out after 20s")]
-    {
+    for (end, expected) in [
+        (format!("echo '{token}'"), "sent"),
+        ("sleep 1000".to_owned(), "timed out after 20s"),
+    ] {
         let _ = std::fs::remove_file(&child);
         // The child holds the plugin's output open.
         let script = directory.path().join("plugin");
-        std::fs::write(&script, format!("sleep 1000 &\necho $! >{}\n{end}", child.display())).unwrap();
+        std::fs::write(
+            &script,
+            format!("sleep 1000 &\necho $! >{}\n{end}", child.display()),
+        )
+        .unwrap();
         let (listener, address) = listener().await;
         let user = format!("exec: {{command: sh, args: ['{}']}}", script.display());
         let config = config(&format!("http://{address}"), "", &user);
@@ -170,7 +235,10 @@ async fn plugin_children_end_with_it() {
         }
 
         assert!(outcome.contains(expected), "{outcome}");
-        assert!(begun.elapsed() < Duration::from_secs(15), "{expected}: the child was waited for");
+        assert!(
+            begun.elapsed() < Duration::from_secs(15),
+            "{expected}: the child was waited for"
+        );
         let child = std::fs::read_to_string(&child).unwrap_or_default();
         let ended = async || !is_running(&child);
         testkit::eventually(Duration::from_secs(10), ended).await;
@@ -180,16 +248,28 @@ async fn plugin_children_end_with_it() {
 #[tokio::test]
 async fn a_token_is_used_until_it_expires_although_the_plugin_fails_to_renew_it() {
     for (what, valid, expected) in [
-        ("in its last minute", TimeDelta::seconds(30), Ok("Bearer first")),
-        ("expired", TimeDelta::seconds(-1), Err("failed with exit status: 3: out of order")),
+        (
+            "in its last minute",
+            TimeDelta::seconds(30),
+            Ok("Bearer first"),
+        ),
+        (
+            "expired",
+            TimeDelta::seconds(-1),
+            Err("failed with exit status: 3: out of order"),
+        ),
     ] {
         let directory = tempfile::tempdir().unwrap();
-        let (script, run) = (directory.path().join("plugin"), directory.path().join("run"));
+        let (script, run) = (
+            directory.path().join("plugin"),
+            directory.path().join("run"),
+        );
         let expires = (Utc::now() + valid).to_rfc3339();
         let status = json!({ "status": { "token": "first", "expirationTimestamp": expires } });
         let run = run.display();
-        let text =
-            format!("test -e {run} && {{ echo out of order >&2; exit 3; }}\n: >{run}\necho '{status}'");
+        let text = format!(
+            "test -e {run} && {{ echo out of order >&2; exit 3; }}\n: >{run}\necho '{status}'"
+        );
         std::fs::write(&script, text).unwrap();
         let (listener, address) = listener().await;
         let user = format!("exec: {{command: sh, args: ['{}']}}", script.display());
@@ -206,7 +286,10 @@ async fn a_token_is_used_until_it_expires_although_the_plugin_fails_to_renew_it(
             }
         };
         let head = token().await.unwrap();
-        assert!(head.contains("authorization: Bearer first\r\n"), "{what}: {head}");
+        assert!(
+            head.contains("authorization: Bearer first\r\n"),
+            "{what}: {head}"
+        );
         match (token().await, expected) {
             (Ok(head), Ok(token)) => assert!(head.contains(token), "{what}: {head}"),
             (Err(error), Err(reason)) => assert!(error.contains(reason), "{what}: {error}"),
@@ -228,22 +311,38 @@ async fn a_proxy_of_the_kubeconfig_is_used() {
     };
     let (asked, (connect, request)) = tokio::join!(ask(&connection), serve);
     asked.unwrap();
-    assert!(connect.starts_with("CONNECT 192.0.2.1:6443 HTTP/1.1\r\n"), "{connect}");
+    assert!(
+        connect.starts_with("CONNECT 192.0.2.1:6443 HTTP/1.1\r\n"),
+        "{connect}"
+    );
     let connect = connect.to_lowercase();
-    assert!(connect.contains("proxy-authorization: basic dxnlcjpwyxnzihdvcmq=\r\n"), "{connect}");
-    assert!(request.starts_with("GET /version HTTP/1.1\r\n"), "{request}");
+    assert!(
+        connect.contains("proxy-authorization: basic dxnlcjpwyxnzihdvcmq=\r\n"),
+        "{connect}"
+    );
+    assert!(
+        request.starts_with("GET /version HTTP/1.1\r\n"),
+        "{request}"
+    );
 }
 
-/// The server side of SOCKS 5 (RFC 1928). Expects name and password if `user` is set. Returns the requested address.
+/// The server side of SOCKS 5 (RFC 1928). Expects name and password if `user` is set. Returns the
+/// requested address.
 async fn socks(stream: &mut TcpStream, user: Option<(&str, &str)>) -> Vec<u8> {
     async fn read<const N: usize>(stream: &mut TcpStream) -> [u8; N] {
         let mut bytes = [0; N];
-        stream.read_exact(&mut bytes).await.expect("the rest of a message");
+        stream
+            .read_exact(&mut bytes)
+            .await
+            .expect("the rest of a message");
         bytes
     }
     async fn text(stream: &mut TcpStream) -> String {
         let mut text = vec![0; stream.read_u8().await.unwrap().into()];
-        stream.read_exact(&mut text).await.expect("the rest of a text");
+        stream
+            .read_exact(&mut text)
+            .await
+            .expect("the rest of a text");
         String::from_utf8(text).unwrap()
     }
     let method = if user.is_some() { 2 } else { 0 };
@@ -263,15 +362,28 @@ async fn socks(stream: &mut TcpStream, user: Option<(&str, &str)>) -> Vec<u8> {
     };
     let mut address = vec![0; length + 2];
     stream.read_exact(&mut address).await.unwrap();
-    stream.write_all(&[5, 0, 0, 1, 127, 0, 0, 1, 0, 0]).await.unwrap();
+    stream
+        .write_all(&[5, 0, 0, 1, 127, 0, 0, 1, 0, 0])
+        .await
+        .unwrap();
     address
 }
 
 #[tokio::test]
 async fn a_socks_proxy_of_the_kubeconfig_is_used() {
     for (user_of_url, user, server, expected) in [
-        ("", None, "http://192.0.2.1:6443", &[192, 0, 2, 1, 0x19, 0x2b][..]),
-        ("user:pass%20word@", Some(("user", "pass word")), "http://api.test:80", b"api.test\0\x50"),
+        (
+            "",
+            None,
+            "http://192.0.2.1:6443",
+            &[192, 0, 2, 1, 0x19, 0x2b][..],
+        ),
+        (
+            "user:pass%20word@",
+            Some(("user", "pass word")),
+            "http://api.test:80",
+            b"api.test\0\x50",
+        ),
     ] {
         let (listener, address) = listener().await;
         let cluster = format!(", proxy-url: 'socks5://{user_of_url}{address}'");
@@ -285,7 +397,10 @@ async fn a_socks_proxy_of_the_kubeconfig_is_used() {
         let (asked, (requested, request)) = tokio::join!(ask(&connection), serve);
         asked.unwrap();
         assert_eq!(requested, expected, "{server}");
-        assert!(request.starts_with("GET /version HTTP/1.1\r\n"), "{request}");
+        assert!(
+            request.starts_with("GET /version HTTP/1.1\r\n"),
+            "{request}"
+        );
     }
 }
 
@@ -303,8 +418,16 @@ async fn what_is_not_supported_is_named_with_what_is() {
             "auth-provider \"gcp\" is not supported; accepted: token, tokenFile, client certificate, username and \
              password, exec",
         ),
-        ("", r#"token: "a\nb""#, "the user's token has characters that an HTTP header cannot have"),
-        ("", "tokenFile: /nonexistent/token", "cannot read the token file /nonexistent/token: No such file"),
+        (
+            "",
+            r#"token: "a\nb""#,
+            "the user's token has characters that an HTTP header cannot have",
+        ),
+        (
+            "",
+            "tokenFile: /nonexistent/token",
+            "cannot read the token file /nonexistent/token: No such file",
+        ),
         (
             "",
             "client-certificate: /nonexistent/tls.crt",
@@ -312,9 +435,15 @@ async fn what_is_not_supported_is_named_with_what_is() {
         ),
     ] {
         let config = config("https://192.0.2.1:6443", cluster, user);
-        let access = Access { kubeconfig: Some(config.path().to_owned()), ..Access::default() };
+        let access = Access {
+            kubeconfig: Some(config.path().to_owned()),
+            ..Access::default()
+        };
         let error = Connection::new(access).await.unwrap_err().to_string();
-        assert!(error.starts_with("cannot set up the connection to https://192.0.2.1:6443/: "), "{error}");
+        assert!(
+            error.starts_with("cannot set up the connection to https://192.0.2.1:6443/: "),
+            "{error}"
+        );
         assert!(error.contains(expected), "{error}");
         assert_eq!(error.lines().count(), 1, "{error}");
     }

@@ -14,15 +14,23 @@ fn text() -> impl Strategy<Value = SmolStr> {
 }
 
 fn ip() -> impl Strategy<Value = IpAddr> {
-    prop_oneof![any::<[u8; 4]>().prop_map(IpAddr::from), any::<[u8; 16]>().prop_map(IpAddr::from)]
+    prop_oneof![
+        any::<[u8; 4]>().prop_map(IpAddr::from),
+        any::<[u8; 16]>().prop_map(IpAddr::from)
+    ]
 }
 
 fn time() -> impl Strategy<Value = Option<SystemTime>> {
-    let at =
-        (any::<bool>(), any::<u32>(), 0..1_000_000_000_u32).prop_map(|(before, seconds, nanoseconds)| {
+    let at = (any::<bool>(), any::<u32>(), 0..1_000_000_000_u32).prop_map(
+        |(before, seconds, nanoseconds)| {
             let span = Duration::new(seconds.into(), nanoseconds);
-            if before { SystemTime::UNIX_EPOCH - span } else { SystemTime::UNIX_EPOCH + span }
-        });
+            if before {
+                SystemTime::UNIX_EPOCH - span
+            } else {
+                SystemTime::UNIX_EPOCH + span
+            }
+        },
+    );
     option::of(at)
 }
 
@@ -40,7 +48,11 @@ fn ports() -> impl Strategy<Value = Vec<(SmolStr, Protocol, u16)>> {
 }
 
 fn endpoint_ports() -> impl Strategy<Value = Arc<[EndpointPort]>> {
-    let port = |(name, protocol, port)| EndpointPort { name, protocol, port };
+    let port = |(name, protocol, port)| EndpointPort {
+        name,
+        protocol,
+        port,
+    };
     ports().prop_map(move |ports| ports.into_iter().map(port).collect())
 }
 
@@ -51,59 +63,101 @@ fn service() -> impl Strategy<Value = Service> {
         text().prop_map(ServiceKind::ExternalName),
         Just(ServiceKind::WithoutIp),
     ];
-    let external = prop_oneof![ip().prop_map(ExternalAddress::Ip), text().prop_map(ExternalAddress::Name)];
-    (kind, ports(), any::<bool>(), any::<u32>(), vec(external, 0..3)).prop_map(
-        |(kind, ports, publish_not_ready, created, external)| {
-            let port = |(name, protocol, port)| ServicePort { name, protocol, port };
+    let external = prop_oneof![
+        ip().prop_map(ExternalAddress::Ip),
+        text().prop_map(ExternalAddress::Name)
+    ];
+    (
+        kind,
+        ports(),
+        any::<bool>(),
+        any::<u32>(),
+        vec(external, 0..3),
+    )
+        .prop_map(|(kind, ports, publish_not_ready, created, external)| {
+            let port = |(name, protocol, port)| ServicePort {
+                name,
+                protocol,
+                port,
+            };
             let ports = ports.into_iter().map(port).collect();
             let (key, external) = (ObjectKey::new("apps", "web"), external.into());
-            Service { key, kind, ports, publish_not_ready, created, external }
-        },
-    )
+            Service {
+                key,
+                kind,
+                ports,
+                publish_not_ready,
+                created,
+                external,
+            }
+        })
 }
 
 fn endpoints() -> impl Strategy<Value = Endpoints> {
-    let addresses =
-        || vec((ip(), option::of(text())).prop_map(|(ip, hostname)| Address { ip, hostname }), 0..3);
-    let subset = (addresses(), addresses(), endpoint_ports()).prop_map(|(ready, not_ready, ports)| Subset {
-        ready: ready.into(),
-        not_ready: not_ready.into(),
-        ports,
-    });
-    (vec(subset, 0..3), any::<bool>(), time()).prop_map(|(subsets, over_capacity, last_change)| Endpoints {
-        key: ObjectKey::new("apps", "web"),
-        subsets: subsets.into(),
-        over_capacity,
-        last_change,
+    let addresses = || {
+        vec(
+            (ip(), option::of(text())).prop_map(|(ip, hostname)| Address { ip, hostname }),
+            0..3,
+        )
+    };
+    let subset =
+        (addresses(), addresses(), endpoint_ports()).prop_map(|(ready, not_ready, ports)| Subset {
+            ready: ready.into(),
+            not_ready: not_ready.into(),
+            ports,
+        });
+    (vec(subset, 0..3), any::<bool>(), time()).prop_map(|(subsets, over_capacity, last_change)| {
+        Endpoints {
+            key: ObjectKey::new("apps", "web"),
+            subsets: subsets.into(),
+            over_capacity,
+            last_change,
+        }
     })
 }
 
 fn slice() -> impl Strategy<Value = EndpointSlice> {
     let condition = || any::<Option<bool>>();
     let conditions = (condition(), condition(), condition());
-    let endpoint = (vec(ip(), 0..3), option::of(text()), conditions, vec(text(), 0..3)).prop_map(
-        |(addresses, hostname, (ready, serving, terminating), zones)| SliceEndpoint {
-            addresses: addresses.into(),
-            hostname,
-            ready,
-            serving,
-            terminating,
-            zones: zones.into(),
-        },
-    );
-    let address_type =
-        prop_oneof![Just(AddressType::Ipv4), Just(AddressType::Ipv6), Just(AddressType::Other)];
-    let name = prop_oneof![Just("web-abcde".into()), text()];
-    (name, address_type, vec(endpoint, 0..4), endpoint_ports(), time()).prop_map(
-        |(name, address_type, endpoints, ports, last_change)| EndpointSlice {
-            key: ObjectKey::new("apps", name),
-            service: "web".into(),
-            address_type,
-            endpoints: endpoints.into(),
-            ports,
-            last_change,
-        },
+    let endpoint = (
+        vec(ip(), 0..3),
+        option::of(text()),
+        conditions,
+        vec(text(), 0..3),
     )
+        .prop_map(
+            |(addresses, hostname, (ready, serving, terminating), zones)| SliceEndpoint {
+                addresses: addresses.into(),
+                hostname,
+                ready,
+                serving,
+                terminating,
+                zones: zones.into(),
+            },
+        );
+    let address_type = prop_oneof![
+        Just(AddressType::Ipv4),
+        Just(AddressType::Ipv6),
+        Just(AddressType::Other)
+    ];
+    let name = prop_oneof![Just("web-abcde".into()), text()];
+    (
+        name,
+        address_type,
+        vec(endpoint, 0..4),
+        endpoint_ports(),
+        time(),
+    )
+        .prop_map(
+            |(name, address_type, endpoints, ports, last_change)| EndpointSlice {
+                key: ObjectKey::new("apps", name),
+                service: "web".into(),
+                address_type,
+                endpoints: endpoints.into(),
+                ports,
+                last_change,
+            },
+        )
 }
 
 /// The object, packed and unpacked.
@@ -115,7 +169,10 @@ fn through<T: PackKeyed>(object: &T) -> Option<T> {
     assert!(from.is_empty(), "nothing is left over");
     // Truncated octets return `None`, without a panic.
     for end in 0..octets.len() {
-        assert!(T::unpack(ObjectKey::new("apps", "web"), &mut &octets[..end]).is_none(), "{end}");
+        assert!(
+            T::unpack(ObjectKey::new("apps", "web"), &mut &octets[..end]).is_none(),
+            "{end}"
+        );
     }
     unpacked
 }
@@ -161,7 +218,12 @@ fn a_usual_slice_takes_few_octets() {
         service: "web".into(),
         address_type: AddressType::Ipv4,
         endpoints: [endpoint(1), endpoint(2), endpoint(3)].into(),
-        ports: [EndpointPort { name: "http".into(), protocol: Protocol::Tcp, port: 8080 }].into(),
+        ports: [EndpointPort {
+            name: "http".into(),
+            protocol: Protocol::Tcp,
+            port: 8080,
+        }]
+        .into(),
         last_change: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1_768_469_401)),
     };
     let mut octets = Vec::new();

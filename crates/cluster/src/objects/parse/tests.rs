@@ -30,12 +30,18 @@ fn a_dual_stack_service_keeps_what_makes_records() {
 fn the_kind_of_a_service_follows_type_and_cluster_ips() {
     let cases = [
         (r#"{"clusterIP":"None"}"#, ServiceKind::Headless),
-        (r#"{"clusterIP":"None","clusterIPs":["None"]}"#, ServiceKind::Headless),
+        (
+            r#"{"clusterIP":"None","clusterIPs":["None"]}"#,
+            ServiceKind::Headless,
+        ),
         (
             r#"{"type":"ExternalName","externalName":"a.test","clusterIP":"10.0.0.1"}"#,
             ServiceKind::ExternalName("a.test".into()),
         ),
-        (r#"{"type":"ExternalName"}"#, ServiceKind::ExternalName("".into())),
+        (
+            r#"{"type":"ExternalName"}"#,
+            ServiceKind::ExternalName("".into()),
+        ),
         (r#"{"clusterIP":""}"#, ServiceKind::WithoutIp),
         ("{}", ServiceKind::WithoutIp),
         ("null", ServiceKind::WithoutIp),
@@ -43,12 +49,18 @@ fn the_kind_of_a_service_follows_type_and_cluster_ips() {
             r#"{"clusterIP":"10.0.0.1","clusterIPs":null}"#,
             ServiceKind::ClusterIp(["10.0.0.1".parse().unwrap()].into()),
         ),
-        (r#"{"clusterIP":"::ffff:10.0.0.1"}"#, ServiceKind::ClusterIp(["10.0.0.1".parse().unwrap()].into())),
+        (
+            r#"{"clusterIP":"::ffff:10.0.0.1"}"#,
+            ServiceKind::ClusterIp(["10.0.0.1".parse().unwrap()].into()),
+        ),
         (
             r#"{"type":"LoadBalancer","clusterIP":"FD00:0::1"}"#,
             ServiceKind::ClusterIp(["fd00::1".parse().unwrap()].into()),
         ),
-        (r#"{"clusterIP":"10.0.0.1","clusterIPs":["10.0.0.256"]}"#, ServiceKind::WithoutIp),
+        (
+            r#"{"clusterIP":"10.0.0.1","clusterIPs":["10.0.0.256"]}"#,
+            ServiceKind::WithoutIp,
+        ),
     ];
     for (spec, kind) in cases {
         let json = format!(r#"{{"metadata":{{"name":"a","namespace":"b"}},"spec":{spec}}}"#);
@@ -60,9 +72,21 @@ fn the_kind_of_a_service_follows_type_and_cluster_ips() {
 fn the_annotation_for_unready_endpoints_wins_over_the_field() {
     let cases = [
         ("null", "true", true),
-        (r#"{"service.alpha.kubernetes.io/tolerate-unready-endpoints":"true"}"#, "false", true),
-        (r#"{"service.alpha.kubernetes.io/tolerate-unready-endpoints":"false"}"#, "true", false),
-        (r#"{"service.alpha.kubernetes.io/tolerate-unready-endpoints":"maybe"}"#, "true", true),
+        (
+            r#"{"service.alpha.kubernetes.io/tolerate-unready-endpoints":"true"}"#,
+            "false",
+            true,
+        ),
+        (
+            r#"{"service.alpha.kubernetes.io/tolerate-unready-endpoints":"false"}"#,
+            "true",
+            false,
+        ),
+        (
+            r#"{"service.alpha.kubernetes.io/tolerate-unready-endpoints":"maybe"}"#,
+            "true",
+            true,
+        ),
         ("{}", "false", false),
     ];
     for (annotations, field, expected) in cases {
@@ -70,7 +94,11 @@ fn the_annotation_for_unready_endpoints_wins_over_the_field() {
             r#"{{"metadata":{{"name":"a","namespace":"b","annotations":{annotations}}},
             "spec":{{"publishNotReadyAddresses":{field}}}}}"#
         );
-        assert_eq!(service(&json).publish_not_ready, expected, "{annotations} {field}");
+        assert_eq!(
+            service(&json).publish_not_ready,
+            expected,
+            "{annotations} {field}"
+        );
     }
 }
 
@@ -118,7 +146,10 @@ fn a_slice_belongs_to_the_service_of_its_label() {
     let names = r#"{"metadata":{"name":"f","namespace":"apps"},"addressType":"FQDN",
         "endpoints":[{"addresses":["a.test"]}],"ports":null}"#;
     let parsed = EndpointSlice::from_api(names).unwrap();
-    assert_eq!((parsed.object.address_type, parsed.notes.len()), (AddressType::Other, 0));
+    assert_eq!(
+        (parsed.object.address_type, parsed.notes.len()),
+        (AddressType::Other, 0)
+    );
     assert!(parsed.object.endpoints[0].addresses.is_empty());
 }
 
@@ -128,17 +159,42 @@ fn addresses_outside_of_the_cluster_are_read_only_where_they_are_asked_for() {
         "spec":{"type":"LoadBalancer","clusterIP":"10.0.0.1","externalIPs":["192.0.2.1","nonsense"],
         "ports":[{"name":"http","port":80}],"publishNotReadyAddresses":true},
         "status":{"loadBalancer":{"ingress":[{"ip":"2001:db8::1"},{"hostname":"lb.example"},{"ip":"","hostname":""}]}}}"#;
-    let Parsed { object: Exposed(exposed), notes, .. } = Exposed::from_api(json).unwrap();
+    let Parsed {
+        object: Exposed(exposed),
+        notes,
+        ..
+    } = Exposed::from_api(json).unwrap();
     let ip = |text: &str| ExternalAddress::Ip(text.parse().unwrap());
     let name = ExternalAddress::Name("lb.example".into());
-    assert_eq!(exposed.external.to_vec(), [ip("192.0.2.1"), ip("2001:db8::1"), name]);
+    assert_eq!(
+        exposed.external.to_vec(),
+        [ip("192.0.2.1"), ip("2001:db8::1"), name]
+    );
     assert_eq!(noted(&notes), "\"nonsense\" is not an IP address");
-    assert_eq!(service(json), Service { external: OneOrMany::default(), ..exposed });
-    for nothing in ["null", r#"{"loadBalancer":null}"#, r#"{"loadBalancer":{"ingress":null}}"#] {
+    assert_eq!(
+        service(json),
+        Service {
+            external: OneOrMany::default(),
+            ..exposed
+        }
+    );
+    for nothing in [
+        "null",
+        r#"{"loadBalancer":null}"#,
+        r#"{"loadBalancer":{"ingress":null}}"#,
+    ] {
         let json = format!(
             r#"{{"metadata":{{"name":"a","namespace":"b"}},"status":{nothing},"spec":{{"externalIPs":null}}}}"#
         );
-        assert!(Exposed::from_api(&json).unwrap().object.0.external.is_empty(), "{nothing}");
+        assert!(
+            Exposed::from_api(&json)
+                .unwrap()
+                .object
+                .0
+                .external
+                .is_empty(),
+            "{nothing}"
+        );
     }
 }
 
@@ -168,15 +224,36 @@ fn zones_of_endpoints_are_those_of_their_hints_and_read_only_where_they_are_aske
 fn a_pod_may_be_read_with_its_node() {
     let metadata = r#""metadata":{"name":"web-0","namespace":"apps"}"#;
     for (rest, node, host_network, addresses) in [
-        (r#""spec":{"nodeName":"one"},"status":{"podIP":"10.0.0.1"}"#, "one", false, 1),
-        (r#""spec":{"nodeName":"one","hostNetwork":true},"status":{"podIP":"10.0.0.1"}"#, "one", true, 1),
-        (r#""spec":{"nodeName":"one"},"status":{"podIP":"10.0.0.1","phase":"Failed"}"#, "one", false, 0),
+        (
+            r#""spec":{"nodeName":"one"},"status":{"podIP":"10.0.0.1"}"#,
+            "one",
+            false,
+            1,
+        ),
+        (
+            r#""spec":{"nodeName":"one","hostNetwork":true},"status":{"podIP":"10.0.0.1"}"#,
+            "one",
+            true,
+            1,
+        ),
+        (
+            r#""spec":{"nodeName":"one"},"status":{"podIP":"10.0.0.1","phase":"Failed"}"#,
+            "one",
+            false,
+            0,
+        ),
         (r#""spec":{}"#, "", false, 0),
         (r#""status":{}"#, "", false, 0),
     ] {
-        let read = ScheduledPod::from_api(&format!("{{{metadata},{rest}}}")).unwrap().object;
+        let read = ScheduledPod::from_api(&format!("{{{metadata},{rest}}}"))
+            .unwrap()
+            .object;
         assert_eq!(read.key(), &ObjectKey::new("apps", "web-0"));
-        let found = (read.node.as_str(), read.host_network, read.pod.addresses.len());
+        let found = (
+            read.node.as_str(),
+            read.host_network,
+            read.pod.addresses.len(),
+        );
         assert_eq!(found, (node, host_network, addresses), "{rest}");
     }
 }
@@ -186,19 +263,27 @@ fn a_node_is_where_its_newer_labels_say() {
     let node = |labels: &str| {
         let json = format!(r#"{{"metadata":{{"name":"n1","labels":{labels}}}}}"#);
         let node = Node::from_api(&json).unwrap().object;
-        (node.zone.unwrap_or_default(), node.region.unwrap_or_default())
+        (
+            node.zone.unwrap_or_default(),
+            node.region.unwrap_or_default(),
+        )
     };
-    let old =
-        r#""failure-domain.beta.kubernetes.io/zone":"oz","failure-domain.beta.kubernetes.io/region":"or""#;
+    let old = r#""failure-domain.beta.kubernetes.io/zone":"oz","failure-domain.beta.kubernetes.io/region":"or""#;
     assert_eq!(node("null"), ("".into(), "".into()));
     assert_eq!(node(&format!("{{{old}}}")), ("oz".into(), "or".into()));
-    assert_eq!(node(&format!(r#"{{{old},"topology.kubernetes.io/zone":"z"}}"#)), ("z".into(), "or".into()));
+    assert_eq!(
+        node(&format!(r#"{{{old},"topology.kubernetes.io/zone":"z"}}"#)),
+        ("z".into(), "or".into())
+    );
 }
 
 #[test]
 fn what_cannot_be_used_at_all_is_refused_with_a_reason() {
     let cases = [
-        ("", "not of the expected shape: EOF while parsing a value at line 1 column 0"),
+        (
+            "",
+            "not of the expected shape: EOF while parsing a value at line 1 column 0",
+        ),
         (
             "7",
             "not of the expected shape: invalid type: integer `7`, expected struct Service at line 1 column 1",
@@ -212,21 +297,35 @@ fn what_cannot_be_used_at_all_is_refused_with_a_reason() {
         ),
     ];
     for (json, reason) in cases {
-        assert_eq!(Service::from_api(json).unwrap_err().to_string(), reason, "{json}");
+        assert_eq!(
+            Service::from_api(json).unwrap_err().to_string(),
+            reason,
+            "{json}"
+        );
     }
 }
 
 #[test]
 fn name_and_version_are_found_in_objects_that_are_malformed_otherwise() {
     let json = |text: &'static str| Encoded::Json(text.into());
-    let malformed =
-        json(r#"{"metadata":{"name":"a","namespace":"b","resourceVersion":"12"},"spec":{"ports":"x"}}"#);
-    assert_eq!((malformed.key(), malformed.version().as_str()), (Some(ObjectKey::new("b", "a")), "12"));
-    assert_eq!((json("{}").key(), json("nonsense").version().as_str()), (None, ""));
+    let malformed = json(
+        r#"{"metadata":{"name":"a","namespace":"b","resourceVersion":"12"},"spec":{"ports":"x"}}"#,
+    );
+    assert_eq!(
+        (malformed.key(), malformed.version().as_str()),
+        (Some(ObjectKey::new("b", "a")), "12")
+    );
+    assert_eq!(
+        (json("{}").key(), json("nonsense").version().as_str()),
+        (None, "")
+    );
 }
 
 #[test]
 fn escaped_text_is_read_too() {
     let json = r#"{"metadata":{"name":"a","namespace":"b"},"spec":{"type":"ExternalName","externalName":"\u0061.test"}}"#;
-    assert_eq!(service(json).kind, ServiceKind::ExternalName("a.test".into()));
+    assert_eq!(
+        service(json).kind,
+        ServiceKind::ExternalName("a.test".into())
+    );
 }

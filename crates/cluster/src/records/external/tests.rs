@@ -5,15 +5,18 @@ use skydns::{FurtherZone, View as _, Zone};
 use super::*;
 use crate::index::{Index, Options};
 use crate::objects::{
-    AddressType, Change, EndpointPort, EndpointSlice, EndpointsSource, Event, Protocol, ServicePort,
-    SliceEndpoint,
+    AddressType, Change, EndpointPort, EndpointSlice, EndpointsSource, Event, Protocol,
+    ServicePort, SliceEndpoint,
 };
 use crate::records::RecordOptions;
 use crate::snapshot::{Published, Snapshot};
 
 fn service(name: &str, kind: ServiceKind, external: &[&str], ports: &[(&str, u16)]) -> Service {
     let address = |text: &&str| {
-        text.parse().map_or_else(|_| ExternalAddress::Name((*text).into()), ExternalAddress::Ip)
+        text.parse().map_or_else(
+            |_| ExternalAddress::Name((*text).into()),
+            ExternalAddress::Ip,
+        )
     };
     let port = |(name, port): &(&str, u16)| ServicePort {
         name: (*name).into(),
@@ -44,24 +47,53 @@ fn slice(service: &str, members: &[(&str, &str)]) -> EndpointSlice {
         service: service.into(),
         address_type: AddressType::Ipv4,
         endpoints: members.iter().map(endpoint).collect(),
-        ports: [EndpointPort { name: "sql".into(), protocol: Protocol::Tcp, port: 5432 }].into(),
+        ports: [EndpointPort {
+            name: "sql".into(),
+            protocol: Protocol::Tcp,
+            port: 5432,
+        }]
+        .into(),
         last_change: None,
     }
 }
 
 fn index(external: ExternalRecords) -> (Index, Arc<Published>) {
-    let published =
-        Arc::new(Published::new(Snapshot::new(Zone::new(&Name::parse("cluster.local").unwrap()))));
-    let records = RecordOptions { external, ..RecordOptions::default() };
-    let external_zone = (external != ExternalRecords::Off).then(|| Name::parse("k8s.example").unwrap());
-    let options = Options { records, external_zone, ..Options::default() };
+    let published = Arc::new(Published::new(Snapshot::new(Zone::new(
+        &Name::parse("cluster.local").unwrap(),
+    ))));
+    let records = RecordOptions {
+        external,
+        ..RecordOptions::default()
+    };
+    let external_zone =
+        (external != ExternalRecords::Off).then(|| Name::parse("k8s.example").unwrap());
+    let options = Options {
+        records,
+        external_zone,
+        ..Options::default()
+    };
     let mut index = Index::with(options, Arc::clone(&published));
     for service in [
-        service("web", cluster_ip(), &["192.0.2.2", "192.0.2.1", "2001:db8::1"], &[("http", 80), ("", 443)]),
-        service("mixed", cluster_ip(), &["192.0.2.3", "lb.example", "bad..name"], &[("http", 80)]),
+        service(
+            "web",
+            cluster_ip(),
+            &["192.0.2.2", "192.0.2.1", "2001:db8::1"],
+            &[("http", 80), ("", 443)],
+        ),
+        service(
+            "mixed",
+            cluster_ip(),
+            &["192.0.2.3", "lb.example", "bad..name"],
+            &[("http", 80)],
+        ),
         service("inside", cluster_ip(), &[], &[("http", 80)]),
         service("db", ServiceKind::Headless, &[], &[("sql", 5432)]),
-        service("dbx", ServiceKind::Headless, &["192.0.2.9"], &[("sql", 5432)]),
+        service(
+            "dbx",
+            ServiceKind::Headless,
+            &["192.0.2.9"],
+            &[("sql", 5432)],
+        ),
     ] {
         index.apply(Event::Service(Change::Apply(service)));
     }
@@ -88,23 +120,32 @@ fn zone(published: &Published) -> Option<FurtherZone> {
     published.get().zones().iter().next().cloned()
 }
 
-/// The entries at a name below the zone: `PORT LABEL BASE ADDRESSES` with the record's base, or `PORT NAME` if the record
-/// has a host name.
+/// The entries at a name below the zone: `PORT LABEL BASE ADDRESSES` with the record's base, or
+/// `PORT NAME` if the record has a host name.
 fn found(zone: &FurtherZone, path: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
-    let lookup = zone.records.records(path, false, &mut 100, &mut |Entry { label, record, .. }| {
-        let addresses: Vec<_> = record.addresses().map(|ip| ip.to_string()).collect();
-        let target = match &record.host {
-            Host::Name(name) => name.to_string(),
-            _ => format!(
-                "{label} {} {}",
-                skydns::name::to_text(record.base).trim_end_matches('.'),
-                addresses.join(" ")
-            ),
-        };
-        found.push(format!("{} {target}", record.port));
-    });
-    assert_eq!(lookup == skydns::Lookup::Exists, !found.is_empty(), "{path:?}");
+    let lookup = zone.records.records(
+        path,
+        false,
+        &mut 100,
+        &mut |Entry { label, record, .. }| {
+            let addresses: Vec<_> = record.addresses().map(|ip| ip.to_string()).collect();
+            let target = match &record.host {
+                Host::Name(name) => name.to_string(),
+                _ => format!(
+                    "{label} {} {}",
+                    skydns::name::to_text(record.base).trim_end_matches('.'),
+                    addresses.join(" ")
+                ),
+            };
+            found.push(format!("{} {target}", record.port));
+        },
+    );
+    assert_eq!(
+        lookup == skydns::Lookup::Exists,
+        !found.is_empty(),
+        "{path:?}"
+    );
     found
 }
 
@@ -115,10 +156,19 @@ fn services_stand_below_their_namespace_with_their_addresses_outside() {
         sync(&mut index);
         let zone = zone(&published).unwrap();
         let web = |port: u16| format!("{port} web apps 192.0.2.1 192.0.2.2 2001:db8::1");
-        let (mixed, lb) = ("80 mixed apps 192.0.2.3".to_owned(), "80 lb.example.".to_owned());
+        let (mixed, lb) = (
+            "80 mixed apps 192.0.2.3".to_owned(),
+            "80 lb.example.".to_owned(),
+        );
         let db = |n: u8| format!("5432 db-{n} db.apps 10.1.0.{}", n + 1);
         let headless = external == ExternalRecords::AndHeadless;
-        let db = |members: &[u8]| members.iter().filter(|_| headless).map(|n| db(*n)).collect::<Vec<_>>();
+        let db = |members: &[u8]| {
+            members
+                .iter()
+                .filter(|_| headless)
+                .map(|n| db(*n))
+                .collect::<Vec<_>>()
+        };
         let cases: [(&[&str], Vec<String>); 15] = [
             (&["apps", "web"], vec![web(443), web(80)]),
             (&["apps", "web", "_tcp", "_http"], vec![web(80)]),
@@ -148,7 +198,11 @@ fn services_stand_below_their_namespace_with_their_addresses_outside() {
             (&["other"], false),
             (&["dns"], true),
         ] {
-            assert_eq!(zone.records.has_descendants(path), exists, "{external:?} {path:?}");
+            assert_eq!(
+                zone.records.has_descendants(path),
+                exists,
+                "{external:?} {path:?}"
+            );
         }
     }
 }
@@ -159,18 +213,38 @@ fn the_zone_follows_the_objects_and_the_first_lists() {
     assert!(!zone(&published).unwrap().records.has_synced());
     sync(&mut index);
     assert!(zone(&published).unwrap().records.has_synced());
-    index.apply(Event::Service(Change::Apply(service("web", cluster_ip(), &["192.0.2.7"], &[("http", 80)]))));
-    index.apply(Event::EndpointSlice(Change::Apply(slice("db", &[("10.1.0.9", "db-0")]))));
+    index.apply(Event::Service(Change::Apply(service(
+        "web",
+        cluster_ip(),
+        &["192.0.2.7"],
+        &[("http", 80)],
+    ))));
+    index.apply(Event::EndpointSlice(Change::Apply(slice(
+        "db",
+        &[("10.1.0.9", "db-0")],
+    ))));
     assert!(index.publish());
-    assert_eq!(found(&zone(&published).unwrap(), &["apps", "web"]), ["80 web apps 192.0.2.7"]);
-    assert_eq!(found(&zone(&published).unwrap(), &["apps", "db"]), ["5432 db-0 db.apps 10.1.0.9"]);
+    assert_eq!(
+        found(&zone(&published).unwrap(), &["apps", "web"]),
+        ["80 web apps 192.0.2.7"]
+    );
+    assert_eq!(
+        found(&zone(&published).unwrap(), &["apps", "db"]),
+        ["5432 db-0 db.apps 10.1.0.9"]
+    );
     for name in ["web", "db", "dbx", "mixed"] {
-        index.apply(Event::Service(Change::Deleted(ObjectKey::new("apps", name))));
+        index.apply(Event::Service(Change::Deleted(ObjectKey::new(
+            "apps", name,
+        ))));
     }
     assert!(index.publish());
     let zone = zone(&published).unwrap();
     assert!(found(&zone, &["apps", "web"]).is_empty() && !zone.records.has_descendants(&["apps"]));
-    index.set_zone(Zone { ttl: Some(7), negative_ttl: 3, ..published.get().zone.clone() });
+    index.set_zone(Zone {
+        ttl: Some(7),
+        negative_ttl: 3,
+        ..published.get().zone.clone()
+    });
     index.publish();
     let zone = self::zone(&published).unwrap();
     assert_eq!((zone.ttl, zone.negative_ttl), (Some(7), 3));

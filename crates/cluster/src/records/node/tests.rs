@@ -8,20 +8,39 @@ use proptest::prelude::*;
 use super::*;
 
 const LABELS: [&str; 4] = ["db-0", "db-1", "db-2", "db-3"];
-const PATHS: [[&str; 2]; 4] = [["_tcp", "_http"], ["_tcp", "_sql"], ["_udp", "_http"], ["_udp", "_quic"]];
+const PATHS: [[&str; 2]; 4] = [
+    ["_tcp", "_http"],
+    ["_tcp", "_sql"],
+    ["_udp", "_http"],
+    ["_udp", "_quic"],
+];
 
 /// Entries: path, label and port. The port of an address is 0.
 type Flat = BTreeSet<(Vec<&'static str>, &'static str, u16)>;
 
 fn node_and_entries() -> impl Strategy<Value = (ServiceNode, Flat)> {
-    let ports = btree_map((0..PATHS.len(), 80_u16..83), btree_set(0..LABELS.len(), 1..4), 0..6);
+    let ports = btree_map(
+        (0..PATHS.len(), 80_u16..83),
+        btree_set(0..LABELS.len(), 1..4),
+        0..6,
+    );
     (1..=LABELS.len(), ports).prop_map(|(count, ports)| {
         let labels = LABELS.get(..count).unwrap_or_default();
         let mut flat: Flat = labels.iter().map(|label| (Vec::new(), *label, 0)).collect();
         let ports = ports.into_iter().filter_map(|((path, port), members)| {
-            let members: Vec<usize> = members.into_iter().filter(|member| *member < count).collect();
-            flat.extend(members.iter().map(|member| (PATHS[path].to_vec(), LABELS[*member], port)));
-            let some: Box<[u32]> = members.iter().filter_map(|member| u32::try_from(*member).ok()).collect();
+            let members: Vec<usize> = members
+                .into_iter()
+                .filter(|member| *member < count)
+                .collect();
+            flat.extend(
+                members
+                    .iter()
+                    .map(|member| (PATHS[path].to_vec(), LABELS[*member], port)),
+            );
+            let some: Box<[u32]> = members
+                .iter()
+                .filter_map(|member| u32::try_from(*member).ok())
+                .collect();
             let all = some.len() == count;
             (!some.is_empty()).then(|| PortRecords {
                 path: PATHS[path].map(Into::into),
@@ -31,10 +50,22 @@ fn node_and_entries() -> impl Strategy<Value = (ServiceNode, Flat)> {
         });
         let ports = ports.collect();
         let addresses = OneOrMany::one(IpAddr::from([10, 0, 0, 1]));
-        let labelled = |label: &&str| Labelled { label: (*label).into(), addresses: addresses.clone() };
+        let labelled = |label: &&str| Labelled {
+            label: (*label).into(),
+            addresses: addresses.clone(),
+        };
         let members = labels.iter().map(labelled).collect();
         let near = u32::try_from(count).unwrap_or_default();
-        (ServiceNode { base: [].into(), headless: true, near, members, ports }, flat)
+        (
+            ServiceNode {
+                base: [].into(),
+                headless: true,
+                near,
+                members,
+                ports,
+            },
+            flat,
+        )
     })
 }
 
@@ -42,27 +73,39 @@ fn node_and_entries() -> impl Strategy<Value = (ServiceNode, Flat)> {
 fn paths() -> impl Iterator<Item = Vec<&'static str>> {
     let some = |labels: &[&'static str]| [labels, &["_none", ANY]].concat();
     let one = [some(&LABELS), some(&["_tcp", "_udp"])].concat();
-    let two = some(&["_tcp", "_udp"]).into_iter().flat_map(move |protocol| {
-        some(&["_http", "_sql", "_quic"]).into_iter().map(move |name| vec![protocol, name])
-    });
-    let two: Vec<_> = two.collect();
-    let three = two
-        .clone()
+    let two = some(&["_tcp", "_udp"])
         .into_iter()
-        .flat_map(move |path| some(&LABELS).into_iter().map(move |label| [&path[..], &[label]].concat()));
+        .flat_map(move |protocol| {
+            some(&["_http", "_sql", "_quic"])
+                .into_iter()
+                .map(move |name| vec![protocol, name])
+        });
+    let two: Vec<_> = two.collect();
+    let three = two.clone().into_iter().flat_map(move |path| {
+        some(&LABELS)
+            .into_iter()
+            .map(move |label| [&path[..], &[label]].concat())
+    });
     let four = ["_tcp", "_http", "db-0", "db-0"].to_vec();
-    let shorter = one.into_iter().map(|label| vec![label]).chain([vec![], four]);
+    let shorter = one
+        .into_iter()
+        .map(|label| vec![label])
+        .chain([vec![], four]);
     shorter.chain(two).chain(three.collect::<Vec<_>>())
 }
 
-/// The expected entries: all entries of exactly that path, or the entry whose path and label together are `path`.
+/// The expected entries: all entries of exactly that path, or the entry whose path and label
+/// together are `path`.
 fn wanted(flat: &Flat, path: &[&str], exact: bool) -> Vec<(String, u16)> {
     let matches = |(at, label, _): &&(Vec<&str>, &str, u16)| match path.split_last() {
         Some((last, rest)) if rest == at => (*last == ANY && !exact) || last == label,
         _ => path == at && !exact,
     };
-    let mut entries: Vec<_> =
-        flat.iter().filter(matches).map(|(_, label, port)| ((*label).to_owned(), *port)).collect();
+    let mut entries: Vec<_> = flat
+        .iter()
+        .filter(matches)
+        .map(|(_, label, port)| ((*label).to_owned(), *port))
+        .collect();
     entries.sort();
     entries
 }

@@ -6,7 +6,8 @@ use skydns::{Entry, Host};
 use smol_str::SmolStr;
 
 use crate::objects::{
-    AddressType, EndpointPort, EndpointSlice, ObjectKey, Protocol, Service, ServiceKind, SliceEndpoint,
+    AddressType, EndpointPort, EndpointSlice, ObjectKey, Protocol, Service, ServiceKind,
+    SliceEndpoint,
 };
 use crate::one_or_many::OneOrMany;
 use crate::records::{EndpointNames, RecordOptions, ServiceEndpoints, ServiceNode};
@@ -24,7 +25,11 @@ fn node(endpoints: &[&str], zone: Option<&str>, publish_not_ready: bool) -> Serv
     let endpoint = |text: &&str| {
         let mut words = text.split(' ');
         let address = words.next().and_then(|word| word.parse().ok()).unwrap();
-        let zones = words.next().unwrap_or_default().split(',').filter(|zone| !zone.is_empty());
+        let zones = words
+            .next()
+            .unwrap_or_default()
+            .split(',')
+            .filter(|zone| !zone.is_empty());
         SliceEndpoint {
             addresses: OneOrMany::one(address),
             hostname: None,
@@ -34,7 +39,11 @@ fn node(endpoints: &[&str], zone: Option<&str>, publish_not_ready: bool) -> Serv
             terminating: None,
         }
     };
-    let port = |name: &str| EndpointPort { name: name.into(), protocol: Protocol::Tcp, port: 80 };
+    let port = |name: &str| EndpointPort {
+        name: name.into(),
+        protocol: Protocol::Tcp,
+        port: 80,
+    };
     let slice = |number: usize, endpoints: &[&str], ports: &[&str]| EndpointSlice {
         key: ObjectKey::new("apps", format!("db-{number}")),
         service: "db".into(),
@@ -45,28 +54,46 @@ fn node(endpoints: &[&str], zone: Option<&str>, publish_not_ready: bool) -> Serv
     };
     // Only the first address has a second port.
     let (first, others) = endpoints.split_at(1);
-    let slices = vec![slice(0, first, &["http", "admin"]), slice(1, others, &["http"])];
+    let slices = vec![
+        slice(0, first, &["http", "admin"]),
+        slice(1, others, &["http"]),
+    ];
     let zone = zone.map(SmolStr::new);
     let options = RecordOptions {
         preferred_zone: zone,
         endpoint_names: EndpointNames::Address,
         ..RecordOptions::default()
     };
-    options.build(&service, &ServiceEndpoints::Slices(slices)).node.unwrap()
+    options
+        .build(&service, &ServiceEndpoints::Slices(slices))
+        .node
+        .unwrap()
 }
 
 /// The last octets of the addresses at a path below the Service.
 fn found(node: &ServiceNode, path: &[&str]) -> String {
     let mut found = Vec::new();
-    node.visit(path, false, &mut 100, &mut |Entry { label, record, .. }| {
-        assert!(record.addresses().count() == 1 || record.host == Host::Member);
-        found.push(label.rsplit('-').next().unwrap_or_default().to_owned());
-    });
+    node.visit(
+        path,
+        false,
+        &mut 100,
+        &mut |Entry { label, record, .. }| {
+            assert!(record.addresses().count() == 1 || record.host == Host::Member);
+            found.push(label.rsplit('-').next().unwrap_or_default().to_owned());
+        },
+    );
     found.sort();
     found.join(" ")
 }
 
-const SIX: [&str; 6] = ["10.0.0.1 a", "10.0.0.2 b", "10.0.0.3 a", "10.0.0.4 b", "10.0.0.5 a,b", "10.0.0.6"];
+const SIX: [&str; 6] = [
+    "10.0.0.1 a",
+    "10.0.0.2 b",
+    "10.0.0.3 a",
+    "10.0.0.4 b",
+    "10.0.0.5 a,b",
+    "10.0.0.6",
+];
 
 /// The title, the endpoints, the zone, whether unready endpoints are published, and the result.
 type Case<'c> = (&'c str, &'c [&'c str], Option<&'c str>, bool, &'c str);
@@ -75,7 +102,14 @@ type Case<'c> = (&'c str, &'c [&'c str], Option<&'c str>, bool, &'c str);
 fn addresses_of_the_zone_are_answered_alone_where_there_are_enough() {
     let few = ["10.0.0.1 a", "10.0.0.2 a", "10.0.0.3 b", "10.0.0.4 b"];
     let two = ["10.0.0.1 a", "10.0.0.2 a"];
-    let dual = ["10.0.0.1 a", "10.0.0.2 a", "10.0.0.3 a", "10.0.0.4 b", "fd00::5 a", "fd00::6 b"];
+    let dual = [
+        "10.0.0.1 a",
+        "10.0.0.2 a",
+        "10.0.0.3 a",
+        "10.0.0.4 b",
+        "fd00::5 a",
+        "fd00::6 b",
+    ];
     let unready = ["10.0.0.1 a", "10.0.0.2 a", "10.0.0.3 a -", "10.0.0.4 b"];
     let cases: [Case<'_>; 9] = [
         ("no zone is preferred", &SIX, None, false, "1 2 3 4 5 6"),
@@ -84,9 +118,27 @@ fn addresses_of_the_zone_are_answered_alone_where_there_are_enough() {
         ("none in the zone", &SIX, Some("c"), false, "1 2 3 4 5 6"),
         ("too few in the zone", &few, Some("a"), false, "1 2 3 4"),
         ("all there are", &two, Some("a"), false, "1 2"),
-        ("too few of a family", &dual, Some("a"), false, "1 2 3 4 5 6"),
-        ("too few that are ready", &unready, Some("a"), true, "1 2 3 4"),
-        ("those that are not ready are no others", &unready[..3], Some("a"), false, "1 2"),
+        (
+            "too few of a family",
+            &dual,
+            Some("a"),
+            false,
+            "1 2 3 4 5 6",
+        ),
+        (
+            "too few that are ready",
+            &unready,
+            Some("a"),
+            true,
+            "1 2 3 4",
+        ),
+        (
+            "those that are not ready are no others",
+            &unready[..3],
+            Some("a"),
+            false,
+            "1 2",
+        ),
     ];
     for (name, endpoints, zone, publish_not_ready, expected) in cases {
         let node = node(endpoints, zone, publish_not_ready);
@@ -104,13 +156,19 @@ fn every_address_keeps_its_own_name() {
         assert_eq!(found(&node, &["_tcp", "_http", &label]), number);
     }
     assert_eq!(found(&node, &["*"]), "1 2 3 4 5 6");
-    assert_eq!(found(&node, &["_tcp", "_admin"]), "1", "a port without an address in the zone");
+    assert_eq!(
+        found(&node, &["_tcp", "_admin"]),
+        "1",
+        "a port without an address in the zone"
+    );
 }
 
 /// The addresses at a path below the Service.
 fn addresses(node: &ServiceNode, path: &[&str]) -> BTreeSet<IpAddr> {
     let mut found = BTreeSet::new();
-    node.visit(path, false, &mut 1000, &mut |entry| found.extend(entry.record.addresses()));
+    node.visit(path, false, &mut 1000, &mut |entry| {
+        found.extend(entry.record.addresses());
+    });
     found
 }
 

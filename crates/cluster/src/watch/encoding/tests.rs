@@ -1,4 +1,5 @@
-//! Responses of a kube-apiserver 1.36, recorded in both encodings (`tests/recorded`), have the same content.
+//! Responses of a kube-apiserver 1.36, recorded in both encodings (`tests/recorded`), have the same
+//! content.
 
 use std::fmt::Debug;
 
@@ -9,12 +10,17 @@ use crate::objects::{ConfigMap, EndpointSlice, Endpoints, FromApi, Node, Service
 use crate::watch::events::Buffer;
 
 fn recorded(file: &str) -> Vec<u8> {
-    std::fs::read(format!("{}/tests/recorded/{file}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+    std::fs::read(format!(
+        "{}/tests/recorded/{file}",
+        env!("CARGO_MANIFEST_DIR")
+    ))
+    .unwrap()
 }
 
 /// The parts of a list in protobuf that arrives in pieces of `size` octets.
 fn parts(list: &[u8], size: usize) -> Result<(ListMeta, Vec<Encoded>), Failure> {
-    let (mut message, mut received, mut objects) = (ListMessage::default(), BytesMut::new(), Vec::new());
+    let (mut message, mut received, mut objects) =
+        (ListMessage::default(), BytesMut::new(), Vec::new());
     for piece in list.chunks(size) {
         received.extend_from_slice(piece);
         while let Some(part) = message.next(&mut received)? {
@@ -28,7 +34,10 @@ fn parts(list: &[u8], size: usize) -> Result<(ListMeta, Vec<Encoded>), Failure> 
 }
 
 fn slim<T: FromApi + Debug>(objects: &[Encoded]) -> Vec<String> {
-    objects.iter().map(|object| format!("{:?}", T::read(object).unwrap())).collect()
+    objects
+        .iter()
+        .map(|object| format!("{:?}", T::read(object).unwrap()))
+        .collect()
 }
 
 #[track_caller]
@@ -39,7 +48,11 @@ fn same_list<T: FromApi + Debug>(count: usize) {
     assert_eq!(expected.len(), count, "{expected:#?}");
     for size in [1, 7, 100, usize::MAX] {
         let (read, objects) = parts(&file("pb"), size).unwrap();
-        assert_eq!((&read, slim::<T>(&objects)), (&meta, expected.clone()), "in pieces of {size}");
+        assert_eq!(
+            (&read, slim::<T>(&objects)),
+            (&meta, expected.clone()),
+            "in pieces of {size}"
+        );
     }
 }
 
@@ -60,10 +73,22 @@ fn a_list_that_is_cut_or_none_is_no_list() {
         assert!(matches!(failure, Failure::Broken(_)), "{length}: {failure}");
     }
     let cases: [(&[u8], &str); 4] = [
-        (&recorded("badrequest.status.pb"), "not a response of an API server: not a list: Status"),
-        (b"{\"kind\":", "not a response of an API server: not the protobuf of Kubernetes: {\"kind\":"),
-        (b"k8s\0\x12\x02\x12\x7f", "not a response of an API server: an object reaches beyond its list"),
-        (b"k8s\0\x12\x00", "not a response of an API server: a list without a version"),
+        (
+            &recorded("badrequest.status.pb"),
+            "not a response of an API server: not a list: Status",
+        ),
+        (
+            b"{\"kind\":",
+            "not a response of an API server: not the protobuf of Kubernetes: {\"kind\":",
+        ),
+        (
+            b"k8s\0\x12\x02\x12\x7f",
+            "not a response of an API server: an object reaches beyond its list",
+        ),
+        (
+            b"k8s\0\x12\x00",
+            "not a response of an API server: a list without a version",
+        ),
     ];
     for (bytes, expected) in cases {
         let padded = [bytes, &[b'.'; 0x80]].concat();
@@ -74,7 +99,8 @@ fn a_list_that_is_cut_or_none_is_no_list() {
 
 #[test]
 fn bodies_in_json_that_are_no_lists_are_no_empty_lists() {
-    let last = br#"{"kind":"ServiceList","metadata":{"resourceVersion":"1","continue":""},"items":null}"#;
+    let last =
+        br#"{"kind":"ServiceList","metadata":{"resourceVersion":"1","continue":""},"items":null}"#;
     assert_eq!(read_list(&Bytes::from_static(last)).unwrap().1.len(), 0);
     let bodies: [&[u8]; 7] = [
         b"",
@@ -96,7 +122,10 @@ fn json_list_without_version_is_refused() {
     for metadata in ["{}", r#"{"resourceVersion":""}"#] {
         let body = format!(r#"{{"kind":"ServiceList","metadata":{metadata},"items":[]}}"#);
         let failure = read_list(&Bytes::from(body)).unwrap_err().to_string();
-        assert_eq!(failure, "not a response of an API server: a list without a version", "{metadata}");
+        assert_eq!(
+            failure, "not a response of an API server: a list without a version",
+            "{metadata}"
+        );
     }
 }
 
@@ -104,7 +133,12 @@ fn json_list_without_version_is_refused() {
 fn events(file: &str, extension: &str) -> Vec<(String, Encoded)> {
     let mut buffer = Buffer::default();
     buffer.push(&recorded(&format!("{file}.watch.{extension}")));
-    let next = || buffer.take(extension == "pb").unwrap().map(|event| (event.r#type, event.object));
+    let next = || {
+        buffer
+            .take(extension == "pb")
+            .unwrap()
+            .map(|event| (event.r#type, event.object))
+    };
     std::iter::from_fn(next).collect()
 }
 
@@ -112,7 +146,10 @@ fn events(file: &str, extension: &str) -> Vec<(String, Encoded)> {
 fn watches_say_the_same_in_both_encodings() {
     let told = |extension| -> Vec<(String, String)> {
         let read = |(kind, object)| (kind, format!("{:?}", Service::read(&object).unwrap()));
-        events("services", extension).into_iter().map(read).collect()
+        events("services", extension)
+            .into_iter()
+            .map(read)
+            .collect()
     };
     let expected = told("json");
     assert_eq!(expected.len(), 4);
@@ -122,9 +159,15 @@ fn watches_say_the_same_in_both_encodings() {
 #[test]
 fn errors_say_the_same_in_both_encodings() {
     for extension in ["json", "pb"] {
-        let [(kind, object)] = &events("expired", extension)[..] else { panic!() };
+        let [(kind, object)] = &events("expired", extension)[..] else {
+            panic!()
+        };
         let failure = Failure::of_event(object);
-        assert_eq!((kind.as_str(), failure.reason()), ("ERROR", "expired"), "{failure}");
+        assert_eq!(
+            (kind.as_str(), failure.reason()),
+            ("ERROR", "expired"),
+            "{failure}"
+        );
         let body = recorded(&format!("badrequest.status.{extension}"));
         let failure = Failure::of_response(400, None, &body).to_string();
         assert!(
@@ -137,10 +180,18 @@ fn errors_say_the_same_in_both_encodings() {
 #[test]
 fn events_that_are_none_are_garbage() {
     for line in ["{", "[]", r#"{"type":"ADDED"}"#, r#"{"object":{}}"#] {
-        assert_eq!(WatchEvent::of_line(&line.into()).unwrap_err().reason(), "garbage", "{line}");
+        assert_eq!(
+            WatchEvent::of_line(&line.into()).unwrap_err().reason(),
+            "garbage",
+            "{line}"
+        );
     }
     for frame in ["\x0a", "\x0a\x05ADDED", "\x0a\x05ADDED\x12\x03\x0a\x01x"] {
-        assert_eq!(WatchEvent::of_frame(&frame.into()).unwrap_err().reason(), "garbage", "{frame:?}");
+        assert_eq!(
+            WatchEvent::of_frame(&frame.into()).unwrap_err().reason(),
+            "garbage",
+            "{frame:?}"
+        );
     }
 }
 

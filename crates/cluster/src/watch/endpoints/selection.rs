@@ -8,9 +8,10 @@ use crate::objects::EndpointsSource;
 use crate::watch::state::{FeedState, Phase};
 use crate::watch::timing::WatchTiming;
 
-/// Time that slices get at the start before Endpoints are listed as well, and again before listed Endpoints are used.
-/// The time is longer than the pause between attempts at an unreachable API server. With a shorter time, Endpoints
-/// might be used only because they were listed first when the API server returned.
+/// Time that slices get at the start before Endpoints are listed as well, and again before listed
+/// Endpoints are used. The time is longer than the pause between attempts at an unreachable API
+/// server. With a shorter time, Endpoints might be used only because they were listed first when
+/// the API server returned.
 const HEAD_START: Duration = Duration::from_secs(5);
 
 /// The source in use, and the time from which the other source may be used.
@@ -31,10 +32,15 @@ pub(super) struct SourceSelection {
 }
 
 impl SourceSelection {
-    /// Begins without a source. With `stale_slices`, slices of a snapshot file are served until a source is selected.
+    /// Begins without a source. With `stale_slices`, slices of a snapshot file are served until a
+    /// source is selected.
     pub(super) fn begin(timing: &WatchTiming, stale_slices: bool) -> Self {
         let (begun, refusal) = (Instant::now(), timing.refusal_lasts);
-        let patience = if stale_slices { HEAD_START } else { Duration::ZERO };
+        let patience = if stale_slices {
+            HEAD_START
+        } else {
+            Duration::ZERO
+        };
         Self {
             source: None,
             begun,
@@ -60,8 +66,8 @@ impl SourceSelection {
         self.next_proposal = Instant::now() + self.refusal;
     }
 
-    /// The time from which Endpoints may be listed and, if already listed, used in place of slices. `None` while
-    /// Endpoints are not needed.
+    /// The time from which Endpoints may be listed and, if already listed, used in place of slices.
+    /// `None` while Endpoints are not needed.
     pub(super) fn endpoints_due(&self, slices: FeedState) -> Option<Instant> {
         let refused = slices.phase == Phase::Refused;
         match self.source {
@@ -81,8 +87,14 @@ mod tests {
     use super::*;
 
     fn due_now(selection: &SourceSelection, phase: Phase) -> bool {
-        let slices = FeedState { listed: false, phase, since: selection.begun };
-        selection.endpoints_due(slices).is_some_and(|due| due <= Instant::now())
+        let slices = FeedState {
+            listed: false,
+            phase,
+            since: selection.begun,
+        };
+        selection
+            .endpoints_due(slices)
+            .is_some_and(|due| due <= Instant::now())
     }
 
     /// Both feeds retry an unreachable API server independently; Endpoints may succeed first.
@@ -97,10 +109,16 @@ mod tests {
                 !due_now(&selection, Phase::Away),
                 "Endpoints are used because they were first by chance"
             );
-            assert!(due_now(&selection, Phase::Refused), "Endpoints wait for refused slices");
+            assert!(
+                due_now(&selection, Phase::Refused),
+                "Endpoints wait for refused slices"
+            );
             tokio::time::advance(HEAD_START).await;
             selection.endpoints_listed();
-            assert!(due_now(&selection, Phase::Away), "Endpoints wait too long for slices");
+            assert!(
+                due_now(&selection, Phase::Away),
+                "Endpoints wait too long for slices"
+            );
         }
     }
 }

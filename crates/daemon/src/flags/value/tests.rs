@@ -24,10 +24,16 @@ fn durations_are_read_and_printed() {
         ("1.h", 3_600_000_000_000, "1h0m0s"),
         ("1h1m1.001s", 3_661_001_000_000, "1h1m1.001s"),
         ("0.0000000019s", 1, "1ns"),
-        ("2562047h47m16.854775807s", 9_223_372_036_854_775_807, "2562047h47m16.854775807s"),
+        (
+            "2562047h47m16.854775807s",
+            9_223_372_036_854_775_807,
+            "2562047h47m16.854775807s",
+        ),
     ];
     for (text, nanos, printed) in cases {
-        let duration: GoDuration = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
+        let duration: GoDuration = text
+            .parse()
+            .unwrap_or_else(|error| panic!("{text}: {error}"));
         assert_eq!(duration.0, Duration::from_nanos(nanos), "{text}");
         assert_eq!(duration.to_string(), printed, "{text}");
     }
@@ -47,11 +53,18 @@ fn durations_that_are_none() {
         ("1S", "time: unknown unit \"S\" in duration \"1S\""),
         ("1 s", "time: unknown unit \" s\" in duration \"1 s\""),
         ("3000000h", "time: invalid duration \"3000000h\""),
-        ("99999999999999999999s", "time: invalid duration \"99999999999999999999s\""),
+        (
+            "99999999999999999999s",
+            "time: invalid duration \"99999999999999999999s\"",
+        ),
         ("-5s", "time: negative duration \"-5s\""),
     ];
     for (text, error) in cases {
-        assert_eq!(text.parse::<GoDuration>().unwrap_err().to_string(), error, "{text}");
+        assert_eq!(
+            text.parse::<GoDuration>().unwrap_err().to_string(),
+            error,
+            "{text}"
+        );
     }
 }
 
@@ -66,7 +79,11 @@ fn period_of_zero_or_less_is_never() {
         ("-2562047h47m16.854775807s", GoPeriod::NEVER),
         ("2562047h47m16.854775807s", GoPeriod::NEVER),
     ] {
-        assert_eq!(text.parse::<GoPeriod>().unwrap().duration(), expected, "{text}");
+        assert_eq!(
+            text.parse::<GoPeriod>().unwrap().duration(),
+            expected,
+            "{text}"
+        );
     }
     let error = "-5".parse::<GoPeriod>().unwrap_err();
     assert_eq!(error.to_string(), "time: missing unit in duration \"-5\"");
@@ -100,10 +117,16 @@ fn integers_in_every_base() {
         assert_eq!(int::<i32>(text).ok(), number, "{text:?}");
     }
     let range = |text| int::<i32>(text).unwrap_err().to_string();
-    assert_eq!(range("2147483648"), "strconv.ParseInt: parsing \"2147483648\": value out of range");
+    assert_eq!(
+        range("2147483648"),
+        "strconv.ParseInt: parsing \"2147483648\": value out of range"
+    );
     assert_eq!(
         range(&"9".repeat(60)),
-        format!("strconv.ParseInt: parsing \"{}\": value out of range", "9".repeat(60))
+        format!(
+            "strconv.ParseInt: parsing \"{}\": value out of range",
+            "9".repeat(60)
+        )
     );
     assert_eq!(
         int::<u16>("-1").unwrap_err().to_string(),
@@ -117,10 +140,16 @@ fn plain_decimals() {
     assert_eq!(atoi("-7"), Ok(-7));
     for text in ["", "+", "0x7", "7_0", "7 ", "notanumber"] {
         let error = atoi(text).unwrap_err().to_string();
-        assert_eq!(error, format!("strconv.Atoi: parsing \"{text}\": invalid syntax"));
+        assert_eq!(
+            error,
+            format!("strconv.Atoi: parsing \"{text}\": invalid syntax")
+        );
     }
     let error = atoi("9223372036854775808").unwrap_err().to_string();
-    assert_eq!(error, "strconv.Atoi: parsing \"9223372036854775808\": value out of range");
+    assert_eq!(
+        error,
+        "strconv.Atoi: parsing \"9223372036854775808\": value out of range"
+    );
 }
 
 #[test]
@@ -138,7 +167,10 @@ fn truth_values() {
 
 #[test]
 fn quoting() {
-    assert_eq!(quote("a\"b\\c\n\t\u{7}\u{85}\u{fc}"), "\"a\\\"b\\\\c\\n\\t\\x07\\u0085\u{fc}\"");
+    assert_eq!(
+        quote("a\"b\\c\n\t\u{7}\u{85}\u{fc}"),
+        "\"a\\\"b\\\\c\\n\\t\\x07\\u0085\u{fc}\""
+    );
 }
 
 proptest! {

@@ -47,7 +47,11 @@ fn patterns() {
         ("abc", "ab", false),
     ];
     for (pattern, text, matches) in cases {
-        assert_eq!(glob(pattern.as_bytes(), text.as_bytes()), matches, "{pattern} {text}");
+        assert_eq!(
+            glob(pattern.as_bytes(), text.as_bytes()),
+            matches,
+            "{pattern} {text}"
+        );
     }
 }
 

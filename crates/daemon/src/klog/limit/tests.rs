@@ -29,19 +29,36 @@ fn a_flood_is_counted_and_told() {
     let start = Instant::now();
     let admitted = (0..1000).filter(|_| limiter.admit(&FLOOD, start)).count();
     assert_eq!(admitted, 30);
-    assert!(limiter.admit(&QUIET, start), "another call site is not concerned");
+    assert!(
+        limiter.admit(&QUIET, start),
+        "another call site is not concerned"
+    );
 
     let told = limiter.left_out(start);
-    assert_eq!(told.iter().map(|left_out| left_out.count).collect::<Vec<_>>(), [970]);
+    assert_eq!(
+        told.iter()
+            .map(|left_out| left_out.count)
+            .collect::<Vec<_>>(),
+        [970]
+    );
     assert!(limiter.left_out(start).is_empty(), "reported once");
 
     // A call site may write one more line per second, up to the burst.
     let later = start + Duration::from_secs(2);
     assert_eq!((0..10).filter(|_| limiter.admit(&FLOOD, later)).count(), 2);
-    let told: Vec<u64> = limiter.left_out(later).iter().map(|left_out| left_out.count).collect();
+    let told: Vec<u64> = limiter
+        .left_out(later)
+        .iter()
+        .map(|left_out| left_out.count)
+        .collect();
     assert_eq!(told, [8]);
     let much_later = start + Duration::from_secs(1_000_000);
-    assert_eq!((0..100).filter(|_| limiter.admit(&FLOOD, much_later)).count(), 30);
+    assert_eq!(
+        (0..100)
+            .filter(|_| limiter.admit(&FLOOD, much_later))
+            .count(),
+        30
+    );
 }
 
 #[test]
@@ -54,5 +71,8 @@ fn what_was_left_out_is_told_once_a_second_at_most() {
     let soon = start + Duration::from_millis(500);
     assert_eq!(flood(40, soon), 0);
     assert!(limiter.left_out(soon).is_empty());
-    assert_eq!(limiter.left_out(start + Duration::from_millis(1500)).len(), 1);
+    assert_eq!(
+        limiter.left_out(start + Duration::from_millis(1500)).len(),
+        1
+    );
 }

@@ -5,7 +5,13 @@ use super::*;
 #[test]
 fn the_command_may_look_like_fields() {
     let text = "17 (a) b (c) S 1 17 17 0 -1 4194560 1 0 0 0 250 150 0 0 20 0 3 0 1234500 1000 50 18446744073709551615";
-    assert_eq!(Stat::parse(text), Some(Stat { cpu: 4.0, started: 12345.0 }));
+    assert_eq!(
+        Stat::parse(text),
+        Some(Stat {
+            cpu: 4.0,
+            started: 12345.0
+        })
+    );
     for broken in ["", "17 (a", "17 (a) S", "17 (a) S 1 2 3 4 5 6 7 8 9 10 x y"] {
         assert_eq!(Stat::parse(broken), None, "{broken}");
     }
@@ -17,7 +23,10 @@ fn limits() {
                 Max address space         unlimited            unlimited            bytes\n\
                 Max open files            1024                 524288               files\n";
     assert_eq!(limit(text, "Max open files"), Some(1024.0));
-    assert_eq!(limit(text, "Max address space"), Some(18_446_744_073_709_551_615.0));
+    assert_eq!(
+        limit(text, "Max address space"),
+        Some(18_446_744_073_709_551_615.0)
+    );
     assert_eq!(limit(text, "Max nothing"), None);
 }
 

@@ -11,13 +11,17 @@ fn what_is_a_server() {
         ("[::1]", "[::1]:53"),
         ("[2001:DB8::1]:5353", "[2001:db8::1]:5353"),
         ("dns.example.com", "dns.example.com:53"),
-        ("kube-dns.kube-system.svc:5353", "kube-dns.kube-system.svc:5353"),
+        (
+            "kube-dns.kube-system.svc:5353",
+            "kube-dns.kube-system.svc:5353",
+        ),
         ("LocalHost:53", "localhost:53"),
         (":5353", "127.0.0.1:5353"),
         ("", "127.0.0.1:53"),
     ];
     for (text, shown) in cases {
-        let server = ServerAddr::from_flag(text).unwrap_or_else(|error| panic!("{text:?}: {error}"));
+        let server =
+            ServerAddr::from_flag(text).unwrap_or_else(|error| panic!("{text:?}: {error}"));
         assert_eq!(server.to_string(), shown, "{text:?}");
     }
 }
@@ -42,9 +46,18 @@ fn what_is_none() {
 
 #[test]
 fn the_same_server_is_the_same_however_it_was_written() {
-    assert_eq!(ServerAddr::from_flag("127.0.0.1:53"), Ok(ServerAddr::new("127.0.0.1", 53)));
-    assert_eq!(ServerAddr::from_flag("[::1]:53"), Ok(ServerAddr::new("::1", 53)));
-    assert_eq!(ServerAddr::from_flag("LOCALHOST"), Ok(ServerAddr::new("localhost", 53)));
+    assert_eq!(
+        ServerAddr::from_flag("127.0.0.1:53"),
+        Ok(ServerAddr::new("127.0.0.1", 53))
+    );
+    assert_eq!(
+        ServerAddr::from_flag("[::1]:53"),
+        Ok(ServerAddr::new("::1", 53))
+    );
+    assert_eq!(
+        ServerAddr::from_flag("LOCALHOST"),
+        Ok(ServerAddr::new("localhost", 53))
+    );
 }
 
 #[tokio::test]

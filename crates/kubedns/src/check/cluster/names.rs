@@ -39,23 +39,41 @@ struct Missing {
 }
 
 /// Checks names of all kinds.
-pub(super) async fn checks(options: &Options, cluster: &Cluster, stub_domains: &[String]) -> Vec<Check> {
-    let Ok(server) = ServerAddr::from_str(&options.dns) else { return Vec::new() };
-    let names = Names { server, domain: options.domain.first.bare() };
+pub(super) async fn checks(
+    options: &Options,
+    cluster: &Cluster,
+    stub_domains: &[String],
+) -> Vec<Check> {
+    let Ok(server) = ServerAddr::from_str(&options.dns) else {
+        return Vec::new();
+    };
+    let names = Names {
+        server,
+        domain: options.domain.first.bare(),
+    };
     let (mut checks, address) = names.of_kubernetes(cluster).await;
     checks.push(names.srv().await);
     checks.push(match address {
         Some(address) => names.pointer(address).await,
-        None => Check::skipped(GROUP, "the PTR record of a cluster IP: there is none to ask for"),
+        None => Check::skipped(
+            GROUP,
+            "the PTR record of a cluster IP: there is none to ask for",
+        ),
     });
     let (check, member) = names.headless(cluster).await;
     checks.push(check);
     checks.push(names.pod(member).await);
     if !options.external_name.is_empty() {
-        checks.push(names.external(&options.external_name, RecordType::A, "an external name").await);
+        checks.push(
+            names
+                .external(&options.external_name, RecordType::A, "an external name")
+                .await,
+        );
     }
     let stubs = stub_domains.iter().take(STUB_DOMAINS);
-    checks.extend(join_all(stubs.map(|stub| names.external(stub, RecordType::SOA, "a stub domain"))).await);
+    checks.extend(
+        join_all(stubs.map(|stub| names.external(stub, RecordType::SOA, "a stub domain"))).await,
+    );
     checks
 }
 
@@ -67,23 +85,40 @@ impl Names<'_> {
         let asked = ask_with_retry(&self.server, &Query::query(parsed, kind), TIMEOUT).await;
         let answer = asked.map_err(|error| wrong(error.to_string()))?;
         let rcode = answer.message.metadata.response_code;
-        let of_kind = answer.message.answers.iter().filter(|record| record.record_type() == kind);
+        let of_kind = answer
+            .message
+            .answers
+            .iter()
+            .filter(|record| record.record_type() == kind);
         let records: Vec<RData> = of_kind.map(|record| record.data.clone()).collect();
         if rcode == ResponseCode::NoError && !records.is_empty() {
-            return Ok(Answer { records, time: answer.latency });
+            return Ok(Answer {
+                records,
+                time: answer.latency,
+            });
         }
         let words = format!(
             "{} {}",
             rcode_name(rcode),
-            if rcode == ResponseCode::NoError { "without records" } else { "" }
+            if rcode == ResponseCode::NoError {
+                "without records"
+            } else {
+                ""
+            }
         );
-        Err(Missing { rcode: Some(rcode), words: words.trim_end().to_owned() })
+        Err(Missing {
+            rcode: Some(rcode),
+            words: words.trim_end().to_owned(),
+        })
     }
 
     /// Queries A, and AAAA if A is NODATA.
     async fn addresses(&self, name: &str) -> Result<(Vec<IpAddr>, Duration), Missing> {
         let asked = match self.ask(name, RecordType::A).await {
-            Err(Missing { rcode: Some(ResponseCode::NoError), .. }) => self.ask(name, RecordType::AAAA).await,
+            Err(Missing {
+                rcode: Some(ResponseCode::NoError),
+                ..
+            }) => self.ask(name, RecordType::AAAA).await,
             asked => asked,
         };
         let Answer { records, time } = asked?;
@@ -95,19 +130,34 @@ impl Names<'_> {
         let name = format!("kubernetes.default.svc.{}", self.domain);
         let (addresses, time) = match self.addresses(&name).await {
             Ok(found) => found,
-            Err(missing) => return (vec![failed("a cluster IP", &name, &missing)], cluster.kubernetes),
+            Err(missing) => {
+                return (
+                    vec![failed("a cluster IP", &name, &missing)],
+                    cluster.kubernetes,
+                );
+            }
         };
         let known = cluster.kubernetes;
-        let shown = addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(", ");
+        let shown = addresses
+            .iter()
+            .map(IpAddr::to_string)
+            .collect::<Vec<_>>()
+            .join(", ");
         let check = if known.is_some_and(|known| !addresses.contains(&known)) {
             let right = known.map(|known| known.to_string()).unwrap_or_default();
-            Check::failed(GROUP, format!("a cluster IP: {name} is {shown}, and {right} at the API server"))
-                .with_advice(
-                    "Check that the pod watches this cluster, and when it last received a change.",
-                    "records-late",
-                )
+            Check::failed(
+                GROUP,
+                format!("a cluster IP: {name} is {shown}, and {right} at the API server"),
+            )
+            .with_advice(
+                "Check that the pod watches this cluster, and when it last received a change.",
+                "records-late",
+            )
         } else {
-            Check::passed(GROUP, format!("a cluster IP: {name} is {shown} ({})", milliseconds(time)))
+            Check::passed(
+                GROUP,
+                format!("a cluster IP: {name} is {shown} ({})", milliseconds(time)),
+            )
         };
         (vec![check], addresses.first().copied().or(known))
     }
@@ -124,31 +174,51 @@ impl Names<'_> {
                     })
                     .collect();
                 let ports = ports.join(", ");
-                Check::passed(GROUP, format!("a named port: {name} is port {ports} ({})", milliseconds(time)))
+                Check::passed(
+                    GROUP,
+                    format!(
+                        "a named port: {name} is port {ports} ({})",
+                        milliseconds(time)
+                    ),
+                )
             }
             Err(missing) => failed("a named port", &name, &missing),
         }
     }
 
     async fn pointer(&self, address: IpAddr) -> Check {
-        let name = Name::from(address).to_ascii().trim_end_matches('.').to_owned();
+        let name = Name::from(address)
+            .to_ascii()
+            .trim_end_matches('.')
+            .to_owned();
         match self.ask(&name, RecordType::PTR).await {
             Ok(Answer { records, time }) => {
-                let targets = records.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+                let targets = records
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>()
+                    .join(", ");
                 Check::passed(
                     GROUP,
-                    format!("the name of an address: {address} is {targets} ({})", milliseconds(time)),
+                    format!(
+                        "the name of an address: {address} is {targets} ({})",
+                        milliseconds(time)
+                    ),
                 )
             }
             Err(missing) => failed("the name of an address", &name, &missing),
         }
     }
 
-    /// Checks the first headless Service that has addresses. Returns its namespace and one of its addresses.
+    /// Checks the first headless Service that has addresses. Returns its namespace and one of its
+    /// addresses.
     async fn headless(&self, cluster: &Cluster) -> (Check, Option<(IpAddr, String)>) {
         const KIND: &str = "a headless Service";
         if cluster.headless.is_empty() {
-            return (Check::skipped(GROUP, format!("{KIND}: none is known")), None);
+            return (
+                Check::skipped(GROUP, format!("{KIND}: none is known")),
+                None,
+            );
         }
         for (namespace, service) in cluster.headless.iter().take(HEADLESS) {
             let name = format!("{service}.{namespace}.svc.{}", self.domain);
@@ -156,27 +226,47 @@ impl Names<'_> {
                 Ok((addresses, time)) => {
                     let count = counted(addresses.len(), "address", "addresses");
                     let text = format!("{KIND}: {name} has {count} ({})", milliseconds(time));
-                    let member = addresses.first().map(|address| (*address, namespace.clone()));
+                    let member = addresses
+                        .first()
+                        .map(|address| (*address, namespace.clone()));
                     return (Check::passed(GROUP, text), member);
                 }
                 // This Service has no ready endpoints; try the next.
-                Err(Missing { rcode: Some(ResponseCode::NoError | ResponseCode::NXDomain), .. }) => {}
+                Err(Missing {
+                    rcode: Some(ResponseCode::NoError | ResponseCode::NXDomain),
+                    ..
+                }) => {}
                 Err(missing) => return (failed(KIND, &name, &missing), None),
             }
         }
-        (Check::skipped(GROUP, format!("{KIND}: no queried Service has ready endpoints")), None)
+        (
+            Check::skipped(
+                GROUP,
+                format!("{KIND}: no queried Service has ready endpoints"),
+            ),
+            None,
+        )
     }
 
     async fn pod(&self, member: Option<(IpAddr, String)>) -> Check {
-        let (address, namespace) = member.unwrap_or((IpAddr::from([10, 0, 0, 1]), "default".to_owned()));
+        let (address, namespace) =
+            member.unwrap_or((IpAddr::from([10, 0, 0, 1]), "default".to_owned()));
         let label = address.to_string().replace(['.', ':'], "-");
         let name = format!("{label}.{namespace}.pod.{}", self.domain);
-        let kind = if address.is_ipv4() { RecordType::A } else { RecordType::AAAA };
+        let kind = if address.is_ipv4() {
+            RecordType::A
+        } else {
+            RecordType::AAAA
+        };
         match self.ask(&name, kind).await {
-            Ok(Answer { time, .. }) => {
-                Check::passed(GROUP, format!("a pod: {name} is {address} ({})", milliseconds(time)))
-            }
-            Err(Missing { rcode: Some(ResponseCode::NXDomain), .. }) => Check::skipped(
+            Ok(Answer { time, .. }) => Check::passed(
+                GROUP,
+                format!("a pod: {name} is {address} ({})", milliseconds(time)),
+            ),
+            Err(Missing {
+                rcode: Some(ResponseCode::NXDomain),
+                ..
+            }) => Check::skipped(
                 GROUP,
                 format!("a pod: {name} does not exist, as with --pods=disabled or verified"),
             ),
@@ -187,18 +277,22 @@ impl Names<'_> {
     /// Checks a forwarded name. NXDOMAIN and NODATA count as answers.
     async fn external(&self, name: &str, kind: RecordType, what: &str) -> Check {
         match self.ask(name, kind).await {
-            Ok(Answer { time, .. }) => {
-                Check::passed(GROUP, format!("{what}: {name} is answered ({})", milliseconds(time)))
+            Ok(Answer { time, .. }) => Check::passed(
+                GROUP,
+                format!("{what}: {name} is answered ({})", milliseconds(time)),
+            ),
+            Err(Missing {
+                rcode: Some(ResponseCode::NoError | ResponseCode::NXDomain),
+                words,
+            }) => Check::passed(GROUP, format!("{what}: {name} is answered ({words})")),
+            Err(Missing { words, .. }) => {
+                Check::failed(GROUP, format!("{what}: {name} is not answered"))
+                    .with_detail(words)
+                    .with_advice(
+                        "Ask the upstreams with dig from the node; see the group upstreams.",
+                        "upstream-down",
+                    )
             }
-            Err(Missing { rcode: Some(ResponseCode::NoError | ResponseCode::NXDomain), words }) => {
-                Check::passed(GROUP, format!("{what}: {name} is answered ({words})"))
-            }
-            Err(Missing { words, .. }) => Check::failed(GROUP, format!("{what}: {name} is not answered"))
-                .with_detail(words)
-                .with_advice(
-                    "Ask the upstreams with dig from the node; see the group upstreams.",
-                    "upstream-down",
-                ),
         }
     }
 }

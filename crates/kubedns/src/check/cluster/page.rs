@@ -10,5 +10,7 @@ const TIME: Duration = Duration::from_secs(3);
 /// Reads the page `target` of a server, given as `http://HOST:PORT`.
 pub(super) async fn page(server: &str, target: &str, size: usize) -> Result<Page, String> {
     let authority = authority(server).unwrap_or(server);
-    daemon::http::get(authority, target, TIME, size).await.map_err(|error| error.to_string())
+    daemon::http::get(authority, target, TIME, size)
+        .await
+        .map_err(|error| error.to_string())
 }

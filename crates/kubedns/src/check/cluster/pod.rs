@@ -32,7 +32,10 @@ pub(super) async fn readiness(server: &str) -> Check {
     let said = String::from_utf8_lossy(&page.body).trim().to_owned();
     Check::failed(GROUP, "kubedns is not ready")
         .with_detail(said)
-        .with_advice("Read the log of kubedns: it says why the API server gives no lists.", "not-synced")
+        .with_advice(
+            "Read the log of kubedns: it says why the API server gives no lists.",
+            "not-synced",
+        )
 }
 
 /// The checks of the sidecar's status. A missing status leads to a single check.
@@ -53,12 +56,15 @@ pub(super) async fn of_status(options: &Options, status: &Result<Status, String>
             checks
         }
         Err(error) => vec![
-            Check::failed(GROUP, format!("the sidecar does not answer at {}", options.sidecar))
-                .with_detail(error)
-                .with_advice(
-                    "Read the log of the sidecar. Upstreams and configuration are not checked.",
-                    "no-answers",
-                ),
+            Check::failed(
+                GROUP,
+                format!("the sidecar does not answer at {}", options.sidecar),
+            )
+            .with_detail(error)
+            .with_advice(
+                "Read the log of the sidecar. Upstreams and configuration are not checked.",
+                "no-answers",
+            ),
         ],
     }
 }
@@ -75,9 +81,12 @@ async fn probes(sidecar: &str, status: &Status) -> Vec<Check> {
             Ok(page) => String::from_utf8_lossy(&page.body).trim().to_owned(),
             Err(error) => error,
         };
-        Check::failed(GROUP, format!("{target} fails: the kubelet restarts the container"))
-            .with_detail(said)
-            .with_advice("Check below which part does not answer.", "no-answers")
+        Check::failed(
+            GROUP,
+            format!("{target} fails: the kubelet restarts the container"),
+        )
+        .with_detail(said)
+        .with_advice("Check below which part does not answer.", "no-answers")
     });
     join_all(asked).await
 }
@@ -89,13 +98,23 @@ fn nanny(status: &Status) -> Option<Check> {
     let Some(nanny) = &status.nanny.known else {
         let error = status.nanny.error.clone().unwrap_or_default();
         return Some(
-            Check::failed(GROUP, format!("the nanny does not answer at {}", status.nanny.source))
-                .with_detail(error)
-                .with_advice("Read the log of the container dnsmasq.", "no-answers"),
+            Check::failed(
+                GROUP,
+                format!("the nanny does not answer at {}", status.nanny.source),
+            )
+            .with_detail(error)
+            .with_advice("Read the log of the container dnsmasq.", "no-answers"),
         );
     };
-    let version = nanny.dnsmasq.version.as_deref().unwrap_or("of an unknown version");
-    Some(Check::passed(GROUP, format!("the nanny answers, and runs dnsmasq {version}")))
+    let version = nanny
+        .dnsmasq
+        .version
+        .as_deref()
+        .unwrap_or("of an unknown version");
+    Some(Check::passed(
+        GROUP,
+        format!("the nanny answers, and runs dnsmasq {version}"),
+    ))
 }
 
 /// The group of the report for a kind of finding.
@@ -107,23 +126,43 @@ fn group_of(kind: &str) -> &'static str {
         | "upstream_not_trusted"
         | "forwarding_loop"
         | "stub_server_unresolved" => UPSTREAMS,
-        "config_rejected" | "config_unknown_keys" | "config_differs" | "routes_pending" => CONFIGURATION,
+        "config_rejected" | "config_unknown_keys" | "config_differs" | "routes_pending" => {
+            CONFIGURATION
+        }
         _ => GROUP,
     }
 }
 
 /// The findings of one group, with the text of the sidecar.
 fn findings(status: &Status, group: &'static str) -> impl Iterator<Item = Check> {
-    let of_group = status.verdict.findings.iter().filter(move |finding| group_of(&finding.kind) == group);
+    let of_group = status
+        .verdict
+        .findings
+        .iter()
+        .filter(move |finding| group_of(&finding.kind) == group);
     of_group.map(move |finding| found(group, finding))
 }
 
 fn found(group: &'static str, finding: &Finding) -> Check {
-    let Finding { kind, text, detail, action, runbook } = finding.clone();
+    let Finding {
+        kind,
+        text,
+        detail,
+        action,
+        runbook,
+    } = finding.clone();
     // DNS names still resolve with these findings, so they are warnings.
-    let passes = matches!(kind.as_str(), "starting" | "upstream_down" | "config_unknown_keys");
-    let check = if passes { Check::warning(group, text) } else { Check::failed(group, text) };
-    // The sidecar links to sections of its own page; the report links to the same sections of the online runbooks.
+    let passes = matches!(
+        kind.as_str(),
+        "starting" | "upstream_down" | "config_unknown_keys"
+    );
+    let check = if passes {
+        Check::warning(group, text)
+    } else {
+        Check::failed(group, text)
+    };
+    // The sidecar links to sections of its own page; the report links to the same sections of the
+    // online runbooks.
     let section = runbook.rsplit_once('#').map_or("", |(_, section)| section);
     Check { detail, ..check }.with_advice(action, section)
 }
@@ -132,55 +171,99 @@ fn found(group: &'static str, finding: &Finding) -> Check {
 fn upstreams(status: &Status) -> Vec<Check> {
     let by_kubedns = status.is_forwarding_by_kubedns();
     let mut checks: Vec<Check> = match &status.dnsmasq {
-        Some(dnsmasq) => {
-            dnsmasq.upstreams.iter().filter(|up| !up.serves.is_empty()).map(of_dnsmasq).collect()
-        }
+        Some(dnsmasq) => dnsmasq
+            .upstreams
+            .iter()
+            .filter(|up| !up.serves.is_empty())
+            .map(of_dnsmasq)
+            .collect(),
         None => Vec::new(),
     };
     if by_kubedns {
         checks.extend(of_kubedns(status));
     }
     if checks.is_empty() {
-        checks.push(Check::warning(UPSTREAMS, "there are none, or they are not known yet"));
+        checks.push(Check::warning(
+            UPSTREAMS,
+            "there are none, or they are not known yet",
+        ));
     }
     checks.extend(findings(status, UPSTREAMS));
-    if !status.verdict.findings.iter().any(|finding| finding.kind == "forwarding_loop") {
+    if !status
+        .verdict
+        .findings
+        .iter()
+        .any(|finding| finding.kind == "forwarding_loop")
+    {
         checks.push(Check::passed(UPSTREAMS, "none forwards back to this pod"));
     }
     checks
 }
 
 fn of_dnsmasq(upstream: &DnsmasqUpstream) -> Check {
-    let DnsmasqUpstream { address, serves, condition, latency_ms, error } = upstream;
-    let names = serves.iter().map(|domain| names_of(domain)).collect::<Vec<_>>().join(", ");
+    let DnsmasqUpstream {
+        address,
+        serves,
+        condition,
+        latency_ms,
+        error,
+    } = upstream;
+    let names = serves
+        .iter()
+        .map(|domain| names_of(domain))
+        .collect::<Vec<_>>()
+        .join(", ");
     match condition.as_str() {
         "answers" => {
-            let time = latency_ms.map(|time| format!(" in {time:.1} ms")).unwrap_or_default();
+            let time = latency_ms
+                .map(|time| format!(" in {time:.1} ms"))
+                .unwrap_or_default();
             Check::passed(UPSTREAMS, format!("{address} answers{time}, for {names}"))
         }
-        "waiting" => Check::skipped(UPSTREAMS, format!("{address} has not been probed yet, for {names}")),
-        _ => Check::warning(UPSTREAMS, format!("{address} does not answer, for {names}")).with_detail(error),
+        "waiting" => Check::skipped(
+            UPSTREAMS,
+            format!("{address} has not been probed yet, for {names}"),
+        ),
+        _ => Check::warning(UPSTREAMS, format!("{address} does not answer, for {names}"))
+            .with_detail(error),
     }
 }
 
 fn of_kubedns(status: &Status) -> Vec<Check> {
-    let Some(kubedns) = &status.kubedns.known else { return Vec::new() };
+    let Some(kubedns) = &status.kubedns.known else {
+        return Vec::new();
+    };
     let routes = kubedns.routes.iter().map(|(route, address, up)| {
         let names = names_of(route);
-        let known = kubedns.upstreams.iter().find(|upstream| upstream.address == *address);
+        let known = kubedns
+            .upstreams
+            .iter()
+            .find(|upstream| upstream.address == *address);
         let mean = known.and_then(|upstream| upstream.mean_ms);
-        let mean = mean.map(|time| format!(" in {time:.1} ms on average")).unwrap_or_default();
+        let mean = mean
+            .map(|time| format!(" in {time:.1} ms on average"))
+            .unwrap_or_default();
         if *up {
-            Check::passed(UPSTREAMS, format!("kubedns: {address} answers{mean}, for {names}"))
+            Check::passed(
+                UPSTREAMS,
+                format!("kubedns: {address} answers{mean}, for {names}"),
+            )
         } else {
-            Check::warning(UPSTREAMS, format!("kubedns: {address} does not answer, for {names}"))
+            Check::warning(
+                UPSTREAMS,
+                format!("kubedns: {address} does not answer, for {names}"),
+            )
         }
     });
     routes.collect()
 }
 
 fn names_of(route: &str) -> String {
-    if route == "." { "external names".to_owned() } else { format!("names of {route}") }
+    if route == "." {
+        "external names".to_owned()
+    } else {
+        format!("names of {route}")
+    }
 }
 
 fn configuration(status: &Status) -> Vec<Check> {
@@ -188,8 +271,14 @@ fn configuration(status: &Status) -> Vec<Check> {
     if !found.is_empty() {
         return found;
     }
-    let version = status.configuration().map(|version| format!(" (version {version})")).unwrap_or_default();
-    vec![Check::passed(CONFIGURATION, format!("the newest version in the pod is in force{version}"))]
+    let version = status
+        .configuration()
+        .map(|version| format!(" (version {version})"))
+        .unwrap_or_default();
+    vec![Check::passed(
+        CONFIGURATION,
+        format!("the newest version in the pod is in force{version}"),
+    )]
 }
 
 #[cfg(test)]

@@ -37,7 +37,14 @@ pub(super) struct Check {
 impl Check {
     fn new(outcome: Outcome, group: &'static str, text: impl Into<String>) -> Self {
         let text = text.into();
-        Self { group, outcome, text, detail: String::new(), action: String::new(), runbook: String::new() }
+        Self {
+            group,
+            outcome,
+            text,
+            detail: String::new(),
+            action: String::new(),
+            runbook: String::new(),
+        }
     }
 
     pub(super) fn passed(group: &'static str, text: impl Into<String>) -> Self {
@@ -57,11 +64,18 @@ impl Check {
     }
 
     pub(super) fn with_detail(self, detail: impl Into<String>) -> Self {
-        Self { detail: detail.into(), ..self }
+        Self {
+            detail: detail.into(),
+            ..self
+        }
     }
 
     pub(super) fn with_advice(self, action: impl Into<String>, section: &str) -> Self {
-        Self { action: action.into(), runbook: format!("{RUNBOOKS}{section}"), ..self }
+        Self {
+            action: action.into(),
+            runbook: format!("{RUNBOOKS}{section}"),
+            ..self
+        }
     }
 
     fn mark(&self) -> &'static str {
@@ -85,7 +99,10 @@ pub(super) fn counted(number: usize, one: &str, several: &str) -> String {
 }
 
 fn count(checks: &[Check], outcome: Outcome) -> usize {
-    checks.iter().filter(|check| check.outcome == outcome).count()
+    checks
+        .iter()
+        .filter(|check| check.outcome == outcome)
+        .count()
 }
 
 /// Whether no check failed.
@@ -93,8 +110,8 @@ pub(super) fn is_well(checks: &[Check]) -> bool {
     count(checks, Outcome::Failed) == 0
 }
 
-/// The report as text: one line per check in groups, then a summary. Control characters are replaced, because parts of the text
-/// come from other servers.
+/// The report as text: one line per check in groups, then a summary. Control characters are
+/// replaced, because parts of the text come from other servers.
 pub(super) fn text(checks: &[Check]) -> String {
     let mut text = String::new();
     let mut group = "";
@@ -105,17 +122,35 @@ pub(super) fn text(checks: &[Check]) -> String {
         }
         let _ = writeln!(text, "{} {}", check.mark(), clean(&check.text));
         let advice = [&check.action, &check.runbook].map(String::as_str);
-        let advice = advice.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" See ");
-        for line in [check.detail.as_str(), &advice].into_iter().filter(|line| !line.is_empty()) {
+        let advice = advice
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .collect::<Vec<_>>()
+            .join(" See ");
+        for line in [check.detail.as_str(), &advice]
+            .into_iter()
+            .filter(|line| !line.is_empty())
+        {
             let _ = writeln!(text, "    {}", clean(line));
         }
     }
-    let [passed, warnings, failed, skipped] =
-        [Outcome::Passed, Outcome::Warning, Outcome::Failed, Outcome::Skipped]
-            .map(|outcome| count(checks, outcome));
-    let verdict = if failed == 0 { "kube-dns is well" } else { "kube-dns is not well" };
+    let [passed, warnings, failed, skipped] = [
+        Outcome::Passed,
+        Outcome::Warning,
+        Outcome::Failed,
+        Outcome::Skipped,
+    ]
+    .map(|outcome| count(checks, outcome));
+    let verdict = if failed == 0 {
+        "kube-dns is well"
+    } else {
+        "kube-dns is not well"
+    };
     let warnings = counted(warnings, "warning", "warnings");
-    let _ = writeln!(text, "\n{verdict}: {passed} passed, {warnings}, {failed} failed, {skipped} skipped");
+    let _ = writeln!(
+        text,
+        "\n{verdict}: {passed} passed, {warnings}, {failed} failed, {skipped} skipped"
+    );
     text
 }
 
@@ -136,7 +171,9 @@ mod tests {
     fn checks() -> Vec<Check> {
         vec![
             Check::passed("API server", "it answers"),
-            Check::warning("pod", "one of two").with_detail("a\nb").with_advice("Wait.", "no-answers"),
+            Check::warning("pod", "one of two")
+                .with_detail("a\nb")
+                .with_advice("Wait.", "no-answers"),
             Check::failed("pod", "it is silent"),
             Check::skipped("names", "none"),
         ]
@@ -150,8 +187,10 @@ mod tests {
              kube-dns is not well: 1 passed, 1 warning, 1 failed, 1 skipped\n"
         );
         assert_eq!(text(&checks()), expected);
-        let well: Vec<Check> =
-            checks().into_iter().filter(|check| check.outcome != Outcome::Failed).collect();
+        let well: Vec<Check> = checks()
+            .into_iter()
+            .filter(|check| check.outcome != Outcome::Failed)
+            .collect();
         assert!(is_well(&well) && text(&well).contains("\nkube-dns is well: "));
     }
 
@@ -163,6 +202,9 @@ mod tests {
             document["checks"][0],
             serde_json::json!({"group": "API server", "outcome": "passed", "text": "it answers"})
         );
-        assert_eq!(document["checks"][1]["runbook"], format!("{RUNBOOKS}no-answers"));
+        assert_eq!(
+            document["checks"][1]["runbook"],
+            format!("{RUNBOOKS}no-answers")
+        );
     }
 }

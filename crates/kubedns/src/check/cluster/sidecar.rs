@@ -1,7 +1,7 @@
 //! The sidecar's `/status`.
 //!
-//! These types are not the types of the sidecar itself: during a rollout the sidecar may have another version. So every field may
-//! be missing, and unknown fields are ignored.
+//! These types are not the types of the sidecar itself: during a rollout the sidecar may have
+//! another version. So every field may be missing, and unknown fields are ignored.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -83,7 +83,11 @@ pub(super) struct ContainerReport<T> {
 
 impl<T> Default for ContainerReport<T> {
     fn default() -> Self {
-        Self { source: String::new(), known: None, error: None }
+        Self {
+            source: String::new(),
+            known: None,
+            error: None,
+        }
     }
 }
 
@@ -93,7 +97,8 @@ pub(super) struct Kubedns {
     /// Whether the watch is open, by kind of object.
     pub(super) watches: BTreeMap<String, bool>,
     pub(super) upstreams: Vec<KubednsUpstream>,
-    /// Each route with one of its servers: the stub domain (`.` for external names), the server, and whether the server responds.
+    /// Each route with one of its servers: the stub domain (`.` for external names), the server,
+    /// and whether the server responds.
     pub(super) routes: Vec<(String, String, bool)>,
 }
 
@@ -135,12 +140,17 @@ impl Status {
     /// Reads the status from a sidecar, given as `http://HOST:PORT`.
     pub(super) async fn read(sidecar: &str) -> Result<Self, String> {
         let page = page(sidecar, "/status", SIZE).await?;
-        serde_json::from_slice(&page.body).map_err(|error| format!("not a status of the sidecar: {error}"))
+        serde_json::from_slice(&page.body)
+            .map_err(|error| format!("not a status of the sidecar: {error}"))
     }
 
     /// Whether kubedns, not dnsmasq, forwards external names to the upstreams.
     pub(super) fn is_forwarding_by_kubedns(&self) -> bool {
-        let from = self.nanny.known.as_ref().and_then(|nanny| nanny.routes.upstreams_from.as_deref());
+        let from = self
+            .nanny
+            .known
+            .as_ref()
+            .and_then(|nanny| nanny.routes.upstreams_from.as_deref());
         self.dnsmasq.is_none() || from == Some("kubedns")
     }
 
@@ -151,12 +161,20 @@ impl Status {
 
     /// The stub domains in force in the nanny or in kubedns.
     pub(super) fn stub_domains(&self) -> Vec<String> {
-        let of_nanny = self.nanny.known.iter().flat_map(|nanny| nanny.routes.stub_domains.keys());
-        let of_kubedns =
-            self.kubedns.known.iter().flat_map(|kubedns| kubedns.routes.iter().map(|(route, ..)| route));
+        let of_nanny = self
+            .nanny
+            .known
+            .iter()
+            .flat_map(|nanny| nanny.routes.stub_domains.keys());
+        let of_kubedns = self
+            .kubedns
+            .known
+            .iter()
+            .flat_map(|kubedns| kubedns.routes.iter().map(|(route, ..)| route));
         let domains = of_nanny.chain(of_kubedns).filter(|domain| *domain != ".");
-        let mut domains: Vec<String> =
-            domains.map(|domain| domain.trim_end_matches('.').to_owned()).collect();
+        let mut domains: Vec<String> = domains
+            .map(|domain| domain.trim_end_matches('.').to_owned())
+            .collect();
         domains.sort();
         domains.dedup();
         domains

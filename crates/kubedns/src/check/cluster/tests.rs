@@ -7,21 +7,44 @@ fn mistake(words: &[&str]) -> (u8, String) {
 
 #[test]
 fn command_lines() {
-    let options = read(["--output=json", "--sidecar=", "--dns", "[::1]:5300"].map(OsString::from)).unwrap();
+    let options =
+        read(["--output=json", "--sidecar=", "--dns", "[::1]:5300"].map(OsString::from)).unwrap();
     assert_eq!(
-        (options.output, options.sidecar.as_str(), options.dns.as_str()),
+        (
+            options.output,
+            options.sidecar.as_str(),
+            options.dns.as_str()
+        ),
         (Output::Json, "", "[::1]:5300")
     );
     let (status, help) = mistake(&["--help"]);
-    assert!(status == 0 && help.starts_with("Checks a running kube-dns"), "{help}");
+    assert!(
+        status == 0 && help.starts_with("Checks a running kube-dns"),
+        "{help}"
+    );
     for (words, line) in [
-        (&["now"][..], "unexpected word \"now\": it accepts only flags"),
-        (&["--server=127.0.0.1"], "--server \"127.0.0.1\": http://HOST:PORT is accepted"),
-        (&["--sidecar=https://a:1"], "--sidecar \"https://a:1\": http://HOST:PORT is accepted"),
-        (&["--dns=10.0.0.300"], "--dns \"10.0.0.300\": bad IP address"),
+        (
+            &["now"][..],
+            "unexpected word \"now\": it accepts only flags",
+        ),
+        (
+            &["--server=127.0.0.1"],
+            "--server \"127.0.0.1\": http://HOST:PORT is accepted",
+        ),
+        (
+            &["--sidecar=https://a:1"],
+            "--sidecar \"https://a:1\": http://HOST:PORT is accepted",
+        ),
+        (
+            &["--dns=10.0.0.300"],
+            "--dns \"10.0.0.300\": bad IP address",
+        ),
     ] {
         let (status, said) = mistake(words);
-        assert!(status == 2 && said.starts_with(&format!("{NAME}: {line}")), "{words:?}: {said}");
+        assert!(
+            status == 2 && said.starts_with(&format!("{NAME}: {line}")),
+            "{words:?}: {said}"
+        );
     }
     assert_eq!(mistake(&["--output=xml"]).0, 2);
 }

@@ -1,4 +1,5 @@
-//! Records outside the tree of `/cache`: further zones (etcd, external, cluster set), and names of the ConfigMap.
+//! Records outside the tree of `/cache`: further zones (etcd, external, cluster set), and names of
+//! the ConfigMap.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -39,18 +40,31 @@ struct Names<'a>(&'a FurtherZone);
 
 impl<'a> OtherRecords<'a> {
     pub(super) fn new(snapshot: &'a Snapshot) -> Self {
-        let content =
-            |zone: &'a FurtherZone| Content { loaded: zone.records.has_synced(), names: Names(zone) };
-        let zones = snapshot.zones.iter().map(|zone| (zone.domain.to_string(), content(zone)));
+        let content = |zone: &'a FurtherZone| Content {
+            loaded: zone.records.has_synced(),
+            names: Names(zone),
+        };
+        let zones = snapshot
+            .zones
+            .iter()
+            .map(|zone| (zone.domain.to_string(), content(zone)));
         let (mut hosts, mut aliases) = (BTreeMap::new(), BTreeMap::new());
         for (wire, led) in snapshot.zone.own_names.iter().flat_map(|own| own.iter()) {
             match led {
-                OwnTarget::Addresses(addresses) => drop(hosts.insert(name::to_text(wire), addresses)),
-                OwnTarget::Name(target) => drop(aliases.insert(name::to_text(wire), target.to_string())),
+                OwnTarget::Addresses(addresses) => {
+                    hosts.insert(name::to_text(wire), addresses);
+                }
+                OwnTarget::Name(target) => {
+                    aliases.insert(name::to_text(wire), target.to_string());
+                }
                 OwnTarget::Unresolvable => {}
             }
         }
-        Self { zones: zones.collect(), hosts, aliases }
+        Self {
+            zones: zones.collect(),
+            hosts,
+            aliases,
+        }
     }
 }
 
@@ -72,7 +86,13 @@ impl Serialize for Names<'_> {
             |offer| self.visit_paths(offer),
             |name, paths: Vec<Vec<SmolStr>>| {
                 let path = paths.last().into_iter().flatten().map(SmolStr::as_str);
-                map.serialize_entry(&name, &NameEntries { zone: self.0, path: &path.collect::<Vec<_>>() })
+                map.serialize_entry(
+                    &name,
+                    &NameEntries {
+                        zone: self.0,
+                        path: &path.collect::<Vec<_>>(),
+                    },
+                )
             },
         )?;
         map.end()
@@ -88,7 +108,10 @@ struct NameEntries<'a, 'p> {
 impl<'a> Serialize for NameEntries<'a, '_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self { zone, path } = *self;
-        let shown = ShownZone { domain: zone.domain.wire(), ttl: &|ttl| zone.ttl_of(ttl) };
+        let shown = ShownZone {
+            domain: zone.domain.wire(),
+            ttl: &|ttl| zone.ttl_of(ttl),
+        };
         shown.entries(serializer, |offer: &mut dyn FnMut(Entry<'a>)| {
             let mut steps = usize::MAX;
             zone.records.records(path, false, &mut steps, offer);

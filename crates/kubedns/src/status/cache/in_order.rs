@@ -5,18 +5,21 @@ use std::collections::BTreeMap;
 /// Number of keys in memory. Each window costs another visit of the whole collection.
 const WINDOW: usize = 256;
 
-/// Calls `each` for every key in ascending order, with the values of the key in the order of their visit. Ends at the
-/// first error.
+/// Calls `each` for every key in ascending order, with the values of the key in the order of their
+/// visit. Ends at the first error.
 ///
-/// `visit` visits all pairs of the collection, and does so again for each window. A sorted copy of the collection would
-/// take memory for as long as the client reads.
+/// `visit` visits all pairs of the collection, and does so again for each window. A sorted copy of
+/// the collection would take memory for as long as the client reads.
 pub(super) fn in_order<K: Ord + Clone, V, E>(
     visit: impl Fn(&mut dyn FnMut(K, V)),
     mut each: impl FnMut(K, Vec<V>) -> Result<(), E>,
 ) -> Result<(), E> {
     let mut last = None;
     loop {
-        let mut window = Window { above: last.as_ref(), pairs: BTreeMap::new() };
+        let mut window = Window {
+            above: last.as_ref(),
+            pairs: BTreeMap::new(),
+        };
         visit(&mut |key, value| window.offer(key, value));
 
         let pairs = window.pairs;
@@ -41,13 +44,20 @@ impl<K: Ord, V> Window<'_, K, V> {
     fn offer(&mut self, key: K, value: V) {
         let is_below = self.above.is_some_and(|above| key <= *above);
         let is_full = self.pairs.len() == WINDOW;
-        let is_beyond = is_full && self.pairs.last_key_value().is_some_and(|(most, _)| key > *most);
+        let is_beyond = is_full
+            && self
+                .pairs
+                .last_key_value()
+                .is_some_and(|(most, _)| key > *most);
         if is_below || is_beyond {
             return;
         }
 
         // Most keys have one value, for which a vector would reserve room for four.
-        self.pairs.entry(key).or_insert_with(|| Vec::with_capacity(1)).push(value);
+        self.pairs
+            .entry(key)
+            .or_insert_with(|| Vec::with_capacity(1))
+            .push(value);
         if self.pairs.len() > WINDOW {
             self.pairs.pop_last();
         }
@@ -62,8 +72,11 @@ mod tests {
 
     fn sorted(pairs: &[(u32, u32)]) -> Vec<(u32, Vec<u32>)> {
         let mut found = Vec::new();
-        let visit =
-            |offer: &mut dyn FnMut(u32, u32)| pairs.iter().for_each(|(key, value)| offer(*key, *value));
+        let visit = |offer: &mut dyn FnMut(u32, u32)| {
+            for (key, value) in pairs {
+                offer(*key, *value);
+            }
+        };
         let Ok(()) = in_order(visit, |key, values| {
             found.push((key, values));
             Ok::<_, Infallible>(())
@@ -74,15 +87,36 @@ mod tests {
     #[test]
     fn pairs_of_any_number_are_sorted() {
         let window = u32::try_from(WINDOW).unwrap();
-        for count in [0, 1, window - 1, window, window + 1, 3 * window, 3 * window + 7] {
+        for count in [
+            0,
+            1,
+            window - 1,
+            window,
+            window + 1,
+            3 * window,
+            3 * window + 7,
+        ] {
             let mut pairs: Vec<(u32, u32)> = (0..count).map(|key| (key, 2 * key)).collect();
             pairs.sort_by_key(|(key, _)| key.wrapping_mul(2_654_435_761));
             // Some keys have a second value, which comes after the first.
-            let more: Vec<(u32, u32)> = pairs.iter().filter(|(key, _)| key % 3 == 0).copied().collect();
+            let more: Vec<(u32, u32)> = pairs
+                .iter()
+                .filter(|(key, _)| key % 3 == 0)
+                .copied()
+                .collect();
             pairs.extend(more.into_iter().map(|(key, value)| (key, value + 1)));
 
             let expected: Vec<(u32, Vec<u32>)> = (0..count)
-                .map(|key| (key, if key % 3 == 0 { vec![2 * key, 2 * key + 1] } else { vec![2 * key] }))
+                .map(|key| {
+                    (
+                        key,
+                        if key % 3 == 0 {
+                            vec![2 * key, 2 * key + 1]
+                        } else {
+                            vec![2 * key]
+                        },
+                    )
+                })
                 .collect();
             assert_eq!(sorted(&pairs), expected, "{count} pairs");
         }

@@ -1,5 +1,5 @@
-//! Frame Streams in their bidirectional form: control frames, and data frames, each after its length
-//! (<https://farsightsec.github.io/fstrm/>).
+//! Frame Streams in their bidirectional form: control frames, and data frames, each after its
+//! length (<https://farsightsec.github.io/fstrm/>).
 
 use std::io;
 
@@ -32,7 +32,11 @@ pub(super) fn control(kind: u32) -> Vec<u8> {
 
 /// Appends a data frame.
 pub(super) fn data(octets: &[u8], out: &mut Vec<u8>) {
-    out.extend(u32::try_from(octets.len()).unwrap_or(u32::MAX).to_be_bytes());
+    out.extend(
+        u32::try_from(octets.len())
+            .unwrap_or(u32::MAX)
+            .to_be_bytes(),
+    );
     out.extend(octets);
 }
 
@@ -46,13 +50,22 @@ pub(super) struct Control {
 impl Control {
     /// Whether the reader accepts our content type.
     pub(super) fn accepts(&self) -> bool {
-        self.kind == ACCEPT && self.fields.windows(CONTENT.len()).any(|field| field == CONTENT)
+        self.kind == ACCEPT
+            && self
+                .fields
+                .windows(CONTENT.len())
+                .any(|field| field == CONTENT)
     }
 }
 
 /// Reads a control frame.
 pub(super) async fn read_control(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Control> {
-    let wrong = || io::Error::new(io::ErrorKind::InvalidData, "not a control frame of frame streams");
+    let wrong = || {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            "not a control frame of frame streams",
+        )
+    };
     let (escape, length) = (stream.read_u32().await?, stream.read_u32().await?);
     if escape != 0 || !(4..=MAX_CONTROL).contains(&length) {
         return Err(wrong());

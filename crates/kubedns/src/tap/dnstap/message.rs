@@ -67,7 +67,10 @@ pub(super) struct Sender {
 impl Sender {
     pub(super) fn new(version: String) -> Self {
         let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        Self { identity: name.trim().as_bytes().to_vec(), version: version.into_bytes() }
+        Self {
+            identity: name.trim().as_bytes().to_vec(),
+            version: version.into_bytes(),
+        }
     }
 
     /// Encodes a query and its response; `None` if the record has no copies of these messages.
@@ -77,12 +80,19 @@ impl Sender {
             IpAddr::V4(ip) => (1, ip.octets().to_vec()),
             IpAddr::V6(ip) => (2, ip.octets().to_vec()),
         };
-        let [(asked, asked_nanos), (answered, answered_nanos)] =
-            [record.time.checked_sub(record.took).unwrap_or(record.time), record.time].map(since_1970);
+        let [(asked, asked_nanos), (answered, answered_nanos)] = [
+            record.time.checked_sub(record.took).unwrap_or(record.time),
+            record.time,
+        ]
+        .map(since_1970);
         let query = Message {
             kind: CLIENT_QUERY,
             socket_family: Some(family),
-            socket_protocol: Some(if record.transport == Transport::Udp { 1 } else { 2 }),
+            socket_protocol: Some(if record.transport == Transport::Udp {
+                1
+            } else {
+                2
+            }),
             query_address: Some(address),
             query_port: Some(record.client.port().into()),
             query_time_sec: Some(asked),
@@ -99,17 +109,28 @@ impl Sender {
             response_message: Some(messages.response.to_vec()),
             ..query.clone()
         };
-        let query = Message { query_message: Some(messages.query.to_vec()), ..query };
+        let query = Message {
+            query_message: Some(messages.query.to_vec()),
+            ..query
+        };
         Some([query, response].map(|message| self.encode(message)))
     }
 
     fn encode(&self, message: Message) -> Vec<u8> {
         let (identity, version) = (Some(self.identity.clone()), Some(self.version.clone()));
-        Dnstap { identity, version, message: Some(message), kind: MESSAGE }.encode_to_vec()
+        Dnstap {
+            identity,
+            version,
+            message: Some(message),
+            kind: MESSAGE,
+        }
+        .encode_to_vec()
     }
 }
 
 fn since_1970(time: SystemTime) -> (u64, u32) {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let since = time
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
     (since.as_secs(), since.subsec_nanos())
 }

@@ -12,11 +12,27 @@ use super::*;
 fn readers() {
     let reader = |text: &str| text.parse::<Output>().map(|output| output.0);
     assert_eq!(reader(""), Ok(None));
-    assert_eq!(reader("unix:///run/dnstap.sock"), Ok(Some(Reader::Unix("/run/dnstap.sock".into()))));
-    assert_eq!(reader("tcp://dnstap.logging:6000"), Ok(Some(Reader::Tcp("dnstap.logging:6000".to_owned()))));
-    assert_eq!(reader("tcp://[::1]:6000"), Ok(Some(Reader::Tcp("[::1]:6000".to_owned()))));
-    for text in ["unix://run/x", "unix:///", "/run/x", "tcp://host", "tcp://:6000", "tcp://h:0", "udp://h:1"]
-    {
+    assert_eq!(
+        reader("unix:///run/dnstap.sock"),
+        Ok(Some(Reader::Unix("/run/dnstap.sock".into())))
+    );
+    assert_eq!(
+        reader("tcp://dnstap.logging:6000"),
+        Ok(Some(Reader::Tcp("dnstap.logging:6000".to_owned())))
+    );
+    assert_eq!(
+        reader("tcp://[::1]:6000"),
+        Ok(Some(Reader::Tcp("[::1]:6000".to_owned())))
+    );
+    for text in [
+        "unix://run/x",
+        "unix:///",
+        "/run/x",
+        "tcp://host",
+        "tcp://:6000",
+        "tcp://h:0",
+        "udp://h:1",
+    ] {
         assert_eq!(reader(text), Err(ReaderError), "{text}");
     }
 }
@@ -41,12 +57,19 @@ async fn read(stream: &mut UnixStream) -> Dnstap {
 fn server() -> (std::net::SocketAddr, Arc<Tap>, JoinSet<std::io::Result<()>>) {
     let registry = prometheus::Registry::new();
     let metrics = skydns::forward::ForwardMetrics::new(&registry).unwrap();
-    let (limits, trust) = (skydns::forward::Limits::default(), skydns::forward::TlsTrust::default());
+    let (limits, trust) = (
+        skydns::forward::Limits::default(),
+        skydns::forward::TlsTrust::default(),
+    );
     let config = skydns::server::Config {
         address: (Ipv4Addr::LOCALHOST, 0).into(),
         udp_sockets: std::num::NonZeroUsize::MIN,
-        identity: skydns::engine::Identity { version: String::new() },
-        forwarder: Arc::new(skydns::forward::Forwarder::with(limits, metrics, trust, None)),
+        identity: skydns::engine::Identity {
+            version: String::new(),
+        },
+        forwarder: Arc::new(skydns::forward::Forwarder::with(
+            limits, metrics, trust, None,
+        )),
         metrics: skydns::metrics::Metrics::new("", ""),
     };
     let zone = skydns::Zone::new(&skydns::Name::parse("cluster.local.").unwrap());
@@ -64,7 +87,12 @@ async fn queries_and_answers_go_to_the_reader_and_to_the_next_when_it_goes() {
     let listener = UnixListener::bind(&path).unwrap();
     let (address, tap, _server) = server();
     let (stop, mut tasks) = (CancellationToken::new(), JoinSet::new());
-    tasks.spawn(run(Reader::Unix(path), Arc::clone(&tap), "kube-dns-rs".to_owned(), stop.clone()));
+    tasks.spawn(run(
+        Reader::Unix(path),
+        Arc::clone(&tap),
+        "kube-dns-rs".to_owned(),
+        stop.clone(),
+    ));
     let query = testkit::query::Query::new("web.apps.svc.cluster.local.", "A").wire();
     for _ in 0..2 {
         let mut stream = accept(&listener).await;
@@ -73,19 +101,28 @@ async fn queries_and_answers_go_to_the_reader_and_to_the_next_when_it_goes() {
             async move { open == 1 }
         })
         .await;
-        let answer = testkit::client::udp(address, &query, Duration::from_secs(20)).await.unwrap();
+        let answer = testkit::client::udp(address, &query, Duration::from_secs(20))
+            .await
+            .unwrap();
         let [asked, answered] = [read(&mut stream).await, read(&mut stream).await];
         assert_eq!(asked.version.as_deref(), Some(&b"kube-dns-rs"[..]));
         let (asked, answered) = (asked.message.unwrap(), answered.message.unwrap());
         assert_eq!((asked.kind, answered.kind), (CLIENT_QUERY, CLIENT_RESPONSE));
         assert_eq!(
-            (asked.query_message.unwrap(), answered.response_message.unwrap()),
+            (
+                asked.query_message.unwrap(),
+                answered.response_message.unwrap()
+            ),
             (query.clone(), answer)
         );
-        assert_eq!((asked.socket_family, asked.socket_protocol), (Some(1), Some(1)));
+        assert_eq!(
+            (asked.socket_family, asked.socket_protocol),
+            (Some(1), Some(1))
+        );
         assert_eq!(asked.query_address, Some(vec![127, 0, 0, 1]));
         assert!(
-            asked.query_port.is_some_and(|port| port > 0) && answered.response_time_sec > Some(1_600_000_000)
+            asked.query_port.is_some_and(|port| port > 0)
+                && answered.response_time_sec > Some(1_600_000_000)
         );
         drop(stream);
     }
@@ -102,7 +139,10 @@ async fn a_reader_of_something_else_is_left() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("dnstap.sock");
     let listener = UnixListener::bind(&path).unwrap();
-    for reply in [control(FINISH), b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()] {
+    for reply in [
+        control(FINISH),
+        b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(),
+    ] {
         let answering = async {
             let (mut stream, _) = listener.accept().await.unwrap();
             stream.write_all(&reply).await.unwrap();

@@ -17,11 +17,26 @@ struct Cluster {
 
 impl Cluster {
     async fn start(namespaces: Namespaces, protobuf: bool) -> Self {
-        let options = Options { bootstrap: false, protobuf, ..Options::default() };
-        let server = ApiServer::bind(([127, 0, 0, 1], 0).into(), options).unwrap().spawn();
+        let options = Options {
+            bootstrap: false,
+            protobuf,
+            ..Options::default()
+        };
+        let server = ApiServer::bind(([127, 0, 0, 1], 0).into(), options)
+            .unwrap()
+            .spawn();
         let connection = connect(&server).await;
-        let owners = Owners::new(&connection, &Scope { namespaces, services: None });
-        let owners = Owners { deadline: PATIENCE, ..owners };
+        let owners = Owners::new(
+            &connection,
+            &Scope {
+                namespaces,
+                services: None,
+            },
+        );
+        let owners = Owners {
+            deadline: PATIENCE,
+            ..owners
+        };
         Self { server, owners }
     }
 
@@ -39,13 +54,20 @@ impl Cluster {
 
     /// The owner of each address as text, `-` for none.
     async fn of(&self, addresses: &[IpAddr]) -> Vec<String> {
-        let owners = tokio::time::timeout(2 * PATIENCE, self.owners.of(addresses)).await.unwrap();
-        let text = |address| owners.get(address).and_then(Owner::text).unwrap_or_else(|| "-".to_owned());
+        let owners = tokio::time::timeout(2 * PATIENCE, self.owners.of(addresses))
+            .await
+            .unwrap();
+        let text = |address| {
+            owners
+                .get(address)
+                .and_then(Owner::text)
+                .unwrap_or_else(|| "-".to_owned())
+        };
         addresses.iter().map(text).collect()
     }
 
-    /// Advances the clock of this thread. The server closes its idle connections then, and a request on one of them would
-    /// fail, so the owners get a connection without any.
+    /// Advances the clock of this thread. The server closes its idle connections then, and a
+    /// request on one of them would fail, so the owners get a connection without any.
     async fn after(&mut self, time: Duration) {
         tokio::time::pause();
         tokio::time::advance(time).await;
@@ -65,7 +87,9 @@ impl Cluster {
 /// A pod from the text `namespace/name phase node network address ...`.
 fn pod(text: &str) -> Value {
     let words: Vec<&str> = text.split(' ').collect();
-    let [key, phase, node, network, addresses @ ..] = words.as_slice() else { panic!("{text}") };
+    let [key, phase, node, network, addresses @ ..] = words.as_slice() else {
+        panic!("{text}")
+    };
     let (namespace, name) = key.split_once('/').unwrap();
     let ips: Vec<Value> = addresses.iter().map(|ip| json!({"ip": ip})).collect();
     json!({
@@ -80,7 +104,10 @@ fn ip(text: &str) -> IpAddr {
 }
 
 async fn connect(server: &Running) -> Arc<Connection> {
-    let access = Access { master_url: Some(server.url()), ..Access::default() };
+    let access = Access {
+        master_url: Some(server.url()),
+        ..Access::default()
+    };
     Arc::new(Connection::new(access).await.unwrap())
 }
 
@@ -101,25 +128,48 @@ async fn owners_of_addresses_in_either_encoding() {
         let cluster = Cluster::start(Namespaces::All, protobuf).await;
         cluster.set(&pods);
         for (name, address, owner) in [
-            ("a pod, and one that has ended", "10.0.0.1", "pod apps/web-0 on node-1"),
+            (
+                "a pod, and one that has ended",
+                "10.0.0.1",
+                "pod apps/web-0 on node-1",
+            ),
             ("IPv6", "fd00::6", "pod apps/six on node-1"),
             ("ended", "10.0.0.2", "-"),
             ("several pods of a node", "192.0.2.1", "node node-1"),
-            ("one pod of a node is not all of it", "192.0.2.2", "node node-2"),
+            (
+                "one pod of a node is not all of it",
+                "192.0.2.2",
+                "node node-2",
+            ),
             ("an address that changes hands", "10.0.0.3", "-"),
             ("a further address has no selector", "fd00::1", "-"),
             ("outside of the cluster", "198.51.100.1", "-"),
         ] {
-            assert_eq!(cluster.of(&[ip(address)]).await, [owner], "{name}, protobuf: {protobuf}");
+            assert_eq!(
+                cluster.of(&[ip(address)]).await,
+                [owner],
+                "{name}, protobuf: {protobuf}"
+            );
         }
     }
 }
 
 #[test]
 fn a_pod_counts_only_with_the_address() {
-    let found = [ScheduledPod::from_api(&pod("a/b Running c pod 10.0.0.1").to_string()).unwrap().object];
-    assert_eq!(owner(ip("10.0.0.1"), &found).text().as_deref(), Some("pod a/b on c"));
-    assert_eq!(owner(ip("10.0.0.2"), &found), Owner::default(), "an API server without the selector");
+    let found = [
+        ScheduledPod::from_api(&pod("a/b Running c pod 10.0.0.1").to_string())
+            .unwrap()
+            .object,
+    ];
+    assert_eq!(
+        owner(ip("10.0.0.1"), &found).text().as_deref(),
+        Some("pod a/b on c")
+    );
+    assert_eq!(
+        owner(ip("10.0.0.2"), &found),
+        Owner::default(),
+        "an API server without the selector"
+    );
 }
 
 #[tokio::test]
@@ -137,15 +187,24 @@ async fn nobody_is_asked_about_twice_in_a_minute() {
 
 #[tokio::test]
 async fn requests_are_bounded_and_the_next_look_learns_more() {
-    let addresses: Vec<IpAddr> = (1..=50).map(|host| IpAddr::from([10, 0, 0, host])).collect();
-    let only = |count: usize| Namespaces::Only((0..count).map(|index| format!("n{index}").into()).collect());
-    for (namespaces, known, requests) in
-        [(Namespaces::All, 20, 20), (only(3), 6, 18), (only(20), 1, 20), (only(21), 0, 0)]
-    {
+    let addresses: Vec<IpAddr> = (1..=50)
+        .map(|host| IpAddr::from([10, 0, 0, host]))
+        .collect();
+    let only = |count: usize| {
+        Namespaces::Only((0..count).map(|index| format!("n{index}").into()).collect())
+    };
+    for (namespaces, known, requests) in [
+        (Namespaces::All, 20, 20),
+        (only(3), 6, 18),
+        (only(20), 1, 20),
+        (only(21), 0, 0),
+    ] {
         let name = format!("{namespaces:?}");
         let cluster = Cluster::start(namespaces, true).await;
-        let pods: Vec<String> =
-            addresses.iter().map(|address| format!("n0/p{address} Running c pod {address}")).collect();
+        let pods: Vec<String> = addresses
+            .iter()
+            .map(|address| format!("n0/p{address} Running c pod {address}"))
+            .collect();
         cluster.set(&pods.iter().map(String::as_str).collect::<Vec<_>>());
         for look in 1..=2 {
             let owners = cluster.of(&addresses).await;
@@ -163,19 +222,33 @@ async fn no_more_owners_are_kept_than_the_bound() {
     for page in addresses.chunks(REQUESTS) {
         cluster.of(page).await;
     }
-    assert_eq!((cluster.requests(), cluster.owners.kept.lock().owners.len()), (KEPT, KEPT));
+    assert_eq!(
+        (cluster.requests(), cluster.owners.kept.lock().owners.len()),
+        (KEPT, KEPT)
+    );
     cluster.after(FRESH).await;
     cluster.of(&addresses).await;
-    assert_eq!((cluster.requests(), cluster.owners.kept.lock().owners.len()), (REQUESTS, REQUESTS));
+    assert_eq!(
+        (cluster.requests(), cluster.owners.kept.lock().owners.len()),
+        (REQUESTS, REQUESTS)
+    );
 }
 
 #[tokio::test]
 async fn a_failure_ends_the_asking_for_a_while() {
     let delay = u64::try_from(PATIENCE.as_millis()).unwrap() * 10;
     for (name, action, pause) in [
-        ("the role does not allow it", Action::Refuse { code: 403 }, REFUSED),
+        (
+            "the role does not allow it",
+            Action::Refuse { code: 403 },
+            REFUSED,
+        ),
         ("too many requests", Action::Refuse { code: 429 }, FAILED),
-        ("an older API server without the selector", Action::Refuse { code: 400 }, FAILED),
+        (
+            "an older API server without the selector",
+            Action::Refuse { code: 400 },
+            FAILED,
+        ),
         ("no answer", Action::Freeze, FAILED),
         ("too slow", Action::Delay { ms: delay }, FAILED),
         ("garbage", Action::Garbage, FAILED),
@@ -184,8 +257,13 @@ async fn a_failure_ends_the_asking_for_a_while() {
         let mut cluster = Cluster::with_pods(&["a/b Running c pod 10.0.0.1"]).await;
         let is_silent = matches!(action, Action::Freeze | Action::Delay { .. });
         cluster.owners.deadline = if is_silent { SOON } else { PATIENCE };
-        let addresses: Vec<IpAddr> = (1..=10).map(|host| IpAddr::from([10, 0, 0, host])).collect();
-        let rule = cluster.server.faults.add(Rule::new(action).on([Resource::Pods]));
+        let addresses: Vec<IpAddr> = (1..=10)
+            .map(|host| IpAddr::from([10, 0, 0, host]))
+            .collect();
+        let rule = cluster
+            .server
+            .faults
+            .add(Rule::new(action).on([Resource::Pods]));
         assert_eq!(cluster.of(&addresses).await, ["-"; 10], "{name}");
         assert!((1..=PARALLEL).contains(&cluster.requests()), "{name}");
         cluster.server.faults.remove(rule);
@@ -193,21 +271,37 @@ async fn a_failure_ends_the_asking_for_a_while() {
         assert_eq!(cluster.requests(), 0, "{name}: not asked again at once");
         cluster.owners.deadline = PATIENCE;
         cluster.after(pause).await;
-        assert_eq!(cluster.of(&addresses).await.first().unwrap(), "pod a/b on c", "{name}");
+        assert_eq!(
+            cluster.of(&addresses).await.first().unwrap(),
+            "pod a/b on c",
+            "{name}"
+        );
     }
 }
 
 #[tokio::test]
 async fn what_came_before_the_deadline_is_shown() {
-    let addresses: Vec<IpAddr> = (1..=10).map(|host| IpAddr::from([10, 0, 0, host])).collect();
+    let addresses: Vec<IpAddr> = (1..=10)
+        .map(|host| IpAddr::from([10, 0, 0, host]))
+        .collect();
     let mut cluster = Cluster::with_pods(&[]).await;
     for address in &addresses {
         cluster.set(&[&format!("a/p{address} Running c pod {address}")]);
     }
     cluster.owners.deadline = Duration::from_secs(2);
-    cluster.server.faults.add(Rule::new(Action::Freeze).on([Resource::Pods]).skip(3));
+    cluster
+        .server
+        .faults
+        .add(Rule::new(Action::Freeze).on([Resource::Pods]).skip(3));
     let owners = cluster.of(&addresses).await;
-    assert_eq!(owners.iter().filter(|owner| owner.starts_with("pod a/p")).count(), 3, "{owners:?}");
+    assert_eq!(
+        owners
+            .iter()
+            .filter(|owner| owner.starts_with("pod a/p"))
+            .count(),
+        3,
+        "{owners:?}"
+    );
 }
 
 #[tokio::test]
@@ -219,13 +313,20 @@ async fn what_is_known_is_shown_while_the_api_server_is_away() {
     let addresses = [ip("10.0.0.1"), ip("10.0.0.2")];
     assert_eq!(cluster.of(&addresses).await, ["pod a/b on c", "-"]);
     cluster.after(FRESH).await;
-    assert_eq!(cluster.of(&addresses).await, ["-", "-"], "the address may be that of another pod");
+    assert_eq!(
+        cluster.of(&addresses).await,
+        ["-", "-"],
+        "the address may be that of another pod"
+    );
 }
 
 #[tokio::test]
 async fn whoever_looks_at_the_same_time_asks_once() {
     let cluster = Cluster::with_pods(&["a/b Running c pod 10.0.0.1"]).await;
-    cluster.server.faults.add(Rule::new(Action::Delay { ms: 20 }).on([Resource::Pods]));
+    cluster
+        .server
+        .faults
+        .add(Rule::new(Action::Delay { ms: 20 }).on([Resource::Pods]));
     let addresses = [ip("10.0.0.1")];
     let looks = futures::future::join_all((0..5).map(|_| cluster.of(&addresses))).await;
     assert_eq!(looks.concat(), ["pod a/b on c"; 5]);

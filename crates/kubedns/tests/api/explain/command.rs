@@ -10,11 +10,16 @@ use super::{cluster, ready, run};
 fn scrubbed(text: &str) -> String {
     let line = |line: &str| match line {
         line if line.contains(", created ") => {
-            format!("{}, created", line.split(", created ").next().unwrap_or_default())
+            format!(
+                "{}, created",
+                line.split(", created ").next().unwrap_or_default()
+            )
         }
-        line if line.starts_with("kubedns ") => {
-            line.split(", configuration").next().unwrap_or_default().to_owned()
-        }
+        line if line.starts_with("kubedns ") => line
+            .split(", configuration")
+            .next()
+            .unwrap_or_default()
+            .to_owned(),
         line => line.to_owned(),
     };
     text.lines().map(|text| line(text) + "\n").collect()
@@ -42,7 +47,10 @@ from       Service apps/db, headless, created
 path       dnsmasq asks kubedns for cluster.local; it caches this for up to 30 s
 kubedns    records from the API server (Endpoints)
 ";
-    assert_eq!((code, scrubbed(&stdout).as_str(), stderr.as_str()), (0, expected, ""));
+    assert_eq!(
+        (code, scrubbed(&stdout).as_str(), stderr.as_str()),
+        (0, expected, "")
+    );
 }
 
 #[tokio::test]
@@ -50,9 +58,16 @@ async fn it_prints_json() {
     let cluster = cluster();
     let kubedns = ready(&cluster, &[]).await;
     let (code, stdout, stderr) = kubedns.command(&["--json", "wbe.apps"]).await;
-    assert_eq!((code, stderr.as_str()), (0, ""), "a name that does not resolve is explained all the same");
+    assert_eq!(
+        (code, stderr.as_str()),
+        (0, ""),
+        "a name that does not resolve is explained all the same"
+    );
     let explanation: serde_json::Value = serde_json::from_str(&stdout).unwrap();
-    assert_eq!(explanation["near"][0]["name"], "web.apps.svc.cluster.local.");
+    assert_eq!(
+        explanation["near"][0]["name"],
+        "web.apps.svc.cluster.local."
+    );
 }
 
 #[tokio::test]
@@ -66,19 +81,31 @@ async fn mistakes_have_a_line_and_an_exit_code_each() {
             2,
             "kube-dns explain: no name was given\nUsage of kube-dns explain: see kube-dns explain --help\n",
         ),
-        (&["a..b"], 2, "kube-dns explain: not a domain name: empty label in \"a..b\"\n"),
+        (
+            &["a..b"],
+            2,
+            "kube-dns explain: not a domain name: empty label in \"a..b\"\n",
+        ),
         (
             &["web", "A", "AAAA"],
             2,
             "kube-dns explain: one name and one type are accepted, and \"AAAA\" is neither\n",
         ),
-        (&["web", "--ndots=99"], 2, "kube-dns explain: ndots \"99\": a number from 0 to 15 is accepted\n"),
+        (
+            &["web", "--ndots=99"],
+            2,
+            "kube-dns explain: ndots \"99\": a number from 0 to 15 is accepted\n",
+        ),
         (
             &["web", "--namespace=apps"],
             2,
             "Usage of kube-dns explain: see kube-dns explain --help\nunknown flag: --namespace\n",
         ),
-        (&["web", "B"], 2, "kube-dns explain: unknown type \"B\": A, AAAA, SRV,"),
+        (
+            &["web", "B"],
+            2,
+            "kube-dns explain: unknown type \"B\": A, AAAA, SRV,",
+        ),
         (
             &["web", "--server=ftp://x"],
             2,
@@ -94,7 +121,8 @@ async fn mistakes_have_a_line_and_an_exit_code_each() {
         assert_eq!((status, stdout.as_str()), (code, ""), "{words:?}: {stderr}");
         assert!(stderr.starts_with(line), "{words:?}: {stderr}");
     }
-    let (status, _, stderr) = run(&["web", "--server", &format!("http://{}/", kubedns.status)]).await;
+    let (status, _, stderr) =
+        run(&["web", "--server", &format!("http://{}/", kubedns.status)]).await;
     assert_eq!((status, stderr.as_str()), (0, ""));
 }
 
@@ -104,14 +132,24 @@ async fn servers_that_say_something_else() {
     let server = format!("http://{}", listener.local_addr().unwrap());
     for (reply, line) in [
         (&b""[..], "answers: "),
-        (b"HTTP/1.1 404 Not Found\r\n\r\n404 page not found\n", "answers: 404 page not found"),
-        (b"HTTP/1.1 200 OK\r\n\r\nok\n", "answers something else than an explanation"),
+        (
+            b"HTTP/1.1 404 Not Found\r\n\r\n404 page not found\n",
+            "answers: 404 page not found",
+        ),
+        (
+            b"HTTP/1.1 200 OK\r\n\r\nok\n",
+            "answers something else than an explanation",
+        ),
     ] {
         let serve = async {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut head = Vec::new();
             while !head.ends_with(b"\r\n\r\n") {
-                assert_ne!(stream.read_buf(&mut head).await.unwrap(), 0, "a whole request");
+                assert_ne!(
+                    stream.read_buf(&mut head).await.unwrap(),
+                    0,
+                    "a whole request"
+                );
             }
             assert!(head.starts_with(b"GET /explain?name=web&search=default&ndots=5 HTTP/1.0\r\n"));
             stream.write_all(reply).await.unwrap();
@@ -119,7 +157,10 @@ async fn servers_that_say_something_else() {
         let words = ["web", "--server", &server];
         let ((status, stdout, stderr), ()) = tokio::join!(run(&words), serve);
         assert_eq!((status, stdout.as_str()), (1, ""));
-        assert!(stderr.starts_with(&format!("kube-dns explain: {server} {line}")), "{stderr}");
+        assert!(
+            stderr.starts_with(&format!("kube-dns explain: {server} {line}")),
+            "{stderr}"
+        );
         assert_eq!(stderr.lines().count(), 1);
     }
 }

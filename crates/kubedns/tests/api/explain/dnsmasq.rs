@@ -30,10 +30,13 @@ struct Pod {
 impl Pod {
     async fn start() -> Self {
         let cluster = cluster();
-        let [stub, upstream] =
-            [Upstream::answering("198.51.100.1").await, Upstream::answering("198.51.100.1").await];
+        let [stub, upstream] = [
+            Upstream::answering("198.51.100.1").await,
+            Upstream::answering("198.51.100.1").await,
+        ];
         let config = tempfile::tempdir().unwrap();
-        let write = |key: &str, text: String| std::fs::write(config.path().join(key), text).unwrap();
+        let write =
+            |key: &str, text: String| std::fs::write(config.path().join(key), text).unwrap();
         let (stub_at, upstream_at) = (stub.addr(), upstream.addr());
         write(
             "stubDomains",
@@ -46,11 +49,20 @@ impl Pod {
         let kubedns = ready(&cluster, &[&flag]).await;
         let port = free_port();
         let dnsmasq = dnsmasq(port, &kubedns, &stub, &upstream);
-        let pod =
-            Self { kubedns, stub, upstream, port, _dnsmasq: dnsmasq, _config: config, _cluster: cluster };
+        let pod = Self {
+            kubedns,
+            stub,
+            upstream,
+            port,
+            _dnsmasq: dnsmasq,
+            _config: config,
+            _cluster: cluster,
+        };
         eventually(PATIENCE, || async {
             let query = Query::new("started.test.", "A").wire();
-            testkit::client::udp(pod.address(), &query, Duration::from_secs(1)).await.map(drop)
+            testkit::client::udp(pod.address(), &query, Duration::from_secs(1))
+                .await
+                .map(drop)
         })
         .await;
         pod
@@ -64,15 +76,22 @@ impl Pod {
     async fn queries(&self) -> usize {
         let metrics = self.kubedns.metrics().await;
         let counts = metrics.lines().filter_map(|line| {
-            let (_, count) = line.strip_prefix("skydns_skydns_dns_request_count_total{")?.rsplit_once(' ')?;
+            let (_, count) = line
+                .strip_prefix("skydns_skydns_dns_request_count_total{")?
+                .rsplit_once(' ')?;
             count.parse::<usize>().ok()
         });
         counts.sum()
     }
 
-    /// Numbers of queries that kubedns, the stub domain's server and the upstream server have received.
+    /// Numbers of queries that kubedns, the stub domain's server and the upstream server have
+    /// received.
     async fn counts(&self) -> [usize; 3] {
-        [self.queries().await, self.stub.count(), self.upstream.count()]
+        [
+            self.queries().await,
+            self.stub.count(),
+            self.upstream.count(),
+        ]
     }
 
     /// Sends a query to dnsmasq, and returns the server that receives the query first.
@@ -89,16 +108,32 @@ impl Pod {
     }
 }
 
-/// Starts dnsmasq with the flags of the stock manifest, and the flags that the nanny adds for the configuration.
+/// Starts dnsmasq with the flags of the stock manifest, and the flags that the nanny adds for the
+/// configuration.
 fn dnsmasq(port: u16, kubedns: &Kubedns, stub: &Upstream, upstream: &Upstream) -> Process {
     let at = |address: std::net::SocketAddr| format!("{}#{}", address.ip(), address.port());
     let (kubedns, stub, upstream) = (at(kubedns.dns), at(stub.addr()), at(upstream.addr()));
     let servers = ["cluster.local", "in-addr.arpa", "ip6.arpa"].map(|domain| (domain, &kubedns));
     let stubs = ["acme.test", "stub.cluster.local", "corp"].map(|domain| (domain, &stub));
-    let routes = servers.iter().chain(&stubs).map(|(domain, server)| format!("--server=/{domain}/{server}"));
+    let routes = servers
+        .iter()
+        .chain(&stubs)
+        .map(|(domain, server)| format!("--server=/{domain}/{server}"));
     Program::at(Path::new(DNSMASQ))
-        .args(["-k", "--cache-size=1000", "--no-negcache", "--log-facility=-", "--no-resolv", "--no-hosts"])
-        .args(["--conf-file=/dev/null", "--pid-file=", "--listen-address=127.0.0.1", "--bind-interfaces"])
+        .args([
+            "-k",
+            "--cache-size=1000",
+            "--no-negcache",
+            "--log-facility=-",
+            "--no-resolv",
+            "--no-hosts",
+        ])
+        .args([
+            "--conf-file=/dev/null",
+            "--pid-file=",
+            "--listen-address=127.0.0.1",
+            "--bind-interfaces",
+        ])
         .args([format!("--port={port}"), format!("--server={upstream}")])
         .args(routes)
         .start()
@@ -125,12 +160,19 @@ async fn dnsmasq_does_what_is_said() {
         ("db.apps.svc.cluster.local.", "A"),
         ("db-0.db.apps.svc.cluster.local.", "A"),
     ] {
-        let said: Value = pod.kubedns.explain(&format!("name={name}&type={rtype}")).await;
+        let said: Value = pod
+            .kubedns
+            .explain(&format!("name={name}&type={rtype}"))
+            .await;
         let said = &said["detail"]["dnsmasq"];
         assert_eq!(pod.asks(name, rtype).await, said["asks"], "{name} {rtype}");
         if let Some(seconds) = said["keeps_seconds"].as_u64() {
             let again = if seconds > 0 { "nobody" } else { "kubedns" };
-            assert_eq!(pod.asks(name, rtype).await, again, "{name} {rtype} is kept for {seconds} s");
+            assert_eq!(
+                pod.asks(name, rtype).await,
+                again,
+                "{name} {rtype} is kept for {seconds} s"
+            );
         }
     }
 }

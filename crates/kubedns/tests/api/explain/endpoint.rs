@@ -50,7 +50,10 @@ async fn a_name_is_explained_as_json() {
         json!("api_server"),
     ];
     assert_eq!(found, expected, "{explanation:#}");
-    assert_eq!(explanation["detail"]["objects"][0]["service"]["created"], "2026-01-02T03:04:05Z");
+    assert_eq!(
+        explanation["detail"]["objects"][0]["service"]["created"],
+        "2026-01-02T03:04:05Z"
+    );
 }
 
 #[tokio::test]
@@ -59,17 +62,28 @@ async fn it_follows_what_happens() {
     let kubedns = ready(&cluster, &[]).await;
     let explanation = kubedns.explain("name=api.apps.svc.cluster.local.").await;
     assert_eq!(explanation["verdict"]["outcome"], "nx_domain");
-    assert_eq!(explanation["detail"]["reasons"][0]["code"], "no_such_service");
+    assert_eq!(
+        explanation["detail"]["reasons"][0]["code"],
+        "no_such_service"
+    );
     cluster.set(testkit::objects::mk_headless("apps", "api", &["http:80"]));
     let code = |code: &'static str| {
         let kubedns = &kubedns;
         move || async move {
             let explanation = kubedns.explain("name=api.apps.svc.cluster.local.").await;
-            explanation["detail"]["reasons"][0]["code"].as_str().unwrap_or_default() == code
+            explanation["detail"]["reasons"][0]["code"]
+                .as_str()
+                .unwrap_or_default()
+                == code
         }
     };
     kubedns.until(code("no_ready_endpoints")).await;
-    cluster.set(testkit::objects::mk_endpoints("apps", "api", &["10.0.0.9"], &["http:80"]));
+    cluster.set(testkit::objects::mk_endpoints(
+        "apps",
+        "api",
+        &["10.0.0.9"],
+        &["http:80"],
+    ));
     kubedns.until(code("")).await;
 }
 
@@ -81,32 +95,77 @@ async fn mistakes_have_a_line_each() {
     let (many, search) = ("a.b+".repeat(33), "a.b+".repeat(1300));
     let too_long = "the search list is too long: at most 32 domains";
     for (query, line) in [
-        ("", "no name: /explain?name=NAME, optionally with &type=TYPE"),
+        (
+            "",
+            "no name: /explain?name=NAME, optionally with &type=TYPE",
+        ),
         ("?", "no name: "),
         ("?name=", "no name: "),
-        (&format!("?name={long}"), "the name has 256 characters, and a name has at most 255"),
-        (&format!("?name={longer}"), "the name has 10000 characters, and a name has at most 255"),
-        (&format!("?name={label}"), "not a domain name: label of more than 63 octets"),
+        (
+            &format!("?name={long}"),
+            "the name has 256 characters, and a name has at most 255",
+        ),
+        (
+            &format!("?name={longer}"),
+            "the name has 10000 characters, and a name has at most 255",
+        ),
+        (
+            &format!("?name={label}"),
+            "not a domain name: label of more than 63 octets",
+        ),
         ("?name=http://", "no name: "),
         ("?name=a..b", "not a domain name: empty label in \"a..b\""),
-        ("?name=web%0ainjected", "not a domain name: only visible ASCII characters"),
-        ("?name=%ff", "not a domain name: only visible ASCII characters"),
+        (
+            "?name=web%0ainjected",
+            "not a domain name: only visible ASCII characters",
+        ),
+        (
+            "?name=%ff",
+            "not a domain name: only visible ASCII characters",
+        ),
         ("?name=web&type=B", "unknown type \"B\": A, AAAA, SRV, PTR,"),
-        ("?name=web&search=A_B", "search \"A_B\": neither a namespace nor a list of domains"),
-        ("?name=web&search=a..b+c", "search \"a..b\": neither a namespace nor a list of domains"),
+        (
+            "?name=web&search=A_B",
+            "search \"A_B\": neither a namespace nor a list of domains",
+        ),
+        (
+            "?name=web&search=a..b+c",
+            "search \"a..b\": neither a namespace nor a list of domains",
+        ),
         (&format!("?name=web&search={many}"), too_long),
         (&format!("?name=web&search={search}"), too_long),
-        ("?name=web&ndots=-1", "ndots \"-1\": a number from 0 to 15 is accepted"),
-        ("?name=web&ndots=16", "ndots \"16\": a number from 0 to 15 is accepted"),
-        ("?name=web&ndots=x", "ndots \"x\": a number from 0 to 15 is accepted"),
-        ("?name=web&format=xml", "format \"xml\": json and text are accepted"),
+        (
+            "?name=web&ndots=-1",
+            "ndots \"-1\": a number from 0 to 15 is accepted",
+        ),
+        (
+            "?name=web&ndots=16",
+            "ndots \"16\": a number from 0 to 15 is accepted",
+        ),
+        (
+            "?name=web&ndots=x",
+            "ndots \"x\": a number from 0 to 15 is accepted",
+        ),
+        (
+            "?name=web&format=xml",
+            "format \"xml\": json and text are accepted",
+        ),
         ("?name=web&name=db", "name is given more than once"),
-        ("?name=web&format=text&format=json", "format is given more than once"),
-        ("?nmae=web", "unknown parameter \"nmae\": name, type, search, ndots and format are accepted"),
+        (
+            "?name=web&format=text&format=json",
+            "format is given more than once",
+        ),
+        (
+            "?nmae=web",
+            "unknown parameter \"nmae\": name, type, search, ndots and format are accepted",
+        ),
     ] {
         let (code, body) = kubedns.get(format!("/explain{query}")).await;
         assert_eq!(code, 400, "{query}: {body}");
-        assert!(body.starts_with(line) && body.lines().count() == 1 && body.len() < 300, "{query}: {body}");
+        assert!(
+            body.starts_with(line) && body.lines().count() == 1 && body.len() < 300,
+            "{query}: {body}"
+        );
     }
     assert_eq!(kubedns.get("/explain/?name=web").await.0, 404);
 }
@@ -115,11 +174,28 @@ async fn mistakes_have_a_line_each() {
 async fn it_is_read_and_nothing_else() {
     let cluster = cluster();
     let kubedns = ready(&cluster, &[]).await;
-    for (method, status) in [("GET", 200), ("HEAD", 200), ("POST", 405), ("PUT", 405), ("DELETE", 405)] {
-        let reply = testkit::http::request(kubedns.status, method, "/explain?name=web.apps").await.unwrap();
-        assert!(reply.starts_with(&format!("HTTP/1.1 {status} ")), "{method}: {reply}");
-        let allow = reply.lines().find(|line| line.to_ascii_lowercase().starts_with("allow:"));
-        assert_eq!(allow.is_some_and(|line| line.ends_with("GET, HEAD")), status == 405, "{method}: {reply}");
+    for (method, status) in [
+        ("GET", 200),
+        ("HEAD", 200),
+        ("POST", 405),
+        ("PUT", 405),
+        ("DELETE", 405),
+    ] {
+        let reply = testkit::http::request(kubedns.status, method, "/explain?name=web.apps")
+            .await
+            .unwrap();
+        assert!(
+            reply.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{method}: {reply}"
+        );
+        let allow = reply
+            .lines()
+            .find(|line| line.to_ascii_lowercase().starts_with("allow:"));
+        assert_eq!(
+            allow.is_some_and(|line| line.ends_with("GET, HEAD")),
+            status == 405,
+            "{method}: {reply}"
+        );
     }
 }
 
@@ -129,7 +205,10 @@ async fn it_is_as_text_too() {
     let kubedns = ready(&cluster, &[]).await;
     let (code, text) = kubedns.get("/explain?name=10.244.1.20&format=text").await;
     assert_eq!(code, 200);
-    assert!(text.starts_with("10.244.1.20 belongs to db-0.db.apps.svc.cluster.local.\nanswer "), "{text}");
+    assert!(
+        text.starts_with("10.244.1.20 belongs to db-0.db.apps.svc.cluster.local.\nanswer "),
+        "{text}"
+    );
 }
 
 #[tokio::test]
@@ -148,7 +227,14 @@ async fn asking_changes_nothing() {
     };
     let before = state().await;
     assert!(!before.1.is_empty());
-    let queries = ["web.apps", "nothing", "*.*", "www.example.com", "10.96.0.10", "192.0.2.1"];
+    let queries = [
+        "web.apps",
+        "nothing",
+        "*.*",
+        "www.example.com",
+        "10.96.0.10",
+        "192.0.2.1",
+    ];
     join_all(queries.map(|name| kubedns.get(format!("/explain?name={name}")))).await;
     assert_eq!(state().await, before);
 }
@@ -165,5 +251,8 @@ async fn many_at_a_time_are_turned_down_and_do_no_harm() {
             other => panic!("{other}: {body}"),
         }
     }
-    assert_eq!(kubedns.explain("name=web.apps").await["verdict"]["outcome"], "answered");
+    assert_eq!(
+        kubedns.explain("name=web.apps").await["verdict"]["outcome"],
+        "answered"
+    );
 }

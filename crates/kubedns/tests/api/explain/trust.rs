@@ -1,4 +1,5 @@
-//! Warnings in explanations: before the first lists, without the API server, and with an invalid configuration.
+//! Warnings in explanations: before the first lists, without the API server, and with an invalid
+//! configuration.
 
 use super::{cluster, ready, starting};
 
@@ -12,7 +13,9 @@ async fn before_the_first_lists_cluster_names_are_refused() {
     assert_eq!(explanation["detail"]["answers"][0]["rcode"], "REFUSED");
     assert_eq!(explanation["server"]["synced"], false);
     cluster.faults.up();
-    kubedns.until(|| async { kubedns.warnings().await.is_empty() }).await;
+    kubedns
+        .until(|| async { kubedns.warnings().await.is_empty() })
+        .await;
 }
 
 #[tokio::test]
@@ -20,13 +23,22 @@ async fn a_lost_api_server_is_told_and_forgotten() {
     let cluster = cluster();
     let kubedns = ready(&cluster, &[]).await;
     // kubedns is ready after the first lists; the watches open a moment later.
-    kubedns.until(|| async { kubedns.warnings().await.is_empty() }).await;
+    kubedns
+        .until(|| async { kubedns.warnings().await.is_empty() })
+        .await;
     cluster.faults.down();
-    kubedns.until(|| async { kubedns.warnings().await == ["api_server_lost"] }).await;
+    kubedns
+        .until(|| async { kubedns.warnings().await == ["api_server_lost"] })
+        .await;
     let explanation = kubedns.explain("name=web.apps&type=A").await;
-    assert_eq!(explanation["verdict"]["text"], "resolves to 10.96.0.10", "the last known records are served");
+    assert_eq!(
+        explanation["verdict"]["text"], "resolves to 10.96.0.10",
+        "the last known records are served"
+    );
     cluster.faults.up();
-    kubedns.until(|| async { kubedns.warnings().await.is_empty() }).await;
+    kubedns
+        .until(|| async { kubedns.warnings().await.is_empty() })
+        .await;
 }
 
 #[tokio::test]
@@ -42,11 +54,19 @@ async fn a_rejected_configuration_is_told() {
     assert_eq!(explanation["detail"]["dnsmasq"]["asks"], "stub_domain");
     let version = explanation["server"]["config_version"].clone();
     write("{not JSON");
-    kubedns.until(|| async { kubedns.warnings().await == ["config_rejected"] }).await;
+    kubedns
+        .until(|| async { kubedns.warnings().await == ["config_rejected"] })
+        .await;
     let explanation = kubedns.explain("name=www.acme.test.&type=A").await;
-    assert_eq!(explanation["server"]["config_version"], version, "the last good one stays in force");
+    assert_eq!(
+        explanation["server"]["config_version"], version,
+        "the last good one stays in force"
+    );
     let text = explanation["warnings"][0]["text"].as_str().unwrap();
-    assert!(text.contains("stubDomains") && text.contains(version.as_str().unwrap()), "{text}");
+    assert!(
+        text.contains("stubDomains") && text.contains(version.as_str().unwrap()),
+        "{text}"
+    );
 }
 
 #[tokio::test]

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use testkit::process::{Process, Program};
 
 /// The TSIG key of all secondaries, in the format of tsig-keygen.
-pub(crate) const KEY: &str =
-    "key \"xfer\" {\n\talgorithm hmac-sha256;\n\tsecret \"c2VjcmV0IG9mIHR3ZW50eSBvY3RldHM=\";\n};\n";
+pub(crate) const KEY: &str = "key \"xfer\" {\n\talgorithm hmac-sha256;\n\tsecret \"c2VjcmV0IG9mIHR3ZW50eSBvY3RldHM=\";\n};\n";
 
 /// A DNS server that can be a secondary.
 #[derive(Debug, Clone, Copy)]
@@ -34,15 +33,20 @@ impl Secondary {
 
 impl Kind {
     /// The installed secondaries. Prints the others to standard error.
-    #[allow(clippy::print_stderr, reason = "what could not be tested is said loudly")]
+    #[allow(
+        clippy::print_stderr,
+        reason = "what could not be tested is said loudly"
+    )]
     pub(crate) fn installed() -> impl Iterator<Item = Self> {
-        [Self::Nsd, Self::Knot, Self::Bind].into_iter().filter(|kind| {
-            let is_here = kind.program().is_file();
-            if !is_here {
-                eprintln!("skipped: {} is not installed", kind.program().display());
-            }
-            is_here
-        })
+        [Self::Nsd, Self::Knot, Self::Bind]
+            .into_iter()
+            .filter(|kind| {
+                let is_here = kind.program().is_file();
+                if !is_here {
+                    eprintln!("skipped: {} is not installed", kind.program().display());
+                }
+                is_here
+            })
     }
 
     fn program(self) -> PathBuf {
@@ -54,7 +58,12 @@ impl Kind {
     }
 
     /// Starts the server on `address` as a secondary of `primary`, with its files in `directory`.
-    pub(crate) fn start(self, address: SocketAddr, primary: SocketAddr, directory: &Path) -> Secondary {
+    pub(crate) fn start(
+        self,
+        address: SocketAddr,
+        primary: SocketAddr,
+        directory: &Path,
+    ) -> Secondary {
         let (name, text, arguments): (_, fn(&Config<'_>) -> String, &[&str]) = match self {
             Self::Nsd => ("NSD", nsd, &["-d", "-c"]),
             Self::Knot => ("Knot DNS", knot, &["-c"]),
@@ -63,9 +72,24 @@ impl Kind {
         let directory = directory.join(name.replace(' ', "-"));
         std::fs::create_dir_all(&directory).unwrap();
         let file = directory.join("conf");
-        std::fs::write(&file, text(&Config { address, primary, directory: &directory })).unwrap();
-        let process = Program::tied(&self.program()).args(arguments).args([&file]).start();
-        Secondary { name, address, process }
+        std::fs::write(
+            &file,
+            text(&Config {
+                address,
+                primary,
+                directory: &directory,
+            }),
+        )
+        .unwrap();
+        let process = Program::tied(&self.program())
+            .args(arguments)
+            .args([&file])
+            .start();
+        Secondary {
+            name,
+            address,
+            process,
+        }
     }
 }
 
@@ -75,9 +99,18 @@ struct Config<'a> {
     directory: &'a Path,
 }
 
-fn nsd(Config { address, primary, directory }: &Config<'_>) -> String {
-    let (directory, port, primary) =
-        (directory.display(), address.port(), format!("{}@{}", primary.ip(), primary.port()));
+fn nsd(
+    Config {
+        address,
+        primary,
+        directory,
+    }: &Config<'_>,
+) -> String {
+    let (directory, port, primary) = (
+        directory.display(),
+        address.port(),
+        format!("{}@{}", primary.ip(), primary.port()),
+    );
     format!(
         "server:
   ip-address: 127.0.0.1@{port}
@@ -106,9 +139,18 @@ zone:
     )
 }
 
-fn knot(Config { address, primary, directory }: &Config<'_>) -> String {
-    let (directory, port, primary) =
-        (directory.display(), address.port(), format!("{}@{}", primary.ip(), primary.port()));
+fn knot(
+    Config {
+        address,
+        primary,
+        directory,
+    }: &Config<'_>,
+) -> String {
+    let (directory, port, primary) = (
+        directory.display(),
+        address.port(),
+        format!("{}@{}", primary.ip(), primary.port()),
+    );
     format!(
         "server:
   rundir: \"{directory}\"
@@ -143,7 +185,13 @@ zone:
     )
 }
 
-fn bind(Config { address, primary, directory }: &Config<'_>) -> String {
+fn bind(
+    Config {
+        address,
+        primary,
+        directory,
+    }: &Config<'_>,
+) -> String {
     let (directory, port, primary_port) = (directory.display(), address.port(), primary.port());
     format!(
         "options {{

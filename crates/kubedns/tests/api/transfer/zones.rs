@@ -1,4 +1,5 @@
-//! Transfers of further zones (etcd, external, cluster set): whole zones equal the answers, and changes are incremental.
+//! Transfers of further zones (etcd, external, cluster set): whole zones equal the answers, and
+//! changes are incremental.
 
 use std::collections::BTreeSet;
 
@@ -14,41 +15,70 @@ use super::{dig, start, whole};
 
 const TO_US: &str = "--transfer-to=127.0.0.1";
 
-/// Waits until the zone has these records in addition to its apex, and compares each record with the answer to a query. Returns
-/// the SOA.
+/// Waits until the zone has these records in addition to its apex, and compares each record with
+/// the answer to a query. Returns the SOA.
 async fn is_transferred_as_answered(kubedns: &Kubedns, domain: &str, expected: &[&str]) -> Soa {
     let (apex, server) = (format!("{domain}. "), format!("ns.dns.{domain}. "));
     eventually(PATIENCE, || async {
         let records = whole(kubedns.dns, domain, &[])?;
-        let below = records.iter().filter(|line| !line.starts_with(&apex) && !line.starts_with(&server));
+        let below = records
+            .iter()
+            .filter(|line| !line.starts_with(&apex) && !line.starts_with(&server));
         let below: BTreeSet<&str> = below.map(String::as_str).collect();
-        if below == expected.iter().copied().collect() { Ok(()) } else { Err(format!("{records:#?}")) }
+        if below == expected.iter().copied().collect() {
+            Ok(())
+        } else {
+            Err(format!("{records:#?}"))
+        }
     })
     .await;
     for line in expected {
-        let [owner, _, _, rtype, ..] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
-        let answer = dig(kubedns.dns, &["+noauthority", "+noadditional", owner, rtype]).unwrap();
-        assert!(answer.iter().any(|record| record == line), "{line} is none of {answer:#?}");
+        let [owner, _, _, rtype, ..] = line.split(' ').collect::<Vec<_>>()[..] else {
+            panic!("{line}")
+        };
+        let answer = dig(
+            kubedns.dns,
+            &["+noauthority", "+noadditional", owner, rtype],
+        )
+        .unwrap();
+        assert!(
+            answer.iter().any(|record| record == line),
+            "{line} is none of {answer:#?}"
+        );
     }
     let soa = dig(kubedns.dns, &[domain, "SOA"]).unwrap();
     Soa::parse(&soa[0])
 }
 
-/// Waits until the IXFR since the version with this SOA has these deleted and added records below the apex.
+/// Waits until the IXFR since the version with this SOA has these deleted and added records below
+/// the apex.
 async fn has_changed(kubedns: &Kubedns, domain: &str, since: &Soa, gone: &[&str], come: &[&str]) {
     eventually(PATIENCE, || async {
         let response = client::tcp(kubedns.dns, &since.query(domain), PATIENCE).await;
         let text = testkit::dig::show(&response.map_err(|error| vec![error.to_string()])?);
-        let lines: Vec<String> =
-            text.lines().filter(|line| !line.starts_with(';')).map(str::to_owned).collect();
+        let lines: Vec<String> = text
+            .lines()
+            .filter(|line| !line.starts_with(';'))
+            .map(str::to_owned)
+            .collect();
         let parts: Vec<&[String]> = lines.split(|line| line.contains(" SOA ")).collect();
         // The SOA records of an IXFR response with one step are new, old, new, new.
-        let [[], [], deleted, added, []] = parts[..] else { return Err(lines) };
+        let [[], [], deleted, added, []] = parts[..] else {
+            return Err(lines);
+        };
         let below = |lines: &[String]| -> BTreeSet<String> {
             let apex = format!("{domain}. ");
-            lines.iter().filter(|line| !line.starts_with(&apex)).cloned().collect()
+            lines
+                .iter()
+                .filter(|line| !line.starts_with(&apex))
+                .cloned()
+                .collect()
         };
-        if below(deleted) == owned(gone) && below(added) == owned(come) { Ok(()) } else { Err(lines) }
+        if below(deleted) == owned(gone) && below(added) == owned(come) {
+            Ok(())
+        } else {
+            Err(lines)
+        }
     })
     .await;
 }
@@ -61,8 +91,16 @@ struct Soa {
 
 impl Soa {
     fn parse(line: &str) -> Self {
-        let number = |at| line.split(' ').nth(at).and_then(|text| text.parse().ok()).expect("a number");
-        Self { serial: number(6), expire: number(9) }
+        let number = |at| {
+            line.split(' ')
+                .nth(at)
+                .and_then(|text| text.parse().ok())
+                .expect("a number")
+        };
+        Self {
+            serial: number(6),
+            expire: number(9),
+        }
     }
 
     /// An IXFR query (RFC 1995, section 3).
@@ -70,7 +108,11 @@ impl Soa {
         let mut message = Query::new(&format!("{domain}."), "IXFR").wire();
         message[9] = 1;
         message.extend([0xc0, 12, 0, 6, 0, 1, 0, 0, 0, 0, 0, 22, 0, 0]);
-        message.extend([self.serial, 0, 0, self.expire, 0].into_iter().flat_map(u32::to_be_bytes));
+        message.extend(
+            [self.serial, 0, 0, self.expire, 0]
+                .into_iter()
+                .flat_map(u32::to_be_bytes),
+        );
         message
     }
 }
@@ -81,13 +123,25 @@ fn owned(lines: &[&str]) -> BTreeSet<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_zone_of_etcd_is_transferred() {
-    let Some(etcd) = Etcd::start("transfer of a zone of etcd is").await else { return };
+    let Some(etcd) = Etcd::start("transfer of a zone of etcd is").await else {
+        return;
+    };
     let keys = "/skydns/local/skydns/east";
-    etcd.put(&format!("{keys}/rails"), r#"{"host":"192.0.2.1","port":8080,"text":"note","ttl":7}"#).await;
-    etcd.put("/skydns/arpa/in-addr/192/0/2/1", r#"{"host":"rails.east.skydns.local"}"#).await;
+    etcd.put(
+        &format!("{keys}/rails"),
+        r#"{"host":"192.0.2.1","port":8080,"text":"note","ttl":7}"#,
+    )
+    .await;
+    etcd.put(
+        "/skydns/arpa/in-addr/192/0/2/1",
+        r#"{"host":"rails.east.skydns.local"}"#,
+    )
+    .await;
     let zone = format!("--etcd-zone=skydns.local={}", etcd.url());
     let kubedns = start(&Cluster::start(), &[TO_US, &zone]).await;
-    kubedns.until_answered("1.2.0.192.in-addr.arpa.", "PTR", "rails.east.skydns.local.").await;
+    kubedns
+        .until_answered("1.2.0.192.in-addr.arpa.", "PTR", "rails.east.skydns.local.")
+        .await;
     let rails = "rails.east.skydns.local.";
     let records = [
         "east.skydns.local. 7 IN A 192.0.2.1".to_owned(),
@@ -99,11 +153,20 @@ async fn a_zone_of_etcd_is_transferred() {
     ];
     let records = records.each_ref().map(String::as_str);
     let soa = is_transferred_as_answered(&kubedns, "skydns.local", &records).await;
-    etcd.put("/skydns/local/skydns/new", r#"{"host":"192.0.2.3","ttl":7}"#).await;
-    let come =
-        ["new.skydns.local. 7 IN A 192.0.2.3", "new.skydns.local. 7 IN SRV 10 100 0 new.skydns.local."];
+    etcd.put(
+        "/skydns/local/skydns/new",
+        r#"{"host":"192.0.2.3","ttl":7}"#,
+    )
+    .await;
+    let come = [
+        "new.skydns.local. 7 IN A 192.0.2.3",
+        "new.skydns.local. 7 IN SRV 10 100 0 new.skydns.local.",
+    ];
     has_changed(&kubedns, "skydns.local", &soa, &[], &come).await;
-    assert!(whole(kubedns.dns, "arpa", &[]).is_err(), "reverse names are not a whole zone");
+    assert!(
+        whole(kubedns.dns, "arpa", &[]).is_err(),
+        "reverse names are not a whole zone"
+    );
     kubedns.stop().await;
 }
 
@@ -119,13 +182,18 @@ async fn the_external_zone_is_transferred() {
     let kubedns = start(&cluster, &[TO_US, "--external-zone=lb.example"]).await;
     let srv = "30 IN SRV 10 100 80 web.apps.lb.example.";
     let names = ["web", "_http._tcp.web"].map(|name| format!("{name}.apps.lb.example."));
-    let records =
-        names.iter().flat_map(|name| [format!("{name} 30 IN A 192.0.2.1"), format!("{name} {srv}")]);
+    let records = names
+        .iter()
+        .flat_map(|name| [format!("{name} 30 IN A 192.0.2.1"), format!("{name} {srv}")]);
     let records: Vec<String> = records.collect();
     let records: Vec<&str> = records.iter().map(String::as_str).collect();
     let soa = is_transferred_as_answered(&kubedns, "lb.example", &records).await;
     cluster.set(service("192.0.2.2"));
-    let with = |address: &str| names.each_ref().map(|name| format!("{name} 30 IN A {address}"));
+    let with = |address: &str| {
+        names
+            .each_ref()
+            .map(|name| format!("{name} 30 IN A {address}"))
+    };
     let [gone, come] = ["192.0.2.1", "192.0.2.2"].map(with);
     let [gone, come] = [&gone, &come].map(|records| records.each_ref().map(String::as_str));
     has_changed(&kubedns, "lb.example", &soa, &gone, &come).await;
@@ -135,18 +203,45 @@ async fn the_external_zone_is_transferred() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_zone_of_the_cluster_set_is_transferred() {
     let cluster = Cluster::start();
-    cluster.set(mk_service_import("apps", "db", "Headless", &[], &["sql:5432"]));
-    cluster.set(mk_imported_slice("apps", "db", "east", &["10.1.0.1 db-0"], &["sql:5432"]));
-    let kubedns = start(&cluster, &[TO_US, "--clusterset-domain=clusterset.local", "--ttl=5s"]).await;
+    cluster.set(mk_service_import(
+        "apps",
+        "db",
+        "Headless",
+        &[],
+        &["sql:5432"],
+    ));
+    cluster.set(mk_imported_slice(
+        "apps",
+        "db",
+        "east",
+        &["10.1.0.1 db-0"],
+        &["sql:5432"],
+    ));
+    let kubedns = start(
+        &cluster,
+        &[TO_US, "--clusterset-domain=clusterset.local", "--ttl=5s"],
+    )
+    .await;
     let db = "db.apps.svc.clusterset.local.";
     let (member, port) = (format!("db-0.east.{db}"), format!("_sql._tcp.{db}"));
     let records: Vec<String> = [db, &member, &port]
         .iter()
-        .flat_map(|name| [format!("{name} 5 IN A 10.1.0.1"), format!("{name} 5 IN SRV 10 100 5432 {member}")])
+        .flat_map(|name| {
+            [
+                format!("{name} 5 IN A 10.1.0.1"),
+                format!("{name} 5 IN SRV 10 100 5432 {member}"),
+            ]
+        })
         .collect();
     let records: Vec<&str> = records.iter().map(String::as_str).collect();
     let soa = is_transferred_as_answered(&kubedns, "clusterset.local", &records).await;
-    cluster.set(mk_service_import("apps", "web", "ClusterSetIP", &["10.112.0.1"], &["http:80"]));
+    cluster.set(mk_service_import(
+        "apps",
+        "web",
+        "ClusterSetIP",
+        &["10.112.0.1"],
+        &["http:80"],
+    ));
     let web = "web.apps.svc.clusterset.local.";
     let come = [
         format!("_http._tcp.{web} 5 IN A 10.112.0.1"),

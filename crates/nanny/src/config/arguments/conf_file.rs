@@ -1,4 +1,5 @@
-//! Options in dnsmasq's configuration files: `name` or `name=value`, one per line; `#` begins a comment.
+//! Options in dnsmasq's configuration files: `name` or `name=value`, one per line; `#` begins a
+//! comment.
 
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -38,7 +39,9 @@ pub(super) fn read_all(files: &[PathBuf], directories: &[String]) -> Found {
             match (given.name.as_str(), &given.value) {
                 ("conf-file", Some(value)) => waiting.push(PathBuf::from(value)),
                 ("conf-dir", Some(value)) => waiting.extend(files_of(value)),
-                ("conf-script", _) => found.unknown = Some(format!("conf-script in {}", path.display())),
+                ("conf-script", _) => {
+                    found.unknown = Some(format!("conf-script in {}", path.display()));
+                }
                 _ => {}
             }
             found.given.push(given);
@@ -59,21 +62,30 @@ fn read(path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&std::fs::read(path).ok()?).into_owned())
 }
 
-/// The files that dnsmasq reads for a `conf-dir` value: `directory[,.excluded-suffix|,*.included-suffix...]`.
+/// The files that dnsmasq reads for a `conf-dir` value:
+/// `directory[,.excluded-suffix|,*.included-suffix...]`.
 fn files_of(value: &str) -> Vec<PathBuf> {
     let mut parts = value.split(',');
     let directory = PathBuf::from(parts.next().unwrap_or_default());
     let filters: Vec<&str> = parts.filter(|filter| !filter.is_empty()).collect();
-    let wanted: Vec<&str> = filters.iter().filter_map(|filter| filter.strip_prefix('*')).collect();
-    let unwanted: Vec<&str> = filters.iter().filter(|filter| !filter.starts_with('*')).copied().collect();
+    let wanted: Vec<&str> = filters
+        .iter()
+        .filter_map(|filter| filter.strip_prefix('*'))
+        .collect();
+    let unwanted: Vec<&str> = filters
+        .iter()
+        .filter(|filter| !filter.starts_with('*'))
+        .copied()
+        .collect();
     let Ok(entries) = std::fs::read_dir(directory) else {
         return Vec::new();
     };
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     files.retain(|path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let hidden =
-            name.starts_with('.') || name.ends_with('~') || (name.starts_with('#') && name.ends_with('#'));
+        let hidden = name.starts_with('.')
+            || name.ends_with('~')
+            || (name.starts_with('#') && name.ends_with('#'));
         path.is_file()
             && !hidden
             && (wanted.is_empty() || wanted.iter().any(|suffix| name.ends_with(suffix)))
@@ -89,10 +101,15 @@ fn parse_line(line: &str) -> Option<Given> {
         None => (line, None),
     };
     let name = name.trim();
-    (!name.is_empty()).then(|| Given { name: name.to_owned(), value, on_command_line: false })
+    (!name.is_empty()).then(|| Given {
+        name: name.to_owned(),
+        value,
+        on_command_line: false,
+    })
 }
 
-/// Removes a comment. A comment begins with `#` at the start of the line or after a blank; `192.0.2.1#5353` has none.
+/// Removes a comment. A comment begins with `#` at the start of the line or after a blank;
+/// `192.0.2.1#5353` has none.
 fn without_comment(line: &str) -> &str {
     let mut quoted = false;
     let mut blank = true;

@@ -1,10 +1,15 @@
-//! dnsmasq's options: their letters, and whether they take a value (dnsmasq 2.90; older releases have fewer).
+//! dnsmasq's options: their letters, and whether they take a value (dnsmasq 2.90; older releases
+//! have fewer).
 
-/// The option with this name, or the only option with this prefix. The flag is true if the option needs a value, which
-/// is the next word unless there is an `=`.
+/// The option with this name, or the only option with this prefix. The flag is true if the option
+/// needs a value, which is the next word unless there is an `=`.
 pub(super) fn long(name: &str) -> Option<(&'static str, bool)> {
-    let all =
-        || WITHOUT_VALUE.iter().map(|name| (*name, false)).chain(VALUE.iter().map(|name| (*name, true)));
+    let all = || {
+        WITHOUT_VALUE
+            .iter()
+            .map(|name| (*name, false))
+            .chain(VALUE.iter().map(|name| (*name, true)))
+    };
     if let Some(exact) = all().find(|(known, _)| *known == name) {
         return Some(exact);
     }

@@ -5,7 +5,10 @@ use std::fs;
 use super::*;
 
 fn words(line: &str) -> Vec<OsString> {
-    line.split(' ').filter(|word| !word.is_empty()).map(OsString::from).collect()
+    line.split(' ')
+        .filter(|word| !word.is_empty())
+        .map(OsString::from)
+        .collect()
 }
 
 fn read(line: &str) -> Arguments {
@@ -25,7 +28,14 @@ fn spellings_of_one_option() {
     ] {
         assert_eq!(read(line).port(), 5353, "{line}");
     }
-    for line in ["", "-k", "-- -p 5353", "--cache-size -p --no-hosts 5353", "-p", "-c-p5353"] {
+    for line in [
+        "",
+        "-k",
+        "-- -p 5353",
+        "--cache-size -p --no-hosts 5353",
+        "-p",
+        "-c-p5353",
+    ] {
         assert_eq!(read(line).port(), 53, "{line}");
     }
     assert!(
@@ -33,8 +43,15 @@ fn spellings_of_one_option() {
             && read("--no-resolv").has("no-resolv")
             && read("--no-res").has("no-resolv")
     );
-    assert!(!read("-r -R").has("no-resolv"), "the second word is the value of the first");
-    assert!(!read("--resolv-file -R").resolv_files().contains(&PathBuf::from("-R")));
+    assert!(
+        !read("-r -R").has("no-resolv"),
+        "the second word is the value of the first"
+    );
+    assert!(
+        !read("--resolv-file -R")
+            .resolv_files()
+            .contains(&PathBuf::from("-R"))
+    );
 }
 
 #[test]
@@ -44,10 +61,15 @@ fn where_it_listens_and_can_be_asked() {
         ("-p 0", None),
         ("-p 5353 -a 192.0.2.1", Some("192.0.2.1:5353")),
         ("--listen-address=192.0.2.1,127.0.0.2", Some("127.0.0.2:53")),
-        ("--listen-address=192.0.2.1 --listen-address=::1", Some("[::1]:53")),
+        (
+            "--listen-address=192.0.2.1 --listen-address=::1",
+            Some("[::1]:53"),
+        ),
         ("-a 0.0.0.0", Some("127.0.0.1:53")),
     ] {
-        let address = read(line).probe_address().map(|address| address.to_string());
+        let address = read(line)
+            .probe_address()
+            .map(|address| address.to_string());
         assert_eq!(address.as_deref(), expected, "{line}");
     }
 }
@@ -61,8 +83,11 @@ fn resolv_files() {
         ("--resolv-file=/a --resolv-file=/b", "/a /b"),
         ("--resolv-file=/a --no-resolv", ""),
     ] {
-        let files: Vec<String> =
-            read(line).resolv_files().iter().map(|path| path.display().to_string()).collect();
+        let files: Vec<String> = read(line)
+            .resolv_files()
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
         assert_eq!(files.join(" "), expected, "{line}");
     }
 }
@@ -75,13 +100,26 @@ fn the_cluster_domain_is_what_is_routed_to_kubedns() {
             "--server=/in-addr.arpa/127.0.0.1#10053 --server=/cluster.local/127.0.0.1#10053",
             Some("cluster.local"),
         ),
-        ("--server=/Corp.Example./127.0.0.1#10053", Some("corp.example")),
+        (
+            "--server=/Corp.Example./127.0.0.1#10053",
+            Some("corp.example"),
+        ),
         ("-S /ip6.arpa/x.example/127.0.0.1#10053", Some("x.example")),
-        ("--local=/cluster.local/127.0.0.1#10053", Some("cluster.local")),
-        ("--server=/cluster.local/127.0.0.1#53 --server=127.0.0.1#10053", None),
+        (
+            "--local=/cluster.local/127.0.0.1#10053",
+            Some("cluster.local"),
+        ),
+        (
+            "--server=/cluster.local/127.0.0.1#53 --server=127.0.0.1#10053",
+            None,
+        ),
         ("--server=//127.0.0.1#10053", None),
     ] {
-        assert_eq!(read(line).domain_routed_to(kubedns).as_deref(), expected, "{line}");
+        assert_eq!(
+            read(line).domain_routed_to(kubedns).as_deref(),
+            expected,
+            "{line}"
+        );
     }
 }
 
@@ -107,7 +145,10 @@ fn an_option_can_be_taken_out() {
         ("--servers=/a --server=192.0.2.1", "--server=192.0.2.1"),
         ("--server /a/192.0.2.1 -k", "--server /a/192.0.2.1 -k"),
         ("-k -- --servers-file=/a", "-k -- --servers-file=/a"),
-        ("--cache-size --servers-file=/a", "--cache-size --servers-file=/a"),
+        (
+            "--cache-size --servers-file=/a",
+            "--cache-size --servers-file=/a",
+        ),
     ] {
         let without = read(line).words_without(&["servers-file"]);
         assert_eq!(without, words(expected), "{line}");
@@ -119,20 +160,42 @@ fn configuration_files_count_too() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name).display().to_string();
     fs::create_dir(dir.path().join("d")).unwrap();
-    let text = format!("# port=1\n  no-resolv # why\nserver = 192.0.2.1#5353\nconf-dir={},.bak\n", path("d"));
+    let text = format!(
+        "# port=1\n  no-resolv # why\nserver = 192.0.2.1#5353\nconf-dir={},.bak\n",
+        path("d")
+    );
     fs::write(dir.path().join("main.conf"), text).unwrap();
-    fs::write(dir.path().join("d/one.conf"), "port=5353\nlisten-address=\"127.0.0.2\"").unwrap();
+    fs::write(
+        dir.path().join("d/one.conf"),
+        "port=5353\nlisten-address=\"127.0.0.2\"",
+    )
+    .unwrap();
     fs::write(dir.path().join("d/two.bak"), "port=1").unwrap();
     let arguments = Arguments::read(words(&format!("-k -C {}", path("main.conf"))));
     assert_eq!(arguments.unknown, None);
     assert!(arguments.has("no-resolv") && !arguments.typed("no-resolv"));
     assert_eq!(arguments.all("server"), ["192.0.2.1#5353"]);
-    assert_eq!(arguments.probe_address(), Some("127.0.0.2:5353".parse().unwrap()));
+    assert_eq!(
+        arguments.probe_address(),
+        Some("127.0.0.2:5353".parse().unwrap())
+    );
 
     fs::write(dir.path().join("main.conf"), "conf-script=/bin/x").unwrap();
-    assert!(Arguments::read(words(&format!("-C {}", path("main.conf")))).unknown.is_some());
-    assert!(Arguments::read(words("--conf-script=/bin/x -C /dev/null")).unknown.is_some());
-    assert!(Arguments::read(words(&format!("-C {}", path("missing")))).unknown.is_some());
+    assert!(
+        Arguments::read(words(&format!("-C {}", path("main.conf"))))
+            .unknown
+            .is_some()
+    );
+    assert!(
+        Arguments::read(words("--conf-script=/bin/x -C /dev/null"))
+            .unknown
+            .is_some()
+    );
+    assert!(
+        Arguments::read(words(&format!("-C {}", path("missing"))))
+            .unknown
+            .is_some()
+    );
     assert_eq!(Arguments::read(words("--conf-file=")).unknown, None);
 }
 

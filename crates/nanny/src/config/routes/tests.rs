@@ -3,7 +3,8 @@
 use super::*;
 use crate::config::arguments::Arguments;
 
-/// Computes routes. The SERVFAIL server is at port 9999. kubedns is behind dnsmasq and follows the configuration.
+/// Computes routes. The SERVFAIL server is at port 9999. kubedns is behind dnsmasq and follows the
+/// configuration.
 pub(crate) fn computed(
     config: &Config,
     resolv_conf: &[Nameserver],
@@ -37,13 +38,24 @@ fn local() -> Arguments {
     Arguments::from_words(vec!["--listen-address=127.0.0.1".into()])
 }
 
-/// Computes routes from `stubDomains`, `upstreamNameservers` and the servers of resolv.conf. Returns the routes and
-/// omissions, separated by semicolons.
-fn compute(stub_domains: &str, upstreams: &str, resolv_conf: &[&str], names: &Resolutions) -> String {
-    let data = [("stubDomains", stub_domains), ("upstreamNameservers", upstreams)];
+/// Computes routes from `stubDomains`, `upstreamNameservers` and the servers of resolv.conf.
+/// Returns the routes and omissions, separated by semicolons.
+fn compute(
+    stub_domains: &str,
+    upstreams: &str,
+    resolv_conf: &[&str],
+    names: &Resolutions,
+) -> String {
+    let data = [
+        ("stubDomains", stub_domains),
+        ("upstreamNameservers", upstreams),
+    ];
     let data = data.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec()));
     let config = dnsconfig::parse(&data.into()).unwrap();
-    let resolv_conf: Vec<Nameserver> = resolv_conf.iter().map(|server| server.parse().unwrap()).collect();
+    let resolv_conf: Vec<Nameserver> = resolv_conf
+        .iter()
+        .map(|server| server.parse().unwrap())
+        .collect();
     let (routes, omissions) = computed(&config, &resolv_conf, names, &local());
     let mut lines = crate::dnsmasq::servers_file::values(&routes);
     lines.extend(omissions.iter().map(|omission| match omission {
@@ -56,13 +68,24 @@ fn compute(stub_domains: &str, upstreams: &str, resolv_conf: &[&str], names: &Re
 }
 
 fn plain(stub_domains: &str, upstreams: &str, resolv_conf: &[&str]) -> String {
-    compute(stub_domains, upstreams, resolv_conf, &Resolutions::default())
+    compute(
+        stub_domains,
+        upstreams,
+        resolv_conf,
+        &Resolutions::default(),
+    )
 }
 
 #[test]
 fn upstream_servers_replace_those_of_resolv_conf() {
-    assert_eq!(plain("{}", "[]", &["192.0.2.1", "2001:db8::1"]), "192.0.2.1; 2001:db8::1");
-    assert_eq!(plain("{}", r#"["192.0.2.2:5353"]"#, &["192.0.2.1"]), "192.0.2.2#5353");
+    assert_eq!(
+        plain("{}", "[]", &["192.0.2.1", "2001:db8::1"]),
+        "192.0.2.1; 2001:db8::1"
+    );
+    assert_eq!(
+        plain("{}", r#"["192.0.2.2:5353"]"#, &["192.0.2.1"]),
+        "192.0.2.2#5353"
+    );
     assert_eq!(plain("{}", "[]", &[]), "");
 }
 
@@ -98,32 +121,62 @@ fn names_are_routed_to_all_their_addresses_or_nowhere() {
 fn servers_that_dnsmasq_cannot_ask_are_asked_by_kubedns() {
     let stubs = r#"{"a.example": ["tls://192.0.2.1"], "b.example": ["tcp://192.0.2.1", "192.0.2.1"], "c.example": ["192.0.2.1"]}"#;
     assert_eq!(
-        plain(stubs, r#"["tls://192.0.2.2#dns.example", "192.0.2.3"]"#, &["192.0.2.9"]),
+        plain(
+            stubs,
+            r#"["tls://192.0.2.2#dns.example", "192.0.2.3"]"#,
+            &["192.0.2.9"]
+        ),
         "/a.example/127.0.0.1#10053; /b.example/127.0.0.1#10053; /c.example/192.0.2.1; 127.0.0.1#10053"
     );
-    assert_eq!(plain("{}", r#"["tls://192.0.2.2"]"#, &["192.0.2.9"]), "127.0.0.1#10053");
+    assert_eq!(
+        plain("{}", r#"["tls://192.0.2.2"]"#, &["192.0.2.9"]),
+        "127.0.0.1#10053"
+    );
 }
 
-/// Computes the routes for each forwarder, before and after kubedns is known to follow the configuration.
+/// Computes the routes for each forwarder, before and after kubedns is known to follow the
+/// configuration.
 #[test]
 fn kubedns_is_asked_for_what_it_would_ask_of_others_only_once_it_follows() {
     const PLAIN: &str = r#"["192.0.2.2"]"#;
     const TLS: &str = r#"["192.0.2.2", "tls://192.0.2.3"]"#;
     let (names, listening) = (Resolutions::default(), Listening::of(&local()));
     for (forward, upstreams, kubedns_follows, expected) in [
-        (Forward::Dnsmasq, PLAIN, false, "/a.example/192.0.2.1; 192.0.2.2"),
-        (Forward::Dnsmasq, TLS, false, "/a.example/192.0.2.1; 127.0.0.1#9999"),
-        (Forward::Dnsmasq, TLS, true, "/a.example/192.0.2.1; 127.0.0.1#10053"),
+        (
+            Forward::Dnsmasq,
+            PLAIN,
+            false,
+            "/a.example/192.0.2.1; 192.0.2.2",
+        ),
+        (
+            Forward::Dnsmasq,
+            TLS,
+            false,
+            "/a.example/192.0.2.1; 127.0.0.1#9999",
+        ),
+        (
+            Forward::Dnsmasq,
+            TLS,
+            true,
+            "/a.example/192.0.2.1; 127.0.0.1#10053",
+        ),
         (Forward::Kubedns, PLAIN, false, "127.0.0.1#10053"),
         (Forward::Kubedns, PLAIN, true, "127.0.0.1#10053"),
         (Forward::Kubedns, TLS, false, "127.0.0.1#9999"),
         (Forward::Kubedns, TLS, true, "127.0.0.1#10053"),
     ] {
-        let data = [("stubDomains", r#"{"a.example": ["192.0.2.1"]}"#), ("upstreamNameservers", upstreams)];
+        let data = [
+            ("stubDomains", r#"{"a.example": ["192.0.2.1"]}"#),
+            ("upstreamNameservers", upstreams),
+        ];
         let data = data.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec()));
         let config = dnsconfig::parse(&data.into()).unwrap();
         let from = ingredients(&config, &[], &names, &listening);
-        let (routes, omissions) = Routes::compute(&Ingredients { forward, kubedns_follows, ..from });
+        let (routes, omissions) = Routes::compute(&Ingredients {
+            forward,
+            kubedns_follows,
+            ..from
+        });
         let values = crate::dnsmasq::servers_file::values(&routes).join("; ");
         assert_eq!(
             (values.as_str(), omissions.len()),
@@ -133,14 +186,17 @@ fn kubedns_is_asked_for_what_it_would_ask_of_others_only_once_it_follows() {
     }
 }
 
-/// Computes the routes of names in `hosts` and `aliases`. The cases differ in the forwarder, in whether kubedns
-/// follows the configuration, and in whether kubedns is behind dnsmasq.
+/// Computes the routes of names in `hosts` and `aliases`. The cases differ in the forwarder, in
+/// whether kubedns follows the configuration, and in whether kubedns is behind dnsmasq.
 #[test]
 fn kubedns_behind_dnsmasq_is_asked_for_names_of_your_own() {
     let data = [
         ("hosts", "192.0.2.1 db.acme.example db\n2001:db8::1 db\n"),
         ("aliases", r#"{"registry.acme.example": "registry.infra"}"#),
-        ("stubDomains", r#"{"acme.example": ["192.0.2.9"], "db.acme.example": ["192.0.2.8"]}"#),
+        (
+            "stubDomains",
+            r#"{"acme.example": ["192.0.2.9"], "db.acme.example": ["192.0.2.8"]}"#,
+        ),
     ];
     let data = data.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec()));
     let config = dnsconfig::parse(&data.into()).unwrap();
@@ -148,8 +204,11 @@ fn kubedns_behind_dnsmasq_is_asked_for_names_of_your_own() {
     let with = "/1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa/127.0.0.1#10053; \
                 /1.2.0.192.in-addr.arpa/127.0.0.1#10053; /db/127.0.0.1#10053; /db.acme.example/127.0.0.1#10053; \
                 /registry.acme.example/127.0.0.1#10053; /acme.example/192.0.2.9; 192.0.2.2";
-    let (names, listening, resolv_conf) =
-        (Resolutions::default(), Listening::of(&local()), ["192.0.2.2".parse().unwrap()]);
+    let (names, listening, resolv_conf) = (
+        Resolutions::default(),
+        Listening::of(&local()),
+        ["192.0.2.2".parse().unwrap()],
+    );
     let from = ingredients(&config, &resolv_conf, &names, &listening);
     for (forward, kubedns_follows, kubedns_is_behind, expected) in [
         (Forward::Dnsmasq, true, true, with),
@@ -157,10 +216,17 @@ fn kubedns_behind_dnsmasq_is_asked_for_names_of_your_own() {
         (Forward::Dnsmasq, true, false, without),
         (Forward::Kubedns, true, true, "127.0.0.1#10053"),
     ] {
-        let (routes, _) =
-            Routes::compute(&Ingredients { forward, kubedns_is_behind, kubedns_follows, ..from });
+        let (routes, _) = Routes::compute(&Ingredients {
+            forward,
+            kubedns_is_behind,
+            kubedns_follows,
+            ..from
+        });
         let values = crate::dnsmasq::servers_file::values(&routes).join("; ");
-        assert_eq!(values, expected, "{forward:?} {kubedns_follows} {kubedns_is_behind}");
+        assert_eq!(
+            values, expected,
+            "{forward:?} {kubedns_follows} {kubedns_is_behind}"
+        );
     }
 }
 
@@ -175,5 +241,8 @@ fn servers_that_are_dnsmasq_itself_are_left_out() {
         "/a.example/127.0.0.1#9999; /b.example/192.0.2.1; 192.0.2.2; loop 127.0.0.1:53 for all; \
          loop 127.0.0.1:53 for a.example; loop 127.0.0.1:53 for b.example"
     );
-    assert_eq!(plain("{}", "[]", &["127.0.0.1", "192.0.2.1"]), "192.0.2.1; loop 127.0.0.1:53 for all");
+    assert_eq!(
+        plain("{}", "[]", &["127.0.0.1", "192.0.2.1"]),
+        "192.0.2.1; loop 127.0.0.1:53 for all"
+    );
 }

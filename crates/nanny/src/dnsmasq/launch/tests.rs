@@ -1,5 +1,5 @@
-//! Compares argument lists with recorded argument lists of kube-dns' nanny, and tests conflicts with the user's
-//! arguments.
+//! Compares argument lists with recorded argument lists of kube-dns' nanny, and tests conflicts
+//! with the user's arguments.
 
 use std::collections::BTreeMap;
 
@@ -17,12 +17,25 @@ fn words(line: &str) -> Vec<OsString> {
 }
 
 fn dnsmasq(version: &str) -> Dnsmasq {
-    Dnsmasq { version: version.to_owned(), loop_detection: true, package: None }
+    Dnsmasq {
+        version: version.to_owned(),
+        loop_detection: true,
+        package: None,
+    }
 }
 
 fn plan_of(arguments: &Arguments) -> Plan {
-    let root = Identity::Root { user: "root".to_owned(), group: "root".to_owned() };
-    Plan::new(arguments, Ok(PathBuf::from(FILE)), &root, &dnsmasq("2.90"), Forward::Dnsmasq)
+    let root = Identity::Root {
+        user: "root".to_owned(),
+        group: "root".to_owned(),
+    };
+    Plan::new(
+        arguments,
+        Ok(PathBuf::from(FILE)),
+        &root,
+        &dnsmasq("2.90"),
+        Forward::Dnsmasq,
+    )
 }
 
 fn plan(line: &str) -> Plan {
@@ -30,7 +43,10 @@ fn plan(line: &str) -> Plan {
 }
 
 fn text(argv: &[OsString]) -> String {
-    argv.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    argv.iter()
+        .map(|word| word.to_string_lossy())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn argv(line: &str) -> String {
@@ -42,7 +58,8 @@ fn the_stock_arguments_come_first_and_untouched() {
     let stock = "-k --cache-size=1000 --no-negcache --dns-loop-detect --log-facility=- \
                  --server=/cluster.local/127.0.0.1#10053 --server=/in-addr.arpa/127.0.0.1#10053 \
                  --server=/ip6.arpa/127.0.0.1#10053";
-    let expected = format!("{stock} --no-resolv --servers-file={FILE} --pid-file --user=root --group=root");
+    let expected =
+        format!("{stock} --no-resolv --servers-file={FILE} --pid-file --user=root --group=root");
     assert_eq!(argv(stock), expected);
     let bare = format!(
         "--keep-in-foreground --no-resolv --servers-file={FILE} --dns-loop-detect --log-facility=- --pid-file \
@@ -68,32 +85,68 @@ fn conflicts_are_resolved_and_told() {
             "",
             "--resolv-file: /a, /b is used in place of /etc/resolv.conf",
         ),
-        ("-k --servers-file=/own", "/etc/resolv.conf", "/own", "--servers-file=/own: its lines are kept"),
+        (
+            "-k --servers-file=/own",
+            "/etc/resolv.conf",
+            "/own",
+            "--servers-file=/own: its lines are kept",
+        ),
     ] {
         let plan = plan(line);
-        let files: Vec<String> = plan.resolv_files.iter().map(|path| path.display().to_string()).collect();
+        let files: Vec<String> = plan
+            .resolv_files
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
         assert_eq!(files.join(" "), resolv_files, "{line}");
-        assert_eq!(plan.extra_servers, Some(PathBuf::from(extra)).filter(|_| !extra.is_empty()), "{line}");
-        assert!(plan.notes.join("\n").contains(note), "{line}: {:?}", plan.notes);
+        assert_eq!(
+            plan.extra_servers,
+            Some(PathBuf::from(extra)).filter(|_| !extra.is_empty()),
+            "{line}"
+        );
+        assert!(
+            plan.notes.join("\n").contains(note),
+            "{line}: {:?}",
+            plan.notes
+        );
         assert_eq!(plan.notes.is_empty(), note.is_empty(), "{line}");
-        assert_eq!(text(&plan.argv(&Routes::default())).matches("servers-file").count(), 1, "{line}");
+        assert_eq!(
+            text(&plan.argv(&Routes::default()))
+                .matches("servers-file")
+                .count(),
+            1,
+            "{line}"
+        );
     }
     assert!(!plan("-k --no-poll").follow_resolv);
 }
 
-/// Each case has `-forward=kubedns` and lists the user's arguments that are kept, the arguments that the nanny adds,
-/// and the notes.
+/// Each case has `-forward=kubedns` and lists the user's arguments that are kept, the arguments
+/// that the nanny adds, and the notes.
 #[test]
 fn a_cache_has_no_loop_detection_and_room_for_all_that_hangs() {
-    let root = Identity::Root { user: "root".to_owned(), group: "root".to_owned() };
+    let root = Identity::Root {
+        user: "root".to_owned(),
+        group: "root".to_owned(),
+    };
     let ours = format!(
         "--no-resolv --servers-file={FILE} --dns-forward-max=600 --all-servers --fast-dns-retry=500,4000 --pid-file \
          --user=root --group=root"
     );
     for (line, kept, ours, note) in [
         ("-k -8 -", "-k -8 -", ours.as_str(), ""),
-        ("-k -8 - --dns-loop-detect", "-k -8 -", &ours, "--dns-loop-detect: left out"),
-        ("-k -8 - -0 7", "-k -8 - -0 7", &ours.replace("--dns-forward-max=600 ", ""), ""),
+        (
+            "-k -8 - --dns-loop-detect",
+            "-k -8 -",
+            &ours,
+            "--dns-loop-detect: left out",
+        ),
+        (
+            "-k -8 - -0 7",
+            "-k -8 - -0 7",
+            &ours.replace("--dns-forward-max=600 ", ""),
+            "",
+        ),
         (
             "-k -8 - -S 192.0.2.1",
             "-k -8 - -S 192.0.2.1",
@@ -106,8 +159,18 @@ fn a_cache_has_no_loop_detection_and_room_for_all_that_hangs() {
             &ours.replace("--fast-dns-retry=500,4000 ", ""),
             "",
         ),
-        ("-k -8 - -o", "-k -8 - -o", &ours.replace("--all-servers ", ""), ""),
-        ("-k -8 - --server=/a.example/192.0.2.1", "-k -8 - --server=/a.example/192.0.2.1", &ours, ""),
+        (
+            "-k -8 - -o",
+            "-k -8 - -o",
+            &ours.replace("--all-servers ", ""),
+            "",
+        ),
+        (
+            "-k -8 - --server=/a.example/192.0.2.1",
+            "-k -8 - --server=/a.example/192.0.2.1",
+            &ours,
+            "",
+        ),
         (
             "-k -8 - -R",
             "-k -8 - -R",
@@ -116,10 +179,29 @@ fn a_cache_has_no_loop_detection_and_room_for_all_that_hangs() {
         ),
     ] {
         let arguments = Arguments::from_words(words(line));
-        let plan = Plan::new(&arguments, Ok(PathBuf::from(FILE)), &root, &dnsmasq("2.90"), Forward::Kubedns);
-        assert_eq!(text(&plan.argv(&Routes::default())), format!("{kept} {ours}"), "{line}");
-        assert_eq!(plan.notes.is_empty(), note.is_empty(), "{line}: {:?}", plan.notes);
-        assert!(plan.notes.join("\n").contains(note), "{line}: {:?}", plan.notes);
+        let plan = Plan::new(
+            &arguments,
+            Ok(PathBuf::from(FILE)),
+            &root,
+            &dnsmasq("2.90"),
+            Forward::Kubedns,
+        );
+        assert_eq!(
+            text(&plan.argv(&Routes::default())),
+            format!("{kept} {ours}"),
+            "{line}"
+        );
+        assert_eq!(
+            plan.notes.is_empty(),
+            note.is_empty(),
+            "{line}: {:?}",
+            plan.notes
+        );
+        assert!(
+            plan.notes.join("\n").contains(note),
+            "{line}: {:?}",
+            plan.notes
+        );
         assert!(plan.resolv_files.is_empty(), "{line}");
     }
     let routes = Routes {
@@ -135,21 +217,26 @@ fn a_cache_has_no_loop_detection_and_room_for_all_that_hangs() {
         &dnsmasq("2.85"),
         Forward::Kubedns,
     );
-    let expected =
-        "-k -8 - --server 127.0.0.1#10053 --no-resolv --dns-forward-max=600 --all-servers --pid-file";
+    let expected = "-k -8 - --server 127.0.0.1#10053 --no-resolv --dns-forward-max=600 --all-servers --pid-file";
     assert_eq!(text(&plan.argv(&routes)), expected);
 }
 
 #[test]
 fn without_a_file_the_servers_are_arguments() {
     let routes = Routes {
-        stub_domains: BTreeMap::from([("a.example".to_owned(), vec!["192.0.2.1:54".parse().unwrap()])]),
+        stub_domains: BTreeMap::from([(
+            "a.example".to_owned(),
+            vec!["192.0.2.1:54".parse().unwrap()],
+        )]),
         upstreams: vec!["192.0.2.2".parse().unwrap()],
         upstreams_from: Origin::Configuration,
         ..Routes::default()
     };
     let arguments = Arguments::from_words(words("-k --servers-file=/own"));
-    let dnsmasq = Dnsmasq { loop_detection: false, ..dnsmasq("2.90") };
+    let dnsmasq = Dnsmasq {
+        loop_detection: false,
+        ..dnsmasq("2.90")
+    };
     let plan = Plan::new(
         &arguments,
         Err("no place for it".to_owned()),
@@ -159,19 +246,30 @@ fn without_a_file_the_servers_are_arguments() {
     );
     assert_eq!(plan.mode, Mode::Restart);
     assert_eq!(plan.obstacle.as_deref(), Some("no place for it"));
-    assert_eq!(plan.resolv_files, Vec::<PathBuf>::new(), "dnsmasq reads resolv.conf itself");
+    assert_eq!(
+        plan.resolv_files,
+        Vec::<PathBuf>::new(),
+        "dnsmasq reads resolv.conf itself"
+    );
     assert_eq!(
         text(&plan.argv(&routes)),
         "-k --servers-file=/own --server /a.example/192.0.2.1#54 --server 192.0.2.2 --no-resolv --log-facility=- \
          --pid-file"
     );
-    let from_resolv_conf = Routes { upstreams_from: Origin::ResolvConf, upstreams: Vec::new(), ..routes };
+    let from_resolv_conf = Routes {
+        upstreams_from: Origin::ResolvConf,
+        upstreams: Vec::new(),
+        ..routes
+    };
     assert!(!text(&plan.argv(&from_resolv_conf)).contains("--no-resolv"));
 }
 
 #[test]
 fn a_file_that_cannot_be_written_can_be_done_without() {
-    let routes = Routes { upstreams: vec!["192.0.2.2".parse().unwrap()], ..Routes::default() };
+    let routes = Routes {
+        upstreams: vec!["192.0.2.2".parse().unwrap()],
+        ..Routes::default()
+    };
     let plan = plan("-k --servers-file=/own");
     assert_eq!(
         text(&plan.argv_without_file(&routes)),
@@ -182,7 +280,11 @@ fn a_file_that_cannot_be_written_can_be_done_without() {
 
 #[test]
 fn what_is_not_known_leads_to_restarts() {
-    for line in ["--conf-script=/x", "--servers-file=/a --servers-file=/b", "-C /no/such/file"] {
+    for line in [
+        "--conf-script=/x",
+        "--servers-file=/a --servers-file=/b",
+        "-C /no/such/file",
+    ] {
         let arguments = Arguments::read(words(line));
         assert_eq!(plan_of(&arguments).mode, Mode::Restart, "{line}");
     }
@@ -193,7 +295,8 @@ fn what_is_not_known_leads_to_restarts() {
     assert_eq!(plan_of(&arguments).mode, Mode::Restart);
 }
 
-/// A recorded case: the files of the configuration, the arguments behind `--`, and dnsmasq's arguments.
+/// A recorded case: the files of the configuration, the arguments behind `--`, and dnsmasq's
+/// arguments.
 #[derive(Debug, Deserialize)]
 struct Case {
     #[serde(rename = "case")]
@@ -211,35 +314,53 @@ struct Effect {
 }
 
 impl Effect {
-    /// Parses arguments in the form of kube-dns (`--server X`). Brackets and default ports are removed.
+    /// Parses arguments in the form of kube-dns (`--server X`). Brackets and default ports are
+    /// removed.
     fn of_arguments(argv: &[String], known: &[String]) -> Self {
         let arguments = Arguments::from_words(argv.iter().map(OsString::from).collect());
         let servers = arguments.all("server").into_iter().map(|value| {
             let plain = value.replace(['[', ']'], "");
-            plain.strip_suffix("#53").map(str::to_owned).unwrap_or(plain)
+            plain
+                .strip_suffix("#53")
+                .map(str::to_owned)
+                .unwrap_or(plain)
         });
         let servers = servers.filter(|server| !known.contains(server)).collect();
-        Self { servers, reads_resolv_conf: !arguments.has("no-resolv") }
+        Self {
+            servers,
+            reads_resolv_conf: !arguments.has("no-resolv"),
+        }
     }
 
     fn of_file(text: &str) -> Self {
-        let servers: Vec<String> =
-            text.lines().filter_map(|line| line.strip_prefix("server=")).map(str::to_owned).collect();
+        let servers: Vec<String> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("server="))
+            .map(str::to_owned)
+            .collect();
         let marker = |server: &String| server == "198.51.100.53";
         Self {
             reads_resolv_conf: servers.iter().any(marker),
-            servers: servers.into_iter().filter(|server| !marker(server)).collect(),
+            servers: servers
+                .into_iter()
+                .filter(|server| !marker(server))
+                .collect(),
         }
     }
 }
 
 /// The recorded server names, with their addresses at the time of the recording.
 fn names() -> Resolutions {
-    let several = (21..=40).map(|last| format!("203.0.113.{last}").parse().unwrap()).collect();
+    let several = (21..=40)
+        .map(|last| format!("203.0.113.{last}").parse().unwrap())
+        .collect();
     Resolutions::from([
         ("www.outside.test", vec!["198.51.100.10".parse().unwrap()]),
         ("some.outside.test", several),
-        ("ns.apps.svc.cluster.local", vec!["10.96.3.53".parse().unwrap()]),
+        (
+            "ns.apps.svc.cluster.local",
+            vec!["10.96.3.53".parse().unwrap()],
+        ),
     ])
 }
 
@@ -248,11 +369,14 @@ fn mended(case: &str, effect: &mut Effect) {
     match case {
         // kube-dns uses one random address of a name; this nanny uses all addresses.
         "stub server by name with several addresses" => {
-            effect.servers = (21..=40).map(|last| format!("/acme.example/203.0.113.{last}")).collect();
+            effect.servers = (21..=40)
+                .map(|last| format!("/acme.example/203.0.113.{last}"))
+                .collect();
         }
-        // kube-dns passes the name to dnsmasq, which then does not start. Here, queries for the stub domain get
-        // SERVFAIL until the name resolves.
-        "stub server by name that does not resolve" | "stub server by cluster name that is not there" => {
+        // kube-dns passes the name to dnsmasq, which then does not start. Here, queries for the
+        // stub domain get SERVFAIL until the name resolves.
+        "stub server by name that does not resolve"
+        | "stub server by cluster name that is not there" => {
             effect.servers = vec!["/acme.example/127.0.0.1#9999".to_owned()];
         }
         // kube-dns uses three upstream servers at most.
@@ -279,14 +403,18 @@ fn arguments_and_servers_file_equal_the_recorded_arguments_in_effect() {
     assert!(cases.len() > 20);
     for case in &mut cases {
         // `Source` ignores hidden files and subdirectories.
-        case.files.retain(|name, _| !name.starts_with('.') && !name.contains('/'));
-        let data = case.files.iter().map(|(key, value)| (key.clone(), value.clone().into_bytes()));
+        case.files
+            .retain(|name, _| !name.starts_with('.') && !name.contains('/'));
+        let data = case
+            .files
+            .iter()
+            .map(|(key, value)| (key.clone(), value.clone().into_bytes()));
         let config = dnsconfig::parse(&data.collect()).unwrap_or_default();
         let arguments = Arguments::from_words(case.args.iter().map(OsString::from).collect());
         // The servers of the node's resolv.conf.
         let resolv_conf: Vec<Nameserver> = vec!["198.51.100.53".parse().unwrap()];
-        // dnsmasq listens on loopback only. Otherwise a recorded server with an address of this machine would count as
-        // dnsmasq itself, and be left out.
+        // dnsmasq listens on loopback only. Otherwise a recorded server with an address of this
+        // machine would count as dnsmasq itself, and be left out.
         let listening = Arguments::from_words(vec!["--listen-address=127.0.0.1".into()]);
         let (routes, _) = computed(&config, &resolv_conf, &names, &listening);
 

@@ -14,7 +14,10 @@ fn routes() -> Routes {
     Routes {
         stub_domains: BTreeMap::from([(
             "acme.example".to_owned(),
-            vec!["192.0.2.10".parse().unwrap(), "[2001:db8::11]:5353".parse().unwrap()],
+            vec![
+                "192.0.2.10".parse().unwrap(),
+                "[2001:db8::11]:5353".parse().unwrap(),
+            ],
         )]),
         upstreams: vec!["192.0.2.1:5353".parse().unwrap()],
         upstreams_from: Origin::Configuration,
@@ -34,14 +37,23 @@ fn one_line_a_server() {
 #[test]
 fn a_link_local_server_keeps_its_interface() {
     let upstreams = dnsconfig::resolv_conf::ResolvConf::parse("nameserver fe80::1%lo").nameservers;
-    let text = render(&Routes { upstreams, ..Routes::default() }, "");
+    let text = render(
+        &Routes {
+            upstreams,
+            ..Routes::default()
+        },
+        "",
+    );
     assert!(text.ends_with("\nserver=fe80::1%lo\n"), "{text}");
 }
 
 #[test]
 fn the_users_own_lines_come_first() {
     let text = render(&Routes::default(), "server=/own.example/192.0.2.5");
-    assert!(text.ends_with("overwritten.\nserver=/own.example/192.0.2.5\n"), "{text}");
+    assert!(
+        text.ends_with("overwritten.\nserver=/own.example/192.0.2.5\n"),
+        "{text}"
+    );
 }
 
 /// Returns whether a valid configuration can produce this line.

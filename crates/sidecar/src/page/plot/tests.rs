@@ -4,12 +4,20 @@ use super::*;
 use crate::document::example::probe;
 
 fn point(at: u64, state: State, latency_ms: f64) -> Point {
-    Point { at, state, latency_ms }
+    Point {
+        at,
+        state,
+        latency_ms,
+    }
 }
 
 /// The plot of a probe with this history.
 fn drawn(history: Vec<Point>, now: u64) -> String {
-    let probe = ProbeStatus { label: "it<".to_owned(), history, ..probe("other", State::Ok, "") };
+    let probe = ProbeStatus {
+        label: "it<".to_owned(),
+        history,
+        ..probe("other", State::Ok, "")
+    };
     let probes = [probe];
     svg(&probes[0], &Axes::of(&probes, now)).into_string()
 }
@@ -35,19 +43,28 @@ fn a_line_per_run_and_a_bar_per_failure() {
     );
     // The first point is at the left edge. The top of the axis is 5 ms.
     assert!(svg.contains("points=\"48.0,67.2 125.0,37.6\""), "{svg}");
-    assert!(svg.contains(">5 ms</text>") && svg.contains(">4 min ago</text>"), "{svg}");
+    assert!(
+        svg.contains(">5 ms</text>") && svg.contains(">4 min ago</text>"),
+        "{svg}"
+    );
 }
 
 #[test]
 fn nothing_yet() {
     let svg = drawn(Vec::new(), 1_000_000);
-    assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>") && !svg.contains("NaN"), "{svg}");
+    assert!(
+        svg.starts_with("<svg ") && svg.ends_with("</svg>") && !svg.contains("NaN"),
+        "{svg}"
+    );
 }
 
 #[test]
 fn clocks_that_jump_draw_something() {
-    let history =
-        vec![point(500, State::Ok, 1.0), point(0, State::Ok, f64::MAX), point(u64::MAX, State::Ok, 0.0)];
+    let history = vec![
+        point(500, State::Ok, 1.0),
+        point(0, State::Ok, f64::MAX),
+        point(u64::MAX, State::Ok, 0.0),
+    ];
     for now in [0, 1000, u64::MAX] {
         let svg = drawn(history.clone(), now);
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
@@ -56,8 +73,15 @@ fn clocks_that_jump_draw_something() {
 
 #[test]
 fn tops_are_round() {
-    let cases =
-        [(0.0, 1.0), (1.0, 1.0), (1.1, 2.0), (4.0, 5.0), (5.1, 10.0), (180.0, 200.0), (2000.0, 2000.0)];
+    let cases = [
+        (0.0, 1.0),
+        (1.0, 1.0),
+        (1.1, 2.0),
+        (4.0, 5.0),
+        (5.1, 10.0),
+        (180.0, 200.0),
+        (2000.0, 2000.0),
+    ];
     for (value, top) in cases {
         assert!((round_up(value) - top).abs() < f64::EPSILON, "{value}");
     }

@@ -25,29 +25,43 @@ async fn server(reply: Vec<u8>, hold: bool) -> (String, JoinSet<()>) {
 
 async fn answer(reply: impl Into<Vec<u8>>, hold: bool) -> Result<String, String> {
     let (url, _task) = server(reply.into(), hold).await;
-    fetch(&url, &FileReads::default()).await.map_err(|error| error.to_string())
+    fetch(&url, &FileReads::default())
+        .await
+        .map_err(|error| error.to_string())
 }
 
 #[tokio::test]
 async fn answers() {
     let ok = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nhello\n";
     assert_eq!(answer(ok, false).await, Ok("hello\n".to_owned()));
-    assert_eq!(answer("HTTP/1.0 200 OK\r\n\r\n", false).await, Ok(String::new()));
+    assert_eq!(
+        answer("HTTP/1.0 200 OK\r\n\r\n", false).await,
+        Ok(String::new())
+    );
     assert_eq!(
         answer("HTTP/1.1 404 Not Found\r\n\r\nno", false).await,
         Err("answered \"HTTP/1.1 404 Not Found\"".to_owned())
     );
-    assert_eq!(answer("SSH-2.0-OpenSSH\r\n", false).await, Err("answered \"SSH-2.0-OpenSSH\"".to_owned()));
+    assert_eq!(
+        answer("SSH-2.0-OpenSSH\r\n", false).await,
+        Err("answered \"SSH-2.0-OpenSSH\"".to_owned())
+    );
     assert_eq!(answer("", false).await, Err("answered \"\"".to_owned()));
 }
 
 #[tokio::test]
 async fn silence_and_floods_are_cut_off() {
-    assert_eq!(answer("HTTP/1.1 200 OK\r\n\r\n", true).await, Err("no answer within 1s".to_owned()));
+    assert_eq!(
+        answer("HTTP/1.1 200 OK\r\n\r\n", true).await,
+        Err("no answer within 1s".to_owned())
+    );
     let mut flood = b"HTTP/1.1 200 OK\r\n\r\n".to_vec();
     flood.resize(3 * 1024 * 1024, b'x');
     let error = answer(flood, true).await.unwrap_err();
-    assert!(error == "more than 2097152 bytes" || error == "no answer within 1s", "{error}");
+    assert!(
+        error == "more than 2097152 bytes" || error == "no answer within 1s",
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -58,9 +72,18 @@ async fn files_and_what_is_neither() {
     let files = FileReads::default();
     let fetch = async |source| fetch(source, &files).await;
     assert_eq!(fetch(path.to_str().unwrap()).await.unwrap(), "{}");
-    let missing = fetch("/nonexistent/status.json").await.unwrap_err().to_string();
+    let missing = fetch("/nonexistent/status.json")
+        .await
+        .unwrap_err()
+        .to_string();
     assert!(missing.starts_with("No such file"), "{missing}");
-    assert!(fetch("https://127.0.0.1/").await.unwrap_err().to_string().starts_with("not an http URL"));
+    assert!(
+        fetch("https://127.0.0.1/")
+            .await
+            .unwrap_err()
+            .to_string()
+            .starts_with("not an http URL")
+    );
     assert!(fetch("http://user:secret@127.0.0.1/").await.is_err());
     assert!(fetch("http://127.0.0.1/a\r\nX: y").await.is_err());
     assert!(fetch("http://127.0.0.1:1/").await.is_err());
@@ -74,7 +97,10 @@ async fn a_file_whose_read_hangs_is_silence() {
     nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let files = FileReads::default();
     for attempt in 1..=2 {
-        let error = fetch(path.to_str().unwrap(), &files).await.unwrap_err().to_string();
+        let error = fetch(path.to_str().unwrap(), &files)
+            .await
+            .unwrap_err()
+            .to_string();
         assert_eq!(error, "no answer within 1s", "attempt {attempt}");
     }
     // The blocked thread can finish.
@@ -82,7 +108,9 @@ async fn a_file_whose_read_hangs_is_silence() {
     std::fs::remove_file(&path).unwrap();
     std::fs::write(&path, "{}").unwrap();
     testkit::eventually(Duration::from_secs(10), async || {
-        fetch(path.to_str().unwrap(), &files).await.is_ok_and(|text| text == "{}")
+        fetch(path.to_str().unwrap(), &files)
+            .await
+            .is_ok_and(|text| text == "{}")
     })
     .await;
 }

@@ -33,9 +33,15 @@ kubedns_forward_tls_trusted{upstream=\"tls://192.0.2.3:853\"} 0
     );
     assert_eq!(
         kubedns.watches,
-        BTreeMap::from([("endpoints".to_owned(), false), ("services".to_owned(), true)])
+        BTreeMap::from([
+            ("endpoints".to_owned(), false),
+            ("services".to_owned(), true)
+        ])
     );
-    assert_eq!((kubedns.last_event, kubedns.requests), (Some(150.5), Some(15.0)));
+    assert_eq!(
+        (kubedns.last_event, kubedns.requests),
+        (Some(150.5), Some(15.0))
+    );
     let upstream = |address: &str, requests, errors, mean_ms, trusted| Upstream {
         address: address.to_owned(),
         requests,
@@ -59,8 +65,9 @@ fn what_is_not_exported_is_unknown() {
 
 #[test]
 fn upstreams_are_bounded() {
-    let lines: Vec<String> =
-        (0..1000).map(|at| format!("kubedns_forward_requests_total{{upstream=\"{at}\"}} {at}")).collect();
+    let lines: Vec<String> = (0..1000)
+        .map(|at| format!("kubedns_forward_requests_total{{upstream=\"{at}\"}} {at}"))
+        .collect();
     let upstreams = Kubedns::read(&lines.join("\n")).upstreams;
     assert_eq!(upstreams.len(), SHOWN);
     assert_eq!(upstreams[0].address, "999");

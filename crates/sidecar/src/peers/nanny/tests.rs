@@ -28,7 +28,13 @@ fn a_refused_configuration() {
     }"#;
     let nanny = Nanny::read(text).unwrap();
     assert_eq!(nanny.dnsmasq.restarts["died"], 1);
-    assert_eq!(nanny.configuration.error.unwrap().text.as_deref(), Some("stubDomains: not JSON"));
-    assert_eq!(nanny.configuration.stub_domains["acme.local"], ["192.0.2.1"]);
+    assert_eq!(
+        nanny.configuration.error.unwrap().text.as_deref(),
+        Some("stubDomains: not JSON")
+    );
+    assert_eq!(
+        nanny.configuration.stub_domains["acme.local"],
+        ["192.0.2.1"]
+    );
     assert!(nanny.routes.loops.contains("127.0.0.53"));
 }

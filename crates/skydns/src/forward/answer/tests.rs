@@ -9,8 +9,8 @@ const QUERY: &[u8] = b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x01\x01A\x04
 /// Length of the OPT record in the query.
 const OPT: usize = 11;
 
-/// An upstream's answer to `a.test. A` with the flags `flags`, one address and an OPT record with an option of
-/// `option` octets.
+/// An upstream's answer to `a.test. A` with the flags `flags`, one address and an OPT record with
+/// an option of `option` octets.
 fn upstream(flags: u16, option: u16) -> Vec<u8> {
     let [high, low] = flags.to_be_bytes();
     let mut message = vec![9, 9, high, low, 0, 1, 0, 1, 0, 0, 0, 1];
@@ -25,22 +25,41 @@ fn upstream(flags: u16, option: u16) -> Vec<u8> {
 }
 
 fn reply(octets: &[u8]) -> Reply {
-    match judge(&Query::new(b"\x01a\x04test\x00", 1), 0x0909, &"192.0.2.1".parse().unwrap(), octets) {
+    match judge(
+        &Query::new(b"\x01a\x04test\x00", 1),
+        0x0909,
+        &"192.0.2.1".parse().unwrap(),
+        octets,
+    ) {
         Verdict::Reply(reply) => reply,
         other => panic!("{other:?}"),
     }
 }
 
-/// Length, answer count, length of the OPT record and TC of the answer, and whether it is reported as truncated.
+/// Length, answer count, length of the OPT record and TC of the answer, and whether it is reported
+/// as truncated.
 fn answer(reply: &Reply, query: &[u8]) -> (usize, u16, usize, bool, bool) {
     let parsed = wire::Query::parse(query, Transport::Udp).unwrap();
     let mut out = Vec::new();
     let truncated = reply.append_answer(&parsed, &mut out);
     let read = Message::parse(&out).unwrap();
     assert_eq!((read.end(), &out[..2]), (out.len(), &query[..2]));
-    assert_eq!(read.question().unwrap().name, parsed.name, "in the client's case");
-    let opt = read.section(Section::Additional).map(|opt| opt.range().len()).sum();
-    (out.len(), read.header().counts[1], opt, read.header().is_truncated(), truncated)
+    assert_eq!(
+        read.question().unwrap().name,
+        parsed.name,
+        "in the client's case"
+    );
+    let opt = read
+        .section(Section::Additional)
+        .map(|opt| opt.range().len())
+        .sum();
+    (
+        out.len(),
+        read.header().counts[1],
+        opt,
+        read.header().is_truncated(),
+        truncated,
+    )
 }
 
 #[test]
@@ -48,24 +67,46 @@ fn options_of_any_size_fit() {
     for (what, option, expected) in [
         ("all of it fits", 400, (455, 1, 415, false, false)),
         ("to the octet", 457, (512, 1, 472, false, false)),
-        ("only question and options fit", 458, (497, 0, 473, true, true)),
-        ("options leave no room for the question", 474, (51, 1, OPT, false, false)),
-        ("options larger than any answer", 4000, (51, 1, OPT, false, false)),
+        (
+            "only question and options fit",
+            458,
+            (497, 0, 473, true, true),
+        ),
+        (
+            "options leave no room for the question",
+            474,
+            (51, 1, OPT, false, false),
+        ),
+        (
+            "options larger than any answer",
+            4000,
+            (51, 1, OPT, false, false),
+        ),
     ] {
-        assert_eq!(answer(&reply(&upstream(0x8180, option)), QUERY), expected, "{what}");
+        assert_eq!(
+            answer(&reply(&upstream(0x8180, option)), QUERY),
+            expected,
+            "{what}"
+        );
     }
 }
 
 #[test]
 fn truncated_reply_stays_truncated() {
-    assert_eq!(answer(&reply(&upstream(0x8380, 4000)), QUERY), (51, 1, OPT, true, true));
+    assert_eq!(
+        answer(&reply(&upstream(0x8380, 4000)), QUERY),
+        (51, 1, OPT, true, true)
+    );
 }
 
 #[test]
 fn query_without_edns_gets_no_opt() {
     let mut query = QUERY[..QUERY.len() - OPT].to_vec();
     query[11] = 0;
-    assert_eq!(answer(&reply(&upstream(0x8180, 4000)), &query), (40, 1, 0, false, false));
+    assert_eq!(
+        answer(&reply(&upstream(0x8180, 4000)), &query),
+        (40, 1, 0, false, false)
+    );
 }
 
 #[test]
@@ -79,7 +120,10 @@ fn extended_rcode_needs_edns() {
     without[11] = 0;
     for (query, expected) in [(QUERY, rcode::NOERROR), (&without[..], rcode::SERVFAIL)] {
         let mut out = Vec::new();
-        reply.append_answer(&wire::Query::parse(query, Transport::Udp).unwrap(), &mut out);
+        reply.append_answer(
+            &wire::Query::parse(query, Transport::Udp).unwrap(),
+            &mut out,
+        );
         assert_eq!(Header::parse(&out).unwrap().rcode(), expected);
     }
 }

@@ -1,10 +1,12 @@
 //! Metrics of the cache.
 
 use prometheus::{
-    IntCounter, IntGauge, Registry, register_int_counter_with_registry, register_int_gauge_with_registry,
+    IntCounter, IntGauge, Registry, register_int_counter_with_registry,
+    register_int_gauge_with_registry,
 };
 
-/// The metrics of a [`Cache`](super::Cache), all under `kubedns_forward_`. Clones share their values.
+/// The metrics of a [`Cache`](super::Cache), all under `kubedns_forward_`. Clones share their
+/// values.
 #[derive(Clone, Debug)]
 pub struct CacheMetrics {
     pub(super) hits: IntCounter,
@@ -25,8 +27,14 @@ impl CacheMetrics {
             register_int_gauge_with_registry!(format!("kubedns_forward_{name}"), help, registry)
         };
         Ok(Self {
-            hits: counter("cache_hits_total", "Queries answered from the cache within the TTL.")?,
-            misses: counter("cache_misses_total", "Queries without a fresh answer in the cache.")?,
+            hits: counter(
+                "cache_hits_total",
+                "Queries answered from the cache within the TTL.",
+            )?,
+            misses: counter(
+                "cache_misses_total",
+                "Queries without a fresh answer in the cache.",
+            )?,
             stale: counter(
                 "stale_answers_total",
                 "Queries answered from the cache beyond the TTL, because the upstreams failed.",
@@ -35,7 +43,10 @@ impl CacheMetrics {
                 "cache_evictions_total",
                 "Entries evicted from the cache to make room for others.",
             )?,
-            entries: gauge("cache_entries", "Entries in the cache, including expired entries.")?,
+            entries: gauge(
+                "cache_entries",
+                "Entries in the cache, including expired entries.",
+            )?,
             bytes: gauge("cache_bytes", "Memory used by cache entries, in octets.")?,
         })
     }
@@ -44,7 +55,11 @@ impl CacheMetrics {
     pub(super) fn hold(&self, size: u32) -> Held {
         self.entries.inc();
         self.bytes.add(size.into());
-        Held { entries: self.entries.clone(), bytes: self.bytes.clone(), size }
+        Held {
+            entries: self.entries.clone(),
+            bytes: self.bytes.clone(),
+            size,
+        }
     }
 }
 

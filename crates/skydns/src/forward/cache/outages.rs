@@ -29,16 +29,31 @@ impl Outages {
         if let Some(outage) = outages.get_mut(upstreams) {
             outage.last_failure = now;
         } else if outages.len() < MAX_LOGGED {
-            outages.insert(Arc::clone(upstreams), Outage { began: now, last_failure: now });
-            tracing::warn!(upstreams = listed(upstreams), "upstream servers fail, serving stale answers");
+            outages.insert(
+                Arc::clone(upstreams),
+                Outage {
+                    began: now,
+                    last_failure: now,
+                },
+            );
+            tracing::warn!(
+                upstreams = listed(upstreams),
+                "upstream servers fail, serving stale answers"
+            );
         }
     }
 
-    /// Records that the upstreams answered. The outage ends when nothing has failed for `quiet`: some names may fail
-    /// while other names are answered.
+    /// Records that the upstreams answered. The outage ends when nothing has failed for `quiet`:
+    /// some names may fail while other names are answered.
     pub(super) fn answered(&self, upstreams: &Upstreams, quiet: Duration, now: Instant) {
         let mut outages = self.0.lock();
-        let Some(Outage { began, last_failure }) = outages.get(upstreams).copied() else { return };
+        let Some(Outage {
+            began,
+            last_failure,
+        }) = outages.get(upstreams).copied()
+        else {
+            return;
+        };
         if now.saturating_duration_since(last_failure) >= quiet {
             outages.remove(upstreams);
             let lasted = last_failure.saturating_duration_since(began);
@@ -52,7 +67,11 @@ impl Outages {
 }
 
 fn listed(upstreams: &Upstreams) -> String {
-    upstreams.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+    upstreams
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 #[cfg(test)]
@@ -67,7 +86,8 @@ mod tests {
         [SocketAddr::from(([192, 0, 2, 1], port)).into()].into()
     }
 
-    /// One outage with one log line, even if some names fail for a long time while other names are answered.
+    /// One outage with one log line, even if some names fail for a long time while other names are
+    /// answered.
     #[test]
     fn an_outage_ends_when_nothing_has_failed_for_a_while() {
         let (outages, here, start) = (Outages::default(), upstreams(53), Instant::now());

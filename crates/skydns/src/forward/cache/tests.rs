@@ -24,7 +24,10 @@ fn upstreams(last: u8) -> Upstreams {
 fn key(ask: &Ask, upstreams: &Upstreams) -> Arc<Key> {
     let wire = ask.wire();
     let query = Query::of_client(&wire::Query::parse(&wire, Transport::Udp).unwrap());
-    Arc::new(Key { query, upstreams: Arc::clone(upstreams) })
+    Arc::new(Key {
+        query,
+        upstreams: Arc::clone(upstreams),
+    })
 }
 
 fn received(key: &Key, reply: &Answer) -> Arc<Reply> {
@@ -41,7 +44,9 @@ struct Subject {
 impl Subject {
     fn new(limits: CacheLimits) -> Self {
         let metrics = CacheMetrics::new(&Registry::new()).unwrap();
-        Self { cache: Cache::new(limits, metrics).unwrap() }
+        Self {
+            cache: Cache::new(limits, metrics).unwrap(),
+        }
     }
 
     fn settle(&self, ask: &Ask, upstreams: &Upstreams, reply: &Answer) {
@@ -51,9 +56,18 @@ impl Subject {
 
     fn knows(&self, ask: &Ask, upstreams: &Upstreams) -> bool {
         let wire = ask.wire();
-        let at_once =
-            self.cache.answer(&wire::Query::parse(&wire, Transport::Udp).unwrap(), upstreams).is_some();
-        assert_eq!(at_once, self.cache.reply(&key(ask, upstreams), || false).is_some(), "{ask:?}");
+        let at_once = self
+            .cache
+            .answer(
+                &wire::Query::parse(&wire, Transport::Udp).unwrap(),
+                upstreams,
+            )
+            .is_some();
+        assert_eq!(
+            at_once,
+            self.cache.reply(&key(ask, upstreams), || false).is_some(),
+            "{ask:?}"
+        );
         at_once
     }
 }
@@ -67,17 +81,30 @@ fn address(ask: &Ask) -> Answer {
 }
 
 fn option(code: u16) -> Opt {
-    Opt { udp: 4096, options: vec![(code, vec![0, 1, 24, 0, 10, 0, 0])], ..Opt::default() }
+    Opt {
+        udp: 4096,
+        options: vec![(code, vec![0, 1, 24, 0, 10, 0, 0])],
+        ..Opt::default()
+    }
 }
 
 #[test]
 fn a_reply_answers_the_questions_that_would_get_the_same() {
-    let dnssec_ok = Opt { udp: 1232, dnssec_ok: true, ..Opt::default() };
+    let dnssec_ok = Opt {
+        udp: 1232,
+        dnssec_ok: true,
+        ..Opt::default()
+    };
     let (here, there) = (upstreams(1), upstreams(2));
     let cases: [(&str, Ask, &Upstreams, bool); 13] = [
         ("the same", x(), &here, true),
         ("another case", Ask::new("X.tEst.", "A"), &here, true),
-        ("another list of the same upstreams", x(), &upstreams(1), true),
+        (
+            "another list of the same upstreams",
+            x(),
+            &upstreams(1),
+            true,
+        ),
         ("EDNS", x().edns(4096), &here, true),
         ("a cookie", x().opt(option(10)), &here, true),
         ("another name", Ask::new("y.test.", "A"), &here, false),
@@ -95,9 +122,23 @@ fn a_reply_answers_the_questions_that_would_get_the_same() {
         assert_eq!(subject.knows(ask, upstreams), *known, "{what}");
     }
     // The queries are also cached apart from each other.
-    for (_, ask, upstreams, _) in cases.iter().filter(|case| !case.3 && case.0 != "another name") {
-        let (ask, rtype) = (ask.clone().id(7), if ask.wire().contains(&28) { "AAAA" } else { "A" });
-        let data = if rtype == "AAAA" { "fd00::1" } else { "192.0.2.2" };
+    for (_, ask, upstreams, _) in cases
+        .iter()
+        .filter(|case| !case.3 && case.0 != "another name")
+    {
+        let (ask, rtype) = (
+            ask.clone().id(7),
+            if ask.wire().contains(&28) {
+                "AAAA"
+            } else {
+                "A"
+            },
+        );
+        let data = if rtype == "AAAA" {
+            "fd00::1"
+        } else {
+            "192.0.2.2"
+        };
         subject.settle(
             &ask,
             upstreams,
@@ -122,14 +163,25 @@ fn replies_that_depend_on_who_asks_are_not_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn the_upstreams_last_word_counts_and_failures_are_none() {
-    let limits = CacheLimits { stale: 3600 * SECOND, ..CacheLimits::default() };
+    let limits = CacheLimits {
+        stale: 3600 * SECOND,
+        ..CacheLimits::default()
+    };
     let reply = |rcode: &str| Answer::to(&x().wire()).rcode(rcode);
-    let failed = || Err(ForwardError::AllFailed([(upstreams(1)[0].clone(), Failure::Timeout)].into()));
+    let failed = || {
+        Err(ForwardError::AllFailed(
+            [(upstreams(1)[0].clone(), Failure::Timeout)].into(),
+        ))
+    };
     let cases: [(&str, Result<Answer, ForwardError>, Option<u16>); 10] = [
         ("an address", Ok(address(&x())), Some(0)),
         ("NXDOMAIN", Ok(reply("NXDOMAIN").authority(SOA)), Some(3)),
         ("NXDOMAIN that cannot be kept", Ok(reply("NXDOMAIN")), None),
-        ("a TTL of zero", Ok(reply("NOERROR").answer("x.test. 0 IN A 192.0.2.1")), None),
+        (
+            "a TTL of zero",
+            Ok(reply("NOERROR").answer("x.test. 0 IN A 192.0.2.1")),
+            None,
+        ),
         ("SERVFAIL", Ok(reply("SERVFAIL").authority(SOA)), Some(0)),
         ("REFUSED", Ok(reply("REFUSED").authority(SOA)), Some(0)),
         ("FORMERR", Ok(reply("FORMERR")), Some(0)),
@@ -143,18 +195,30 @@ async fn the_upstreams_last_word_counts_and_failures_are_none() {
         subject.settle(&x(), &here, &address(&x()));
         advance(61 * SECOND).await;
         assert!(!subject.knows(&x(), &here), "{what}: not fresh");
-        subject.cache.settle(&key, &outcome.map(|reply| received(&key, &reply)));
-        let rest = subject.cache.instead_of(Err(ForwardError::Overloaded), &key);
+        subject
+            .cache
+            .settle(&key, &outcome.map(|reply| received(&key, &reply)));
+        let rest = subject
+            .cache
+            .instead_of(Err(ForwardError::Overloaded), &key);
         assert_eq!(rest.ok().map(|reply| reply.rcode), kept, "{what}");
         let others = Answer::to(&x().wire()).rcode("FORMERR");
         let formerr = subject.cache.instead_of(Ok(received(&key, &others)), &key);
-        assert_eq!(formerr.unwrap().rcode, rcode::FORMERR, "{what}: that is an answer");
+        assert_eq!(
+            formerr.unwrap().rcode,
+            rcode::FORMERR,
+            "{what}: that is an answer"
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_asks_again_is_one_and_the_others_need_not_wait() {
-    let limits = CacheLimits { stale: 3600 * SECOND, recheck: 30 * SECOND, ..CacheLimits::default() };
+    let limits = CacheLimits {
+        stale: 3600 * SECOND,
+        recheck: 30 * SECOND,
+        ..CacheLimits::default()
+    };
     let (subject, here) = (Subject::new(limits), upstreams(1));
     let key = key(&x(), &here);
     subject.settle(&x(), &here, &address(&x()));
@@ -163,9 +227,17 @@ async fn who_asks_again_is_one_and_the_others_need_not_wait() {
     subject.settle(&x(), &here, &Answer::to(&x().wire()).rcode("SERVFAIL"));
     assert!(subject.knows(&x(), &here), "answered at once from now on");
     advance(30 * SECOND).await;
-    let refresh: Vec<bool> = (0..5).map(|_| subject.cache.reply(&key, || false).unwrap().1).collect();
+    let refresh: Vec<bool> = (0..5)
+        .map(|_| subject.cache.reply(&key, || false).unwrap().1)
+        .collect();
     assert_eq!(refresh, [true, false, false, false, false]);
-    assert_eq!((subject.cache.metrics.stale.get(), subject.cache.metrics.misses.get()), (7, 1));
+    assert_eq!(
+        (
+            subject.cache.metrics.stale.get(),
+            subject.cache.metrics.misses.get()
+        ),
+        (7, 1)
+    );
     subject.settle(&x(), &here, &address(&x()));
     assert!(subject.knows(&x(), &here));
     assert_eq!(subject.cache.metrics.hits.get(), 2);
@@ -181,9 +253,16 @@ fn text(name: &str, octets: usize) -> (Ask, Answer) {
 
 #[test]
 fn names_asked_for_once_do_not_push_out_those_asked_for_often() {
-    let (subject, here) =
-        (Subject::new(CacheLimits { entries: 500, ..CacheLimits::default() }), upstreams(1));
-    let often: Vec<_> = (0..50).map(|n| text(&format!("often-{n}.test."), 100)).collect();
+    let (subject, here) = (
+        Subject::new(CacheLimits {
+            entries: 500,
+            ..CacheLimits::default()
+        }),
+        upstreams(1),
+    );
+    let often: Vec<_> = (0..50)
+        .map(|n| text(&format!("often-{n}.test."), 100))
+        .collect();
     for (ask, reply) in &often {
         subject.settle(ask, &here, reply);
     }
@@ -192,7 +271,10 @@ fn names_asked_for_once_do_not_push_out_those_asked_for_often() {
         subject.settle(&ask, &here, &reply);
         subject.knows(&often[n % often.len()].0, &here);
     }
-    let left = often.iter().filter(|(ask, _)| subject.knows(ask, &here)).count();
+    let left = often
+        .iter()
+        .filter(|(ask, _)| subject.knows(ask, &here))
+        .count();
     assert_eq!(left, often.len());
     assert!(subject.cache.metrics.evictions.get() >= 4500);
 }
@@ -225,5 +307,14 @@ proptest! {
 #[test]
 fn a_cache_of_nothing_is_none() {
     let metrics = CacheMetrics::new(&Registry::new()).unwrap();
-    assert!(Cache::new(CacheLimits { entries: 0, ..CacheLimits::default() }, metrics).is_none());
+    assert!(
+        Cache::new(
+            CacheLimits {
+                entries: 0,
+                ..CacheLimits::default()
+            },
+            metrics
+        )
+        .is_none()
+    );
 }

@@ -12,8 +12,12 @@ use crate::wire::framed;
 pub(super) async fn ask(exchange: Exchange<'_>, edns: bool) -> Result<Reply, Failure> {
     let id = rand::random();
     let connecting = TcpStream::connect(exchange.upstream.socket_addr());
-    let stream = connecting.await.map_err(|error| Failure::from_connecting(&error))?;
-    let message = talk(exchange, stream, id, edns).await.map_err(|error| Failure::from_talking(&error))?;
+    let stream = connecting
+        .await
+        .map_err(|error| Failure::from_connecting(&error))?;
+    let message = talk(exchange, stream, id, edns)
+        .await
+        .map_err(|error| Failure::from_talking(&error))?;
     judge::over_stream(exchange, id, &message)
 }
 
@@ -23,7 +27,9 @@ async fn talk(
     id: u16,
     edns: bool,
 ) -> std::io::Result<Vec<u8>> {
-    stream.write_all(&framed(&exchange.query.encode(id, edns))).await?;
+    stream
+        .write_all(&framed(&exchange.query.encode(id, edns)))
+        .await?;
     let length = stream.read_u16().await?;
     // The buffer grows as octets arrive: a forged length alone reserves no memory.
     let mut message = Vec::new();

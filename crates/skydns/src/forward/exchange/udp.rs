@@ -17,8 +17,8 @@ use crate::forward::failure::Failure;
 /// Size of the largest datagram, in octets.
 const MAX_DATAGRAM: usize = 65_535;
 
-/// Maximum number of mismatching datagrams; beyond this, the query fails over UDP. An attacker who knows the port
-/// gets this number of guesses among 65,536 IDs.
+/// Maximum number of mismatching datagrams; beyond this, the query fails over UDP. An attacker who
+/// knows the port gets this number of guesses among 65,536 IDs.
 const MAX_MISMATCHES: usize = 64;
 
 thread_local! {
@@ -60,20 +60,29 @@ pub(super) async fn ask(exchange: Exchange<'_>, edns: bool) -> Result<Reply, Fai
     }
 }
 
-/// Opens a socket on a port that the kernel picks at random (RFC 6056). On a connected socket the kernel drops
-/// datagrams from other addresses and reports ICMP errors.
+/// Opens a socket on a port that the kernel picks at random (RFC 6056). On a connected socket the
+/// kernel drops datagrams from other addresses and reports ICMP errors.
 async fn open(upstream: SocketAddr) -> Result<UdpSocket, Failure> {
     let any: IpAddr = match upstream {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
-    let socket = UdpSocket::bind((any, 0)).await.map_err(|_| Failure::NoSocket)?;
-    socket.connect(upstream).await.map_err(|error| Failure::from_talking(&error))?;
+    let socket = UdpSocket::bind((any, 0))
+        .await
+        .map_err(|_| Failure::NoSocket)?;
+    socket
+        .connect(upstream)
+        .await
+        .map_err(|error| Failure::from_talking(&error))?;
     Ok(socket)
 }
 
 async fn send(socket: &UdpSocket, query: &[u8]) -> Result<(), Failure> {
-    socket.send(query).await.map(drop).map_err(|error| Failure::from_talking(&error))
+    socket
+        .send(query)
+        .await
+        .map(drop)
+        .map_err(|error| Failure::from_talking(&error))
 }
 
 /// Waits for a datagram or an ICMP error, and judges the datagram.
@@ -86,5 +95,8 @@ async fn receive(socket: &UdpSocket, judge: impl Fn(&[u8]) -> Verdict) -> Result
             Ok(judge(buffer.get(..length).unwrap_or_default()))
         })
     };
-    socket.async_io(interest, receive).await.map_err(|error| Failure::from_talking(&error))
+    socket
+        .async_io(interest, receive)
+        .await
+        .map_err(|error| Failure::from_talking(&error))
 }

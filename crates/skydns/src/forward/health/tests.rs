@@ -13,15 +13,18 @@ fn upstream(n: u8) -> Upstream {
 
 fn question(name: &[u8]) -> Arc<Key> {
     let query = Query::new(name, rtype::A);
-    Arc::new(Key { query, upstreams: [upstream(1), upstream(2)].into() })
+    Arc::new(Key {
+        query,
+        upstreams: [upstream(1), upstream(2)].into(),
+    })
 }
 
 fn name(question: &Arc<Key>) -> &[u8] {
     &question.query.name
 }
 
-/// The last octets of the ordered upstreams, the number of upstreams alive, and the last octets of the upstreams to
-/// probe.
+/// The last octets of the ordered upstreams, the number of upstreams alive, and the last octets of
+/// the upstreams to probe.
 fn ordered(health: &Health, upstreams: &[u8], now: Instant) -> (Vec<u8>, usize, Vec<u8>) {
     let upstreams: Vec<_> = upstreams.iter().map(|n| upstream(*n)).collect();
     let order = health.order(&upstreams, now);
@@ -29,9 +32,25 @@ fn ordered(health: &Health, upstreams: &[u8], now: Instant) -> (Vec<u8>, usize, 
         IpAddr::V4(ip) => ip.octets()[3],
         IpAddr::V6(_) => 0,
     };
-    let probes = order.probes.iter().map(|(upstream, _)| octet(upstream)).collect();
-    let alive = order.candidates.iter().take_while(|candidate| !candidate.dead).count();
-    (order.candidates.iter().map(|candidate| octet(&candidate.upstream)).collect(), alive, probes)
+    let probes = order
+        .probes
+        .iter()
+        .map(|(upstream, _)| octet(upstream))
+        .collect();
+    let alive = order
+        .candidates
+        .iter()
+        .take_while(|candidate| !candidate.dead)
+        .count();
+    (
+        order
+            .candidates
+            .iter()
+            .map(|candidate| octet(&candidate.upstream))
+            .collect(),
+        alive,
+        probes,
+    )
 }
 
 /// Makes the upstream silent to two names and to the probe.
@@ -45,7 +64,10 @@ fn kill(health: &Health, n: u8, now: Instant) {
 #[test]
 fn keeps_the_order_of_configuration_and_each_upstream_once() {
     let (health, now) = (Health::default(), Instant::now());
-    assert_eq!(ordered(&health, &[3, 1, 3, 2, 1], now), (vec![3, 1, 2], 3, vec![]));
+    assert_eq!(
+        ordered(&health, &[3, 1, 3, 2, 1], now),
+        (vec![3, 1, 2], 3, vec![])
+    );
     assert_eq!(ordered(&health, &[], now), (vec![], 0, vec![]));
 }
 
@@ -53,21 +75,36 @@ fn keeps_the_order_of_configuration_and_each_upstream_once() {
 fn dead_upstreams_come_last() {
     let (health, now) = (Health::default(), Instant::now());
     kill(&health, 1, now);
-    assert_eq!(ordered(&health, &[1, 2, 3], now), (vec![2, 3, 1], 2, vec![]));
+    assert_eq!(
+        ordered(&health, &[1, 2, 3], now),
+        (vec![2, 3, 1], 2, vec![])
+    );
     kill(&health, 3, now);
-    assert_eq!(ordered(&health, &[1, 2, 3], now), (vec![2, 1, 3], 1, vec![]));
+    assert_eq!(
+        ordered(&health, &[1, 2, 3], now),
+        (vec![2, 1, 3], 1, vec![])
+    );
     kill(&health, 2, now);
-    assert_eq!(ordered(&health, &[1, 2, 3], now), (vec![1, 2, 3], 0, vec![]), "all dead: as configured");
+    assert_eq!(
+        ordered(&health, &[1, 2, 3], now),
+        (vec![1, 2, 3], 0, vec![]),
+        "all dead: as configured"
+    );
 }
 
-/// An upstream is probed after two unanswered names without an answer in between. The upstream is dead only if the
-/// probe is not answered, either.
+/// An upstream is probed after two unanswered names without an answer in between. The upstream is
+/// dead only if the probe is not answered, either.
 #[test]
 fn silence_to_one_name_proves_nothing() {
     let (health, start) = (Health::default(), Instant::now());
     let [a, b] = [question(b"\x01a\0"), question(b"\x01b\0")];
     let silent = |question: &Arc<Key>, seconds: u32| {
-        health.silent(&upstream(1), question, start + SECOND * seconds, start + SECOND * (seconds + 1))
+        health.silent(
+            &upstream(1),
+            question,
+            start + SECOND * seconds,
+            start + SECOND * (seconds + 1),
+        )
     };
     let answered = |question: &Arc<Key>, rcode: u16, seconds: u32| {
         health.answered(&upstream(1), question, rcode, start + SECOND * seconds);
@@ -75,16 +112,36 @@ fn silence_to_one_name_proves_nothing() {
     for seconds in 0..5 {
         assert!(silent(&a, seconds).is_none(), "one name, however often");
     }
-    assert!(silent(&question(b"\x01A\0"), 5).is_none(), "the case of letters makes no other name");
+    assert!(
+        silent(&question(b"\x01A\0"), 5).is_none(),
+        "the case of letters makes no other name"
+    );
     answered(&question(b"\x05known\0"), NOERROR, 10);
-    assert!(silent(&b, 11).is_none(), "the answer between them cleared the first");
+    assert!(
+        silent(&b, 11).is_none(),
+        "the answer between them cleared the first"
+    );
     answered(&question(b"\x04fail\0"), SERVFAIL, 20);
-    assert!(silent(&a, 19).is_none() && silent(&b, 19).is_none(), "another query was answered meanwhile");
+    assert!(
+        silent(&a, 19).is_none() && silent(&b, 19).is_none(),
+        "another query was answered meanwhile"
+    );
     assert!(silent(&a, 21).is_none());
     let probe = silent(&b, 21).expect("silent to two names since its last answer");
-    assert_eq!(name(&probe), b"\x05known\0", "the probe asks for a name that it answered");
-    assert!(silent(&question(b"\x01c\0"), 22).is_none(), "one probe at a time");
-    assert_eq!(ordered(&health, &[1, 2], start + SECOND * 30).0, [1, 2], "it is not dead yet");
+    assert_eq!(
+        name(&probe),
+        b"\x05known\0",
+        "the probe asks for a name that it answered"
+    );
+    assert!(
+        silent(&question(b"\x01c\0"), 22).is_none(),
+        "one probe at a time"
+    );
+    assert_eq!(
+        ordered(&health, &[1, 2], start + SECOND * 30).0,
+        [1, 2],
+        "it is not dead yet"
+    );
 }
 
 #[test]
@@ -95,10 +152,17 @@ fn a_probe_decides() {
         let health = Health::default();
         health.silent(&upstream(1), &a, now, now);
         let probe = health.silent(&upstream(1), &b, now, now).expect("a probe");
-        assert_eq!(name(&probe), name(&b), "without an earlier answer, the probe repeats the query");
+        assert_eq!(
+            name(&probe),
+            name(&b),
+            "without an earlier answer, the probe repeats the query"
+        );
         health
     };
-    for (what, dead, order) in [("silence", true, [2, 1]), ("no socket to ask with", false, [1, 2])] {
+    for (what, dead, order) in [
+        ("silence", true, [2, 1]),
+        ("no socket to ask with", false, [1, 2]),
+    ] {
         let health = suspected();
         health.probe_failed(&upstream(1), now, now, dead);
         assert_eq!(ordered(&health, &[1, 2], now).0, order, "{what}");
@@ -106,7 +170,11 @@ fn a_probe_decides() {
     let health = suspected();
     health.answered(&upstream(1), &a, NOERROR, now + SECOND);
     health.probe_failed(&upstream(1), now, now + SECOND, true);
-    assert_eq!(ordered(&health, &[1, 2], now).0, [1, 2], "it answered a client meanwhile");
+    assert_eq!(
+        ordered(&health, &[1, 2], now).0,
+        [1, 2],
+        "it answered a client meanwhile"
+    );
 }
 
 #[test]
@@ -115,15 +183,32 @@ fn dead_upstreams_are_probed_until_they_answer() {
     kill(&health, 1, now);
     for round in 0..5 {
         let early = now + PROBE_EVERY - Duration::from_millis(1);
-        assert_eq!(ordered(&health, &[1, 2], early), (vec![2, 1], 1, vec![]), "round {round}");
+        assert_eq!(
+            ordered(&health, &[1, 2], early),
+            (vec![2, 1], 1, vec![]),
+            "round {round}"
+        );
         now += PROBE_EVERY;
-        assert_eq!(ordered(&health, &[1, 2], now), (vec![2, 1], 1, vec![1]), "round {round}");
-        assert_eq!(ordered(&health, &[1, 2], now), (vec![2, 1], 1, vec![]), "one probe at a time");
-        // A failed probe does not make a dead upstream alive, even if the cause is a lack of local sockets.
+        assert_eq!(
+            ordered(&health, &[1, 2], now),
+            (vec![2, 1], 1, vec![1]),
+            "round {round}"
+        );
+        assert_eq!(
+            ordered(&health, &[1, 2], now),
+            (vec![2, 1], 1, vec![]),
+            "one probe at a time"
+        );
+        // A failed probe does not make a dead upstream alive, even if the cause is a lack of local
+        // sockets.
         health.probe_failed(&upstream(1), now, now, round % 2 == 0);
     }
     health.answered(&upstream(1), &question(b"\x01a\0"), NOERROR, now);
-    assert_eq!(ordered(&health, &[1, 2], now), (vec![1, 2], 2, vec![]), "its first answer puts it back");
+    assert_eq!(
+        ordered(&health, &[1, 2], now),
+        (vec![1, 2], 2, vec![]),
+        "its first answer puts it back"
+    );
 }
 
 #[test]
@@ -132,7 +217,10 @@ fn silence_over_tcp_is_remembered_for_a_while() {
     assert!(!health.was_silent_over_tcp(&upstream(1), now));
     health.over_tcp(&upstream(1), now, true);
     health.answered(&upstream(1), &question(b"\x01a\0"), NOERROR, now);
-    assert!(health.was_silent_over_tcp(&upstream(1), now + TCP_PAUSE - SECOND), "that was over UDP");
+    assert!(
+        health.was_silent_over_tcp(&upstream(1), now + TCP_PAUSE - SECOND),
+        "that was over UDP"
+    );
     assert!(!health.was_silent_over_tcp(&upstream(1), now + TCP_PAUSE));
     health.over_tcp(&upstream(1), now, false);
     assert!(!health.was_silent_over_tcp(&upstream(1), now));
@@ -141,15 +229,31 @@ fn silence_over_tcp_is_remembered_for_a_while() {
 #[test]
 fn forgets_whom_nobody_asked_for_longest() {
     let (health, start) = (Health::default(), Instant::now());
-    let numbered = |n: usize| Upstream::from(SocketAddr::from(([192, 0, 2, 1], u16::try_from(n).unwrap())));
+    let numbered = |n: usize| {
+        Upstream::from(SocketAddr::from((
+            [192, 0, 2, 1],
+            u16::try_from(n).unwrap(),
+        )))
+    };
     for n in 0..MAX_REMEMBERED {
         health.over_tcp(&numbered(n), start + Duration::from_millis(n as u64), true);
     }
     health.order(&[numbered(0)], start + SECOND);
-    health.answered(&numbered(1000), &question(b"\x01a\0"), NOERROR, start + 2 * SECOND);
+    health.answered(
+        &numbered(1000),
+        &question(b"\x01a\0"),
+        NOERROR,
+        start + 2 * SECOND,
+    );
     assert_eq!(health.0.lock().len(), MAX_REMEMBERED);
-    assert!(health.was_silent_over_tcp(&numbered(0), start), "asked since");
-    assert!(!health.was_silent_over_tcp(&numbered(1), start), "forgotten");
+    assert!(
+        health.was_silent_over_tcp(&numbered(0), start),
+        "asked since"
+    );
+    assert!(
+        !health.was_silent_over_tcp(&numbered(1), start),
+        "forgotten"
+    );
 }
 
 /// Outcome of a query; `Died` stands for all steps that make an upstream dead.
@@ -170,8 +274,16 @@ fn an_upstream_is_down_while_its_last_questions_failed() {
         ("lost packets", &[Silent, Silent], false),
         ("silent from the start", &[Silent, Silent, Silent], true),
         ("no listener", &[Refused, Refused, Refused], true),
-        ("answers in between", &[Refused, Refused, Answered, Refused], false),
-        ("slow names and others", &[Answered, Silent, Silent, Silent, Silent], false),
+        (
+            "answers in between",
+            &[Refused, Refused, Answered, Refused],
+            false,
+        ),
+        (
+            "slow names and others",
+            &[Answered, Silent, Silent, Silent, Silent],
+            false,
+        ),
         ("died", &[Answered, Died, Silent], true),
         ("died, and is back", &[Died, Silent, Answered], false),
     ];
@@ -186,6 +298,9 @@ fn an_upstream_is_down_while_its_last_questions_failed() {
             }
         }
         assert_eq!(health.is_down(&first, now), down, "{case}");
-        assert!(!health.is_down(&first, now + 60 * SECOND), "{case}: it was not queried since");
+        assert!(
+            !health.is_down(&first, now + 60 * SECOND),
+            "{case}: it was not queried since"
+        );
     }
 }

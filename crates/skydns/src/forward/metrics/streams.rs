@@ -25,7 +25,10 @@ impl StreamMetrics {
             )
         };
         Ok(Self {
-            connections: gauge("connections", "Open connections to an upstream over TCP or TLS.")?,
+            connections: gauge(
+                "connections",
+                "Open connections to an upstream over TCP or TLS.",
+            )?,
             handshakes: register_int_counter_vec_with_registry!(
                 "kubedns_forward_tls_handshakes_total",
                 "Completed TLS handshakes with an upstream; `resumed` ones continue an earlier session.",
@@ -59,7 +62,9 @@ impl StreamMetrics {
     }
 
     pub(super) fn trusted(&self, upstream: &str, trusted: bool) {
-        self.trusted.with_label_values(&[upstream]).set(trusted.into());
+        self.trusted
+            .with_label_values(&[upstream])
+            .set(trusted.into());
     }
 
     /// Removes the metrics of an upstream's certificate.

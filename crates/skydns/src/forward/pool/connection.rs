@@ -1,7 +1,8 @@
-//! One connection to an upstream. Queries are pipelined, and replies may arrive in any order: each is matched by ID
-//! (RFC 7766 section 6.2.1.1).
+//! One connection to an upstream. Queries are pipelined, and replies may arrive in any order: each
+//! is matched by ID (RFC 7766 section 6.2.1.1).
 //!
-//! The connection reads only the ID of a message. The caller checks whether a reply answers the query.
+//! The connection reads only the ID of a message. The caller checks whether a reply answers the
+//! query.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +18,8 @@ use crate::wire::{Frames, HEADER};
 
 /// Time without queries after which a connection is closed (RFC 7766 section 6.2.3).
 const IDLE: Duration = Duration::from_secs(30);
-/// Time without replies to the queries in flight, after which further queries use another connection.
+/// Time without replies to the queries in flight, after which further queries use another
+/// connection.
 const SILENT: Duration = Duration::from_secs(1);
 /// Time to wait for the remaining replies, once the connection takes no further queries.
 const ENDING: Duration = Duration::from_secs(2);
@@ -29,7 +31,8 @@ const READ: usize = 4096;
 const MAX_MISMATCHES: usize = 64;
 /// Number of queries without a reply above which abandoned queries free their places.
 const MANY: usize = 16;
-/// Number of IDs in use above which the connection takes no further queries. IDs of abandoned queries count.
+/// Number of IDs in use above which the connection takes no further queries. IDs of abandoned
+/// queries count.
 const MAX_IDS: usize = 2048;
 
 /// A reply and the ID of the query, or the failure of the query.
@@ -49,7 +52,8 @@ pub(in crate::forward) enum AskError {
     Failed(Failure),
 }
 
-/// A query in flight. The query frees its place in the connection when the reply arrives or the caller is gone.
+/// A query in flight. The query frees its place in the connection when the reply arrives or the
+/// caller is gone.
 pub(super) struct PendingQuery {
     /// The message after its length in two octets.
     framed: Vec<u8>,
@@ -65,7 +69,8 @@ impl PendingQuery {
     }
 }
 
-/// Handle for queries over a connection. The connection may still be opening. Clones share the connection.
+/// Handle for queries over a connection. The connection may still be opening. Clones share the
+/// connection.
 #[derive(Clone, Debug)]
 pub(in crate::forward) struct Connection {
     questions: mpsc::Sender<PendingQuery>,
@@ -74,11 +79,18 @@ pub(in crate::forward) struct Connection {
 }
 
 impl Connection {
-    /// Creates the handle of a connection with at most `depth` queries in flight, and the queue for the connection's
-    /// task.
+    /// Creates the handle of a connection with at most `depth` queries in flight, and the queue for
+    /// the connection's task.
     pub(super) fn new(depth: usize) -> (Self, mpsc::Receiver<PendingQuery>) {
         let (questions, receiver) = mpsc::channel(depth);
-        (Self { questions, places: Arc::new(Semaphore::new(depth)), depth }, receiver)
+        (
+            Self {
+                questions,
+                places: Arc::new(Semaphore::new(depth)),
+                depth,
+            },
+            receiver,
+        )
     }
 
     /// Number of queries in flight.
@@ -91,17 +103,29 @@ impl Connection {
         !self.questions.is_closed()
     }
 
-    /// Sends a query and waits for the reply. The connection chooses the ID, which is returned with the reply.
-    /// `framed` is the message after its length in two octets.
-    pub(in crate::forward) async fn ask(&self, framed: Vec<u8>) -> Result<(u16, Vec<u8>), AskError> {
+    /// Sends a query and waits for the reply. The connection chooses the ID, which is returned with
+    /// the reply. `framed` is the message after its length in two octets.
+    pub(in crate::forward) async fn ask(
+        &self,
+        framed: Vec<u8>,
+    ) -> Result<(u16, Vec<u8>), AskError> {
         let place = tokio::select! {
             place = Arc::clone(&self.places).acquire_owned() => place.map_err(|_| AskError::Unsent)?,
             () = self.questions.closed() => return Err(AskError::Unsent),
         };
         let (answer, answered) = oneshot::channel();
-        let question = PendingQuery { framed, answer, place: Some(place) };
-        self.questions.try_send(question).map_err(|_| AskError::Unsent)?;
-        answered.await.map_err(|_| AskError::Unsent)?.map_err(AskError::Failed)
+        let question = PendingQuery {
+            framed,
+            answer,
+            place: Some(place),
+        };
+        self.questions
+            .try_send(question)
+            .map_err(|_| AskError::Unsent)?;
+        answered
+            .await
+            .map_err(|_| AskError::Unsent)?
+            .map_err(AskError::Failed)
     }
 }
 
@@ -124,8 +148,8 @@ pub(super) struct Worker<S> {
     frames: Frames,
     unsent: Vec<u8>,
     flushed: bool,
-    /// Begin of the current wait: the last reply, the first query after an idle time, or the time at which `ending`
-    /// was set.
+    /// Begin of the current wait: the last reply, the first query after an idle time, or the time
+    /// at which `ending` was set.
     since: Instant,
     /// Whether the connection takes no further queries.
     ending: bool,
@@ -156,13 +180,15 @@ impl<S: Stream> Worker<S> {
         }
     }
 
-    /// Serves queries until the connection breaks, is closed or has been idle. `ended` is called before the waiting
-    /// callers get the failure.
+    /// Serves queries until the connection breaks, is closed or has been idle. `ended` is called
+    /// before the waiting callers get the failure.
     pub(super) async fn run(mut self, ended: impl FnOnce(Closed)) {
         let failure = self.work().await;
         self.questions.close();
         ended(Closed {
-            one_at_a_time: self.replies == 1 && failure == Failure::Closed && !self.waiting.is_empty(),
+            one_at_a_time: self.replies == 1
+                && failure == Failure::Closed
+                && !self.waiting.is_empty(),
             pipelined: self.replies > 1,
         });
         for (_, question) in self.waiting.drain() {
@@ -170,7 +196,8 @@ impl<S: Stream> Worker<S> {
         }
     }
 
-    /// Serves queries until the connection ends. Returns the failure for the callers that still wait.
+    /// Serves queries until the connection ends. Returns the failure for the callers that still
+    /// wait.
     async fn work(&mut self) -> Failure {
         let mut chunk = [0; READ];
         loop {
@@ -250,11 +277,14 @@ impl<S: Stream> Worker<S> {
         Ok(())
     }
 
-    /// Frees the places of abandoned queries. The IDs of these queries stay in use: a late reply must not be taken
-    /// for the reply to another query.
+    /// Frees the places of abandoned queries. The IDs of these queries stay in use: a late reply
+    /// must not be taken for the reply to another query.
     fn free_abandoned(&mut self) {
         if self.waiting.len() > MANY {
-            let gone = self.waiting.values_mut().filter(|question| question.answer.is_closed());
+            let gone = self
+                .waiting
+                .values_mut()
+                .filter(|question| question.answer.is_closed());
             gone.for_each(|question| question.place = None);
         }
         if self.waiting.len() > MAX_IDS && !self.ending {
@@ -264,7 +294,9 @@ impl<S: Stream> Worker<S> {
 
     fn take_message(&mut self, message: Vec<u8>) -> Result<(), Failure> {
         let id = message.first_chunk().map(|id| u16::from_be_bytes(*id));
-        let Some(id) = id.filter(|_| message.len() >= HEADER) else { return Err(Failure::Garbage) };
+        let Some(id) = id.filter(|_| message.len() >= HEADER) else {
+            return Err(Failure::Garbage);
+        };
         if let Some(question) = self.waiting.remove(&id) {
             self.replies += 1;
             if !self.ending {
@@ -276,11 +308,16 @@ impl<S: Stream> Worker<S> {
         }
         self.metrics.mismatch();
         self.mismatches += 1;
-        if self.mismatches > MAX_MISMATCHES { Err(Failure::Flooded) } else { Ok(()) }
+        if self.mismatches > MAX_MISMATCHES {
+            Err(Failure::Flooded)
+        } else {
+            Ok(())
+        }
     }
 }
 
-/// Writes some of `octets`, or flushes the stream if there are none. Returns the number of octets written.
+/// Writes some of `octets`, or flushes the stream if there are none. Returns the number of octets
+/// written.
 async fn send(stream: &mut (impl AsyncWrite + Unpin), octets: &[u8]) -> std::io::Result<usize> {
     if octets.is_empty() {
         return stream.flush().await.map(|()| 0);

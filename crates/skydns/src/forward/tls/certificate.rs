@@ -36,7 +36,10 @@ impl<'a> Certificate<'a> {
         let (_, not_after) = Element::read(next()?.within(SEQUENCE)?)?;
         let expires = Element::read(not_after)?.0.time()?;
         let _subject = next()?;
-        Some(Self { expires, key: next()?.whole })
+        Some(Self {
+            expires,
+            key: next()?.whole,
+        })
     }
 }
 
@@ -55,14 +58,23 @@ impl<'a> Element<'a> {
             ..=0x7f => (octets, 2),
             // The length of any certificate fits into four octets.
             0x81..=0x84 => {
-                let length =
-                    long.get(..octets)?.iter().fold(0, |length, octet| length << 8 | usize::from(*octet));
+                let length = long
+                    .get(..octets)?
+                    .iter()
+                    .fold(0, |length, octet| length << 8 | usize::from(*octet));
                 (length, 2 + octets)
             }
             _ => return None,
         };
         let end = begin.checked_add(length)?;
-        Some((Self { tag, value: der.get(begin..end)?, whole: der.get(..end)? }, der.get(end..)?))
+        Some((
+            Self {
+                tag,
+                value: der.get(begin..end)?,
+                whole: der.get(..end)?,
+            },
+            der.get(end..)?,
+        ))
     }
 
     fn within(&self, tag: u8) -> Option<&'a [u8]> {
@@ -77,7 +89,12 @@ impl<'a> Element<'a> {
             GENERALIZED_TIME => text.to_owned(),
             _ => return None,
         };
-        Some(NaiveDateTime::parse_from_str(&text, "%Y%m%d%H%M%SZ").ok()?.and_utc().timestamp())
+        Some(
+            NaiveDateTime::parse_from_str(&text, "%Y%m%d%H%M%SZ")
+                .ok()?
+                .and_utc()
+                .timestamp(),
+        )
     }
 }
 
@@ -90,7 +107,10 @@ mod tests {
     use super::*;
 
     fn der() -> Vec<u8> {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../cluster/testdata/tls/server.pem");
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../cluster/testdata/tls/server.pem"
+        );
         CertificateDer::from_pem_file(path).unwrap().to_vec()
     }
 
@@ -115,7 +135,11 @@ mod tests {
             (SEQUENCE, "20500101000000Z", None),
             (UTC_TIME, "", None),
         ] {
-            let element = Element { tag, value: text.as_bytes(), whole: &[] };
+            let element = Element {
+                tag,
+                value: text.as_bytes(),
+                whole: &[],
+            };
             assert_eq!(element.time(), expected, "{text}");
         }
     }

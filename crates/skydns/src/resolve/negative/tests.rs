@@ -13,7 +13,10 @@ fn limited(reply: &Reply, seconds: u32) -> String {
     let mut message = reply.wire();
     limit_ttls(&mut message, seconds);
     let text = show(&message);
-    text.lines().filter(|line| !line.starts_with(';')).collect::<Vec<_>>().join("; ")
+    text.lines()
+        .filter(|line| !line.starts_with(';'))
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 #[test]
@@ -47,7 +50,9 @@ fn negative_ttls_are_lowered_to_limit() {
         ),
         (
             "an alias of a missing name keeps its own TTL",
-            alias.authority(SOA).additional("ns.test. 700 IN A 192.0.2.1"),
+            alias
+                .authority(SOA)
+                .additional("ns.test. 700 IN A 192.0.2.1"),
             60,
             "no.test. 800 IN CNAME gone.test.; test. 60 IN SOA ns.test. hostmaster.test. 1 2 3 4 60; \
              ns.test. 700 IN A 192.0.2.1",
@@ -65,7 +70,9 @@ fn negative_ttls_are_lowered_to_limit() {
 
 #[test]
 fn cut_off_message_stays_unchanged() {
-    let whole = Reply::to(&Query::new("no.test.", "A").wire()).authority(SOA).wire();
+    let whole = Reply::to(&Query::new("no.test.", "A").wire())
+        .authority(SOA)
+        .wire();
     for length in 0..whole.len() {
         let mut message = whole[..length].to_vec();
         limit_ttls(&mut message, 60);

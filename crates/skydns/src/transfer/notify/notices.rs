@@ -1,4 +1,5 @@
-//! The notifications of one secondary: the zones it must learn of, and when each message is sent. No input or output.
+//! The notifications of one secondary: the zones it must learn of, and when each message is sent.
+//! No input or output.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,7 +14,8 @@ const WAITS: [u64; 5] = [1, 2, 4, 8, 16];
 /// Minimum time between two messages for a zone.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The notifications of one secondary. The map holds only zones that are transferred, so it is bounded.
+/// The notifications of one secondary. The map holds only zones that are transferred, so it is
+/// bounded.
 #[derive(Debug, Default)]
 pub(super) struct Notices {
     zones: HashMap<Name, Notice>,
@@ -27,7 +29,8 @@ struct Notice {
     id: u16,
     /// The number of messages since the secondary was last expected to respond.
     sent: usize,
-    /// Time of the next message, or of giving up; `None` if the secondary has responded, or has not for too long.
+    /// Time of the next message, or of giving up; `None` if the secondary has responded, or has not
+    /// for too long.
     due: Option<Instant>,
     last_sent: Option<Instant>,
     /// Whether the last response was an error.
@@ -56,16 +59,29 @@ pub(super) struct Response {
 }
 
 impl Notices {
-    /// Takes the current serials of all zones. A change does not restart the attempts for an earlier change of the same
-    /// zone: a secondary that never responds is noticed however often the zone changes.
+    /// Takes the current serials of all zones. A change does not restart the attempts for an
+    /// earlier change of the same zone: a secondary that never responds is noticed however often
+    /// the zone changes.
     pub(super) fn update(&mut self, current: &[ZoneSerial], now: Instant) {
-        self.zones.retain(|zone, _| current.iter().any(|known| known.zone == *zone));
+        self.zones
+            .retain(|zone, _| current.iter().any(|known| known.zone == *zone));
         for ZoneSerial { zone, serial } in current {
-            if self.zones.get(zone).is_some_and(|notice| notice.serial == *serial) {
+            if self
+                .zones
+                .get(zone)
+                .is_some_and(|notice| notice.serial == *serial)
+            {
                 continue;
             }
             let id = self.unused_id();
-            let new = Notice { serial: *serial, id, sent: 0, due: None, last_sent: None, is_refused: false };
+            let new = Notice {
+                serial: *serial,
+                id,
+                sent: 0,
+                due: None,
+                last_sent: None,
+                is_refused: false,
+            };
             let notice = self.zones.entry(zone.clone()).or_insert(new);
             notice.serial = *serial;
             notice.id = id;
@@ -101,7 +117,10 @@ impl Notices {
             notice.sent += 1;
             notice.last_sent = Some(now);
             notice.due = Some(now + Duration::from_secs(*wait));
-            all.push(Due::Send { id: notice.id, zone: zone.clone() });
+            all.push(Due::Send {
+                id: notice.id,
+                zone: zone.clone(),
+            });
         }
         all
     }
@@ -111,16 +130,23 @@ impl Notices {
         self.zones.values().filter_map(|notice| notice.due).min()
     }
 
-    /// Takes the response with this ID. Returns its zone if a response was expected. An error is no acknowledgement, but
-    /// to repeat the message before the next change would not help.
+    /// Takes the response with this ID. Returns its zone if a response was expected. An error is no
+    /// acknowledgement, but to repeat the message before the next change would not help.
     pub(super) fn take_response(&mut self, id: u16, rcode: u16) -> Option<Response> {
-        let is_expected = |notice: &Notice| notice.id == id && notice.sent > 0 && notice.due.is_some();
-        let (zone, notice) = self.zones.iter_mut().find(|(_, notice)| is_expected(notice))?;
+        let is_expected =
+            |notice: &Notice| notice.id == id && notice.sent > 0 && notice.due.is_some();
+        let (zone, notice) = self
+            .zones
+            .iter_mut()
+            .find(|(_, notice)| is_expected(notice))?;
         let is_error = rcode != rcode::NOERROR;
         let is_first_error = is_error && !notice.is_refused;
         notice.due = None;
         notice.is_refused = is_error;
-        Some(Response { zone: zone.clone(), is_first_error })
+        Some(Response {
+            zone: zone.clone(),
+            is_first_error,
+        })
     }
 }
 
@@ -133,13 +159,24 @@ mod tests {
     }
 
     fn serial(zone: &str, serial: u32) -> ZoneSerial {
-        ZoneSerial { zone: name(zone), serial }
+        ZoneSerial {
+            zone: name(zone),
+            serial,
+        }
     }
 
     /// The IDs of the messages that are due.
     fn sent(notices: &mut Notices, now: Instant) -> Vec<u16> {
         let all = notices.take_due(now);
-        all.iter().filter_map(|due| if let Due::Send { id, .. } = due { Some(*id) } else { None }).collect()
+        all.iter()
+            .filter_map(|due| {
+                if let Due::Send { id, .. } = due {
+                    Some(*id)
+                } else {
+                    None
+                }
+            })
+            .collect()
     }
 
     #[test]
@@ -150,7 +187,10 @@ mod tests {
         let mut given_up = Vec::new();
         for second in 0..63 {
             let now = start + Duration::from_secs(second);
-            notices.update(&[serial("cluster.local", u32::try_from(second).unwrap())], now);
+            notices.update(
+                &[serial("cluster.local", u32::try_from(second).unwrap())],
+                now,
+            );
             for due in notices.take_due(now) {
                 match due {
                     Due::Send { .. } => messages += 1,
@@ -159,7 +199,10 @@ mod tests {
             }
         }
         assert_eq!(given_up, [31]);
-        assert_eq!(messages, 10, "five messages, and five for the changes after giving up");
+        assert_eq!(
+            messages, 10,
+            "five messages, and five for the changes after giving up"
+        );
     }
 
     #[test]
@@ -169,20 +212,45 @@ mod tests {
         notices.update(&[serial("cluster.local", 1)], start);
         let first = sent(&mut notices, start);
         assert_eq!(notices.next_due(), Some(start + Duration::from_secs(1)));
-        assert_eq!(sent(&mut notices, start + Duration::from_secs(1)), first, "repeated with the same ID");
-        assert!(notices.take_response(first[0].wrapping_add(1), 0).is_none(), "another ID");
+        assert_eq!(
+            sent(&mut notices, start + Duration::from_secs(1)),
+            first,
+            "repeated with the same ID"
+        );
+        assert!(
+            notices.take_response(first[0].wrapping_add(1), 0).is_none(),
+            "another ID"
+        );
 
         let response = notices.take_response(first[0], 0).unwrap();
-        assert_eq!(response, Response { zone: name("cluster.local"), is_first_error: false });
-        assert!(notices.take_response(first[0], 0).is_none(), "a response twice");
+        assert_eq!(
+            response,
+            Response {
+                zone: name("cluster.local"),
+                is_first_error: false
+            }
+        );
+        assert!(
+            notices.take_response(first[0], 0).is_none(),
+            "a response twice"
+        );
         assert_eq!(notices.next_due(), None);
 
         // The next change is notified at once, but not within a second of the last message.
-        notices.update(&[serial("cluster.local", 2)], start + Duration::from_millis(1500));
+        notices.update(
+            &[serial("cluster.local", 2)],
+            start + Duration::from_millis(1500),
+        );
         assert_eq!(notices.next_due(), Some(start + Duration::from_secs(2)));
-        notices.update(&[serial("cluster.local", 3)], start + Duration::from_secs(9));
+        notices.update(
+            &[serial("cluster.local", 3)],
+            start + Duration::from_secs(9),
+        );
         assert_eq!(sent(&mut notices, start + Duration::from_secs(9)).len(), 1);
-        assert!(notices.take_response(first[0], 0).is_none(), "a late response to an earlier change");
+        assert!(
+            notices.take_response(first[0], 0).is_none(),
+            "a late response to an earlier change"
+        );
     }
 
     #[test]
@@ -198,14 +266,20 @@ mod tests {
             errors.push(response.is_first_error);
             assert_eq!(notices.next_due(), None, "it is not repeated");
         }
-        assert_eq!(errors, [true, false, false, true], "reported once until it is acknowledged");
+        assert_eq!(
+            errors,
+            [true, false, false, true],
+            "reported once until it is acknowledged"
+        );
     }
 
     #[test]
     fn zones_have_different_ids() {
         let now = Instant::now();
         let mut notices = Notices::default();
-        let zones: Vec<_> = (0..2000).map(|n| serial(&format!("z{n}.test"), 1)).collect();
+        let zones: Vec<_> = (0..2000)
+            .map(|n| serial(&format!("z{n}.test"), 1))
+            .collect();
         notices.update(&zones, now);
         let mut ids = sent(&mut notices, now);
         ids.sort_unstable();

@@ -1,4 +1,5 @@
-//! The code under test is both client and server of an exchange. In `tests/server/transfer.rs` dig is the client.
+//! The code under test is both client and server of an exchange. In `tests/server/transfer.rs` dig
+//! is the client.
 
 use super::*;
 
@@ -15,7 +16,13 @@ fn ours() -> Arc<Key> {
 
 /// An SOA query for the root.
 fn query() -> Vec<u8> {
-    let mut message = Header { id: 7, flags: 0, counts: [1, 0, 0, 0] }.octets().to_vec();
+    let mut message = Header {
+        id: 7,
+        flags: 0,
+        counts: [1, 0, 0, 0],
+    }
+    .octets()
+    .to_vec();
     message.extend_from_slice(&[0, 0, 6, 0, 1]);
     message
 }
@@ -39,19 +46,37 @@ fn refused(message: &[u8], now: u64) -> (u16, Option<u16>, bool) {
     refusal.append(message, QUESTION_END, &mut response);
     let response = response.get(3..).unwrap();
     let header = Header::parse(response).unwrap();
-    let tsig = Tsig::read(response, QUESTION_END).map(|(tsig, _)| (tsig.error, !tsig.mac.is_empty()));
-    (header.rcode(), tsig.map(|(error, _)| error), tsig.is_some_and(|(_, signed)| signed))
+    let tsig =
+        Tsig::read(response, QUESTION_END).map(|(tsig, _)| (tsig.error, !tsig.mac.is_empty()));
+    (
+        header.rcode(),
+        tsig.map(|(error, _)| error),
+        tsig.is_some_and(|(_, signed)| signed),
+    )
 }
 
 #[test]
 fn requests_with_the_key_are_accepted() {
-    assert!(checked(&query(), NOW).unwrap().is_none(), "it is not signed");
-    for (what, time) in [("now", NOW), ("a slow clock", NOW - 300), ("a fast one", NOW + 300)] {
-        assert!(checked(&signed(&ours(), time), NOW).unwrap().is_some(), "{what}");
+    assert!(
+        checked(&query(), NOW).unwrap().is_none(),
+        "it is not signed"
+    );
+    for (what, time) in [
+        ("now", NOW),
+        ("a slow clock", NOW - 300),
+        ("a fast one", NOW + 300),
+    ] {
+        assert!(
+            checked(&signed(&ours(), time), NOW).unwrap().is_some(),
+            "{what}"
+        );
     }
     let mut forwarded = signed(&ours(), NOW);
     forwarded[..2].copy_from_slice(&[1, 2]);
-    assert!(checked(&forwarded, NOW).unwrap().is_some(), "the ID on the way may be another");
+    assert!(
+        checked(&forwarded, NOW).unwrap().is_some(),
+        "the ID on the way may be another"
+    );
 }
 
 #[test]
@@ -69,11 +94,31 @@ fn other_requests_are_refused() {
             signed(&key("other", "c2VjcmV0IG9mIHR3ZW50eSBvY3RldHM="), NOW),
             (9, Some(BADKEY), false),
         ),
-        ("another secret", signed(&another, NOW), (9, Some(BADSIG), false)),
-        ("a question that was changed", changed(14), (9, Some(BADSIG), false)),
-        ("an old request", signed(&ours(), NOW - 301), (9, Some(BADTIME), true)),
-        ("octets after the signature", [&good[..], &[0]].concat(), (1, None, false)),
-        ("a class that is none of TSIG", changed(QUESTION_END + 6 + 3), (1, None, false)),
+        (
+            "another secret",
+            signed(&another, NOW),
+            (9, Some(BADSIG), false),
+        ),
+        (
+            "a question that was changed",
+            changed(14),
+            (9, Some(BADSIG), false),
+        ),
+        (
+            "an old request",
+            signed(&ours(), NOW - 301),
+            (9, Some(BADTIME), true),
+        ),
+        (
+            "octets after the signature",
+            [&good[..], &[0]].concat(),
+            (1, None, false),
+        ),
+        (
+            "a class that is none of TSIG",
+            changed(QUESTION_END + 6 + 3),
+            (1, None, false),
+        ),
     ] {
         assert_eq!(refused(&message, NOW), expected, "{what}");
     }
@@ -99,7 +144,10 @@ fn a_response_of_several_messages_is_one_chain() {
         } else {
             tsig.append_timers(&mut octets);
         }
-        assert!(hmac::verify(ours().secret(), &octets, tsig.mac).is_ok(), "message {message}");
+        assert!(
+            hmac::verify(ours().secret(), &octets, tsig.mac).is_ok(),
+            "message {message}"
+        );
         previous = tsig.mac.to_vec();
     }
 }
@@ -108,9 +156,27 @@ fn a_response_of_several_messages_is_one_chain() {
 fn response_without_room_is_truncated() {
     let flags = flag::QR | flag::AA | flag::RD | flag::RA;
     for (what, octets, edns, rcode, expected) in [
-        ("a response with room", 100, None, rcode::NXDOMAIN, (flags | rcode::NXDOMAIN, false, [1, 0, 0, 1])),
-        ("a response without room", 450, None, rcode::NXDOMAIN, (flags | flag::TC, true, [1, 0, 0, 1])),
-        ("a response without room and with EDNS", 450, Some(512), 0, (flags | flag::TC, true, [1, 0, 0, 2])),
+        (
+            "a response with room",
+            100,
+            None,
+            rcode::NXDOMAIN,
+            (flags | rcode::NXDOMAIN, false, [1, 0, 0, 1]),
+        ),
+        (
+            "a response without room",
+            450,
+            None,
+            rcode::NXDOMAIN,
+            (flags | flag::TC, true, [1, 0, 0, 1]),
+        ),
+        (
+            "a response without room and with EDNS",
+            450,
+            Some(512),
+            0,
+            (flags | flag::TC, true, [1, 0, 0, 2]),
+        ),
         (
             "the client accepts more",
             450,
@@ -123,7 +189,12 @@ fn response_without_room_is_truncated() {
         request[2] = 1;
         if let Some(size) = edns {
             request[11] = 1;
-            request.extend([0, 0, 41].into_iter().chain(u16::to_be_bytes(size)).chain([0; 6]));
+            request.extend(
+                [0, 0, 41]
+                    .into_iter()
+                    .chain(u16::to_be_bytes(size))
+                    .chain([0; 6]),
+            );
         }
         Session::of_request(&ours(), 7).sign(0, NOW, &mut request);
         let session = checked(&request, NOW).unwrap().unwrap();
@@ -133,7 +204,12 @@ fn response_without_room_is_truncated() {
         // The response begins after other octets. Its records do not matter here.
         let mut out = vec![0xff; 3];
         out.extend(&query());
-        Header { id: 7, flags: flags | rcode, counts: [1, 0, 0, 0] }.write_over(&mut out[3..]);
+        Header {
+            id: 7,
+            flags: flags | rcode,
+            counts: [1, 0, 0, 0],
+        }
+        .write_over(&mut out[3..]);
         out.resize(3 + octets, 0);
         let truncated = signer.sign(3, NOW, &mut out);
 

@@ -23,7 +23,14 @@ const RECORDS: usize = 24;
 /// One record with the owner `a.test.` (a pointer), a TTL of 60 and class IN.
 fn record(rtype: u16, data: &[u8]) -> Vec<u8> {
     let length = u16::try_from(data.len()).unwrap();
-    [&[0xc0, 0x0c][..], &rtype.to_be_bytes(), &[0, 1, 0, 0, 0, 60], &length.to_be_bytes(), data].concat()
+    [
+        &[0xc0, 0x0c][..],
+        &rtype.to_be_bytes(),
+        &[0, 1, 0, 0, 0, 60],
+        &length.to_be_bytes(),
+        data,
+    ]
+    .concat()
 }
 
 #[test]
@@ -31,21 +38,39 @@ fn reads_header_and_question() {
     let wire = message([1, 0, 0, 0], &[]);
     let read = Message::parse(&wire).unwrap();
     let header = read.header();
-    assert_eq!((header.id, header.opcode(), header.rcode()), (0x1234, 0, NOERROR));
+    assert_eq!(
+        (header.id, header.opcode(), header.rcode()),
+        (0x1234, 0, NOERROR)
+    );
     assert!(header.is_response() && !header.is_truncated());
     let question = read.question().unwrap();
-    assert_eq!((question.name, question.qtype, question.qclass), (&b"\x01a\x04test\x00"[..], 1, 1));
+    assert_eq!(
+        (question.name, question.qtype, question.qclass),
+        (&b"\x01a\x04test\x00"[..], 1, 1)
+    );
     assert_eq!((read.question_end(), read.end()), (RECORDS, RECORDS));
 }
 
 #[test]
 fn reads_records_of_all_sections() {
-    let parts = [record(1, &[192, 0, 2, 1]), record(65280, &[0xff; 3]), record(2, &[0xc0, 0x0e])];
+    let parts = [
+        record(1, &[192, 0, 2, 1]),
+        record(65280, &[0xff; 3]),
+        record(2, &[0xc0, 0x0e]),
+    ];
     let wire = [message([1, 1, 1, 1], &parts.concat()), vec![9, 9]].concat();
     let read = Message::parse(&wire).unwrap();
     let seen: Vec<_> = read
         .records()
-        .map(|record| (record.section, record.rtype, record.class, record.ttl, record.data().to_vec()))
+        .map(|record| {
+            (
+                record.section,
+                record.rtype,
+                record.class,
+                record.ttl,
+                record.data().to_vec(),
+            )
+        })
         .collect();
     let expected = [
         (Section::Answer, 1, 1, 60, vec![192, 0, 2, 1]),
@@ -53,14 +78,22 @@ fn reads_records_of_all_sections() {
         (Section::Additional, 2, 1, 60, vec![0xc0, 0x0e]),
     ];
     assert_eq!(seen, expected);
-    assert_eq!(read.end(), wire.len() - 2, "octets after the last record do not count");
+    assert_eq!(
+        read.end(),
+        wire.len() - 2,
+        "octets after the last record do not count"
+    );
 
     let first = read.records().next().unwrap();
     assert_eq!(first.range(), RECORDS..RECORDS + 16);
     assert_eq!(wire[first.ttl_range()], [0, 0, 0, 60]);
     assert_eq!(first.owner().unwrap().to_string(), "a.test.");
     let mut target = Vec::new();
-    read.section(Section::Additional).next().unwrap().append_data(&mut target).unwrap();
+    read.section(Section::Additional)
+        .next()
+        .unwrap()
+        .append_data(&mut target)
+        .unwrap();
     assert_eq!(target, b"\x04test\x00");
 }
 
@@ -72,44 +105,106 @@ fn refuses_what_is_no_message() {
     let long_name = [long_label.repeat(4), vec![0]].concat();
     let into_pointer = |data: &[u8]| {
         let [_, low] = u16::try_from(RECORDS + 12).unwrap().to_be_bytes();
-        message([1, 2, 0, 0], &[&record(65280, data)[..], &[0xc0, low], &a[2..]].concat())
+        message(
+            [1, 2, 0, 0],
+            &[&record(65280, data)[..], &[0xc0, low], &a[2..]].concat(),
+        )
     };
     let bad_name = MessageError::BadName(RECORDS);
-    let bad_data = |rtype| MessageError::BadData { rtype, at: RECORDS + 12 };
+    let bad_data = |rtype| MessageError::BadData {
+        rtype,
+        at: RECORDS + 12,
+    };
     let cases: &[(&str, Vec<u8>, MessageError)] = &[
         ("nothing", vec![], MessageError::Short(0)),
         ("half a header", vec![0; 11], MessageError::Short(10)),
-        ("two questions", message([2, 0, 0, 0], &[]), MessageError::ManyQuestions(2)),
-        ("question missing", message([1, 0, 0, 0], &[])[..12].to_vec(), MessageError::Short(12)),
-        ("question cut", message([1, 0, 0, 0], &[])[..22].to_vec(), MessageError::Short(22)),
-        ("fewer records than counted", message([1, 2, 0, 0], &a), MessageError::Short(RECORDS + a.len())),
-        ("record cut", message([1, 1, 0, 0], &a[..9]), MessageError::Short(RECORDS + 8)),
-        ("data cut", message([1, 1, 0, 0], &a[..a.len() - 1]), MessageError::Short(RECORDS + 12)),
+        (
+            "two questions",
+            message([2, 0, 0, 0], &[]),
+            MessageError::ManyQuestions(2),
+        ),
+        (
+            "question missing",
+            message([1, 0, 0, 0], &[])[..12].to_vec(),
+            MessageError::Short(12),
+        ),
+        (
+            "question cut",
+            message([1, 0, 0, 0], &[])[..22].to_vec(),
+            MessageError::Short(22),
+        ),
+        (
+            "fewer records than counted",
+            message([1, 2, 0, 0], &a),
+            MessageError::Short(RECORDS + a.len()),
+        ),
+        (
+            "record cut",
+            message([1, 1, 0, 0], &a[..9]),
+            MessageError::Short(RECORDS + 8),
+        ),
+        (
+            "data cut",
+            message([1, 1, 0, 0], &a[..a.len() - 1]),
+            MessageError::Short(RECORDS + 12),
+        ),
         ("pointer to itself", named(&[0xc0, 24]), bad_name),
         ("pointer forwards", named(&[0xc0, 40]), bad_name),
-        ("pointer into its own name", named(&[1, b'x', 0xc0, 24]), bad_name),
-        ("pointer to a zero octet of the header", named(&[0xc0, 8]), bad_name),
-        ("pointer to a header that holds another", message([1, 0xc00c, 0, 0], &[0xc0, 6]), bad_name),
+        (
+            "pointer into its own name",
+            named(&[1, b'x', 0xc0, 24]),
+            bad_name,
+        ),
+        (
+            "pointer to a zero octet of the header",
+            named(&[0xc0, 8]),
+            bad_name,
+        ),
+        (
+            "pointer to a header that holds another",
+            message([1, 0xc00c, 0, 0], &[0xc0, 6]),
+            bad_name,
+        ),
         ("label type 01", named(&[0x41, b'x', 0]), bad_name),
         ("label type 10", named(&[0x81, b'x', 0]), bad_name),
         ("name of 257 octets", named(&long_name), bad_name),
-        ("A of three octets", message([1, 1, 0, 0], &record(1, &[1, 2, 3])), bad_data(1)),
-        ("AAAA of four octets", message([1, 1, 0, 0], &record(28, &[1, 2, 3, 4])), bad_data(28)),
-        ("CNAME followed by more octets", message([1, 1, 0, 0], &record(5, &[0, 0])), bad_data(5)),
+        (
+            "A of three octets",
+            message([1, 1, 0, 0], &record(1, &[1, 2, 3])),
+            bad_data(1),
+        ),
+        (
+            "AAAA of four octets",
+            message([1, 1, 0, 0], &record(28, &[1, 2, 3, 4])),
+            bad_data(28),
+        ),
+        (
+            "CNAME followed by more octets",
+            message([1, 1, 0, 0], &record(5, &[0, 0])),
+            bad_data(5),
+        ),
         (
             "SRV without a target",
             message([1, 1, 0, 0], &record(33, &[0; 6])),
             MessageError::Short(RECORDS + 18),
         ),
-        ("NAPTR with a short text", message([1, 1, 0, 0], &record(35, &[0, 0, 0, 0, 9])), bad_data(35)),
+        (
+            "NAPTR with a short text",
+            message([1, 1, 0, 0], &record(35, &[0, 0, 0, 0, 9])),
+            bad_data(35),
+        ),
         (
             "CNAME that ends in the next record",
             message([1, 2, 0, 0], &[record(5, &[2]), a.clone()].concat()),
             bad_data(5),
         ),
-        // The owner name of the second record points to the data of the first record, which look like the start of a name.
-        // The rest of that name would be the second record itself.
-        ("name that would continue with a label", into_pointer(&[5]), MessageError::BadName(RECORDS + 13)),
+        // The owner name of the second record points to the data of the first record, which look
+        // like the start of a name. The rest of that name would be the second record itself.
+        (
+            "name that would continue with a label",
+            into_pointer(&[5]),
+            MessageError::BadName(RECORDS + 13),
+        ),
         (
             "name that would continue after a label",
             into_pointer(&[1, b'x']),
@@ -122,7 +217,8 @@ fn refuses_what_is_no_message() {
 }
 
 fn name() -> impl Strategy<Value = HickoryName> {
-    let label = proptest::collection::vec(prop_oneof![b'a'..=b'z', b'A'..=b'Z', b'0'..=b'9'], 1..12);
+    let label =
+        proptest::collection::vec(prop_oneof![b'a'..=b'z', b'A'..=b'Z', b'0'..=b'9'], 1..12);
     proptest::collection::vec(label, 0..4).prop_map(|labels| {
         let suffix = [b"Outside".to_vec(), b"test".to_vec()];
         HickoryName::from_labels(labels.into_iter().chain(suffix)).unwrap()
@@ -135,9 +231,11 @@ fn data() -> impl Strategy<Value = RData> {
         any::<[u8; 16]>().prop_map(|a| RData::AAAA(AAAA::from(std::net::Ipv6Addr::from(a)))),
         name().prop_map(|target| RData::CNAME(CNAME(target))),
         (any::<u16>(), name()).prop_map(|(preference, name)| RData::MX(MX::new(preference, name))),
-        (name(), name(), any::<u32>())
-            .prop_map(|(mname, rname, serial)| RData::SOA(SOA::new(mname, rname, serial, 1, 2, 3, 4))),
-        (any::<u16>(), name()).prop_map(|(port, target)| RData::SRV(SRV::new(10, 100, port, target))),
+        (name(), name(), any::<u32>()).prop_map(|(mname, rname, serial)| RData::SOA(SOA::new(
+            mname, rname, serial, 1, 2, 3, 4
+        ))),
+        (any::<u16>(), name())
+            .prop_map(|(port, target)| RData::SRV(SRV::new(10, 100, port, target))),
         ("[ -~]{0,40}").prop_map(|text| RData::TXT(TXT::new(vec![text]))),
         ("[a-z]{0,9}", name()).prop_map(|(text, target)| {
             let text = text.into_bytes().into_boxed_slice();
@@ -151,18 +249,23 @@ fn data() -> impl Strategy<Value = RData> {
 }
 
 fn records() -> impl Strategy<Value = Vec<HickoryRecord>> {
-    let record =
-        (name(), any::<u32>(), data()).prop_map(|(n, ttl, data)| HickoryRecord::from_rdata(n, ttl, data));
+    let record = (name(), any::<u32>(), data())
+        .prop_map(|(n, ttl, data)| HickoryRecord::from_rdata(n, ttl, data));
     proptest::collection::vec(record, 0..6)
 }
 
 fn whole_message() -> impl Strategy<Value = Hickory> {
-    (name(), records(), records(), records()).prop_map(|(name, answers, authorities, additionals)| {
-        let mut message = Hickory::new(1, MessageType::Response, OpCode::Query);
-        message.add_query(Query::query(name, RecordType::A));
-        message.add_answers(answers).add_authorities(authorities).add_additionals(additionals);
-        message
-    })
+    (name(), records(), records(), records()).prop_map(
+        |(name, answers, authorities, additionals)| {
+            let mut message = Hickory::new(1, MessageType::Response, OpCode::Query);
+            message.add_query(Query::query(name, RecordType::A));
+            message
+                .add_answers(answers)
+                .add_authorities(authorities)
+                .add_additionals(additionals);
+            message
+        },
+    )
 }
 
 proptest! {
@@ -186,5 +289,12 @@ fn alone(record: &Record<'_>) -> Vec<u8> {
     record.append_data(&mut data).unwrap();
     let kind = [record.rtype, record.class].map(u16::to_be_bytes).concat();
     let length = u16::try_from(data.len()).unwrap().to_be_bytes();
-    [record.owner().unwrap().wire(), &kind, &record.ttl.to_be_bytes(), &length, &data].concat()
+    [
+        record.owner().unwrap().wire(),
+        &kind,
+        &record.ttl.to_be_bytes(),
+        &length,
+        &data,
+    ]
+    .concat()
 }

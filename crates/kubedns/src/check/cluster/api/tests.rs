@@ -18,7 +18,8 @@ fn services_tell_what_to_ask_for() {
 #[test]
 fn a_config_map_is_judged_and_compared_with_the_one_in_force() {
     let options = <Options as clap::Parser>::parse_from(["check"]);
-    let data = |key: &str, value: &str| RawData::from([(key.to_owned(), value.as_bytes().to_vec())]);
+    let data =
+        |key: &str, value: &str| RawData::from([(key.to_owned(), value.as_bytes().to_vec())]);
     let good = data("upstreamNameservers", "[\"192.0.2.1\"]");
     let version = dnsconfig::parse(&good).unwrap().version().to_string();
     let status = |version: &str| -> Status {
@@ -29,22 +30,39 @@ fn a_config_map_is_judged_and_compared_with_the_one_in_force() {
     for (data, status, outcome, text) in [
         (good.clone(), None, Outcome::Passed, "map is good"),
         (good.clone(), Some(&same), Outcome::Passed, "map is good"),
-        (good, Some(&other), Outcome::Warning, "map is good, but not in force"),
-        (data("upstreamNameserver", "[]"), None, Outcome::Warning, "map: unknown key \"upstreamNameserver\""),
+        (
+            good,
+            Some(&other),
+            Outcome::Warning,
+            "map is good, but not in force",
+        ),
+        (
+            data("upstreamNameserver", "[]"),
+            None,
+            Outcome::Warning,
+            "map: unknown key \"upstreamNameserver\"",
+        ),
         (data("stubDomains", "["), None, Outcome::Failed, "map: "),
     ] {
         let checks = judge("map", data, &options, status);
-        let [check] = checks.as_slice() else { panic!("{checks:?}") };
-        assert!(check.outcome == outcome && check.text.starts_with(text), "{check:?}");
+        let [check] = checks.as_slice() else {
+            panic!("{checks:?}")
+        };
+        assert!(
+            check.outcome == outcome && check.text.starts_with(text),
+            "{check:?}"
+        );
     }
 }
 
 #[test]
 fn a_config_map_is_missing_where_the_defaults_are_in_force() {
     let defaults = Config::default().version().to_string();
-    for (in_force, outcome) in
-        [(Some(&*defaults), Outcome::Passed), (Some("00ff"), Outcome::Warning), (None, Outcome::Skipped)]
-    {
+    for (in_force, outcome) in [
+        (Some(&*defaults), Outcome::Passed),
+        (Some("00ff"), Outcome::Warning),
+        (None, Outcome::Skipped),
+    ] {
         assert_eq!(missing("map", in_force).outcome, outcome, "{in_force:?}");
     }
 }

@@ -10,7 +10,10 @@ fn status(document: Value) -> Status {
 }
 
 fn lines(checks: &[Check]) -> Vec<(Outcome, &str)> {
-    checks.iter().map(|check| (check.outcome, check.text.as_str())).collect()
+    checks
+        .iter()
+        .map(|check| (check.outcome, check.text.as_str()))
+        .collect()
 }
 
 #[test]
@@ -20,7 +23,10 @@ fn each_upstream_has_a_line_and_findings_keep_their_advice() {
     assert_eq!(
         lines(&upstreams(&well)),
         [
-            (Outcome::Passed, "192.0.2.9:53 answers in 4.2 ms, for external names"),
+            (
+                Outcome::Passed,
+                "192.0.2.9:53 answers in 4.2 ms, for external names"
+            ),
             (Outcome::Passed, "none forwards back to this pod"),
         ]
     );
@@ -32,19 +38,30 @@ fn each_upstream_has_a_line_and_findings_keep_their_advice() {
     assert_eq!(
         lines(&checks)[..2],
         [
-            (Outcome::Warning, "192.0.2.9:53 does not answer, for external names"),
+            (
+                Outcome::Warning,
+                "192.0.2.9:53 does not answer, for external names"
+            ),
             (Outcome::Failed, "external names are not answered"),
         ]
     );
-    assert_eq!((checks[0].detail.as_str(), checks[1].action.as_str()), ("i/o timeout", "Ask."));
-    assert_eq!(checks[1].runbook, format!("{}upstream-down", daemon::version::RUNBOOKS));
+    assert_eq!(
+        (checks[0].detail.as_str(), checks[1].action.as_str()),
+        ("i/o timeout", "Ask.")
+    );
+    assert_eq!(
+        checks[1].runbook,
+        format!("{}upstream-down", daemon::version::RUNBOOKS)
+    );
 }
 
 #[test]
 fn a_latency_may_be_any_number() {
-    for (latency_ms, expected) in
-        [(2.5, Duration::from_micros(2500)), (-1.0, Duration::ZERO), (1e300, Duration::MAX)]
-    {
+    for (latency_ms, expected) in [
+        (2.5, Duration::from_micros(2500)),
+        (-1.0, Duration::ZERO),
+        (1e300, Duration::MAX),
+    ] {
         let status = status(json!({"probes": [{"label": "dnsmasq", "latencyMs": latency_ms}]}));
         assert_eq!(status.probes[0].latency(), expected, "{latency_ms}");
     }
@@ -58,8 +75,14 @@ fn without_dnsmasq_the_upstreams_are_those_of_kubedns() {
     assert_eq!(
         lines(&upstreams(&alone))[..2],
         [
-            (Outcome::Passed, "kubedns: 192.0.2.1:53 answers in 2.5 ms on average, for external names"),
-            (Outcome::Warning, "kubedns: 192.0.2.2:53 does not answer, for names of acme.example"),
+            (
+                Outcome::Passed,
+                "kubedns: 192.0.2.1:53 answers in 2.5 ms on average, for external names"
+            ),
+            (
+                Outcome::Warning,
+                "kubedns: 192.0.2.2:53 does not answer, for names of acme.example"
+            ),
         ]
     );
     assert_eq!(alone.stub_domains(), ["acme.example"]);
@@ -80,7 +103,11 @@ fn findings_stand_in_their_group_and_fail_but_for_those_with_answers() {
         let status = status(json!({"verdict": {"findings": [{"kind": kind, "text": "t"}]}}));
         for other in [GROUP, UPSTREAMS, CONFIGURATION] {
             let found: Vec<Check> = findings(&status, other).collect();
-            let expected = if other == group { vec![(outcome, "t")] } else { Vec::new() };
+            let expected = if other == group {
+                vec![(outcome, "t")]
+            } else {
+                Vec::new()
+            };
             assert_eq!(lines(&found), expected, "{kind} in {other}");
         }
     }
@@ -92,9 +119,15 @@ fn a_configuration_without_findings_is_in_force() {
     let status = status(json!({"nanny": nanny}));
     assert_eq!(
         lines(&configuration(&status)),
-        [(Outcome::Passed, "the newest version in the pod is in force (version 00ff)")]
+        [(
+            Outcome::Passed,
+            "the newest version in the pod is in force (version 00ff)"
+        )]
     );
-    assert_eq!(nanny_line(&status), "the nanny answers, and runs dnsmasq 2.90");
+    assert_eq!(
+        nanny_line(&status),
+        "the nanny answers, and runs dnsmasq 2.90"
+    );
 }
 
 fn nanny_line(status: &Status) -> String {

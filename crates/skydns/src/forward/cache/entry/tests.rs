@@ -27,7 +27,12 @@ fn metrics() -> CacheMetrics {
 }
 
 fn entry(query: &Query, wire: &[u8]) -> Option<Entry> {
-    let Verdict::Reply(reply) = judge(query, 7, &SocketAddr::from(([192, 0, 2, 53], 53)).into(), wire) else {
+    let Verdict::Reply(reply) = judge(
+        query,
+        7,
+        &SocketAddr::from(([192, 0, 2, 53], 53)).into(),
+        wire,
+    ) else {
         return None;
     };
     Entry::new(query, &Arc::new(reply), &metrics(), Instant::now())
@@ -37,18 +42,28 @@ fn entry(query: &Query, wire: &[u8]) -> Option<Entry> {
 fn answer(entry: &Entry, state: State, name: &str, dnssec_ok: Option<bool>) -> Read {
     let mut out = b"before".to_vec();
     let ask = ask(name, dnssec_ok);
-    entry.append_answer(state, &wire::Query::parse(&ask, wire::Transport::Udp).unwrap(), &mut out);
+    entry.append_answer(
+        state,
+        &wire::Query::parse(&ask, wire::Transport::Udp).unwrap(),
+        &mut out,
+    );
     assert!(out.starts_with(b"before"));
     Read::parse(&out[6..]).unwrap()
 }
 
 fn ask(name: &str, dnssec_ok: Option<bool>) -> Vec<u8> {
     let ask = Ask::new(name, "A").id(0);
-    let edns = dnssec_ok.map(|dnssec_ok| Opt { udp: 1232, dnssec_ok, ..Opt::default() });
-    edns.map_or_else(|| ask.clone(), |edns| ask.clone().opt(edns)).wire()
+    let edns = dnssec_ok.map(|dnssec_ok| Opt {
+        udp: 1232,
+        dnssec_ok,
+        ..Opt::default()
+    });
+    edns.map_or_else(|| ask.clone(), |edns| ask.clone().opt(edns))
+        .wire()
 }
 
-/// Name of the case, query type, reply, and the lifetime of its entry in seconds (`None`: not cached).
+/// Name of the case, query type, reply, and the lifetime of its entry in seconds (`None`: not
+/// cached).
 type Lasting = (&'static str, &'static str, Vec<u8>, Option<u64>);
 
 fn check(cases: Vec<Lasting>) {
@@ -62,7 +77,9 @@ fn check(cases: Vec<Lasting>) {
 fn a_reply_is_fresh_for_as_long_as_all_of_its_records() {
     let to = |rtype: &str| to("x.test.", rtype);
     let one = || to("A").answer("x.test. 60 IN A 192.0.2.1");
-    let alias = to("A").answer("x.test. 300 IN CNAME y.test.").answer("y.test. 20 IN A 192.0.2.1");
+    let alias = to("A")
+        .answer("x.test. 300 IN CNAME y.test.")
+        .answer("y.test. 20 IN A 192.0.2.1");
     let glue = one().additional("ns.test. 7 IN A 192.0.2.2").edns(1232);
     let unknown = to("TYPE65280").answer("x.test. 60 IN TYPE65280 \\# 2 abcd");
     let bad_version = {
@@ -74,12 +91,37 @@ fn a_reply_is_fresh_for_as_long_as_all_of_its_records() {
     check(vec![
         ("one address", "A", one().wire(), Some(60)),
         ("the shortest of several", "A", alias.wire(), Some(20)),
-        ("in the authority", "A", one().authority("test. 5 IN NS ns.test.").wire(), Some(5)),
+        (
+            "in the authority",
+            "A",
+            one().authority("test. 5 IN NS ns.test.").wire(),
+            Some(5),
+        ),
         ("among the additional records", "A", glue.wire(), Some(7)),
-        ("zero", "A", to("A").answer("x.test. 0 IN A 192.0.2.1").wire(), None),
-        ("zero and another TTL", "A", one().answer("x.test. 0 IN A 192.0.2.2").wire(), None),
-        ("the uppermost bit", "A", to("A").answer("x.test. 2147483648 IN A 192.0.2.1").wire(), None),
-        ("a week", "A", to("A").answer("x.test. 604800 IN A 192.0.2.1").wire(), Some(86_400)),
+        (
+            "zero",
+            "A",
+            to("A").answer("x.test. 0 IN A 192.0.2.1").wire(),
+            None,
+        ),
+        (
+            "zero and another TTL",
+            "A",
+            one().answer("x.test. 0 IN A 192.0.2.2").wire(),
+            None,
+        ),
+        (
+            "the uppermost bit",
+            "A",
+            to("A").answer("x.test. 2147483648 IN A 192.0.2.1").wire(),
+            None,
+        ),
+        (
+            "a week",
+            "A",
+            to("A").answer("x.test. 604800 IN A 192.0.2.1").wire(),
+            Some(86_400),
+        ),
         ("an unknown type", "TYPE65280", unknown.wire(), Some(60)),
         ("truncated", "A", one().truncated().wire(), None),
         ("BADVERS", "A", bad_version, None),
@@ -97,23 +139,55 @@ fn a_negative_reply_is_fresh_for_as_long_as_its_soa_says() {
     let alias = || to("A").answer("x.test. 50 IN CNAME y.test.");
     let asked_for = to("CNAME").answer("x.test. 60 IN CNAME y.test.");
     check(vec![
-        ("NXDOMAIN, MINIMUM below the TTL", "A", missing().authority(&soa(900, 60)).wire(), Some(60)),
-        ("NXDOMAIN, MINIMUM above the TTL", "A", missing().authority(&soa(30, 600)).wire(), Some(30)),
-        ("NXDOMAIN for a day", "A", missing().authority(&soa(86_400, 86_400)).wire(), Some(10_800)),
-        ("NXDOMAIN, MINIMUM zero", "A", missing().authority(&soa(900, 0)).wire(), None),
+        (
+            "NXDOMAIN, MINIMUM below the TTL",
+            "A",
+            missing().authority(&soa(900, 60)).wire(),
+            Some(60),
+        ),
+        (
+            "NXDOMAIN, MINIMUM above the TTL",
+            "A",
+            missing().authority(&soa(30, 600)).wire(),
+            Some(30),
+        ),
+        (
+            "NXDOMAIN for a day",
+            "A",
+            missing().authority(&soa(86_400, 86_400)).wire(),
+            Some(10_800),
+        ),
+        (
+            "NXDOMAIN, MINIMUM zero",
+            "A",
+            missing().authority(&soa(900, 0)).wire(),
+            None,
+        ),
         ("NXDOMAIN without SOA", "A", missing().wire(), None),
         ("NODATA", "A", to("A").authority(SOA).wire(), Some(60)),
         ("NODATA without SOA", "A", to("A").wire(), None),
-        ("NODATA for the target of an alias", "A", alias().authority(SOA).wire(), Some(50)),
+        (
+            "NODATA for the target of an alias",
+            "A",
+            alias().authority(SOA).wire(),
+            Some(50),
+        ),
         ("an alias without target", "A", alias().wire(), None),
         ("an alias, asked for", "CNAME", asked_for.wire(), Some(60)),
-        ("a referral", "A", to("A").authority("test. 60 IN NS ns.test.").wire(), None),
+        (
+            "a referral",
+            "A",
+            to("A").authority("test. 60 IN NS ns.test.").wire(),
+            None,
+        ),
     ]);
 }
 
 #[test]
 fn ttls_are_counted_down_and_no_longer_than_the_reply_is_kept() {
-    let alias = to("x.test.", "A").answer("x.test. 300 IN CNAME y.test.").answer("y.test. 20 IN A 192.0.2.1");
+    let alias = to("x.test.", "A")
+        .answer("x.test. 300 IN CNAME y.test.")
+        .answer("y.test. 20 IN A 192.0.2.1");
     let week = to("x.test.", "A").answer("x.test. 604800 IN A 192.0.2.1");
     let nothing = to("x.test.", "A").rcode("NXDOMAIN").authority(SOA);
     let cases: [(&str, Answer, u32, &[u32]); 6] = [
@@ -129,8 +203,12 @@ fn ttls_are_counted_down_and_no_longer_than_the_reply_is_kept() {
         let entry = entry(&query("x.test.", "A"), &reply.edns(1232).wire()).unwrap();
         for dnssec_ok in [None, Some(false)] {
             let answer = answer(&entry, State::Fresh(age), "x.test.", dnssec_ok);
-            let told: Vec<_> =
-                answer.answer.iter().chain(&answer.authority).map(|record| record.ttl).collect();
+            let told: Vec<_> = answer
+                .answer
+                .iter()
+                .chain(&answer.authority)
+                .map(|record| record.ttl)
+                .collect();
             assert_eq!(told, ttls, "{what}");
         }
     }
@@ -138,9 +216,18 @@ fn ttls_are_counted_down_and_no_longer_than_the_reply_is_kept() {
 
 /// A reply with AA, AD, an EDNS option and an additional record.
 fn odd() -> Vec<u8> {
-    let reply = to("X.test.", "A").authoritative().answer("X.test. 60 IN A 192.0.2.1");
-    let opt = Opt { udp: 4096, options: vec![(65_001, b"x".to_vec())], ..Opt::default() };
-    let mut wire = reply.additional("y.test. 60 IN A 192.0.2.2").opt(opt).wire();
+    let reply = to("X.test.", "A")
+        .authoritative()
+        .answer("X.test. 60 IN A 192.0.2.1");
+    let opt = Opt {
+        udp: 4096,
+        options: vec![(65_001, b"x".to_vec())],
+        ..Opt::default()
+    };
+    let mut wire = reply
+        .additional("y.test. 60 IN A 192.0.2.2")
+        .opt(opt)
+        .wire();
     wire[3] |= 0x20; // AD
     wire
 }
@@ -148,12 +235,27 @@ fn odd() -> Vec<u8> {
 #[test]
 fn an_answer_has_the_name_and_the_opt_record_that_were_asked_for() {
     let entry = entry(&query("X.test.", "A"), &odd()).unwrap();
-    for (name, dnssec_ok) in [("x.TEST.", None), ("X.test.", Some(false)), ("x.test.", Some(true))] {
+    for (name, dnssec_ok) in [
+        ("x.TEST.", None),
+        ("X.test.", Some(false)),
+        ("x.test.", Some(true)),
+    ] {
         let answer = answer(&entry, State::Fresh(1), name, dnssec_ok);
-        assert_eq!((answer.id, answer.flags().as_str()), (0, "qr rd ra ad"), "no AA: the answer is cached");
-        assert_eq!((answer.questions[0].name.as_str(), answer.trailing), (name, 0));
+        assert_eq!(
+            (answer.id, answer.flags().as_str()),
+            (0, "qr rd ra ad"),
+            "no AA: the answer is cached"
+        );
+        assert_eq!(
+            (answer.questions[0].name.as_str(), answer.trailing),
+            (name, 0)
+        );
         assert_eq!((answer.answer.len(), answer.additional.len()), (1, 1));
-        let opt = Opt { udp: 4096, options: vec![(65_001, b"x".to_vec())], ..Opt::default() };
+        let opt = Opt {
+            udp: 4096,
+            options: vec![(65_001, b"x".to_vec())],
+            ..Opt::default()
+        };
         assert_eq!(answer.edns, dnssec_ok.map(|_| opt), "{dnssec_ok:?}");
     }
 }
@@ -168,35 +270,68 @@ fn a_stale_answer_says_so_and_lasts_for_thirty_seconds() {
         for dnssec_ok in [None, Some(false), Some(true)] {
             let answer = answer(entry, State::Stale { due: false }, "x.test.", dnssec_ok);
             assert!(!answer.has("ad"));
-            for record in answer.answer.iter().chain(&answer.authority).chain(&answer.additional) {
+            for record in answer
+                .answer
+                .iter()
+                .chain(&answer.authority)
+                .chain(&answer.additional)
+            {
                 assert_eq!(record.ttl, 30, "{record}");
             }
             let options = answer.edns.map(|opt| opt.options);
             assert_eq!(options.is_some(), dnssec_ok.is_some());
             let errors = options.map(|options| options[others..].to_vec());
-            assert_eq!(errors.unwrap_or_else(|| vec![(15, vec![0, code])]), [(15, vec![0, code])]);
+            assert_eq!(
+                errors.unwrap_or_else(|| vec![(15, vec![0, code])]),
+                [(15, vec![0, code])]
+            );
         }
     }
 }
 
 #[test]
 fn an_upstream_without_edns_is_answered_for_with_ours() {
-    let entry = entry(&query("x.test.", "A"), &to("x.test.", "A").answer("x.test. 60 IN A 192.0.2.1").wire())
-        .unwrap();
+    let entry = entry(
+        &query("x.test.", "A"),
+        &to("x.test.", "A")
+            .answer("x.test. 60 IN A 192.0.2.1")
+            .wire(),
+    )
+    .unwrap();
     for dnssec_ok in [false, true] {
         let opt = answer(&entry, State::Fresh(0), "x.test.", Some(dnssec_ok)).edns;
-        assert_eq!(opt, Some(Opt { udp: 1232, dnssec_ok, ..Opt::default() }));
+        assert_eq!(
+            opt,
+            Some(Opt {
+                udp: 1232,
+                dnssec_ok,
+                ..Opt::default()
+            })
+        );
     }
 }
 
 #[test]
 fn what_an_entry_is_good_for_depends_on_its_age_and_on_the_upstreams() {
     let entry = || {
-        entry(&query("x.test.", "A"), &to("x.test.", "A").answer("x.test. 60 IN A 192.0.2.1").wire()).unwrap()
+        entry(
+            &query("x.test.", "A"),
+            &to("x.test.", "A")
+                .answer("x.test. 60 IN A 192.0.2.1")
+                .wire(),
+        )
+        .unwrap()
     };
     let second = Duration::from_secs(1);
-    let limits = CacheLimits { stale: 100 * second, recheck: 30 * second, ..CacheLimits::default() };
-    let (failing, due) = (Some(State::Stale { due: false }), Some(State::Stale { due: true }));
+    let limits = CacheLimits {
+        stale: 100 * second,
+        recheck: 30 * second,
+        ..CacheLimits::default()
+    };
+    let (failing, due) = (
+        Some(State::Stale { due: false }),
+        Some(State::Stale { due: true }),
+    );
     let cases: [(&str, Option<u32>, u32, Option<State>); 9] = [
         ("new", None, 0, Some(State::Fresh(0))),
         ("in its last second", None, 59, Some(State::Fresh(59))),
@@ -206,7 +341,12 @@ fn what_an_entry_is_good_for_depends_on_its_age_and_on_the_upstreams() {
         ("time to ask again", Some(70), 100, due),
         ("for the last time", Some(70), 159, due),
         ("too old", Some(70), 160, None),
-        ("failed when it was fresh", Some(10), 20, Some(State::Fresh(20))),
+        (
+            "failed when it was fresh",
+            Some(10),
+            20,
+            Some(State::Fresh(20)),
+        ),
     ];
     for (what, failed, now, state) in cases {
         let entry = entry();
@@ -215,16 +355,29 @@ fn what_an_entry_is_good_for_depends_on_its_age_and_on_the_upstreams() {
         }
         let now = entry.received + second * now;
         assert_eq!(entry.state(&limits, now), state, "{what}");
-        let turns = [entry.claim_retry(limits.recheck, now), entry.claim_retry(limits.recheck, now)];
-        assert!(state != due || turns == [true, false], "{what}: one caller retries, and only once");
-        let off = CacheLimits { stale: Duration::ZERO, ..limits };
-        assert_eq!(entry.state(&off, now), state.filter(|state| matches!(state, State::Fresh(_))), "{what}");
+        let turns = [
+            entry.claim_retry(limits.recheck, now),
+            entry.claim_retry(limits.recheck, now),
+        ];
+        assert!(
+            state != due || turns == [true, false],
+            "{what}: one caller retries, and only once"
+        );
+        let off = CacheLimits {
+            stale: Duration::ZERO,
+            ..limits
+        };
+        assert_eq!(
+            entry.state(&off, now),
+            state.filter(|state| matches!(state, State::Fresh(_))),
+            "{what}"
+        );
     }
 }
 
 proptest! {
-    /// For any reply of an upstream, the answer from the entry is a valid message. The answer is longer than the
-    /// reply by at most an OPT record.
+    /// For any reply of an upstream, the answer from the entry is a valid message. The answer is
+    /// longer than the reply by at most an OPT record.
     #[test]
     fn answers_are_messages(
         flips in proptest::collection::vec((12..200_usize, any::<u8>()), 0..6),

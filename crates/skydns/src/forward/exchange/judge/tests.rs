@@ -24,9 +24,14 @@ fn right() -> Vec<u8> {
 
 #[test]
 fn the_right_reply_is_taken_whole() {
-    let Verdict::Reply(reply) = judge(&query(), ID, &upstream(), &right()) else { panic!("not taken") };
+    let Verdict::Reply(reply) = judge(&query(), ID, &upstream(), &right()) else {
+        panic!("not taken")
+    };
     assert_eq!(*reply.message, right());
-    assert_eq!((reply.rcode, reply.answers, reply.truncated, reply.upstream), (0, 1, false, upstream()));
+    assert_eq!(
+        (reply.rcode, reply.answers, reply.truncated, reply.upstream),
+        (0, 1, false, upstream())
+    );
 }
 
 proptest! {

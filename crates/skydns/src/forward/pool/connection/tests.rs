@@ -8,16 +8,20 @@ use super::*;
 use crate::forward::ForwardMetrics;
 use crate::wire::framed;
 
-/// A connection for `depth` queries in flight, the server's end of the connection, and the task that returns the
-/// outcome.
+/// A connection for `depth` queries in flight, the server's end of the connection, and the task
+/// that returns the outcome.
 fn connection(depth: usize) -> (Connection, DuplexStream, JoinHandle<Option<Closed>>) {
     let upstream: Upstream = "tcp://192.0.2.1".parse().unwrap();
-    let metrics = ForwardMetrics::new(&Registry::new()).unwrap().upstream(&upstream);
+    let metrics = ForwardMetrics::new(&Registry::new())
+        .unwrap()
+        .upstream(&upstream);
     let (ours, theirs) = duplex(256 * 1024);
     let (connection, questions) = Connection::new(depth);
     let task = TaskTracker::new().spawn(async move {
         let mut ended = None;
-        Worker::new(ours, questions, metrics).run(|end| ended = Some(end)).await;
+        Worker::new(ours, questions, metrics)
+            .run(|end| ended = Some(end))
+            .await;
         ended
     });
     (connection, theirs, task)
@@ -40,14 +44,23 @@ async fn it_is_closed_when_nobody_asks_for_a_while() {
     let begun = Instant::now();
     let (answer, ()) = tokio::join!(connection.ask(query()), echo(&mut server));
     assert_eq!(answer.unwrap().1.len(), HEADER);
-    assert_eq!(task.await.unwrap(), Some(Closed { one_at_a_time: false, pipelined: false }));
+    assert_eq!(
+        task.await.unwrap(),
+        Some(Closed {
+            one_at_a_time: false,
+            pipelined: false
+        })
+    );
     assert_eq!(begun.elapsed().as_secs(), IDLE.as_secs());
     assert!(!connection.is_open());
-    assert!(matches!(connection.ask(query()).await, Err(AskError::Unsent)));
+    assert!(matches!(
+        connection.ask(query()).await,
+        Err(AskError::Unsent)
+    ));
 }
 
-/// A connection that was silent for too long takes no further queries, but still waits for the replies to earlier
-/// queries.
+/// A connection that was silent for too long takes no further queries, but still waits for the
+/// replies to earlier queries.
 #[tokio::test(start_paused = true)]
 async fn where_nothing_comes_no_more_is_asked() {
     let (connection, mut server, task) = connection(DEEP);
@@ -65,7 +78,10 @@ async fn where_nothing_comes_no_more_is_asked() {
 
     let (connection, _server, task) = self::connection(DEEP);
     let begun = Instant::now();
-    assert!(matches!(connection.ask(query()).await, Err(AskError::Failed(Failure::Timeout))));
+    assert!(matches!(
+        connection.ask(query()).await,
+        Err(AskError::Failed(Failure::Timeout))
+    ));
     task.await.unwrap();
     assert_eq!(begun.elapsed().as_secs(), (SILENT + ENDING).as_secs());
 }
@@ -91,7 +107,10 @@ async fn places_are_free_again_when_replies_come_and_when_askers_are_gone() {
     let (answer, ()) = tokio::join!(connection.ask(query()), async {
         let mut questions = vec![0; query().len() * 2 * MANY];
         server.read_exact(&mut questions).await.unwrap();
-        server.write_all(&questions[query().len() * (2 * MANY - 1)..]).await.unwrap();
+        server
+            .write_all(&questions[query().len() * (2 * MANY - 1)..])
+            .await
+            .unwrap();
     });
     answer.unwrap();
     assert_eq!(connection.load(), 0);
@@ -110,8 +129,8 @@ async fn late_replies_are_no_foreign_ones() {
     let (first, rest) = questions.split_at_mut(query().len() * late);
     server.read_exact(first).await.unwrap();
     for _ in 0..2 {
-        // The connection frees the places of abandoned queries after its first reply, so the second query is sent when
-        // the places are free.
+        // The connection frees the places of abandoned queries after its first reply, so the second
+        // query is sent when the places are free.
         let (answer, ()) = tokio::join!(connection.ask(query()), async {
             server.read_exact(rest).await.unwrap();
             server.write_all(rest).await.unwrap();
@@ -124,24 +143,40 @@ async fn late_replies_are_no_foreign_ones() {
     answer.unwrap();
 }
 
-/// The outcome of a closed connection shows whether the server answers one query per connection or several.
+/// The outcome of a closed connection shows whether the server answers one query per connection or
+/// several.
 #[tokio::test]
 async fn how_it_ended() {
-    for (asked, answered, one_at_a_time, pipelined) in
-        [(1, 0, false, false), (1, 1, false, false), (3, 1, true, false), (3, 2, false, true)]
-    {
+    for (asked, answered, one_at_a_time, pipelined) in [
+        (1, 0, false, false),
+        (1, 1, false, false),
+        (3, 1, true, false),
+        (3, 2, false, true),
+    ] {
         let (connection, mut server, task) = connection(DEEP);
         let asking = futures::future::join_all((0..asked).map(|_| connection.ask(query())));
         let serving = async {
             let mut questions = vec![0; query().len() * asked];
             server.read_exact(&mut questions).await.unwrap();
-            server.write_all(&questions[..query().len() * answered]).await.unwrap();
+            server
+                .write_all(&questions[..query().len() * answered])
+                .await
+                .unwrap();
             drop(server);
         };
         let (answers, ()) = tokio::join!(asking, serving);
-        let closed = answers.iter().filter(|answer| matches!(answer, Err(AskError::Failed(Failure::Closed))));
+        let closed = answers
+            .iter()
+            .filter(|answer| matches!(answer, Err(AskError::Failed(Failure::Closed))));
         assert_eq!(closed.count(), asked - answered);
-        assert_eq!(task.await.unwrap(), Some(Closed { one_at_a_time, pipelined }), "{answered} of {asked}");
+        assert_eq!(
+            task.await.unwrap(),
+            Some(Closed {
+                one_at_a_time,
+                pipelined
+            }),
+            "{answered} of {asked}"
+        );
     }
 }
 
