@@ -37,7 +37,7 @@ async fn crowd(lab: &mut Lab, addresses: u32) {
 }
 
 #[tokio::test]
-async fn members_whose_hostname_is_no_label_are_left_out() {
+async fn endpoint_with_invalid_hostname_is_omitted() {
     let mut lab = Lab::start(&[]).await;
     let long = "x".repeat(64);
     let dotted = format!("{}.{}", "x".repeat(40), "y".repeat(40));
@@ -74,7 +74,7 @@ async fn members_whose_hostname_is_no_label_are_left_out() {
 }
 
 #[tokio::test]
-async fn udp_answers_near_64_kib_fit_a_packet() {
+async fn udp_answers_fit_one_packet() {
     let mut lab = Lab::start(&[]).await;
     crowd(&mut lab, 4_090).await;
     let question = Query::new("crowd.apps.svc.cluster.local.", "A")
@@ -100,7 +100,7 @@ async fn udp_answers_near_64_kib_fit_a_packet() {
 }
 
 #[tokio::test]
-async fn tcp_answers_above_64_kib_are_a_fair_choice() {
+async fn oversized_tcp_answer_samples_fairly() {
     let mut lab = Lab::start(&[]).await;
     crowd(&mut lab, 8_000).await;
     let mut seen = BTreeSet::new();
@@ -127,7 +127,7 @@ async fn tcp_answers_above_64_kib_are_a_fair_choice() {
 }
 
 #[tokio::test]
-async fn the_spelling_of_an_endpoint_address_does_not_matter() {
+async fn endpoint_address_spelling_is_normalised() {
     let mut lab = Lab::start(&[]).await;
     let endpoints = mk_endpoints("apps", "set", &["2001:0DB8:0:0::0001 one"], &["http:80"]);
     lab.set_all([mk_headless("apps", "set", &[]), endpoints])
@@ -144,7 +144,7 @@ async fn the_spelling_of_an_endpoint_address_does_not_matter() {
 }
 
 #[tokio::test]
-async fn the_oldest_owner_of_an_address_is_answered_first() {
+async fn oldest_address_owner_answers_first() {
     let mut lab = Lab::start(&[]).await;
     for (name, created) in [
         ("young", "2026-03-01"),
@@ -175,7 +175,7 @@ async fn the_oldest_owner_of_an_address_is_answered_first() {
 }
 
 #[tokio::test]
-async fn a_chain_of_eight_aliases_is_followed_and_one_of_nine_fails() {
+async fn alias_chain_ends_after_eight() {
     let mut lab = Lab::start(&[]).await;
     let mut objects = vec![mk_cluster_ip("apps", "hop0", &["10.96.0.10"], &["http:80"])];
     for hop in 1..=9 {
@@ -200,7 +200,7 @@ async fn a_chain_of_eight_aliases_is_followed_and_one_of_nine_fails() {
 }
 
 #[tokio::test]
-async fn silent_upstreams_are_servfail_within_two_seconds() {
+async fn silent_upstreams_give_timely_servfail() {
     let mut lab = Lab::with_upstream(&[], |_: &Asked| Reaction::silence()).await;
     lab.set(mk_external_name("apps", "ext", "www.outside.test"))
         .await;
@@ -229,7 +229,7 @@ async fn silent_upstreams_are_servfail_within_two_seconds() {
 }
 
 #[tokio::test]
-async fn stub_domains_have_servers_of_their_own() {
+async fn stub_domain_queries_its_servers() {
     let stub = Upstream::answering("203.0.113.9").await;
     let domains = format!("{{\"corp.example\": [\"{}\"]}}", stub.addr());
     let config = mk_config_map(
@@ -260,7 +260,7 @@ async fn stub_domains_have_servers_of_their_own() {
 }
 
 #[tokio::test]
-async fn only_the_named_config_map_counts() {
+async fn other_config_maps_are_ignored() {
     let good = [("upstreamNameservers", "[\"$UPSTREAM\"]")];
     let stranger = mk_config_map(
         "dns-cfg",
@@ -302,7 +302,7 @@ async fn only_the_named_config_map_counts() {
 }
 
 #[tokio::test]
-async fn a_wrong_nameserver_leaves_the_good_ones() {
+async fn wrong_nameserver_leaves_the_others() {
     let mut lab = Lab::with_upstream(
         &["--nameservers=dns.example,$UPSTREAM"],
         answering("198.51.100.1"),
@@ -316,7 +316,7 @@ async fn a_wrong_nameserver_leaves_the_good_ones() {
 }
 
 #[tokio::test]
-async fn each_http_port_serves_its_own() {
+async fn http_ports_serve_their_pages() {
     let mut lab = Lab::start(&["--profiling"]).await;
     lab.process()
         .line_with("there is no profiling over HTTP", LONG)
@@ -342,7 +342,7 @@ async fn each_http_port_serves_its_own() {
 }
 
 #[tokio::test]
-async fn no_type_of_a_pod_name_ends_the_process() {
+async fn pod_names_answer_every_type() {
     let mut lab = Lab::start(&[]).await;
     for rtype in 1..=300_u16 {
         let rtype = testkit::codes::type_name(rtype);
@@ -360,7 +360,7 @@ async fn no_type_of_a_pod_name_ends_the_process() {
 }
 
 #[tokio::test]
-async fn strictly_no_udp_answer_is_larger_than_1232_octets() {
+async fn strict_udp_answers_fit_1232_octets() {
     let many = |asked: &Asked| {
         let record = |n: u32| format!("{} 60 IN A 198.51.100.{n}", asked.name());
         let reply = (1..=200).fold(Reply::to(&asked.packet), |reply, n| {

@@ -172,24 +172,24 @@ async fn orders(negatives: Negatives) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_pair_of_questions_is_answered_as_without_a_cache() {
+async fn question_pairs_answer_without_cache_effects() {
     pairs(Negatives::Dropped).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_questions_in_any_order_are_answered_as_without_a_cache() {
+async fn shuffled_questions_answer_without_cache_effects() {
     orders(Negatives::Dropped).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn so_they_are_with_negative_answers_cached() {
+async fn negative_cache_changes_no_answer() {
     orders(Negatives::Cached).await;
 }
 
 /// The ports in SRV answers of dnsmasq stay right after other queries, such as the sidecar's SRV
 /// query of a Service's name. A cached CNAME of the SRV name would make these ports 0.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ports_of_srv_names_survive_their_addresses() {
+async fn srv_ports_survive_address_queries() {
     for kind in KINDS.iter().filter(|kind| kind.has_ports) {
         let behind = Behind::start(kind, 1, Negatives::Dropped.flags()).await;
         let ask = |name, rtype| Question { name, rtype }.query(0);

@@ -75,7 +75,7 @@ fn installed(values: &[&str]) -> Vec<Value> {
 /// The files in `shapes/` of the chart are rendered directories of `manifests/`. To regenerate
 /// these files, run `UPDATE_CHART=1 cargo test -p tests --test chart`.
 #[test]
-fn the_shapes_are_what_kubectl_makes_of_the_manifests() {
+fn chart_shapes_match_kustomize() {
     if is_missing("the chart's shapes were") {
         return;
     }
@@ -108,7 +108,7 @@ fn the_shapes_are_what_kubectl_makes_of_the_manifests() {
 }
 
 #[test]
-fn without_values_a_shape_is_installed_as_it_is() {
+fn default_values_install_the_shape() {
     if is_helm_missing() {
         return;
     }
@@ -127,7 +127,7 @@ fn without_values_a_shape_is_installed_as_it_is() {
 }
 
 #[test]
-fn the_chart_is_free_of_lint() {
+fn chart_passes_helm_lint() {
     if is_helm_missing() {
         return;
     }
@@ -250,7 +250,7 @@ fn each_value_does_what_it_says() {
 }
 
 #[test]
-fn values_of_other_objects_do_what_they_say() {
+fn object_values_do_what_they_say() {
     if is_helm_missing() {
         return;
     }
@@ -504,7 +504,7 @@ fn value_without_place_fails_by_name() {
 }
 
 #[test]
-fn a_wrong_value_is_refused_by_its_name() {
+fn wrong_value_is_rejected_by_name() {
     if is_helm_missing() {
         return;
     }

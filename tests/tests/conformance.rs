@@ -47,13 +47,13 @@ async fn answers_agree_or_are_listed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_under_strict_dns_agree_or_are_listed() {
+async fn strict_answers_agree_or_are_listed() {
     agrees_with("--strict-dns", Mode::Strict).await;
 }
 
 /// The scenarios contain Endpoints. After mirroring to EndpointSlices, the answers must be the
 /// same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_from_endpoint_slices_are_the_same() {
+async fn endpoint_slices_give_same_answers() {
     agrees_with(READ_SLICES, Mode::Default).await;
 }

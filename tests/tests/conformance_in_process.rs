@@ -50,6 +50,6 @@ fn answers_agree_or_are_listed() {
 }
 
 #[test]
-fn answers_under_strict_dns_agree_or_are_listed() {
+fn strict_answers_agree_or_are_listed() {
     agrees(Mode::Strict);
 }

@@ -20,7 +20,7 @@ mod scenario;
 use scenario::Scenario;
 
 #[test]
-fn answers_are_those_of_coredns_or_listed() {
+fn coredns_answers_agree_or_are_listed() {
     let filter = std::env::var("COREDNS").unwrap_or_default();
     let (mut asked, mut wrong) = (0, 0);
     for scenario in Scenario::all()

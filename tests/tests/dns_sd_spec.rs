@@ -68,7 +68,7 @@ fn upstream(asked: &Asked) -> Reaction {
 }
 
 #[tokio::test]
-async fn section_2_2_the_schema_version() {
+async fn section_2_2_schema_version() {
     both(
         &[],
         &[
@@ -80,7 +80,7 @@ async fn section_2_2_the_schema_version() {
 }
 
 #[tokio::test]
-async fn section_2_3_services_with_a_cluster_ip() {
+async fn section_2_3_cluster_ip_services() {
     let ports = ["https:443", "dns:53/UDP", ":8080"];
     let objects = [
         mk_cluster_ip("my-ns", "four", &["10.3.0.100"], &ports),
@@ -147,7 +147,7 @@ async fn section_2_3_services_with_a_cluster_ip() {
 }
 
 #[tokio::test]
-async fn section_2_3_srv_answers_bring_the_addresses() {
+async fn section_2_3_srv_additional_addresses() {
     for (way, flags) in WAYS {
         let mut lab = Lab::start(flags).await;
         lab.set(mk_cluster_ip(
@@ -231,7 +231,7 @@ async fn section_2_4_headless_services() {
 }
 
 #[tokio::test]
-async fn section_2_4_only_ready_endpoints_are_published_unless_asked_for() {
+async fn section_2_4_unready_endpoints() {
     for (way, flags) in WAYS {
         let mut lab = Lab::start(flags).await;
         let subsets = json!([{
@@ -271,7 +271,7 @@ fn additional(answer: &Message, rtype: u16) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn srv_of_an_alias_has_addresses_behind_it_or_nothing() {
+async fn srv_of_alias_needs_addresses() {
     for (way, flags) in WAYS {
         let mut lab = Lab::with_upstream(flags, upstream).await;
         lab.set(mk_cluster_ip(
@@ -422,7 +422,7 @@ async fn pod_names_of_both_families() {
 }
 
 #[tokio::test]
-async fn names_keep_the_case_of_the_question() {
+async fn answers_keep_question_case() {
     for (way, flags) in WAYS {
         let mut lab = Lab::start(flags).await;
         lab.set(mk_cluster_ip(
@@ -443,7 +443,7 @@ async fn names_keep_the_case_of_the_question() {
 }
 
 #[tokio::test]
-async fn strictly_names_exist_as_the_rfcs_ask() {
+async fn strict_names_exist_per_rfc() {
     for (way, flags) in WAYS {
         let mut lab = Lab::start(flags).await;
         lab.set(mk_cluster_ip(

@@ -87,7 +87,7 @@ const ANSWERS: &[(&str, &[&str])] = &[
 ];
 
 #[tokio::test]
-async fn dig_gets_the_right_answers_over_udp_and_tcp() {
+async fn dig_answers_over_udp_and_tcp() {
     let pod = Pod::start().await;
     let dig = pod.dig();
     // dnsmasq caches these answers before SRV is queried below. kube-dns answers these names with a
@@ -127,7 +127,7 @@ async fn dig_gets_the_right_answers_over_udp_and_tcp() {
 
 /// Runs every command that localpod prints, with an editor that changes nothing.
 #[tokio::test]
-async fn what_the_guide_says_works_when_pasted() {
+async fn guide_commands_work_when_pasted() {
     let pod = Pod::start().await;
     let home = tempfile::tempdir().unwrap();
     let guide = pod.process.stdout();
@@ -166,7 +166,7 @@ spec:
 ";
 
 #[tokio::test]
-async fn a_service_applied_with_kubectl_is_answered_until_it_is_deleted() {
+async fn kubectl_service_answers_until_deleted() {
     let pod = Pod::start().await;
     let (dig, kubectl) = (pod.dig(), pod.kubectl());
     let name = "hello.default.svc.cluster.local";
@@ -201,7 +201,7 @@ async fn a_service_applied_with_kubectl_is_answered_until_it_is_deleted() {
 }
 
 #[tokio::test]
-async fn a_stub_domain_follows_kubectl_edit_and_delete() {
+async fn stub_domain_follows_kubectl_edits() {
     let corporate =
         Upstream::start(Zone::new(["host.corp.test. 3600 IN A 198.51.100.7"]).handler()).await;
     let pod = Pod::start().await;
@@ -333,7 +333,7 @@ impl Unanswered {
 }
 
 #[tokio::test]
-async fn ctrl_c_is_heard_while_the_api_server_is_silent() {
+async fn ctrl_c_works_with_silent_api_server() {
     let mut unanswered = Unanswered::start();
     unanswered
         .process
@@ -343,7 +343,7 @@ async fn ctrl_c_is_heard_while_the_api_server_is_silent() {
 }
 
 #[tokio::test]
-async fn a_silent_api_server_does_not_keep_the_containers_from_starting() {
+async fn silent_api_server_delays_no_start() {
     let mut unanswered = Unanswered::start();
     unanswered
         .process
@@ -361,7 +361,7 @@ async fn a_silent_api_server_does_not_keep_the_containers_from_starting() {
 }
 
 #[tokio::test]
-async fn a_frozen_container_is_killed_after_the_grace_period() {
+async fn frozen_container_is_killed_after_grace() {
     let mut pod = Pod::start_with(&["--grace-period=1"]).await;
     let processes = descendants(pod.process.id());
     send(pod.container("kubedns").await, Signal::SIGSTOP);
@@ -378,7 +378,7 @@ async fn a_frozen_container_is_killed_after_the_grace_period() {
 }
 
 #[tokio::test]
-async fn arguments_that_a_container_does_not_understand_end_the_pod() {
+async fn unknown_container_argument_ends_the_pod() {
     for (argument, says, last) in [
         (
             "--kubedns-arg=--no-such-flag",
@@ -407,7 +407,7 @@ async fn arguments_that_a_container_does_not_understand_end_the_pod() {
 }
 
 #[tokio::test]
-async fn a_start_is_told_in_twenty_lines() {
+async fn start_logs_at_most_twenty_lines() {
     let mut pod = Pod::start().await;
     pod.process
         .line_with("reading dnsmasq's counters", PATIENCE)
@@ -417,7 +417,7 @@ async fn a_start_is_told_in_twenty_lines() {
 }
 
 #[tokio::test]
-async fn the_query_log_has_one_line_for_a_query_and_the_nanny_writes_it() {
+async fn query_log_has_one_nanny_line() {
     let mut pod = Pod::start().await;
     let patch = r#"{"data":{"queryLog":"{\"name\":\"q*.default.svc.cluster.local\"}"}}"#;
     pod.kubectl()
@@ -473,7 +473,7 @@ fn told_by(containers: &[&str], log: &[String]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn even_a_killed_localpod_leaves_no_process() {
+async fn killed_localpod_leaves_no_process() {
     let mut pod = Pod::start().await;
     let processes = descendants(pod.process.id());
     pod.process.signal(Signal::SIGKILL);

@@ -68,7 +68,7 @@ fn is_preamble(line: &str) -> bool {
 }
 
 #[tokio::test]
-async fn unknown_flags() {
+async fn unknown_flag_is_one_error() {
     for program in ["localpod", "kubedns", "nanny", "sidecar"] {
         mistake(program, &["--no-such-flag"], &["no-such-flag"])
             .check()
@@ -77,7 +77,7 @@ async fn unknown_flags() {
 }
 
 #[tokio::test]
-async fn a_port_in_use() {
+async fn port_in_use_is_one_error() {
     let taken = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     let manifests = example_cluster();
@@ -93,7 +93,7 @@ async fn a_port_in_use() {
 }
 
 #[tokio::test]
-async fn an_unreadable_kubeconfig() {
+async fn unreadable_kubeconfig_is_one_error() {
     let directory = tempfile::tempdir().unwrap();
     let absent = directory.path().join("absent");
     let broken = directory.path().join("broken");
@@ -120,7 +120,7 @@ async fn an_unreadable_kubeconfig() {
 }
 
 #[tokio::test]
-async fn a_missing_dnsmasq() {
+async fn missing_dnsmasq_is_one_error() {
     let nowhere = Path::new("/nonexistent/dnsmasq");
     let flag = format!("--dnsmasq={}", nowhere.display());
     mistake(
@@ -143,7 +143,7 @@ async fn a_missing_dnsmasq() {
 }
 
 #[tokio::test]
-async fn manifests_that_are_not_there() {
+async fn missing_manifests_are_one_error() {
     mistake(
         "localpod",
         &["--port-base=0", "--manifests=/nonexistent"],
@@ -154,7 +154,7 @@ async fn manifests_that_are_not_there() {
 }
 
 #[tokio::test]
-async fn binaries_that_are_not_there() {
+async fn missing_binaries_are_one_error() {
     mistake(
         "localpod",
         &["--port-base=0", "--bin-dir=/nonexistent"],

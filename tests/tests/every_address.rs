@@ -105,7 +105,7 @@ fn questions() -> Vec<(&'static str, &'static str, BTreeSet<String>)> {
 }
 
 #[test]
-fn all_of_the_family_asked_for_or_tc() {
+fn answer_has_whole_family_or_tc() {
     let published = published(cluster(), false);
     for (name, rtype, expected) in questions() {
         let query = Query::new(&format!("{name}.svc.cluster.local."), rtype);

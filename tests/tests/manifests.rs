@@ -68,7 +68,7 @@ fn set(words: &[&str]) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_directory_renders_to_documents_of_the_api() {
+fn every_directory_renders_valid_objects() {
     if skip() {
         return;
     }
@@ -92,7 +92,7 @@ fn every_directory_renders_to_documents_of_the_api() {
 }
 
 #[test]
-fn every_flag_is_one_that_the_program_has() {
+fn manifest_flags_exist() {
     if skip() {
         return;
     }
@@ -131,7 +131,7 @@ fn every_flag_is_one_that_the_program_has() {
 }
 
 #[test]
-fn flags_that_are_accepted_silently_are_accepted() {
+fn ignored_manifest_flags_are_accepted() {
     for flag in ACCEPTED_SILENTLY {
         for program in ["kubedns", "sidecar"] {
             let output = Command::new(binary(program))
@@ -183,7 +183,7 @@ fn dnsmasq_accepts_its_arguments() {
 }
 
 #[test]
-fn ports_probes_and_times_fit_together() {
+fn ports_probes_and_times_fit() {
     if skip() {
         return;
     }
@@ -207,7 +207,7 @@ fn ports_probes_and_times_fit_together() {
 }
 
 #[test]
-fn hardened_is_hardened() {
+fn hardened_pods_are_confined() {
     if skip() {
         return;
     }
@@ -236,7 +236,7 @@ fn hardened_is_hardened() {
 /// Checks the fields on which two measurements in docs/resilience.md depend: the lost queries of a
 /// rollout, and the answers of a kubedns that restarts without an API server.
 #[test]
-fn hardened_pods_are_replaced_without_a_lost_query() {
+fn hardened_rollout_loses_no_query() {
     if skip() {
         return;
     }
@@ -279,7 +279,7 @@ const UNLIKE_STOCK: &[&str] = &[
 ];
 
 #[test]
-fn the_base_is_the_stock_addon_but_for_what_is_listed() {
+fn base_differs_from_stock_as_listed() {
     if skip() {
         return;
     }
@@ -292,7 +292,7 @@ fn the_base_is_the_stock_addon_but_for_what_is_listed() {
 }
 
 #[test]
-fn the_stock_overlay_is_the_stock_addon_but_for_the_images() {
+fn stock_overlay_changes_images_alone() {
     if skip() {
         return;
     }
@@ -304,7 +304,7 @@ fn the_stock_overlay_is_the_stock_addon_but_for_the_images() {
 }
 
 #[test]
-fn the_images_component_changes_nothing_but_the_images_of_a_manifest_of_ones_own() {
+fn images_component_changes_images_alone() {
     if skip() {
         return;
     }
@@ -396,7 +396,7 @@ fn components_combine_in_their_order() {
 /// If dnsmasq forwards all queries to kubedns, kubedns has the flag `--topology=cache` and reads
 /// the ConfigMap.
 #[test]
-fn nanny_and_kubedns_agree_on_who_asks_the_upstreams() {
+fn nanny_and_kubedns_agree_on_upstreams() {
     if skip() {
         return;
     }
@@ -435,7 +435,7 @@ fn nanny_and_kubedns_agree_on_who_asks_the_upstreams() {
 
 /// In the direct topology kubedns answers the clients, and dnsmasq answers only kubedns.
 #[test]
-fn in_the_direct_topology_dnsmasq_is_reached_through_kubedns_only() {
+fn direct_dnsmasq_is_behind_kubedns() {
     if skip() {
         return;
     }
@@ -474,7 +474,7 @@ fn in_the_direct_topology_dnsmasq_is_reached_through_kubedns_only() {
 }
 
 #[test]
-fn node_cache_is_of_the_stock_release() {
+fn node_cache_image_is_stock() {
     if skip() {
         return;
     }
@@ -494,7 +494,7 @@ fn node_cache_is_of_the_stock_release() {
 
 /// Without a dnsmasq, kubedns answers the clients, and forwards to the upstreams of the ConfigMap.
 #[test]
-fn alone_has_two_containers_and_leaves_nothing_to_a_dnsmasq() {
+fn alone_has_two_containers() {
     if skip() {
         return;
     }
@@ -548,7 +548,7 @@ fn alone_has_two_containers_and_leaves_nothing_to_a_dnsmasq() {
 /// The manifests pass the name of the node to the sidecar, whose status page shows it. The
 /// manifests of published addons do not.
 #[test]
-fn the_sidecar_knows_its_node() {
+fn sidecar_knows_its_node() {
     if skip() {
         return;
     }
@@ -566,7 +566,7 @@ fn the_sidecar_knows_its_node() {
 /// The trial pod runs beside kube-dns. Applying the trial changes no object of kube-dns, and the
 /// Service of kube-dns does not select the trial pod.
 #[test]
-fn a_trial_is_one_deployment_that_the_service_does_not_select() {
+fn trial_deployment_is_not_selected() {
     if skip() {
         return;
     }

@@ -86,7 +86,7 @@ fn from_1_5() {
 /// The sidecar replaces exechealthz. Only the images change, and the sidecar accepts the arguments
 /// of exechealthz.
 #[test]
-fn from_1_5_with_the_probes_as_they_are() {
+fn from_1_5_keeps_probes() {
     if skip() {
         return;
     }
@@ -165,7 +165,7 @@ fn from_1_36() {
 /// The procedure that keeps the old pods running has the same result. The old pods are deleted only
 /// after the Service no longer selects them.
 #[test]
-fn from_1_36_without_a_lost_query() {
+fn from_1_36_loses_no_query() {
     if skip() {
         return;
     }

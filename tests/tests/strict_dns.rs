@@ -40,7 +40,7 @@ fn outline(answer: &Message) -> String {
 }
 
 #[test]
-fn aliases_and_their_namespaces() {
+fn strict_alias_and_namespace_answers() {
     const ALIAS: &str = "NOERROR (qr aa rd ra) -> web.apps.svc.cluster.local.";
     const NODATA: &str = "NOERROR (qr aa rd ra)";
     let [plain, strict] = [false, true].map(|strict| published(objects(), strict));
@@ -142,7 +142,7 @@ fn with_sections(counts: [u8; 3], octets: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn malformed_sections() {
+fn malformed_sections_get_formerr() {
     const OPT: [u8; 11] = [0, 0, 41, 0x10, 0, 0, 0, 0, 0, 0, 0];
     const ANSWER: &str = "NOERROR (qr aa rd ra) 10.96.0.10";
     const REFUSAL: &str = "FORMERR (qr rd)";
@@ -187,7 +187,7 @@ fn malformed_sections() {
 }
 
 #[test]
-fn refusals_copy_rd() {
+fn refused_answer_copies_rd() {
     let [plain, strict] = [false, true].map(|strict| published(objects(), strict));
     for (flags, usually, strictly) in [
         ("rd", "REFUSED (qr)", "REFUSED (qr rd)"),
@@ -202,7 +202,7 @@ fn refusals_copy_rd() {
 }
 
 #[test]
-fn udp_answers_have_1232_octets_at_the_most() {
+fn udp_answers_fit_1232_octets() {
     let [plain, strict] = [false, true].map(|strict| published(objects(), strict));
     let query = Query::new("crowd.apps.svc.cluster.local.", "A");
     let large = query.clone().edns(4096).wire();

@@ -11,7 +11,7 @@ use tests::supply::graph::{Graph, Package};
 use tests::supply::{licence, lock, page, read};
 
 #[test]
-fn every_crate_has_a_licence_that_is_allowed() {
+fn crates_have_allowed_licences() {
     let allowed = licence::allowed();
     let refused = |package: &Package| match package.license.as_deref() {
         None => Some(format!("{} {}: no licence", package.name, package.version)),
@@ -34,13 +34,13 @@ fn every_crate_has_a_licence_that_is_allowed() {
 }
 
 #[test]
-fn every_crate_comes_from_the_registry_with_a_checksum() {
+fn crates_have_registry_checksums() {
     let lock = read("Cargo.lock");
     assert!(
         lock.matches(lock::REGISTRY).count() > 100,
         "the lock file has an unknown format"
     );
-    assert_eq!(lock::strangers(&lock), Vec::<String>::new());
+    assert_eq!(lock::foreign_packages(&lock), Vec::<String>::new());
     let elsewhere: Vec<String> = Graph::read()
         .foreign()
         .filter(|package| package.source.as_deref() != Some(lock::REGISTRY))
@@ -50,7 +50,7 @@ fn every_crate_comes_from_the_registry_with_a_checksum() {
 }
 
 #[test]
-fn the_images_have_the_licences_of_what_is_in_them() {
+fn images_contain_their_licences() {
     let output = std::process::Command::new(repository().join("images/licences"))
         .arg("sidecar")
         .output();
@@ -85,7 +85,7 @@ fn the_images_have_the_licences_of_what_is_in_them() {
 }
 
 #[test]
-fn the_page_of_third_party_licences_is_up_to_date() {
+fn licences_page_is_current() {
     let rendered = page::render(&Graph::read());
     let path = repository().join("THIRD-PARTY-LICENCES.md");
     if std::env::var_os("UPDATE_LICENCES_PAGE").is_some() {

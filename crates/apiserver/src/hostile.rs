@@ -73,7 +73,7 @@ proptest! {
     }
 
     #[test]
-    fn raw_objects_and_their_tables(resource in resource(), body in value()) {
+    fn raw_objects_become_tables(resource in resource(), body in value()) {
         let mut value = body;
         if let Some(map) = value.as_object_mut() {
             map.insert("metadata".to_owned(), json!({ "name": "x", "namespace": "n", "labels": map.get("labels") }));

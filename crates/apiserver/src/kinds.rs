@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn table_is_in_the_order_of_the_variants() {
+    fn kind_table_follows_variants() {
         for (index, kind) in KINDS.iter().enumerate() {
             assert_eq!(kind.resource as usize, index, "{}", kind.name);
             assert_eq!(

@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_is_rejected() {
+    fn metadata_mismatch_is_rejected() {
         let cases = [
             (json!({}), 422, "name is required"),
             (
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_keeps_what_the_server_set() {
+    fn update_keeps_server_fields() {
         let before = json!({ "metadata": { "name": "a", "uid": "u", "resourceVersion": "7", "creationTimestamp": "t" } });
         let mut after =
             json!({ "metadata": { "uid": "u", "resourceVersion": "7", "labels": { "x": "y" } } });

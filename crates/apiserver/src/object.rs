@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wants_a_name_and_a_namespace() {
+    fn object_requires_name_and_namespace() {
         let cases = [
             (json!([]), ObjectError::NotAnObject),
             (json!({}), ObjectError::NoName),

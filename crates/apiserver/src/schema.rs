@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_those_of_a_real_server() {
+    fn defaults_match_kube_apiserver() {
         let cases = [
             (
                 Resource::Endpoints,

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_are_selected_by_their_first_address() {
+    fn pod_ip_selector_matches_first_address() {
         let ips = json!([{ "ip": "10.0.0.1" }, { "ip": "fd00::1" }]);
         let status = json!({ "phase": "Running", "podIP": "10.0.0.1", "podIPs": ips });
         let value = json!({ "metadata": { "name": "web", "namespace": "apps" }, "status": status });

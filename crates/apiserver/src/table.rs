@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_read_like_those_of_a_real_server() {
+    fn table_rows_match_kube_apiserver() {
         let cases = [
             (
                 Resource::Services,

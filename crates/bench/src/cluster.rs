@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cluster_is_the_same_every_time_and_has_no_name_twice() {
+    fn generated_cluster_is_stable_and_unique() {
         let cluster = Cluster::generate(1000, 7);
         assert_eq!(cluster.services, Cluster::generate(1000, 7).services);
         assert_ne!(cluster.services, Cluster::generate(1000, 8).services);

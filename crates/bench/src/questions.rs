@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_has_names_of_its_own() {
+    fn question_kinds_have_distinct_names() {
         let cluster = Cluster::generate(20, 1);
         let directory = tempfile::tempdir().unwrap();
         for kind in Kind::ALL {

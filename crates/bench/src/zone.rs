@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_zone_has_what_is_asked_for() {
+    fn peer_zone_answers_every_question() {
         let zone = zone(&Cluster::generate(11, 1)).unwrap();
         let records = |rtype: &str| {
             zone.lines()

@@ -168,14 +168,14 @@ mod tests {
     }
 
     #[test]
-    fn an_absent_config_map_is_an_empty_directory_behind_the_link() {
+    fn absent_config_map_is_empty_directory() {
         let (_outer, volume) = new_volume();
         assert_eq!(visible(&volume), Vec::<String>::new());
         assert!(volume.path().join(DATA_LINK).is_dir());
     }
 
     #[test]
-    fn entries_go_through_the_data_link() {
+    fn entries_link_through_data_directory() {
         let (_outer, mut volume) = new_volume();
         assert!(volume.write(&payload(&[("stubDomains", "{}")])).unwrap());
         let entry = volume.path().join("stubDomains");
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_swaps_the_link_and_leaves_one_directory() {
+    fn update_swaps_link_and_cleans_up() {
         let (_outer, mut volume) = new_volume();
         volume.write(&payload(&[("a", "1"), ("b", "1")])).unwrap();
         let before = fs::read_link(volume.path().join(DATA_LINK)).unwrap();
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn an_equal_payload_touches_nothing() {
+    fn equal_payload_changes_nothing() {
         let (_outer, mut volume) = new_volume();
         volume.write(&payload(&[("a", "1")])).unwrap();
         let before = fs::read_link(volume.path().join(DATA_LINK)).unwrap();
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_are_no_file_names_are_refused() {
+    fn key_with_path_is_rejected() {
         let (_outer, mut volume) = new_volume();
         for key in ["", ".", "..", "..data", "../escape", "a/b", "a b", "ä"] {
             let error = volume.write(&payload(&[(key, "x")])).unwrap_err();

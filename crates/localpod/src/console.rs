@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn names_line_up_and_only_they_are_coloured() {
+    fn console_aligns_and_colours_names() {
         let (console, shown) = Console::kept(false);
         console.line("kubedns", "one");
         console.line("apiserver", "two");

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_refused_with_one_line() {
+    fn bad_option_fails_with_one_line() {
         let cases: &[(&[&str], &str)] = &[
             (
                 &["--no-such-flag"],
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn further_arguments_may_look_like_flags() {
+    fn further_arguments_may_be_flags() {
         let options = read(&[
             "--kubedns-arg=--v=4",
             "--dnsmasq-arg=--log-queries",
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn help_is_no_mistake() {
+    fn help_exits_with_success() {
         let Instead::Print(help) = read(&["--help"]).unwrap_err() else {
             panic!("help is printed")
         };

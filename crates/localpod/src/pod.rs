@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn further_arguments_come_last_on_their_side() {
+    fn further_arguments_come_last() {
         let programs = programs();
         let extra = ExtraArgs {
             nanny: vec!["-n".to_owned()],
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn in_the_direct_topology_dnsmasq_is_behind_kubedns_and_knows_no_cluster() {
+    fn direct_topology_puts_dnsmasq_behind() {
         let programs = programs();
         let upstream = ["127.0.0.1:5306".parse().unwrap()];
         let mut wiring = wiring(&programs, &upstream);
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn upstreams_reach_both_kubedns_and_dnsmasq() {
+    fn upstreams_reach_kubedns_and_dnsmasq() {
         let programs = programs();
         let nameservers = [
             "127.0.0.1:5306".parse().unwrap(),
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_alone_has_no_servers_of_its_own() {
+    fn cache_topology_has_no_upstreams() {
         let (programs, nameservers) = (programs(), ["127.0.0.1:5306".parse().unwrap()]);
         let wiring = Wiring {
             is_cache: true,
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kubeconfig_replaces_the_url() {
+    fn kubeconfig_replaces_server_url() {
         let programs = programs();
         let mut wiring = wiring(&programs, &[]);
         wiring.access = Access::Kubeconfig("/home/me/.kube/config".into());

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn in_the_direct_topology_clients_ask_kubedns() {
+    fn direct_topology_clients_query_kubedns() {
         let ports = Ports::block(DEFAULT_BASE).unwrap().direct();
         assert_eq!(
             (ports.dns, ports.kubedns, ports.dnsmasq),
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taken_port_is_named_with_its_purpose() {
+    fn port_in_use_names_its_purpose() {
         let free = Ports::choose(0).unwrap();
         let _taken = UdpSocket::bind((Ipv4Addr::LOCALHOST, free.kubedns)).unwrap();
         let error = Ports::choose(free.dns).unwrap_err().to_string();

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_that_dnsmasq_does_not_take_are_told() {
+    fn unknown_dnsmasq_argument_is_reported() {
         let directory = directory_with(&["kubedns", "nanny", "sidecar", "dnsmasq"]);
         let script = "#!/bin/sh\n[ $3 = --good ] || { echo 'dnsmasq: bad command line options' >&2; exit 1; }\n";
         fs::write(directory.path().join("dnsmasq"), script).unwrap();
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_found_or_named_with_what_to_do() {
+    fn missing_program_names_the_remedy() {
         let complete = directory_with(&["kubedns", "nanny", "sidecar", "dnsmasq"]);
         let incomplete = directory_with(&["kubedns", "sidecar"]);
         let find = |bin: &Path, dnsmasq: Option<&str>, search: &Path| {

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_second_request_is_the_forceful_one() {
+    async fn second_stop_request_kills() {
         let stop = Stop::default();
         stop.ask();
         stop.asked().await;

@@ -56,7 +56,7 @@ fn manifest_containers(arguments: Option<&str>) -> BTreeMap<String, ManifestCont
 }
 
 #[test]
-fn every_flag_and_variable_of_the_manifest_is_passed() {
+fn base_arguments_match_the_manifest() {
     compare(
         Shape::default(),
         &manifest_containers(Some("stock-1.36/as-published.yaml")),
@@ -64,7 +64,7 @@ fn every_flag_and_variable_of_the_manifest_is_passed() {
 }
 
 #[test]
-fn with_dnsmasq_as_a_cache_alone_those_of_the_base_are_passed() {
+fn cache_arguments_match_the_manifest() {
     compare(
         Shape {
             is_cache: true,
@@ -76,7 +76,7 @@ fn with_dnsmasq_as_a_cache_alone_those_of_the_base_are_passed() {
 
 /// localpod passes the arguments of `manifests/alone`, except those that have no use on a laptop.
 #[test]
-fn without_dnsmasq_those_of_that_topology_are_passed() {
+fn alone_arguments_match_the_manifest() {
     let mut manifest = manifest_containers(Some("components/alone/deployment.yaml"));
     manifest.remove("dnsmasq");
     let args = manifest.get_mut("kubedns").unwrap().args.as_mut().unwrap();

@@ -35,7 +35,7 @@ fn read(path: &Path) -> String {
 }
 
 #[test]
-fn every_command_and_flag_is_there() {
+fn manual_has_every_command_and_flag() {
     let directory = tempfile::tempdir().unwrap();
     manuals::write(directory.path()).unwrap();
     let (man, completions) = (
@@ -85,7 +85,7 @@ fn every_command_and_flag_is_there() {
 }
 
 #[test]
-fn the_shell_reads_its_completions() {
+fn bash_parses_completions() {
     let directory = tempfile::tempdir().unwrap();
     manuals::write(directory.path()).unwrap();
     for program in manuals::programs() {

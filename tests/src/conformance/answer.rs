@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_and_broken_packets_are_told() {
+    fn silence_and_broken_packets_are_named() {
         let nothing = Answer::read(&Observed::Nothing("timeout".to_owned()));
         assert_eq!(nothing.response.no_answer.as_deref(), Some("timeout"));
         let broken = Answer::read(&Observed::Packet(vec![0, 1, 2]));
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn aliases_before_or_behind() {
+    fn alias_position_is_normalised() {
         let alias = "x. 30 IN CNAME y.";
         let target = "y. 30 IN A 10.0.0.1";
         assert!(answer(&[alias, target]).aliases_come_first());
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_choice_among_aliases_is_marked_only_when_there_is_one() {
+    fn alias_choice_is_marked_when_real() {
         let chosen = answer(&[
             "x. 30 IN CNAME z.",
             "y. 30 IN A 10.0.0.1",

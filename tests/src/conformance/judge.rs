@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn order_means_nothing_but_number_does() {
+    fn record_count_matters_order_does_not() {
         let case = expecting(json!({"answer": ["x. 30 IN A 10.0.0.1", "x. 30 IN A 10.0.0.2"]}));
         let both = ["x. 30 IN A 10.0.0.2", "x. 30 IN A 10.0.0.1"];
         assert_eq!(verdict(&case, &read(&reply(&both))), Ok(()));
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn truncated_answers_are_counted() {
+    fn truncated_answers_match_by_count() {
         let case = expecting(json!({"answer_count": 2, "flags": "qr tc rd ra"}));
         let two = reply(&["x. 30 IN A 10.0.0.7", "x. 30 IN A 10.0.0.9"]);
         assert_eq!(verdict(&case, &read(&two.clone().truncated())), Ok(()));
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_count_may_be_one_off_where_records_differ_in_size() {
+    fn sampled_count_may_differ_by_one() {
         let case = expecting(json!({"answer_count": 3, "flags": "qr tc rd ra"}));
         let two = |other: &str| reply(&["x. 30 IN SRV 10 1 1 a.", other]).truncated();
         assert_eq!(
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_has_to_fit() {
+    fn answer_matches_one_expectation() {
         let records: Vec<String> = (0..40).map(|n| format!("x. 30 IN A 10.0.0.{n}")).collect();
         let records: Vec<&str> = records.iter().map(String::as_str).collect();
         let case = expecting(json!({"answer_count": 40, "flags": "qr tc rd ra"}));
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn any_of_several_answers_will_do() {
+    fn any_listed_answer_passes() {
         let variant = |ip: &str| {
             json!({"rcode": "NOERROR", "flags": "qr rd ra", "question": ["x. IN A"],
             "answer": [format!("x. 30 IN A {ip}")]})
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn aliases_first_where_the_case_says_so() {
+    fn alias_order_matters_when_marked() {
         let mut case = expecting(json!({"answer": ["x. 30 IN CNAME y.", "y. 30 IN A 10.0.0.1"]}));
         let behind = read(&reply(&["y. 30 IN A 10.0.0.1", "x. 30 IN CNAME y."]));
         assert_eq!(verdict(&case, &behind), Ok(()));
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_agrees_with_silence_only() {
+    fn silence_matches_silence_alone() {
         let case = case(json!({"response": {"no_answer": "timeout"}}));
         assert_eq!(
             verdict(
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn octets_after_the_last_record_are_a_difference() {
+    fn trailing_octets_are_a_difference() {
         let case = expecting(json!({}));
         let packet = [reply(&[]).wire(), vec![0]].concat();
         let difference =

@@ -92,7 +92,7 @@ mod tests {
     use crate::conformance::vector;
 
     #[test]
-    fn the_fields_of_a_question_give_the_recorded_packet() {
+    fn question_fields_give_recorded_packet() {
         let mut compared = 0;
         for scenario in vector::load_all().expect("the vectors") {
             for question in scenario

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_end_where_the_shell_would_run_them() {
+    fn command_ends_where_shell_ends() {
         let text = "$ a | b   # why\nout 1\n  more\n$ c \\\n    -d\n$ e |\n  f\n$ g 'x\n y'\n$ for h in i; do\nj\ndone\nlast\n";
         let block = Block {
             section: String::new(),
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn first_words_that_stay() {
+    fn stable_first_words_are_kept() {
         let output = [
             "kubedns_synced 1",
             "a_total{x=\"1\"} 2",

@@ -175,7 +175,7 @@ h_count 2
 ";
 
     #[test]
-    fn families_series_and_labels() {
+    fn exposition_has_families_and_labels() {
         let all = parse(TEXT);
         let counter = &all["a_total"];
         assert_eq!(
@@ -198,7 +198,7 @@ h_count 2
 
     #[test]
     #[should_panic(expected = "h_total 1 under h, a histogram")]
-    fn a_series_of_another_name_is_noticed() {
+    fn foreign_series_name_is_noticed() {
         parse("# HELP h x\n# TYPE h histogram\nh_total 1\n");
     }
 }

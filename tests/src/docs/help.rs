@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_layouts() {
+    fn both_help_layouts_parse() {
         let pflag = "Usage of x:\n      --dns-port int        port. (default 53)\n      --on                  on or off\n      --at \
                      string           where (default is here)\n  -v, --v Level             verbosity\n      --domain string       the domain \
                      (default \"a.\")\n";

@@ -188,7 +188,7 @@ k: v
 ";
 
     #[test]
-    fn a_page_is_cut_up() {
+    fn page_splits_into_sections() {
         let page = Page::parse(PAGE);
         assert_eq!(page.anchors, ["the-page", "one-thing-2"]);
         assert_eq!(page.links, ["other.md#x", "a.md"]);
@@ -209,7 +209,7 @@ k: v
     }
 
     #[test]
-    fn code_in_cells() {
+    fn cells_keep_code() {
         assert_eq!(code("`x`"), "x");
         assert_eq!(codes("`x`, `y` and z"), ["x", "y"]);
         assert_eq!(codes("none"), [""; 0]);

@@ -131,7 +131,7 @@ mod tests {
     const LINE: &str = "Type **counter** · labels `a`, `b` · since new · exported always";
 
     #[test]
-    fn an_entry_is_read_with_the_introduction_to_its_section() {
+    fn entry_inherits_section_introduction() {
         let section = format!(
             "Title\n\nIntroduction.\n\n### `x_total`\n\n{LINE}\n\nCounts.\n\n**When it moves:** Look.\n"
         );
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_lacks_something_is_noticed() {
+    fn incomplete_entry_is_noticed() {
         for (entry, fault) in [
             (
                 "`x`\n\nCounts.".to_owned(),

@@ -133,7 +133,7 @@ mod tests {
     const PROBE: &str = "--probe=kubedns,127.0.0.1:10053,a,5,A";
 
     #[test]
-    fn a_pod_that_fits_together_has_no_faults() {
+    fn consistent_pod_has_no_faults() {
         let pod = pod(
             &["--dns-port=10053"],
             &["-v=2", "--", "-k"],
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_that_nobody_has_are_found() {
+    fn unserved_port_is_found() {
         let pod = pod(
             &["--dns-port=1053"],
             &["--", "--port=54"],
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_health_check_without_a_probe_is_found() {
+    fn healthcheck_without_probe_is_found() {
         let pod = pod(&["--dns-port=10053"], &[], &[], &json!({}));
         assert_eq!(
             port_faults(&pod),

@@ -50,7 +50,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_changed_added_or_missing_is_a_difference() {
+    fn changed_fields_are_differences() {
         let document =
             |spec: Value| json!({"kind": "Pod", "metadata": {"name": "a"}, "spec": spec});
         let ours =

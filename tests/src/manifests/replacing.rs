@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grace_period_that_is_too_short_is_found() {
+    fn short_grace_period_is_found() {
         let pod = pod(
             &["--lameduck=20s"],
             &[],
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_asked_outlives_who_asks() {
+    fn queried_container_outlives_its_client() {
         let faults = |kubedns: &[&str], nanny: &[&str]| {
             rollout_faults(&pod(kubedns, nanny, READY, &json!({})))
         };
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_readiness_probe_that_is_too_slow_is_found() {
+    fn slow_readiness_probe_is_found() {
         let faults = |readiness: &str| {
             rollout_faults(&pod(
                 &["--lameduck=13s"],
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_is_kept_on_the_nodes_disk() {
+    fn snapshot_volume_is_on_node_disk() {
         let faults = |directory: &str, volume: &Value| {
             let volumes = json!({"volumes": [volume]});
             snapshot_faults(&pod(

@@ -79,13 +79,13 @@ mod tests {
     }
 
     #[test]
-    fn a_good_document_passes() {
+    fn valid_document_passes() {
         let spec = json!({"clusterIP": "10.0.0.1", "ports": [{"port": 53, "targetPort": "dns"}]});
         assert_eq!(check(&service(&spec)), Ok(()));
     }
 
     #[test]
-    fn what_is_misspelt_is_found_with_its_path() {
+    fn misspelt_field_is_found_with_path() {
         let spec = json!({"ports": [{"port": 53, "protocoll": "UDP"}]});
         let error = check(&service(&spec)).unwrap_err();
         assert_eq!(error, ".spec.ports[0].protocoll is not a field of the kind");

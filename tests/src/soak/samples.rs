@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn growth_is_told_from_noise() {
+    fn growth_differs_from_noise() {
         let noise: Vec<u32> = (0..300).map(|n| 1000 + n % 7).collect();
         let growth: Vec<u32> = (0..300).map(|n| 1000 + n).collect();
         let start: Vec<u32> = (0..300)

@@ -189,7 +189,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn only_what_overlaps_a_window_is_excused() {
+    fn only_overlapping_queries_are_excused() {
         let mut ledger = Ledger::new(["a"].into_iter());
         let opened = Instant::now();
         let window = ledger.open("a", "killed");
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_streak_counts_what_was_sent_after_its_begin() {
+    fn streak_counts_queries_sent_within() {
         let mut ledger = Ledger::new(["a"].into_iter());
         let before = Instant::now() - SECOND;
         ledger.begin_streak("a");
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_has_not_settled_while_a_query_from_before_the_streak_is_under_way() {
+    fn pending_early_query_delays_streak() {
         let mut ledger = Ledger::new(["a"].into_iter());
         let hanging = Instant::now() - SECOND;
         ledger.sent("a", hanging);

@@ -201,7 +201,7 @@ mod tests {
     const SHORT: Duration = Duration::from_millis(300);
 
     #[tokio::test]
-    async fn right_wrong_failed_and_lost_are_told_apart() {
+    async fn outcomes_are_told_apart() {
         let honest = Upstream::start(Zone::new(["a.test. 1 IN A 192.0.2.1"]).handler()).await;
         let failing = |asked: &Asked| Reply::to(&asked.packet).rcode("SERVFAIL").into();
         let lying = |asked: &Asked| Reply::to(&asked.packet).wrong_id().into();

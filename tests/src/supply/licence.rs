@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_is_that_of_its_section() {
+    fn licence_list_is_read() {
         let toml = "[bans]\nallow = [\n\"none\",\n]\n[licenses]\nx = 1\nallow = [\n    \"MIT\", # why \"not\"\n    \
                     # \"GPL-3.0\",\n    \"A WITH e\",\n]\nother = [\n\"no\",\n]\n[sources]\n";
         assert_eq!(

@@ -5,7 +5,7 @@ pub const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-inde
 
 /// The names of third-party crates that have another source than [`REGISTRY`] or no checksum.
 /// Crates without a source are our own.
-pub fn strangers(lock: &str) -> Vec<String> {
+pub fn foreign_packages(lock: &str) -> Vec<String> {
     let packages = lock.split("[[package]]").skip(1);
     let strange = packages.filter(|package| match field(package, "source") {
         None => false,
@@ -49,6 +49,6 @@ mod tests {
                 "source = \"registry+https://example.com/index\"\nchecksum = \"00\"",
             ),
         ];
-        assert_eq!(strangers(&lock.concat()), ["unchecked", "git", "elsewhere"]);
+        assert_eq!(foreign_packages(&lock.concat()), ["unchecked", "git", "elsewhere"]);
     }
 }

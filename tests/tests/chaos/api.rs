@@ -38,7 +38,7 @@ const FAULTS: [Fault; 5] = [
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_the_api_server_does_no_query_is_lost_and_what_changed_meanwhile_arrives() {
+async fn api_server_faults_lose_no_query() {
     let rig = Rig::start(Topology::DropIn, &[]).await;
     let steady = Steady::start(rig.questions(), RATE);
     for (number, (name, begin)) in FAULTS.into_iter().enumerate() {

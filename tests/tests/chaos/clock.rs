@@ -27,7 +27,7 @@ fn library() -> Option<PathBuf> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn jumps_of_the_wall_clock_go_unnoticed() {
+async fn wall_clock_jumps_go_unnoticed() {
     let Some(library) = library() else {
         println!("SKIPPED: libfaketime is not installed (apt-get install libfaketime)");
         return;

@@ -23,7 +23,7 @@ const CONNECTIONS: usize = 200;
 const SERVICES: u8 = 50;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cluster_names_lose_nothing_while_dnsmasq_dies_or_hangs_or_its_upstreams_do() {
+async fn dnsmasq_faults_lose_no_cluster_query() {
     let rig = Rig::start(Topology::Direct, &[]).await;
     let steady = Steady::start(rig.questions(), RATE);
     steady.answered(WHILE).await;
@@ -55,7 +55,7 @@ async fn cluster_names_lose_nothing_while_dnsmasq_dies_or_hangs_or_its_upstreams
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn more_tcp_clients_than_dnsmasq_takes_are_served_at_once() {
+async fn many_tcp_clients_are_served() {
     let rig = Rig::start(Topology::Direct, &[]).await;
     let steady = Steady::start(rig.questions(), RATE);
     let server = ([127, 0, 0, 1], rig.pod.ports.dns).into();
@@ -92,7 +92,7 @@ async fn more_tcp_clients_than_dnsmasq_takes_are_served_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_service_is_there_right_after_it_was_not() {
+async fn new_service_answers_at_once() {
     let rig = Rig::start(Topology::Direct, &[]).await;
     let server = ([127, 0, 0, 1], rig.pod.ports.dns).into();
     let mut delays = Vec::new();

@@ -14,17 +14,17 @@ use super::RATE;
 const EDITS: u16 = 100;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_storm_of_edits_loses_nothing_and_the_last_one_counts() {
+async fn edit_storm_loses_no_query() {
     storm(Topology::DropIn).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_dnsmasq_as_a_cache_alone_a_storm_of_edits_loses_nothing_and_the_last_one_counts() {
+async fn cache_topology_edit_storm_loses_nothing() {
     storm(Topology::Cache).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_dnsmasq_a_storm_of_edits_loses_nothing_and_the_last_one_counts() {
+async fn alone_topology_edit_storm_loses_nothing() {
     storm(Topology::Alone).await;
 }
 

@@ -10,7 +10,7 @@ use tests::steady::Steady;
 use super::{RATE, WHILE};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dead_dnsmasq_costs_nothing_that_does_not_pass_it() {
+async fn dead_dnsmasq_costs_no_direct_query() {
     let rig = Rig::start(Topology::DropIn, &[]).await;
     let steady = Steady::start(rig.questions(), RATE);
     steady.answered(WHILE).await;
@@ -40,7 +40,7 @@ async fn a_dead_dnsmasq_costs_nothing_that_does_not_pass_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dead_kubedns_costs_no_name_outside_and_comes_back() {
+async fn dead_kubedns_costs_no_external_name() {
     let rig = Rig::start(Topology::DropIn, &[]).await;
     let steady = Steady::start(rig.questions(), RATE);
     steady.answered(WHILE).await;
@@ -68,7 +68,7 @@ async fn a_dead_kubedns_costs_no_name_outside_and_comes_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kubedns_killed_while_the_api_server_is_away_serves_again_from_its_snapshot() {
+async fn killed_kubedns_serves_its_snapshot() {
     let directory = tempfile::tempdir().unwrap();
     let flag = format!(
         "--kubedns-arg=--snapshot-dir={}",
@@ -94,7 +94,7 @@ async fn kubedns_killed_while_the_api_server_is_away_serves_again_from_its_snaps
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_snapshot_it_refuses_cluster_names_until_the_api_server_is_back() {
+async fn missing_snapshot_refuses_until_synced() {
     let rig = Rig::start(Topology::DropIn, &[]).await;
     let steady = Steady::start(rig.questions(), RATE);
     steady.answered(WHILE).await;

@@ -39,7 +39,7 @@ fn circles(path: &'static str, port: u16) -> Vec<Question> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_an_honest_upstream_left_a_bad_one_costs_no_answer_of_kubedns() {
+async fn bad_upstream_costs_kubedns_no_answer() {
     let (outside, honest) = (Outside::default(), Outside::default());
     let bad = Upstream::start(outside.handler()).await;
     let good = Upstream::start(honest.handler()).await;
@@ -83,7 +83,7 @@ async fn with_an_honest_upstream_left_a_bad_one_costs_no_answer_of_kubedns() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_bad_upstreams_only_cluster_names_lose_nothing_and_kubedns_answers_all() {
+async fn bad_upstreams_cost_no_cluster_name() {
     let rig = Rig::start(Topology::DropIn, &[]).await;
     let mut questions = rig.questions();
     questions.extend(names_outside_of_kubedns(
@@ -117,7 +117,7 @@ const HANGING: u16 = 300;
 const AT_ONCE: u16 = 50;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn behind_a_cache_alone_a_bad_upstream_costs_no_answer() {
+async fn cache_topology_survives_bad_upstream() {
     let (outside, honest) = (Outside::default(), Outside::default());
     let bad = Upstream::start(outside.handler()).await;
     let good = Upstream::start(honest.handler()).await;
@@ -142,12 +142,12 @@ async fn behind_a_cache_alone_a_bad_upstream_costs_no_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn behind_a_cache_alone_every_name_gets_an_rcode_when_all_upstreams_hang() {
+async fn cache_topology_hung_upstreams_give_rcode() {
     every_name_gets_an_rcode_when_all_upstreams_hang(Topology::Cache).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_dnsmasq_every_name_gets_an_rcode_when_all_upstreams_hang() {
+async fn alone_topology_hung_upstreams_give_rcode() {
     every_name_gets_an_rcode_when_all_upstreams_hang(Topology::Alone).await;
 }
 
@@ -186,7 +186,7 @@ async fn every_name_gets_an_rcode_when_all_upstreams_hang(topology: Topology) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn behind_a_cache_alone_stub_servers_have_names_and_upstreams_that_lead_back_are_left_out() {
+async fn cache_topology_drops_looping_upstreams() {
     let corporate =
         Upstream::start(Zone::new(["host.corp.test. 5 IN A 192.0.2.7"]).handler()).await;
     let rig = Rig::start(Topology::Cache, &[]).await;
@@ -233,7 +233,7 @@ async fn behind_a_cache_alone_stub_servers_have_names_and_upstreams_that_lead_ba
 /// dnsmasq cannot forward to `tcp://` servers. In every topology kubedns must query them, and only
 /// over TCP.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn servers_that_dnsmasq_cannot_ask_are_asked_by_kubedns() {
+async fn kubedns_queries_servers_dnsmasq_cannot() {
     for topology in [
         Topology::DropIn,
         Topology::Cache,

@@ -54,7 +54,7 @@ fn example_objects() -> Vec<Value> {
 }
 
 #[test]
-fn typed_and_slim_objects_say_the_same() {
+fn typed_and_slim_objects_agree() {
     let (mut services, mut endpoints, mut slices) = (0, 0, 0);
     for object in objects() {
         let json = object.to_string();

@@ -129,7 +129,7 @@ fn faults(command: &str, targets: &BTreeSet<String>) -> Vec<String> {
 }
 
 #[test]
-fn commands_name_what_there_is() {
+fn commands_name_existing_objects() {
     let (listed, targets) = (listed(), targets_of_make());
     assert!(listed.len() > 100, "{}", listed.len());
     let of_one = |Listed { page, command, .. }: &Listed| {
@@ -161,7 +161,7 @@ fn commands_have_a_prompt() {
 }
 
 #[test]
-fn a_command_that_names_what_is_not_there_is_found() {
+fn command_naming_missing_object_is_found() {
     let targets = targets_of_make();
     for (command, fault) in [
         ("make tets", "no target tets"),

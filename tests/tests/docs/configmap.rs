@@ -64,7 +64,7 @@ fn pairs<'a>(page: &'a Page, info: &'a str) -> impl Iterator<Item = (&'a Block, 
 }
 
 #[test]
-fn good_examples_are_taken_and_mean_what_the_page_says() {
+fn good_examples_mean_what_is_documented() {
     let page = Page::read("configmap.md");
     let mut count = 0;
     for (example, meaning) in pairs(&page, "yaml") {
@@ -82,7 +82,7 @@ fn good_examples_are_taken_and_mean_what_the_page_says() {
 }
 
 #[test]
-fn the_example_over_tls_has_servers_with_names() {
+fn tls_example_names_its_servers() {
     let page = Page::read("configmap.md");
     let example = page
         .blocks
@@ -101,7 +101,7 @@ fn the_example_over_tls_has_servers_with_names() {
 }
 
 #[test]
-fn bad_examples_are_refused_with_the_reason_the_page_says() {
+fn bad_examples_fail_as_documented() {
     let page = Page::read("configmap.md");
     let (mut said, mut reasons, mut lines) = (Vec::new(), Vec::new(), Vec::new());
     for (example, reason) in pairs(&page, "yaml refused") {
@@ -127,7 +127,7 @@ fn bad_examples_are_refused_with_the_reason_the_page_says() {
 }
 
 #[test]
-fn servers_are_written_as_the_table_says() {
+fn server_forms_match_the_table() {
     let page = Page::read("configmap.md");
     let rows = page.rows("Keys", &["value", "`upstreamNameservers`", "`stubDomains`"]);
     assert!(rows.len() > 10);
@@ -151,7 +151,7 @@ fn servers_are_written_as_the_table_says() {
 }
 
 #[test]
-fn the_keys_are_those_of_the_table() {
+fn config_keys_match_the_table() {
     let page = Page::read("configmap.md");
     let rows = page.rows("Keys", &["key", "value", "what it does"]);
     let documented: Vec<&str> = rows.iter().map(|row| code(&row[0])).collect();
@@ -171,7 +171,7 @@ fn the_keys_are_those_of_the_table() {
 
 /// All examples in `examples/configmaps` pass `kube-dns check config`.
 #[test]
-fn each_example_passes_the_check() {
+fn examples_pass_check_config() {
     let directory = tests::repository().join("examples/configmaps");
     let files = std::fs::read_dir(directory)
         .unwrap()

@@ -75,7 +75,7 @@ fn default_of(flag: &Flag) -> &str {
 }
 
 #[test]
-fn each_flag_is_documented_with_its_default_and_age() {
+fn flags_are_documented_with_default() {
     let page = Page::read("flags.md");
     for (binary, captured) in BINARIES {
         let output = run(binary, &["--help"]);
@@ -135,7 +135,7 @@ fn some_value(default: &str) -> &str {
 }
 
 #[test]
-fn flags_without_effect_and_hidden_ones_are_accepted() {
+fn ignored_and_hidden_flags_are_accepted() {
     let page = Page::read("flags.md");
     for (binary, _) in BINARIES {
         let (documented, idle) = documented(&page, binary);

@@ -60,7 +60,7 @@ fn links_lead_somewhere() {
 
 /// All files with the address of the repository have the address in `repository` of Cargo.toml.
 #[test]
-fn the_repository_has_one_address() {
+fn repository_url_is_the_same() {
     let named = [
         ("images/Containerfile", "org.opencontainers.image.source=\""),
         ("charts/kube-dns-rs/Chart.yaml", "home: "),

@@ -127,7 +127,7 @@ async fn ask_everything(kubedns: SocketAddr) {
 }
 
 #[tokio::test]
-async fn each_metric_of_the_pod_is_documented_and_each_documented_one_is_exported() {
+async fn exported_metrics_match_the_documentation() {
     let upstream = Upstream::start(upstream).await;
     let gate = Gate::open("server", upstream.addr()).await;
     let snapshots = tempfile::tempdir().unwrap();
@@ -179,7 +179,7 @@ async fn each_metric_of_the_pod_is_documented_and_each_documented_one_is_exporte
 }
 
 #[tokio::test]
-async fn what_is_said_to_be_always_there_is_there_from_the_start_and_the_rest_is_not() {
+async fn permanent_metrics_exist_from_start() {
     let alone = [
         ("kubedns", Alone::kubedns("").await),
         ("nanny", Alone::nanny().await),

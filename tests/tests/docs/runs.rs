@@ -65,10 +65,7 @@ const ELSEWHERE: &[(&str, &str, Instead)] = &[
     (
         "README.md",
         "make run",
-        Test(
-            "tests/tests/e2e.rs",
-            "what_the_guide_says_works_when_pasted",
-        ),
+        Test("tests/tests/e2e.rs", "guide_commands_work_when_pasted"),
     ),
     ("RELEASING.md", "cosign verify", RELEASED),
     ("RELEASING.md", "gh attestation", RELEASED),
@@ -115,7 +112,7 @@ const ELSEWHERE: &[(&str, &str, Instead)] = &[
     (
         "docs/migrating.md",
         "Without a lost query",
-        Test("tests/tests/migrating.rs", "from_1_36_without_a_lost_query"),
+        Test("tests/tests/migrating.rs", "from_1_36_loses_no_query"),
     ),
     (
         "docs/migrating.md",
@@ -137,10 +134,7 @@ const ELSEWHERE: &[(&str, &str, Instead)] = &[
     (
         "docs/migrating.md",
         "make run",
-        Test(
-            "tests/tests/e2e.rs",
-            "what_the_guide_says_works_when_pasted",
-        ),
+        Test("tests/tests/e2e.rs", "guide_commands_work_when_pasted"),
     ),
     (
         "docs/migrating.md",
@@ -192,10 +186,7 @@ const ELSEWHERE: &[(&str, &str, Instead)] = &[
     (
         "docs/troubleshooting.md",
         "hello.default",
-        Test(
-            "tests/tests/e2e.rs",
-            "what_the_guide_says_works_when_pasted",
-        ),
+        Test("tests/tests/e2e.rs", "guide_commands_work_when_pasted"),
     ),
     ("docs/queries.md", "create clusterrole", ROLES),
     (
@@ -247,7 +238,7 @@ fn elsewhere(listed: &Listed) -> Option<usize> {
 }
 
 #[test]
-fn commands_that_are_not_run_here_have_a_test_or_a_reason() {
+fn unrun_commands_have_a_reason() {
     let all = listed();
     let used: Vec<Option<usize>> = all.iter().map(elsewhere).collect();
     for (at, (page, part, instead)) in ELSEWHERE.iter().enumerate() {
@@ -457,7 +448,7 @@ fn missing() -> Vec<&'static str> {
 }
 
 #[tokio::test]
-async fn commands_succeed_and_print_what_the_pages_show() {
+async fn documented_commands_print_as_shown() {
     let missing = missing();
     let mut by_page: BTreeMap<String, Vec<Listed>> = BTreeMap::new();
     for listed in listed()

@@ -31,7 +31,7 @@ const SETTINGS: &[&str] = &["conf/absent/route_localnet", "ip_nonlocal_bind"];
 const ABSENT: u8 = 16;
 
 #[test]
-fn answers_to_nobody_keep_no_others_waiting() {
+fn absent_client_delays_no_other() {
     if means::are_there() {
         netns::run_in_a_new_one(|| {
             for words in LINK {

@@ -39,7 +39,7 @@ const PAGES: [&str; 12] = [
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_request_to_a_status_port_changes_anything() {
+async fn status_port_requests_change_nothing() {
     let rig = Rig::start(Topology::DropIn, &[]).await;
     let ports = rig.pod.ports;
     let before = state(&rig).await;
@@ -113,7 +113,7 @@ async fn size(lab: &Lab, query: Query) -> usize {
 }
 
 #[tokio::test]
-async fn what_goes_out_over_udp_is_no_larger_than_the_client_takes() {
+async fn udp_answers_fit_client_size() {
     let mut lab = Lab::with_upstream(&["--lameduck=0s"], zone().handler()).await;
     let addresses: Vec<String> = (0..250).map(|n| format!("10.244.9.{n}")).collect();
     let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
@@ -167,7 +167,7 @@ async fn what_goes_out_over_udp_is_no_larger_than_the_client_takes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tokens_are_not_logged_at_any_verbosity() {
+async fn tokens_are_never_logged() {
     const TOKEN: &str = "s3cr3t-b34r3r-t0k3n-0f-kub3-dns";
     let server = ApiServer::bind((Ipv4Addr::LOCALHOST, 0).into(), Options::default())
         .unwrap()

@@ -99,7 +99,7 @@ fn noise(number: u32, length: usize) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn random_octets_and_random_names_over_udp() {
+async fn random_udp_packets_are_survived() {
     let (mut lab, steady, before) = at_rest().await;
     let server = lab.dns();
     flood(server, |number| {
@@ -146,7 +146,7 @@ async fn random_octets_and_random_names_over_udp() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn huge_messages_over_tcp() {
+async fn huge_tcp_messages_are_survived() {
     let (mut lab, steady, before) = at_rest().await;
     let server = lab.dns();
     let mut open = Vec::new();
@@ -173,7 +173,7 @@ async fn huge_messages_over_tcp() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_thousand_idle_slow_and_half_closed_connections() {
+async fn idle_tcp_connections_are_survived() {
     raise_descriptor_limit();
     let (mut lab, steady, before) = at_rest().await;
     let server = lab.dns();
@@ -246,7 +246,7 @@ pub(super) fn raise_descriptor_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_descriptor_left() {
+async fn descriptor_exhaustion_is_survived() {
     let (mut lab, questions) = lab().await;
     let server = lab.dns();
     let mut early = TcpConnection::open(server).await.unwrap();

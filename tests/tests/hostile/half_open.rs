@@ -21,7 +21,7 @@ const SYN_RECV: &str = "03";
 const FLOOD: usize = 200;
 
 #[test]
-fn half_open_connections_keep_nobody_out() {
+fn half_open_connections_exclude_no_client() {
     if means::are_there() {
         netns::run_in_a_new_one(|| {
             // The packet filter drops all packets to the clients, so a SYN-ACK gets neither an ACK

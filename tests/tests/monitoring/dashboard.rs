@@ -117,7 +117,7 @@ fn expressions(dashboard: &Dashboard) -> Vec<(String, &str)> {
 }
 
 #[test]
-fn panels_ask_for_what_exists() {
+fn panels_query_existing_metrics() {
     let dashboard = dashboard();
     let expressions = expressions(&dashboard);
     assert!(expressions.len() > 50);
@@ -150,7 +150,7 @@ fn panels_ask_for_what_exists() {
 
 /// A legend uses only labels that the result of its expression has.
 #[test]
-fn legends_show_labels_that_are_kept() {
+fn legends_show_kept_labels() {
     for panel in &dashboard().panels {
         for target in &panel.targets {
             let kept = promql::named(&target.expr).grouping;
@@ -173,7 +173,7 @@ fn legends_show_labels_that_are_kept() {
 
 /// The first row of the dashboard shows the verdict and its findings; all other rows are collapsed.
 #[test]
-fn the_first_row_tells_whether_the_pods_are_well() {
+fn first_row_shows_pod_health() {
     let path = repository().join("manifests/monitoring/dashboard.json");
     let dashboard: Dashboard = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     let seen: Vec<&Panel> = dashboard
@@ -201,7 +201,7 @@ fn the_first_row_tells_whether_the_pods_are_well() {
 }
 
 #[test]
-fn panels_have_their_place() {
+fn panels_do_not_overlap() {
     let dashboard = dashboard();
     assert_eq!(dashboard.uid, "kube-dns-rs");
     let ids: BTreeSet<u32> = dashboard.panels.iter().map(|panel| panel.id).collect();
@@ -277,7 +277,7 @@ fn expressions_are_well_formed() {
 /// Without the minimum interval an event would be in four points. With `$__interval` as the window,
 /// adjacent windows would share no sample, and events between two windows would be lost.
 #[test]
-fn an_event_is_counted_once() {
+fn each_event_counts_once() {
     let dashboard = dashboard();
     let lines = dashboard
         .panels

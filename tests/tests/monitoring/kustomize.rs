@@ -18,7 +18,7 @@ fn by_label(objects: Vec<Value>) -> BTreeMap<String, Value> {
 }
 
 #[test]
-fn the_directory_renders_dashboard_alerts_and_scraping() {
+fn monitoring_directory_renders() {
     let directory = root().join("monitoring");
     let objects = by_label(render(&directory).unwrap());
     let labels: Vec<&str> = objects.keys().map(String::as_str).collect();
@@ -78,7 +78,7 @@ fn ports(of: &[(&str, u64)]) -> Vec<(String, u64)> {
 }
 
 #[test]
-fn the_pod_monitor_finds_the_ports_of_a_pod_without_dnsmasq() {
+fn pod_monitor_ports_exist_without_dnsmasq() {
     let monitor = &by_label(render(&root().join("monitoring")).unwrap())[MONITOR];
     let alone = &by_label(render(&root().join("alone")).unwrap())[DEPLOYMENT];
     assert_eq!(
@@ -88,7 +88,7 @@ fn the_pod_monitor_finds_the_ports_of_a_pod_without_dnsmasq() {
 }
 
 #[test]
-fn the_pod_monitor_finds_the_ports_and_the_component_adds_the_nannys_in_every_topology() {
+fn pod_monitor_ports_exist_in_topologies() {
     let monitor = &by_label(render(&root().join("monitoring")).unwrap())[MONITOR];
     for topology in [
         "base",

@@ -149,7 +149,7 @@ fn documented(series: &str) -> Option<&'static Documented> {
 }
 
 #[test]
-fn expressions_are_read() {
+fn promql_expressions_parse() {
     let read = named(
         "histogram_quantile(0.99, sum by (le, pod) (rate(a_bucket{x=\"1|2\", y=~\"$v\"}[5m]))) > 1e3\n or b * on (pod) \
          group_left c offset 5m - vector(0) + rate(d[$__rate_interval]) and ${e}",
@@ -166,7 +166,7 @@ fn expressions_are_read() {
 }
 
 #[test]
-fn what_does_not_exist_is_noticed() {
+fn unknown_metric_is_noticed() {
     check(
         "good",
         "sum by (kind, pod) (kubedns_watch_connected{kind=\"services\"})",

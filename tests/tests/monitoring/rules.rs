@@ -87,7 +87,7 @@ fn tests_of_rules() -> Vec<(String, String)> {
 }
 
 #[test]
-fn alerts_ask_for_what_exists() {
+fn alerts_query_existing_metrics() {
     for alert in alerts() {
         promql::check(&alert.name, &alert.expr);
         for (annotation, text) in &alert.annotations {
@@ -108,7 +108,7 @@ fn alerts_ask_for_what_exists() {
 }
 
 #[test]
-fn alerts_are_documented_with_severity_and_runbook() {
+fn alerts_have_severity_and_runbook() {
     let page = Page::read("metrics.md");
     let rows = page.rows(
         "Dashboards and alerts",
@@ -170,7 +170,7 @@ fn section_of(page: &str, anchor: &str) -> Option<String> {
 /// The runbook URL of each alert leads to a section of docs/troubleshooting.md that names the
 /// alert.
 #[test]
-fn runbooks_are_those_of_their_alerts() {
+fn runbook_links_match_alerts() {
     let page = fs::read_to_string(repository().join("docs/troubleshooting.md")).unwrap();
     for alert in alerts() {
         let anchor = alert.annotations["runbook_url"]

@@ -22,7 +22,7 @@ fn code(faults: &Faults, verb: Verb, resource: Resource) -> Option<u16> {
 }
 
 #[test]
-fn the_stock_role_grants_two_verbs_on_two_resources() {
+fn stock_role_grants_list_and_watch() {
     let faults = faults();
     faults.kube_dns_role();
     let cases = [
@@ -45,7 +45,7 @@ fn the_stock_role_grants_two_verbs_on_two_resources() {
 }
 
 #[test]
-fn refusals_read_like_those_of_a_real_server() {
+fn refusal_texts_match_kube_apiserver() {
     let faults = faults();
     faults.forbid(Resource::ConfigMaps);
     faults.forbid(Resource::EndpointSlices);
@@ -69,7 +69,7 @@ fn refusals_read_like_those_of_a_real_server() {
 }
 
 #[test]
-fn some_requests_pass_before_and_after() {
+fn rule_skips_then_fails_then_ends() {
     let faults = faults();
     faults.add(
         Rule::new(Action::Refuse { code: 503 })

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_that_fits() {
+    fn first_acceptable_media_type_wins() {
         let cases = [
             ("*/*", Some(Format::Json)),
             (

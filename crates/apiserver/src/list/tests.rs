@@ -41,7 +41,7 @@ fn names(list: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn pages_show_one_version() {
+fn pages_share_one_version() {
     let store = store(5);
     let version = store.version();
     let first = get(&store, "limit=2").unwrap();
@@ -60,7 +60,7 @@ fn pages_show_one_version() {
 }
 
 #[test]
-fn a_token_expires_and_nonsense_is_rejected() {
+fn expired_or_malformed_token_is_rejected() {
     let store = store(5);
     let first = get(&store, "limit=2").unwrap();
     store.expire();
@@ -80,7 +80,7 @@ fn a_token_expires_and_nonsense_is_rejected() {
 }
 
 #[test]
-fn versions_decide_what_is_listed() {
+fn requested_version_selects_list() {
     let store = store(3);
     let (first, now) = (store.version() - 2, store.version());
     let cases: [(String, Result<usize, u16>); 7] = [

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_taken_apart() {
+    fn file_splits_into_documents() {
         let cases = [
             ("", vec![]),
             ("---\n---\n# nothing\n", vec![]),
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_mistake() {
+    fn manifest_errors_name_the_mistake() {
         let cases = [
             ("a: [", "did not find expected"),
             ("- a", "a document is not an object"),

@@ -80,7 +80,7 @@ fn objects_follow_the_files() {
 }
 
 #[test]
-fn a_broken_file_keeps_its_last_good_state() {
+fn broken_file_keeps_last_objects() {
     let mut fixture = Fixture::new();
     fixture.write("a.yaml", &service("web", "{ports: [{port: 80}]}"));
     fixture.manifests.load().unwrap();
@@ -95,7 +95,7 @@ fn a_broken_file_keeps_its_last_good_state() {
 }
 
 #[test]
-fn a_refused_object_leaves_the_others_alone_and_is_tried_again() {
+fn rejected_object_is_retried_alone() {
     let mut fixture = Fixture::new();
     fixture.write(
         "a.yaml",
@@ -109,7 +109,7 @@ fn a_refused_object_leaves_the_others_alone_and_is_tried_again() {
 }
 
 #[test]
-fn edits_by_others_stay_until_the_file_changes() {
+fn foreign_edits_stay_until_file_changes() {
     let mut fixture = Fixture::new();
     fixture.write("a.yaml", &service("web", "{ports: [{port: 80}]}"));
     fixture.manifests.load().unwrap();
@@ -131,7 +131,7 @@ fn edits_by_others_stay_until_the_file_changes() {
 }
 
 #[test]
-fn a_missing_directory_is_an_error() {
+fn missing_directory_fails() {
     let mut fixture = Fixture::new();
     fixture.manifests.directory = "/nonexistent/manifests".into();
     assert_eq!(

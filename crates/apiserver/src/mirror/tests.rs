@@ -99,7 +99,7 @@ fn slices_follow_endpoints() {
 }
 
 #[test]
-fn slices_of_others_are_left_alone() {
+fn foreign_slices_are_left_alone() {
     let registry = cluster();
     let store = registry.store.clone();
     assert!(

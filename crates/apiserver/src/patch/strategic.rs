@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn maps_merge_and_other_lists_are_replaced() {
+    fn maps_merge_and_lists_are_replaced() {
         let mut target = json!({ "metadata": { "labels": { "a": "1", "b": "2" } }, "spec": { "externalIPs": ["1", "2"] } });
         let patch = json!({ "metadata": { "labels": { "a": null, "c": "3" } }, "spec": { "externalIPs": ["3"] } });
         merge("", &mut target, patch).unwrap();
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn patches_that_cannot_be_merged_are_rejected() {
+    fn unmergeable_patch_is_rejected() {
         let cases = [
             json!([]),
             json!({ "$patch": "other" }),

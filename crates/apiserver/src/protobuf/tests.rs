@@ -14,7 +14,7 @@ fn number(number: u8, value: u8) -> Vec<u8> {
 }
 
 #[test]
-fn a_service() {
+fn service_has_the_recorded_octets() {
     let by_number = [
         octets(1, b"http"),
         octets(2, b"TCP"),
@@ -67,7 +67,7 @@ fn malformed_and_unknown_messages_are_rejected() {
 
 proptest! {
     #[test]
-    fn nothing_panics(raw in proptest::collection::vec(any::<u8>(), 0..120), kind in 0..3_usize) {
+    fn random_octets_never_panic(raw in proptest::collection::vec(any::<u8>(), 0..120), kind in 0..3_usize) {
         let kind = ["Service", "ConfigMap", "Namespace"][kind];
         let _either = object(&enveloped("v1", kind, &raw));
         let _either = object(&[MAGIC, &raw].concat());
@@ -75,7 +75,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_written_is_read_again() {
+fn written_message_reads_back() {
     let objects = [
         json!({
             "kind": "Service", "apiVersion": "v1",

@@ -31,7 +31,7 @@ impl Registry {
 }
 
 #[test]
-fn an_update_without_a_change_takes_no_version() {
+fn unchanged_update_keeps_version() {
     let registry = registry();
     let web = at(Resource::Services, "web");
     let created = registry
@@ -54,7 +54,7 @@ fn an_update_without_a_change_takes_no_version() {
 }
 
 #[test]
-fn a_namespace_takes_its_objects_along() {
+fn deleted_namespace_deletes_its_objects() {
     let registry = registry();
     let (namespaces, services) = (
         ObjectRef::new(Resource::Namespaces, "", ""),
@@ -83,7 +83,7 @@ fn a_namespace_takes_its_objects_along() {
 }
 
 #[test]
-fn applying_makes_the_namespace() {
+fn apply_creates_missing_namespace() {
     let registry = registry();
     let web = ObjectRef::new(Resource::Services, "fresh", "web");
     let made = registry.apply(&web, service("web")).unwrap();

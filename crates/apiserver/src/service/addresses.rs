@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn allocation_starts_above_the_static_band_and_falls_back_to_it() {
+    fn allocation_prefers_dynamic_band() {
         let mut taken = HashSet::new();
         assert_eq!(free("IPv4", &taken), Some("10.96.1.1".parse().unwrap()));
         assert_eq!(

@@ -33,7 +33,7 @@ fn updated(before: &Value, spec: impl Into<Value>) -> Value {
 }
 
 #[test]
-fn headless_services_have_families_but_no_addresses() {
+fn headless_service_has_families_alone() {
     let without_selector = created(json!({ "clusterIP": "None", "ports": [{ "port": 5432 }] }));
     assert_eq!(without_selector["clusterIPs"], json!(["None"]));
     assert_eq!(without_selector["ipFamilies"], json!(["IPv4", "IPv6"]));
@@ -44,7 +44,7 @@ fn headless_services_have_families_but_no_addresses() {
 }
 
 #[test]
-fn families_decide_the_addresses() {
+fn ip_families_select_addresses() {
     let cases = [
         (
             json!({ "ipFamilyPolicy": "PreferDualStack" }),
@@ -76,7 +76,7 @@ fn families_decide_the_addresses() {
 }
 
 #[test]
-fn problems_read_like_those_of_a_real_server() {
+fn problem_texts_match_kube_apiserver() {
     let taken = stored(&json!({ "clusterIP": "10.96.0.1" }));
     let ports = json!([{ "port": 80 }]);
     let cases = [
@@ -121,7 +121,7 @@ fn problems_read_like_those_of_a_real_server() {
 }
 
 #[test]
-fn an_update_keeps_what_was_allocated() {
+fn update_keeps_allocated_addresses() {
     let before = created(
         json!({ "ports": [{ "port": 80, "name": "http" }, { "port": 53, "protocol": "UDP", "name": "dns" }] }),
     );
@@ -133,7 +133,7 @@ fn an_update_keeps_what_was_allocated() {
 }
 
 #[test]
-fn a_change_of_type_releases_what_the_new_one_does_not_have() {
+fn type_change_releases_unused_fields() {
     let before = created(json!({ "ports": [{ "port": 80 }] }));
     let mut external = before.clone();
     external["type"] = json!("ExternalName");
@@ -161,7 +161,7 @@ fn a_change_of_type_releases_what_the_new_one_does_not_have() {
 }
 
 #[test]
-fn the_cluster_ip_may_not_change() {
+fn cluster_ip_is_immutable() {
     let before = created(json!({ "ports": [{ "port": 80 }] }));
     let after = json!({ "clusterIP": "10.96.0.77", "ports": [{ "port": 80 }] });
     let text = completed(&after, Some(&before), &Objects::default()).unwrap_err();
@@ -174,7 +174,7 @@ fn the_cluster_ip_may_not_change() {
 }
 
 #[test]
-fn dual_stack_can_be_taken_up_and_given_up() {
+fn dual_stack_is_upgraded_and_downgraded() {
     let before = created(json!({ "ports": [{ "port": 80 }] }));
     let mut dual = before.clone();
     dual["ipFamilyPolicy"] = json!("PreferDualStack");

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn gives_what_came_after() {
+    fn history_returns_later_events() {
         let history = history(10, &[12, 13, 17]);
         assert_eq!(versions(&history, 10, 10), Ok(vec![12, 13, 17]));
         assert_eq!(versions(&history, 12, 1), Ok(vec![13]));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn forgets_beyond_its_bound() {
+    fn history_drops_beyond_its_bound() {
         let history = history(2, &[12, 13, 17]);
         assert_eq!(versions(&history, 12, 10), Ok(vec![13, 17]));
         assert_eq!(versions(&history, 11, 10), Err(Lagged));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn expiry_leaves_those_who_are_up_to_date() {
+    fn expiry_spares_current_readers() {
         let mut history = history(10, &[12, 13]);
         history.expire_watches(14);
         assert_eq!(

@@ -16,7 +16,7 @@ fn names(listing: &Listing) -> Vec<String> {
 }
 
 #[test]
-fn one_counter_for_all_resources() {
+fn resources_share_one_version_counter() {
     let store = Store::default();
     let first = store.set(service("a", "x")).unwrap();
     let node = json!({ "kind": "Node", "apiVersion": "v1", "metadata": { "name": "n" } });
@@ -27,7 +27,7 @@ fn one_counter_for_all_resources() {
 }
 
 #[test]
-fn lists_are_in_the_order_of_a_real_server() {
+fn list_order_matches_kube_apiserver() {
     let store = Store::default();
     store
         .load([service("a", "x"), service("a-b", "x"), service("a", "b")])
@@ -40,7 +40,7 @@ fn lists_are_in_the_order_of_a_real_server() {
 }
 
 #[test]
-fn recorded_events_are_replayed_as_given() {
+fn recorded_events_replay_unchanged() {
     let store = Store::default();
     let mut object = service("a", "x");
     object["spec"] = json!({ "clusterIP": "10.96.0.9" });
@@ -77,7 +77,7 @@ fn recorded_events_are_replayed_as_given() {
 }
 
 #[test]
-fn expiry_makes_everything_handed_out_too_old() {
+fn expiry_ends_all_earlier_versions() {
     let store = Store::default();
     store.set(service("a", "x")).unwrap();
     let before = store.version();
@@ -101,7 +101,7 @@ fn expiry_makes_everything_handed_out_too_old() {
 }
 
 #[test]
-fn a_fresh_space_of_versions_starts_low() {
+fn renumbered_versions_start_low() {
     let store = Store::default();
     for _ in 0..50 {
         store.set(service("a", "x")).unwrap();

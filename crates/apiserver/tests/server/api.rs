@@ -23,7 +23,7 @@ async fn patch(server: &Server, kind: &str, path: &str, body: &Value) -> Respons
 }
 
 #[tokio::test]
-async fn an_object_lives_and_dies() {
+async fn object_is_created_updated_deleted() {
     let server = Server::start();
     let created = server.post(SERVICES, &service("web")).await;
     assert_eq!(created.code, 201);
@@ -65,7 +65,7 @@ async fn an_object_lives_and_dies() {
 }
 
 #[tokio::test]
-async fn patches_of_every_kind() {
+async fn every_patch_type_applies() {
     let server = Server::start();
     server.post(SERVICES, &service("web")).await;
     let path = format!("{SERVICES}/web");
@@ -119,7 +119,7 @@ async fn patches_of_every_kind() {
 }
 
 #[tokio::test]
-async fn bad_requests_get_a_status() {
+async fn bad_request_gets_a_status() {
     let server = Server::start();
     let cases = [
         ("POST", SERVICES, "application/json", "{", 400),
@@ -215,7 +215,7 @@ async fn bad_requests_get_a_status() {
 }
 
 #[tokio::test]
-async fn what_clients_accept_decides_the_form() {
+async fn accept_header_selects_encoding() {
     let server = Server::start();
     let table = [(
         "Accept",

@@ -20,7 +20,7 @@ fn watch_from(version: u64) -> String {
 }
 
 #[tokio::test]
-async fn watches_are_ended_and_cut() {
+async fn watch_ends_or_is_cut() {
     let server = Server::start();
     let mut ended = server.watch(&watch_from(server.store.version())).await;
     server.faults.drop_watches();
@@ -34,7 +34,7 @@ async fn watches_are_ended_and_cut() {
 }
 
 #[tokio::test]
-async fn a_gap_forces_a_new_list() {
+async fn gap_forces_a_relist() {
     let server = Server::start();
     let version = server.store.version();
     let mut watch = server.watch(&watch_from(version)).await;
@@ -78,7 +78,7 @@ async fn crashed_server_starts_like_kube_apiserver() {
 }
 
 #[tokio::test]
-async fn refusals_by_verb_and_resource() {
+async fn rule_matches_verb_and_resource() {
     let server = Server::start();
     for code in [401, 403, 404, 429, 500, 503] {
         let id = server.faults.add(
@@ -103,7 +103,7 @@ async fn refusals_by_verb_and_resource() {
 }
 
 #[tokio::test]
-async fn slow_answers() {
+async fn delayed_response_arrives_late() {
     let server = Server::start();
     server
         .faults
@@ -114,7 +114,7 @@ async fn slow_answers() {
 }
 
 #[tokio::test]
-async fn a_frozen_server_takes_connections_and_says_nothing() {
+async fn frozen_server_accepts_and_stays_silent() {
     let server = Server::start();
     let mut watch = server.watch(&watch_from(server.store.version())).await;
     assert_eq!(server.faults.open_watches(Resource::Services), 1);
@@ -141,7 +141,7 @@ async fn a_frozen_server_takes_connections_and_says_nothing() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_down_closes_everything() {
+async fn server_down_closes_connections() {
     let server = Server::start();
     let mut watch = server.watch(&watch_from(server.store.version())).await;
     server.faults.down();
@@ -155,7 +155,7 @@ async fn a_server_that_is_down_closes_everything() {
 }
 
 #[tokio::test]
-async fn spoilt_bodies() {
+async fn spoilt_body_reaches_client() {
     let server = Server::start();
     let spoil = |action| server.faults.add(Rule::new(action).times(1));
     spoil(Action::Garbage);
@@ -173,7 +173,7 @@ async fn spoilt_bodies() {
 }
 
 #[tokio::test]
-async fn spoilt_watches() {
+async fn spoilt_watch_reaches_client() {
     let server = Server::start();
     let spoil = |action| {
         server
@@ -203,7 +203,7 @@ async fn spoilt_watches() {
 }
 
 #[tokio::test]
-async fn a_restart_begins_a_fresh_space_of_versions() {
+async fn restart_renumbers_versions() {
     let server = Server::start();
     for index in 0..40 {
         server

@@ -172,7 +172,7 @@ async fn lists() {
 }
 
 #[tokio::test]
-async fn strangers() {
+async fn stranger_gets_recorded_refusal() {
     let server = cluster().await;
     server.faults.require_token(Some("secret"));
     let sample = sample!("list-no-token");
@@ -230,7 +230,7 @@ async fn watches() {
 }
 
 #[tokio::test]
-async fn a_watch_of_changes() {
+async fn watch_of_changes_matches_recording() {
     let server = cluster().await;
     let version = server.store.version();
     let services = "/api/v1/namespaces/apps/services";

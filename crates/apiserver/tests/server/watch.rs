@@ -24,7 +24,7 @@ fn seen(event: &Value) -> (&str, &str) {
 }
 
 #[tokio::test]
-async fn a_selection_sees_objects_come_and_go() {
+async fn selected_watch_sees_entering_and_leaving() {
     let server = Server::start();
     let version = server.store.version();
     let path = format!(
@@ -55,7 +55,7 @@ async fn a_selection_sees_objects_come_and_go() {
 }
 
 #[tokio::test]
-async fn a_bookmark_comes_only_after_a_change_of_its_resource() {
+async fn bookmark_follows_a_change_alone() {
     let options = Options {
         bookmark_period: Duration::from_millis(20),
         ..Options::default()
@@ -96,7 +96,7 @@ async fn a_bookmark_comes_only_after_a_change_of_its_resource() {
 }
 
 #[tokio::test]
-async fn a_slow_watcher_is_cut_off() {
+async fn slow_watch_gets_410() {
     let server = Server::with(Options {
         history: 5,
         ..Options::default()
@@ -143,7 +143,7 @@ async fn many_events_arrive_in_order() {
 }
 
 #[tokio::test]
-async fn a_watch_ends_by_itself_and_with_the_server() {
+async fn watch_ends_at_timeout_or_stop() {
     let server = Server::start();
     let mut short = server.watch("/api/v1/nodes?watch=1&timeoutSeconds=1").await;
     assert_eq!(short.event().await, None);

@@ -198,7 +198,7 @@ mod tests {
     use super::super::Cluster;
 
     #[test]
-    fn objects_are_as_large_as_those_of_real_clusters() {
+    fn object_sizes_match_real_clusters() {
         let cluster = Cluster::generate(10, 1);
         for object in cluster.objects() {
             let size = object.to_string().len();

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_measured_is_replaced() {
+    fn update_replaces_measured_sections_alone() {
         let directory = tempfile::tempdir().unwrap();
         let page = directory.path().join("performance.md");
         std::fs::write(&page, format!("# Title\n\n{BEGIN}\nold\n{END}\nend\n")).unwrap();

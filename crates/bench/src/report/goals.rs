@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_misses_its_goal_is_named() {
+    fn missed_goal_is_named() {
         assert_eq!(report(1.25, 19_000, 24_000).missed(), [""; 0]);
         assert_eq!(
             report(1.26, 20_000, 28_000).missed(),

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_the_longest() {
+    fn restart_wait_doubles_to_maximum() {
         let mut backoff = Backoff::default();
         let waits: Vec<u64> = (0..40)
             .map(|_| backoff.after(Duration::ZERO).1.as_secs())
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_healthy_run_starts_the_waits_again_but_not_the_count() {
+    fn healthy_run_resets_wait_alone() {
         let mut backoff = Backoff::default();
         backoff.after(Duration::ZERO);
         backoff.after(Duration::ZERO);

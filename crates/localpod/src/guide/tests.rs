@@ -49,7 +49,7 @@ fn commands(text: &str) -> Vec<&str> {
 }
 
 #[test]
-fn every_kind_of_record_has_its_line() {
+fn guide_has_every_record_kind() {
     let access = Access::MasterUrl("http://127.0.0.1:5305".to_owned());
     let text = text(&services(), &endpoints(), &access, true);
     assert!(
@@ -88,7 +88,7 @@ fn every_kind_of_record_has_its_line() {
 }
 
 #[test]
-fn a_bare_cluster_still_has_something_to_ask_for() {
+fn bare_cluster_guide_is_not_empty() {
     let access = Access::Kubeconfig("/home/me/.kube/config".into());
     let text = text(&services()[..1], &endpoints()[..1], &access, false);
     let commands = commands(&text);

@@ -98,7 +98,7 @@ async fn questions_and_answers() {
 }
 
 #[tokio::test]
-async fn offline_it_denies_all_other_names() {
+async fn offline_upstream_denies_other_names() {
     let running = start(true).await;
     assert_eq!(
         ask(running.address, "other.example.", RecordType::A).await,
@@ -111,7 +111,7 @@ async fn offline_it_denies_all_other_names() {
 }
 
 #[tokio::test]
-async fn tcp_answers_as_udp_does_and_ends_when_told() {
+async fn tcp_matches_udp_and_stops() {
     let mut running = start(false).await;
     let [udp, tcp] = [Transport::Udp, Transport::Tcp].map(|transport| {
         answer(

@@ -41,13 +41,13 @@ fn load(all: Vec<Difference>) -> Result<Differences, String> {
 }
 
 #[test]
-fn the_committed_list_fits_the_vectors() {
+fn committed_differences_fit_the_vectors() {
     let scenarios = vector::load_all().expect("the vectors");
     Differences::load(&scenarios).expect("the differences");
 }
 
 #[test]
-fn the_page_tells_what_the_list_says() {
+fn differences_page_matches_its_data() {
     let scenarios = vector::load_all().expect("the vectors");
     let page = page::render(&Differences::load(&scenarios).expect("the differences"));
     if std::env::var_os("UPDATE_DIFFERENCES_PAGE").is_some() {
@@ -70,7 +70,7 @@ fn the_page_tells_what_the_list_says() {
 }
 
 #[test]
-fn each_difference_has_an_anchor_of_its_own_and_one_short_sentence() {
+fn differences_have_anchor_and_sentence() {
     let all =
         Differences::load(&vector::load_all().expect("the vectors")).expect("the differences");
     let mut anchors = Page::parse(&page::render(&all)).anchors;
@@ -88,7 +88,7 @@ fn each_difference_has_an_anchor_of_its_own_and_one_short_sentence() {
 }
 
 #[test]
-fn answers_and_edits_add_up() {
+fn answer_plus_edit_is_expected() {
     let nodata = difference("nodata", "strict", answers(0, "x. A", "NOERROR"));
     let flags = difference("flags", "strict", json!({"edit": "negative-flags"}));
     let opt = difference("opt", "always", json!({"edit": "answer-opt"}));
@@ -134,7 +134,7 @@ fn answers_and_edits_add_up() {
 }
 
 #[test]
-fn a_list_that_slipped_is_refused() {
+fn misplaced_difference_is_rejected() {
     let cases = [
         (
             "another question",
