@@ -49,6 +49,9 @@ mod tests {
                 "source = \"registry+https://example.com/index\"\nchecksum = \"00\"",
             ),
         ];
-        assert_eq!(foreign_packages(&lock.concat()), ["unchecked", "git", "elsewhere"]);
+        assert_eq!(
+            foreign_packages(&lock.concat()),
+            ["unchecked", "git", "elsewhere"]
+        );
     }
 }
