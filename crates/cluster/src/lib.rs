@@ -11,6 +11,7 @@
 
 pub mod clusterset;
 pub mod connect;
+pub mod domains;
 pub mod index;
 pub mod objects;
 pub mod one_or_many;

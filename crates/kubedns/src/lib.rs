@@ -1,7 +1,6 @@
 //! kubedns: makes records from Kubernetes objects, publishes the records as snapshots, and serves
 //! them over DNS.
 
-pub mod check;
 mod command_line;
 pub mod config;
 mod descriptors;

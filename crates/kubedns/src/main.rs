@@ -8,7 +8,7 @@ fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
     match words.next() {
         Some(word) if word == "explain" => return explain::command(words),
-        Some(word) if word == "check" => return kubedns::check::command(words).print(),
+        Some(word) if word == "check" => return check::command(words).print(),
         _ => {}
     }
     if let Some(done) = querylog::command("kube-dns", std::env::args_os().skip(1)) {

@@ -1,7 +1,6 @@
 //! Command line and environment: the flags and variables of kube-dns, and new flags.
 
 mod clusterset;
-mod domains;
 mod etcd;
 mod exposition;
 mod external;
@@ -13,7 +12,6 @@ mod transfer;
 mod ttl;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -21,10 +19,9 @@ use std::time::Duration;
 use daemon::flags::{GoDuration, GoPeriod, int};
 use daemon::klog::LogFlags;
 use dnsconfig::federation::{self, FederationError};
-use dnsconfig::name::{LABEL_RULE, is_label};
+use skydns::Zone;
 use skydns::forward::CacheLimits;
 use skydns::transfer::Peers;
-use skydns::{Name, Zone};
 use thiserror::Error;
 use warp::http::Uri;
 
@@ -37,8 +34,8 @@ use cluster::watch::endpoints::Choice;
 use skydns::forward::TlsTrust;
 
 pub use crate::tap::dnstap::{Output, Reader, ReaderError};
+pub use cluster::domains::{ClusterDomains, ClusterDomainsError, Domain, DomainError};
 pub use clusterset::ClusterSetError;
-pub use domains::{ClusterDomains, ClusterDomainsError};
 pub use etcd::{EtcdError, EtcdFlags, EtcdSource, EtcdZone, EtcdZoneError};
 pub use explain::Topology;
 pub use exposition::{Exposition, MetricsPort};
@@ -471,67 +468,6 @@ impl Options {
 /// The value of a flag; `None` for an empty value, which means not given.
 fn given(flag: &str) -> Option<&str> {
     (!flag.is_empty()).then_some(flag)
-}
-
-/// A domain in a flag: labels in lower case, with a dot at the end.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Domain(String);
-
-impl Domain {
-    /// The domain with a dot at its end.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// The domain without a dot at its end.
-    pub fn bare(&self) -> &str {
-        self.0.trim_end_matches('.')
-    }
-
-    /// The domain as a name.
-    pub fn name(&self) -> Name {
-        Name::parse(&self.0).unwrap_or_default()
-    }
-}
-
-impl fmt::Display for Domain {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// Invalid domain. The messages are those of kube-dns and the API server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum DomainError {
-    /// A label is empty, or has a character other than a letter, a digit or '-'.
-    #[error("Not a valid DNS label. [{LABEL_RULE}]")]
-    Label,
-    /// A label of more than 63 characters.
-    #[error("Not a valid DNS label. [must be no more than 63 characters]")]
-    LongLabel,
-    /// A domain that is too long for names below it.
-    #[error("must be no more than 180 characters, to leave room for the names of services")]
-    Long,
-}
-
-impl FromStr for Domain {
-    type Err = DomainError;
-
-    fn from_str(text: &str) -> Result<Self, DomainError> {
-        let name = text.strip_suffix('.').unwrap_or(text);
-        for label in name.split('.') {
-            if label.len() > dnsconfig::name::MAX_LABEL {
-                return Err(DomainError::LongLabel);
-            }
-            if !is_label(label) {
-                return Err(DomainError::Label);
-            }
-        }
-        if name.len() > 180 {
-            return Err(DomainError::Long);
-        }
-        Ok(Self(format!("{name}.")))
-    }
 }
 
 /// `--cache-size`: a number of entries, each of up to a KiB of memory.

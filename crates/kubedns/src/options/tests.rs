@@ -1,4 +1,5 @@
 use daemon::flags::{Exit, Style, parse};
+use skydns::Name;
 
 use super::*;
 
@@ -118,21 +119,6 @@ fn what_is_wrong_is_said_in_the_words_of_kube_dns() {
         cases += 1;
     }
     assert_eq!(cases, 18);
-}
-
-#[test]
-fn a_domain_is_labels_with_a_dot_at_the_end() {
-    assert_eq!("a".parse(), Ok(Domain("a.".to_owned())));
-    assert_eq!("a.b-c.d.".parse(), Ok(Domain("a.b-c.d.".to_owned())));
-    assert_eq!("a..".parse::<Domain>(), Err(DomainError::Label));
-    assert_eq!(
-        "a".repeat(64).parse::<Domain>(),
-        Err(DomainError::LongLabel)
-    );
-    assert_eq!(
-        ["a".repeat(60).as_str(); 3].join(".").parse::<Domain>(),
-        Err(DomainError::Long)
-    );
 }
 
 /// kube-dns starts with these values, and ends later. A conformance difference lists them.

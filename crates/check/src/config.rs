@@ -13,7 +13,7 @@ use dnsconfig::RawData;
 use serde::Deserialize as _;
 use serde_norway::Value;
 
-use crate::options::ClusterDomains;
+use ::cluster::domains::ClusterDomains;
 
 const NAME: &str = "kube-dns check config";
 const USAGE: &str = "\
@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     fn check(words: &[&str]) -> (u8, String) {
-        let exit = crate::check::command(words.iter().map(OsString::from));
+        let exit = crate::command(words.iter().map(OsString::from));
         (exit.status, exit.stdout + &exit.stderr)
     }
 

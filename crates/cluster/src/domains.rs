@@ -1,16 +1,80 @@
-//! `--domain`: the domains of the cluster.
+//! Domains in flags, such as the domains of the cluster.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
+use dnsconfig::name::{LABEL_RULE, is_label};
 use skydns::Name;
 use thiserror::Error;
 
-use super::{Domain, DomainError};
-
 /// Bound of the domains of a cluster: two during a rename, more after a merge of clusters.
-const MAX: usize = 8;
+const MAX_DOMAINS: usize = 8;
+/// Bound of a domain, which leaves room for the names of Services below it, in octets.
+const MAX_OCTETS: usize = 180;
+
+/// A domain in a flag: labels in lower case, with a dot at the end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Domain(String);
+
+impl Domain {
+    /// The domain with a dot at its end.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The domain without a dot at its end.
+    pub fn bare(&self) -> &str {
+        self.0.trim_end_matches('.')
+    }
+
+    /// The domain as a name.
+    pub fn name(&self) -> Name {
+        Name::parse(&self.0).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Domain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Invalid domain. The messages are those of kube-dns and the API server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum DomainError {
+    /// A label is empty, or has a character other than a letter, a digit or '-'.
+    #[error("Not a valid DNS label. [{LABEL_RULE}]")]
+    Label,
+    /// A label of more than 63 characters.
+    #[error("Not a valid DNS label. [must be no more than 63 characters]")]
+    LongLabel,
+    /// A domain that is too long for names below it.
+    #[error(
+        "must be no more than {MAX_OCTETS} characters, to leave room for the names of services"
+    )]
+    Long,
+}
+
+impl FromStr for Domain {
+    type Err = DomainError;
+
+    fn from_str(text: &str) -> Result<Self, DomainError> {
+        let name = text.strip_suffix('.').unwrap_or(text);
+        for label in name.split('.') {
+            if label.len() > dnsconfig::name::MAX_LABEL {
+                return Err(DomainError::LongLabel);
+            }
+            if !is_label(label) {
+                return Err(DomainError::Label);
+            }
+        }
+        if name.len() > MAX_OCTETS {
+            return Err(DomainError::Long);
+        }
+        Ok(Self(format!("{name}.")))
+    }
+}
 
 /// The domains of the cluster. PTR records point to names in the first.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +95,7 @@ pub enum ClusterDomainsError {
     #[error("{0} is in {1}: the domains of a cluster must not contain each other")]
     Nested(Domain, Domain),
     /// Too many domains.
-    #[error("{0} domains; at most {MAX} are accepted")]
+    #[error("{0} domains; at most {MAX_DOMAINS} are accepted")]
     Many(usize),
 }
 
@@ -67,7 +131,7 @@ impl FromStr for ClusterDomains {
         let first = domains.next().unwrap_or(Err(DomainError::Label))?;
         let others = domains.collect::<Result<Vec<_>, _>>()?;
         let domains = Self { first, others };
-        if domains.others.len() >= MAX {
+        if domains.others.len() >= MAX_DOMAINS {
             return Err(ClusterDomainsError::Many(domains.others.len() + 1));
         }
         for (at, domain) in domains.all().enumerate() {
@@ -88,5 +152,25 @@ impl fmt::Display for ClusterDomains {
         self.others
             .iter()
             .try_for_each(|domain| write!(f, ",{domain}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn domain_is_labels_with_final_dot() {
+        assert_eq!("a".parse(), Ok(Domain("a.".to_owned())));
+        assert_eq!("a.b-c.d.".parse(), Ok(Domain("a.b-c.d.".to_owned())));
+        assert_eq!("a..".parse::<Domain>(), Err(DomainError::Label));
+        assert_eq!(
+            "a".repeat(64).parse::<Domain>(),
+            Err(DomainError::LongLabel)
+        );
+        assert_eq!(
+            ["a".repeat(60).as_str(); 3].join(".").parse::<Domain>(),
+            Err(DomainError::Long)
+        );
     }
 }

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use cluster::connect::{Access, Connection};
-use cluster::watch::{Failure, get};
+use ::cluster::connect::{Access, Connection};
+use ::cluster::watch::{Failure, get};
 use dnsconfig::{Config, RawData};
 use futures::future::join_all;
 use serde_json::Value;
@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::Options;
 use super::report::{Check, milliseconds};
 use super::sidecar::Status;
-use crate::check::config::{self, ConfigMap};
+use crate::config::{self, ConfigMap};
 
 const GROUP: &str = "API server";
 const CONFIGURATION: &str = "configuration";

@@ -1,10 +1,13 @@
 //! `kube-dns check`: validates a ConfigMap before it is applied, or checks a running kube-dns.
+//!
+//! The command is a client: it sends requests and queries, and shares no state with the server.
 
-pub(crate) mod cluster;
-pub(crate) mod config;
+mod cluster;
+mod config;
 
 use std::ffi::OsString;
 
+use clap::CommandFactory as _;
 use daemon::flags::Exit;
 
 const NAME: &str = "kube-dns check";
@@ -32,6 +35,20 @@ pub fn command(words: impl IntoIterator<Item = OsString>) -> Exit {
             &format!("expected config or cluster, see {NAME} --help"),
         ),
     }
+}
+
+/// The subcommand as a clap `Command`, for manual pages and completions.
+pub fn command_line() -> clap::Command {
+    clap::Command::new("check")
+        .about("Checks a ConfigMap or a running kube-dns, with advice for each failure")
+        .subcommands([
+            config::Options::command()
+                .name("config")
+                .about("Validates a ConfigMap before it is applied"),
+            cluster::Options::command()
+                .name("cluster")
+                .about("Checks a running kube-dns"),
+        ])
 }
 
 /// The result of a command that cannot run.

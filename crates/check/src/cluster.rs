@@ -17,7 +17,7 @@ use daemon::flags::{Exit, parse_subcommand};
 use dnsconfig::ServerAddr;
 
 use super::mistake;
-use crate::options::ClusterDomains;
+use ::cluster::domains::ClusterDomains;
 
 use self::report::Check;
 use self::sidecar::Status;
