@@ -21,7 +21,7 @@ use daemon::klog::LogFlags;
 use dnsconfig::federation::{self, FederationError};
 use skydns::Zone;
 use skydns::forward::CacheLimits;
-use skydns::transfer::Peers;
+use skydns::transfer::TransferPeers;
 use thiserror::Error;
 use warp::http::Uri;
 
@@ -243,7 +243,7 @@ pub struct Options {
     /// secondaries that may transfer the zones (AXFR, IXFR), separated by commas: IP, IP:port or
     /// [IPv6]:port, which are notified of changes, or a network such as 10.0.0.0/8; empty for none
     #[arg(long, value_name = "string", default_value = "")]
-    pub transfer_to: Peers,
+    pub transfer_to: TransferPeers,
     /// file of the TSIG key that the secondaries of transfer-to must sign with, as tsig-keygen
     /// writes it
     #[arg(long, value_name = "string", default_value = "")]

@@ -15,10 +15,10 @@ use daemon::shutdown::Shutdown;
 use daemon::tasks::Tasks;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
-use skydns::Serials;
+use skydns::ZoneSerials;
 use skydns::engine::Identity;
 use skydns::forward::{Cache, CacheMetrics, ForwardMetrics, Forwarder, Limits};
-use skydns::transfer::{TransferMetrics, Transfers};
+use skydns::transfer::{TransferMetrics, ZoneTransfers};
 use skydns::{FurtherZone, Name, Zone};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -525,8 +525,8 @@ fn bind_dns(
     registry: &daemon::metrics::Metrics,
     forwarder: &Arc<Forwarder>,
     published: &Arc<Published>,
-    transfers: Option<&Arc<Transfers<Snapshot>>>,
-) -> anyhow::Result<skydns::server::Server<Published>> {
+    transfers: Option<&Arc<ZoneTransfers<Snapshot>>>,
+) -> anyhow::Result<skydns::server::DnsServer<Published>> {
     let (namespace, subsystem) = (exposition.namespace.as_str(), exposition.subsystem.as_str());
     let metrics = skydns::metrics::Metrics::new(namespace, subsystem);
     registry.register("the metrics of the DNS server", metrics.clone())?;
@@ -540,7 +540,7 @@ fn bind_dns(
         "kubedns_forward_upstream_up",
         upstream_state.context("cannot set up metrics")?,
     )?;
-    let config = skydns::server::Config {
+    let config = skydns::server::ServerConfig {
         address,
         udp_sockets: udp_threads(),
         identity: Identity {
@@ -549,7 +549,7 @@ fn bind_dns(
         forwarder: Arc::clone(forwarder),
         metrics,
     };
-    let server = skydns::server::Server::bind_with_transfers(
+    let server = skydns::server::DnsServer::bind_with_transfers(
         config,
         Arc::clone(published),
         transfers.cloned(),
@@ -570,7 +570,7 @@ fn bind_dns(
 fn transfers(
     to: Option<TransferTo>,
     registry: &daemon::metrics::Metrics,
-) -> anyhow::Result<Option<Arc<Transfers<Snapshot>>>> {
+) -> anyhow::Result<Option<Arc<ZoneTransfers<Snapshot>>>> {
     let Some(TransferTo { peers, key }) = to else {
         return Ok(None);
     };
@@ -582,13 +582,18 @@ fn transfers(
         signed = key.is_some(),
         "zone transfers enabled"
     );
-    Ok(Some(Transfers::new(peers, key, Serials::new(), metrics)))
+    Ok(Some(ZoneTransfers::new(
+        peers,
+        key,
+        ZoneSerials::new(),
+        metrics,
+    )))
 }
 
 /// Starts the tasks that keep versions of the zones and notify secondaries.
 fn transfer_zones(
     tasks: &mut Tasks,
-    transfers: Option<Arc<Transfers<Snapshot>>>,
+    transfers: Option<Arc<ZoneTransfers<Snapshot>>>,
     published: Arc<Published>,
     stop: &dyn Fn() -> CancellationToken,
 ) {

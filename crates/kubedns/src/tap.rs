@@ -13,12 +13,12 @@ use cluster::snapshot::Published;
 use daemon::tasks::Tasks;
 use dnsconfig::query_log::QueryLog;
 use explain::Topology;
-use querylog::log::{Logged, NotWritten, QueryLogger};
-use querylog::{Line, Source};
+use querylog::log::{LogOpenError, LoggedQueries, QueryLogger};
+use querylog::{LineSource, QueryLine};
 use skydns::name;
-use skydns::server::Server;
-use skydns::tap::{Choice, Record, Tap, Watch};
-use skydns::top::Top;
+use skydns::server::DnsServer;
+use skydns::tap::{QueryTap, TapRecord, TapWatch, WatchSettings};
+use skydns::top::TopQueries;
 use skydns::wire::text::{rcode_name, type_name};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -34,10 +34,10 @@ const EACH_QUERY: i32 = 6;
 const NANNY: &str = "the nanny of the dnsmasq in front";
 
 /// The queries for one reader of `/tap`, or for the query log.
-struct Reader(Watch);
+struct Reader(TapWatch);
 
-impl Source for Reader {
-    fn next(&mut self) -> Option<Line> {
+impl LineSource for Reader {
+    fn next(&mut self) -> Option<QueryLine> {
         self.0.take().map(|record| line(&record))
     }
 
@@ -48,14 +48,14 @@ impl Source for Reader {
 
 /// The answered queries of the DNS server.
 pub(crate) struct Queries {
-    tap: Arc<Tap>,
-    top: Arc<Top>,
+    tap: Arc<QueryTap>,
+    top: Arc<TopQueries>,
     owners: Arc<Owners>,
 }
 
 impl Queries {
     /// Creates the views of the queries of `server`. `owners` finds the pods of clients.
-    pub(crate) fn new(server: &Server<Published>, owners: Owners) -> Self {
+    pub(crate) fn new(server: &DnsServer<Published>, owners: Owners) -> Self {
         Self {
             tap: server.tap(),
             top: server.top(),
@@ -80,9 +80,9 @@ impl Queries {
         stop: CancellationToken,
     ) {
         let queries = if verbosity >= EACH_QUERY {
-            Logged::All
+            LoggedQueries::All
         } else {
-            Logged::Configured
+            LoggedQueries::Configured
         };
         let open = query_log(&self.tap, topology, queries);
         let logger = QueryLogger::new(open, config, queries);
@@ -97,8 +97,8 @@ impl Queries {
         stop: CancellationToken,
     ) -> impl Filter<Extract = (Response,), Error = Rejection> + Clone + Send + Sync + 'static {
         let tap = Arc::clone(&self.tap);
-        let open = move |choice: &querylog::Choice| {
-            let choice = Choice {
+        let open = move |choice: &querylog::TapRequest| {
+            let choice = WatchSettings {
                 filter: choice.filter.clone(),
                 rate: choice.rate,
                 messages: false,
@@ -114,30 +114,30 @@ impl Queries {
 
 /// Returns a function that opens the query log, if kubedns writes it.
 fn query_log(
-    tap: &Arc<Tap>,
+    tap: &Arc<QueryTap>,
     topology: Topology,
-    queries: Logged,
-) -> impl Fn(&QueryLog) -> Result<Reader, NotWritten> + use<> {
+    queries: LoggedQueries,
+) -> impl Fn(&QueryLog) -> Result<Reader, LogOpenError> + use<> {
     let tap = Arc::clone(tap);
-    let is_ours = queries == Logged::All || !topology.is_behind_dnsmasq();
+    let is_ours = queries == LoggedQueries::All || !topology.is_behind_dnsmasq();
     move |log| {
         if !is_ours {
-            return Err(NotWritten::Elsewhere(NANNY));
+            return Err(LogOpenError::Elsewhere(NANNY));
         }
-        let watch = tap.watch(Choice {
+        let watch = tap.watch(WatchSettings {
             filter: log.filter.clone(),
             rate: log.rate,
             messages: false,
         });
         watch
             .map(Reader)
-            .map_err(|error| NotWritten::Failed(error.to_string()))
+            .map_err(|error| LogOpenError::Failed(error.to_string()))
     }
 }
 
-fn line(record: &Record) -> Line {
+fn line(record: &TapRecord) -> QueryLine {
     let known = !record.name.is_empty();
-    Line {
+    QueryLine {
         time: querylog::timestamp(record.time),
         client: record.client.ip().to_canonical().to_string(),
         transport: Some(record.transport.as_str().to_owned()),
@@ -166,13 +166,13 @@ mod tests {
     #[test]
     fn behind_dnsmasq_the_query_log_is_the_nannys_to_write() {
         for (topology, queries, ours) in [
-            (Topology::DropIn, Logged::Configured, false),
-            (Topology::Cache, Logged::Configured, false),
-            (Topology::Direct, Logged::Configured, true),
-            (Topology::Alone, Logged::Configured, true),
-            (Topology::DropIn, Logged::All, true),
+            (Topology::DropIn, LoggedQueries::Configured, false),
+            (Topology::Cache, LoggedQueries::Configured, false),
+            (Topology::Direct, LoggedQueries::Configured, true),
+            (Topology::Alone, LoggedQueries::Configured, true),
+            (Topology::DropIn, LoggedQueries::All, true),
         ] {
-            let tap = Arc::new(Tap::default());
+            let tap = Arc::new(QueryTap::default());
             let opened = query_log(&tap, topology, queries)(&QueryLog::default());
             assert_eq!(opened.is_ok(), ours, "{topology:?} {queries:?}");
             assert_eq!(

@@ -21,7 +21,7 @@ use skydns::forward::{
     self, Cache, CacheLimits, CacheMetrics, ForwardMetrics, Forwarder, Limits, TlsTrust,
 };
 use skydns::metrics::Metrics;
-use skydns::resolve::{Attempt, Resolver};
+use skydns::resolve::{AnswerAttempt, Resolver};
 use skydns::wire::Transport;
 use skydns::{Backend, FurtherZone, Name, Search, Zone};
 use testkit::message::{Edns, Message};
@@ -288,7 +288,7 @@ fn cached_names_outside_are_answered_without_allocating() {
         let mut ask = || {
             out.clear();
             let outcome = resolver.answer(&query, [127, 0, 0, 1].into(), Transport::Udp, &mut out);
-            assert!(matches!(outcome, Attempt::Answered(_)));
+            assert!(matches!(outcome, AnswerAttempt::Answered(_)));
         };
         ask();
         let counted = allocation_counter::measure(|| (0..TIMES).for_each(|_| ask()));
@@ -321,7 +321,7 @@ fn known_clients_are_answered_without_allocating() {
             out.clear();
             let outcome =
                 resolver.answer(&query, [127, 0, 0, client].into(), Transport::Udp, &mut out);
-            assert!(matches!(outcome, Attempt::Answered(_)));
+            assert!(matches!(outcome, AnswerAttempt::Answered(_)));
         };
         ask();
         let counted = allocation_counter::measure(|| (0..TIMES).for_each(|_| ask()));

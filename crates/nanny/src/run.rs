@@ -13,7 +13,7 @@ use dnsclient::resolve::{Resolver, Sources};
 use dnsconfig::query_log::QueryLog;
 use dnsconfig::resolv_conf::{self, Emptied};
 use dnsconfig::{Nameserver, ServerAddr, Source, State};
-use querylog::log::{Logged, NotWritten, QueryLogger};
+use querylog::log::{LogOpenError, LoggedQueries, QueryLogger};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -108,7 +108,7 @@ impl Nanny {
         let logger = QueryLogger::new(
             query_log(&queries, asks_kubedns),
             states,
-            Logged::Configured,
+            LoggedQueries::Configured,
         );
         tasks.lasting("write the query log", logger.run(beside.clone()));
         let follow_queries = queries.wanted();
@@ -343,13 +343,13 @@ async fn routing(
 fn query_log(
     queries: &Queries,
     asks_kubedns: bool,
-) -> impl Fn(&QueryLog) -> Result<Reader, NotWritten> + use<> {
+) -> impl Fn(&QueryLog) -> Result<Reader, LogOpenError> + use<> {
     let queries = queries.clone();
     move |log| {
         let reader = || queries.query_log(log.filter.clone(), log.rate);
         asks_kubedns
             .then(reader)
-            .ok_or(NotWritten::Elsewhere(KUBEDNS))
+            .ok_or(LogOpenError::Elsewhere(KUBEDNS))
     }
 }
 
@@ -383,7 +383,7 @@ async fn serve_pages(
         Ok(server) => {
             info!(address = %server.local_addr(), "status and metrics pages");
             let queries = queries.clone();
-            let tap = move |choice: &querylog::Choice| {
+            let tap = move |choice: &querylog::TapRequest| {
                 queries
                     .tap(choice.filter.clone(), choice.rate)
                     .map_err(|error| error.to_string())

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use skydns::metrics::System;
-use skydns::resolve::walk::Walk;
+use skydns::resolve::search_walk::SearchWalk;
 use skydns::search::SearchList;
 use skydns::wire::{HEADER, Query, Section, Transport, rcode, rtype};
 use skydns::{Name, Search, Zone};
@@ -204,7 +204,7 @@ fn walk(
     respond: impl Fn(usize, &Query<'_>) -> Vec<u8>,
 ) -> Vec<u8> {
     let names = list.names.clone();
-    let (mut walk, mut answer) = (Walk::new(query, list, zone), Vec::new());
+    let (mut walk, mut answer) = (SearchWalk::new(query, list, zone), Vec::new());
     for _ in 0..=2 * names.len() {
         let Some(message) = walk.question(query) else {
             walk.finish(query, &mut answer);

@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, LazyLock};
 
 use cluster::snapshot::Snapshot;
-use skydns::Serials;
-use skydns::transfer::{Key, TransferMetrics, Transfers};
+use skydns::ZoneSerials;
+use skydns::transfer::{TransferMetrics, TsigKey, ZoneTransfers};
 use skydns::wire::{Query, Section, Transport, rcode, rtype};
 use tokio::runtime::Runtime;
 
@@ -22,8 +22,8 @@ const KEY: &str =
     r#"key "xfer" { algorithm hmac-sha256; secret "c2VjcmV0IG9mIHR3ZW50eSBvY3RldHM="; };"#;
 
 /// A primary server without a key, and one that requires signed requests.
-static PRIMARIES: LazyLock<[Arc<Transfers<Snapshot>>; 2]> =
-    LazyLock::new(|| [primary(None), primary(Key::parse(KEY).ok())]);
+static PRIMARIES: LazyLock<[Arc<ZoneTransfers<Snapshot>>; 2]> =
+    LazyLock::new(|| [primary(None), primary(TsigKey::parse(KEY).ok())]);
 /// A second thread of this runtime builds the messages.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -101,12 +101,12 @@ pub fn transfer(input: &[u8]) {
 }
 
 /// A primary server with two versions of the example; it serves the newer one.
-fn primary(key: Option<Key>) -> Arc<Transfers<Snapshot>> {
+fn primary(key: Option<TsigKey>) -> Arc<ZoneTransfers<Snapshot>> {
     let metrics = TransferMetrics::new().unwrap_or_else(|error| unreachable!("{error}"));
     let peers = "127.0.0.1"
         .parse()
         .unwrap_or_else(|error| unreachable!("{error}"));
-    let transfers = Transfers::new(peers, key, Serials::new(), metrics);
+    let transfers = ZoneTransfers::new(peers, key, ZoneSerials::new(), metrics);
     for (view, time) in example::versions().iter().zip(TIME..) {
         assert!(
             transfers.take(view, time),

@@ -11,9 +11,9 @@ use daemon::flags::{Exit, parse_subcommand};
 use daemon::http::{GetError, Page, StreamingPage};
 use serde::Deserialize;
 
-use crate::choice::Parameters;
-use crate::ranking::Ranking;
-use crate::{Choice, Line};
+use crate::ranking::RankingDocument;
+use crate::tap_request::TapParameters;
+use crate::{QueryLine, TapRequest};
 
 const TAP_USAGE: &str = "\
 Follows queries and their answers for --seconds, then exits.
@@ -49,7 +49,7 @@ struct TapOptions {
     #[arg(long)]
     dnsmasq: bool,
     #[command(flatten)]
-    parameters: Parameters,
+    parameters: TapParameters,
     /// print JSON lines
     #[arg(long)]
     json: bool,
@@ -105,7 +105,7 @@ pub fn command(program: &str, mut words: impl Iterator<Item = OsString>) -> Opti
 fn tap(program: &str, words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let name = format!("{program} tap");
     let read = parse_subcommand::<TapOptions>(&name, TAP_USAGE, words).and_then(|options| {
-        let choice = Choice::new(&options.parameters);
+        let choice = TapRequest::new(&options.parameters);
         choice.map_err(|error| Exit::mistake(&name, &error.to_string()))?;
         let usual = if options.dnsmasq { NANNY } else { KUBEDNS };
         let server = if options.server.is_empty() {
@@ -205,7 +205,7 @@ enum TapLine {
         #[serde(rename = "leftOut")]
         left_out: u64,
     },
-    Query(Line),
+    Query(QueryLine),
 }
 
 fn text(json: &str) -> Result<String, serde_json::Error> {
@@ -223,7 +223,7 @@ async fn rank(authority: &str, json: bool) -> Result<(), CommandError> {
     if page.status != 200 {
         return Err(refusal(authority, page));
     }
-    let ranking: Ranking =
+    let ranking: RankingDocument =
         serde_json::from_slice(&page.body).map_err(|error| foreign(authority, error))?;
     let text = if json {
         String::from_utf8_lossy(&page.body).into_owned()

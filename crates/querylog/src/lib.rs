@@ -1,22 +1,22 @@
 //! Answered queries, followed live (`tap`) and ranked by client and name (`top`).
 //!
-//! * [`Line`]: one answered query, in the format that taps and the query log share.
-//! * [`Choice`]: the queries to follow, the maximum number of lines a second, and the time.
-//! * [`serve`]: `GET /tap`, over any [`Source`] of lines.
-//! * [`log`]: the query log, over any [`Source`] of lines.
+//! * [`QueryLine`]: one answered query, in the format that taps and the query log share.
+//! * [`TapRequest`]: the queries to follow, the maximum number of lines a second, and the time.
+//! * [`serve`]: `GET /tap`, over any [`LineSource`] of lines.
+//! * [`log`]: the query log, over any [`LineSource`] of lines.
 //! * [`command`]: the commands `tap` and `top`. All three binaries have both commands, so that the
 //!   commands run in any container of the pod.
 //!
 //! The callers of this crate supply the sources of lines.
 
-mod choice;
 mod command;
 mod line;
 pub mod log;
 pub mod ranking;
 pub mod serve;
+mod tap_request;
 
-pub use choice::{Choice, ChoiceError};
 pub use command::{command, command_lines};
-pub use line::{Line, timestamp};
-pub use serve::Source;
+pub use line::{QueryLine, timestamp};
+pub use serve::LineSource;
+pub use tap_request::{TapRequest, TapRequestError};

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// An answered query. JSON omits fields whose value is unknown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Line {
+pub struct QueryLine {
     /// Time of the answer: UTC as in RFC 3339, see [`timestamp`].
     pub time: String,
     /// The client's address.
@@ -39,7 +39,7 @@ pub struct Line {
 }
 
 /// Text for people: `10.244.0.7 udp A web.default.svc.cluster.local. NOERROR 84B 35us auth`.
-impl fmt::Display for Line {
+impl fmt::Display for QueryLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let transport = self.transport.as_deref().unwrap_or("-");
         let name = if self.name.is_empty() {
@@ -67,14 +67,14 @@ impl fmt::Display for Line {
     }
 }
 
-impl Line {
+impl QueryLine {
     /// The text of the line, prefixed with its time.
     pub fn with_time(&self) -> String {
         format!("{} {self}", self.time)
     }
 }
 
-/// A time in the format of a [`Line`]: `2026-01-31T12:00:00.000000Z`.
+/// A time in the format of a [`QueryLine`]: `2026-01-31T12:00:00.000000Z`.
 pub fn timestamp(time: SystemTime) -> String {
     DateTime::<Utc>::from(time).to_rfc3339_opts(SecondsFormat::Micros, true)
 }
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn text_and_json() {
-        let line = Line {
+        let line = QueryLine {
             time: timestamp(SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_123)),
             client: "10.244.0.7".to_owned(),
             transport: Some("udp".to_owned()),
@@ -103,8 +103,8 @@ mod tests {
                     truncated";
         assert_eq!(line.with_time(), text);
         let json = serde_json::to_string(&line).unwrap();
-        assert_eq!(serde_json::from_str::<Line>(&json).unwrap(), line);
-        let unknown = Line {
+        assert_eq!(serde_json::from_str::<QueryLine>(&json).unwrap(), line);
+        let unknown = QueryLine {
             transport: None,
             size: None,
             micros: None,
@@ -120,6 +120,6 @@ mod tests {
             !json.contains("size") && !json.contains("truncated"),
             "{json}"
         );
-        assert_eq!(serde_json::from_str::<Line>(&json).unwrap(), unknown);
+        assert_eq!(serde_json::from_str::<QueryLine>(&json).unwrap(), unknown);
     }
 }

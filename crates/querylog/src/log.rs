@@ -12,14 +12,14 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::serve::{OMITTED_INTERVAL, PAUSE};
-use crate::{Line, Source};
+use crate::{LineSource, QueryLine};
 
 /// Maximum number of lines that are written at once.
 const BATCH: usize = 4096;
 
 /// The reason why a query log is not written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotWritten {
+pub enum LogOpenError {
     /// Another process, with this name, writes the query log.
     #[error("{0}")]
     Elsewhere(&'static str),
@@ -30,7 +30,7 @@ pub enum NotWritten {
 
 /// The queries to log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Logged {
+pub enum LoggedQueries {
     /// The `queryLog` of the `ConfigMap`.
     Configured,
     /// All queries; the `ConfigMap` is ignored.
@@ -42,15 +42,15 @@ pub enum Logged {
 pub struct QueryLogger<S, O> {
     open: O,
     state: watch::Receiver<State>,
-    logged: Logged,
+    logged: LoggedQueries,
     log: Option<QueryLog>,
     source: Option<S>,
     end: Option<Instant>,
 }
 
-impl<S: Source, O: Fn(&QueryLog) -> Result<S, NotWritten>> QueryLogger<S, O> {
+impl<S: LineSource, O: Fn(&QueryLog) -> Result<S, LogOpenError>> QueryLogger<S, O> {
     /// Starts the query log that is configured at present. `open` opens a source of lines.
-    pub fn new(open: O, state: watch::Receiver<State>, logged: Logged) -> Self {
+    pub fn new(open: O, state: watch::Receiver<State>, logged: LoggedQueries) -> Self {
         let mut this = Self {
             open,
             state,
@@ -93,8 +93,8 @@ impl<S: Source, O: Fn(&QueryLog) -> Result<S, NotWritten>> QueryLogger<S, O> {
     /// stopped and started again.
     fn follow_edit(&mut self) {
         let log = match self.logged {
-            Logged::All => Some(QueryLog::default()),
-            Logged::Configured => self.state.borrow_and_update().config.query_log.clone(),
+            LoggedQueries::All => Some(QueryLog::default()),
+            LoggedQueries::Configured => self.state.borrow_and_update().config.query_log.clone(),
         };
         if log == self.log {
             return;
@@ -122,11 +122,11 @@ impl<S: Source, O: Fn(&QueryLog) -> Result<S, NotWritten>> QueryLogger<S, O> {
                     remaining.and_then(|remaining| Instant::now().checked_add(remaining)),
                 ))
             }
-            Err(NotWritten::Elsewhere(by)) => {
+            Err(LogOpenError::Elsewhere(by)) => {
                 tracing::info!(by, "query log is written elsewhere");
                 None
             }
-            Err(NotWritten::Failed(error)) => {
+            Err(LogOpenError::Failed(error)) => {
                 tracing::error!(error, "query log cannot be written");
                 None
             }
@@ -146,7 +146,7 @@ impl<S: Source, O: Fn(&QueryLog) -> Result<S, NotWritten>> QueryLogger<S, O> {
 
     /// Logs the number of omitted queries.
     fn tell(&mut self) {
-        let count = self.source.as_mut().map_or(0, Source::left_out);
+        let count = self.source.as_mut().map_or(0, LineSource::left_out);
         if count > 0 {
             tracing::warn!(target: "querylog::queries", count, "queries left out of the query log");
         }
@@ -160,7 +160,7 @@ impl<S: Source, O: Fn(&QueryLog) -> Result<S, NotWritten>> QueryLogger<S, O> {
 }
 
 /// Logs a query. The logger has a separate rate limit for this target.
-fn write(line: &Line) {
+fn write(line: &QueryLine) {
     tracing::info!(
         target: "querylog::queries",
         client = line.client,

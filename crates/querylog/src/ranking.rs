@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// The document of `/top`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Ranking {
+pub struct RankingDocument {
     /// Length of the ranked period, in seconds: two to four minutes, or less after a start.
     pub seconds: u64,
     /// Estimated number of answers in the ranked period.
@@ -19,24 +19,24 @@ pub struct Ranking {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// Clients with the most answers.
-    pub clients: Vec<Row>,
+    pub clients: Vec<RankingRow>,
     /// Names with the most answers.
-    pub names: Vec<Row>,
+    pub names: Vec<RankingRow>,
     /// Names with the most NXDOMAIN answers.
-    pub nxdomain: Vec<Row>,
+    pub nxdomain: Vec<RankingRow>,
     /// Names with the most SERVFAIL answers.
-    pub servfail: Vec<Row>,
+    pub servfail: Vec<RankingRow>,
 }
 
 /// A client or a name, with its number of answers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Row {
+pub struct RankingRow {
     /// The address, or the name in presentation format.
     pub key: String,
     /// Owner of the address, if it is a client.
     #[serde(flatten)]
-    pub owner: Owner,
+    pub owner: ClientOwner,
     /// Estimated number of answers.
     pub queries: u64,
     /// Share of all answers that the table counts, between 0 and 1.
@@ -46,7 +46,7 @@ pub struct Row {
 /// The known owner of a client's address: a pod, a node, or the namespace of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Owner {
+pub struct ClientOwner {
     /// The namespace of the pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
@@ -59,7 +59,7 @@ pub struct Owner {
     pub node: Option<String>,
 }
 
-impl Owner {
+impl ClientOwner {
     /// Returns `pod apps/web-0 on node-1`, `node node-1` or `in apps`; `None` if nothing is known.
     pub fn text(&self) -> Option<String> {
         Some(
@@ -79,9 +79,9 @@ impl Owner {
     }
 }
 
-impl Ranking {
+impl RankingDocument {
     /// The tables with their titles.
-    pub fn tables(&self) -> [(&'static str, &[Row]); 4] {
+    pub fn tables(&self) -> [(&'static str, &[RankingRow]); 4] {
         [
             ("clients", &self.clients),
             ("names", &self.names),
@@ -91,7 +91,7 @@ impl Ranking {
     }
 }
 
-impl fmt::Display for Ranking {
+impl fmt::Display for RankingDocument {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             seconds,
@@ -112,7 +112,7 @@ impl fmt::Display for Ranking {
                 continue;
             }
             writeln!(f, "\n{title}")?;
-            for Row {
+            for RankingRow {
                 key,
                 owner,
                 queries,
@@ -134,9 +134,9 @@ impl fmt::Display for Ranking {
 mod tests {
     use super::*;
 
-    fn owner(namespace: &str, pod: &str, node: &str) -> Owner {
+    fn owner(namespace: &str, pod: &str, node: &str) -> ClientOwner {
         let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        Owner {
+        ClientOwner {
             namespace: given(namespace),
             pod: given(pod),
             node: given(node),
@@ -145,23 +145,23 @@ mod tests {
 
     #[test]
     fn text() {
-        let row = |key: &str, owner: Owner, queries, share| Row {
+        let row = |key: &str, owner: ClientOwner, queries, share| RankingRow {
             key: key.to_owned(),
             owner,
             queries,
             share,
         };
-        let ranking = Ranking {
+        let ranking = RankingDocument {
             seconds: 150,
             queries: 1000,
             samples: 500,
             note: Some("a note".to_owned()),
             clients: vec![
                 row("10.244.0.7", owner("apps", "web-0", "node-1"), 900, 0.9),
-                row("10.244.0.8", Owner::default(), 50, 0.05),
+                row("10.244.0.8", ClientOwner::default(), 50, 0.05),
             ],
-            nxdomain: vec![row("x.acme.example.", Owner::default(), 3, 1.0)],
-            ..Ranking::default()
+            nxdomain: vec![row("x.acme.example.", ClientOwner::default(), 3, 1.0)],
+            ..RankingDocument::default()
         };
         let text = "about 1000 queries in the last 150 s (500 sampled)\n\
                     a note\n\
@@ -175,7 +175,10 @@ mod tests {
             r#""key":"10.244.0.7","namespace":"apps","pod":"web-0","node":"node-1","queries""#
         ));
         assert!(json.contains(r#""key":"10.244.0.8","queries""#), "{json}");
-        assert_eq!(serde_json::from_str::<Ranking>(&json).unwrap(), ranking);
+        assert_eq!(
+            serde_json::from_str::<RankingDocument>(&json).unwrap(),
+            ranking
+        );
     }
 
     #[test]

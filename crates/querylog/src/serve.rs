@@ -18,7 +18,7 @@ use warp::http::{Method, StatusCode};
 use warp::reply::{Reply as _, Response};
 use warp::{Filter, Rejection};
 
-use crate::{Choice, Line};
+use crate::{QueryLine, TapRequest};
 
 /// Maximum number of concurrent readers.
 pub const MAX_READERS: usize = 4;
@@ -30,9 +30,9 @@ const CHUNK: usize = 64 << 10;
 pub(crate) const OMITTED_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A source of lines, one for each answered query.
-pub trait Source: Send + Sync + 'static {
+pub trait LineSource: Send + Sync + 'static {
     /// Returns the next line, if any.
-    fn next(&mut self) -> Option<Line>;
+    fn next(&mut self) -> Option<QueryLine>;
     /// Returns the number of matching lines that were omitted since the last call.
     fn left_out(&mut self) -> u64;
     /// Whether no further lines can come. The tap then ends.
@@ -43,8 +43,8 @@ pub trait Source: Send + Sync + 'static {
 
 /// The route `/tap`. `open` starts the collection of lines. If `open` fails, the reply is the error
 /// with status 503.
-pub fn route<S: Source>(
-    open: impl Fn(&Choice) -> Result<S, String> + Clone + Send + Sync + 'static,
+pub fn route<S: LineSource>(
+    open: impl Fn(&TapRequest) -> Result<S, String> + Clone + Send + Sync + 'static,
     stop: CancellationToken,
 ) -> impl Filter<Extract = (Response,), Error = Rejection> + Clone + Send + Sync + 'static {
     let readers = Arc::new(Semaphore::new(MAX_READERS));
@@ -61,7 +61,7 @@ pub fn route<S: Source>(
                 if let Err(error) = local {
                     return refused(StatusCode::FORBIDDEN, &error);
                 }
-                let choice = match Choice::from_query(&query) {
+                let choice = match TapRequest::from_query(&query) {
                     Ok(choice) => choice,
                     Err(error) => return refused(StatusCode::BAD_REQUEST, &error),
                 };
@@ -70,7 +70,7 @@ pub fn route<S: Source>(
                     return refused(StatusCode::SERVICE_UNAVAILABLE, &busy);
                 };
                 match open(&choice) {
-                    Ok(source) => reply(Following::new(source, &choice, reader, stop.clone())),
+                    Ok(source) => reply(TapReader::new(source, &choice, reader, stop.clone())),
                     Err(error) => refused(StatusCode::SERVICE_UNAVAILABLE, &error),
                 }
             },
@@ -90,7 +90,7 @@ pub fn not_allowed() -> Response {
     response
 }
 
-fn reply<S: Source>(following: Following<S>) -> Response {
+fn reply<S: LineSource>(following: TapReader<S>) -> Response {
     let mut response = warp::reply::stream(following.chunks()).into_response();
     response.headers_mut().insert(
         CONTENT_TYPE,
@@ -100,7 +100,7 @@ fn reply<S: Source>(following: Following<S>) -> Response {
 }
 
 /// One reader of the tap.
-struct Following<S> {
+struct TapReader<S> {
     source: S,
     end: Instant,
     told: Instant,
@@ -108,10 +108,10 @@ struct Following<S> {
     _reader: OwnedSemaphorePermit,
 }
 
-impl<S: Source> Following<S> {
+impl<S: LineSource> TapReader<S> {
     fn new(
         source: S,
-        choice: &Choice,
+        choice: &TapRequest,
         reader: OwnedSemaphorePermit,
         stop: CancellationToken,
     ) -> Self {

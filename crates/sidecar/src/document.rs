@@ -2,7 +2,7 @@
 
 pub(crate) mod kind;
 
-use querylog::ranking::Ranking;
+use querylog::ranking::RankingDocument;
 use serde::Serialize;
 
 use crate::counters::Reading;
@@ -40,7 +40,7 @@ pub(crate) struct Status {
     pub(crate) nanny: Fetched<Nanny>,
     /// Top clients and names; only for requests from within the pod.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) top: Option<Box<Fetched<Ranking>>>,
+    pub(crate) top: Option<Box<Fetched<RankingDocument>>>,
 }
 
 #[derive(Clone, Debug, Serialize)]

@@ -10,7 +10,7 @@ mod nanny;
 
 use std::time::{Duration, Instant};
 
-use querylog::ranking::Ranking;
+use querylog::ranking::RankingDocument;
 use serde::Serialize;
 use tokio::sync::Mutex;
 
@@ -26,7 +26,7 @@ const FRESH: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct Peers {
-    pub(crate) top: Peer<Ranking>,
+    pub(crate) top: Peer<RankingDocument>,
     pub(crate) kubedns: Peer<Kubedns>,
     pub(crate) nanny: Peer<Nanny>,
 }
@@ -76,7 +76,7 @@ impl Peers {
 }
 
 /// The top clients and names, from kubedns.
-fn top(source: &str) -> Peer<Ranking> {
+fn top(source: &str) -> Peer<RankingDocument> {
     Peer::new(source, |text| {
         serde_json::from_str(text).map_err(|error| format!("not a ranking: {error}"))
     })

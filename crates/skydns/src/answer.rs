@@ -20,7 +20,7 @@ use crate::backend::{Entry, Lookup, View, has_room_for};
 use crate::engine::Asker;
 use crate::external::{ExternalAnswers, ExternalQuery};
 use crate::record::TTL;
-use crate::serial::{self, Serials};
+use crate::serial::{self, ZoneSerials};
 use crate::wire::name::labels;
 use crate::wire::{Full, Name, Owner, Query, Section, Writer, class, rtype};
 use lookup::{Alias, Families, Found};
@@ -566,7 +566,7 @@ fn path(relative: &[u8]) -> Option<Path<'_>> {
 
 /// SERIAL, REFRESH, RETRY and EXPIRE of the SOA. A zone without transfers has no secondaries; its
 /// serial is the current hour, which never decreases.
-pub(crate) fn soa_numbers(serials: Option<&Serials>, domain: &Name) -> [u32; 4] {
+pub(crate) fn soa_numbers(serials: Option<&ZoneSerials>, domain: &Name) -> [u32; 4] {
     if let Some(serials) = serials {
         return serials.current_numbers(domain);
     }

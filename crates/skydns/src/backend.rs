@@ -14,7 +14,7 @@ use self::zones::Zones;
 use crate::own_names::{OwnNames, OwnTarget};
 use crate::record::{NEGATIVE_TTL, ServiceRecord, TTL};
 use crate::search::Search;
-use crate::serial::Serials;
+use crate::serial::ZoneSerials;
 use crate::wire::name::{MAX_NAME, Name, is_within, labels};
 use crate::wire::{MAX_UDP, OUR_UDP_SIZE};
 
@@ -162,7 +162,7 @@ pub struct Zone {
     pub own_names: Option<Arc<OwnNames>>,
     /// Serials of this zone and the further zones, if zones are transferred. Without transfers the
     /// serial is the current hour, and AXFR and IXFR are ordinary query types.
-    pub serials: Option<Arc<Serials>>,
+    pub serials: Option<Arc<ZoneSerials>>,
 }
 
 /// The stub domains of a zone.

@@ -11,7 +11,7 @@
 //!    v  Attempt: answered, or a WaitingQuery
 //! admission    Resolver::admit       a place for each query that waits, shared fairly
 //!    |
-//! Resolver::resolve  resolve/late    always an answer
+//! Resolver::resolve  resolve/waiting always an answer
 //!    |-- forwarding  forward         upstreams
 //!    |-- lane                        answers that take much work, one at a time
 //! ```
@@ -23,10 +23,11 @@ mod answer;
 pub mod ask;
 pub mod backend;
 mod cause;
+mod client_shares;
 pub mod engine;
+mod expensive_queue;
 pub mod external;
 pub mod forward;
-mod lane;
 pub mod metrics;
 pub mod own_names;
 pub mod record;
@@ -34,7 +35,6 @@ pub mod resolve;
 pub mod search;
 mod serial;
 pub mod server;
-mod shares;
 pub mod tap;
 pub mod tcp;
 pub mod top;
@@ -48,5 +48,5 @@ pub use backend::{Backend, Entry, Lookup, Pointer, Records, StubDomain, StubDoma
 pub use own_names::OwnNames;
 pub use record::{Host, ServiceRecord};
 pub use search::Search;
-pub use serial::Serials;
+pub use serial::ZoneSerials;
 pub use wire::name::{self, Name};

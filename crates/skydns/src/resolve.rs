@@ -2,7 +2,7 @@
 //!
 //! The layers are drawn in the documentation of the crate. The message is parsed once and the view
 //! is taken once: an [`Ask`](ask::Ask) carries both through all layers. What is left to do for a
-//! query that waits is a [`Work`](ask::Work), which has no case without an answer.
+//! query that waits is a [`WaitingWork`](ask::WaitingWork), which has no case without an answer.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,27 +15,27 @@ use tokio_util::task::TaskTracker;
 use crate::backend::zones::negative_ttl_limit;
 use crate::backend::{Backend, View};
 use crate::cause::Cause;
+use crate::client_shares::ClientShares;
 use crate::engine::{self, Asker, Identity, Outcome, Pending, Progress, Reply};
+use crate::expensive_queue::ExpensiveQueue;
 use crate::external::ExternalAnswers;
 use crate::forward::Forwarder;
-use crate::lane::Lane;
 use crate::metrics::{Shard, System};
-use crate::shares::Shares;
-use crate::tap::{Answered, Tap};
-use crate::top::{Sampler, Top};
-use crate::transfer::{ResponseSigner, Transfers};
+use crate::tap::{AnsweredQuery, QueryTap};
+use crate::top::{AnswerSampler, TopQueries};
+use crate::transfer::{ResponseSigner, ZoneTransfers};
 use crate::wire::{Query, Transport};
 
 mod ask;
 mod external_lookup;
-mod late;
 mod negative;
 mod search;
+pub mod search_walk;
 mod signed;
-pub mod walk;
+mod waiting;
 
-use ask::{Ask, Work};
-pub use ask::{Attempt, WaitingQuery};
+pub use ask::{AnswerAttempt, WaitingQuery};
+use ask::{Ask, WaitingWork};
 pub use external_lookup::external_answer;
 use signed::sign;
 
@@ -64,16 +64,16 @@ pub struct Resolver<B: Backend> {
     forwarder: Arc<Forwarder>,
     /// Counts the answers of async tasks on all threads.
     shard: Arc<Shard>,
-    waiting: Arc<Shares>,
-    lane: Lane,
+    waiting: Arc<ClientShares>,
+    lane: ExpensiveQueue,
     /// Zone transfers; `None` without peers.
-    transfers: Option<Arc<Transfers<B::View>>>,
+    transfers: Option<Arc<ZoneTransfers<B::View>>>,
     tasks: TaskTracker,
     runtime: Handle,
-    tap: Arc<Tap>,
-    top: Arc<Top>,
+    tap: Arc<QueryTap>,
+    top: Arc<TopQueries>,
     /// Samples the answers of async tasks.
-    sampler: Mutex<Sampler>,
+    sampler: Mutex<AnswerSampler>,
 }
 
 impl<B: Backend> Resolver<B> {
@@ -86,9 +86,9 @@ impl<B: Backend> Resolver<B> {
         shard: Arc<Shard>,
         runtime: Handle,
     ) -> Self {
-        let waiting = Shares::new(MAX_WAITING, MAX_WAITING_OF_CLIENT);
-        let (lane, tasks) = (Lane::new(), TaskTracker::new());
-        let (tap, top) = (Arc::<Tap>::default(), Arc::<Top>::default());
+        let waiting = ClientShares::new(MAX_WAITING, MAX_WAITING_OF_CLIENT);
+        let (lane, tasks) = (ExpensiveQueue::new(), TaskTracker::new());
+        let (tap, top) = (Arc::<QueryTap>::default(), Arc::<TopQueries>::default());
         let sampler = Mutex::new(top.sampler());
         let transfers = None;
         Self {
@@ -108,12 +108,12 @@ impl<B: Backend> Resolver<B> {
     }
 
     /// The tap, which copies answered queries to readers.
-    pub fn tap(&self) -> &Arc<Tap> {
+    pub fn tap(&self) -> &Arc<QueryTap> {
         &self.tap
     }
 
     /// The ranking of clients and names with the most queries.
-    pub fn top(&self) -> &Arc<Top> {
+    pub fn top(&self) -> &Arc<TopQueries> {
         &self.top
     }
 
@@ -126,12 +126,12 @@ impl<B: Backend> Resolver<B> {
         client: IpAddr,
         transport: Transport,
         out: &mut Vec<u8>,
-    ) -> Attempt<B::View> {
+    ) -> AnswerAttempt<B::View> {
         let mut query = match Query::parse(message, transport) {
             Ok(query) => query,
             Err(malformed) => {
                 let reply = engine::answer_malformed(&malformed, message, out);
-                return reply.map_or(Attempt::Ignored, Attempt::Answered);
+                return reply.map_or(AnswerAttempt::Ignored, AnswerAttempt::Answered);
             }
         };
         let view = self.backend.view();
@@ -152,20 +152,20 @@ impl<B: Backend> Resolver<B> {
         view: B::Guard,
         signer: Option<&ResponseSigner>,
         out: &mut Vec<u8>,
-    ) -> Attempt<B::View> {
+    ) -> AnswerAttempt<B::View> {
         let ask = Ask {
             query,
             client,
             view: &*view,
         };
         let work = match self.try_answer(ask, out) {
-            Outcome::Reply(reply) => return Attempt::Answered(reply),
-            Outcome::Ignore => return Attempt::Ignored,
+            Outcome::Reply(reply) => return AnswerAttempt::Answered(reply),
+            Outcome::Ignore => return AnswerAttempt::Ignored,
             Outcome::Transfer => return self.transfer(ask, out),
-            Outcome::Pending(pending) => Work::Name(pending),
-            Outcome::Search(list) => Work::Search(list),
+            Outcome::Pending(pending) => WaitingWork::Name(pending),
+            Outcome::Search(list) => WaitingWork::Search(list),
         };
-        Attempt::Waits(Box::new(WaitingQuery {
+        AnswerAttempt::Waits(Box::new(WaitingQuery {
             query: query.to_owned(),
             client,
             view: B::keep(view),
@@ -233,10 +233,10 @@ impl<B: Backend> Resolver<B> {
         })
     }
 
-    /// Counts an answer of an async task. Passes the answer to the [`Tap`], and to the ranking
-    /// [`Top`] if the answer is sampled.
-    pub(crate) fn record(&self, answered: &Answered<'_>) {
-        let Answered {
+    /// Counts an answer of an async task. Passes the answer to the [`QueryTap`], and to the ranking
+    /// [`TopQueries`] if the answer is sampled.
+    pub(crate) fn record(&self, answered: &AnsweredQuery<'_>) {
+        let AnsweredQuery {
             transport,
             response,
             reply,

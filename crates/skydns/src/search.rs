@@ -7,7 +7,7 @@
 //! client's address belongs to a pod of the namespace, the server walks the rest of the list.
 //!
 //! [`Zone::search_list`](crate::Zone::search_list) builds the list of names for a query;
-//! [`crate::resolve::walk`] walks the list.
+//! [`crate::resolve::search_walk`] walks the list.
 
 use crate::wire::Name;
 use crate::wire::name::is_within;

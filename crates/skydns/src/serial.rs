@@ -16,13 +16,13 @@ use crate::wire::Name;
 const REFRESH: u32 = 60;
 /// RETRY: seconds until a secondary repeats a failed query.
 const RETRY: u32 = 15;
-/// EXPIRE: seconds without contact after which a secondary drops the zone. [`Serials::mark`] is
+/// EXPIRE: seconds without contact after which a secondary drops the zone. [`ZoneSerials::mark`] is
 /// added.
 const EXPIRE: u32 = 604_800;
 
 /// The serials of all zones. The engine reads them for each SOA record.
 #[derive(Debug)]
-pub struct Serials {
+pub struct ZoneSerials {
     /// Serial of a zone that has no version yet: the start of the process.
     start: u32,
     /// The serial of each zone that has a version.
@@ -33,7 +33,7 @@ pub struct Serials {
     mark: u32,
 }
 
-impl Serials {
+impl ZoneSerials {
     /// Creates the serials of a process that starts now.
     pub fn new() -> Arc<Self> {
         Self::starting(now(), rand::random::<u16>())
@@ -134,7 +134,7 @@ mod tests {
         Name::parse(text).unwrap()
     }
 
-    fn advance(serials: &Serials, zone: &Name, now: u64) -> u32 {
+    fn advance(serials: &ZoneSerials, zone: &Name, now: u64) -> u32 {
         let next = serials.next(zone, now);
         serials.set(zone, next);
         next
@@ -164,7 +164,7 @@ mod tests {
                 vec![1, 2],
             ),
         ] {
-            let serials = Serials::starting(start, 0);
+            let serials = ZoneSerials::starting(start, 0);
             let zone = zone("cluster.local");
             let taken: Vec<u32> = times
                 .into_iter()
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn each_zone_has_its_own_serial() {
-        let serials = Serials::starting(1000, 0);
+        let serials = ZoneSerials::starting(1000, 0);
         let one = zone("cluster.local");
         let other = zone("k8s.example");
         advance(&serials, &one, 1001);
@@ -201,14 +201,14 @@ mod tests {
     #[test]
     fn restarted_process_continues_above() {
         let zone = zone("cluster.local");
-        let first = Serials::starting(1000, 7);
+        let first = ZoneSerials::starting(1000, 7);
         assert!(
             !first.are_before(1000),
             "the process before may have had this second"
         );
         assert!(first.are_before(1001));
         let last = advance(&first, &zone, 1001);
-        let second = Serials::starting(1001, 8);
+        let second = ZoneSerials::starting(1001, 8);
         assert!(!second.are_before(1001) && second.are_before(1002));
         assert!(follows(second.next(&zone, 1002), last));
         assert_ne!(

@@ -14,17 +14,17 @@ use crate::engine::Identity;
 use crate::forward::Forwarder;
 use crate::metrics::Metrics;
 use crate::resolve::Resolver;
-use crate::tap::Tap;
+use crate::tap::QueryTap;
 use crate::tcp;
-use crate::top::Top;
-use crate::transfer::Transfers;
+use crate::top::TopQueries;
+use crate::transfer::ZoneTransfers;
 use crate::udp::{self, UdpSocket};
 
 /// Maximum number of attempts to find a port that is free for both UDP and TCP, if the port is 0.
 const PORT_ATTEMPTS: usize = 32;
 
 /// Configuration of a server, without the records.
-pub struct Config {
+pub struct ServerConfig {
     /// Address for UDP and TCP. Port 0 selects a free port.
     pub address: SocketAddr,
     /// Number of UDP sockets, each with its own thread.
@@ -38,7 +38,7 @@ pub struct Config {
 }
 
 /// A server whose sockets are bound.
-pub struct Server<B: Backend> {
+pub struct DnsServer<B: Backend> {
     sockets: Vec<Arc<UdpSocket>>,
     listener: std::net::TcpListener,
     resolver: Arc<Resolver<B>>,
@@ -46,17 +46,17 @@ pub struct Server<B: Backend> {
     address: SocketAddr,
 }
 
-impl<B: Backend> Server<B> {
+impl<B: Backend> DnsServer<B> {
     /// Binds UDP and TCP sockets. Must be called within the runtime that forwards queries.
-    pub fn bind(config: Config, backend: Arc<B>) -> io::Result<Self> {
+    pub fn bind(config: ServerConfig, backend: Arc<B>) -> io::Result<Self> {
         Self::bind_with_transfers(config, backend, None)
     }
 
     /// Binds sockets as [`bind`](Self::bind) does, and serves transfers of the backend's zones.
     pub fn bind_with_transfers(
-        config: Config,
+        config: ServerConfig,
         backend: Arc<B>,
-        transfers: Option<Arc<Transfers<B::View>>>,
+        transfers: Option<Arc<ZoneTransfers<B::View>>>,
     ) -> io::Result<Self> {
         let (listener, sockets) = bind(
             config.address,
@@ -90,12 +90,12 @@ impl<B: Backend> Server<B> {
     }
 
     /// The tap, which copies answered queries to readers.
-    pub fn tap(&self) -> Arc<Tap> {
+    pub fn tap(&self) -> Arc<QueryTap> {
         Arc::clone(self.resolver.tap())
     }
 
     /// The ranking of clients and names with the most queries.
-    pub fn top(&self) -> Arc<Top> {
+    pub fn top(&self) -> Arc<TopQueries> {
         Arc::clone(self.resolver.top())
     }
 
@@ -108,11 +108,11 @@ impl<B: Backend> Server<B> {
         let mut threads = Vec::with_capacity(self.sockets.len());
         for (index, socket) in self.sockets.into_iter().enumerate() {
             let (resolver, shard) = (Arc::clone(&self.resolver), self.metrics.shard());
-            let worker = udp::Worker::new(socket, resolver, shard, Arc::clone(&stopped));
+            let worker = udp::UdpWorker::new(socket, resolver, shard, Arc::clone(&stopped));
             let thread = std::thread::Builder::new().name(format!("udp-{index}"));
             threads.push(thread.spawn(move || worker.run())?);
         }
-        let tcp = tcp::Server {
+        let tcp = tcp::TcpServer {
             listener,
             resolver: Arc::clone(&self.resolver),
         };
@@ -135,7 +135,7 @@ impl<B: Backend> Server<B> {
     }
 }
 
-/// Also stops the threads if the future of [`Server::run`] is dropped. Otherwise the threads would
+/// Also stops the threads if the future of [`DnsServer::run`] is dropped. Otherwise the threads would
 /// continue to answer, and share the port with the next server.
 struct StopOnDrop(Arc<AtomicBool>);
 

@@ -1,6 +1,6 @@
 //! Copies of answered queries, for readers that watch them.
 //!
-//! Without readers, a query costs one relaxed load. Each [`Watch`] has a filter, a maximum number
+//! Without readers, a query costs one relaxed load. Each [`TapWatch`] has a filter, a maximum number
 //! of records a second, and a bounded queue. The filter is applied before anything is copied.
 //! Records beyond the limits are dropped and counted, so a slow reader never delays an answer.
 
@@ -31,7 +31,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// A query and its answer.
 #[derive(Debug, Clone, Copy)]
-pub struct Answered<'a> {
+pub struct AnsweredQuery<'a> {
     /// The client.
     pub client: SocketAddr,
     /// The transport.
@@ -46,7 +46,7 @@ pub struct Answered<'a> {
     pub took: Took,
 }
 
-impl Answered<'_> {
+impl AnsweredQuery<'_> {
     /// The query name in wire format; empty for a malformed query.
     pub(crate) fn name(&self) -> &[u8] {
         Question::read(self.query).map_or(&[], |(question, _)| question.name)
@@ -55,7 +55,7 @@ impl Answered<'_> {
 
 /// A copy of a query and its answer.
 #[derive(Debug, Clone)]
-pub struct Record {
+pub struct TapRecord {
     /// Time of the answer.
     pub time: SystemTime,
     /// The client.
@@ -77,21 +77,21 @@ pub struct Record {
     /// `auth`, `reverse`, `stub`, `recursive` or `cache`.
     pub by: &'static str,
     /// Both messages, if the reader requested them.
-    pub messages: Option<Messages>,
+    pub messages: Option<TapMessages>,
 }
 
 /// A query and its answer in wire format.
 #[derive(Debug, Clone)]
-pub struct Messages {
+pub struct TapMessages {
     /// The query.
     pub query: Box<[u8]>,
     /// The answer.
     pub response: Box<[u8]>,
 }
 
-impl Record {
-    fn of(answered: &Answered<'_>, time: SystemTime, with_messages: bool) -> Self {
-        let Answered {
+impl TapRecord {
+    fn of(answered: &AnsweredQuery<'_>, time: SystemTime, with_messages: bool) -> Self {
+        let AnsweredQuery {
             client,
             transport,
             query,
@@ -100,7 +100,7 @@ impl Record {
             took,
         } = *answered;
         let (Took::AtOnce(elapsed) | Took::Waited(elapsed)) = took;
-        let messages = || Messages {
+        let messages = || TapMessages {
             query: query.into(),
             response: response.into(),
         };
@@ -140,14 +140,14 @@ fn by(reply: Reply, took: Took) -> &'static str {
 
 /// Limit on the number of records a second.
 #[derive(Debug)]
-struct Rate {
+struct RecordRate {
     limit: u32,
     /// The current second in the upper half, and the number of records in this second in the lower
     /// half.
     taken: AtomicU64,
 }
 
-impl Rate {
+impl RecordRate {
     /// Whether another record is within the limit for `second`; if so, counts the record.
     fn admits(&self, second: u64) -> bool {
         let second = second << 32;
@@ -164,7 +164,7 @@ impl Rate {
 }
 
 #[derive(Debug, Default)]
-struct Counters {
+struct TapCounters {
     taken: AtomicU64,
     over_rate: AtomicU64,
     dropped: AtomicU64,
@@ -172,7 +172,7 @@ struct Counters {
 
 /// Number of records of all watches since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counts {
+pub struct TapCounts {
     /// Records queued for readers.
     pub taken: u64,
     /// Records dropped because of the limit per second.
@@ -185,7 +185,7 @@ pub struct Counts {
 
 /// A reader's choice of queries and records.
 #[derive(Debug, Clone)]
-pub struct Choice {
+pub struct WatchSettings {
     /// Queries to follow.
     pub filter: Filter,
     /// Maximum number of records a second.
@@ -195,16 +195,16 @@ pub struct Choice {
 }
 
 #[derive(Debug)]
-struct Sink {
-    choice: Choice,
-    rate: Rate,
-    records: mpsc::Sender<Record>,
+struct WatchSink {
+    choice: WatchSettings,
+    rate: RecordRate,
+    records: mpsc::Sender<TapRecord>,
     octets: AtomicUsize,
     left_out: AtomicU64,
 }
 
-impl Sink {
-    fn wants(&self, answered: &Answered<'_>) -> bool {
+impl WatchSink {
+    fn wants(&self, answered: &AnsweredQuery<'_>) -> bool {
         let (filter, reply) = (&self.choice.filter, answered.reply);
         filter.has(answered.client.ip(), reply.qtype, reply.rcode)
             && (!filter.has_names() || {
@@ -213,7 +213,7 @@ impl Sink {
             })
     }
 
-    fn offer(&self, answered: &Answered<'_>, time: SystemTime, counters: &Counters) {
+    fn offer(&self, answered: &AnsweredQuery<'_>, time: SystemTime, counters: &TapCounters) {
         if !self.wants(answered) {
             return;
         }
@@ -222,7 +222,7 @@ impl Sink {
             .unwrap_or_default()
             .as_secs();
         let admitted = self.rate.admits(second);
-        if admitted && self.push(Record::of(answered, time, self.choice.messages)) {
+        if admitted && self.push(TapRecord::of(answered, time, self.choice.messages)) {
             counters.taken.fetch_add(1, Relaxed);
             return;
         }
@@ -236,7 +236,7 @@ impl Sink {
     }
 
     /// Queues a record. Returns false if the queue is full.
-    fn push(&self, record: Record) -> bool {
+    fn push(&self, record: TapRecord) -> bool {
         let octets = record.octets();
         let has_room = self.octets.fetch_add(octets, Relaxed) + octets <= QUEUE_OCTETS;
         let pushed = has_room && self.records.try_send(record).is_ok();
@@ -276,19 +276,19 @@ fn text_of<'t>(wire: &[u8], text: &'t mut [u8; MAX_NAME]) -> &'t [u8] {
 /// The maximum number of watches is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{MAX_WATCHES} others already follow the queries")]
-pub struct TooMany;
+pub struct TooManyWatches;
 
 /// Passes answered queries to all watches. All transports share one tap.
 #[derive(Debug, Default)]
-pub struct Tap {
+pub struct QueryTap {
     on: AtomicBool,
-    sinks: ArcSwap<Vec<Arc<Sink>>>,
+    sinks: ArcSwap<Vec<Arc<WatchSink>>>,
     /// Lock for changes of the watches.
     changing: Mutex<()>,
-    counters: Counters,
+    counters: TapCounters,
 }
 
-impl Tap {
+impl QueryTap {
     /// Whether any watch is open.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
@@ -297,7 +297,7 @@ impl Tap {
 
     /// Copies an answered query to the watches that match it.
     #[cold]
-    pub(crate) fn copy(&self, answered: &Answered<'_>) {
+    pub(crate) fn copy(&self, answered: &AnsweredQuery<'_>) {
         let time = SystemTime::now();
         for sink in self.sinks.load().iter() {
             sink.offer(answered, time, &self.counters);
@@ -309,14 +309,14 @@ impl Tap {
     /// # Errors
     ///
     /// Fails if too many watches are open.
-    pub fn watch(self: &Arc<Self>, choice: Choice) -> Result<Watch, TooMany> {
+    pub fn watch(self: &Arc<Self>, choice: WatchSettings) -> Result<TapWatch, TooManyWatches> {
         let (sender, records) = mpsc::channel(QUEUE);
-        let rate = Rate {
+        let rate = RecordRate {
             limit: choice.rate,
             taken: AtomicU64::new(0),
         };
         let (octets, left_out) = (AtomicUsize::new(0), AtomicU64::new(0));
-        let sink = Arc::new(Sink {
+        let sink = Arc::new(WatchSink {
             choice,
             rate,
             records: sender,
@@ -325,12 +325,12 @@ impl Tap {
         });
         self.change(|sinks| {
             if sinks.len() >= MAX_WATCHES {
-                return Err(TooMany);
+                return Err(TooManyWatches);
             }
             sinks.push(Arc::clone(&sink));
             Ok(())
         })?;
-        Ok(Watch {
+        Ok(TapWatch {
             tap: Arc::clone(self),
             sink,
             records,
@@ -338,15 +338,15 @@ impl Tap {
     }
 
     /// Number of records since the start.
-    pub fn counts(&self) -> Counts {
-        let Counters {
+    pub fn counts(&self) -> TapCounts {
+        let TapCounters {
             taken,
             over_rate,
             dropped,
         } = &self.counters;
         let [taken, over_rate, dropped] =
             [taken, over_rate, dropped].map(|count| count.load(Relaxed));
-        Counts {
+        TapCounts {
             taken,
             over_rate,
             dropped,
@@ -354,7 +354,7 @@ impl Tap {
         }
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut Vec<Arc<Sink>>) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut Vec<Arc<WatchSink>>) -> T) -> T {
         let _changing = self.changing.lock();
         let mut sinks = self.sinks.load().to_vec();
         let changed = change(&mut sinks);
@@ -366,22 +366,22 @@ impl Tap {
 
 /// The queue of one reader. Dropping the watch closes it.
 #[derive(Debug)]
-pub struct Watch {
-    tap: Arc<Tap>,
-    sink: Arc<Sink>,
-    records: mpsc::Receiver<Record>,
+pub struct TapWatch {
+    tap: Arc<QueryTap>,
+    sink: Arc<WatchSink>,
+    records: mpsc::Receiver<TapRecord>,
 }
 
-impl Watch {
+impl TapWatch {
     /// Takes the next record; `None` if the queue is empty.
-    pub fn take(&mut self) -> Option<Record> {
+    pub fn take(&mut self) -> Option<TapRecord> {
         let record = self.records.try_recv().ok()?;
         self.sink.octets.fetch_sub(record.octets(), Relaxed);
         Some(record)
     }
 
     /// Waits for the next record.
-    pub async fn next(&mut self) -> Record {
+    pub async fn next(&mut self) -> TapRecord {
         loop {
             if let Some(record) = self.take() {
                 return record;
@@ -396,7 +396,7 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for TapWatch {
     fn drop(&mut self) {
         self.tap
             .change(|sinks| sinks.retain(|sink| !Arc::ptr_eq(sink, &self.sink)));

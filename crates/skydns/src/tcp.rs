@@ -12,16 +12,16 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::backend::Backend;
+use crate::client_shares::ClientShares;
 use crate::metrics::Took;
-use crate::resolve::{Attempt, BUDGET, Resolver, WaitingQuery};
-use crate::shares::Shares;
-use crate::tap::Answered;
+use crate::resolve::{AnswerAttempt, BUDGET, Resolver, WaitingQuery};
+use crate::tap::AnsweredQuery;
 use crate::wire::{self, Transport, framed, set_length};
 
 /// Maximum number of connections. The buffer of a connection grows with the received octets; an
 /// idle connection takes about 4 KiB.
 pub const MAX_CONNECTIONS: usize = 4096;
-/// Maximum number of connections of one host. [`Shares`] lowers this number while other hosts have
+/// Maximum number of connections of one host. [`ClientShares`] lowers this number while other hosts have
 /// many connections.
 const MAX_OF_HOST: usize = MAX_CONNECTIONS / 2;
 /// Maximum number of queries on one connection that wait for an answer. Further queries are not
@@ -55,15 +55,15 @@ const MAX_QUERY: usize = 4096;
 const READ: usize = 2048;
 
 /// The TCP listener and the resolver that it serves.
-pub(crate) struct Server<B: Backend> {
+pub(crate) struct TcpServer<B: Backend> {
     pub(crate) listener: TcpListener,
     pub(crate) resolver: Arc<Resolver<B>>,
 }
 
-impl<B: Backend> Server<B> {
+impl<B: Backend> TcpServer<B> {
     /// Serves connections until `stop` is cancelled. The queries in flight are still answered.
     pub(crate) async fn run(self, stop: CancellationToken) {
-        let shares = Shares::new(MAX_CONNECTIONS, MAX_OF_HOST);
+        let shares = ClientShares::new(MAX_CONNECTIONS, MAX_OF_HOST);
         let mut connections = JoinSet::new();
         loop {
             tokio::select! {
@@ -74,7 +74,7 @@ impl<B: Backend> Server<B> {
                     let Some((stream, client)) = accepted else { continue };
                     let Some(share) = shares.take(client.ip()) else { continue };
                     let busy = shares.taken() > MAX_CONNECTIONS / 2;
-                    let connection = Connection {
+                    let connection = ClientConnection {
                         stream,
                         client,
                         resolver: Arc::clone(&self.resolver),
@@ -112,7 +112,7 @@ async fn accept(listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
     }
 }
 
-struct Connection<B: Backend> {
+struct ClientConnection<B: Backend> {
     stream: TcpStream,
     client: SocketAddr,
     resolver: Arc<Resolver<B>>,
@@ -126,12 +126,12 @@ struct LateAnswer {
 
 /// The queries of a connection that wait for their answers.
 #[derive(Default)]
-struct InFlight {
+struct InFlightQueries {
     tasks: JoinSet<LateAnswer>,
     expensive: usize,
 }
 
-impl InFlight {
+impl InFlightQueries {
     fn is_empty(&self) -> bool {
         self.tasks.is_empty()
     }
@@ -159,11 +159,11 @@ impl InFlight {
     }
 }
 
-impl<B: Backend> Connection<B> {
+impl<B: Backend> ClientConnection<B> {
     async fn run(mut self, stop: CancellationToken) -> io::Result<()> {
         self.stream.set_nodelay(true)?;
         let mut frames = TimedFrames::new();
-        let mut in_flight = InFlight::default();
+        let mut in_flight = InFlightQueries::default();
         let mut open = true;
         while open || !in_flight.is_empty() {
             let deadline = frames.since
@@ -200,7 +200,7 @@ impl<B: Backend> Connection<B> {
     async fn answer(
         &mut self,
         frames: &mut TimedFrames,
-        in_flight: &mut InFlight,
+        in_flight: &mut InFlightQueries,
     ) -> io::Result<()> {
         let mut answers = Vec::new();
         let mut turn = Instant::now();
@@ -214,9 +214,9 @@ impl<B: Backend> Connection<B> {
                 .resolver
                 .answer(&query, self.client.ip(), Transport::Tcp, &mut answers)
             {
-                Attempt::Answered(reply) => {
+                AnswerAttempt::Answered(reply) => {
                     set_length(&mut answers, start);
-                    self.resolver.record(&Answered {
+                    self.resolver.record(&AnsweredQuery {
                         client: self.client,
                         transport: Transport::Tcp,
                         query: &query,
@@ -225,15 +225,15 @@ impl<B: Backend> Connection<B> {
                         took: Took::AtOnce(started.elapsed()),
                     });
                 }
-                Attempt::Ignored => answers.truncate(start),
-                Attempt::Transfer => {
+                AnswerAttempt::Ignored => answers.truncate(start),
+                AnswerAttempt::Transfer => {
                     answers.truncate(start);
                     self.send(&answers).await?;
                     answers.clear();
                     self.transfer(&query, started).await?;
                     frames.rest();
                 }
-                Attempt::Waits(waiting) => {
+                AnswerAttempt::Waits(waiting) => {
                     answers.truncate(start);
                     self.answer_later(waiting, in_flight);
                 }
@@ -269,7 +269,7 @@ impl<B: Backend> Connection<B> {
         let response = first.unwrap_or_default();
         let (client, transport, took) =
             (self.client, Transport::Tcp, Took::Waited(started.elapsed()));
-        self.resolver.record(&Answered {
+        self.resolver.record(&AnsweredQuery {
             client,
             transport,
             query,
@@ -281,7 +281,7 @@ impl<B: Backend> Connection<B> {
     }
 
     /// Answers a query in a task, because the query cannot be answered at once.
-    fn answer_later(&self, waiting: Box<WaitingQuery<B::View>>, in_flight: &mut InFlight) {
+    fn answer_later(&self, waiting: Box<WaitingQuery<B::View>>, in_flight: &mut InFlightQueries) {
         let resolver = Arc::clone(&self.resolver);
         let client = self.client;
         let expensive = waiting.is_expensive();

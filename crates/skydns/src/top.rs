@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use self::sketch::Sketch;
-use crate::tap::Answered;
+use self::sketch::FrequencySketch;
+use crate::tap::AnsweredQuery;
 use crate::wire::{name, rcode};
 
 /// Maximum number of keys in a sketch.
@@ -34,18 +34,18 @@ const MAX_STRIDE: u32 = 1 << 16;
 
 /// The sketches of one window.
 #[derive(Debug, Default)]
-struct Tables {
+struct WindowTables {
     queries: u64,
     samples: u64,
     missing: u64,
     failed: u64,
-    clients: Sketch,
-    names: Sketch,
-    nxdomain: Sketch,
-    servfail: Sketch,
+    clients: FrequencySketch,
+    names: FrequencySketch,
+    nxdomain: FrequencySketch,
+    servfail: FrequencySketch,
 }
 
-impl Tables {
+impl WindowTables {
     fn clear(&mut self) {
         (self.queries, self.samples, self.missing, self.failed) = (0, 0, 0, 0);
         for sketch in [
@@ -82,18 +82,18 @@ impl Tables {
 
 /// The windows of one thread: the current window and the window before.
 #[derive(Debug)]
-struct Windows {
+struct ThreadWindows {
     begun: Instant,
-    current: Tables,
-    last: Tables,
+    current: WindowTables,
+    last: WindowTables,
 }
 
-impl Windows {
+impl ThreadWindows {
     fn new(now: Instant) -> Self {
         Self {
             begun: now,
-            current: Tables::default(),
-            last: Tables::default(),
+            current: WindowTables::default(),
+            last: WindowTables::default(),
         }
     }
 
@@ -113,12 +113,12 @@ impl Windows {
 
 /// Samples of the answers of all threads.
 #[derive(Debug)]
-pub struct Top {
+pub struct TopQueries {
     started: Instant,
-    threads: Mutex<Vec<Arc<Mutex<Windows>>>>,
+    threads: Mutex<Vec<Arc<Mutex<ThreadWindows>>>>,
 }
 
-impl Default for Top {
+impl Default for TopQueries {
     fn default() -> Self {
         Self {
             started: Instant::now(),
@@ -129,7 +129,7 @@ impl Default for Top {
 
 /// One row of a ranking: a client or a name, and its number of answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Row<T> {
+pub struct TopRow<T> {
     /// The client or the name.
     pub key: T,
     /// Number of answers, estimated.
@@ -139,7 +139,7 @@ pub struct Row<T> {
 /// The clients and names with the most queries in the last minutes, in descending order. All
 /// numbers are estimates. Apart from the sampling error, no number is too high.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Ranking {
+pub struct TopRanking {
     /// Length of the ranked period: two to four minutes, or the time since the start if that is
     /// shorter.
     pub time: Duration,
@@ -152,21 +152,21 @@ pub struct Ranking {
     /// SERVFAIL answers, estimated.
     pub failed: u64,
     /// Clients with the most answers.
-    pub clients: Vec<Row<IpAddr>>,
+    pub clients: Vec<TopRow<IpAddr>>,
     /// Names with the most answers, in presentation format.
-    pub names: Vec<Row<String>>,
+    pub names: Vec<TopRow<String>>,
     /// Names with the most NXDOMAIN answers.
-    pub nxdomain: Vec<Row<String>>,
+    pub nxdomain: Vec<TopRow<String>>,
     /// Names with the most SERVFAIL answers.
-    pub servfail: Vec<Row<String>>,
+    pub servfail: Vec<TopRow<String>>,
 }
 
-impl Top {
+impl TopQueries {
     /// Adds a sampler for one thread.
-    pub(crate) fn sampler(&self) -> Sampler {
-        let windows = Arc::new(Mutex::new(Windows::new(self.started)));
+    pub(crate) fn sampler(&self) -> AnswerSampler {
+        let windows = Arc::new(Mutex::new(ThreadWindows::new(self.started)));
         self.threads.lock().push(Arc::clone(&windows));
-        Sampler {
+        AnswerSampler {
             windows,
             skip: 0,
             stride: 1,
@@ -176,9 +176,9 @@ impl Top {
     }
 
     /// Returns the ranking, with at most `rows` rows of each kind.
-    pub fn ranking(&self, rows: usize) -> Ranking {
+    pub fn ranking(&self, rows: usize) -> TopRanking {
         let (now, threads) = (Instant::now(), self.threads.lock().clone());
-        let mut sum = Sum::default();
+        let mut sum = WindowSum::default();
         let mut time = Duration::ZERO;
         for windows in &threads {
             // While this lock is held, the thread that answers drops its samples.
@@ -194,7 +194,7 @@ impl Top {
             sum.add(&windows.current);
         }
         let names = |counts| sorted(counts, rows, |wire: &[u8]| Some(name::to_text(wire)));
-        Ranking {
+        TopRanking {
             time,
             queries: sum.queries,
             samples: sum.samples,
@@ -209,21 +209,21 @@ impl Top {
 }
 
 #[derive(Default)]
-struct Sum {
+struct WindowSum {
     queries: u64,
     samples: u64,
     missing: u64,
     failed: u64,
-    clients: Counts,
-    names: Counts,
-    nxdomain: Counts,
-    servfail: Counts,
+    clients: KeyCounts,
+    names: KeyCounts,
+    nxdomain: KeyCounts,
+    servfail: KeyCounts,
 }
 
-type Counts = HashMap<Box<[u8]>, u64>;
+type KeyCounts = HashMap<Box<[u8]>, u64>;
 
-impl Sum {
-    fn add(&mut self, tables: &Tables) {
+impl WindowSum {
+    fn add(&mut self, tables: &WindowTables) {
         self.queries += tables.queries;
         self.samples += tables.samples;
         self.missing += tables.missing;
@@ -241,13 +241,17 @@ impl Sum {
     }
 }
 
-fn sorted<T: Ord>(counts: Counts, rows: usize, key: impl Fn(&[u8]) -> Option<T>) -> Vec<Row<T>> {
+fn sorted<T: Ord>(
+    counts: KeyCounts,
+    rows: usize,
+    key: impl Fn(&[u8]) -> Option<T>,
+) -> Vec<TopRow<T>> {
     let mut all: Vec<(Box<[u8]>, u64)> = counts.into_iter().collect();
     all.sort_by(|(a, more), (b, fewer)| fewer.cmp(more).then_with(|| a.cmp(b)));
     all.truncate(rows);
     all.into_iter()
         .filter_map(|(octets, queries)| {
-            Some(Row {
+            Some(TopRow {
                 key: key(&octets)?,
                 queries,
             })
@@ -263,8 +267,8 @@ fn address(octets: &[u8]) -> Option<IpAddr> {
 
 /// Samples the answers of one thread.
 #[derive(Debug)]
-pub(crate) struct Sampler {
-    windows: Arc<Mutex<Windows>>,
+pub(crate) struct AnswerSampler {
+    windows: Arc<Mutex<ThreadWindows>>,
     /// Number of answers to skip before the next sample.
     skip: u32,
     /// Weight of a sample: the number of answers that the sample represents.
@@ -274,7 +278,7 @@ pub(crate) struct Sampler {
     since: Instant,
 }
 
-impl Sampler {
+impl AnswerSampler {
     /// Whether the next answer is sampled. Must be called once for each answer.
     #[inline]
     pub(crate) fn is_due(&mut self) -> bool {
@@ -283,7 +287,7 @@ impl Sampler {
     }
 
     /// Samples an answer, if it is [due](Self::is_due).
-    pub(crate) fn take(&mut self, answered: &Answered<'_>, now: Instant) {
+    pub(crate) fn take(&mut self, answered: &AnsweredQuery<'_>, now: Instant) {
         if self.skip != u32::MAX {
             return;
         }

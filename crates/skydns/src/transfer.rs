@@ -31,20 +31,20 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backend::View;
 use crate::backend::zones::{Authority, FurtherZone};
-use crate::serial::{self, Serials};
-use crate::shares::Shares;
+use crate::client_shares::ClientShares;
+use crate::serial::{self, ZoneSerials};
 use crate::wire::{Name, Query, Transport, rcode};
-use content::Content;
-use difference::{Change, Difference};
-use history::{History, Version};
-pub use key::{Key, KeyError};
-use metrics::Form;
+use content::ZoneContent;
+use difference::{ZoneChange, ZoneDifference};
+use history::{TransferHistory, ZoneVersion};
+pub use key::{ParseTsigKeyError, TsigKey};
+use metrics::ResponseForm;
 pub use metrics::TransferMetrics;
-pub use peers::{Peers, PeersError};
-use request::Rejection;
-pub use stream::Stream;
-use tsig::Refusal;
+pub use peers::{ParsePeersError, TransferPeers};
+use request::TransferRejection;
+pub use stream::TransferStream;
 pub(crate) use tsig::ResponseSigner;
+use tsig::TsigRefusal;
 
 /// Maximum number of concurrent transfers. Each transfer holds a version and a message.
 const MAX_TRANSFERS: usize = 128;
@@ -54,16 +54,16 @@ const MAX_OF_HOST: usize = 8;
 const TIDYING: Duration = Duration::from_mins(1);
 
 /// Zone transfers, and the versions of the zones.
-pub struct Transfers<V> {
-    peers: Peers,
-    key: Option<Arc<Key>>,
-    serials: Arc<Serials>,
-    history: Mutex<History<V>>,
+pub struct ZoneTransfers<V> {
+    peers: TransferPeers,
+    key: Option<Arc<TsigKey>>,
+    serials: Arc<ZoneSerials>,
+    history: Mutex<TransferHistory<V>>,
     /// The zones that can be transferred and have no version yet. `None` before the first view.
     loading: Mutex<Option<Vec<Name>>>,
     /// The current serial of each zone.
     current: watch::Sender<Arc<[ZoneSerial]>>,
-    places: Arc<Shares>,
+    places: Arc<ClientShares>,
     /// A permit for the one message that is being made.
     turn: Arc<Semaphore>,
     metrics: TransferMetrics,
@@ -75,13 +75,13 @@ struct ZoneSerial {
     serial: u32,
 }
 
-impl<V: View> Transfers<V> {
+impl<V: View> ZoneTransfers<V> {
     /// Creates transfers for `peers`. With `key`, queries must be signed. `serials` numbers the
     /// versions of the zones.
     pub fn new(
-        peers: Peers,
-        key: Option<Key>,
-        serials: Arc<Serials>,
+        peers: TransferPeers,
+        key: Option<TsigKey>,
+        serials: Arc<ZoneSerials>,
         metrics: TransferMetrics,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -91,14 +91,14 @@ impl<V: View> Transfers<V> {
             history: Mutex::default(),
             loading: Mutex::default(),
             current: watch::Sender::new(Arc::new([])),
-            places: Shares::new(MAX_TRANSFERS, MAX_OF_HOST),
+            places: ClientShares::new(MAX_TRANSFERS, MAX_OF_HOST),
             turn: Arc::new(Semaphore::new(1)),
             metrics,
         })
     }
 
     /// The serials to set in the [`Zone`](crate::Zone) of every view.
-    pub fn serials(&self) -> Arc<Serials> {
+    pub fn serials(&self) -> Arc<ZoneSerials> {
         Arc::clone(&self.serials)
     }
 
@@ -135,20 +135,20 @@ impl<V: View> Transfers<V> {
     /// Makes a version of one zone if its records have changed. Returns whether they have.
     fn take_zone(&self, zone: &Name, view: &Arc<V>, now: u64) -> bool {
         let last = self.version(zone);
-        let change = last.map_or(Change::Whole, |last| {
-            Change::between(&*last.view, &**view, zone)
+        let change = last.map_or(ZoneChange::Whole, |last| {
+            ZoneChange::between(&*last.view, &**view, zone)
         });
-        let difference: Option<Difference> = match change {
-            Change::Nothing => {
+        let difference: Option<ZoneDifference> = match change {
+            ZoneChange::Nothing => {
                 self.history.lock().renew(zone, view);
                 return false;
             }
-            Change::Records(difference) => Some(difference),
-            Change::Whole => None,
+            ZoneChange::Records(difference) => Some(difference),
+            ZoneChange::Whole => None,
         };
 
         let serial = self.serials.next(zone, now);
-        let version = Version::new(serial, Arc::clone(view));
+        let version = ZoneVersion::new(serial, Arc::clone(view));
         self.history
             .lock()
             .push(zone, version, difference, Instant::now());
@@ -198,7 +198,7 @@ impl<V: View> Transfers<V> {
     pub(crate) fn response_signer(
         &self,
         query: &Query<'_>,
-    ) -> Result<Option<ResponseSigner>, Refusal> {
+    ) -> Result<Option<ResponseSigner>, TsigRefusal> {
         let session = tsig::check(
             query.message,
             query.question_end(),
@@ -208,7 +208,7 @@ impl<V: View> Transfers<V> {
         Ok(session.map(|session| ResponseSigner::new(session, query)))
     }
 
-    fn version(&self, zone: &Name) -> Option<Arc<Version<V>>> {
+    fn version(&self, zone: &Name) -> Option<Arc<ZoneVersion<V>>> {
         self.history.lock().current(zone).cloned()
     }
 
@@ -230,16 +230,18 @@ impl<V: View> Transfers<V> {
     ) -> Option<u16> {
         let (rcode, response, form, result) = match self.accept(message, client, Transport::Udp)? {
             Ok(mut accepted) => {
-                let content = Content::new(&*accepted.version.view, &accepted.request.zone);
+                let content = ZoneContent::new(&*accepted.version.view, &accepted.request.zone);
                 let soa = content.soa(self.serials.numbers(accepted.version.serial));
                 (
                     rcode::NOERROR,
                     accepted.request.soa_alone(soa),
-                    Form::Soa,
+                    ResponseForm::Soa,
                     "completed",
                 )
             }
-            Err(Rejection { rcode, response }) => (rcode, response, Form::Error, "refused"),
+            Err(TransferRejection { rcode, response }) => {
+                (rcode, response, ResponseForm::Error, "refused")
+            }
         };
         self.metrics.transfer(form, result).inc();
         out.extend_from_slice(&response);

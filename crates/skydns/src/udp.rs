@@ -16,15 +16,15 @@ use std::time::{Duration, Instant};
 use nix::sys::socket::{MultiHeaders, SockaddrStorage};
 
 pub use socket::UdpSocket;
-use socket::{Peer, QUIET, Wait};
+use socket::{QUIET, ReceiveWait, UdpPeer};
 
 use crate::backend::Backend;
 use crate::cause::Cause;
 use crate::engine::Reply;
 use crate::metrics::{Shard, Took};
-use crate::resolve::{Attempt, BUDGET, Resolver, WaitingQuery};
-use crate::tap::Answered;
-use crate::top::Sampler;
+use crate::resolve::{AnswerAttempt, BUDGET, Resolver, WaitingQuery};
+use crate::tap::AnsweredQuery;
+use crate::top::AnswerSampler;
 use crate::wire::Transport;
 
 /// Maximum number of datagrams that are received, answered and sent together.
@@ -38,11 +38,11 @@ const KEPT: usize = 256 * 1024;
 const ENDING: Duration = Duration::from_secs(2);
 
 /// A receiving thread.
-pub(crate) struct Worker<B: Backend> {
+pub(crate) struct UdpWorker<B: Backend> {
     socket: Arc<UdpSocket>,
     resolver: Arc<Resolver<B>>,
     shard: Arc<Shard>,
-    sampler: Sampler,
+    sampler: AnswerSampler,
     stop: Arc<AtomicBool>,
     /// Whether queries are no longer forwarded, because the server is stopping.
     ending: bool,
@@ -50,28 +50,28 @@ pub(crate) struct Worker<B: Backend> {
 
 /// An answer in the buffer that is still to be sent.
 #[derive(Clone, Copy)]
-struct Pending {
+struct PendingAnswer {
     start: usize,
     end: usize,
-    peer: Peer,
+    peer: UdpPeer,
 }
 
 /// A received datagram.
 #[derive(Clone, Copy)]
-struct Received {
+struct ReceivedDatagram {
     len: usize,
-    peer: Peer,
+    peer: UdpPeer,
 }
 
 /// Buffers of a thread, which each batch reuses.
-struct Buffers {
+struct BatchBuffers {
     queries: Vec<[u8; MAX_QUERY]>,
     answers: Vec<u8>,
     receiving: MultiHeaders<SockaddrStorage>,
     sending: MultiHeaders<SockaddrStorage>,
 }
 
-impl<B: Backend> Worker<B> {
+impl<B: Backend> UdpWorker<B> {
     /// Creates the worker of one thread. No other thread may write to `shard`.
     pub(crate) fn new(
         socket: Arc<UdpSocket>,
@@ -93,14 +93,14 @@ impl<B: Backend> Worker<B> {
     /// Serves until `stop` is set, and then answers the remaining queries. `stop` is checked
     /// between batches, and at least once each [`QUIET`].
     pub(crate) fn run(mut self) {
-        let mut buffers = Buffers {
+        let mut buffers = BatchBuffers {
             queries: vec![[0; MAX_QUERY]; BATCH],
             answers: Vec::with_capacity(KEPT),
             receiving: self.socket.headers(BATCH),
             sending: self.socket.headers(BATCH),
         };
         while !self.stop.load(Ordering::Relaxed) {
-            self.serve(&mut buffers, Wait::Moment);
+            self.serve(&mut buffers, ReceiveWait::Moment);
         }
         self.end(&mut buffers);
     }
@@ -108,13 +108,13 @@ impl<B: Backend> Worker<B> {
     /// Continues to serve while queries wait for upstreams, and then until the socket's queue is
     /// empty. The kernel queues datagrams until the socket is closed, and a query that is never
     /// read would get no answer.
-    fn end(&mut self, buffers: &mut Buffers) {
+    fn end(&mut self, buffers: &mut BatchBuffers) {
         let began = Instant::now();
         loop {
             let wait = if self.resolver.waiting() > 0 {
-                Wait::Moment
+                ReceiveWait::Moment
             } else {
-                Wait::Never
+                ReceiveWait::Never
             };
             let served = self.serve(buffers, wait);
             let elapsed = began.elapsed();
@@ -128,8 +128,8 @@ impl<B: Backend> Worker<B> {
     }
 
     /// Receives a batch of queries and answers them. Returns false if no query arrived.
-    fn serve(&mut self, buffers: &mut Buffers, wait: Wait) -> bool {
-        let Buffers {
+    fn serve(&mut self, buffers: &mut BatchBuffers, wait: ReceiveWait) -> bool {
+        let BatchBuffers {
             queries,
             answers,
             receiving,
@@ -156,8 +156,8 @@ impl<B: Backend> Worker<B> {
         &self,
         headers: &mut MultiHeaders<SockaddrStorage>,
         buffers: &mut [[u8; MAX_QUERY]],
-        received: &mut [Option<Received>; BATCH],
-        wait: Wait,
+        received: &mut [Option<ReceivedDatagram>; BATCH],
+        wait: ReceiveWait,
     ) -> Option<usize> {
         let mut slices: [_; BATCH] = {
             let mut buffers = buffers.iter_mut();
@@ -174,7 +174,7 @@ impl<B: Backend> Worker<B> {
             .zip(received)
         {
             count += 1;
-            *received = Some(Received {
+            *received = Some(ReceivedDatagram {
                 len: message.bytes,
                 peer: self.socket.peer_of(&message)?,
             });
@@ -187,20 +187,20 @@ impl<B: Backend> Worker<B> {
     fn answer(
         &mut self,
         buffer: &[u8; MAX_QUERY],
-        datagram: Received,
+        datagram: ReceivedDatagram,
         answers: &mut Vec<u8>,
         now: &mut Instant,
-    ) -> Option<Pending> {
+    ) -> Option<PendingAnswer> {
         let message = buffer.get(..datagram.len)?;
         let (start, client) = (answers.len(), datagram.peer.socket_addr());
         let reply = match self
             .resolver
             .answer(message, client.ip(), Transport::Udp, answers)
         {
-            Attempt::Answered(reply) => reply,
-            Attempt::Waits(waiting) => self.resolve_later(waiting, datagram.peer, answers)?,
+            AnswerAttempt::Answered(reply) => reply,
+            AnswerAttempt::Waits(waiting) => self.resolve_later(waiting, datagram.peer, answers)?,
             // Zones are sent over TCP alone.
-            Attempt::Transfer | Attempt::Ignored => return None,
+            AnswerAttempt::Transfer | AnswerAttempt::Ignored => return None,
         };
         let end = answers.len();
         let before = std::mem::replace(now, Instant::now());
@@ -209,7 +209,7 @@ impl<B: Backend> Worker<B> {
         if self.sampler.is_due() || self.resolver.tap().is_on() {
             let (transport, response) = (Transport::Udp, answers.get(start..).unwrap_or_default());
             self.show(
-                &Answered {
+                &AnsweredQuery {
                     client,
                     transport,
                     query: message,
@@ -220,7 +220,7 @@ impl<B: Backend> Worker<B> {
                 *now,
             );
         }
-        Some(Pending {
+        Some(PendingAnswer {
             start,
             end,
             peer: datagram.peer,
@@ -229,7 +229,7 @@ impl<B: Backend> Worker<B> {
 
     /// Passes an answered query to the tap, and to the ranking if the query is sampled.
     #[cold]
-    fn show(&mut self, answered: &Answered<'_>, now: Instant) {
+    fn show(&mut self, answered: &AnsweredQuery<'_>, now: Instant) {
         self.sampler.take(answered, now);
         if self.resolver.tap().is_on() {
             self.resolver.tap().copy(answered);
@@ -241,7 +241,7 @@ impl<B: Backend> Worker<B> {
     fn resolve_later(
         &self,
         waiting: Box<WaitingQuery<B::View>>,
-        peer: Peer,
+        peer: UdpPeer,
         answers: &mut Vec<u8>,
     ) -> Option<Reply> {
         if self.ending {
@@ -263,7 +263,7 @@ impl<B: Backend> Worker<B> {
         &self,
         headers: &mut MultiHeaders<SockaddrStorage>,
         answers: &[u8],
-        pending: &[Option<Pending>],
+        pending: &[Option<PendingAnswer>],
     ) {
         let mut slices = [[IoSlice::new(&[])]; BATCH];
         let mut peers = [None; BATCH];

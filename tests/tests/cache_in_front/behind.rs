@@ -11,7 +11,7 @@ use std::time::Duration;
 use skydns::engine::Identity;
 use skydns::forward::{ForwardMetrics, Forwarder, Limits};
 use skydns::metrics::Metrics;
-use skydns::server::{Config, Server};
+use skydns::server::{DnsServer, ServerConfig};
 use skydns::{Name, Search};
 use testkit::message::Message;
 use testkit::ports::free_port;
@@ -67,7 +67,7 @@ impl Behind {
             let suffix = Name::parse(SUFFIX).expect("a domain");
             zone.search = Some(Arc::new(Search::new(Some(&suffix), false, [])));
         });
-        let config = Config {
+        let config = ServerConfig {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             udp_sockets: NonZeroUsize::MIN,
             identity: Identity {
@@ -79,7 +79,7 @@ impl Behind {
             )),
             metrics: Metrics::new("skydns", "skydns"),
         };
-        let server = Server::bind(config, published).expect("a server");
+        let server = DnsServer::bind(config, published).expect("a server");
         let (kubedns, stop) = (server.local_addr(), CancellationToken::new());
         let mut tasks = JoinSet::new();
         tasks.spawn(server.run(stop.clone()));

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use skydns::transfer::{Key, KeyError, Peers};
+use skydns::transfer::{ParseTsigKeyError, TransferPeers, TsigKey};
 use thiserror::Error;
 
 use super::{Options, given};
@@ -11,9 +11,9 @@ use super::{Options, given};
 #[derive(Debug)]
 pub struct TransferTo {
     /// The secondaries.
-    pub peers: Peers,
+    pub peers: TransferPeers,
     /// The TSIG key with which secondaries must sign; `None` without `--transfer-key`.
-    pub key: Option<Key>,
+    pub key: Option<TsigKey>,
 }
 
 /// Invalid flags for transfers.
@@ -27,7 +27,7 @@ pub enum TransferError {
     Read(PathBuf, #[source] std::io::Error),
     /// The file holds no key.
     #[error("--transfer-key {}", .0.display())]
-    Key(PathBuf, #[source] KeyError),
+    TsigKey(PathBuf, #[source] ParseTsigKeyError),
 }
 
 impl Options {
@@ -52,8 +52,8 @@ impl Options {
     }
 }
 
-fn read(file: &Path) -> Result<Key, TransferError> {
+fn read(file: &Path) -> Result<TsigKey, TransferError> {
     let text = std::fs::read_to_string(file)
         .map_err(|error| TransferError::Read(file.to_owned(), error))?;
-    Key::parse(&text).map_err(|error| TransferError::Key(file.to_owned(), error))
+    TsigKey::parse(&text).map_err(|error| TransferError::TsigKey(file.to_owned(), error))
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dnsconfig::query_log::Filter;
-use skydns::tap::{Choice, Tap, Watch};
+use skydns::tap::{QueryTap, TapWatch, WatchSettings};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
@@ -103,12 +103,17 @@ enum DnstapError {
     #[error("the reader closed the connection")]
     Closed,
     #[error(transparent)]
-    Watches(#[from] skydns::tap::TooMany),
+    Watches(#[from] skydns::tap::TooManyWatches),
 }
 
 /// Sends answered queries to the reader until `stop`. Messages contain `version`, the name and
 /// version of this server.
-pub(crate) async fn run(reader: Reader, tap: Arc<Tap>, version: String, stop: CancellationToken) {
+pub(crate) async fn run(
+    reader: Reader,
+    tap: Arc<QueryTap>,
+    version: String,
+    stop: CancellationToken,
+) {
     let sender = Sender::new(version);
     let mut pause = FIRST_PAUSE;
     while !stop.is_cancelled() {
@@ -151,11 +156,11 @@ async fn connect(reader: &Reader) -> Result<Box<dyn Stream>, DnstapError> {
 /// Sends answered queries until `stop` or an error.
 async fn send(
     mut stream: Box<dyn Stream>,
-    tap: &Arc<Tap>,
+    tap: &Arc<QueryTap>,
     sender: &Sender,
     stop: &CancellationToken,
 ) -> Result<(), DnstapError> {
-    let mut watch = tap.watch(Choice {
+    let mut watch = tap.watch(WatchSettings {
         filter: Filter::default(),
         rate: u32::MAX,
         messages: true,
@@ -183,7 +188,7 @@ async fn send(
 }
 
 /// The frames of the next records, up to about `CHUNK` octets.
-async fn chunk(watch: &mut Watch, sender: &Sender) -> Vec<u8> {
+async fn chunk(watch: &mut TapWatch, sender: &Sender) -> Vec<u8> {
     let mut chunk = Vec::new();
     let mut next = Some(watch.next().await);
     while let Some(record) = next {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{IntCounterVec, IntGauge, Opts};
-use skydns::tap::{Counts, Tap};
+use skydns::tap::{QueryTap, TapCounts};
 
 const RECORDS: &str = "kubedns_tap_records_total";
 const HELP_RECORDS: &str = "Queries that matched a tap, the query log or dnstap, by result: sent, rate_limited or dropped.";
@@ -15,13 +15,13 @@ const HELP_TAPS: &str = "Taps, query logs and dnstap outputs that are open.";
 /// Exports the counts of a tap.
 #[derive(Debug)]
 pub(crate) struct TapMetrics {
-    tap: Arc<Tap>,
+    tap: Arc<QueryTap>,
     records: IntCounterVec,
     taps: IntGauge,
 }
 
 impl TapMetrics {
-    pub(crate) fn new(tap: Arc<Tap>) -> prometheus::Result<Self> {
+    pub(crate) fn new(tap: Arc<QueryTap>) -> prometheus::Result<Self> {
         let records = IntCounterVec::new(Opts::new(RECORDS, HELP_RECORDS), &["result"])?;
         Ok(Self {
             tap,
@@ -37,7 +37,7 @@ impl Collector for TapMetrics {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let Counts {
+        let TapCounts {
             taken,
             over_rate,
             dropped,

@@ -20,7 +20,7 @@ use cluster::scope::{Namespaces, Scope};
 use cluster::watch::{Collection, Failure, list};
 use futures::{TryStreamExt as _, stream};
 use parking_lot::Mutex;
-use querylog::ranking::Owner;
+use querylog::ranking::ClientOwner;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
@@ -58,7 +58,7 @@ pub(crate) struct Owners {
 #[derive(Debug, Default)]
 struct Kept {
     /// Cached owners. An address without an owner has an empty owner here.
-    owners: HashMap<IpAddr, (Instant, Owner)>,
+    owners: HashMap<IpAddr, (Instant, ClientOwner)>,
     /// End of the pause after a failure.
     not_before: Option<Instant>,
 }
@@ -80,7 +80,7 @@ impl Owners {
 
     /// Returns the owners that are cached or found before the deadline. The look-ups follow the
     /// order of `addresses`.
-    pub(crate) async fn of(&self, addresses: &[IpAddr]) -> HashMap<IpAddr, Owner> {
+    pub(crate) async fn of(&self, addresses: &[IpAddr]) -> HashMap<IpAddr, ClientOwner> {
         let deadline = Instant::now() + self.deadline;
         if let Ok(Ok(_turn)) = timeout_at(deadline, self.turn.acquire()).await {
             let asking = timeout_at(deadline, self.learn(addresses)).await;
@@ -155,23 +155,23 @@ impl Kept {
 /// Selects the owner of `address` among the listed pods. A pod in the network of its node has the
 /// node as owner. Otherwise, if several pods have the address, it is passing from one pod to
 /// another, and its owner is unknown.
-fn owner(address: IpAddr, pods: &[ScheduledPod]) -> Owner {
+fn owner(address: IpAddr, pods: &[ScheduledPod]) -> ClientOwner {
     let pods: Vec<_> = pods
         .iter()
         .filter(|pod| pod.pod.addresses.contains(&address))
         .collect();
     let node = |pod: &ScheduledPod| Some(pod.node.to_string()).filter(|node| !node.is_empty());
     if let Some(pod) = pods.iter().find(|pod| pod.host_network) {
-        return Owner {
+        return ClientOwner {
             node: node(pod),
-            ..Owner::default()
+            ..ClientOwner::default()
         };
     }
     let [found] = pods.as_slice() else {
-        return Owner::default();
+        return ClientOwner::default();
     };
     let ObjectKey { namespace, name } = &found.pod.key;
-    Owner {
+    ClientOwner {
         namespace: Some(namespace.to_string()),
         pod: Some(name.to_string()),
         node: node(found),

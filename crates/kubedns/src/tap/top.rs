@@ -8,8 +8,8 @@ use std::sync::Arc;
 use cluster::snapshot::{Published, Snapshot};
 use daemon::http::NotLocal;
 use explain::Topology;
-use querylog::ranking::{Owner, Ranking, Row};
-use skydns::top::{self, Top};
+use querylog::ranking::{ClientOwner, RankingDocument, RankingRow};
+use skydns::top::{self, TopQueries};
 use warp::http::{Method, StatusCode};
 use warp::reply::Response;
 use warp::{Filter, Rejection};
@@ -24,7 +24,7 @@ const IN_FRONT: &str = "dnsmasq is in front: kubedns receives its cache misses, 
 
 /// The route `GET /top`.
 pub(crate) fn route(
-    top: &Arc<Top>,
+    top: &Arc<TopQueries>,
     published: &Arc<Published>,
     topology: Topology,
     owners: &Arc<Owners>,
@@ -56,14 +56,14 @@ pub(crate) fn route(
 /// The sources of the document.
 #[derive(Clone)]
 struct Page {
-    top: Arc<Top>,
+    top: Arc<TopQueries>,
     published: Arc<Published>,
     topology: Topology,
     owners: Arc<Owners>,
 }
 
 impl Page {
-    async fn ranking(&self) -> Ranking {
+    async fn ranking(&self) -> RankingDocument {
         let (found, in_front) = (self.top.ranking(ROWS), self.topology.is_behind_dnsmasq());
         let clients = found.clients.iter().map(|row| row.key);
         // dnsmasq in front sends queries from a loopback address.
@@ -78,27 +78,27 @@ impl Page {
 /// Makes the document. A client without an owner may still have a namespace, from the index of
 /// `--pods=verified`.
 fn ranking(
-    found: &top::Ranking,
+    found: &top::TopRanking,
     snapshot: &Snapshot,
     in_front: bool,
-    owners: &HashMap<IpAddr, Owner>,
-) -> Ranking {
-    let name = |key: &String| (key.clone(), Owner::default());
+    owners: &HashMap<IpAddr, ClientOwner>,
+) -> RankingDocument {
+    let name = |key: &String| (key.clone(), ClientOwner::default());
     let followed = |client: &IpAddr| snapshot.namespace_of_pod(*client).map(ToString::to_string);
     let client = |key: &IpAddr| {
         let known = owners
             .get(key)
-            .filter(|owner| **owner != Owner::default())
+            .filter(|owner| **owner != ClientOwner::default())
             .cloned();
         (
             key.to_string(),
-            known.unwrap_or_else(|| Owner {
+            known.unwrap_or_else(|| ClientOwner {
                 namespace: followed(key),
-                ..Owner::default()
+                ..ClientOwner::default()
             }),
         )
     };
-    Ranking {
+    RankingDocument {
         seconds: found.time.as_secs(),
         queries: found.queries,
         samples: found.samples,
@@ -111,10 +111,14 @@ fn ranking(
 }
 
 #[allow(clippy::cast_precision_loss, reason = "a share for people to read")]
-fn rows<T>(found: &[top::Row<T>], all: u64, show: impl Fn(&T) -> (String, Owner)) -> Vec<Row> {
-    let row = |row: &top::Row<T>| {
+fn rows<T>(
+    found: &[top::TopRow<T>],
+    all: u64,
+    show: impl Fn(&T) -> (String, ClientOwner),
+) -> Vec<RankingRow> {
+    let row = |row: &top::TopRow<T>| {
         let (key, owner) = show(&row.key);
-        Row {
+        RankingRow {
             key,
             owner,
             queries: row.queries,
@@ -149,45 +153,45 @@ mod tests {
             pods.insert(address, Arc::from(["apps".into()]));
         }
         snapshot.pods = PodNames::Verified(pods);
-        let row = |key: &str, queries| top::Row {
+        let row = |key: &str, queries| top::TopRow {
             key: key.to_owned(),
             queries,
         };
-        let found = top::Ranking {
+        let found = top::TopRanking {
             time: Duration::from_secs(150),
             queries: 200,
             samples: 100,
             missing: 40,
             clients: vec![
-                top::Row {
+                top::TopRow {
                     key: client,
                     queries: 150,
                 },
-                top::Row {
+                top::TopRow {
                     key: web,
                     queries: 40,
                 },
-                top::Row {
+                top::TopRow {
                     key: nobody,
                     queries: 10,
                 },
             ],
             names: vec![row("a.", 100)],
             nxdomain: vec![row("b.", 10)],
-            ..top::Ranking::default()
+            ..top::TopRanking::default()
         };
-        let pod = Owner {
+        let pod = ClientOwner {
             pod: Some("web-0".to_owned()),
             namespace: Some("apps".to_owned()),
             node: None,
         };
         let owners = HashMap::from([
-            (client, Owner::default()),
+            (client, ClientOwner::default()),
             (web, pod),
-            (nobody, Owner::default()),
+            (nobody, ClientOwner::default()),
         ]);
         let ranking = ranking(&found, &snapshot, false, &owners);
-        let shown = |rows: &[Row]| {
+        let shown = |rows: &[RankingRow]| {
             rows.iter()
                 .map(|row| (row.key.clone(), row.owner.text(), row.share))
                 .collect::<Vec<_>>()

@@ -4,7 +4,7 @@ use apiserver::{Action, Resource, Rule};
 use cluster::objects::{FromApi, Kind, ObjectKey, Pod, Service};
 use cluster::scope::{Namespaces, Scope};
 use cluster::watch::{Collection, Phase, ScopedFeed};
-use querylog::ranking::Ranking;
+use querylog::ranking::RankingDocument;
 use serde_json::{Value, json};
 use testkit::eventually;
 use testkit::objects::{mk_cluster_ip, with_labels};
@@ -292,7 +292,8 @@ async fn the_clients_that_ask_most_have_the_names_of_their_pods() {
         kubedns.until_ready().await;
         kubedns.answers("one.a.svc.cluster.local.", "A").await;
         eventually(PATIENCE, || async {
-            let ranking: Ranking = serde_json::from_str(&kubedns.get("/top").await.1).unwrap();
+            let ranking: RankingDocument =
+                serde_json::from_str(&kubedns.get("/top").await.1).unwrap();
             let text = ranking.to_string();
             if text.contains(&format!("  {owner}\n")) {
                 Ok(())

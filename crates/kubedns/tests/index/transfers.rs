@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use cluster::snapshot::Snapshot;
-use skydns::Serials;
-use skydns::transfer::{TransferMetrics, Transfers};
+use skydns::ZoneSerials;
+use skydns::transfer::{TransferMetrics, ZoneTransfers};
 use skydns::wire::{Message, Name, Section, rcode, rtype};
 
 /// Owner in lower case, type, TTL and data.
@@ -24,15 +24,20 @@ pub(crate) type Copies = BTreeMap<u32, Copy>;
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-pub(crate) fn transfers() -> Arc<Transfers<Snapshot>> {
+pub(crate) fn transfers() -> Arc<ZoneTransfers<Snapshot>> {
     let metrics = TransferMetrics::new().unwrap();
-    Transfers::new("127.0.0.1".parse().unwrap(), None, Serials::new(), metrics)
+    ZoneTransfers::new(
+        "127.0.0.1".parse().unwrap(),
+        None,
+        ZoneSerials::new(),
+        metrics,
+    )
 }
 
 /// All records of the response to a query. `authority` follows the question. `None` for an error
 /// response.
 fn ask(
-    transfers: &Arc<Transfers<Snapshot>>,
+    transfers: &Arc<ZoneTransfers<Snapshot>>,
     zone: &Name,
     qtype: u16,
     authority: &[u8],
@@ -61,7 +66,7 @@ fn ask(
 }
 
 /// Transfers a whole zone (AXFR); `None` if the zone is not transferred.
-pub(crate) fn whole(transfers: &Arc<Transfers<Snapshot>>, zone: &Name) -> Option<Copy> {
+pub(crate) fn whole(transfers: &Arc<ZoneTransfers<Snapshot>>, zone: &Name) -> Option<Copy> {
     ask(transfers, zone, rtype::AXFR, &[]).map(copy)
 }
 
@@ -88,7 +93,7 @@ impl Copy {
     /// Returns false if the response is the whole zone.
     pub(crate) fn update(
         &mut self,
-        transfers: &Arc<Transfers<Snapshot>>,
+        transfers: &Arc<ZoneTransfers<Snapshot>>,
         zone: &Name,
         known: &Copies,
     ) -> bool {

@@ -16,7 +16,7 @@ use daemon::metrics::{MetricError, Metrics, gauge_value};
 use dnsconfig::query_log::Filter;
 use parking_lot::Mutex;
 use prometheus::{IntCounter, IntGauge};
-use querylog::{Line, Source};
+use querylog::{LineSource, QueryLine};
 use tokio::sync::watch;
 
 use crate::dnsmasq::query_lines::{Answered, Joiner};
@@ -97,7 +97,7 @@ struct Queue {
     kind: FollowerKind,
     filter: Filter,
     rate: u32,
-    lines: VecDeque<Line>,
+    lines: VecDeque<QueryLine>,
     left_out: u64,
     /// The second in which the last line was sent, and the number of lines sent in that second.
     second: u64,
@@ -255,8 +255,8 @@ impl Reader {
     }
 }
 
-impl Source for Reader {
-    fn next(&mut self) -> Option<Line> {
+impl LineSource for Reader {
+    fn next(&mut self) -> Option<QueryLine> {
         let line = self.queue(|queue| queue.lines.pop_front()).flatten();
         line.inspect(|_| self.shared.counters.sent.inc())
     }
@@ -285,7 +285,7 @@ impl Drop for Reader {
 
 #[cfg(test)]
 mod tests {
-    use querylog::Choice;
+    use querylog::TapRequest;
 
     use super::*;
 
@@ -294,12 +294,12 @@ mod tests {
     }
 
     fn query_log(queries: &Queries, query: &str) -> Reader {
-        let Choice { filter, rate, .. } = Choice::from_query(query).unwrap();
+        let TapRequest { filter, rate, .. } = TapRequest::from_query(query).unwrap();
         queries.query_log(filter, rate)
     }
 
     fn tap(queries: &Queries, query: &str) -> Result<Reader, NotLogged> {
-        let Choice { filter, rate, .. } = Choice::from_query(query).unwrap();
+        let TapRequest { filter, rate, .. } = TapRequest::from_query(query).unwrap();
         queries.tap(filter, rate)
     }
 

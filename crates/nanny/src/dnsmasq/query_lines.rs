@@ -21,7 +21,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
 
 use dnsconfig::mnemonic::{parse_rcode, parse_type, rcode_name, type_name};
-use querylog::Line;
+use querylog::QueryLine;
 
 /// Limit of the queries remembered while they wait for an answer.
 const MAX_WAITING: usize = 1024;
@@ -46,8 +46,8 @@ pub(crate) struct Answered {
 }
 
 impl Answered {
-    pub(crate) fn line(&self, time: SystemTime) -> Line {
-        Line {
+    pub(crate) fn line(&self, time: SystemTime) -> QueryLine {
+        QueryLine {
             time: querylog::timestamp(time),
             client: self.client.to_string(),
             transport: None,
@@ -278,7 +278,7 @@ mod tests {
         for (at, line) in (0..).zip(lines.lines()) {
             let over = joiner.take(line, start + at * step);
             found.extend(over.iter().map(|query| {
-                let Line {
+                let QueryLine {
                     client,
                     name,
                     qtype,

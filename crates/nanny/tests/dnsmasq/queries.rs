@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use daemon::http::{StreamingPage, get_streaming};
 use nix::sys::signal::Signal;
-use querylog::Line;
+use querylog::QueryLine;
 use testkit::client::TcpConnection;
 use testkit::query::Query;
 use testkit::reply::Reply;
@@ -43,7 +43,7 @@ async fn line(following: &mut StreamingPage) -> String {
         .unwrap()
         .unwrap()
         .unwrap();
-    let Line {
+    let QueryLine {
         client,
         name,
         qtype,

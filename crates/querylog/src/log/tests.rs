@@ -16,11 +16,11 @@ impl Opened {
         std::mem::take(&mut *self.0.lock().unwrap()).join(" ")
     }
 
-    fn open(&self, log: &QueryLog) -> Result<Empty, NotWritten> {
+    fn open(&self, log: &QueryLog) -> Result<Empty, LogOpenError> {
         self.0.lock().unwrap().push(log.rate.to_string());
         match log.rate {
-            1 => Err(NotWritten::Elsewhere("another")),
-            2 => Err(NotWritten::Failed("no room".to_owned())),
+            1 => Err(LogOpenError::Elsewhere("another")),
+            2 => Err(LogOpenError::Failed("no room".to_owned())),
             _ => Ok(Empty(self.clone())),
         }
     }
@@ -28,8 +28,8 @@ impl Opened {
 
 struct Empty(Opened);
 
-impl Source for Empty {
-    fn next(&mut self) -> Option<Line> {
+impl LineSource for Empty {
+    fn next(&mut self) -> Option<QueryLine> {
         None
     }
 
@@ -63,7 +63,7 @@ async fn a_query_log_begins_and_ends() {
     ] {
         let (opened, state) = (Opened::default(), watch::Sender::new(state(json)));
         let open = |log: &QueryLog| opened.open(log);
-        let logger = QueryLogger::new(open, state.subscribe(), Logged::Configured);
+        let logger = QueryLogger::new(open, state.subscribe(), LoggedQueries::Configured);
         let lasts = logger.end.map(|end| (end - Instant::now()).as_secs());
         assert_eq!((logger.source.is_some(), lasts), expected, "{json:?}");
     }
@@ -82,7 +82,7 @@ async fn an_edit_is_followed() {
         )
     };
     let stop = CancellationToken::new();
-    tasks.spawn(logger(Logged::Configured).run(stop.clone()));
+    tasks.spawn(logger(LoggedQueries::Configured).run(stop.clone()));
     let edits = [
         (None, ""),
         (Some("{}"), "1000"),
@@ -111,7 +111,7 @@ async fn an_edit_is_followed() {
     tasks.join_next().await.unwrap().unwrap();
 
     let stop = CancellationToken::new();
-    tasks.spawn(logger(Logged::All).run(stop.clone()));
+    tasks.spawn(logger(LoggedQueries::All).run(stop.clone()));
     sender.send(state(None)).unwrap();
     tokio::time::sleep(Duration::from_secs(1000)).await;
     assert_eq!(opened.take(), "1000", "all queries, without an end");

@@ -8,7 +8,7 @@ use super::*;
 
 #[derive(Default)]
 struct Lines {
-    waiting: VecDeque<Line>,
+    waiting: VecDeque<QueryLine>,
     left_out: u64,
 }
 
@@ -16,8 +16,8 @@ struct Lines {
 #[derive(Clone, Default)]
 struct Shared(Arc<Mutex<Lines>>);
 
-impl Source for Shared {
-    fn next(&mut self) -> Option<Line> {
+impl LineSource for Shared {
+    fn next(&mut self) -> Option<QueryLine> {
         self.0.lock().unwrap().waiting.pop_front()
     }
 
@@ -26,8 +26,8 @@ impl Source for Shared {
     }
 }
 
-fn line(name: &str) -> Line {
-    Line {
+fn line(name: &str) -> QueryLine {
+    QueryLine {
         time: String::new(),
         client: "10.0.0.1".to_owned(),
         transport: None,
@@ -62,7 +62,7 @@ async fn lines_are_sent_as_they_come_and_the_reply_ends_with_its_time() {
     let mut following = open(&address, "/tap?seconds=2").await.unwrap().unwrap();
     for name in ["a.", "b."] {
         lines.0.lock().unwrap().waiting.push_back(line(name));
-        let found: Line =
+        let found: QueryLine =
             serde_json::from_str(&following.line(1000).await.unwrap().unwrap()).unwrap();
         assert_eq!(found.name, name);
     }

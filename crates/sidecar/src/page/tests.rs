@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use daemon::metrics::Metrics;
-use querylog::ranking::{Owner, Ranking, Row};
+use querylog::ranking::{ClientOwner, RankingDocument, RankingRow};
 
 use crate::document::example::{good, probe, told, upstream};
 use crate::document::{Level, ProbeStatus, Status, Verdict};
@@ -407,24 +407,24 @@ fn who_asks_most_is_shown_from_within_the_pod() {
         &page(&good()),
         &["Who asks most Shown to requests from within the pod"],
     );
-    let row = |key: &str, owner: Owner| Row {
+    let row = |key: &str, owner: ClientOwner| RankingRow {
         key: key.to_owned(),
         owner,
         queries: 30,
         share: 0.75,
     };
-    let web = Owner {
+    let web = ClientOwner {
         namespace: Some("apps".to_owned()),
         pod: Some("web-0".to_owned()),
         node: Some("<n>".to_owned()),
     };
-    let ranking = Ranking {
+    let ranking = RankingDocument {
         seconds: 150,
         queries: 40,
         note: Some("dnsmasq stands in front".to_owned()),
         clients: vec![row("10.244.0.7", web)],
-        nxdomain: vec![row("<b>.example.", Owner::default())],
-        ..Ranking::default()
+        nxdomain: vec![row("<b>.example.", ClientOwner::default())],
+        ..RankingDocument::default()
     };
     let page = page(&Status {
         top: Some(Box::new(told(ranking))),

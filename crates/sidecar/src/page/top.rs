@@ -1,14 +1,14 @@
 //! Top clients and names, shown to requests from within the pod only.
 
 use maud::{Markup, html};
-use querylog::ranking::{Ranking, Row};
+use querylog::ranking::{RankingDocument, RankingRow};
 
 use crate::peers::Fetched;
 
 /// Rows of each table.
 const ROWS: usize = 10;
 
-pub(super) fn section(top: Option<&Fetched<Ranking>>) -> Markup {
+pub(super) fn section(top: Option<&Fetched<RankingDocument>>) -> Markup {
     html! {
         section aria-label="who asks most" {
             h2 { "Who asks most" }
@@ -22,7 +22,7 @@ pub(super) fn section(top: Option<&Fetched<Ranking>>) -> Markup {
     }
 }
 
-fn tables(ranking: &Ranking) -> Markup {
+fn tables(ranking: &RankingDocument) -> Markup {
     html! {
         p {
             "About " (ranking.queries) " queries of kubedns in the last " (ranking.seconds) " s, estimated."
@@ -34,7 +34,7 @@ fn tables(ranking: &Ranking) -> Markup {
     }
 }
 
-fn table(title: &str, rows: &[Row]) -> Markup {
+fn table(title: &str, rows: &[RankingRow]) -> Markup {
     html! {
         table {
             tr { th { (title) } th.n { "share" } th.n { "queries" } }

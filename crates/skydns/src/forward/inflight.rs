@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::key::{Key, Upstreams};
 use super::{ForwardError, ForwardMetrics, Limits, Reply};
-use crate::shares::{Share, Shares};
+use crate::client_shares::{ClientShare, ClientShares};
 
 /// Result for all callers of a query.
 pub(super) type Outcome = Result<Arc<Reply>, ForwardError>;
@@ -31,7 +31,7 @@ pub(super) struct Flight {
 #[derive(Debug)]
 pub(super) struct InFlight {
     table: Arc<Mutex<Table>>,
-    all: Arc<Shares>,
+    all: Arc<ClientShares>,
     joiners: Arc<Semaphore>,
     max_per_route: usize,
     metrics: ForwardMetrics,
@@ -41,7 +41,7 @@ pub(super) struct InFlight {
 struct Table {
     flights: HashMap<Flight, watch::Receiver<Option<Outcome>>>,
     /// The limits of each list of upstreams, shared among its clients.
-    routes: HashMap<Upstreams, Arc<Shares>>,
+    routes: HashMap<Upstreams, Arc<ClientShares>>,
 }
 
 /// Role of a caller in a query.
@@ -60,7 +60,7 @@ impl InFlight {
     pub(super) fn new(limits: &Limits, metrics: ForwardMetrics) -> Self {
         Self {
             table: Arc::default(),
-            all: Shares::new(limits.max_in_flight, limits.max_in_flight),
+            all: ClientShares::new(limits.max_in_flight, limits.max_in_flight),
             joiners: Arc::new(Semaphore::new(
                 limits.max_joined.min(Semaphore::MAX_PERMITS),
             )),
@@ -84,7 +84,8 @@ impl InFlight {
         }
         let upstreams = &flight.key.upstreams;
         let route = table.routes.get(upstreams).cloned();
-        let route = route.unwrap_or_else(|| Shares::new(self.max_per_route, self.max_per_route));
+        let route =
+            route.unwrap_or_else(|| ClientShares::new(self.max_per_route, self.max_per_route));
         let (Some(of_all), Some(of_route)) = (self.all.take(client), route.take(client)) else {
             return Role::Overloaded;
         };
@@ -126,7 +127,7 @@ impl QueryOwner {
 struct Entry {
     table: Arc<Mutex<Table>>,
     flight: Flight,
-    places: Option<[Share; 2]>,
+    places: Option<[ClientShare; 2]>,
     in_flight: IntGauge,
 }
 

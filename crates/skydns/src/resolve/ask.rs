@@ -34,7 +34,7 @@ impl<V> Copy for Ask<'_, V> {}
 
 /// Result of the attempt to answer a message at once.
 #[derive(Debug)]
-pub enum Attempt<V> {
+pub enum AnswerAttempt<V> {
     /// The answer was appended to the buffer.
     Answered(Reply),
     /// The answer takes longer. Nothing was appended.
@@ -52,14 +52,14 @@ pub struct WaitingQuery<V> {
     pub(crate) query: OwnedQuery,
     pub(crate) client: IpAddr,
     pub(crate) view: Arc<V>,
-    pub(crate) work: Work,
+    pub(crate) work: WaitingWork,
     /// Signs the answer to a signed query (RFC 8945, section 5.3).
     pub(crate) signer: Option<ResponseSigner>,
 }
 
 /// The work left to do for a query.
 #[derive(Debug)]
-pub(crate) enum Work {
+pub(crate) enum WaitingWork {
     /// Answer the name itself.
     Name(Pending),
     /// Walk the rest of the search list.
@@ -70,14 +70,14 @@ impl<V> WaitingQuery<V> {
     /// The part of the server that answers the query.
     pub(crate) fn system(&self) -> System {
         match &self.work {
-            Work::Name(pending) => pending.system(),
-            Work::Search(_) => System::Auth,
+            WaitingWork::Name(pending) => pending.system(),
+            WaitingWork::Search(_) => System::Auth,
         }
     }
 
     /// Whether the query goes to the queue of expensive queries.
     pub(crate) fn is_expensive(&self) -> bool {
-        matches!(self.work, Work::Name(Pending::Expensive))
+        matches!(self.work, WaitingWork::Name(Pending::Expensive))
     }
 
     /// Answers SERVFAIL instead of waiting: the query was not admitted, or the server is stopping.

@@ -1,7 +1,7 @@
 //! Look-ups of names that only upstreams can resolve, for an answer of our own.
 
 use super::Resolver;
-use super::late::LateAsk;
+use super::waiting::AdmittedAsk;
 use crate::backend::Backend;
 use crate::backend::zones::is_ours;
 use crate::cause::Cause;
@@ -13,7 +13,7 @@ use crate::wire::{Message, Section, Transport, class, rcode, rtype};
 const MAX_CHAIN: usize = 16;
 
 /// The answer of the upstreams to an external query.
-pub(super) struct LookedUp {
+pub(super) struct ExternalLookup {
     pub(super) answer: ExternalAnswer,
     /// Whether the answer replaces a failure of the upstreams.
     pub(super) stale: bool,
@@ -23,9 +23,9 @@ impl<B: Backend> Resolver<B> {
     /// Looks up an external name at its upstreams, until the deadline of the query that needs it.
     pub(super) async fn look_up(
         &self,
-        late: LateAsk<'_, B::View>,
+        late: AdmittedAsk<'_, B::View>,
         question: &ExternalQuery,
-    ) -> Result<LookedUp, Cause> {
+    ) -> Result<ExternalLookup, Cause> {
         let transport = late.query.transport;
         let view = &**late.view;
         let lower = question.name.to_lowercase();
@@ -50,7 +50,7 @@ impl<B: Backend> Resolver<B> {
             }
             answer => answer,
         };
-        Ok(LookedUp {
+        Ok(ExternalLookup {
             answer,
             stale: reply.stale,
         })

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::ask::Ask;
-use super::late::LateAsk;
-use super::walk::Walk;
+use super::search_walk::SearchWalk;
+use super::waiting::AdmittedAsk;
 use super::{Resolver, append_cause};
 use crate::backend::{Backend, View};
 use crate::cause::Cause;
@@ -21,7 +21,7 @@ impl<B: Backend> Resolver<B> {
         list: SearchList,
         out: &mut Vec<u8>,
     ) -> Result<Reply, SearchList> {
-        let mut walk = Walk::new(ask.query, list, ask.view.zone());
+        let mut walk = SearchWalk::new(ask.query, list, ask.view.zone());
         let mut response = Vec::new();
         while let Some(question) = walk.question(ask.query) {
             response.clear();
@@ -47,19 +47,19 @@ impl<B: Backend> Resolver<B> {
     /// name exists, or no name except the last.
     pub(super) async fn search(
         self: &Arc<Self>,
-        late: LateAsk<'_, B::View>,
+        late: AdmittedAsk<'_, B::View>,
         list: SearchList,
         out: &mut Vec<u8>,
     ) -> Reply {
         let ask = late.ask();
-        let mut walk = Walk::new(ask.query, list, ask.view.zone());
+        let mut walk = SearchWalk::new(ask.query, list, ask.view.zone());
         while let Some(question) = walk.question(ask.query) {
             let mut response = Vec::new();
             let Some(candidate) = parse_candidate(&question, ask) else {
                 walk.fail();
                 continue;
             };
-            let late = LateAsk {
+            let late = AdmittedAsk {
                 query: &candidate,
                 ..late
             };
@@ -73,7 +73,7 @@ impl<B: Backend> Resolver<B> {
         self.end_walk(walk, ask, out)
     }
 
-    fn end_walk(&self, walk: Walk, ask: Ask<'_, B::View>, out: &mut Vec<u8>) -> Reply {
+    fn end_walk(&self, walk: SearchWalk, ask: Ask<'_, B::View>, out: &mut Vec<u8>) -> Reply {
         let steps = walk.steps();
         let start = out.len();
 

@@ -3,32 +3,36 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::{Ask, Attempt, Resolver, servfail};
+use super::{AnswerAttempt, Ask, Resolver, servfail};
 use crate::backend::Backend;
 use crate::cause::Cause;
 use crate::engine::Reply;
 use crate::metrics::System;
 use crate::serial;
-use crate::transfer::{ResponseSigner, Transfers};
+use crate::transfer::{ResponseSigner, ZoneTransfers};
 use crate::wire::{Query, Transport, rcode};
 
 impl<B: Backend> Resolver<B> {
     /// Adds zone transfers to the resolver.
     #[must_use]
-    pub(crate) fn with_transfers(self, transfers: Option<Arc<Transfers<B::View>>>) -> Self {
+    pub(crate) fn with_transfers(self, transfers: Option<Arc<ZoneTransfers<B::View>>>) -> Self {
         Self { transfers, ..self }
     }
 
     /// Zone transfers; `None` without peers.
-    pub(crate) fn transfers(&self) -> Option<&Arc<Transfers<B::View>>> {
+    pub(crate) fn transfers(&self) -> Option<&Arc<ZoneTransfers<B::View>>> {
         self.transfers.as_ref()
     }
 
     /// Answers a transfer query over UDP. Over TCP the transport sends the zone.
-    pub(super) fn transfer(&self, ask: Ask<'_, B::View>, out: &mut Vec<u8>) -> Attempt<B::View> {
+    pub(super) fn transfer(
+        &self,
+        ask: Ask<'_, B::View>,
+        out: &mut Vec<u8>,
+    ) -> AnswerAttempt<B::View> {
         let query = ask.query;
         if query.transport == Transport::Tcp {
-            return Attempt::Transfer;
+            return AnswerAttempt::Transfer;
         }
 
         let transfers = self.transfers.as_ref();
@@ -41,7 +45,7 @@ impl<B: Backend> Resolver<B> {
                 truncated: false,
                 zone: None,
             });
-        Attempt::Answered(
+        AnswerAttempt::Answered(
             answered.unwrap_or_else(|| servfail(ask, System::Auth, &Cause::ZoneNotLoaded, out)),
         )
     }
@@ -50,17 +54,17 @@ impl<B: Backend> Resolver<B> {
     /// for example for the SOA.
     pub(super) fn answer_signed(
         &self,
-        transfers: &Transfers<B::View>,
+        transfers: &ZoneTransfers<B::View>,
         query: &Query<'_>,
         client: IpAddr,
         view: B::Guard,
         out: &mut Vec<u8>,
-    ) -> Attempt<B::View> {
+    ) -> AnswerAttempt<B::View> {
         let signer = match transfers.response_signer(query) {
             Ok(signer) => signer,
             Err(refusal) => {
                 refusal.append(query.message, query.question_end(), out);
-                return Attempt::Answered(Reply {
+                return AnswerAttempt::Answered(Reply {
                     system: System::Auth,
                     qtype: query.qtype,
                     rcode: refusal.rcode(),
@@ -73,8 +77,8 @@ impl<B: Backend> Resolver<B> {
         let start = out.len();
         let attempt = self.answer_unsigned(query, client, view, signer.as_ref(), out);
         match (attempt, signer) {
-            (Attempt::Answered(reply), Some(signer)) => {
-                Attempt::Answered(sign(signer, start, reply, out))
+            (AnswerAttempt::Answered(reply), Some(signer)) => {
+                AnswerAttempt::Answered(sign(signer, start, reply, out))
             }
             (attempt, _) => attempt,
         }

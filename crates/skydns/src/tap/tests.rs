@@ -12,8 +12,8 @@ fn query(name: &[u8]) -> Vec<u8> {
     .concat()
 }
 
-fn answered<'a>(client: &str, query: &'a [u8], code: u16) -> Answered<'a> {
-    Answered {
+fn answered<'a>(client: &str, query: &'a [u8], code: u16) -> AnsweredQuery<'a> {
+    AnsweredQuery {
         client: client.parse().unwrap(),
         transport: Transport::Udp,
         query,
@@ -29,7 +29,7 @@ fn answered<'a>(client: &str, query: &'a [u8], code: u16) -> Answered<'a> {
     }
 }
 
-fn choice(name: &str, client: &str, code: &str) -> Choice {
+fn choice(name: &str, client: &str, code: &str) -> WatchSettings {
     let filter = Filter::new(&FilterText {
         name,
         client,
@@ -37,14 +37,14 @@ fn choice(name: &str, client: &str, code: &str) -> Choice {
         qtype: "",
     })
     .unwrap();
-    Choice {
+    WatchSettings {
         filter,
         rate: 1_000_000,
         messages: false,
     }
 }
 
-fn names(watch: &mut Watch) -> Vec<String> {
+fn names(watch: &mut TapWatch) -> Vec<String> {
     std::iter::from_fn(|| watch.take())
         .map(|record| crate::name::to_text(&record.name))
         .collect()
@@ -52,7 +52,7 @@ fn names(watch: &mut Watch) -> Vec<String> {
 
 #[test]
 fn a_watch_gets_what_its_filter_matches_and_ends_when_it_is_dropped() {
-    let tap = Arc::new(Tap::default());
+    let tap = Arc::new(QueryTap::default());
     assert!(!tap.is_on());
     let mut acme = tap.watch(choice("*.acme", "", "")).unwrap();
     let mut failed = tap.watch(choice("", "10.0.0.0/8", "SERVFAIL")).unwrap();
@@ -74,7 +74,7 @@ fn a_watch_gets_what_its_filter_matches_and_ends_when_it_is_dropped() {
     assert!(!tap.is_on());
     assert_eq!(
         tap.counts(),
-        Counts {
+        TapCounts {
             taken: 4,
             over_rate: 0,
             dropped: 0,
@@ -85,9 +85,9 @@ fn a_watch_gets_what_its_filter_matches_and_ends_when_it_is_dropped() {
 
 #[test]
 fn a_record_tells_what_was_done() {
-    let tap = Arc::new(Tap::default());
+    let tap = Arc::new(QueryTap::default());
     let mut watch = tap
-        .watch(Choice {
+        .watch(WatchSettings {
             messages: true,
             ..choice("", "", "")
         })
@@ -112,7 +112,7 @@ fn a_record_tells_what_was_done() {
             rcode: code,
             ..at_once.reply
         };
-        tap.copy(&Answered {
+        tap.copy(&AnsweredQuery {
             reply,
             took,
             ..at_once
@@ -125,7 +125,7 @@ fn a_record_tells_what_was_done() {
             (&query[..], &query[..], query.len())
         );
     }
-    tap.copy(&Answered {
+    tap.copy(&AnsweredQuery {
         query: b"\x00\x01",
         ..at_once
     });
@@ -138,7 +138,7 @@ fn a_record_tells_what_was_done() {
 
 #[test]
 fn what_is_too_much_is_left_out_and_counted() {
-    let tap = Arc::new(Tap::default());
+    let tap = Arc::new(QueryTap::default());
     let mut slow = tap.watch(choice("", "", "")).unwrap();
     let query = query(b"\x01a\x00");
     for _ in 0..QUEUE + 5 {
@@ -150,14 +150,14 @@ fn what_is_too_much_is_left_out_and_counted() {
 
     // With large messages the limit on octets is reached before the limit on records.
     let mut large = tap
-        .watch(Choice {
+        .watch(WatchSettings {
             messages: true,
             ..choice("", "", "")
         })
         .unwrap();
     let response = vec![0; 65_535];
     for _ in 0..100 {
-        tap.copy(&Answered {
+        tap.copy(&AnsweredQuery {
             response: &response,
             ..answered("10.1.2.3:5", &query, 0)
         });
@@ -172,7 +172,7 @@ fn what_is_too_much_is_left_out_and_counted() {
 
 #[test]
 fn records_a_second_are_bounded() {
-    let rate = Rate {
+    let rate = RecordRate {
         limit: 3,
         taken: AtomicU64::new(0),
     };
@@ -181,16 +181,16 @@ fn records_a_second_are_bounded() {
         [admitted(7), admitted(7), admitted(8), admitted(9)],
         [3, 0, 3, 3]
     );
-    let tap = Arc::new(Tap::default());
+    let tap = Arc::new(QueryTap::default());
     let watch = tap
-        .watch(Choice {
+        .watch(WatchSettings {
             rate: 1,
             ..choice("", "", "")
         })
         .unwrap();
     let query = query(b"\x01a\x00");
     (0..1000).for_each(|_| tap.copy(&answered("10.1.2.3:5", &query, 0)));
-    let Counts {
+    let TapCounts {
         taken, over_rate, ..
     } = tap.counts();
     assert!(
@@ -202,11 +202,11 @@ fn records_a_second_are_bounded() {
 
 #[test]
 fn few_may_watch_at_a_time() {
-    let tap = Arc::new(Tap::default());
-    let mut all: Vec<Watch> = (0..MAX_WATCHES)
+    let tap = Arc::new(QueryTap::default());
+    let mut all: Vec<TapWatch> = (0..MAX_WATCHES)
         .map(|_| tap.watch(choice("", "", "")).unwrap())
         .collect();
-    assert_eq!(tap.watch(choice("", "", "")).err(), Some(TooMany));
+    assert_eq!(tap.watch(choice("", "", "")).err(), Some(TooManyWatches));
     all.pop();
     assert!(tap.watch(choice("", "", "")).is_ok());
 }

@@ -9,7 +9,7 @@ use foldhash::fast::RandomState;
 use super::SLOTS;
 
 #[derive(Debug)]
-struct Slot {
+struct SketchSlot {
     key: Vec<u8>,
     hash: u64,
     count: u64,
@@ -18,15 +18,15 @@ struct Slot {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Sketch {
-    slots: Vec<Slot>,
+pub(super) struct FrequencySketch {
+    slots: Vec<SketchSlot>,
     /// Index of each slot by the hash of its key. The hash has 64 bits and a random seed.
     /// Collisions are so unlikely that keys are not compared.
     index: HashMap<u64, usize, RandomState>,
     hasher: RandomState,
 }
 
-impl Sketch {
+impl FrequencySketch {
     /// Counts a key. If all slots are in use, a new key costs a scan of the slots.
     pub(super) fn add(&mut self, key: &[u8], weight: u64) {
         let hash = self.hasher.hash_one(key);
@@ -35,7 +35,7 @@ impl Sketch {
             return;
         }
         let at = if self.slots.len() < SLOTS {
-            self.slots.push(Slot {
+            self.slots.push(SketchSlot {
                 key: key.to_vec(),
                 hash,
                 count: weight,
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn the_frequent_are_kept_among_many_that_occur_once() {
-        let mut sketch = Sketch::default();
+        let mut sketch = FrequencySketch::default();
         for n in 0..100_000_u32 {
             sketch.add(&n.to_be_bytes(), 1);
             if n % 10 == 0 {

@@ -18,12 +18,12 @@ fn query(label: &str) -> Vec<u8> {
     .concat()
 }
 
-fn take(sampler: &mut Sampler, client: [u8; 4], label: &str, code: u16, now: Instant) {
+fn take(sampler: &mut AnswerSampler, client: [u8; 4], label: &str, code: u16, now: Instant) {
     if !sampler.is_due() {
         return;
     }
     let query = query(label);
-    let answered = Answered {
+    let answered = AnsweredQuery {
         client: (client, 5353).into(),
         transport: Transport::Udp,
         query: &query,
@@ -49,8 +49,8 @@ fn client(at: usize) -> [u8; 4] {
 }
 
 /// The ranking after two threads have answered `per_second` queries a second in total for a minute.
-fn ranking_of_mix(per_second: u32) -> Ranking {
-    let top = Top::default();
+fn ranking_of_mix(per_second: u32) -> TopRanking {
+    let top = TopQueries::default();
     let samplers = [top.sampler(), top.sampler()];
     let start = Instant::now();
     let mut rng = fastrand::Rng::with_seed(1);
@@ -150,7 +150,7 @@ fn a_busy_thread_takes_few_samples_and_a_quiet_one_all() {
         (900, 26_990..=27_000),
         (100_000, 20_000..=45_000),
     ] {
-        let top = Top::default();
+        let top = TopQueries::default();
         let mut sampler = top.sampler();
         let start = Instant::now();
         for n in 0..per_second * 30_u64 {
@@ -168,10 +168,10 @@ fn a_busy_thread_takes_few_samples_and_a_quiet_one_all() {
 
 #[test]
 fn windows_rotate() {
-    let top = Top::default();
+    let top = TopQueries::default();
     let mut sampler = top.sampler();
     let start = top.started;
-    let counts = |sampler: &Sampler, now| {
+    let counts = |sampler: &AnswerSampler, now| {
         let mut windows = sampler.windows.lock();
         windows.rotate(now);
         (windows.last.queries, windows.current.queries)
@@ -200,7 +200,7 @@ fn windows_rotate() {
 
 #[test]
 fn a_sample_is_passed_over_while_somebody_reads() {
-    let top = Top::default();
+    let top = TopQueries::default();
     let mut sampler = top.sampler();
     let windows = Arc::clone(&sampler.windows);
     let held = windows.lock();

@@ -36,14 +36,14 @@ const ASKER: Asker = Asker {
 /// One record. The order of records is the order of their octets, which is enough for comparing
 /// sets.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Record {
+pub(super) struct ZoneRecord {
     /// Labels below the zone, in wire format without the root.
     pub(super) owner: Box<[u8]>,
     /// The fields from TYPE to RDATA in wire format, with uncompressed names.
     pub(super) body: Box<[u8]>,
 }
 
-impl Record {
+impl ZoneRecord {
     fn new(owner: &[u8], rtype: u16, ttl: u32, data: &[u8]) -> Self {
         let mut body = Vec::with_capacity(10 + data.len());
         append_record_body((rtype, class::IN), ttl, data, &mut body);
@@ -74,7 +74,7 @@ impl Record {
     }
 }
 
-pub(super) struct Content<'v, V> {
+pub(super) struct ZoneContent<'v, V> {
     view: &'v V,
     domain: &'v Name,
     identity: Identity,
@@ -82,7 +82,7 @@ pub(super) struct Content<'v, V> {
     response: Vec<u8>,
 }
 
-impl<'v, V: View> Content<'v, V> {
+impl<'v, V: View> ZoneContent<'v, V> {
     pub(super) fn new(view: &'v V, domain: &'v Name) -> Self {
         // The identity is only used for CHAOS queries.
         let identity = Identity {
@@ -96,8 +96,8 @@ impl<'v, V: View> Content<'v, V> {
         }
     }
 
-    /// The SOA record with these numbers, see [`Serials::numbers`](crate::Serials::numbers).
-    pub(super) fn soa(&self, numbers: [u32; 4]) -> Record {
+    /// The SOA record with these numbers, see [`ZoneSerials::numbers`](crate::ZoneSerials::numbers).
+    pub(super) fn soa(&self, numbers: [u32; 4]) -> ZoneRecord {
         let zone = self.view.zone();
         let domain = self.domain.wire();
         let authority = authority(self.view, self.domain);
@@ -109,13 +109,13 @@ impl<'v, V: View> Content<'v, V> {
         for number in numbers.into_iter().chain([negative_ttl]) {
             data.extend_from_slice(&number.to_be_bytes());
         }
-        Record::new(&[], rtype::SOA, ttl, &data)
+        ZoneRecord::new(&[], rtype::SOA, ttl, &data)
     }
 
     /// Adds the records of the zone's apex and of its name server, sorted, without the SOA. A
     /// secondary cannot load a zone without these records. In the cluster's zone without
     /// `--strict-dns` the engine does not answer all of them; the missing records are added here.
-    pub(super) fn append_apex(&mut self, records: &mut Vec<Record>) {
+    pub(super) fn append_apex(&mut self, records: &mut Vec<ZoneRecord>) {
         let mut own = Vec::new();
         self.append_answers(self.domain.wire(), rtype::NS, &[], &mut own);
         if own.is_empty() {
@@ -136,7 +136,7 @@ impl<'v, V: View> Content<'v, V> {
 
     /// Adds the records of the zone's name server. If the zone has no address of it, the addresses
     /// are those of the DNS Service.
-    fn append_name_server(&mut self, records: &mut Vec<Record>) {
+    fn append_name_server(&mut self, records: &mut Vec<ZoneRecord>) {
         let name = [NAME_SERVER, self.domain.wire()].concat();
         if self.holds(&name) {
             for rtype in TYPES {
@@ -159,7 +159,7 @@ impl<'v, V: View> Content<'v, V> {
     }
 
     /// Adds the records of one owner name, sorted. `owner` holds the labels below the zone.
-    pub(super) fn append_name(&mut self, owner: &[u8], records: &mut Vec<Record>) {
+    pub(super) fn append_name(&mut self, owner: &[u8], records: &mut Vec<ZoneRecord>) {
         let name = [owner, self.domain.wire()].concat();
         if is_cut(self.view, self.domain, &name) {
             records.push(self.name_server(owner));
@@ -174,7 +174,7 @@ impl<'v, V: View> Content<'v, V> {
             self.append_answers(&name, rtype, owner, &mut own);
         }
         // An alias without addresses excludes the other types, unless it is a port.
-        let is_alias = !own.is_empty() && own.iter().all(Record::is_alias);
+        let is_alias = !own.is_empty() && own.iter().all(ZoneRecord::is_alias);
         if !is_alias || is_port(owner) {
             for rtype in OTHER_TYPES {
                 self.append_answers(&name, rtype, owner, &mut own);
@@ -193,16 +193,22 @@ impl<'v, V: View> Content<'v, V> {
     }
 
     /// The NS record of the zone, or of a cut.
-    fn name_server(&self, owner: &[u8]) -> Record {
+    fn name_server(&self, owner: &[u8]) -> ZoneRecord {
         let ttl = authority(self.view, self.domain)
             .map_or(TTL, |authority| authority.ttl_of(self.view.zone(), TTL));
         let server = [NAME_SERVER, self.domain.wire()].concat();
-        Record::new(owner, rtype::NS, ttl, &server)
+        ZoneRecord::new(owner, rtype::NS, ttl, &server)
     }
 
     /// Adds the RRset of type `rtype` of `name` (wire format), and the CNAME that the engine
     /// answers with it. The records get the owner `owner`.
-    fn append_answers(&mut self, name: &[u8], rtype: u16, owner: &[u8], records: &mut Vec<Record>) {
+    fn append_answers(
+        &mut self,
+        name: &[u8],
+        rtype: u16,
+        owner: &[u8],
+        records: &mut Vec<ZoneRecord>,
+    ) {
         static NOTHING: ExternalAnswers = ExternalAnswers::none();
 
         let mut message = Header {
@@ -244,7 +250,7 @@ impl<'v, V: View> Content<'v, V> {
             let is_of_type = record.rtype == rtype || record.rtype == rtype::CNAME;
             let mut data = Vec::new();
             if is_own && is_of_type && record.append_data(&mut data).is_ok() {
-                records.push(Record::new(owner, record.rtype, record.ttl, &data));
+                records.push(ZoneRecord::new(owner, record.rtype, record.ttl, &data));
             }
         }
     }
@@ -253,13 +259,15 @@ impl<'v, V: View> Content<'v, V> {
 /// Keeps the alias of a name, or the other records: a CNAME excludes other records and further
 /// CNAMEs (RFC 1034, section 3.6.2). The engine answers both, because a client of kube-dns expects
 /// both. Addresses, and the SRV records of a port, are what clients look for.
-fn keep_alias_or_others(owner: &[u8], records: &mut Vec<Record>) {
-    let is_service = |record: &Record| record.rtype() == rtype::SRV;
+fn keep_alias_or_others(owner: &[u8], records: &mut Vec<ZoneRecord>) {
+    let is_service = |record: &ZoneRecord| record.rtype() == rtype::SRV;
 
-    if records.iter().any(Record::is_address) || is_port(owner) && records.iter().any(is_service) {
+    if records.iter().any(ZoneRecord::is_address)
+        || is_port(owner) && records.iter().any(is_service)
+    {
         records.retain(|record| !record.is_alias());
-    } else if records.iter().any(Record::is_alias) {
-        records.retain(Record::is_alias);
+    } else if records.iter().any(ZoneRecord::is_alias) {
+        records.retain(ZoneRecord::is_alias);
         records.truncate(1);
     }
 }

@@ -1,8 +1,8 @@
 //! The difference between two versions of a zone: the content of an incremental transfer (RFC
 //! 1995), and the reason for a new version.
 
-use super::content::{Content, Record};
-use super::names::Names;
+use super::content::{ZoneContent, ZoneRecord};
+use super::names::OwnerNames;
 use crate::backend::View;
 use crate::wire::Name;
 
@@ -11,11 +11,11 @@ pub(super) const MAX_OCTETS: usize = 2 << 20;
 
 /// The effect of a new view on a zone.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum ZoneChange {
     /// The zone has the same records.
     Nothing,
     /// The zone has other records.
-    Records(Difference),
+    Records(ZoneDifference),
     /// The zone has other records, more than are kept, or another SOA.
     Whole,
 }
@@ -23,29 +23,29 @@ pub(super) enum Change {
 /// Records to delete from the older version, and then records to add. Both lists are sorted, and no
 /// record is in both.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Difference {
-    pub(super) deleted: Vec<Record>,
-    pub(super) added: Vec<Record>,
+pub(super) struct ZoneDifference {
+    pub(super) deleted: Vec<ZoneRecord>,
+    pub(super) added: Vec<ZoneRecord>,
     /// Memory of the records, in octets.
     pub(super) octets: usize,
 }
 
-impl Change {
+impl ZoneChange {
     /// Compares the records of zone `domain` in two views.
     pub(super) fn between<V: View>(older: &V, newer: &V, domain: &Name) -> Self {
-        let mut old = Content::new(older, domain);
-        let mut new = Content::new(newer, domain);
+        let mut old = ZoneContent::new(older, domain);
+        let mut new = ZoneContent::new(newer, domain);
         if old.soa([0; 4]) != new.soa([0; 4]) {
             return Self::Whole;
         }
 
-        let mut difference = Difference::default();
+        let mut difference = ZoneDifference::default();
         let mut deleted = Vec::new();
         let mut added = Vec::new();
         old.append_apex(&mut deleted);
         new.append_apex(&mut added);
         difference.add(&mut deleted, &mut added);
-        for name in Names::differing(older, newer, domain).iter() {
+        for name in OwnerNames::differing(older, newer, domain).iter() {
             old.append_name(name, &mut deleted);
             new.append_name(name, &mut added);
             difference.add(&mut deleted, &mut added);
@@ -61,10 +61,10 @@ impl Change {
     }
 }
 
-impl Difference {
+impl ZoneDifference {
     /// Adds the difference of one name. `before` and `after` are the sorted records of the name in
     /// both views; both are emptied.
-    fn add(&mut self, before: &mut Vec<Record>, after: &mut Vec<Record>) {
+    fn add(&mut self, before: &mut Vec<ZoneRecord>, after: &mut Vec<ZoneRecord>) {
         let deleted = before
             .iter()
             .filter(|record| after.binary_search(record).is_err());

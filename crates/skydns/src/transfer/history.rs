@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::difference::{Difference, MAX_OCTETS};
-use super::names::Names;
+use super::difference::{MAX_OCTETS, ZoneDifference};
+use super::names::OwnerNames;
 use crate::backend::View;
 use crate::wire::Name;
 
@@ -17,22 +17,22 @@ const MAX_STEPS: usize = 64;
 const MAX_AGE: Duration = Duration::from_mins(10);
 
 /// A version of one zone. The view is one that has the records of the version.
-pub(super) struct Version<V> {
+pub(super) struct ZoneVersion<V> {
     pub(super) serial: u32,
     pub(super) view: Arc<V>,
     /// The names of the zone. All current transfers of the version share the names.
-    names: Mutex<Weak<Names>>,
+    names: Mutex<Weak<OwnerNames>>,
 }
 
 /// A step from one version to the next.
 #[derive(Debug)]
-pub(super) struct Step {
+pub(super) struct VersionStep {
     pub(super) from: u32,
     pub(super) to: u32,
-    pub(super) difference: Difference,
+    pub(super) difference: ZoneDifference,
 }
 
-impl<V> Version<V> {
+impl<V> ZoneVersion<V> {
     pub(super) fn new(serial: u32, view: Arc<V>) -> Arc<Self> {
         Arc::new(Self {
             serial,
@@ -42,12 +42,12 @@ impl<V> Version<V> {
     }
 }
 
-impl<V: View> Version<V> {
+impl<V: View> ZoneVersion<V> {
     /// The owner names of the zone, which is `domain`.
-    pub(super) fn names(&self, domain: &Name) -> Arc<Names> {
+    pub(super) fn names(&self, domain: &Name) -> Arc<OwnerNames> {
         let mut known = self.names.lock();
         known.upgrade().unwrap_or_else(|| {
-            let names = Arc::new(Names::of_zone(&*self.view, domain));
+            let names = Arc::new(OwnerNames::of_zone(&*self.view, domain));
             *known = Arc::downgrade(&names);
             names
         })
@@ -55,19 +55,19 @@ impl<V: View> Version<V> {
 }
 
 /// The versions of all zones.
-pub(super) struct History<V> {
+pub(super) struct TransferHistory<V> {
     zones: HashMap<Name, ZoneHistory<V>>,
 }
 
 struct ZoneHistory<V> {
-    current: Arc<Version<V>>,
+    current: Arc<ZoneVersion<V>>,
     /// The steps that lead to the current version, the oldest first, each with its time.
-    steps: VecDeque<(Arc<Step>, Instant)>,
+    steps: VecDeque<(Arc<VersionStep>, Instant)>,
     /// Memory of the steps, in octets.
     octets: usize,
 }
 
-impl<V> Default for History<V> {
+impl<V> Default for TransferHistory<V> {
     fn default() -> Self {
         Self {
             zones: HashMap::new(),
@@ -75,13 +75,18 @@ impl<V> Default for History<V> {
     }
 }
 
-impl<V> History<V> {
-    pub(super) fn current(&self, zone: &Name) -> Option<&Arc<Version<V>>> {
+impl<V> TransferHistory<V> {
+    pub(super) fn current(&self, zone: &Name) -> Option<&Arc<ZoneVersion<V>>> {
         self.zones.get(zone).map(|zone| &zone.current)
     }
 
     /// The steps from one version of a zone to another; `None` if they are not kept.
-    pub(super) fn steps_between(&self, zone: &Name, from: u32, to: u32) -> Option<Vec<Arc<Step>>> {
+    pub(super) fn steps_between(
+        &self,
+        zone: &Name,
+        from: u32,
+        to: u32,
+    ) -> Option<Vec<Arc<VersionStep>>> {
         let steps = &self.zones.get(zone)?.steps;
         let first = steps.iter().position(|(step, _)| step.from == from)?;
         let last = steps.iter().position(|(step, _)| step.to == to)?;
@@ -98,8 +103,8 @@ impl<V> History<V> {
     pub(super) fn push(
         &mut self,
         zone: &Name,
-        version: Arc<Version<V>>,
-        difference: Option<Difference>,
+        version: Arc<ZoneVersion<V>>,
+        difference: Option<ZoneDifference>,
         now: Instant,
     ) {
         let Some(known) = self.zones.get_mut(zone) else {
@@ -114,7 +119,7 @@ impl<V> History<V> {
         match difference {
             Some(difference) => {
                 known.octets += difference.octets;
-                let step = Step {
+                let step = VersionStep {
                     from: known.current.serial,
                     to: version.serial,
                     difference,
@@ -131,7 +136,7 @@ impl<V> History<V> {
     /// the replaced records of other zones in memory.
     pub(super) fn renew(&mut self, zone: &Name, view: &Arc<V>) {
         if let Some(known) = self.zones.get_mut(zone) {
-            known.current = Version::new(known.current.serial, Arc::clone(view));
+            known.current = ZoneVersion::new(known.current.serial, Arc::clone(view));
         }
     }
 
@@ -175,21 +180,21 @@ mod tests {
         Name::parse("cluster.local").unwrap()
     }
 
-    fn push(history: &mut History<()>, serial: u32, octets: usize, now: Instant) {
-        let difference = Difference {
+    fn push(history: &mut TransferHistory<()>, serial: u32, octets: usize, now: Instant) {
+        let difference = ZoneDifference {
             octets,
-            ..Difference::default()
+            ..ZoneDifference::default()
         };
         history.push(
             &zone(),
-            Version::new(serial, Arc::new(())),
+            ZoneVersion::new(serial, Arc::new(())),
             Some(difference),
             now,
         );
     }
 
     /// The serials of the versions from which steps lead to the current version.
-    fn kept(history: &History<()>) -> Vec<u32> {
+    fn kept(history: &TransferHistory<()>) -> Vec<u32> {
         let Some(current) = history.current(&zone()).map(|version| version.serial) else {
             return Vec::new();
         };
@@ -200,7 +205,7 @@ mod tests {
 
     #[test]
     fn old_steps_expire() {
-        let mut history = History::default();
+        let mut history = TransferHistory::default();
         let start = Instant::now();
         assert!(history.current(&zone()).is_none());
         for serial in 0..100 {
@@ -226,14 +231,14 @@ mod tests {
 
     #[test]
     fn memory_of_steps_is_bounded() {
-        let mut history = History::default();
+        let mut history = TransferHistory::default();
         let now = Instant::now();
         for serial in 0..10 {
             push(&mut history, serial, MAX_OCTETS / 4, now);
         }
         assert_eq!(kept(&history), vec![5, 6, 7, 8]);
 
-        history.push(&zone(), Version::new(10, Arc::new(())), None, now);
+        history.push(&zone(), ZoneVersion::new(10, Arc::new(())), None, now);
         assert_eq!(
             kept(&history),
             Vec::<u32>::new(),

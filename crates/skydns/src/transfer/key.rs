@@ -9,15 +9,15 @@ use ring::hmac;
 use crate::wire::Name;
 
 /// A key shared with the peers (RFC 8945, section 4.2).
-pub struct Key {
+pub struct TsigKey {
     name: Name,
-    algorithm: Algorithm,
+    algorithm: TsigAlgorithm,
     secret: hmac::Key,
 }
 
 /// Error of a text that is not a valid key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum KeyError {
+pub enum ParseTsigKeyError {
     /// The text does not have the form of a key.
     #[error(
         "expected key \"NAME\" {{ algorithm ALGORITHM; secret \"BASE64\"; }}; as tsig-keygen writes it"
@@ -42,13 +42,13 @@ const MIN_SECRET: usize = 16;
 
 /// The accepted algorithms, which RFC 8945, section 6, recommends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Algorithm {
+pub(super) enum TsigAlgorithm {
     Sha256,
     Sha384,
     Sha512,
 }
 
-impl Algorithm {
+impl TsigAlgorithm {
     const ALL: [Self; 3] = [Self::Sha256, Self::Sha384, Self::Sha512];
 
     /// The name of the algorithm in wire format.
@@ -69,39 +69,41 @@ impl Algorithm {
     }
 }
 
-impl Key {
+impl TsigKey {
     /// Parses a file with one key in the format of `tsig-keygen`. `named`, `dig -k` and `nsupdate
     /// -k` read the same format.
     ///
     /// # Errors
     ///
     /// Fails if the text has another form, or if a value is not accepted.
-    pub fn parse(text: &str) -> Result<Self, KeyError> {
+    pub fn parse(text: &str) -> Result<Self, ParseTsigKeyError> {
         let tokens = tokens(text);
         let tokens: Vec<&str> = tokens.iter().map(String::as_str).collect();
         let ["key", name, "{", statements @ .., "}", ";"] = tokens.as_slice() else {
-            return Err(KeyError::Form);
+            return Err(ParseTsigKeyError::Form);
         };
         let (["algorithm", algorithm, ";", "secret", secret, ";"]
         | ["secret", secret, ";", "algorithm", algorithm, ";"]) = *statements
         else {
-            return Err(KeyError::Form);
+            return Err(ParseTsigKeyError::Form);
         };
         Self::new(name, algorithm, secret)
     }
 
-    fn new(name: &str, algorithm: &str, secret: &str) -> Result<Self, KeyError> {
+    fn new(name: &str, algorithm: &str, secret: &str) -> Result<Self, ParseTsigKeyError> {
         let parsed = Name::parse(name).ok().filter(|name| name.label_count() > 0);
-        let parsed = parsed.ok_or_else(|| KeyError::Name(name.to_owned()))?;
+        let parsed = parsed.ok_or_else(|| ParseTsigKeyError::Name(name.to_owned()))?;
         let lower = algorithm.trim_end_matches('.').to_ascii_lowercase();
-        let known = Algorithm::ALL.into_iter().find(|known| {
+        let known = TsigAlgorithm::ALL.into_iter().find(|known| {
             let label = known.wire().get(1..).and_then(<[u8]>::split_last);
             label.is_some_and(|(_, label)| label == lower.as_bytes())
         });
-        let algorithm = known.ok_or_else(|| KeyError::Algorithm(algorithm.to_owned()))?;
-        let secret = STANDARD.decode(secret).map_err(|_| KeyError::Secret)?;
+        let algorithm = known.ok_or_else(|| ParseTsigKeyError::Algorithm(algorithm.to_owned()))?;
+        let secret = STANDARD
+            .decode(secret)
+            .map_err(|_| ParseTsigKeyError::Secret)?;
         if secret.len() < MIN_SECRET {
-            return Err(KeyError::Short(secret.len()));
+            return Err(ParseTsigKeyError::Short(secret.len()));
         }
         let secret = hmac::Key::new(algorithm.hmac(), &secret);
         Ok(Self {
@@ -116,7 +118,7 @@ impl Key {
         &self.name
     }
 
-    pub(super) fn algorithm(&self) -> Algorithm {
+    pub(super) fn algorithm(&self) -> TsigAlgorithm {
         self.algorithm
     }
 
@@ -125,7 +127,7 @@ impl Key {
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for TsigKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Key")
             .field("name", &self.name)
@@ -184,7 +186,7 @@ mod tests {
                 ),
             ),
         ] {
-            let key = Key::parse(&text).unwrap_or_else(|error| panic!("{what}: {error}"));
+            let key = TsigKey::parse(&text).unwrap_or_else(|error| panic!("{what}: {error}"));
             assert_eq!(key.name().to_string(), "xfer.", "{what}");
             assert!(!format!("{key:?}").contains("secret"), "{key:?}");
         }
@@ -196,29 +198,38 @@ mod tests {
             format!("key \"{name}\" {{ algorithm {algorithm}; secret \"{secret}\"; }};")
         };
         for (text, error) in [
-            (String::new(), KeyError::Form),
-            (format!("hmac-sha256:xfer:{SECRET}"), KeyError::Form),
+            (String::new(), ParseTsigKeyError::Form),
+            (
+                format!("hmac-sha256:xfer:{SECRET}"),
+                ParseTsigKeyError::Form,
+            ),
             (
                 "key \"xfer\" { algorithm hmac-sha256; };".to_owned(),
-                KeyError::Form,
+                ParseTsigKeyError::Form,
             ),
-            (key("xfer", "hmac-sha256", SECRET).repeat(2), KeyError::Form),
+            (
+                key("xfer", "hmac-sha256", SECRET).repeat(2),
+                ParseTsigKeyError::Form,
+            ),
             (
                 key("a..b", "hmac-sha256", SECRET),
-                KeyError::Name("a..b".to_owned()),
+                ParseTsigKeyError::Name("a..b".to_owned()),
             ),
             (
                 key("", "hmac-sha256", SECRET),
-                KeyError::Name(String::new()),
+                ParseTsigKeyError::Name(String::new()),
             ),
             (
                 key("xfer", "hmac-md5", SECRET),
-                KeyError::Algorithm("hmac-md5".to_owned()),
+                ParseTsigKeyError::Algorithm("hmac-md5".to_owned()),
             ),
-            (key("xfer", "hmac-sha256", "!"), KeyError::Secret),
-            (key("xfer", "hmac-sha256", "c2hvcnQ="), KeyError::Short(5)),
+            (key("xfer", "hmac-sha256", "!"), ParseTsigKeyError::Secret),
+            (
+                key("xfer", "hmac-sha256", "c2hvcnQ="),
+                ParseTsigKeyError::Short(5),
+            ),
         ] {
-            assert_eq!(Key::parse(&text).map(|_| ()), Err(error), "{text}");
+            assert_eq!(TsigKey::parse(&text).map(|_| ()), Err(error), "{text}");
         }
     }
 }

@@ -17,7 +17,7 @@ pub struct TransferMetrics {
 
 /// The form of a response to a transfer query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum ResponseForm {
     /// The whole zone.
     Whole,
     /// Only the changes.
@@ -64,7 +64,11 @@ impl TransferMetrics {
             serials,
         };
         // The series start at zero, so that the first event is visible as an increase.
-        for form in [Form::Whole, Form::Incremental, Form::Soa] {
+        for form in [
+            ResponseForm::Whole,
+            ResponseForm::Incremental,
+            ResponseForm::Soa,
+        ] {
             metrics.transfer(form, "completed");
         }
         for result in ["acknowledged", "refused", "unanswered"] {
@@ -82,12 +86,12 @@ impl TransferMetrics {
         ]
     }
 
-    pub(super) fn transfer(&self, form: Form, result: &str) -> IntCounter {
+    pub(super) fn transfer(&self, form: ResponseForm, result: &str) -> IntCounter {
         let form = match form {
-            Form::Whole => "axfr",
-            Form::Incremental => "ixfr",
-            Form::Soa => "soa",
-            Form::Error => "error",
+            ResponseForm::Whole => "axfr",
+            ResponseForm::Incremental => "ixfr",
+            ResponseForm::Soa => "soa",
+            ResponseForm::Error => "error",
         };
         self.transfers.with_label_values(&[form, result])
     }

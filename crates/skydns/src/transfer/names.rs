@@ -17,16 +17,16 @@ use crate::wire::Name;
 use crate::wire::name::{MAX_LABEL, labels};
 
 /// Owner names, each as the labels below the zone in wire format, sorted and unique. The apex and
-/// its name server are left out: [`Content::append_apex`](super::content::Content::append_apex)
+/// its name server are left out: [`ZoneContent::append_apex`](super::content::ZoneContent::append_apex)
 /// adds their records.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct OwnerNames {
     octets: Vec<u8>,
     /// Start and length of each name.
     spans: Vec<(u32, u8)>,
 }
 
-impl Names {
+impl OwnerNames {
     /// All names of zone `domain`.
     pub(super) fn of_zone<V: View>(view: &V, domain: &Name) -> Self {
         let mut names = Self::default();
@@ -42,7 +42,7 @@ impl Names {
             return Self::default();
         };
         // Equal stored records give equal answers only under the same settings.
-        let is_comparable = Settings::of(older, before) == Settings::of(newer, after);
+        let is_comparable = NameSettings::of(older, before) == NameSettings::of(newer, after);
         let mut names = Self::default();
         names.add_zone(older, domain, is_comparable.then_some(after.records));
         names.add_zone(newer, domain, is_comparable.then_some(before.records));
@@ -194,7 +194,7 @@ fn zones_of<'v, V: View>(
 /// Everything besides stored records on which the answers for a stored name depend. Own names
 /// override stored names, and an alias also overrides the ports below it.
 #[derive(PartialEq)]
-struct Settings<'v> {
+struct NameSettings<'v> {
     strict: bool,
     ttl: Option<u32>,
     zone_ttl: Option<u32>,
@@ -207,7 +207,7 @@ struct Settings<'v> {
     further_zones: Vec<&'v Name>,
 }
 
-impl<'v> Settings<'v> {
+impl<'v> NameSettings<'v> {
     fn of<V: View>(view: &'v V, authority: Authority<'v>) -> Self {
         let zone: &Zone = view.zone();
         Self {

@@ -11,13 +11,13 @@ use tokio::net::UdpSocket;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::Transfers;
-use super::content::Content;
-use super::tsig::Session;
+use super::ZoneTransfers;
+use super::content::ZoneContent;
+use super::tsig::TsigSession;
 use crate::backend::View;
 use crate::serial;
 use crate::wire::{Header, Name, POINTER_TO_QUESTION, Question, class, flag, rcode, rtype};
-use notices::{Due, Notices};
+use notices::{DueNotice, PendingNotices};
 
 /// The opcode NOTIFY, at its position in the flags of a header.
 const NOTIFY: u16 = 4 << 11;
@@ -26,22 +26,22 @@ const MAX_RESPONSE: usize = 1232;
 
 /// Notifies one secondary.
 pub struct Notifier<V> {
-    transfers: Arc<Transfers<V>>,
+    transfers: Arc<ZoneTransfers<V>>,
     target: SocketAddr,
-    notices: Notices,
+    notices: PendingNotices,
     /// Opened for the first notification, and again after an error.
     socket: Option<UdpSocket>,
     /// Whether the last notification without a response was logged, and no response has come since.
     is_silent: bool,
 }
 
-impl<V: View> Transfers<V> {
+impl<V: View> ZoneTransfers<V> {
     /// Creates a notifier for each peer to notify.
     pub fn notifiers(self: &Arc<Self>) -> Vec<Notifier<V>> {
         let notifier = |target: &SocketAddr| Notifier {
             transfers: Arc::clone(self),
             target: *target,
-            notices: Notices::default(),
+            notices: PendingNotices::default(),
             socket: None,
             is_silent: false,
         };
@@ -66,8 +66,8 @@ impl<V: View> Notifier<V> {
             self.notices.update(&zones, Instant::now());
             for due in self.notices.take_due(Instant::now()) {
                 match due {
-                    Due::Send { id, zone } => self.send(id, &zone).await,
-                    Due::GivenUp { zone } => self.give_up(&zone),
+                    DueNotice::Send { id, zone } => self.send(id, &zone).await,
+                    DueNotice::GivenUp { zone } => self.give_up(&zone),
                 }
             }
 
@@ -149,7 +149,7 @@ impl<V: View> Notifier<V> {
     fn message(&self, id: u16, zone: &Name) -> Option<Vec<u8>> {
         let version = self.transfers.version(zone)?;
         let numbers = self.transfers.serials.numbers(version.serial);
-        let soa = Content::new(&*version.view, zone).soa(numbers);
+        let soa = ZoneContent::new(&*version.view, zone).soa(numbers);
         let mut message = Header {
             id,
             flags: NOTIFY | flag::AA,
@@ -166,7 +166,7 @@ impl<V: View> Notifier<V> {
         message.extend_from_slice(&POINTER_TO_QUESTION);
         message.extend_from_slice(&soa.body);
         if let Some(key) = &self.transfers.key {
-            Session::of_request(key, id).sign(0, serial::now(), &mut message);
+            TsigSession::of_request(key, id).sign(0, serial::now(), &mut message);
         }
         Some(message)
     }

@@ -7,14 +7,14 @@ use ipnet::IpNet;
 
 /// The peers: networks and single addresses. The single addresses are also notified.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Peers {
+pub struct TransferPeers {
     networks: Vec<IpNet>,
     targets: Vec<SocketAddr>,
 }
 
 /// Error of a malformed list of peers.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PeersError {
+pub enum ParsePeersError {
     /// The peer is neither an address nor a network.
     #[error(
         "{0:?} is not a peer: expected IP, IP:port, [IPv6]:port or a network such as 10.0.0.0/8"
@@ -33,7 +33,7 @@ const MAX_PEERS: usize = 100;
 /// The port of secondaries.
 const PORT: u16 = 53;
 
-impl Peers {
+impl TransferPeers {
     /// Whether `client` may transfer zones.
     pub fn allow(&self, client: IpAddr) -> bool {
         let client = client.to_canonical();
@@ -52,10 +52,10 @@ impl Peers {
         self.networks.is_empty()
     }
 
-    fn add(&mut self, text: &str) -> Result<(), PeersError> {
+    fn add(&mut self, text: &str) -> Result<(), ParsePeersError> {
         if let Some(network) = parse_network(text) {
             if network.trunc() != network {
-                return Err(PeersError::Host(text.to_owned(), network.trunc()));
+                return Err(ParsePeersError::Host(text.to_owned(), network.trunc()));
             }
             self.networks.push(network);
             return Ok(());
@@ -64,9 +64,9 @@ impl Peers {
             .parse()
             .map(|ip| SocketAddr::new(ip, PORT))
             .or_else(|_| text.parse());
-        let address: SocketAddr = address.map_err(|_| PeersError::Form(text.to_owned()))?;
+        let address: SocketAddr = address.map_err(|_| ParsePeersError::Form(text.to_owned()))?;
         if address.port() == 0 {
-            return Err(PeersError::Form(text.to_owned()));
+            return Err(ParsePeersError::Form(text.to_owned()));
         }
         let address = SocketAddr::new(address.ip().to_canonical(), address.port());
         self.networks.push(IpNet::from(address.ip()));
@@ -77,10 +77,10 @@ impl Peers {
     }
 }
 
-impl FromStr for Peers {
-    type Err = PeersError;
+impl FromStr for TransferPeers {
+    type Err = ParsePeersError;
 
-    fn from_str(text: &str) -> Result<Self, PeersError> {
+    fn from_str(text: &str) -> Result<Self, ParsePeersError> {
         let mut peers = Self::default();
         for peer in text
             .split(',')
@@ -91,7 +91,7 @@ impl FromStr for Peers {
         }
         match peers.networks.len() {
             0..=MAX_PEERS => Ok(peers),
-            many => Err(PeersError::Many(many)),
+            many => Err(ParsePeersError::Many(many)),
         }
     }
 }
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn peers() {
-        let peers: Peers =
+        let peers: TransferPeers =
             "10.1.0.0/16, 192.0.2.1,192.0.2.2:5353,[2001:db8::1]:5300,2001:db8:1::/48,fd00::1,192.0.2.1,"
                 .parse()
                 .unwrap();
@@ -137,13 +137,16 @@ mod tests {
                 "[fd00::1]:53"
             ]
         );
-        let everybody: Peers = "0.0.0.0/0,::/0".parse().unwrap();
+        let everybody: TransferPeers = "0.0.0.0/0,::/0".parse().unwrap();
         assert!(
             ["192.0.2.1", "::1"]
                 .iter()
                 .all(|client| everybody.allow(client.parse().unwrap()))
         );
-        assert!(Peers::default().is_empty() && !Peers::default().allow([127, 0, 0, 1].into()));
+        assert!(
+            TransferPeers::default().is_empty()
+                && !TransferPeers::default().allow([127, 0, 0, 1].into())
+        );
     }
 
     #[test]
@@ -171,7 +174,8 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                text.parse::<Peers>().map_err(|error| error.to_string()),
+                text.parse::<TransferPeers>()
+                    .map_err(|error| error.to_string()),
                 Err(error),
                 "{text}"
             );

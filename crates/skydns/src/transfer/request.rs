@@ -4,10 +4,10 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::Transfers;
-use super::content::Record;
-use super::history::Version;
-use super::tsig::{self, Session};
+use super::ZoneTransfers;
+use super::content::ZoneRecord;
+use super::history::ZoneVersion;
+use super::tsig::{self, TsigSession};
 use crate::backend::View;
 use crate::serial;
 use crate::wire::{
@@ -15,47 +15,47 @@ use crate::wire::{
 };
 
 /// A transfer query that was accepted, and the version in force at that time.
-pub(super) struct Accepted<V> {
-    pub(super) request: Request,
-    pub(super) version: Arc<Version<V>>,
+pub(super) struct AcceptedTransfer<V> {
+    pub(super) request: TransferRequest,
+    pub(super) version: Arc<ZoneVersion<V>>,
 }
 
 /// The query of an accepted transfer.
-pub(super) struct Request {
+pub(super) struct TransferRequest {
     /// The zone, in lower case.
     pub(super) zone: Name,
     /// The client's version, if the client queries for the changes since that version (IXFR).
-    pub(super) since: Option<Since>,
+    pub(super) since: Option<ClientVersion>,
     /// Header and question, which begin every message of the response.
     head: Vec<u8>,
     dnssec_ok: Option<bool>,
-    session: Option<Session>,
+    session: Option<TsigSession>,
 }
 
 /// The client's version, from its SOA record (RFC 1995, section 3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Since {
+pub(super) struct ClientVersion {
     pub(super) serial: u32,
     /// EXPIRE of the client's SOA record; 0 if the record does not include EXPIRE.
     pub(super) expire: u32,
 }
 
 /// The response to a transfer query that was rejected.
-pub(super) struct Rejection {
+pub(super) struct TransferRejection {
     pub(super) rcode: u16,
     pub(super) response: Vec<u8>,
 }
 
-impl<V: View> Transfers<V> {
+impl<V: View> ZoneTransfers<V> {
     /// Accepts or rejects a transfer query; `None` if the message is not a query.
     pub(super) fn accept(
         &self,
         message: &[u8],
         client: IpAddr,
         transport: Transport,
-    ) -> Option<Result<Accepted<V>, Rejection>> {
+    ) -> Option<Result<AcceptedTransfer<V>, TransferRejection>> {
         let query = Query::parse(message, transport).ok()?;
-        let reject = |rcode, session| Err(Rejection::new(&query, rcode, session));
+        let reject = |rcode, session| Err(TransferRejection::new(&query, rcode, session));
         if !self.peers.allow(client) {
             return Some(reject(rcode::REFUSED, None));
         }
@@ -69,7 +69,7 @@ impl<V: View> Transfers<V> {
             Err(refusal) => {
                 let mut response = Vec::new();
                 refusal.append(message, query.question_end(), &mut response);
-                return Some(Err(Rejection {
+                return Some(Err(TransferRejection {
                     rcode: refusal.rcode(),
                     response,
                 }));
@@ -79,7 +79,7 @@ impl<V: View> Transfers<V> {
             return Some(reject(rcode::REFUSED, None));
         }
         let zone = Name::from_wire(query.lower())?;
-        let since = Since::read(&query);
+        let since = ClientVersion::read(&query);
         if query.qtype == rtype::IXFR && since.is_none()
             || query.qtype == rtype::AXFR && transport == Transport::Udp
         {
@@ -93,12 +93,12 @@ impl<V: View> Transfers<V> {
             };
             return Some(reject(rcode, session));
         };
-        let request = Request::new(&query, zone, since, session);
-        Some(Ok(Accepted { request, version }))
+        let request = TransferRequest::new(&query, zone, since, session);
+        Some(Ok(AcceptedTransfer { request, version }))
     }
 }
 
-impl Since {
+impl ClientVersion {
     /// Parses the SOA record of an IXFR query.
     fn read(query: &Query<'_>) -> Option<Self> {
         if query.qtype != rtype::IXFR {
@@ -125,8 +125,8 @@ impl Since {
     }
 }
 
-impl Rejection {
-    fn new(query: &Query<'_>, rcode: u16, session: Option<Session>) -> Self {
+impl TransferRejection {
+    fn new(query: &Query<'_>, rcode: u16, session: Option<TsigSession>) -> Self {
         let mut response = Vec::new();
         let dnssec_ok = query.edns.as_ref().map(|edns| edns.dnssec_ok);
         crate::wire::refuse(
@@ -143,8 +143,13 @@ impl Rejection {
     }
 }
 
-impl Request {
-    fn new(query: &Query<'_>, zone: Name, since: Option<Since>, session: Option<Session>) -> Self {
+impl TransferRequest {
+    fn new(
+        query: &Query<'_>,
+        zone: Name,
+        since: Option<ClientVersion>,
+        session: Option<TsigSession>,
+    ) -> Self {
         let mut head = query
             .message
             .get(..query.question_end())
@@ -168,7 +173,7 @@ impl Request {
     }
 
     /// Rejects an accepted query after all.
-    pub(super) fn reject(mut self, rcode: u16) -> Rejection {
+    pub(super) fn reject(mut self, rcode: u16) -> TransferRejection {
         let mut response = Vec::new();
         if let Ok(header) = Header::parse(&self.head) {
             Header {
@@ -178,7 +183,7 @@ impl Request {
             .write_over(&mut self.head);
         }
         self.write(0, || None, &mut response);
-        Rejection { rcode, response }
+        TransferRejection { rcode, response }
     }
 
     /// Writes the next message of the response. Records are added until the message has at least
@@ -186,7 +191,7 @@ impl Request {
     pub(super) fn write(
         &mut self,
         size: usize,
-        mut next: impl FnMut() -> Option<Record>,
+        mut next: impl FnMut() -> Option<ZoneRecord>,
         out: &mut Vec<u8>,
     ) -> bool {
         out.extend_from_slice(&self.head);
@@ -217,7 +222,7 @@ impl Request {
     }
 
     /// The response with only the SOA record, in a single message.
-    pub(super) fn soa_alone(&mut self, soa: Record) -> Vec<u8> {
+    pub(super) fn soa_alone(&mut self, soa: ZoneRecord) -> Vec<u8> {
         let (mut out, mut soa) = (Vec::new(), Some(soa));
         self.write(usize::MAX, || soa.take(), &mut out);
         out
@@ -225,7 +230,7 @@ impl Request {
 }
 
 /// Appends a record. The owner name ends with a pointer to the question, which is the zone.
-fn append(record: &Record, out: &mut Vec<u8>) {
+fn append(record: &ZoneRecord, out: &mut Vec<u8>) {
     out.extend_from_slice(&record.owner);
     out.extend_from_slice(&POINTER_TO_QUESTION);
     out.extend_from_slice(&record.body);

@@ -8,17 +8,17 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::Transfers;
-use super::content::{Content, Record};
-use super::history::{Step, Version};
-use super::metrics::Form;
-use super::names::Names;
-use super::request::{Accepted, Rejection, Request, Since};
+use super::ZoneTransfers;
+use super::content::{ZoneContent, ZoneRecord};
+use super::history::{VersionStep, ZoneVersion};
+use super::metrics::ResponseForm;
+use super::names::OwnerNames;
+use super::request::{AcceptedTransfer, ClientVersion, TransferRejection, TransferRequest};
 use crate::backend::View;
+use crate::client_shares::ClientShare;
 use crate::engine::Reply;
 use crate::metrics::System;
 use crate::serial::follows;
-use crate::shares::Share;
 use crate::wire::{Name, Query, Transport, rcode};
 
 /// Size in octets at which a message takes no further record. A larger message would save little
@@ -26,61 +26,61 @@ use crate::wire::{Name, Query, Transport, rcode};
 const FILLED: usize = 24 * 1024;
 
 /// A response in progress.
-pub struct Stream<V: View + 'static> {
-    transfers: Arc<Transfers<V>>,
-    state: State<V>,
-    form: Form,
+pub struct TransferStream<V: View + 'static> {
+    transfers: Arc<ZoneTransfers<V>>,
+    state: StreamState<V>,
+    form: ResponseForm,
     qtype: u16,
     rcode: u16,
     /// Whether the transfer is still to be counted in the metrics.
     open: bool,
     /// Place among the concurrent transfers; `None` for a rejected query.
-    place: Option<Share>,
+    place: Option<ClientShare>,
 }
 
-enum State<V> {
+enum StreamState<V> {
     /// The error response to a rejected query.
     Last(Vec<u8>),
-    Work(Box<Work<V>>),
+    StreamWork(Box<StreamWork<V>>),
     End,
 }
 
-struct Work<V> {
-    request: Request,
-    version: Arc<Version<V>>,
-    plan: Option<Plan>,
-    form: Form,
+struct StreamWork<V> {
+    request: TransferRequest,
+    version: Arc<ZoneVersion<V>>,
+    plan: Option<StreamPlan>,
+    form: ResponseForm,
 }
 
 /// The remaining records of a response.
 #[derive(Default)]
-struct Plan {
+struct StreamPlan {
     /// Records to send next.
-    ready: VecDeque<Record>,
+    ready: VecDeque<ZoneRecord>,
     /// The parts after `ready`.
-    parts: VecDeque<Part>,
+    parts: VecDeque<StreamPart>,
 }
 
 /// A part of a response. Only the position in it is held, not its records.
-enum Part {
-    Soa(Record),
+enum StreamPart {
+    Soa(ZoneRecord),
     /// The records of the zone's apex and its name server.
     Apex,
     /// The records of these names, from a position on.
-    Names(Arc<Names>, usize),
+    Names(Arc<OwnerNames>, usize),
     /// The records that a step deletes, from a position on.
-    Deleted(Arc<Step>, usize),
+    Deleted(Arc<VersionStep>, usize),
     /// The records that a step adds, from a position on.
-    Added(Arc<Step>, usize),
+    Added(Arc<VersionStep>, usize),
 }
 
-impl<V: View + 'static> Transfers<V> {
+impl<V: View + 'static> ZoneTransfers<V> {
     /// Begins the response to a transfer query over TCP; `None` if no response is sent.
-    pub fn begin(self: &Arc<Self>, message: &[u8], client: IpAddr) -> Option<Stream<V>> {
+    pub fn begin(self: &Arc<Self>, message: &[u8], client: IpAddr) -> Option<TransferStream<V>> {
         let qtype = Query::parse(message, Transport::Tcp).ok()?.qtype;
         let stream = |state, form, rcode, place| {
             let transfers = Arc::clone(self);
-            Stream {
+            TransferStream {
                 transfers,
                 state,
                 form,
@@ -90,22 +90,29 @@ impl<V: View + 'static> Transfers<V> {
                 place,
             }
         };
-        let reject =
-            |Rejection { rcode, response }| stream(State::Last(response), Form::Error, rcode, None);
-        let Accepted { request, version } = match self.accept(message, client, Transport::Tcp)? {
-            Ok(accepted) => accepted,
-            Err(rejection) => return Some(reject(rejection)),
+        let reject = |TransferRejection { rcode, response }| {
+            stream(
+                StreamState::Last(response),
+                ResponseForm::Error,
+                rcode,
+                None,
+            )
         };
+        let AcceptedTransfer { request, version } =
+            match self.accept(message, client, Transport::Tcp)? {
+                Ok(accepted) => accepted,
+                Err(rejection) => return Some(reject(rejection)),
+            };
         let Some(place) = self.places.take(client) else {
             return Some(reject(request.reject(rcode::REFUSED)));
         };
         self.metrics.running.inc();
         let form = if request.since.is_some() {
-            Form::Incremental
+            ResponseForm::Incremental
         } else {
-            Form::Whole
+            ResponseForm::Whole
         };
-        let state = State::Work(Box::new(Work {
+        let state = StreamState::StreamWork(Box::new(StreamWork {
             request,
             version,
             plan: None,
@@ -115,7 +122,7 @@ impl<V: View + 'static> Transfers<V> {
     }
 }
 
-impl<V: View + 'static> Stream<V> {
+impl<V: View + 'static> TransferStream<V> {
     /// The properties of the response that metrics count.
     pub(crate) fn reply(&self) -> Reply {
         Reply {
@@ -130,11 +137,11 @@ impl<V: View + 'static> Stream<V> {
     /// Returns the next message; `None` after the last message. A stream that is dropped earlier
     /// counts as failed.
     pub async fn next(&mut self) -> Option<Vec<u8>> {
-        let mut work = match std::mem::replace(&mut self.state, State::End) {
-            State::Work(work) => work,
-            State::Last(message) => return Some(message),
-            State::End => {
-                self.count(if self.form == Form::Error {
+        let mut work = match std::mem::replace(&mut self.state, StreamState::End) {
+            StreamState::StreamWork(work) => work,
+            StreamState::Last(message) => return Some(message),
+            StreamState::End => {
+                self.count(if self.form == ResponseForm::Error {
                     "refused"
                 } else {
                     "completed"
@@ -158,7 +165,7 @@ impl<V: View + 'static> Stream<V> {
             // Counted now, so that the transfer does not count as completed later.
             self.count("failed");
         } else if !work.is_done() {
-            self.state = State::Work(work);
+            self.state = StreamState::StreamWork(work);
         }
         message
     }
@@ -173,19 +180,19 @@ impl<V: View + 'static> Stream<V> {
     }
 }
 
-impl<V: View + 'static> Drop for Stream<V> {
+impl<V: View + 'static> Drop for TransferStream<V> {
     fn drop(&mut self) {
         self.count("failed");
     }
 }
 
-impl<V: View> Work<V> {
+impl<V: View> StreamWork<V> {
     fn is_done(&self) -> bool {
-        self.plan.as_ref().is_some_and(Plan::is_done)
+        self.plan.as_ref().is_some_and(StreamPlan::is_done)
     }
 
     /// Makes the next message; `None` if a message cannot be made.
-    fn message(&mut self, transfers: &Transfers<V>) -> Option<Vec<u8>> {
+    fn message(&mut self, transfers: &ZoneTransfers<V>) -> Option<Vec<u8>> {
         let Self {
             request,
             version,
@@ -193,12 +200,12 @@ impl<V: View> Work<V> {
             form,
         } = self;
         let plan = plan.get_or_insert_with(|| {
-            let (planned, what) = Plan::new(transfers, request, version);
+            let (planned, what) = StreamPlan::new(transfers, request, version);
             *form = what;
             planned
         });
         let zone = request.zone.clone();
-        let mut content = Content::new(&*version.view, &zone);
+        let mut content = ZoneContent::new(&*version.view, &zone);
         let mut out = Vec::with_capacity(FILLED + 4096);
         request
             .write(FILLED, || plan.next(&mut content), &mut out)
@@ -206,15 +213,15 @@ impl<V: View> Work<V> {
     }
 }
 
-impl Plan {
+impl StreamPlan {
     /// Makes the plan of the response, and decides its form.
     fn new<V: View>(
-        transfers: &Transfers<V>,
-        request: &Request,
-        version: &Version<V>,
-    ) -> (Self, Form) {
-        let content = Content::new(&*version.view, &request.zone);
-        let soa = |serial| Part::Soa(content.soa(transfers.serials.numbers(serial)));
+        transfers: &ZoneTransfers<V>,
+        request: &TransferRequest,
+        version: &ZoneVersion<V>,
+    ) -> (Self, ResponseForm) {
+        let content = ZoneContent::new(&*version.view, &request.zone);
+        let soa = |serial| StreamPart::Soa(content.soa(transfers.serials.numbers(serial)));
         let mut parts = VecDeque::from([soa(version.serial)]);
 
         if let Some(since) = request.since {
@@ -224,15 +231,15 @@ impl Plan {
                         parts,
                         ..Self::default()
                     },
-                    Form::Soa,
+                    ResponseForm::Soa,
                 );
             }
             if let Some(steps) = transfers.steps(&request.zone, since, version.serial) {
                 for step in steps {
                     parts.push_back(soa(step.from));
-                    parts.push_back(Part::Deleted(Arc::clone(&step), 0));
+                    parts.push_back(StreamPart::Deleted(Arc::clone(&step), 0));
                     parts.push_back(soa(step.to));
-                    parts.push_back(Part::Added(step, 0));
+                    parts.push_back(StreamPart::Added(step, 0));
                 }
                 parts.push_back(soa(version.serial));
                 return (
@@ -240,19 +247,19 @@ impl Plan {
                         parts,
                         ..Self::default()
                     },
-                    Form::Incremental,
+                    ResponseForm::Incremental,
                 );
             }
         }
 
-        let names = Part::Names(version.names(&request.zone), 0);
-        parts.extend([Part::Apex, names, soa(version.serial)]);
+        let names = StreamPart::Names(version.names(&request.zone), 0);
+        parts.extend([StreamPart::Apex, names, soa(version.serial)]);
         (
             Self {
                 parts,
                 ..Self::default()
             },
-            Form::Whole,
+            ResponseForm::Whole,
         )
     }
 
@@ -260,31 +267,31 @@ impl Plan {
         self.ready.is_empty() && self.parts.is_empty()
     }
 
-    fn next<V: View>(&mut self, content: &mut Content<'_, V>) -> Option<Record> {
+    fn next<V: View>(&mut self, content: &mut ZoneContent<'_, V>) -> Option<ZoneRecord> {
         loop {
             if let Some(record) = self.ready.pop_front() {
                 return Some(record);
             }
             let mut records = Vec::new();
             match self.parts.pop_front()? {
-                Part::Soa(record) => records.push(record),
-                Part::Apex => content.append_apex(&mut records),
-                Part::Names(names, at) => {
+                StreamPart::Soa(record) => records.push(record),
+                StreamPart::Apex => content.append_apex(&mut records),
+                StreamPart::Names(names, at) => {
                     if let Some(name) = names.get(at) {
                         content.append_name(name, &mut records);
-                        self.parts.push_front(Part::Names(names, at + 1));
+                        self.parts.push_front(StreamPart::Names(names, at + 1));
                     }
                 }
-                Part::Deleted(step, at) => {
+                StreamPart::Deleted(step, at) => {
                     if let Some(record) = step.difference.deleted.get(at) {
                         records.push(record.clone());
-                        self.parts.push_front(Part::Deleted(step, at + 1));
+                        self.parts.push_front(StreamPart::Deleted(step, at + 1));
                     }
                 }
-                Part::Added(step, at) => {
+                StreamPart::Added(step, at) => {
                     if let Some(record) = step.difference.added.get(at) {
                         records.push(record.clone());
-                        self.parts.push_front(Part::Added(step, at + 1));
+                        self.parts.push_front(StreamPart::Added(step, at + 1));
                     }
                 }
             }
@@ -293,11 +300,11 @@ impl Plan {
     }
 }
 
-impl<V: View> Transfers<V> {
+impl<V: View> ZoneTransfers<V> {
     /// The steps from the client's version of a zone to the version `to`; `None` if this process
     /// did not make the client's version, or does not keep the steps. Some secondaries send no
     /// EXPIRE, and their version may be another replica's.
-    fn steps(&self, zone: &Name, since: Since, to: u32) -> Option<Vec<Arc<Step>>> {
+    fn steps(&self, zone: &Name, since: ClientVersion, to: u32) -> Option<Vec<Arc<VersionStep>>> {
         if since.expire != self.serials.expire() {
             return None;
         }

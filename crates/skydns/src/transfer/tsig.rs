@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ring::hmac;
 
-use super::key::Key;
+use super::key::TsigKey;
 use crate::wire::{Edns, Header, Name, Query, Records, append_record_body, flag, rcode, rtype};
 
 /// CLASS of a TSIG record.
@@ -18,7 +18,7 @@ const BADKEY: u16 = 17;
 const BADTIME: u16 = 18;
 
 /// The content of a TSIG record.
-struct Tsig<'m> {
+struct TsigRecord<'m> {
     key: Name,
     algorithm: Name,
     /// Seconds since 1970.
@@ -32,19 +32,19 @@ struct Tsig<'m> {
 
 /// Reason why a TSIG record is rejected.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum TsigRefusal {
     /// The record is malformed, or not the last record.
     Malformed,
     /// The check failed. The value is the TSIG record of the response.
-    Tsig(Vec<u8>),
+    TsigRecord(Vec<u8>),
 }
 
-impl Refusal {
+impl TsigRefusal {
     /// The RCODE of the response.
     pub(crate) fn rcode(&self) -> u16 {
         match self {
             Self::Malformed => rcode::FORMERR,
-            Self::Tsig(_) => rcode::NOTAUTH,
+            Self::TsigRecord(_) => rcode::NOTAUTH,
         }
     }
 
@@ -52,7 +52,7 @@ impl Refusal {
     pub(crate) fn append(&self, message: &[u8], question_end: usize, out: &mut Vec<u8>) {
         let start = out.len();
         crate::wire::refuse(message, question_end, self.rcode(), None, out);
-        if let Self::Tsig(record) = self {
+        if let Self::TsigRecord(record) = self {
             append(record, start, out);
         }
     }
@@ -60,8 +60,8 @@ impl Refusal {
 
 /// An exchange of messages with a peer that has the key.
 #[derive(Debug, Clone)]
-pub(crate) struct Session {
-    key: Arc<Key>,
+pub(crate) struct TsigSession {
+    key: Arc<TsigKey>,
     /// The MAC of the previous message: the query, or the last message of the response. `None`
     /// before our own query.
     previous: Option<Vec<u8>>,
@@ -74,7 +74,7 @@ pub(crate) struct Session {
 /// later, in another task.
 #[derive(Debug, Clone)]
 pub(crate) struct ResponseSigner {
-    session: Session,
+    session: TsigSession,
     /// Header and question of the query.
     head: Box<[u8]>,
     /// The DO bit of the query's OPT record; `None` without EDNS.
@@ -106,32 +106,32 @@ fn last_record(
 pub(crate) fn check(
     message: &[u8],
     question_end: usize,
-    key: Option<&Arc<Key>>,
+    key: Option<&Arc<TsigKey>>,
     now: u64,
-) -> Result<Option<Session>, Refusal> {
+) -> Result<Option<TsigSession>, TsigRefusal> {
     if !is_signed(message, question_end) {
         return Ok(None);
     }
-    let (tsig, start) = Tsig::read(message, question_end).ok_or(Refusal::Malformed)?;
-    let known = |key: &&Arc<Key>| {
+    let (tsig, start) = TsigRecord::read(message, question_end).ok_or(TsigRefusal::Malformed)?;
+    let known = |key: &&Arc<TsigKey>| {
         *key.name() == tsig.key && key.algorithm().wire() == tsig.algorithm.wire()
     };
     let Some(key) = key.filter(known) else {
         return Err(tsig.refused(BADKEY));
     };
-    let mut signed = unsigned(message, start, tsig.original_id).ok_or(Refusal::Malformed)?;
+    let mut signed = unsigned(message, start, tsig.original_id).ok_or(TsigRefusal::Malformed)?;
     tsig.append_variables(&mut signed);
     if hmac::verify(key.secret(), &signed, tsig.mac).is_err() {
         return Err(tsig.refused(BADSIG));
     }
-    let mut session = Session {
+    let mut session = TsigSession {
         key: Arc::clone(key),
         previous: Some(tsig.mac.to_vec()),
         first: true,
         original_id: tsig.original_id,
     };
     if now.abs_diff(tsig.time) > u64::from(tsig.fudge) {
-        let header = Header::parse(message).map_err(|_| Refusal::Malformed)?;
+        let header = Header::parse(message).map_err(|_| TsigRefusal::Malformed)?;
         return Err(session.out_of_time(
             &tsig,
             header,
@@ -152,7 +152,7 @@ fn unsigned(message: &[u8], start: usize, original_id: u16) -> Option<Vec<u8>> {
     Some(unsigned)
 }
 
-impl<'m> Tsig<'m> {
+impl<'m> TsigRecord<'m> {
     /// Parses the TSIG record of a signed message. Returns the record and its offset.
     fn read(message: &'m [u8], question_end: usize) -> Option<(Self, usize)> {
         let [_, counts @ ..] = Header::parse(message).ok()?.counts;
@@ -169,7 +169,7 @@ impl<'m> Tsig<'m> {
             return None;
         }
         let (key, start) = (record.owner().ok()?.to_lowercase(), record.range().start);
-        let mut data = Fields(message.get(record.data_range())?);
+        let mut data = TsigFields(message.get(record.data_range())?);
         let algorithm = data.name()?.to_lowercase();
         let [high, low] = [data.u16()?, data.u16()?];
         let time = u64::from(high) << 32 | u64::from(low) << 16 | u64::from(data.u16()?);
@@ -219,8 +219,8 @@ impl<'m> Tsig<'m> {
     }
 
     /// Rejects the query with `error`, in a response without signature (RFC 8945, section 5.2).
-    fn refused(self, error: u16) -> Refusal {
-        Refusal::Tsig(
+    fn refused(self, error: u16) -> TsigRefusal {
+        TsigRefusal::TsigRecord(
             Self {
                 mac: &[],
                 error,
@@ -232,9 +232,9 @@ impl<'m> Tsig<'m> {
     }
 }
 
-impl Session {
+impl TsigSession {
     /// Begins an exchange with our own query, which has the ID `id`.
-    pub(super) fn of_request(key: &Arc<Key>, id: u16) -> Self {
+    pub(super) fn of_request(key: &Arc<TsigKey>, id: u16) -> Self {
         Self {
             key: Arc::clone(key),
             previous: None,
@@ -265,7 +265,7 @@ impl Session {
 
     /// Makes the TSIG record of a message with the given time, error and other data.
     fn signed(&mut self, message: &[u8], (time, error, other): (u64, u16, &[u8])) -> Vec<u8> {
-        let tsig = Tsig {
+        let tsig = TsigRecord {
             key: self.key.name().clone(),
             algorithm: Name::from_wire(self.key.algorithm().wire()).unwrap_or_default(),
             time,
@@ -286,7 +286,7 @@ impl Session {
             tsig.append_timers(&mut octets);
         }
         let mac = hmac::sign(self.key.secret(), &octets).as_ref().to_vec();
-        let record = Tsig { mac: &mac, ..tsig }.record();
+        let record = TsigRecord { mac: &mac, ..tsig }.record();
         (self.previous, self.first) = (Some(mac), false);
         record
     }
@@ -295,11 +295,11 @@ impl Session {
     /// our clock (RFC 8945, section 5.2.3).
     fn out_of_time(
         &mut self,
-        tsig: &Tsig<'_>,
+        tsig: &TsigRecord<'_>,
         request: Header,
         question: &[u8],
         now: u64,
-    ) -> Refusal {
+    ) -> TsigRefusal {
         let flags =
             flag::QR | request.flags & (flag::OPCODE | flag::RD | flag::CD) | rcode::NOTAUTH;
         let mut response = question.to_vec();
@@ -310,13 +310,13 @@ impl Session {
         }
         .write_over(&mut response);
         let [_, _, now @ ..] = now.to_be_bytes();
-        Refusal::Tsig(self.signed(&response, (tsig.time, BADTIME, &now)))
+        TsigRefusal::TsigRecord(self.signed(&response, (tsig.time, BADTIME, &now)))
     }
 }
 
 impl ResponseSigner {
     /// A signer for the response to `query`, whose signature was checked in `session`.
-    pub(crate) fn new(session: Session, query: &Query<'_>) -> Self {
+    pub(crate) fn new(session: TsigSession, query: &Query<'_>) -> Self {
         let head = query
             .message
             .get(..query.question_end())
@@ -388,9 +388,9 @@ fn append_counted(octets: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(octets);
 }
 
-struct Fields<'m>(&'m [u8]);
+struct TsigFields<'m>(&'m [u8]);
 
-impl<'m> Fields<'m> {
+impl<'m> TsigFields<'m> {
     fn take(&mut self, octets: usize) -> Option<&'m [u8]> {
         let (taken, rest) = self.0.split_at_checked(octets)?;
         self.0 = rest;

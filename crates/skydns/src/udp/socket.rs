@@ -28,7 +28,7 @@ pub(super) const QUIET: Duration = Duration::from_millis(250);
 
 /// Behaviour if no datagram is queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wait {
+pub(crate) enum ReceiveWait {
     /// Wait up to [`QUIET`] for a datagram.
     Moment,
     /// Do not wait.
@@ -60,12 +60,12 @@ pub(crate) enum LocalAddress {
 
 /// The client's address, and the local address to which the client sent.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Peer {
+pub(crate) struct UdpPeer {
     pub(crate) remote: SockaddrStorage,
     pub(crate) local: LocalAddress,
 }
 
-impl Peer {
+impl UdpPeer {
     /// The address and the port of the client.
     pub(crate) fn socket_addr(&self) -> SocketAddr {
         let v4 = self
@@ -139,20 +139,20 @@ impl UdpSocket {
         &self,
         headers: &'a mut MultiHeaders<SockaddrStorage>,
         slices: &'a mut [[IoSliceMut<'a>; 1]; N],
-        wait: Wait,
+        wait: ReceiveWait,
     ) -> Option<MultiResults<'a, SockaddrStorage>> {
         let flags = match wait {
-            Wait::Moment => MsgFlags::MSG_WAITFORONE,
-            Wait::Never => MsgFlags::MSG_DONTWAIT,
+            ReceiveWait::Moment => MsgFlags::MSG_WAITFORONE,
+            ReceiveWait::Never => MsgFlags::MSG_DONTWAIT,
         };
         recvmmsg(self.socket.as_raw_fd(), headers, slices, flags, None).ok()
     }
 
     /// The sender of a datagram, and the local address of the datagram.
-    pub(crate) fn peer_of(&self, message: &RecvMsg<'_, '_, SockaddrStorage>) -> Option<Peer> {
+    pub(crate) fn peer_of(&self, message: &RecvMsg<'_, '_, SockaddrStorage>) -> Option<UdpPeer> {
         let remote = message.address?;
         if !self.wildcard {
-            return Some(Peer {
+            return Some(UdpPeer {
                 remote,
                 local: LocalAddress::Bound,
             });
@@ -166,7 +166,7 @@ impl UdpSocket {
             }
             _ => None,
         });
-        Some(Peer {
+        Some(UdpPeer {
             remote,
             local: local.unwrap_or(LocalAddress::Bound),
         })
@@ -209,7 +209,7 @@ impl UdpSocket {
     }
 
     /// Sends one datagram without waiting.
-    pub(crate) fn send(&self, message: &[u8], peer: &Peer) {
+    pub(crate) fn send(&self, message: &[u8], peer: &UdpPeer) {
         let slices = [IoSlice::new(message)];
         let sent = with_control(peer.local, |control| {
             sendmsg(
@@ -287,7 +287,7 @@ mod tests {
         assert_eq!(unsent.load(Relaxed), 1);
         socket.send(
             b"worse",
-            &Peer {
+            &UdpPeer {
                 remote: FORBIDDEN.into(),
                 local: LocalAddress::Bound,
             },

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use dnsconfig::query_log::Filter;
 use skydns::forward::CacheLimits;
-use skydns::tap::{Choice, Record, Watch};
+use skydns::tap::{TapRecord, TapWatch, WatchSettings};
 
 use super::*;
 
-async fn next(watch: &mut Watch) -> Record {
+async fn next(watch: &mut TapWatch) -> TapRecord {
     tokio::time::timeout(PATIENCE, watch.next())
         .await
         .expect("a record")
@@ -23,7 +23,7 @@ async fn every_answer_is_shown_whatever_its_way() {
     })
     .await;
     let server = start(Fixed::new(&[upstream.addr()]).caching(CacheLimits::default()));
-    let choice = Choice {
+    let choice = WatchSettings {
         filter: Filter::default(),
         rate: 1000,
         messages: true,
@@ -82,13 +82,13 @@ async fn every_answer_is_shown_whatever_its_way() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tap_that_nobody_reads_costs_no_answer() {
     let server = start(Fixed::new(&[]));
-    let choice = Choice {
+    let choice = WatchSettings {
         filter: Filter::default(),
         rate: 100_000,
         messages: true,
     };
     let tap = Arc::clone(&server.tap);
-    let watches: Vec<Watch> = std::iter::from_fn(|| tap.watch(choice.clone()).ok()).collect();
+    let watches: Vec<TapWatch> = std::iter::from_fn(|| tap.watch(choice.clone()).ok()).collect();
     assert_eq!(watches.len(), 8);
     let query = Query::new("web.apps.svc.cluster.local.", "A").wire();
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();

@@ -8,8 +8,8 @@ use std::time::SystemTime;
 
 use futures::future::join_all;
 use prometheus::core::Collector as _;
-use skydns::Serials;
-use skydns::transfer::{TransferMetrics, Transfers};
+use skydns::ZoneSerials;
+use skydns::transfer::{TransferMetrics, ZoneTransfers};
 use skydns::wire::{Message, Section, framed, rtype};
 use testkit::client::{self, TcpConnection};
 use testkit::eventually;
@@ -34,7 +34,7 @@ static NOW: LazyLock<u64> = LazyLock::new(|| {
 /// A server, its zone transfers, and their metrics.
 struct Primary {
     server: Running,
-    transfers: Arc<Transfers<Fixed>>,
+    transfers: Arc<ZoneTransfers<Fixed>>,
     metrics: TransferMetrics,
 }
 
@@ -42,7 +42,7 @@ impl Primary {
     fn start(view: Fixed, peers: &str) -> Self {
         let metrics = TransferMetrics::new().expect("metrics");
         let peers = peers.parse().expect("peers");
-        let transfers = Transfers::new(peers, None, Serials::new(), metrics.clone());
+        let transfers = ZoneTransfers::new(peers, None, ZoneSerials::new(), metrics.clone());
         let view = Arc::new(view.transferred(&transfers));
         let server = start_with_transfers(&view, &transfers);
         assert!(transfers.take(&view, *NOW));

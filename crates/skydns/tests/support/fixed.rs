@@ -13,10 +13,10 @@ use skydns::forward::{
     Cache, CacheLimits, CacheMetrics, ForwardMetrics, Forwarder, Limits, TlsTrust,
 };
 use skydns::metrics::Metrics;
-use skydns::server::{Config, Server};
-use skydns::tap::Tap;
-use skydns::top::Top;
-use skydns::transfer::Transfers;
+use skydns::server::{DnsServer, ServerConfig};
+use skydns::tap::QueryTap;
+use skydns::top::TopQueries;
+use skydns::transfer::ZoneTransfers;
 use skydns::{
     Backend, Entry, FurtherZone, Host, Lookup, Name, OwnNames, Pointer, Records, Search,
     ServiceRecord, View, Zone, Zones,
@@ -354,7 +354,7 @@ impl Fixed {
     }
 
     /// Sets the serials to those of `transfers`.
-    pub(crate) fn transferred(mut self, transfers: &Transfers<Self>) -> Self {
+    pub(crate) fn transferred(mut self, transfers: &ZoneTransfers<Self>) -> Self {
         self.zone.serials = Some(transfers.serials());
         self
     }
@@ -469,8 +469,8 @@ impl Backend for Always {
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     pub(crate) metrics: Metrics,
-    pub(crate) tap: Arc<Tap>,
-    pub(crate) top: Arc<Top>,
+    pub(crate) tap: Arc<QueryTap>,
+    pub(crate) top: Arc<TopQueries>,
     stop: CancellationToken,
     task: tokio::task::JoinSet<std::io::Result<()>>,
 }
@@ -480,7 +480,7 @@ pub(crate) fn bind(
     address: SocketAddr,
     view: Fixed,
     metrics: Metrics,
-) -> std::io::Result<Server<Always>> {
+) -> std::io::Result<DnsServer<Always>> {
     bind_with_transfers(address, Arc::new(view), metrics, None)
 }
 
@@ -489,8 +489,8 @@ pub(crate) fn bind_with_transfers(
     address: SocketAddr,
     view: Arc<Fixed>,
     metrics: Metrics,
-    transfers: Option<Arc<Transfers<Fixed>>>,
-) -> std::io::Result<Server<Always>> {
+    transfers: Option<Arc<ZoneTransfers<Fixed>>>,
+) -> std::io::Result<DnsServer<Always>> {
     let cache = view.cache;
     bind_backend(address, Always(view), cache, metrics, transfers)
 }
@@ -501,13 +501,13 @@ fn bind_backend<B: Backend<View = Fixed>>(
     backend: B,
     cache: Option<CacheLimits>,
     metrics: Metrics,
-    transfers: Option<Arc<Transfers<Fixed>>>,
-) -> std::io::Result<Server<B>> {
+    transfers: Option<Arc<ZoneTransfers<Fixed>>>,
+) -> std::io::Result<DnsServer<B>> {
     let registry = prometheus::Registry::new();
     let cache = cache.and_then(|limits| Cache::new(limits, CacheMetrics::new(&registry).ok()?));
     let forwarder = ForwardMetrics::new(&registry)
         .map(|metrics| Forwarder::with(Limits::default(), metrics, TlsTrust::default(), cache));
-    let config = Config {
+    let config = ServerConfig {
         address,
         udp_sockets: NonZeroUsize::MIN,
         identity: Identity {
@@ -516,7 +516,7 @@ fn bind_backend<B: Backend<View = Fixed>>(
         forwarder: Arc::new(forwarder.unwrap_or_else(|error| unreachable!("{error}"))),
         metrics,
     };
-    Server::bind_with_transfers(config, Arc::new(backend), transfers)
+    DnsServer::bind_with_transfers(config, Arc::new(backend), transfers)
 }
 
 /// Starts a server of any backend on a free loopback port.
@@ -549,7 +549,7 @@ pub(crate) fn start_on(address: SocketAddr, view: Fixed) -> Running {
 /// Starts a server with zone transfers on a free loopback port.
 pub(crate) fn start_with_transfers(
     view: &Arc<Fixed>,
-    transfers: &Arc<Transfers<Fixed>>,
+    transfers: &Arc<ZoneTransfers<Fixed>>,
 ) -> Running {
     let (address, metrics) = (
         SocketAddr::from(([127, 0, 0, 1], 0)),
@@ -563,7 +563,7 @@ pub(crate) fn start_with_transfers(
     )
 }
 
-fn run<B: Backend>(server: Server<B>, metrics: Metrics) -> Running {
+fn run<B: Backend>(server: DnsServer<B>, metrics: Metrics) -> Running {
     let (address, tap, top) = (server.local_addr(), server.tap(), server.top());
     let stop = CancellationToken::new();
     let mut task = tokio::task::JoinSet::new();

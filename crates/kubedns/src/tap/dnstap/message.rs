@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::SystemTime;
 
 use prost::Message as _;
-use skydns::tap::Record;
+use skydns::tap::TapRecord;
 use skydns::wire::Transport;
 
 /// `Dnstap.Type.MESSAGE`
@@ -74,7 +74,7 @@ impl Sender {
     }
 
     /// Encodes a query and its response; `None` if the record has no copies of these messages.
-    pub(super) fn messages(&self, record: &Record) -> Option<[Vec<u8>; 2]> {
+    pub(super) fn messages(&self, record: &TapRecord) -> Option<[Vec<u8>; 2]> {
         let messages = record.messages.as_ref()?;
         let (family, address) = match record.client.ip().to_canonical() {
             IpAddr::V4(ip) => (1, ip.octets().to_vec()),

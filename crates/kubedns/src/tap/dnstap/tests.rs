@@ -54,14 +54,18 @@ async fn read(stream: &mut UnixStream) -> Dnstap {
 }
 
 /// A DNS server without records.
-fn server() -> (std::net::SocketAddr, Arc<Tap>, JoinSet<std::io::Result<()>>) {
+fn server() -> (
+    std::net::SocketAddr,
+    Arc<QueryTap>,
+    JoinSet<std::io::Result<()>>,
+) {
     let registry = prometheus::Registry::new();
     let metrics = skydns::forward::ForwardMetrics::new(&registry).unwrap();
     let (limits, trust) = (
         skydns::forward::Limits::default(),
         skydns::forward::TlsTrust::default(),
     );
-    let config = skydns::server::Config {
+    let config = skydns::server::ServerConfig {
         address: (Ipv4Addr::LOCALHOST, 0).into(),
         udp_sockets: std::num::NonZeroUsize::MIN,
         identity: skydns::engine::Identity {
@@ -74,7 +78,7 @@ fn server() -> (std::net::SocketAddr, Arc<Tap>, JoinSet<std::io::Result<()>>) {
     };
     let zone = skydns::Zone::new(&skydns::Name::parse("cluster.local.").unwrap());
     let published = cluster::snapshot::Published::new(cluster::snapshot::Snapshot::new(zone));
-    let server = skydns::server::Server::bind(config, Arc::new(published)).unwrap();
+    let server = skydns::server::DnsServer::bind(config, Arc::new(published)).unwrap();
     let (address, tap, mut tasks) = (server.local_addr(), server.tap(), JoinSet::new());
     tasks.spawn(server.run(CancellationToken::new()));
     (address, tap, tasks)

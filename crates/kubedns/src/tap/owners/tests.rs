@@ -60,7 +60,7 @@ impl Cluster {
         let text = |address| {
             owners
                 .get(address)
-                .and_then(Owner::text)
+                .and_then(ClientOwner::text)
                 .unwrap_or_else(|| "-".to_owned())
         };
         addresses.iter().map(text).collect()
@@ -167,7 +167,7 @@ fn a_pod_counts_only_with_the_address() {
     );
     assert_eq!(
         owner(ip("10.0.0.2"), &found),
-        Owner::default(),
+        ClientOwner::default(),
         "an API server without the selector"
     );
 }

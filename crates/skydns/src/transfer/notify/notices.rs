@@ -17,13 +17,13 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// The notifications of one secondary. The map holds only zones that are transferred, so it is
 /// bounded.
 #[derive(Debug, Default)]
-pub(super) struct Notices {
-    zones: HashMap<Name, Notice>,
+pub(super) struct PendingNotices {
+    zones: HashMap<Name, ZoneNotice>,
 }
 
 /// The notification of the last change of a zone.
 #[derive(Debug)]
-struct Notice {
+struct ZoneNotice {
     serial: u32,
     /// The ID of the messages for this serial. No other zone has the same.
     id: u16,
@@ -39,7 +39,7 @@ struct Notice {
 
 /// A step that is due now.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Due {
+pub(super) enum DueNotice {
     Send {
         id: u16,
         zone: Name,
@@ -52,13 +52,13 @@ pub(super) enum Due {
 
 /// The zone of a response.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Response {
+pub(super) struct NoticeResponse {
     pub(super) zone: Name,
     /// Whether the response is an error and the last response for the zone was none.
     pub(super) is_first_error: bool,
 }
 
-impl Notices {
+impl PendingNotices {
     /// Takes the current serials of all zones. A change does not restart the attempts for an
     /// earlier change of the same zone: a secondary that never responds is noticed however often
     /// the zone changes.
@@ -74,7 +74,7 @@ impl Notices {
                 continue;
             }
             let id = self.unused_id();
-            let new = Notice {
+            let new = ZoneNotice {
                 serial: *serial,
                 id,
                 sent: 0,
@@ -103,7 +103,7 @@ impl Notices {
     }
 
     /// Returns what is due at `now`, and schedules what follows.
-    pub(super) fn take_due(&mut self, now: Instant) -> Vec<Due> {
+    pub(super) fn take_due(&mut self, now: Instant) -> Vec<DueNotice> {
         let mut all = Vec::new();
         for (zone, notice) in &mut self.zones {
             if notice.due.is_none_or(|due| due > now) {
@@ -111,13 +111,13 @@ impl Notices {
             }
             let Some(wait) = WAITS.get(notice.sent) else {
                 notice.due = None;
-                all.push(Due::GivenUp { zone: zone.clone() });
+                all.push(DueNotice::GivenUp { zone: zone.clone() });
                 continue;
             };
             notice.sent += 1;
             notice.last_sent = Some(now);
             notice.due = Some(now + Duration::from_secs(*wait));
-            all.push(Due::Send {
+            all.push(DueNotice::Send {
                 id: notice.id,
                 zone: zone.clone(),
             });
@@ -132,9 +132,9 @@ impl Notices {
 
     /// Takes the response with this ID. Returns its zone if a response was expected. An error is no
     /// acknowledgement, but to repeat the message before the next change would not help.
-    pub(super) fn take_response(&mut self, id: u16, rcode: u16) -> Option<Response> {
+    pub(super) fn take_response(&mut self, id: u16, rcode: u16) -> Option<NoticeResponse> {
         let is_expected =
-            |notice: &Notice| notice.id == id && notice.sent > 0 && notice.due.is_some();
+            |notice: &ZoneNotice| notice.id == id && notice.sent > 0 && notice.due.is_some();
         let (zone, notice) = self
             .zones
             .iter_mut()
@@ -143,7 +143,7 @@ impl Notices {
         let is_first_error = is_error && !notice.is_refused;
         notice.due = None;
         notice.is_refused = is_error;
-        Some(Response {
+        Some(NoticeResponse {
             zone: zone.clone(),
             is_first_error,
         })
@@ -166,11 +166,11 @@ mod tests {
     }
 
     /// The IDs of the messages that are due.
-    fn sent(notices: &mut Notices, now: Instant) -> Vec<u16> {
+    fn sent(notices: &mut PendingNotices, now: Instant) -> Vec<u16> {
         let all = notices.take_due(now);
         all.iter()
             .filter_map(|due| {
-                if let Due::Send { id, .. } = due {
+                if let DueNotice::Send { id, .. } = due {
                     Some(*id)
                 } else {
                     None
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn steady_changes_do_not_hide_silence() {
         let start = Instant::now();
-        let mut notices = Notices::default();
+        let mut notices = PendingNotices::default();
         let mut messages = 0;
         let mut given_up = Vec::new();
         for second in 0..63 {
@@ -193,8 +193,8 @@ mod tests {
             );
             for due in notices.take_due(now) {
                 match due {
-                    Due::Send { .. } => messages += 1,
-                    Due::GivenUp { .. } => given_up.push(second),
+                    DueNotice::Send { .. } => messages += 1,
+                    DueNotice::GivenUp { .. } => given_up.push(second),
                 }
             }
         }
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn response_ends_attempts() {
         let start = Instant::now();
-        let mut notices = Notices::default();
+        let mut notices = PendingNotices::default();
         notices.update(&[serial("cluster.local", 1)], start);
         let first = sent(&mut notices, start);
         assert_eq!(notices.next_due(), Some(start + Duration::from_secs(1)));
@@ -225,7 +225,7 @@ mod tests {
         let response = notices.take_response(first[0], 0).unwrap();
         assert_eq!(
             response,
-            Response {
+            NoticeResponse {
                 zone: name("cluster.local"),
                 is_first_error: false
             }
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn error_is_no_acknowledgement() {
         let start = Instant::now();
-        let mut notices = Notices::default();
+        let mut notices = PendingNotices::default();
         let mut errors = Vec::new();
         for (change, rcode) in [(1, 9), (2, 9), (3, 0), (4, 9)] {
             let now = start + Duration::from_secs(10 * u64::from(change));
@@ -276,7 +276,7 @@ mod tests {
     #[test]
     fn zones_have_different_ids() {
         let now = Instant::now();
-        let mut notices = Notices::default();
+        let mut notices = PendingNotices::default();
         let zones: Vec<_> = (0..2000)
             .map(|n| serial(&format!("z{n}.test"), 1))
             .collect();

@@ -5,12 +5,12 @@ use super::*;
 
 const NOW: u64 = 1_900_000_000;
 
-fn key(name: &str, secret: &str) -> Arc<Key> {
+fn key(name: &str, secret: &str) -> Arc<TsigKey> {
     let text = format!("key {name} {{ algorithm hmac-sha256; secret \"{secret}\"; }};");
-    Arc::new(Key::parse(&text).unwrap())
+    Arc::new(TsigKey::parse(&text).unwrap())
 }
 
-fn ours() -> Arc<Key> {
+fn ours() -> Arc<TsigKey> {
     key("xfer", "c2VjcmV0IG9mIHR3ZW50eSBvY3RldHM=")
 }
 
@@ -29,13 +29,13 @@ fn query() -> Vec<u8> {
 
 const QUESTION_END: usize = 17;
 
-fn signed(key: &Arc<Key>, time: u64) -> Vec<u8> {
+fn signed(key: &Arc<TsigKey>, time: u64) -> Vec<u8> {
     let mut message = query();
-    Session::of_request(key, 7).sign(0, time, &mut message);
+    TsigSession::of_request(key, 7).sign(0, time, &mut message);
     message
 }
 
-fn checked(message: &[u8], now: u64) -> Result<Option<Session>, Refusal> {
+fn checked(message: &[u8], now: u64) -> Result<Option<TsigSession>, TsigRefusal> {
     check(message, QUESTION_END, Some(&ours()), now)
 }
 
@@ -46,8 +46,8 @@ fn refused(message: &[u8], now: u64) -> (u16, Option<u16>, bool) {
     refusal.append(message, QUESTION_END, &mut response);
     let response = response.get(3..).unwrap();
     let header = Header::parse(response).unwrap();
-    let tsig =
-        Tsig::read(response, QUESTION_END).map(|(tsig, _)| (tsig.error, !tsig.mac.is_empty()));
+    let tsig = TsigRecord::read(response, QUESTION_END)
+        .map(|(tsig, _)| (tsig.error, !tsig.mac.is_empty()));
     (
         header.rcode(),
         tsig.map(|(error, _)| error),
@@ -128,14 +128,14 @@ fn other_requests_are_refused() {
 fn a_response_of_several_messages_is_one_chain() {
     let request = signed(&ours(), NOW);
     let mut session = checked(&request, NOW).unwrap().unwrap();
-    let (tsig, _) = Tsig::read(&request, QUESTION_END).unwrap();
+    let (tsig, _) = TsigRecord::read(&request, QUESTION_END).unwrap();
     let mut previous = tsig.mac.to_vec();
     for message in 0..3 {
         let mut response = query();
         let room = response.len() + session.room();
         session.sign(0, NOW, &mut response);
         assert_eq!(response.len(), room, "what was reserved for the signature");
-        let (tsig, start) = Tsig::read(&response, QUESTION_END).unwrap();
+        let (tsig, start) = TsigRecord::read(&response, QUESTION_END).unwrap();
         let mut octets = Vec::new();
         append_counted(&previous, &mut octets);
         octets.extend(unsigned(&response, start, 7).unwrap());
@@ -196,7 +196,7 @@ fn response_without_room_is_truncated() {
                     .chain([0; 6]),
             );
         }
-        Session::of_request(&ours(), 7).sign(0, NOW, &mut request);
+        TsigSession::of_request(&ours(), 7).sign(0, NOW, &mut request);
         let session = checked(&request, NOW).unwrap().unwrap();
         let parsed = Query::parse(&request, crate::wire::Transport::Udp).unwrap();
         let signer = ResponseSigner::new(session, &parsed);
@@ -218,7 +218,8 @@ fn response_without_room_is_truncated() {
         assert!(out.len() - 3 <= parsed.limit(), "{what}");
         if truncated {
             assert!(
-                Tsig::read(&out[3..], QUESTION_END).is_some_and(|(tsig, _)| !tsig.mac.is_empty()),
+                TsigRecord::read(&out[3..], QUESTION_END)
+                    .is_some_and(|(tsig, _)| !tsig.mac.is_empty()),
                 "{what}"
             );
         }

@@ -10,7 +10,7 @@ const SECONDS: &str = "30";
 
 /// The flags of `tap`, which are also the parameters of `/tap`.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
-pub(crate) struct Parameters {
+pub(crate) struct TapParameters {
     /// names, separated by commas; * stands for any letters, ? for one: *.acme.example
     #[arg(long, value_name = "string", default_value = "")]
     pub(crate) name: String,
@@ -31,7 +31,7 @@ pub(crate) struct Parameters {
     pub(crate) rate: String,
 }
 
-impl Default for Parameters {
+impl Default for TapParameters {
     fn default() -> Self {
         let text = || String::new();
         let (seconds, rate) = (SECONDS.to_owned(), DEFAULT_RATE.to_string());
@@ -48,7 +48,7 @@ impl Default for Parameters {
 
 /// The queries to follow, with the rate and the duration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Choice {
+pub struct TapRequest {
     /// The filter of the queries.
     pub filter: Filter,
     /// Maximum number of lines per second.
@@ -59,7 +59,7 @@ pub struct Choice {
 
 /// Error of an invalid parameter. The error text is one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ChoiceError {
+pub enum TapRequestError {
     /// The filter is malformed.
     #[error(transparent)]
     Filter(#[from] FilterError),
@@ -81,9 +81,9 @@ pub enum ChoiceError {
     Repeated(String),
 }
 
-impl Choice {
-    pub(crate) fn new(parameters: &Parameters) -> Result<Self, ChoiceError> {
-        let Parameters {
+impl TapRequest {
+    pub(crate) fn new(parameters: &TapParameters) -> Result<Self, TapRequestError> {
+        let TapParameters {
             name,
             client,
             rcode,
@@ -107,8 +107,8 @@ impl Choice {
     }
 
     /// Parses a query string.
-    pub fn from_query(query: &str) -> Result<Self, ChoiceError> {
-        let mut parameters = Parameters::default();
+    pub fn from_query(query: &str) -> Result<Self, TapRequestError> {
+        let mut parameters = TapParameters::default();
         let mut given = Vec::new();
         for (key, value) in form_urlencoded::parse(query.as_bytes()) {
             let place = match &*key {
@@ -118,11 +118,11 @@ impl Choice {
                 "type" => &mut parameters.qtype,
                 "seconds" => &mut parameters.seconds,
                 "rate" => &mut parameters.rate,
-                other => return Err(ChoiceError::Unknown(shorten(other, 40))),
+                other => return Err(TapRequestError::Unknown(shorten(other, 40))),
             };
             *place = value.into_owned();
             if given.contains(&key) {
-                return Err(ChoiceError::Repeated(key.into_owned()));
+                return Err(TapRequestError::Repeated(key.into_owned()));
             }
             given.push(key);
         }
@@ -130,7 +130,7 @@ impl Choice {
     }
 }
 
-impl Parameters {
+impl TapParameters {
     /// The HTTP request target, percent-encoded.
     pub(crate) fn target(&self) -> String {
         let Self {
@@ -159,12 +159,12 @@ impl Parameters {
     }
 }
 
-fn number(name: &'static str, value: &str, limit: u32) -> Result<u32, ChoiceError> {
+fn number(name: &'static str, value: &str, limit: u32) -> Result<u32, TapRequestError> {
     let number = value
         .parse()
         .ok()
         .filter(|number| (1..=limit).contains(number));
-    number.ok_or_else(|| ChoiceError::Number {
+    number.ok_or_else(|| TapRequestError::Number {
         name,
         value: shorten(value, 40),
         limit,
@@ -177,23 +177,23 @@ mod tests {
 
     #[test]
     fn a_target_is_read_as_it_was_meant() {
-        let parameters = Parameters {
+        let parameters = TapParameters {
             name: "*.acme.example,?x".to_owned(),
             client: "10.0.0.0/8".to_owned(),
             qtype: "A,AAAA".to_owned(),
             seconds: "5".to_owned(),
-            ..Parameters::default()
+            ..TapParameters::default()
         };
         let target = parameters.target();
         assert_eq!(
-            Choice::from_query(target.strip_prefix("/tap?").unwrap()),
-            Choice::new(&parameters)
+            TapRequest::from_query(target.strip_prefix("/tap?").unwrap()),
+            TapRequest::new(&parameters)
         );
-        let choice = Choice::from_query("").unwrap();
+        let choice = TapRequest::from_query("").unwrap();
         let (filter, time) = (Filter::default(), Duration::from_secs(30));
         assert_eq!(
             choice,
-            Choice {
+            TapRequest {
                 filter,
                 rate: 1000,
                 time
@@ -229,7 +229,7 @@ mod tests {
                 "client \"x\": an address (10.0.0.1) or a network (10.0.0.0/8) is accepted",
             ),
         ] {
-            assert_eq!(Choice::from_query(query).unwrap_err().to_string(), line);
+            assert_eq!(TapRequest::from_query(query).unwrap_err().to_string(), line);
         }
     }
 }

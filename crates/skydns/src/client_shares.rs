@@ -15,24 +15,24 @@ use parking_lot::Mutex;
 
 /// A number of places with a share for each client.
 #[derive(Debug)]
-pub(crate) struct Shares {
-    table: Mutex<Table>,
+pub(crate) struct ClientShares {
+    table: Mutex<ShareTable>,
     total: usize,
     each: usize,
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct ShareTable {
     taken: usize,
     /// Number of places taken by each host.
-    hosts: HashMap<Host, usize>,
+    hosts: HashMap<ClientHost, usize>,
 }
 
 /// The host of a client, for which places are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Host(IpAddr);
+pub(crate) struct ClientHost(IpAddr);
 
-impl From<IpAddr> for Host {
+impl From<IpAddr> for ClientHost {
     fn from(client: IpAddr) -> Self {
         Self(match client.to_canonical() {
             IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() & !u128::from(u64::MAX)).into(),
@@ -43,12 +43,12 @@ impl From<IpAddr> for Host {
 
 /// One place. Dropping the share frees the place.
 #[derive(Debug)]
-pub(crate) struct Share {
-    shares: Arc<Shares>,
-    host: Host,
+pub(crate) struct ClientShare {
+    shares: Arc<ClientShares>,
+    host: ClientHost,
 }
 
-impl Shares {
+impl ClientShares {
     /// Creates `total` places. A client may take another place only while it holds fewer than
     /// `each` places, and fewer places than are free.
     pub(crate) fn new(total: usize, each: usize) -> Arc<Self> {
@@ -60,8 +60,8 @@ impl Shares {
     }
 
     /// Takes a place for `client`; `None` if the client has used its share or no place is free.
-    pub(crate) fn take(self: &Arc<Self>, client: IpAddr) -> Option<Share> {
-        let host = Host::from(client);
+    pub(crate) fn take(self: &Arc<Self>, client: IpAddr) -> Option<ClientShare> {
+        let host = ClientHost::from(client);
         let mut table = self.table.lock();
         let own = table.hosts.get(&host).copied().unwrap_or(0);
         if own >= self.each.min(self.total.saturating_sub(table.taken)) {
@@ -69,7 +69,7 @@ impl Shares {
         }
         table.taken += 1;
         table.hosts.insert(host, own + 1);
-        Some(Share {
+        Some(ClientShare {
             shares: Arc::clone(self),
             host,
         })
@@ -80,7 +80,7 @@ impl Shares {
     }
 }
 
-impl Drop for Share {
+impl Drop for ClientShare {
     fn drop(&mut self) {
         let mut table = self.shares.table.lock();
         table.taken -= 1;
@@ -103,8 +103,8 @@ mod tests {
 
     #[test]
     fn one_client_cannot_take_what_others_need() {
-        let shares = Shares::new(8, 3);
-        let mut held: Vec<Share> = (0..10).filter_map(|_| shares.take(client(1))).collect();
+        let shares = ClientShares::new(8, 3);
+        let mut held: Vec<ClientShare> = (0..10).filter_map(|_| shares.take(client(1))).collect();
         assert_eq!(held.len(), 3);
         held.extend((0..10).filter_map(|_| shares.take(client(2))));
         assert_eq!((held.len(), shares.taken()), (6, 6));
@@ -138,7 +138,7 @@ mod tests {
             ("IPv6, two networks", "fd00::1", "fd00:0:0:1::1", false),
         ] {
             let [first, second] =
-                [first, second].map(|ip| Host::from(ip.parse::<IpAddr>().unwrap()));
+                [first, second].map(|ip| ClientHost::from(ip.parse::<IpAddr>().unwrap()));
             assert_eq!(first == second, same, "{what}");
         }
     }
@@ -153,7 +153,7 @@ mod tests {
             (99, 10, 10),
             (400, 3, 1),
         ] {
-            let shares = Shares::new(1000, 1000);
+            let shares = ClientShares::new(1000, 1000);
             let mut held = Vec::new();
             for _ in 0..1000 {
                 held.extend((0..heavy).filter_map(|n| shares.take(client(n))));
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_of_clients_without_a_place() {
-        let shares = Shares::new(4, 2);
+        let shares = ClientShares::new(4, 2);
         drop((
             shares.take([10, 0, 0, 1].into()),
             shares.take([10, 0, 0, 1].into()),

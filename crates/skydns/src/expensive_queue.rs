@@ -13,7 +13,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use crate::shares::{Host, Share, Shares};
+use crate::client_shares::{ClientHost, ClientShare, ClientShares};
 
 /// Maximum number of waiting queries. Each query holds its message and a task: about 2 KiB.
 const MAX_WAITING: usize = 2048;
@@ -25,19 +25,19 @@ const PAUSE: u32 = 3;
 
 /// Queue of expensive queries.
 #[derive(Debug)]
-pub(crate) struct Lane {
-    places: Arc<Shares>,
+pub(crate) struct ExpensiveQueue {
+    places: Arc<ClientShares>,
     /// A permit for the one query that is being answered.
     turn: Arc<Semaphore>,
     /// One permit for each waiting host. Only one query of a host at a time competes with the
     /// queries of other hosts.
-    hosts: Mutex<HashMap<Host, Weak<Semaphore>>>,
+    hosts: Mutex<HashMap<ClientHost, Weak<Semaphore>>>,
 }
 
-impl Lane {
+impl ExpensiveQueue {
     pub(crate) fn new() -> Self {
         let (places, turn) = (
-            Shares::new(MAX_WAITING, MAX_OF_HOST),
+            ClientShares::new(MAX_WAITING, MAX_OF_HOST),
             Arc::new(Semaphore::new(1)),
         );
         Self {
@@ -49,7 +49,7 @@ impl Lane {
 
     /// Admits a query to the queue; `None` if the host of `client` has used its share, or the queue
     /// is full.
-    pub(crate) fn admit(&self, client: IpAddr) -> Option<Share> {
+    pub(crate) fn admit(&self, client: IpAddr) -> Option<ClientShare> {
         self.places.take(client)
     }
 
@@ -78,7 +78,7 @@ impl Lane {
         done.await.ok()
     }
 
-    async fn turn_of(&self, host: Host) -> Option<OwnedSemaphorePermit> {
+    async fn turn_of(&self, host: ClientHost) -> Option<OwnedSemaphorePermit> {
         let turns = {
             let mut hosts = self.hosts.lock();
             let known = hosts.get(&host).and_then(Weak::upgrade);
@@ -107,7 +107,7 @@ mod tests {
 
     #[tokio::test]
     async fn hosts_take_turns() {
-        let lane = Lane::new();
+        let lane = ExpensiveQueue::new();
         let done = Arc::new(AtomicUsize::new(0));
         let count = || {
             let done = Arc::clone(&done);
@@ -124,7 +124,7 @@ mod tests {
 
     #[tokio::test]
     async fn nothing_is_kept_of_hosts_that_do_not_wait() {
-        let lane = Lane::new();
+        let lane = ExpensiveQueue::new();
         for last in 0..100 {
             assert_eq!(lane.run(host(last), move || last).await, Some(last));
         }
@@ -133,7 +133,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_query_that_is_given_up_holds_nobody_up() {
-        let lane = Lane::new();
+        let lane = ExpensiveQueue::new();
         let turn = Arc::clone(&lane.turn).acquire_owned().await.unwrap();
         tokio::select! {
             biased;

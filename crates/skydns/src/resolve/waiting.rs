@@ -10,27 +10,27 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use tokio::time::Instant as Deadline;
 
-use super::ask::{Ask, Work};
-use super::external_lookup::LookedUp;
+use super::ask::{Ask, WaitingWork};
+use super::external_lookup::ExternalLookup;
 use super::{
     BUDGET, Resolver, WaitingQuery, append_cause, limit_negative_ttls, servfail, sign,
     steps_at_once,
 };
 use crate::backend::{Backend, View};
 use crate::cause::Cause;
+use crate::client_shares::ClientShare;
 use crate::engine::{self, MAX_STEPS, Pending, Progress, Reply};
 use crate::external::{ExternalAnswer, ExternalAnswers, ExternalQuery, MAX_ROUNDS};
 use crate::forward::{self, ForwardError};
 use crate::metrics::{System, Took};
-use crate::shares::Share;
-use crate::tap::Answered;
+use crate::tap::AnsweredQuery;
 use crate::wire::{HEADER, Query, rcode};
 
 /// A place among the queries that wait. Dropping this value frees the place.
 #[derive(Debug)]
-pub(crate) struct Admitted {
+pub(crate) struct WaitingPlace {
     /// Frees the place when dropped.
-    _place: Share,
+    _place: ClientShare,
     /// Whether the place is one in the queue of expensive queries.
     in_lane: bool,
     deadline: Deadline,
@@ -39,7 +39,7 @@ pub(crate) struct Admitted {
 impl<B: Backend> Resolver<B> {
     /// Admits a query to those that wait for upstreams, or to the queue of expensive queries.
     /// `None` if the client has used its share, or no place is free.
-    pub(crate) fn admit(&self, waiting: &WaitingQuery<B::View>) -> Option<Admitted> {
+    pub(crate) fn admit(&self, waiting: &WaitingQuery<B::View>) -> Option<WaitingPlace> {
         let in_lane = waiting.is_expensive();
         let place = if in_lane {
             self.lane.admit(waiting.client)
@@ -47,7 +47,7 @@ impl<B: Backend> Resolver<B> {
             self.waiting.take(waiting.client)
         };
         match place {
-            Some(place) => Some(Admitted {
+            Some(place) => Some(WaitingPlace {
                 _place: place,
                 in_lane,
                 deadline: Deadline::now() + BUDGET,
@@ -90,7 +90,7 @@ impl<B: Backend> Resolver<B> {
         let query = waiting.query.query();
         let transport = query.transport;
         let took = Took::AtOnce(Duration::ZERO);
-        self.record(&Answered {
+        self.record(&AnsweredQuery {
             client,
             transport,
             query: query.message,
@@ -106,7 +106,7 @@ impl<B: Backend> Resolver<B> {
         self: &Arc<Self>,
         waiting: Box<WaitingQuery<B::View>>,
         client: SocketAddr,
-        admitted: Admitted,
+        admitted: WaitingPlace,
     ) -> Vec<u8> {
         let started = Instant::now();
         let WaitingQuery {
@@ -117,7 +117,7 @@ impl<B: Backend> Resolver<B> {
             signer,
         } = *waiting;
         let query = query.query();
-        let late = LateAsk {
+        let late = AdmittedAsk {
             query: &query,
             client: host,
             view: &view,
@@ -126,8 +126,8 @@ impl<B: Backend> Resolver<B> {
 
         let mut out = Vec::new();
         let mut reply = match work {
-            Work::Name(pending) => self.complete(late, pending, &mut out).await,
-            Work::Search(list) => self.search(late, list, &mut out).await,
+            WaitingWork::Name(pending) => self.complete(late, pending, &mut out).await,
+            WaitingWork::Search(list) => self.search(late, list, &mut out).await,
         };
         if let Some(signer) = signer {
             reply = sign(signer, 0, reply, &mut out);
@@ -135,7 +135,7 @@ impl<B: Backend> Resolver<B> {
 
         let took = Took::Waited(started.elapsed());
         let transport = query.transport;
-        self.record(&Answered {
+        self.record(&AnsweredQuery {
             client,
             transport,
             query: query.message,
@@ -149,7 +149,7 @@ impl<B: Backend> Resolver<B> {
     /// Answers one name, in as many rounds as its external names need.
     pub(super) async fn complete(
         self: &Arc<Self>,
-        late: LateAsk<'_, B::View>,
+        late: AdmittedAsk<'_, B::View>,
         mut pending: Pending,
         out: &mut Vec<u8>,
     ) -> Reply {
@@ -194,7 +194,7 @@ impl<B: Backend> Resolver<B> {
     /// Forwards a query to the upstreams of its name.
     async fn forward(
         &self,
-        late: LateAsk<'_, B::View>,
+        late: AdmittedAsk<'_, B::View>,
         system: System,
         out: &mut Vec<u8>,
     ) -> Reply {
@@ -225,7 +225,7 @@ impl<B: Backend> Resolver<B> {
     /// time may be left than the forwarder's own budget.
     pub(super) async fn exchange(
         &self,
-        late: LateAsk<'_, B::View>,
+        late: AdmittedAsk<'_, B::View>,
         question: forward::Query,
     ) -> Result<Arc<forward::Reply>, ForwardError> {
         let servers = Arc::clone(late.view.zone().servers_for(question.name()).0);
@@ -246,7 +246,7 @@ impl<B: Backend> Resolver<B> {
     /// that.
     async fn answer_in_lane(
         self: &Arc<Self>,
-        late: LateAsk<'_, B::View>,
+        late: AdmittedAsk<'_, B::View>,
         external: ExternalAnswers,
     ) -> Option<(Progress, ExternalAnswers, Vec<u8>)> {
         // A query that was admitted to wait for an upstream has no place in the queue yet.
@@ -282,7 +282,7 @@ impl<B: Backend> Resolver<B> {
     /// Resolves external names and adds the answers to `external`.
     async fn resolve_external(
         &self,
-        late: LateAsk<'_, B::View>,
+        late: AdmittedAsk<'_, B::View>,
         mut questions: Vec<ExternalQuery>,
         external: &mut ExternalAnswers,
     ) {
@@ -292,7 +292,7 @@ impl<B: Backend> Resolver<B> {
             .map(|question| self.look_up(late, question));
         for (question, looked_up) in questions.iter().zip(join_all(lookups).await) {
             let answer = match looked_up {
-                Ok(LookedUp { answer, stale }) => {
+                Ok(ExternalLookup { answer, stale }) => {
                     if stale {
                         external.set_stale();
                     }
@@ -310,23 +310,23 @@ impl<B: Backend> Resolver<B> {
 
 /// A query that waits, with its place and its deadline.
 #[derive(Debug)]
-pub(super) struct LateAsk<'a, V> {
+pub(super) struct AdmittedAsk<'a, V> {
     pub(super) query: &'a Query<'a>,
     pub(super) client: IpAddr,
     pub(super) view: &'a Arc<V>,
-    pub(super) admitted: &'a Admitted,
+    pub(super) admitted: &'a WaitingPlace,
 }
 
 // Derived, these would require that the view can be copied.
-impl<V> Clone for LateAsk<'_, V> {
+impl<V> Clone for AdmittedAsk<'_, V> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<V> Copy for LateAsk<'_, V> {}
+impl<V> Copy for AdmittedAsk<'_, V> {}
 
-impl<'a, V> LateAsk<'a, V> {
+impl<'a, V> AdmittedAsk<'a, V> {
     pub(super) fn ask(self) -> Ask<'a, V> {
         Ask {
             query: self.query,

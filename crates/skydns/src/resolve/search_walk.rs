@@ -22,7 +22,7 @@ use crate::wire::{
 
 /// A walk in progress.
 #[derive(Debug)]
-pub struct Walk {
+pub struct SearchWalk {
     list: SearchList,
     /// Index of the current name.
     at: usize,
@@ -36,7 +36,7 @@ pub struct Walk {
     owner: Name,
     /// The NXDOMAIN response for the query name, if that is the first name. This response is the
     /// answer if no name exists.
-    first_response: Option<Response>,
+    first_response: Option<CandidateResponse>,
     /// Lowest TTL of the negative responses so far, in seconds.
     ttl: u32,
     /// TTL of the zone's records, in seconds.
@@ -44,31 +44,31 @@ pub struct Walk {
     /// SERIAL, REFRESH, RETRY and EXPIRE of the SOA record in a negative answer of the walk: those
     /// of the zone.
     soa_numbers: [u32; 4],
-    end: End,
+    end: WalkEnd,
     steps: u64,
 }
 
 /// Result of the walk.
 #[derive(Debug)]
-enum End {
+enum WalkEnd {
     /// No name exists so far.
     Missing,
     /// A name exists without records of the type. The response is for the last such name.
-    Empty(usize, Response),
+    Empty(usize, CandidateResponse),
     /// A name has records.
-    Found(usize, Response),
+    Found(usize, CandidateResponse),
     /// A name could not be looked up.
     Failed,
 }
 
 /// The response for one name, and the part of the server that gave it.
 #[derive(Debug)]
-struct Response {
+struct CandidateResponse {
     message: Vec<u8>,
     system: System,
 }
 
-impl Walk {
+impl SearchWalk {
     /// A walk through `list` for `query`.
     pub fn new(query: &Query<'_>, list: SearchList, zone: &Zone) -> Self {
         let (qtype, pair) = match query.qtype {
@@ -77,7 +77,7 @@ impl Walk {
             rtype::AAAA => (rtype::AAAA, Some(rtype::A)),
             other => (other, None),
         };
-        let (end, ttl, alias_ttl) = (End::Missing, zone.negative_ttl, zone.ttl());
+        let (end, ttl, alias_ttl) = (WalkEnd::Missing, zone.negative_ttl, zone.ttl());
         let suffix = zone.search.as_ref().and_then(|search| search.suffix());
         let owner = suffix
             .filter(|suffix| !suffix.is_within(&zone.domain))
@@ -107,7 +107,7 @@ impl Walk {
 
     /// The query message of the next lookup; `None` at the end of the walk.
     pub fn question(&mut self, query: &Query<'_>) -> Option<Vec<u8>> {
-        if matches!(self.end, End::Found(..) | End::Failed) {
+        if matches!(self.end, WalkEnd::Found(..) | WalkEnd::Failed) {
             return None;
         }
         let name = self.list.names.get(self.at)?;
@@ -138,7 +138,7 @@ impl Walk {
             return self.fail();
         };
         let found = header.counts[1] > 0 || header.is_truncated();
-        let response = || Response {
+        let response = || CandidateResponse {
             message: message.to_vec(),
             system,
         };
@@ -153,10 +153,10 @@ impl Walk {
                 self.advance();
             }
             (rcode::NOERROR, true) if self.other_type => self.found_by_other_type(),
-            (rcode::NOERROR, true) => self.end = End::Found(self.at, response()),
+            (rcode::NOERROR, true) => self.end = WalkEnd::Found(self.at, response()),
             (rcode::NOERROR, false) if self.other_type => self.advance(),
             (rcode::NOERROR, false) => {
-                self.end = End::Empty(self.at, response());
+                self.end = WalkEnd::Empty(self.at, response());
                 let last = self.at + 1 == self.list.names.len();
                 if self.pair.is_some() && !last {
                     self.other_type = true;
@@ -170,7 +170,7 @@ impl Walk {
 
     /// Ends the walk because the lookup of a name failed.
     pub fn fail(&mut self) {
-        self.end = End::Failed;
+        self.end = WalkEnd::Failed;
     }
 
     fn advance(&mut self) {
@@ -180,8 +180,8 @@ impl Walk {
 
     /// Ends the walk at a name that only has addresses of the other family.
     fn found_by_other_type(&mut self) {
-        self.end = match std::mem::replace(&mut self.end, End::Failed) {
-            End::Empty(at, response) => End::Found(at, response),
+        self.end = match std::mem::replace(&mut self.end, WalkEnd::Failed) {
+            WalkEnd::Empty(at, response) => WalkEnd::Found(at, response),
             end => end,
         };
     }
@@ -194,7 +194,7 @@ impl Walk {
     /// Appends the answer to `out`. For addresses the answer begins with a CNAME to the name at
     /// which the walk ended. Clients then see the same canonical name as after a walk of their own.
     pub fn finish(self, query: &Query<'_>, out: &mut Vec<u8>) -> (Reply, Completion) {
-        if let (End::Missing, Some(first_response)) = (&self.end, &self.first_response) {
+        if let (WalkEnd::Missing, Some(first_response)) = (&self.end, &self.first_response) {
             return (
                 first_response.copy_nxdomain(query, out),
                 Completion::Missing,
@@ -202,16 +202,16 @@ impl Walk {
         }
         let mut writer = Writer::new(query, out);
         let ended_at = match &self.end {
-            End::Empty(at, response) | End::Found(at, response) => {
+            WalkEnd::Empty(at, response) | WalkEnd::Found(at, response) => {
                 Some((self.list.names.get(*at), response))
             }
-            End::Missing | End::Failed => None,
+            WalkEnd::Missing | WalkEnd::Failed => None,
         };
         let (mut system, mut truncated) = (System::Auth, false);
         if let Some((Some(name), response)) = ended_at {
             system = response.system;
             truncated = response.copy(query, name, self.ttl.min(self.alias_ttl), &mut writer);
-        } else if matches!(self.end, End::Missing) {
+        } else if matches!(self.end, WalkEnd::Missing) {
             // The SOA is left out if it does not fit: the answer is complete without it.
             let ttls = (self.ttl, self.ttl);
             let _ = writer.soa(
@@ -222,18 +222,18 @@ impl Walk {
             );
         }
         let (rcode, own, completion) = match self.end {
-            End::Failed => (rcode::SERVFAIL, flag::RA, Completion::Failed),
+            WalkEnd::Failed => (rcode::SERVFAIL, flag::RA, Completion::Failed),
             // The list is empty for the suffix and for a namespace below it. These names exist (RFC
             // 8020).
-            End::Missing if self.list.names.is_empty() => {
+            WalkEnd::Missing if self.list.names.is_empty() => {
                 (rcode::NOERROR, AUTHORITATIVE, Completion::NoData)
             }
-            End::Missing => (rcode::NXDOMAIN, AUTHORITATIVE, Completion::Missing),
-            End::Empty(..) => (rcode::NOERROR, AUTHORITATIVE, Completion::NoData),
-            End::Found(..) if system == System::Auth => {
+            WalkEnd::Missing => (rcode::NXDOMAIN, AUTHORITATIVE, Completion::Missing),
+            WalkEnd::Empty(..) => (rcode::NOERROR, AUTHORITATIVE, Completion::NoData),
+            WalkEnd::Found(..) if system == System::Auth => {
                 (rcode::NOERROR, AUTHORITATIVE, Completion::Cluster)
             }
-            End::Found(..) => (rcode::NOERROR, AUTHORITATIVE, Completion::External),
+            WalkEnd::Found(..) => (rcode::NOERROR, AUTHORITATIVE, Completion::External),
         };
         let flags = query.header.flags & (flag::RD | flag::CD) | own | truncation(truncated, query);
         writer.finish(flags, rcode);
@@ -259,7 +259,7 @@ fn authority_ttl(message: &[u8]) -> Option<u32> {
         .min()
 }
 
-impl Response {
+impl CandidateResponse {
     /// Appends the whole NXDOMAIN response for the query name.
     fn copy_nxdomain(&self, query: &Query<'_>, out: &mut Vec<u8>) -> Reply {
         let (header, records) = self.message.split_at(HEADER.min(self.message.len()));
@@ -289,7 +289,7 @@ impl Response {
             .chain(records(Section::Authority))
             .map(|record| record.ttl)
             .fold(ttl, u32::min);
-        let mut copy = Copy {
+        let mut copy = AnswerCopy {
             writer,
             names: NameOffsets::default(),
         };
@@ -324,12 +324,12 @@ impl Response {
 }
 
 /// Copies the records of a response into an answer.
-struct Copy<'w, 'q, 'b> {
+struct AnswerCopy<'w, 'q, 'b> {
     writer: &'w mut Writer<'q, 'b>,
     names: NameOffsets,
 }
 
-impl Copy<'_, '_, '_> {
+impl AnswerCopy<'_, '_, '_> {
     fn alias(&mut self, name: &Name, ttl: u32) -> Result<(), Full> {
         let kind = (rtype::CNAME, class::IN);
         self.names
