@@ -23,11 +23,11 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use daemon::error_chain::brief;
 use dnsconfig::blocking_read::{BlockingRead, LIMIT};
+use http::Uri;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use parking_lot::Mutex;
 use thiserror::Error;
-use warp::http::Uri;
 
 use crate::watch::Outage;
 

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use http::header::{HeaderValue, USER_AGENT};
+use http::{Request, Uri};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
@@ -21,8 +23,6 @@ use rustls::ClientConfig;
 use thiserror::Error;
 use tower::filter::AsyncFilterLayer;
 use tower::{BoxError, Service, ServiceBuilder};
-use warp::http::header::{HeaderValue, USER_AGENT};
-use warp::http::{Request, Uri};
 
 use super::credentials::{Credentials, CredentialsError};
 

@@ -8,6 +8,8 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use dnsconfig::blocking_read::BlockingRead;
+use http::Request;
+use http::header::{AUTHORIZATION, HeaderValue, InvalidHeaderValue};
 use kube::client::Body;
 use kube::config::AuthInfo;
 use parking_lot::Mutex;
@@ -15,8 +17,6 @@ use secrecy::ExposeSecret as _;
 use thiserror::Error;
 use tokio::time::Instant;
 use tower::BoxError;
-use warp::http::Request;
-use warp::http::header::{AUTHORIZATION, HeaderValue, InvalidHeaderValue};
 
 use super::certificate::{ClientCertificate, IdentityError, Pem};
 use super::exec::Plugin;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::error_chain::brief;
+use http::header::{ACCEPT, ACCEPT_ENCODING, HeaderValue, RETRY_AFTER};
+use http::{HeaderMap, Request};
 use kube::client::Body;
 use tokio::time::timeout;
-use warp::http::header::{ACCEPT, ACCEPT_ENCODING, HeaderValue, RETRY_AFTER};
-use warp::http::{HeaderMap, Request};
 
 use super::collection::{Collection, Extent};
 use super::encoding::{self, ListPart};

@@ -7,11 +7,11 @@ use bytes::buf::Writer;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use daemon::error_chain::brief;
 use flate2::write::GzDecoder;
+use http::Response;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use tokio::time::timeout;
-use warp::http::Response;
-use warp::http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 
 use super::failure::Failure;
 

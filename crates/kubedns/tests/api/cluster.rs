@@ -1,13 +1,9 @@
-//! An embedded API server for a test, and the connection to it.
+//! An embedded API server for a test.
 
 use std::ops::Deref;
-use std::sync::Arc;
 use std::time::Duration;
 
-use apiserver::{ApiServer, Options, Resource, Running, Verb};
-use cluster::connect::{Access, Connection};
-use cluster::watch::WatchMetrics;
-use cluster::watch::WatchTiming;
+use apiserver::{ApiServer, Options, Resource, Running};
 use testkit::objects::mk_cluster_ip;
 
 /// Timeout of all waits, generous for slow machines.
@@ -45,23 +41,6 @@ impl Cluster {
         )
     }
 
-    pub(crate) async fn connection(&self) -> Arc<Connection> {
-        let access = Access {
-            master_url: Some(self.url()),
-            ..Access::default()
-        };
-        Arc::new(Connection::new(access).await.unwrap())
-    }
-
-    /// Number of list requests, including those for further pages.
-    pub(crate) fn lists(&self) -> usize {
-        self.faults
-            .requests()
-            .iter()
-            .filter(|request| request.verb == Verb::List)
-            .count()
-    }
-
     pub(crate) fn set(&self, object: serde_json::Value) {
         self.store.set(object).unwrap();
     }
@@ -71,23 +50,4 @@ impl Cluster {
             .delete(resource, namespace, name)
             .expect("it is there");
     }
-}
-
-/// The timing of watches in tests: seconds in place of minutes.
-pub(crate) fn timing() -> WatchTiming {
-    let ms = Duration::from_millis;
-    WatchTiming {
-        watch: ms(20_000)..=ms(30_000),
-        silence: ms(1500),
-        overrun: ms(1000),
-        response: ms(1500),
-        backoff: ms(5)..=ms(100),
-        max_pause: ms(100),
-        max_pause_refused: ms(50),
-        refusal_lasts: ms(200),
-    }
-}
-
-pub(crate) fn metrics() -> WatchMetrics {
-    WatchMetrics::new(&daemon::metrics::Metrics::new("test").unwrap()).unwrap()
 }

@@ -1,129 +1,16 @@
-//! Watches of a part of the cluster: some namespaces, Services with some labels, or running pods.
+//! kubedns with a part of the cluster: some namespaces, or running pods.
 
 use apiserver::{Action, Resource, Rule};
-use cluster::objects::{FromApi, Kind, ObjectKey, Pod, Service};
-use cluster::scope::{Namespaces, Scope};
-use cluster::watch::{Collection, Phase, ScopedFeed};
 use querylog::ranking::RankingDocument;
 use serde_json::{Value, json};
 use testkit::eventually;
 use testkit::objects::{mk_cluster_ip, with_labels};
-use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
 
-use super::cluster::{Cluster, PATIENCE, metrics, timing};
-use super::feed::Running;
+use super::cluster::{Cluster, PATIENCE};
 use super::process::Kubedns;
-
-async fn start<T: FromApi + Clone + PartialEq + std::fmt::Debug>(
-    cluster: &Cluster,
-    scope: &Scope,
-) -> Running<T> {
-    let (sink, changes) = mpsc::channel(64);
-    let (connection, metrics) = (cluster.connection().await, metrics());
-    let (collections, feed) = (Collection::in_scope(T::KIND, scope), metrics.feed(T::KIND));
-    let feed = ScopedFeed::new(&connection, collections, &timing(), feed, sink, |change| {
-        change
-    });
-    let state = feed.state();
-    Running::new(feed.run(CancellationToken::new()), changes, state, metrics)
-}
 
 fn service(namespace: &str, name: &str) -> Value {
     mk_cluster_ip(namespace, name, &["10.96.0.1"], &["http:80"])
-}
-
-fn only(names: &[&str]) -> Scope {
-    let names = names.iter().map(|name| (*name).into()).collect();
-    Scope {
-        namespaces: Namespaces::Only(names),
-        ..Scope::default()
-    }
-}
-
-#[tokio::test]
-async fn some_namespaces_look_like_one_collection() {
-    let cluster = Cluster::start();
-    for (namespace, name) in [("a", "one"), ("b", "two"), ("hidden", "three")] {
-        cluster.set(service(namespace, name));
-    }
-    let mut feed = start::<Service>(&cluster, &only(&["a", "b", "empty"])).await;
-    feed.until_known(&["a/one", "b/two"]).await;
-    feed.until_state(|state| state.listed && state.phase == Phase::Following)
-        .await;
-    assert!(feed.metrics.is_connected(Kind::Service));
-    cluster.set(service("empty", "new"));
-    cluster.set(service("hidden", "new"));
-    cluster.delete(Resource::Services, "a", "one");
-    feed.until_known(&["b/two", "empty/new"]).await;
-}
-
-#[tokio::test]
-async fn a_later_list_of_one_namespace_takes_nothing_from_the_others() {
-    let cluster = Cluster::start();
-    for (namespace, name) in [("a", "one"), ("a", "two"), ("b", "three")] {
-        cluster.set(service(namespace, name));
-    }
-    let mut feed = start::<Service>(&cluster, &only(&["a", "b"])).await;
-    feed.until_known(&["a/one", "a/two", "b/three"]).await;
-    feed.until_state(|state| state.phase == Phase::Following)
-        .await;
-    cluster
-        .faults
-        .gap(|store| store.delete(Resource::Services, "a", "one"))
-        .expect("it is there");
-    feed.until_known(&["a/two", "b/three"]).await;
-    cluster.set(service("b", "four"));
-    feed.until_known(&["a/two", "b/four", "b/three"]).await;
-    assert_eq!(
-        (feed.mirror.lists, &feed.mirror.deletions[..]),
-        (1, &["a/one".to_owned()][..])
-    );
-}
-
-#[tokio::test]
-async fn the_worst_state_of_a_namespace_is_that_of_all() {
-    let cluster = Cluster::start();
-    let all_but_one = Rule::new(Action::Refuse { code: 403 })
-        .on([Resource::Services])
-        .skip(1);
-    let rule = cluster.faults.add(all_but_one);
-    cluster.set(service("a", "one"));
-    cluster.set(service("b", "two"));
-    let mut feed = start::<Service>(&cluster, &only(&["a", "b"])).await;
-    feed.until_state(|state| state.phase == Phase::Refused)
-        .await;
-    assert!(!feed.state.borrow().listed, "one of two");
-    assert!(!feed.metrics.is_connected(Kind::Service));
-    while let Ok(received) = feed.changes.try_recv() {
-        feed.mirror.apply(received.event);
-    }
-    assert_eq!(feed.mirror.lists, 0, "the list is complete only with both");
-    cluster.faults.remove(rule);
-    feed.until_known(&["a/one", "b/two"]).await;
-    feed.until_state(|state| state.listed && state.phase == Phase::Following)
-        .await;
-    eventually(PATIENCE, || async {
-        feed.metrics.is_connected(Kind::Service)
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn services_with_labels() {
-    let cluster = Cluster::start();
-    cluster.set(with_labels(service("a", "one"), &[("tier", "front")]));
-    cluster.set(service("a", "two"));
-    let scope = Scope {
-        services: Some("tier=front".to_owned()),
-        ..Scope::default()
-    };
-    let mut feed = start::<Service>(&cluster, &scope).await;
-    feed.until_known(&["a/one"]).await;
-    cluster.set(with_labels(service("b", "three"), &[("tier", "front")]));
-    feed.until_known(&["a/one", "b/three"]).await;
-    cluster.set(service("a", "one"));
-    feed.until_known(&["b/three"]).await;
 }
 
 fn pod(name: &str, phase: &str, addresses: &[&str]) -> Value {
@@ -132,52 +19,6 @@ fn pod(name: &str, phase: &str, addresses: &[&str]) -> Value {
         "apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "a", "name": name},
         "status": {"phase": phase, "podIP": addresses.first(), "podIPs": ips},
     })
-}
-
-#[tokio::test]
-async fn pods_that_run_in_either_encoding() {
-    for protobuf in [true, false] {
-        let cluster = Cluster::with(apiserver::Options {
-            protobuf,
-            ..apiserver::Options::default()
-        });
-        cluster.set(pod("one", "Running", &["10.0.0.1", "fd00::1"]));
-        cluster.set(pod("ended", "Succeeded", &["10.0.0.2"]));
-        let mut feed = start::<Pod>(&cluster, &Scope::default()).await;
-        feed.until_known(&["a/one"]).await;
-        let known = feed
-            .mirror
-            .get("a", "one")
-            .map(|pod| pod.addresses.to_vec())
-            .unwrap_or_default();
-        let expected: Vec<std::net::IpAddr> =
-            ["10.0.0.1", "fd00::1"].map(|ip| ip.parse().unwrap()).into();
-        assert_eq!(known, expected, "protobuf: {protobuf}");
-        cluster.set(pod("two", "Pending", &[]));
-        feed.until_known(&["a/one", "a/two"]).await;
-        cluster.set(pod("one", "Failed", &["10.0.0.1"]));
-        feed.until_known(&["a/two"]).await;
-    }
-}
-
-#[test]
-fn a_pod_that_has_ended_has_no_address_even_where_the_selector_is_not_obeyed() {
-    for (phase, count) in [
-        ("Pending", 1),
-        ("Running", 1),
-        ("Unknown", 1),
-        ("Succeeded", 0),
-        ("Failed", 0),
-    ] {
-        let read = Pod::from_api(&pod("one", phase, &["10.0.0.1"]).to_string())
-            .unwrap()
-            .object;
-        assert_eq!(
-            (read.key, read.addresses.len()),
-            (ObjectKey::new("a", "one"), count),
-            "{phase}"
-        );
-    }
 }
 
 #[tokio::test]

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dnsconfig::blocking_read::LIMIT;
+use http::Request;
 use kube::client::Body;
 use kube::config::AuthInfo;
 use rustls::client::ResolvesClientCert as _;
 use tokio::time::{advance, pause, resume};
-use warp::http::Request;
 
 use super::super::credentials::Credentials;
 use super::{Access, Connection, TWO_CONTEXTS, certificate};

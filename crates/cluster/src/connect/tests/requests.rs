@@ -5,11 +5,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use chrono::{TimeDelta, Utc};
+use http::Request;
 use kube::client::Body;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use warp::http::Request;
 
 use super::{Access, Connection, kubeconfig};
 

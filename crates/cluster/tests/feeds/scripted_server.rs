@@ -9,18 +9,18 @@ use std::time::Duration;
 use bytes::Bytes;
 use cluster::connect::Connection;
 use futures::stream::{self, BoxStream, StreamExt as _};
+use http::{Request, Response};
 use http_body_util::StreamBody;
+use hyper::body::Frame;
 use kube::Client;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tower::service_fn;
-use warp::hyper::body::Frame;
-use warp::hyper::{Request, Response};
 
 /// A received request.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct ReceivedRequest {
     /// Time of the request since the start of the API server.
     pub(crate) at: Duration,
     /// The last part of the path: the plural of the kind.
@@ -28,13 +28,13 @@ pub(crate) struct Asked {
     parameters: HashMap<String, String>,
 }
 
-impl Asked {
+impl ReceivedRequest {
     fn parameter(&self, name: &str) -> &str {
         self.parameters.get(name).map_or("", String::as_str)
     }
 
     /// Whether the request is a watch, not a list.
-    pub(crate) fn watches(&self) -> bool {
+    pub(crate) fn is_watch(&self) -> bool {
         !self.parameter("watch").is_empty()
     }
 
@@ -49,26 +49,28 @@ impl Asked {
     }
 
     /// Whether the request is for the first page of a list, not for a single object.
-    pub(crate) fn begins_a_list(&self) -> bool {
-        !self.watches() && self.token().is_empty() && self.parameter("limit") != "1"
+    pub(crate) fn begins_list(&self) -> bool {
+        !self.is_watch() && self.token().is_empty() && self.parameter("limit") != "1"
     }
 }
 
 /// A response, or a failure of the connection.
-pub(crate) type Answer =
+pub(crate) type ScriptedResponse =
     io::Result<Response<StreamBody<BoxStream<'static, io::Result<Frame<Bytes>>>>>>;
 
 /// The running API server.
-pub(crate) struct Stub {
-    asked: Arc<Mutex<Vec<Asked>>>,
+pub(crate) struct ScriptedServer {
+    asked: Arc<Mutex<Vec<ReceivedRequest>>>,
     /// The connection to this API server.
     pub(crate) connection: Arc<Connection>,
 }
 
-impl Stub {
+impl ScriptedServer {
     /// Creates an API server that responds with `answer`. Must be called within the runtime of the
     /// test.
-    pub(crate) fn new(answer: impl FnMut(&Asked) -> Option<Answer> + Send + 'static) -> Self {
+    pub(crate) fn new(
+        answer: impl FnMut(&ReceivedRequest) -> Option<ScriptedResponse> + Send + 'static,
+    ) -> Self {
         let (asked, begun) = (Arc::new(Mutex::new(Vec::new())), Instant::now());
         let (log, answer) = (Arc::clone(&asked), Arc::new(Mutex::new(answer)));
         let client = Client::new(
@@ -92,7 +94,7 @@ impl Stub {
     }
 
     /// The received requests for which `wanted` holds.
-    pub(crate) fn asked(&self, wanted: impl Fn(&Asked) -> bool) -> Vec<Asked> {
+    pub(crate) fn asked(&self, wanted: impl Fn(&ReceivedRequest) -> bool) -> Vec<ReceivedRequest> {
         let asked = self.asked.lock();
         asked
             .iter()
@@ -103,15 +105,15 @@ impl Stub {
 
     /// Number of requests for a first page.
     pub(crate) fn lists(&self) -> usize {
-        self.asked(Asked::begins_a_list).len()
+        self.asked(ReceivedRequest::begins_list).len()
     }
 }
 
-fn read(request: &Request<kube::client::Body>, at: Duration) -> Asked {
+fn read(request: &Request<kube::client::Body>, at: Duration) -> ReceivedRequest {
     let uri = request.uri();
     let resource = uri.path().rsplit('/').next().unwrap_or_default().to_owned();
     let pairs = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
-    Asked {
+    ReceivedRequest {
         at,
         resource,
         parameters: pairs.into_owned().collect(),
@@ -120,7 +122,7 @@ fn read(request: &Request<kube::client::Body>, at: Duration) -> Asked {
 
 /// The way a response ends after its body.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum End {
+pub(crate) enum BodyEnd {
     /// The response is complete.
     Complete,
     /// The connection breaks.
@@ -137,16 +139,16 @@ fn respond(
     status: u16,
     headers: &[(&str, &str)],
     pieces: Vec<(Duration, String)>,
-    end: End,
-) -> Answer {
+    end: BodyEnd,
+) -> ScriptedResponse {
     let pieces = stream::iter(pieces).then(|(pause, piece)| async move {
         tokio::time::sleep(pause).await;
         Ok(Frame::data(Bytes::from(piece)))
     });
     let end = match end {
-        End::Complete => stream::empty().boxed(),
-        End::Broken => stream::iter([Err(io::ErrorKind::ConnectionReset.into())]).boxed(),
-        End::Never => stream::pending().boxed(),
+        BodyEnd::Complete => stream::empty().boxed(),
+        BodyEnd::Broken => stream::iter([Err(io::ErrorKind::ConnectionReset.into())]).boxed(),
+        BodyEnd::Never => stream::pending().boxed(),
     };
     let mut response = Response::builder().status(status);
     for (name, value) in headers {
@@ -158,7 +160,7 @@ fn respond(
 }
 
 /// A page of a list. `next` is the token of the next page.
-pub(crate) fn page(version: u32, items: &[Value], next: Option<&str>) -> Answer {
+pub(crate) fn page_response(version: u32, items: &[Value], next: Option<&str>) -> ScriptedResponse {
     let metadata =
         json!({ "resourceVersion": version.to_string(), "continue": next.unwrap_or_default() });
     let list = json!({ "kind": "SomeList", "metadata": metadata, "items": items });
@@ -166,38 +168,38 @@ pub(crate) fn page(version: u32, items: &[Value], next: Option<&str>) -> Answer 
         200,
         &[],
         vec![(Duration::ZERO, list.to_string())],
-        End::Complete,
+        BodyEnd::Complete,
     )
 }
 
 /// A response with this status code and a `Status` object.
-pub(crate) fn failure(code: u16) -> Answer {
+pub(crate) fn error_response(code: u16) -> ScriptedResponse {
     let status = json!({ "kind": "Status", "code": code, "message": format!("code {code}") });
     respond(
         code,
         &[],
         vec![(Duration::ZERO, status.to_string())],
-        End::Complete,
+        BodyEnd::Complete,
     )
 }
 
 /// An error response with a Retry-After header.
-pub(crate) fn failure_until(code: u16, retry_after: &str) -> Answer {
+pub(crate) fn busy_response(code: u16, retry_after: &str) -> ScriptedResponse {
     respond(
         code,
         &[("Retry-After", retry_after)],
         Vec::new(),
-        End::Complete,
+        BodyEnd::Complete,
     )
 }
 
 /// A connection that fails before any response.
-pub(crate) fn no_response() -> Answer {
+pub(crate) fn refused_connection() -> ScriptedResponse {
     Err(io::ErrorKind::ConnectionRefused.into())
 }
 
 /// A watch with these events; each event follows after its pause.
-pub(crate) fn watching(events: Vec<(Duration, Value)>, end: End) -> Answer {
+pub(crate) fn watch_response(events: Vec<(Duration, Value)>, end: BodyEnd) -> ScriptedResponse {
     let line = |(pause, event): (Duration, Value)| (pause, format!("{event}\n"));
     respond(200, &[], events.into_iter().map(line).collect(), end)
 }

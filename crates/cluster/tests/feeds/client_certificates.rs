@@ -17,8 +17,8 @@ use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::time_provider::{DefaultTimeProvider, TimeProvider};
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
-use super::cluster::{Cluster, PATIENCE, timing};
-use super::feed::Running;
+use super::running_feed::RunningFeed;
+use super::test_api_server::{TIMEOUT, TestApiServer, fast_timing};
 
 /// A clock in the year 2200, when every certificate has expired.
 #[derive(Debug)]
@@ -61,17 +61,17 @@ async fn open_at(to: SocketAddr, clock: Arc<dyn TimeProvider>) -> Gate {
 
 fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../cluster/testdata/tls")
+        .join("testdata/tls")
         .join(name)
 }
 
 /// A kubeconfig with a client certificate and key in these files.
 fn kubeconfig(address: SocketAddr, [certificate, key]: [&Path; 2]) -> tempfile::NamedTempFile {
     let config = tempfile::NamedTempFile::new().unwrap();
-    let cluster =
+    let server =
         json!({"server": format!("https://{address}"), "certificate-authority": file("ca.pem")});
     let user = json!({"client-certificate": certificate, "client-key": key});
-    std::fs::write(config.path(), mk_kubeconfig(&cluster, &user).to_string()).unwrap();
+    std::fs::write(config.path(), mk_kubeconfig(&server, &user).to_string()).unwrap();
     config
 }
 
@@ -84,36 +84,36 @@ async fn connect(config: &Path) -> Arc<Connection> {
 }
 
 /// Starts a feed of Services with this kubeconfig.
-async fn start(config: &Path) -> Running<Service> {
-    Running::with(connect(config).await, timing())
+async fn start(config: &Path) -> RunningFeed<Service> {
+    RunningFeed::with(connect(config).await, fast_timing())
 }
 
 /// Waits until more than three connections have failed.
-async fn until_failed(feed: &Running<Service>) {
-    eventually(PATIENCE, || async {
+async fn until_failed(feed: &RunningFeed<Service>) {
+    eventually(TIMEOUT, || async {
         feed.restarts("unreachable") + feed.restarts("broken") > 3
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_client_certificate_opens_the_way() {
-    let cluster = Cluster::start();
-    cluster.set(mk_cluster_ip("apps", "web", &["10.96.0.7"], &["http:80"]));
-    let gate = open(cluster.address).await;
+async fn client_certificate_is_accepted() {
+    let server = TestApiServer::start();
+    server.set(mk_cluster_ip("apps", "web", &["10.96.0.7"], &["http:80"]));
+    let gate = open(server.address).await;
     let config = kubeconfig(gate.address, [&file("client.pem"), &file("client.key")]);
     let mut feed = start(config.path()).await;
     feed.until(|mirror| mirror.lists == 1).await;
-    cluster.set(mk_cluster_ip("apps", "new", &["10.96.0.8"], &["http:80"]));
+    server.set(mk_cluster_ip("apps", "new", &["10.96.0.8"], &["http:80"]));
     feed.until(|mirror| mirror.get("apps", "new").is_some())
         .await;
 }
 
 /// The first certificate has another issuer. The proxy rejects it like an expired certificate.
 #[tokio::test]
-async fn a_renewed_client_certificate_opens_the_way() {
-    let cluster = Cluster::start();
-    let gate = open(cluster.address).await;
+async fn renewed_client_certificate_is_read_again() {
+    let server = TestApiServer::start();
+    let gate = open(server.address).await;
     let directory = tempfile::tempdir().unwrap();
     let [certificate, key] = ["tls.crt", "tls.key"].map(|name| directory.path().join(name));
     std::fs::copy(file("client-v1.pem"), &certificate).unwrap();
@@ -129,23 +129,23 @@ async fn a_renewed_client_certificate_opens_the_way() {
 /// The proxy rejects the certificate with the alert `CertificateExpired`. A new kubeconfig then
 /// names another server.
 #[tokio::test]
-async fn a_certificate_that_has_expired_has_the_kubeconfig_read_again() {
-    let cluster = Cluster::start();
-    let expired = open_at(cluster.address, Arc::new(FarFuture)).await;
-    let good = open(cluster.address).await;
+async fn expired_certificate_rereads_kubeconfig() {
+    let server = TestApiServer::start();
+    let expired = open_at(server.address, Arc::new(FarFuture)).await;
+    let good = open(server.address).await;
     let certificate = [&*file("client.pem"), &*file("client.key")];
     let config = kubeconfig(expired.address, certificate);
     let connection = connect(config.path()).await;
     std::fs::copy(kubeconfig(good.address, certificate).path(), config.path()).unwrap();
-    let mut feed = Running::with(connection, timing());
+    let mut feed = RunningFeed::with(connection, fast_timing());
     feed.until(|mirror| mirror.lists == 1).await;
     assert!(feed.restarts("unreachable") > 0, "the alert came first");
 }
 
 #[tokio::test]
-async fn without_a_certificate_it_goes_on_trying() {
-    let cluster = Cluster::start();
-    let gate = open(cluster.address).await;
+async fn missing_certificate_is_retried() {
+    let server = TestApiServer::start();
+    let gate = open(server.address).await;
     let config = tempfile::NamedTempFile::new().unwrap();
     let server = json!({"server": format!("https://{}", gate.address), "certificate-authority": file("ca.pem")});
     std::fs::write(

@@ -21,28 +21,30 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::cluster::{Cluster, PATIENCE, metrics, timing};
-use super::mirror::Mirror;
-use super::stub::{End, Stub, failure, page, watching};
+use super::object_mirror::ObjectMirror;
+use super::scripted_server::{
+    BodyEnd, ScriptedServer, error_response, page_response, watch_response,
+};
+use super::test_api_server::{TIMEOUT, TestApiServer, fast_timing, watch_metrics};
 
 /// A running feed of endpoints, and the state after its events so far.
-struct Running {
-    endpoints: Mirror<Endpoints>,
-    slices: Mirror<EndpointSlice>,
+struct RunningEndpoints {
+    endpoints: ObjectMirror<Endpoints>,
+    slices: ObjectMirror<EndpointSlice>,
     /// The index, to which the events are applied.
     index: Index,
     events: mpsc::Receiver<Received<Event>>,
     _feed: JoinSet<()>,
 }
 
-impl Running {
-    async fn start(cluster: &Cluster, choice: Choice) -> Self {
-        Self::with(cluster.connection().await, timing(), choice)
+impl RunningEndpoints {
+    async fn start(server: &TestApiServer, choice: Choice) -> Self {
+        Self::with(server.connect().await, fast_timing(), choice)
     }
 
     fn with(connection: Arc<Connection>, timing: WatchTiming, choice: Choice) -> Self {
         let (sink, events) = mpsc::channel(64);
-        let zone = Zone::new(&Name::parse("cluster.local").unwrap());
+        let zone = Zone::new(&Name::parse("server.local").unwrap());
         let index = Index::new(Arc::new(Published::new(Snapshot::new(zone))));
         let (in_force, scope) = (index.source(), Scope::default());
         let feed = EndpointsFeed {
@@ -52,13 +54,13 @@ impl Running {
             scope,
             connection,
             timing,
-            metrics: metrics(),
+            metrics: watch_metrics(),
             sink,
             in_force,
         };
         let mut tasks = JoinSet::new();
         tasks.spawn(feed.run(CancellationToken::new()));
-        let (endpoints, slices) = (Mirror::new(), Mirror::new());
+        let (endpoints, slices) = (ObjectMirror::new(), ObjectMirror::new());
         Self {
             endpoints,
             slices,
@@ -78,7 +80,7 @@ impl Running {
                     self.take(event);
                 }
             };
-            let taken = tokio::time::timeout(PATIENCE, taking).await;
+            let taken = tokio::time::timeout(TIMEOUT, taking).await;
             let known = (self.in_force(), self.endpoints.keys(), self.slices.keys());
             assert!(taken.is_ok(), "{caller}: {known:?}");
         }
@@ -125,21 +127,21 @@ impl Running {
     }
 }
 
-fn cluster() -> Cluster {
-    let cluster = Cluster::start();
-    cluster.set(mk_endpoints("apps", "db", &["10.0.0.1"], &["sql:5432"]));
-    cluster.set(mk_endpoint_slice(
+fn start_server() -> TestApiServer {
+    let server = TestApiServer::start();
+    server.set(mk_endpoints("apps", "db", &["10.0.0.1"], &["sql:5432"]));
+    server.set(mk_endpoint_slice(
         "apps",
         "db",
         "x1",
         &["10.0.0.1"],
         &["sql:5432"],
     ));
-    cluster
+    server
 }
 
-fn requests(cluster: &Cluster, resource: Resource) -> usize {
-    cluster
+fn requests(server: &TestApiServer, resource: Resource) -> usize {
+    server
         .faults
         .requests()
         .iter()
@@ -148,13 +150,13 @@ fn requests(cluster: &Cluster, resource: Resource) -> usize {
 }
 
 #[tokio::test]
-async fn slices_are_preferred_where_they_can_be_read() {
-    let cluster = cluster();
-    let mut running = Running::start(&cluster, Choice::Auto).await;
+async fn readable_slices_are_preferred() {
+    let server = start_server();
+    let mut running = RunningEndpoints::start(&server, Choice::Auto).await;
     running.until_from(EndpointsSource::EndpointSlices).await;
     assert_eq!(running.slices.keys(), ["apps/db-x1"]);
-    assert_eq!(requests(&cluster, Resource::Endpoints), 0);
-    cluster.set(mk_endpoint_slice(
+    assert_eq!(requests(&server, Resource::Endpoints), 0);
+    server.set(mk_endpoint_slice(
         "apps",
         "db",
         "x2",
@@ -167,80 +169,80 @@ async fn slices_are_preferred_where_they_can_be_read() {
 }
 
 #[tokio::test]
-async fn the_stock_role_leads_to_endpoints() {
-    let cluster = cluster();
-    cluster.faults.kube_dns_role();
-    let mut running = Running::start(&cluster, Choice::Auto).await;
+async fn stock_role_selects_endpoints() {
+    let server = start_server();
+    server.faults.kube_dns_role();
+    let mut running = RunningEndpoints::start(&server, Choice::Auto).await;
     running.until_from(EndpointsSource::Endpoints).await;
     assert_eq!(running.endpoints.keys(), ["apps/db"]);
-    cluster.set(mk_endpoints("apps", "web", &["10.0.0.2"], &["http:80"]));
+    server.set(mk_endpoints("apps", "web", &["10.0.0.2"], &["http:80"]));
     running
         .until(|running| running.endpoints.keys() == ["apps/db", "apps/web"])
         .await;
 }
 
 #[tokio::test]
-async fn an_api_server_without_slices_leads_to_endpoints() {
-    let cluster = cluster();
-    cluster
+async fn missing_slices_select_endpoints() {
+    let server = start_server();
+    server
         .faults
         .add(Rule::new(Action::Refuse { code: 404 }).on([Resource::EndpointSlices]));
-    let mut running = Running::start(&cluster, Choice::Auto).await;
+    let mut running = RunningEndpoints::start(&server, Choice::Auto).await;
     running.until_from(EndpointsSource::Endpoints).await;
 }
 
 #[tokio::test]
-async fn slices_that_may_be_listed_and_not_watched_lead_to_endpoints() {
-    let cluster = cluster();
+async fn unwatchable_slices_select_endpoints() {
+    let server = start_server();
     let rule = Rule::new(Action::Refuse { code: 403 })
         .on([Resource::EndpointSlices])
         .verbs([Verb::Watch]);
-    cluster.faults.add(rule);
-    let mut running = Running::start(&cluster, Choice::Auto).await;
+    server.faults.add(rule);
+    let mut running = RunningEndpoints::start(&server, Choice::Auto).await;
     running.until_from(EndpointsSource::Endpoints).await;
 }
 
 #[tokio::test]
-async fn a_permission_that_comes_or_goes_is_followed() {
-    let cluster = cluster();
-    let role = cluster.faults.kube_dns_role();
-    let mut running = Running::start(&cluster, Choice::Auto).await;
+async fn changed_permission_changes_the_source() {
+    let server = start_server();
+    let role = server.faults.kube_dns_role();
+    let mut running = RunningEndpoints::start(&server, Choice::Auto).await;
     running.until_from(EndpointsSource::Endpoints).await;
-    cluster.faults.remove(role);
+    server.faults.remove(role);
     running.until_from(EndpointsSource::EndpointSlices).await;
-    cluster.faults.kube_dns_role();
-    cluster.faults.drop_watches();
+    server.faults.kube_dns_role();
+    server.faults.drop_watches();
     running.until_from(EndpointsSource::Endpoints).await;
-    cluster.set(mk_endpoints("apps", "web", &["10.0.0.2"], &["http:80"]));
+    server.set(mk_endpoints("apps", "web", &["10.0.0.2"], &["http:80"]));
     running
         .until(|running| running.endpoints.keys() == ["apps/db", "apps/web"])
         .await;
 }
 
 #[tokio::test]
-async fn slices_that_cannot_be_had_for_another_reason_hold_up_the_start_only_for_a_while() {
-    let cluster = cluster();
-    let rule = cluster
+async fn failing_slices_delay_endpoints_briefly() {
+    let server = start_server();
+    let rule = server
         .faults
         .add(Rule::new(Action::Refuse { code: 500 }).on([Resource::EndpointSlices]));
-    let mut running = Running::start(&cluster, Choice::Auto).await;
+    let mut running = RunningEndpoints::start(&server, Choice::Auto).await;
     running.until_from(EndpointsSource::Endpoints).await;
-    cluster.faults.remove(rule);
+    server.faults.remove(rule);
     running.until_from(EndpointsSource::EndpointSlices).await;
 }
 
 /// The slices were listed before Endpoints became the source. The index keeps the listed slices, so
 /// no second list is needed.
 #[tokio::test]
-async fn slices_that_were_told_are_kept_while_endpoints_are_used() {
-    let cluster = cluster();
+async fn listed_slices_stay_while_endpoints_serve() {
+    let server = start_server();
     let rule = Rule::new(Action::Freeze)
         .on([Resource::EndpointSlices])
         .verbs([Verb::Watch]);
-    let rule = cluster.faults.add(rule);
-    let mut running = Running::start(&cluster, Choice::Auto).await;
+    let rule = server.faults.add(rule);
+    let mut running = RunningEndpoints::start(&server, Choice::Auto).await;
     running.until_from(EndpointsSource::Endpoints).await;
-    cluster.faults.remove(rule);
+    server.faults.remove(rule);
     running.until_from(EndpointsSource::EndpointSlices).await;
     let kept: Vec<String> = running
         .index
@@ -258,14 +260,14 @@ async fn slices_that_were_told_are_kept_while_endpoints_are_used() {
 }
 
 #[tokio::test]
-async fn a_choice_is_kept_to() {
-    let cluster = cluster();
-    let mut running = Running::start(&cluster, Choice::Endpoints).await;
+async fn fixed_choice_ignores_permissions() {
+    let server = start_server();
+    let mut running = RunningEndpoints::start(&server, Choice::Endpoints).await;
     running.until_from(EndpointsSource::Endpoints).await;
-    assert_eq!(requests(&cluster, Resource::EndpointSlices), 0);
-    let role = cluster.faults.kube_dns_role();
-    let mut running = Running::start(&cluster, Choice::EndpointSlices).await;
-    cluster.faults.remove(role);
+    assert_eq!(requests(&server, Resource::EndpointSlices), 0);
+    let role = server.faults.kube_dns_role();
+    let mut running = RunningEndpoints::start(&server, Choice::EndpointSlices).await;
+    server.faults.remove(role);
     running.until_from(EndpointsSource::EndpointSlices).await;
 }
 
@@ -282,14 +284,14 @@ type Refusals = &'static [Range<Duration>];
 /// An API server with a slice of two addresses, and an Endpoints object with the addresses `known`
 /// (no object if `known` is empty). Requests for slices are refused in the periods `slices`,
 /// requests for Endpoints in `endpoints`.
-fn stub(slices: Refusals, endpoints: Refusals, known: &'static [&'static str]) -> Stub {
-    Stub::new(move |asked| {
+fn stub(slices: Refusals, endpoints: Refusals, known: &'static [&'static str]) -> ScriptedServer {
+    ScriptedServer::new(move |asked| {
         let of_slices = asked.resource == "endpointslices";
         let refusals = if of_slices { slices } else { endpoints };
         if refusals.iter().any(|times| times.contains(&asked.at)) {
-            return Some(failure(403));
+            return Some(error_response(403));
         }
-        if asked.watches() {
+        if asked.is_watch() {
             // A refusal also ends open watches.
             let next = refusals
                 .iter()
@@ -298,8 +300,8 @@ fn stub(slices: Refusals, endpoints: Refusals, known: &'static [&'static str]) -
             let left = next
                 .map_or(4 * MINUTE, |next| next.saturating_sub(asked.at))
                 .min(4 * MINUTE);
-            let bookmark = super::stub::bookmark(9);
-            return Some(watching(vec![(left, bookmark)], End::Broken));
+            let bookmark = super::scripted_server::bookmark(9);
+            return Some(watch_response(vec![(left, bookmark)], BodyEnd::Broken));
         }
         let object = if of_slices {
             mk_endpoint_slice("apps", "db", "x1", &["10.0.0.1", "fd00::1"], &["sql:5432"])
@@ -311,12 +313,12 @@ fn stub(slices: Refusals, endpoints: Refusals, known: &'static [&'static str]) -
         } else {
             vec![object]
         };
-        Some(page(9, &items, None))
+        Some(page_response(9, &items, None))
     })
 }
 
-fn follow(stub: &Stub) -> Running {
-    let mut running = Running::with(
+fn follow(stub: &ScriptedServer) -> RunningEndpoints {
+    let mut running = RunningEndpoints::with(
         Arc::clone(&stub.connection),
         WatchTiming::default(),
         Choice::Auto,
@@ -329,7 +331,7 @@ fn follow(stub: &Stub) -> Running {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_server_that_starts_and_refuses_for_a_moment_costs_seconds() {
+async fn starting_api_server_delays_slices_by_seconds() {
     const CASES: [(Refusals, Refusals); 3] = [
         (&[seconds(0, 2)], &[seconds(0, 2)]),
         (&[seconds(0, 2)], &[]),
@@ -349,7 +351,7 @@ async fn an_api_server_that_starts_and_refuses_for_a_moment_costs_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn endpoints_serve_at_once_where_slices_are_never_readable() {
+async fn refused_slices_select_endpoints_at_once() {
     const ALWAYS: [Range<Duration>; 1] = [Duration::ZERO..Duration::MAX];
     let stub = stub(&ALWAYS, &[], &["10.0.0.1"]);
     let mut running = follow(&stub);
@@ -364,13 +366,13 @@ async fn endpoints_serve_at_once_where_slices_are_never_readable() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn slices_that_may_be_listed_and_not_watched_are_not_kept_and_listed_only_rarely() {
-    let stub = Stub::new(|asked| {
+async fn unwatchable_slices_are_listed_rarely() {
+    let stub = ScriptedServer::new(|asked| {
         let slices = asked.resource == "endpointslices";
-        Some(match asked.watches() {
-            true if slices => failure(403),
-            true => watching(Vec::new(), End::Never),
-            false if slices => page(
+        Some(match asked.is_watch() {
+            true if slices => error_response(403),
+            true => watch_response(Vec::new(), BodyEnd::Never),
+            false if slices => page_response(
                 9,
                 &[mk_endpoint_slice(
                     "apps",
@@ -381,7 +383,7 @@ async fn slices_that_may_be_listed_and_not_watched_are_not_kept_and_listed_only_
                 )],
                 None,
             ),
-            false => page(
+            false => page_response(
                 9,
                 &[mk_endpoints("apps", "db", &["10.0.0.1"], &["sql:5432"])],
                 None,
@@ -394,7 +396,7 @@ async fn slices_that_may_be_listed_and_not_watched_are_not_kept_and_listed_only_
     assert_eq!(running.in_force(), Some(EndpointsSource::Endpoints));
     assert_eq!(running.index.store().objects().slices().count(), 0);
     let lists = stub
-        .asked(|asked| asked.resource == "endpointslices" && asked.begins_a_list())
+        .asked(|asked| asked.resource == "endpointslices" && asked.begins_list())
         .len();
     assert!((5..45).contains(&lists), "{lists} lists in twenty minutes");
 }
@@ -402,7 +404,7 @@ async fn slices_that_may_be_listed_and_not_watched_are_not_kept_and_listed_only_
 /// The API server restarts while slices are the source: first unreachable, then refusing all
 /// requests for a while.
 #[tokio::test(start_paused = true)]
-async fn slices_in_force_outlast_a_refusal_that_passes() {
+async fn serving_slices_outlast_brief_refusals() {
     const TIMES: [Range<Duration>; 3] = [seconds(300, 302), seconds(600, 625), seconds(900, 955)];
     let stub = stub(&TIMES, &[], &["10.0.0.1"]);
     let mut running = follow(&stub);
@@ -413,7 +415,7 @@ async fn slices_in_force_outlast_a_refusal_that_passes() {
         "nothing was lost, so nothing was listed again"
     );
     for times in TIMES {
-        let after = stub.asked(|asked| asked.watches() && asked.at >= times.end);
+        let after = stub.asked(|asked| asked.is_watch() && asked.at >= times.end);
         let least = (times.end.saturating_sub(times.start)).max(10 * SECOND);
         assert!(
             after[0].at < times.end + least,
@@ -424,7 +426,7 @@ async fn slices_in_force_outlast_a_refusal_that_passes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn slices_whose_refusal_lasts_give_way_to_endpoints_that_tell_as_much_and_leave_memory() {
+async fn lasting_refusal_replaces_slices_by_endpoints() {
     const REFUSED: [Range<Duration>; 1] = [seconds(300, 3000)];
     let stub = stub(&REFUSED, &[], &["10.0.0.1", "fd00::1"]);
     let mut running = follow(&stub);
@@ -454,7 +456,7 @@ async fn slices_whose_refusal_lasts_give_way_to_endpoints_that_tell_as_much_and_
 }
 
 #[tokio::test(start_paused = true)]
-async fn slices_never_give_way_to_endpoints_that_tell_less() {
+async fn incomplete_endpoints_never_replace_slices() {
     const REFUSED: [Range<Duration>; 1] = [seconds(300, 3000)];
     let lacking: [(&str, &'static [&'static str]); 2] = [
         ("there are none", &[]),

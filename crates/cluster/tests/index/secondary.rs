@@ -14,17 +14,17 @@ pub(crate) type Record = (String, u16, u32, Vec<u8>);
 
 /// A zone in a secondary: its SOA, and the other records.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Copy {
+pub(crate) struct ZoneCopy {
     pub(crate) soa: Record,
     pub(crate) records: BTreeSet<Record>,
 }
 
 /// The copies of one zone by their serials.
-pub(crate) type Copies = BTreeMap<u32, Copy>;
+pub(crate) type ZoneCopies = BTreeMap<u32, ZoneCopy>;
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-pub(crate) fn transfers() -> Arc<ZoneTransfers<Snapshot>> {
+pub(crate) fn start_transfers() -> Arc<ZoneTransfers<Snapshot>> {
     let metrics = TransferMetrics::new().unwrap();
     ZoneTransfers::new(
         "127.0.0.1".parse().unwrap(),
@@ -36,7 +36,7 @@ pub(crate) fn transfers() -> Arc<ZoneTransfers<Snapshot>> {
 
 /// All records of the response to a query. `authority` follows the question. `None` for an error
 /// response.
-fn ask(
+fn transfer_records(
     transfers: &Arc<ZoneTransfers<Snapshot>>,
     zone: &Name,
     qtype: u16,
@@ -66,20 +66,23 @@ fn ask(
 }
 
 /// Transfers a whole zone (AXFR); `None` if the zone is not transferred.
-pub(crate) fn whole(transfers: &Arc<ZoneTransfers<Snapshot>>, zone: &Name) -> Option<Copy> {
-    ask(transfers, zone, rtype::AXFR, &[]).map(copy)
+pub(crate) fn transfer_whole(
+    transfers: &Arc<ZoneTransfers<Snapshot>>,
+    zone: &Name,
+) -> Option<ZoneCopy> {
+    transfer_records(transfers, zone, rtype::AXFR, &[]).map(to_copy)
 }
 
-fn copy(mut records: Vec<Record>) -> Copy {
+fn to_copy(mut records: Vec<Record>) -> ZoneCopy {
     let soa = records.pop().expect("a record");
     assert_eq!(records.first(), Some(&soa), "the SOA comes first and last");
     let count = records.len() - 1;
     let records: BTreeSet<Record> = records.into_iter().skip(1).collect();
     assert_eq!(records.len(), count, "each record once");
-    Copy { soa, records }
+    ZoneCopy { soa, records }
 }
 
-impl Copy {
+impl ZoneCopy {
     pub(crate) fn serial(&self) -> u32 {
         let numbers = self
             .soa
@@ -95,7 +98,7 @@ impl Copy {
         &mut self,
         transfers: &Arc<ZoneTransfers<Snapshot>>,
         zone: &Name,
-        known: &Copies,
+        known: &ZoneCopies,
     ) -> bool {
         let (_, rtype, ttl, data) = &self.soa;
         let length = u16::try_from(data.len()).unwrap().to_be_bytes();
@@ -107,14 +110,15 @@ impl Copy {
         ]
         .concat();
         let authority = [&[0xc0, 12][..], &fixed, data].concat();
-        let mut records = ask(transfers, zone, rtype::IXFR, &authority).expect("the zone");
+        let mut records =
+            transfer_records(transfers, zone, rtype::IXFR, &authority).expect("the zone");
 
         if let [only] = &records[..] {
             assert_eq!(*only, self.soa, "nothing has changed");
             return true;
         }
         if records.get(1).is_none_or(|record| record.1 != rtype::SOA) {
-            *self = copy(records);
+            *self = to_copy(records);
             return false;
         }
 

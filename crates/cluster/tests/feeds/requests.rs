@@ -9,10 +9,10 @@ use serde_json::Value;
 use testkit::objects::mk_cluster_ip;
 use tokio::time::{Instant, sleep};
 
-use super::feed::Running;
-use super::stub::{
-    Answer, Asked, End, Stub, bookmark, event, expired, failure, failure_until, no_response, page,
-    versioned, watching,
+use super::running_feed::RunningFeed;
+use super::scripted_server::{
+    BodyEnd, ReceivedRequest, ScriptedResponse, ScriptedServer, bookmark, busy_response,
+    error_response, event, expired, page_response, refused_connection, versioned, watch_response,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -25,15 +25,15 @@ fn service(name: &str, version: u32) -> Value {
     )
 }
 
-fn start(stub: &Stub) -> Running<Service> {
-    Running::with(
+fn start(stub: &ScriptedServer) -> RunningFeed<Service> {
+    RunningFeed::with(
         std::sync::Arc::clone(&stub.connection),
         WatchTiming::default(),
     )
 }
 
 /// The failures so far: each reason with its number.
-fn failures(feed: &Running<Service>) -> Vec<(&'static str, u64)> {
+fn failures(feed: &RunningFeed<Service>) -> Vec<(&'static str, u64)> {
     let counted =
         Failure::REASONS.map(|reason| (reason, feed.metrics.restarts(Kind::Service, reason)));
     counted
@@ -43,7 +43,7 @@ fn failures(feed: &Running<Service>) -> Vec<(&'static str, u64)> {
 }
 
 /// Receives changes for `time`.
-async fn pass(feed: &mut Running<Service>, time: Duration) {
+async fn pass(feed: &mut RunningFeed<Service>, time: Duration) {
     let end = Instant::now() + time;
     while let Ok(received) = tokio::time::timeout_at(end, feed.changes.recv()).await {
         feed.mirror.apply(received.expect("the feed goes on").event);
@@ -51,15 +51,15 @@ async fn pass(feed: &mut Running<Service>, time: Duration) {
 }
 
 /// A watch without events, which stays open.
-fn quiet() -> Answer {
-    watching(Vec::new(), End::Never)
+fn quiet() -> ScriptedResponse {
+    watch_response(Vec::new(), BodyEnd::Never)
 }
 
 /// A list of forty pages with one Service each; the token of a page is its number.
-fn numbered_page(asked: &Asked) -> Answer {
+fn numbered_page(asked: &ReceivedRequest) -> ScriptedResponse {
     let number: u32 = asked.token().parse().unwrap_or(0);
     let next = (number < 39).then(|| (number + 1).to_string());
-    page(
+    page_response(
         100,
         &[service(&format!("s{number:02}"), 50)],
         next.as_deref(),
@@ -67,20 +67,20 @@ fn numbered_page(asked: &Asked) -> Answer {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_page_that_fails_is_asked_for_again_and_not_the_whole_list() {
-    type Failing = fn() -> Answer;
+async fn failed_page_alone_is_requested_again() {
+    type Failing = fn() -> ScriptedResponse;
     let failures: [(&str, Failing); 6] = [
-        ("too many requests", || failure_until(429, "1")),
-        ("busy", || failure(503)),
-        ("an error", || failure(500)),
-        ("no response", no_response),
-        ("forbidden for a moment", || failure(403)),
-        ("cut off", || watching(Vec::new(), End::Broken)),
+        ("too many requests", || busy_response(429, "1")),
+        ("busy", || error_response(503)),
+        ("an error", || error_response(500)),
+        ("no response", refused_connection),
+        ("forbidden for a moment", || error_response(403)),
+        ("cut off", || watch_response(Vec::new(), BodyEnd::Broken)),
     ];
     for (what, failing) in failures {
         let mut requests = 0;
-        let stub = Stub::new(move |asked| {
-            if asked.watches() {
+        let stub = ScriptedServer::new(move |asked| {
+            if asked.is_watch() {
                 return Some(quiet());
             }
             requests += 1;
@@ -104,16 +104,16 @@ async fn a_page_that_fails_is_asked_for_again_and_not_the_whole_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_that_has_expired_or_is_not_understood_begins_the_list_again() {
+async fn rejected_page_token_restarts_the_list() {
     for code in [410, 400] {
         let mut refusals = 1;
-        let stub = Stub::new(move |asked| {
-            if asked.watches() {
+        let stub = ScriptedServer::new(move |asked| {
+            if asked.is_watch() {
                 return Some(quiet());
             }
             if asked.token() == "20" && refusals > 0 {
                 refusals -= 1;
-                return Some(failure(code));
+                return Some(error_response(code));
             }
             Some(numbered_page(asked))
         });
@@ -126,13 +126,13 @@ async fn a_token_that_has_expired_or_is_not_understood_begins_the_list_again() {
 /// The token refers to a revision that no longer exists, because the database was restored during
 /// the list.
 #[tokio::test(start_paused = true)]
-async fn a_token_that_fails_for_long_is_given_up() {
-    let stub = Stub::new(move |asked| {
-        if asked.watches() {
+async fn failing_page_token_expires() {
+    let stub = ScriptedServer::new(move |asked| {
+        if asked.is_watch() {
             return Some(quiet());
         }
         Some(if asked.token() == "20" && asked.at < 3 * MINUTE {
-            failure(500)
+            error_response(500)
         } else {
             numbered_page(asked)
         })
@@ -145,13 +145,13 @@ async fn a_token_that_fails_for_long_is_given_up() {
         "a token lasts for some minutes"
     );
 
-    let stub = Stub::new(move |asked| {
-        if asked.watches() {
+    let stub = ScriptedServer::new(move |asked| {
+        if asked.is_watch() {
             return Some(quiet());
         }
         let first_list = asked.at < 5 * MINUTE;
         Some(if asked.token() == "20" && first_list {
-            failure(500)
+            error_response(500)
         } else {
             numbered_page(asked)
         })
@@ -163,7 +163,7 @@ async fn a_token_that_fails_for_long_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_api_server_says_when_to_come_again_within_bounds() {
+async fn retry_after_is_obeyed_within_bounds() {
     let cases = [
         ("5", 5 * SECOND, 7 * SECOND),
         ("0", Duration::ZERO, SECOND),
@@ -173,14 +173,14 @@ async fn the_api_server_says_when_to_come_again_within_bounds() {
     for code in [429, 503] {
         for (retry_after, least, most) in cases {
             let mut refused = false;
-            let stub = Stub::new(move |asked| {
-                if !asked.watches() && !std::mem::replace(&mut refused, true) {
-                    return Some(failure_until(code, retry_after));
+            let stub = ScriptedServer::new(move |asked| {
+                if !asked.is_watch() && !std::mem::replace(&mut refused, true) {
+                    return Some(busy_response(code, retry_after));
                 }
-                Some(if asked.watches() {
+                Some(if asked.is_watch() {
                     quiet()
                 } else {
-                    page(9, &[], None)
+                    page_response(9, &[], None)
                 })
             });
             let mut feed = start(&stub);
@@ -200,15 +200,15 @@ async fn the_api_server_says_when_to_come_again_within_bounds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_was_busy_for_long_is_noticed_within_seconds() {
-    let stub = Stub::new(move |asked| {
+async fn recovered_server_is_noticed_within_seconds() {
+    let stub = ScriptedServer::new(move |asked| {
         if asked.at < 2 * MINUTE {
-            return Some(failure_until(429, "1"));
+            return Some(busy_response(429, "1"));
         }
-        Some(if asked.watches() {
+        Some(if asked.is_watch() {
             quiet()
         } else {
-            page(9, &[], None)
+            page_response(9, &[], None)
         })
     });
     let mut feed = start(&stub);
@@ -231,14 +231,14 @@ async fn a_server_that_was_busy_for_long_is_noticed_within_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lists_that_lead_nowhere_come_less_and_less_often() {
-    type Scene = fn(&Asked) -> Answer;
+async fn useless_lists_become_rare() {
+    type Scene = fn(&ReceivedRequest) -> ScriptedResponse;
     let scenes: [(&str, u32, Scene); 5] = [
         ("every watch expires", 3, |asked| {
-            if asked.watches() {
-                watching(vec![(Duration::ZERO, expired())], End::Complete)
+            if asked.is_watch() {
+                watch_response(vec![(Duration::ZERO, expired())], BodyEnd::Complete)
             } else {
-                page(9, &[], None)
+                page_response(9, &[], None)
             }
         }),
         (
@@ -246,42 +246,42 @@ async fn lists_that_lead_nowhere_come_less_and_less_often() {
             3,
             |asked| {
                 let changed = (Duration::ZERO, event("MODIFIED", &service("a", 10)));
-                if asked.watches() {
+                if asked.is_watch() {
                     let events = vec![changed, (SECOND, bookmark(11)), (Duration::ZERO, expired())];
-                    watching(events, End::Complete)
+                    watch_response(events, BodyEnd::Complete)
                 } else {
-                    page(9, &[service("a", 9)], None)
+                    page_response(9, &[service("a", 9)], None)
                 }
             },
         ),
         (
             "two API servers with different histories take turns",
             3,
-            |asked| match asked.watches() {
-                true => watching(Vec::new(), End::Broken),
-                false if asked.begins_a_list() => page(900, &[], None),
-                false => page(9, &[], None),
+            |asked| match asked.is_watch() {
+                true => watch_response(Vec::new(), BodyEnd::Broken),
+                false if asked.begins_list() => page_response(900, &[], None),
+                false => page_response(9, &[], None),
             },
         ),
         ("every watch ends at once", 12, |asked| {
-            if asked.watches() {
-                watching(Vec::new(), End::Complete)
+            if asked.is_watch() {
+                watch_response(Vec::new(), BodyEnd::Complete)
             } else {
-                page(9, &[], None)
+                page_response(9, &[], None)
             }
         }),
         ("every second page expires", 3, |asked| {
             match asked.token() {
-                "" => page(9, &[], Some("next")),
-                _ => failure(410),
+                "" => page_response(9, &[], Some("next")),
+                _ => error_response(410),
             }
         }),
     ];
     for (what, soon, scene) in scenes {
-        let stub = Stub::new(move |asked| Some(scene(asked)));
+        let stub = ScriptedServer::new(move |asked| Some(scene(asked)));
         let mut feed = start(&stub);
         pass(&mut feed, 10 * MINUTE).await;
-        let lists = stub.asked(Asked::begins_a_list);
+        let lists = stub.asked(ReceivedRequest::begins_list);
         let gap = |at: usize| lists[at].at.saturating_sub(lists[at - 1].at);
         assert!(
             gap(1) < soon * SECOND,
@@ -303,21 +303,21 @@ async fn lists_that_lead_nowhere_come_less_and_less_often() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_half_a_minute_of_watching_a_new_list_comes_at_once_again() {
-    let stub = Stub::new(move |asked| {
-        if !asked.watches() {
-            return Some(page(9, &[], None));
+async fn stable_watch_resets_the_list_pause() {
+    let stub = ScriptedServer::new(move |asked| {
+        if !asked.is_watch() {
+            return Some(page_response(9, &[], None));
         }
         let lasts = if asked.at < MINUTE {
             Duration::ZERO
         } else {
             40 * SECOND
         };
-        Some(watching(vec![(lasts, expired())], End::Complete))
+        Some(watch_response(vec![(lasts, expired())], BodyEnd::Complete))
     });
     let mut feed = start(&stub);
     pass(&mut feed, 10 * MINUTE).await;
-    let lists = stub.asked(Asked::begins_a_list);
+    let lists = stub.asked(ReceivedRequest::begins_list);
     let last = lists[lists.len() - 1]
         .at
         .saturating_sub(lists[lists.len() - 2].at);
@@ -328,12 +328,12 @@ async fn after_half_a_minute_of_watching_a_new_list_comes_at_once_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quiet_watch_is_renewed_without_a_word() {
-    let stub = Stub::new(|asked| {
-        Some(if asked.watches() {
+async fn quiet_watch_is_renewed_silently() {
+    let stub = ScriptedServer::new(|asked| {
+        Some(if asked.is_watch() {
             quiet()
         } else {
-            page(9, &[], None)
+            page_response(9, &[], None)
         })
     });
     let mut feed = start(&stub);
@@ -348,7 +348,7 @@ async fn a_quiet_watch_is_renewed_without_a_word() {
     assert!(feed.metrics.is_connected(Kind::Service));
     assert_eq!(failures(&feed), []);
     assert_eq!(stub.lists(), 1);
-    let watches = stub.asked(Asked::watches).len();
+    let watches = stub.asked(ReceivedRequest::is_watch).len();
     assert!(
         (10..=14).contains(&watches),
         "{watches} watches in twenty minutes"
@@ -357,14 +357,14 @@ async fn a_quiet_watch_is_renewed_without_a_word() {
 
 /// A proxy keeps the connection open after its API server is gone.
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_is_dead_is_noticed_in_two_minutes_or_so() {
+async fn dead_connection_is_noticed_within_minutes() {
     let dead = 10 * SECOND..5 * MINUTE;
     let gone = dead.clone();
-    let stub = Stub::new(move |asked| {
-        let answer = if asked.watches() {
+    let stub = ScriptedServer::new(move |asked| {
+        let answer = if asked.is_watch() {
             quiet()
         } else {
-            page(9, &[], None)
+            page_response(9, &[], None)
         };
         (!gone.contains(&asked.at)).then_some(answer)
     });
@@ -388,41 +388,43 @@ async fn a_connection_that_is_dead_is_noticed_in_two_minutes_or_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn broken_connections_never_cost_a_list() {
-    type Scene = fn(&Asked) -> Answer;
+async fn broken_connections_cause_no_list() {
+    type Scene = fn(&ReceivedRequest) -> ScriptedResponse;
     let scenes: [(&str, Scene); 5] = [
         ("watches break after a while", |_| {
-            watching(vec![(3 * SECOND, bookmark(9))], End::Broken)
+            watch_response(vec![(3 * SECOND, bookmark(9))], BodyEnd::Broken)
         }),
         ("watches break at once", |_| {
-            watching(Vec::new(), End::Broken)
+            watch_response(Vec::new(), BodyEnd::Broken)
         }),
         ("nobody answers for minutes", |asked| match asked.at {
-            at if at < 10 * MINUTE => no_response(),
+            at if at < 10 * MINUTE => refused_connection(),
             _ => quiet(),
         }),
         ("forbidden for a while, then busy", |asked| match asked.at {
-            at if at < MINUTE => watching(Vec::new(), End::Broken),
-            at if at < 2 * MINUTE => failure(403),
-            at if at < 3 * MINUTE => failure(429),
-            at if at < 4 * MINUTE => failure(401),
+            at if at < MINUTE => watch_response(Vec::new(), BodyEnd::Broken),
+            at if at < 2 * MINUTE => error_response(403),
+            at if at < 3 * MINUTE => error_response(429),
+            at if at < 4 * MINUTE => error_response(401),
             _ => quiet(),
         }),
         ("the API server fails for minutes", |asked| match asked.at {
-            at if at < 10 * MINUTE => failure(500),
+            at if at < 10 * MINUTE => error_response(500),
             _ => quiet(),
         }),
     ];
     for (what, scene) in scenes {
-        let stub = Stub::new(move |asked| {
-            let begins = asked.begins_a_list();
-            Some(if begins || asked.at < SECOND && !asked.watches() {
-                page(9, &[service("a", 9)], None)
-            } else if asked.watches() {
+        let stub = ScriptedServer::new(move |asked| {
+            let begins = asked.begins_list();
+            Some(if begins || asked.at < SECOND && !asked.is_watch() {
+                page_response(9, &[service("a", 9)], None)
+            } else if asked.is_watch() {
                 scene(asked)
             } else {
                 match scene(asked) {
-                    Ok(response) if response.status() == 200 => page(9, &[service("a", 9)], None),
+                    Ok(response) if response.status() == 200 => {
+                        page_response(9, &[service("a", 9)], None)
+                    }
                     other => other,
                 }
             })
@@ -442,10 +444,10 @@ async fn broken_connections_never_cost_a_list() {
 
 /// A feed that resumes the watch before an unreadable event would fail at the same event forever.
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_cannot_be_read_is_left_behind_by_a_list() {
-    let stub = Stub::new(move |asked| {
-        if !asked.watches() {
-            return Some(page(
+async fn unreadable_watch_is_skipped_by_list() {
+    let stub = ScriptedServer::new(move |asked| {
+        if !asked.is_watch() {
+            return Some(page_response(
                 if asked.at < SECOND { 9 } else { 20 },
                 &[service("a", 9)],
                 None,
@@ -454,7 +456,7 @@ async fn a_watch_that_cannot_be_read_is_left_behind_by_a_list() {
         let from: u32 = asked.version().parse().unwrap();
         let nonsense = vec![(SECOND, serde_json::json!("nonsense"))];
         Some(if from < 20 {
-            watching(nonsense, End::Complete)
+            watch_response(nonsense, BodyEnd::Complete)
         } else {
             quiet()
         })
@@ -473,11 +475,11 @@ fn recreated(version: u32, times: u32) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn recreated_first_object_costs_no_list() {
-    let stub = Stub::new(move |asked| {
-        if !asked.watches() {
+async fn recreated_first_object_causes_no_list() {
+    let stub = ScriptedServer::new(move |asked| {
+        if !asked.is_watch() {
             let times = if asked.at < SECOND { 1 } else { 2 };
-            return Some(page(
+            return Some(page_response(
                 if times == 1 { 9 } else { 20 },
                 &[recreated(9, times)],
                 None,
@@ -486,7 +488,7 @@ async fn recreated_first_object_costs_no_list() {
         Some(if asked.version() == "9" {
             let deleted = (2 * SECOND, event("DELETED", &recreated(10, 1)));
             let added = (SECOND, event("ADDED", &recreated(11, 2)));
-            watching(vec![deleted, added], End::Broken)
+            watch_response(vec![deleted, added], BodyEnd::Broken)
         } else {
             quiet()
         })

@@ -6,10 +6,10 @@
     reason = "a helper that cannot go on has to end there"
 )]
 
-#[path = "index/agreement.rs"]
-mod agreement;
-#[path = "index/transfers.rs"]
-mod transfers;
+#[path = "index/secondary.rs"]
+mod secondary;
+#[path = "index/transfer_agreement.rs"]
+mod transfer_agreement;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -24,14 +24,13 @@ use cluster::objects::{
 use cluster::records::{EndpointNames, ExternalRecords, RecordOptions};
 use cluster::scope::Namespaces;
 use cluster::snapshot::{Published, Snapshot};
-use kubedns::status::Cache;
 use proptest::prelude::*;
 use skydns::{Name, Records as _, Zone};
 use smol_str::SmolStr;
 
 /// The objects that exist in the cluster.
 #[derive(Debug, Clone, Default)]
-struct Cluster {
+struct ClusterObjects {
     services: BTreeMap<ObjectKey, Service>,
     endpoints: BTreeMap<ObjectKey, Endpoints>,
     slices: BTreeMap<ObjectKey, EndpointSlice>,
@@ -54,7 +53,7 @@ fn index_with(options: &Options) -> (Index, Arc<Published>) {
     (index, published)
 }
 
-fn list(index: &mut Index, cluster: &Cluster) {
+fn list(index: &mut Index, cluster: &ClusterObjects) {
     index.apply(Event::Namespace(Change::RelistStarted));
     for name in &cluster.namespaces {
         index.apply(namespace(name, true));
@@ -84,7 +83,11 @@ fn namespace(name: &str, matches: bool) -> Event {
 
 /// Lists the slices. Calls `between` before each slice and after the last, with the number of
 /// slices listed so far.
-fn list_slices(index: &mut Index, cluster: &Cluster, mut between: impl FnMut(&mut Index, usize)) {
+fn list_slices(
+    index: &mut Index,
+    cluster: &ClusterObjects,
+    mut between: impl FnMut(&mut Index, usize),
+) {
     index.apply(Event::EndpointSlice(Change::RelistStarted));
     for (listed, slice) in cluster.slices.values().enumerate() {
         between(index, listed);
@@ -95,60 +98,59 @@ fn list_slices(index: &mut Index, cluster: &Cluster, mut between: impl FnMut(&mu
 }
 
 /// All records that queries can return, as text.
-fn visible(published: &Published) -> String {
+fn visible_records(published: &Published) -> String {
     let snapshot = published.get();
-    let mut reverse: Vec<String> = snapshot
-        .reverse
-        .iter()
-        .map(|(ip, owners)| {
-            let names: Vec<_> = owners
-                .iter()
-                .map(|p| (skydns::name::to_text(&p.name), p.created, p.named))
-                .collect();
-            format!("{ip} {names:?}")
-        })
-        .collect();
-    reverse.sort();
-    let mut backed: Vec<String> = snapshot
-        .backed
-        .iter()
-        .map(|(key, ())| key.to_string())
-        .collect();
-    backed.sort();
-    let tree = serde_json::to_string_pretty(&Cache(&snapshot)).unwrap();
-    let mut near = Vec::new();
-    snapshot.services.visit(
-        &["*", "*"],
-        &mut usize::MAX.clone(),
-        &mut |label, service| {
-            near.push(format!("{label} {}", service.near));
-        },
-    );
-    near.sort();
-    let beside = beside(&snapshot);
-    format!(
-        "{tree}\n{}\n{}\n{}\n{beside}",
-        reverse.join("\n"),
-        backed.join("\n"),
-        near.join("\n")
-    )
+    let mut lines = Vec::new();
+
+    let every = &["*", "*"];
+    let services = &snapshot.services;
+    services.visit(every, &mut usize::MAX.clone(), &mut |label, service| {
+        lines.push(format!("service {label} {service:?}"));
+    });
+    let aliases = &snapshot.aliases;
+    aliases.visit(every, &mut usize::MAX.clone(), &mut |label, alias| {
+        lines.push(format!("alias {label} {alias:?}"));
+    });
+    for (ip, owners) in &snapshot.reverse {
+        let names: Vec<_> = owners
+            .iter()
+            .map(|owner| {
+                (
+                    skydns::name::to_text(&owner.name),
+                    owner.created,
+                    owner.named,
+                )
+            })
+            .collect();
+        lines.push(format!("{ip} {names:?}"));
+    }
+    for (key, ()) in &snapshot.backed {
+        lines.push(format!("backed {key}"));
+    }
+
+    // The tree has no order of its own.
+    lines.sort();
+    lines.extend(further_records(&snapshot));
+    lines.join("\n")
 }
 
 /// The records of further zones, as text.
-fn beside(snapshot: &Snapshot) -> String {
+fn further_records(snapshot: &Snapshot) -> Vec<String> {
+    const BELOW: [&[&str]; 5] = [
+        &[],
+        &["_tcp", "_http"],
+        &["_udp", "_sql"],
+        &["one"],
+        &["two"],
+    ];
+
     let mut found = Vec::new();
     for zone in snapshot.zones.iter() {
-        for (namespace, name) in ["a", "b"]
-            .iter()
-            .flat_map(|namespace| ["x", "y", "z"].map(|name| (*namespace, name)))
-        {
-            for below in [
-                &[][..],
-                &["_tcp", "_http"],
-                &["_udp", "_sql"],
-                &["one"],
-                &["two"],
-            ] {
+        for namespace in ["a", "b"] {
+            for (name, below) in ["x", "y", "z"]
+                .iter()
+                .flat_map(|name| BELOW.map(|below| (*name, below)))
+            {
                 let path = [&[namespace, name], below].concat();
                 zone.records.records(&path, false, &mut 1000, &mut |entry| {
                     found.push(format!("{path:?} {} {:?}", entry.label, entry.record));
@@ -156,10 +158,15 @@ fn beside(snapshot: &Snapshot) -> String {
             }
         }
     }
-    found.join("\n")
+    found
 }
 
-fn fresh(options: &Options, cluster: &Cluster, source: EndpointsSource) -> String {
+/// The records after a fresh start with the objects of `cluster`.
+fn records_of_fresh_start(
+    options: &Options,
+    cluster: &ClusterObjects,
+    source: EndpointsSource,
+) -> String {
     let (mut index, published) = index_with(options);
     index.apply(own_node(cluster.zone.clone()));
     list(&mut index, cluster);
@@ -169,7 +176,7 @@ fn fresh(options: &Options, cluster: &Cluster, source: EndpointsSource) -> Strin
     index.apply(Event::EndpointsFrom(source));
     index.publish();
     assert!(published.get().has_synced());
-    visible(&published)
+    visible_records(&published)
 }
 
 fn key() -> impl Strategy<Value = ObjectKey> {
@@ -294,7 +301,7 @@ fn slice() -> impl Strategy<Value = EndpointSlice> {
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+enum ClusterEdit {
     Service(Service),
     Endpoints(Endpoints),
     Slice(EndpointSlice),
@@ -306,51 +313,51 @@ enum Step {
     /// The zone of this node changes.
     Zone(Option<SmolStr>),
     /// Changes that happen while no watch is open. A list follows.
-    Unseen(Vec<Step>),
+    Unseen(Vec<ClusterEdit>),
     Relist,
 }
 
-fn change() -> impl Strategy<Value = Step> {
+fn change() -> impl Strategy<Value = ClusterEdit> {
     prop_oneof![
-        3 => service().prop_map(Step::Service),
-        3 => endpoints().prop_map(Step::Endpoints),
-        2 => slice().prop_map(Step::Slice),
-        2 => key().prop_map(Step::DeleteService),
-        1 => key().prop_map(Step::DeleteEndpoints),
-        1 => proptest::option::of(zone()).prop_map(Step::Zone),
-        1 => ("[ab]", any::<bool>()).prop_map(|(name, matches)| Step::Namespace(name, matches)),
-        1 => ("[ab]", slice_name()).prop_map(|(namespace, name)| Step::DeleteSlice(ObjectKey::new(namespace, name))),
+        3 => service().prop_map(ClusterEdit::Service),
+        3 => endpoints().prop_map(ClusterEdit::Endpoints),
+        2 => slice().prop_map(ClusterEdit::Slice),
+        2 => key().prop_map(ClusterEdit::DeleteService),
+        1 => key().prop_map(ClusterEdit::DeleteEndpoints),
+        1 => proptest::option::of(zone()).prop_map(ClusterEdit::Zone),
+        1 => ("[ab]", any::<bool>()).prop_map(|(name, matches)| ClusterEdit::Namespace(name, matches)),
+        1 => ("[ab]", slice_name()).prop_map(|(namespace, name)| ClusterEdit::DeleteSlice(ObjectKey::new(namespace, name))),
     ]
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = ClusterEdit> {
     prop_oneof![
         12 => change(),
-        1 => proptest::collection::vec(change(), 0..4).prop_map(Step::Unseen),
-        1 => Just(Step::Relist),
+        1 => proptest::collection::vec(change(), 0..4).prop_map(ClusterEdit::Unseen),
+        1 => Just(ClusterEdit::Relist),
     ]
 }
 
-impl Cluster {
-    fn take_all(&mut self, steps: &[Step]) {
+impl ClusterObjects {
+    fn apply_all(&mut self, steps: &[ClusterEdit]) {
         for step in steps {
-            self.take(step);
+            self.apply(step);
         }
     }
 
-    fn take(&mut self, step: &Step) {
+    fn apply(&mut self, step: &ClusterEdit) {
         match step.clone() {
-            Step::Service(new) => drop(self.services.insert(new.key.clone(), new)),
-            Step::Endpoints(new) => drop(self.endpoints.insert(new.key.clone(), new)),
-            Step::Slice(new) => drop(self.slices.insert(new.key.clone(), new)),
-            Step::DeleteService(key) => drop(self.services.remove(&key)),
-            Step::DeleteEndpoints(key) => drop(self.endpoints.remove(&key)),
-            Step::DeleteSlice(key) => drop(self.slices.remove(&key)),
-            Step::Zone(zone) => self.zone = zone,
-            Step::Namespace(name, true) => drop(self.namespaces.insert(name)),
-            Step::Namespace(name, false) => drop(self.namespaces.remove(&name)),
-            Step::Unseen(steps) => self.take_all(&steps),
-            Step::Relist => {}
+            ClusterEdit::Service(new) => drop(self.services.insert(new.key.clone(), new)),
+            ClusterEdit::Endpoints(new) => drop(self.endpoints.insert(new.key.clone(), new)),
+            ClusterEdit::Slice(new) => drop(self.slices.insert(new.key.clone(), new)),
+            ClusterEdit::DeleteService(key) => drop(self.services.remove(&key)),
+            ClusterEdit::DeleteEndpoints(key) => drop(self.endpoints.remove(&key)),
+            ClusterEdit::DeleteSlice(key) => drop(self.slices.remove(&key)),
+            ClusterEdit::Zone(zone) => self.zone = zone,
+            ClusterEdit::Namespace(name, true) => drop(self.namespaces.insert(name)),
+            ClusterEdit::Namespace(name, false) => drop(self.namespaces.remove(&name)),
+            ClusterEdit::Unseen(steps) => self.apply_all(&steps),
+            ClusterEdit::Relist => {}
         }
     }
 }
@@ -363,17 +370,19 @@ fn own_node(zone: Option<SmolStr>) -> Event {
     }))
 }
 
-fn show(index: &mut Index, cluster: &Cluster, step: &Step) {
+fn apply_edit(index: &mut Index, cluster: &ClusterObjects, step: &ClusterEdit) {
     match step.clone() {
-        Step::Service(service) => index.apply(Event::Service(Change::Apply(service))),
-        Step::Endpoints(endpoints) => index.apply(Event::Endpoints(Change::Apply(endpoints))),
-        Step::Slice(slice) => index.apply(Event::EndpointSlice(Change::Apply(slice))),
-        Step::DeleteService(key) => index.apply(Event::Service(Change::Deleted(key))),
-        Step::DeleteEndpoints(key) => index.apply(Event::Endpoints(Change::Deleted(key))),
-        Step::DeleteSlice(key) => index.apply(Event::EndpointSlice(Change::Deleted(key))),
-        Step::Zone(zone) => index.apply(own_node(zone)),
-        Step::Namespace(name, matches) => index.apply(namespace(&name, matches)),
-        Step::Unseen(_) | Step::Relist => {
+        ClusterEdit::Service(service) => index.apply(Event::Service(Change::Apply(service))),
+        ClusterEdit::Endpoints(endpoints) => {
+            index.apply(Event::Endpoints(Change::Apply(endpoints)));
+        }
+        ClusterEdit::Slice(slice) => index.apply(Event::EndpointSlice(Change::Apply(slice))),
+        ClusterEdit::DeleteService(key) => index.apply(Event::Service(Change::Deleted(key))),
+        ClusterEdit::DeleteEndpoints(key) => index.apply(Event::Endpoints(Change::Deleted(key))),
+        ClusterEdit::DeleteSlice(key) => index.apply(Event::EndpointSlice(Change::Deleted(key))),
+        ClusterEdit::Zone(zone) => index.apply(own_node(zone)),
+        ClusterEdit::Namespace(name, matches) => index.apply(namespace(&name, matches)),
+        ClusterEdit::Unseen(_) | ClusterEdit::Relist => {
             // A list that fails and is repeated leaves no changes behind.
             index.apply(Event::Service(Change::RelistStarted));
             index.apply(own_node(cluster.zone.clone()));
@@ -443,19 +452,19 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_history_ends_in_the_records_of_a_fresh_start(
+    fn event_history_never_changes_the_records(
         options in prop_oneof![Just(Options::default()), options()],
         start in proptest::collection::vec(change(), 0..24),
         steps in proptest::collection::vec(step(), 0..25),
         listed_before in 0_usize..4,
         switch_at in 0_usize..25,
     ) {
-        let mut cluster = Cluster::default();
-        cluster.take_all(&start);
+        let mut cluster = ClusterObjects::default();
+        cluster.apply_all(&start);
         let (mut index, published) = index_with(&options);
         index.apply(own_node(cluster.zone.clone()));
         list(&mut index, &cluster);
-// Endpoints become the source in the middle of the first list of slices, which continues.
+        // Endpoints become the source in the middle of the first list of slices, which continues.
         let mut source = EndpointsSource::Endpoints;
         list_slices(&mut index, &cluster, |index, listed| {
             if listed == listed_before.min(cluster.slices.len()) {
@@ -467,23 +476,23 @@ proptest! {
                 source = EndpointsSource::EndpointSlices;
                 index.apply(Event::EndpointsFrom(source));
             }
-            cluster.take(step);
-            show(&mut index, &cluster, step);
+            cluster.apply(step);
+            apply_edit(&mut index, &cluster, step);
             if at % 3 == 0 {
                 index.publish();
             }
         }
         index.publish();
-        prop_assert_eq!(visible(&published), fresh(&options, &cluster, source));
+        prop_assert_eq!(visible_records(&published), records_of_fresh_start(&options, &cluster, source));
     }
 
     #[test]
-    fn a_list_of_what_is_known_publishes_nothing(
+    fn relist_without_changes_publishes_no_snapshot(
         options in options(),
         steps in proptest::collection::vec(change(), 0..12),
     ) {
-        let mut cluster = Cluster::default();
-        cluster.take_all(&steps);
+        let mut cluster = ClusterObjects::default();
+        cluster.apply_all(&steps);
         let (mut index, _) = index_with(&options);
         list(&mut index, &cluster);
         index.apply(Event::EndpointsFrom(EndpointsSource::Endpoints));
@@ -494,7 +503,7 @@ proptest! {
 }
 
 #[test]
-fn nothing_is_served_before_both_lists_are_in() {
+fn snapshot_synced_after_both_lists() {
     let (mut index, published) = index();
     index.publish();
     assert!(!published.get().has_synced());

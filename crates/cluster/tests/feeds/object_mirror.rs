@@ -6,7 +6,7 @@ use cluster::objects::{Change, FromApi, ObjectKey};
 
 /// The objects after the changes so far.
 #[derive(Debug)]
-pub(crate) struct Mirror<T> {
+pub(crate) struct ObjectMirror<T> {
     objects: BTreeMap<ObjectKey, T>,
     unseen: Option<BTreeSet<ObjectKey>>,
     /// Number of complete lists.
@@ -15,7 +15,7 @@ pub(crate) struct Mirror<T> {
     pub(crate) deletions: Vec<String>,
 }
 
-impl<T: FromApi> Mirror<T> {
+impl<T: FromApi> ObjectMirror<T> {
     pub(crate) fn new() -> Self {
         Self {
             objects: BTreeMap::new(),

@@ -24,8 +24,11 @@ use skydns::wire::{Message, Section, Transport, rtype};
 use skydns::{Authority, FurtherZone, Host, Name, OwnNames};
 use testkit::objects::mk_service_import;
 
-use super::transfers::{self, Copies, Copy, Record};
-use super::{Cluster, Step, change, index_with, list, options, own_node, pods, show, step};
+use super::secondary::{self, Record, ZoneCopies, ZoneCopy};
+use super::{
+    ClusterEdit, ClusterObjects, apply_edit, change, index_with, list, options, own_node, pods,
+    step,
+};
 
 /// The zones that the views may have.
 const ZONES: [&str; 6] = [
@@ -92,7 +95,7 @@ const TYPES: [(u16, &str); 8] = [
 /// A change of anything that a zone may depend on.
 #[derive(Debug, Clone)]
 enum Edit {
-    Cluster(Step),
+    Cluster(ClusterEdit),
     Stub(usize),
     Own(usize, Option<usize>),
     Etcd(usize, Option<usize>),
@@ -167,7 +170,7 @@ fn fixed() -> impl Strategy<Value = Fixed> {
 /// The state of the server, of which a view is made after each edit.
 struct World {
     fixed: Fixed,
-    cluster: Cluster,
+    cluster: ClusterObjects,
     index: Index,
     published: Arc<Published>,
     stubs: BTreeSet<usize>,
@@ -179,9 +182,9 @@ struct World {
 }
 
 impl World {
-    fn new(fixed: Fixed, start: &[Step]) -> Self {
-        let mut cluster = Cluster::default();
-        cluster.take_all(start);
+    fn new(fixed: Fixed, start: &[ClusterEdit]) -> Self {
+        let mut cluster = ClusterObjects::default();
+        cluster.apply_all(start);
         let (mut index, published) = index_with(&fixed.options);
         index.apply(own_node(cluster.zone.clone()));
         list(&mut index, &cluster);
@@ -208,8 +211,8 @@ impl World {
     fn apply(&mut self, edit: &Edit) {
         match edit {
             Edit::Cluster(step) => {
-                self.cluster.take(step);
-                show(&mut self.index, &self.cluster, step);
+                self.cluster.apply(step);
+                apply_edit(&mut self.index, &self.cluster, step);
             }
             Edit::Stub(at) => {
                 if !self.stubs.remove(at) {
@@ -566,7 +569,7 @@ fn check_name(
     Ok(())
 }
 
-fn check_zone(view: &Snapshot, zone: &Name, copy: &Copy) -> Result<(), TestCaseError> {
+fn check_zone(view: &Snapshot, zone: &Name, copy: &ZoneCopy) -> Result<(), TestCaseError> {
     let zone = zone.to_string();
     let zone = zone.trim_end_matches('.');
     let mut by_owner: BTreeMap<&str, BTreeSet<Record>> = BTreeMap::new();
@@ -603,8 +606,8 @@ proptest! {
         edits in proptest::collection::vec(edit(), 0..12),
     ) {
         let mut world = World::new(fixed, &start);
-        let transfers = transfers::transfers();
-        let mut known: BTreeMap<&str, Copies> = BTreeMap::new();
+        let transfers = secondary::start_transfers();
+        let mut known: BTreeMap<&str, ZoneCopies> = BTreeMap::new();
         for (number, edit) in edits.iter().enumerate() {
             world.apply(edit);
             let view = world.view();
@@ -613,7 +616,7 @@ proptest! {
             let is_checked = number % 4 == 3 || number + 1 == edits.len();
             for domain in ZONES {
                 let zone = name(domain);
-                let Some(whole) = transfers::whole(&transfers, &zone) else { continue };
+                let Some(whole) = secondary::transfer_whole(&transfers, &zone) else { continue };
                 if is_checked {
                     check_zone(&view, &zone, &whole)?;
                 }
@@ -652,8 +655,8 @@ fn no_options() -> Fixed {
 }
 
 /// A Service whose load balancer has a hostname instead of an address.
-fn load_balancer() -> Step {
-    Step::Service(Service {
+fn load_balancer() -> ClusterEdit {
+    ClusterEdit::Service(Service {
         key: ObjectKey::new("a", "x"),
         kind: ServiceKind::ClusterIp([IpAddr::from([10, 96, 0, 1])].into_iter().collect()),
         ports: [ServicePort {
@@ -746,17 +749,17 @@ fn records_known_without_upstream_are_transferred() {
         ),
     ] {
         let mut world = World::new(fixed.clone(), &[]);
-        let transfers = transfers::transfers();
+        let transfers = secondary::start_transfers();
         transfers.take(&world.view(), 3_000_000_000);
-        let mut copy = transfers::whole(&transfers, &name(zone)).unwrap();
-        let known = Copies::from([(copy.serial(), copy.clone())]);
+        let mut copy = secondary::transfer_whole(&transfers, &name(zone)).unwrap();
+        let known = ZoneCopies::from([(copy.serial(), copy.clone())]);
 
         world.apply(&edit);
         assert!(
             transfers.take(&world.view(), 3_000_000_001),
             "{what}: a new version"
         );
-        let whole = transfers::whole(&transfers, &name(zone)).unwrap();
+        let whole = secondary::transfer_whole(&transfers, &name(zone)).unwrap();
         let found: Vec<_> = whole
             .records
             .iter()
@@ -778,28 +781,28 @@ fn records_known_without_upstream_are_transferred() {
 #[test]
 fn unchanged_zone_keeps_its_serial() {
     let mut world = World::new(no_options(), &[]);
-    let transfers = transfers::transfers();
+    let transfers = secondary::start_transfers();
     transfers.take(&world.view(), 3_000_000_000);
-    let sky = transfers::whole(&transfers, &name("sky.test")).unwrap();
-    let cluster = transfers::whole(&transfers, &name("cluster.local")).unwrap();
+    let sky = secondary::transfer_whole(&transfers, &name("sky.test")).unwrap();
+    let cluster = secondary::transfer_whole(&transfers, &name("cluster.local")).unwrap();
 
     world.apply(&Edit::Cluster(load_balancer()));
     assert!(transfers.take(&world.view(), 3_000_000_001));
     assert_eq!(
-        transfers::whole(&transfers, &name("sky.test")),
+        secondary::transfer_whole(&transfers, &name("sky.test")),
         Some(sky.clone())
     );
-    let changed = transfers::whole(&transfers, &name("cluster.local")).unwrap();
+    let changed = secondary::transfer_whole(&transfers, &name("cluster.local")).unwrap();
     assert!(changed.serial() > cluster.serial());
 
     world.apply(&Edit::Etcd(0, Some(0)));
     assert!(transfers.take(&world.view(), 3_000_000_002));
     assert_eq!(
-        transfers::whole(&transfers, &name("cluster.local")),
+        secondary::transfer_whole(&transfers, &name("cluster.local")),
         Some(changed)
     );
     assert!(
-        transfers::whole(&transfers, &name("sky.test"))
+        secondary::transfer_whole(&transfers, &name("sky.test"))
             .unwrap()
             .serial()
             > sky.serial()
@@ -813,17 +816,23 @@ fn unchanged_zone_keeps_its_serial() {
 #[test]
 fn loaded_zone_does_not_wait_for_the_cluster() {
     let world = World::new(no_options(), &[]);
-    let transfers = transfers::transfers();
+    let transfers = secondary::start_transfers();
     let view = world.view();
     let early = Arc::new(Snapshot {
         synced: false,
         ..Snapshot::clone(&view)
     });
     assert!(transfers.take(&early, 3_000_000_000));
-    assert_eq!(transfers::whole(&transfers, &name("cluster.local")), None);
-    let sky = transfers::whole(&transfers, &name("sky.test")).unwrap();
+    assert_eq!(
+        secondary::transfer_whole(&transfers, &name("cluster.local")),
+        None
+    );
+    let sky = secondary::transfer_whole(&transfers, &name("sky.test")).unwrap();
 
     assert!(transfers.take(&view, 3_000_000_001));
-    assert!(transfers::whole(&transfers, &name("cluster.local")).is_some());
-    assert_eq!(transfers::whole(&transfers, &name("sky.test")), Some(sky));
+    assert!(secondary::transfer_whole(&transfers, &name("cluster.local")).is_some());
+    assert_eq!(
+        secondary::transfer_whole(&transfers, &name("sky.test")),
+        Some(sky)
+    );
 }

@@ -1,0 +1,114 @@
+//! A feed that runs in a test, and the objects that it has reported.
+
+use std::sync::Arc;
+
+use cluster::connect::Connection;
+use cluster::objects::{Change, FromApi, Kind, Service};
+use cluster::watch::{Collection, Feed, FeedState, Phase, Received, WatchMetrics, WatchTiming};
+use testkit::eventually;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::object_mirror::ObjectMirror;
+use super::test_api_server::{TIMEOUT, TestApiServer, fast_timing, watch_metrics};
+
+/// A running feed, with the objects after its events so far.
+pub(crate) struct RunningFeed<T> {
+    pub(crate) mirror: ObjectMirror<T>,
+    pub(crate) changes: mpsc::Receiver<Received<Change<T>>>,
+    pub(crate) state: watch::Receiver<FeedState>,
+    pub(crate) metrics: WatchMetrics,
+    _feed: JoinSet<()>,
+}
+
+impl RunningFeed<Service> {
+    pub(crate) async fn start(server: &TestApiServer) -> Self {
+        Self::with(server.connect().await, fast_timing())
+    }
+
+    pub(crate) fn with(connection: Arc<Connection>, timing: WatchTiming) -> Self {
+        let (sink, changes) = mpsc::channel(64);
+        let metrics = watch_metrics();
+        let services = Collection::all(Kind::Service);
+        let feed = Feed::new(
+            connection,
+            services,
+            timing,
+            metrics.feed(Kind::Service),
+            sink,
+            |change| change,
+        );
+        let state = feed.state();
+        Self::new(feed.run(CancellationToken::new()), changes, state, metrics)
+    }
+
+    /// Number of requests that ended for this reason.
+    pub(crate) fn restarts(&self, reason: &str) -> u64 {
+        self.metrics.restarts(Kind::Service, reason)
+    }
+
+    pub(crate) async fn until_restarted(&self, reason: &str) {
+        eventually(TIMEOUT, || async { self.restarts(reason) > 0 }).await;
+    }
+}
+
+impl<T: FromApi> RunningFeed<T> {
+    pub(crate) fn new(
+        feed: impl Future<Output = ()> + Send + 'static,
+        changes: mpsc::Receiver<Received<Change<T>>>,
+        state: watch::Receiver<FeedState>,
+        metrics: WatchMetrics,
+    ) -> Self {
+        let mut tasks = JoinSet::new();
+        tasks.spawn(feed);
+        Self {
+            mirror: ObjectMirror::new(),
+            changes,
+            state,
+            metrics,
+            _feed: tasks,
+        }
+    }
+
+    /// Receives changes until `wanted` holds for the known objects.
+    #[track_caller]
+    pub(crate) fn until(
+        &mut self,
+        wanted: impl Fn(&ObjectMirror<T>) -> bool,
+    ) -> impl Future<Output = ()> {
+        let caller = std::panic::Location::caller();
+        async move {
+            let taking = async {
+                while !wanted(&self.mirror) {
+                    let received = self.changes.recv().await.expect("the feed goes on");
+                    self.mirror.apply(received.event);
+                }
+            };
+            let taken = tokio::time::timeout(TIMEOUT, taking).await;
+            assert!(
+                taken.is_ok(),
+                "{caller}: {:?} after {} lists",
+                self.mirror.keys(),
+                self.mirror.lists
+            );
+        }
+    }
+
+    /// Receives changes until the known objects have these keys, after a list.
+    #[track_caller]
+    pub(crate) fn until_known(&mut self, keys: &[&str]) -> impl Future<Output = ()> {
+        self.until(move |mirror| mirror.lists > 0 && mirror.keys() == keys)
+    }
+
+    pub(crate) async fn until_phase(&mut self, phase: Phase) {
+        self.until_state(|state| state.phase == phase).await;
+    }
+
+    pub(crate) async fn until_state(&mut self, wanted: impl FnMut(&FeedState) -> bool) {
+        let reached = tokio::time::timeout(TIMEOUT, self.state.wait_for(wanted)).await;
+        reached
+            .expect("the state is reached in time")
+            .expect("the feed goes on");
+    }
+}

@@ -1,0 +1,184 @@
+//! Watches of a part of the cluster: some namespaces, Services with some labels, or running pods.
+
+use apiserver::{Action, Resource, Rule};
+use cluster::objects::{FromApi, Kind, ObjectKey, Pod, Service};
+use cluster::scope::{Namespaces, Scope};
+use cluster::watch::{Collection, Phase, ScopedFeed};
+use serde_json::{Value, json};
+use testkit::eventually;
+use testkit::objects::{mk_cluster_ip, with_labels};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::running_feed::RunningFeed;
+use super::test_api_server::{TIMEOUT, TestApiServer, fast_timing, watch_metrics};
+
+async fn start<T: FromApi + Clone + PartialEq + std::fmt::Debug>(
+    server: &TestApiServer,
+    scope: &Scope,
+) -> RunningFeed<T> {
+    let (sink, changes) = mpsc::channel(64);
+    let (connection, metrics) = (server.connect().await, watch_metrics());
+    let (collections, feed) = (Collection::in_scope(T::KIND, scope), metrics.feed(T::KIND));
+    let feed = ScopedFeed::new(
+        &connection,
+        collections,
+        &fast_timing(),
+        feed,
+        sink,
+        |change| change,
+    );
+    let state = feed.state();
+    RunningFeed::new(feed.run(CancellationToken::new()), changes, state, metrics)
+}
+
+fn service(namespace: &str, name: &str) -> Value {
+    mk_cluster_ip(namespace, name, &["10.96.0.1"], &["http:80"])
+}
+
+fn only(names: &[&str]) -> Scope {
+    let names = names.iter().map(|name| (*name).into()).collect();
+    Scope {
+        namespaces: Namespaces::Only(names),
+        ..Scope::default()
+    }
+}
+
+#[tokio::test]
+async fn several_namespaces_form_one_collection() {
+    let server = TestApiServer::start();
+    for (namespace, name) in [("a", "one"), ("b", "two"), ("hidden", "three")] {
+        server.set(service(namespace, name));
+    }
+    let mut feed = start::<Service>(&server, &only(&["a", "b", "empty"])).await;
+    feed.until_known(&["a/one", "b/two"]).await;
+    feed.until_state(|state| state.listed && state.phase == Phase::Following)
+        .await;
+    assert!(feed.metrics.is_connected(Kind::Service));
+    server.set(service("empty", "new"));
+    server.set(service("hidden", "new"));
+    server.delete(Resource::Services, "a", "one");
+    feed.until_known(&["b/two", "empty/new"]).await;
+}
+
+#[tokio::test]
+async fn relisted_namespace_leaves_the_others() {
+    let server = TestApiServer::start();
+    for (namespace, name) in [("a", "one"), ("a", "two"), ("b", "three")] {
+        server.set(service(namespace, name));
+    }
+    let mut feed = start::<Service>(&server, &only(&["a", "b"])).await;
+    feed.until_known(&["a/one", "a/two", "b/three"]).await;
+    feed.until_state(|state| state.phase == Phase::Following)
+        .await;
+    server
+        .faults
+        .gap(|store| store.delete(Resource::Services, "a", "one"))
+        .expect("it is there");
+    feed.until_known(&["a/two", "b/three"]).await;
+    server.set(service("b", "four"));
+    feed.until_known(&["a/two", "b/four", "b/three"]).await;
+    assert_eq!(
+        (feed.mirror.lists, &feed.mirror.deletions[..]),
+        (1, &["a/one".to_owned()][..])
+    );
+}
+
+#[tokio::test]
+async fn worst_namespace_determines_the_state() {
+    let server = TestApiServer::start();
+    let all_but_one = Rule::new(Action::Refuse { code: 403 })
+        .on([Resource::Services])
+        .skip(1);
+    let rule = server.faults.add(all_but_one);
+    server.set(service("a", "one"));
+    server.set(service("b", "two"));
+    let mut feed = start::<Service>(&server, &only(&["a", "b"])).await;
+    feed.until_state(|state| state.phase == Phase::Refused)
+        .await;
+    assert!(!feed.state.borrow().listed, "one of two");
+    assert!(!feed.metrics.is_connected(Kind::Service));
+    while let Ok(received) = feed.changes.try_recv() {
+        feed.mirror.apply(received.event);
+    }
+    assert_eq!(feed.mirror.lists, 0, "the list is complete only with both");
+    server.faults.remove(rule);
+    feed.until_known(&["a/one", "b/two"]).await;
+    feed.until_state(|state| state.listed && state.phase == Phase::Following)
+        .await;
+    eventually(TIMEOUT, || async {
+        feed.metrics.is_connected(Kind::Service)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn service_selector_limits_services() {
+    let server = TestApiServer::start();
+    server.set(with_labels(service("a", "one"), &[("tier", "front")]));
+    server.set(service("a", "two"));
+    let scope = Scope {
+        services: Some("tier=front".to_owned()),
+        ..Scope::default()
+    };
+    let mut feed = start::<Service>(&server, &scope).await;
+    feed.until_known(&["a/one"]).await;
+    server.set(with_labels(service("b", "three"), &[("tier", "front")]));
+    feed.until_known(&["a/one", "b/three"]).await;
+    server.set(service("a", "one"));
+    feed.until_known(&["b/three"]).await;
+}
+
+fn pod(name: &str, phase: &str, addresses: &[&str]) -> Value {
+    let ips: Vec<Value> = addresses.iter().map(|ip| json!({"ip": ip})).collect();
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "a", "name": name},
+        "status": {"phase": phase, "podIP": addresses.first(), "podIPs": ips},
+    })
+}
+
+#[tokio::test]
+async fn running_pods_are_read_in_both_encodings() {
+    for protobuf in [true, false] {
+        let server = TestApiServer::start_with(apiserver::Options {
+            protobuf,
+            ..apiserver::Options::default()
+        });
+        server.set(pod("one", "Running", &["10.0.0.1", "fd00::1"]));
+        server.set(pod("ended", "Succeeded", &["10.0.0.2"]));
+        let mut feed = start::<Pod>(&server, &Scope::default()).await;
+        feed.until_known(&["a/one"]).await;
+        let known = feed
+            .mirror
+            .get("a", "one")
+            .map(|pod| pod.addresses.to_vec())
+            .unwrap_or_default();
+        let expected: Vec<std::net::IpAddr> =
+            ["10.0.0.1", "fd00::1"].map(|ip| ip.parse().unwrap()).into();
+        assert_eq!(known, expected, "protobuf: {protobuf}");
+        server.set(pod("two", "Pending", &[]));
+        feed.until_known(&["a/one", "a/two"]).await;
+        server.set(pod("one", "Failed", &["10.0.0.1"]));
+        feed.until_known(&["a/two"]).await;
+    }
+}
+
+#[test]
+fn ended_pod_has_no_address() {
+    for (phase, count) in [
+        ("Pending", 1),
+        ("Running", 1),
+        ("Unknown", 1),
+        ("Succeeded", 0),
+        ("Failed", 0),
+    ] {
+        let read = Pod::from_api(&pod("one", phase, &["10.0.0.1"]).to_string())
+            .unwrap()
+            .object;
+        assert_eq!(
+            (read.key, read.addresses.len()),
+            (ObjectKey::new("a", "one"), count),
+            "{phase}"
+        );
+    }
+}
